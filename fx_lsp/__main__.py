@@ -1,0 +1,5 @@
+"""`python -m fx_lsp`."""
+
+from fx_lsp.cli import main
+
+raise SystemExit(main())

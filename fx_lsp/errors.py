@@ -1,0 +1,64 @@
+"""Exceptions of fx-lsp. They mean a bug of ours or a dead process, never a user's mistake.
+
+    FxLspError
+    ├── ProtocolError        a frame or a message between two of our processes is malformed
+    ├── WorkerError          a process that should have answered did not
+    │   ├── WorkerDied       it ended: signal or exit code, with what it had printed
+    │   ├── WorkerTimeout    it was ended because it ran past the limit
+    │   └── WorkerStartError it could not be started (interpreter missing, no torch, wrong path)
+    └── TargetError          a target string that names nothing (command line)
+
+What a user's code does wrong, or what cannot be traced, is a `fx_lsp.model.Failure`: a value.
+"""
+
+from __future__ import annotations
+
+
+class FxLspError(Exception):
+    """Base class of every exception that fx-lsp raises on purpose."""
+
+
+class ProtocolError(FxLspError):
+    """A frame or message between two fx-lsp processes is malformed."""
+
+
+class WorkerError(FxLspError):
+    """A worker process did not answer.
+
+    `output` is the tail of what the process printed (stdout and stderr), at most 64 KiB.
+    """
+
+    def __init__(self, message: str, output: str = "") -> None:
+        super().__init__(message)
+        self.output = output
+
+
+class WorkerDied(WorkerError):
+    """The worker ended before it answered.
+
+    `status` is its exit code, or the negated number of the signal that ended it, as `subprocess` counts.
+    """
+
+    def __init__(self, message: str, status: int, output: str = "") -> None:
+        super().__init__(message, output)
+        self.status = status
+
+
+class WorkerTimeout(WorkerError):
+    """The worker ran past its time limit and was ended."""
+
+
+class WorkerStartError(WorkerError):
+    """The worker could not be started: no such interpreter, no torch in it, or torch fails to import.
+
+    `kind` is the `Failure.kind` to show: "interpreter" or "no-torch".
+    """
+
+    def __init__(self, message: str, kind: str, hint: str, output: str = "") -> None:
+        super().__init__(message, output)
+        self.kind = kind
+        self.hint = hint
+
+
+class TargetError(FxLspError):
+    """A target string that does not name a function or class of its file."""

@@ -1,0 +1,105 @@
+"""Specs written behind the names that a traced function binds, and behind what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fx_lsp.features.source import Binding, bindings, returns
+from fx_lsp.features.text import is_tensor_spec
+from fx_lsp.model import Node, Outcome, Span, Stage, Target, Trace, Value
+
+_ALIASES = frozenset({"aten.detach.default", "aten.alias.default"})
+
+
+@dataclass(frozen=True)
+class Hint:
+    """`label` shown at a place between two characters; `padded` asks for a space before it."""
+
+    line: int
+    col: int
+    label: str
+    tooltip: str
+    padded: bool = False
+
+
+@dataclass(frozen=True)
+class TracedTarget:
+    """A target with what is known of it; `stage` (forward or inference) only where it is decoded already."""
+
+    target: Target
+    outcome: Outcome | None
+    stage: Stage | None = None
+
+
+def hints(text: str, traced: Iterable[TracedTarget], first_line: int, last_line: int) -> tuple[Hint, ...]:
+    """The hints of a file on the lines `first_line` to `last_line`, in order.
+
+    Where a definition is nested in another one, its own trace speaks for its lines.
+    """
+    shown: dict[tuple[int, int], Hint] = {}
+    for item in sorted(traced, key=lambda t: _lines(t.target.span)):
+        span = item.target.span
+        if not isinstance(item.outcome, Trace) or span.end_line < first_line or span.line > last_line:
+            continue
+        for hint in _target_hints(text, item.target, item.outcome, item.stage, first_line, last_line):
+            shown.setdefault((hint.line, hint.col), hint)
+    return tuple(shown[place] for place in sorted(shown))
+
+
+def _target_hints(
+    text: str, target: Target, trace: Trace, stage: Stage | None, first_line: int, last_line: int
+) -> Iterable[Hint]:
+    values = [
+        v
+        for v in trace.values
+        if v.name
+        and is_tensor_spec(v.spec)
+        and first_line <= v.span.end_line
+        and v.span.line <= last_line
+        and target.span.contains(v.span)
+    ]
+    if not values:
+        return
+    names: dict[tuple[str, int, int], list[Binding]] = {}
+    for binding in bindings(text, target.span):
+        names.setdefault((binding.name, binding.line, binding.col), []).append(binding)
+    ends: dict[tuple[int, int], Span] = {}
+    for statement, expression in returns(text, target.span):
+        ends[statement.line, statement.col] = ends[expression.line, expression.col] = expression
+    made = _made_by(stage)
+    for value in values:
+        start = value.span.line, value.span.col
+        spec = f"{value.spec} (varies)" if value.varies else value.spec
+        tooltip = _origin(value, made)
+        if value.name == "return":
+            expression = ends.get(start)
+            if expression is not None:
+                yield Hint(expression.end_line, expression.end_col, f"-> {spec}", tooltip, padded=True)
+            continue
+        for binding in names.get((value.name, *start), ()):
+            label = spec if binding.annotated else f": {spec}"
+            yield Hint(binding.end_line, binding.end_col, label, tooltip, padded=binding.annotated)
+
+
+def _made_by(stage: Stage | None) -> dict[Span, list[tuple[int, Node]]]:
+    """For each expression the ops that it made, with their places in the graph. Aliases of their input are left out."""
+    chains: dict[int, list[tuple[int, Node]]] = {}
+    for place, node in enumerate(() if stage is None else stage.nodes):
+        if node.spans and node.op.startswith("call_") and node.target not in _ALIASES:
+            chains.setdefault(id(node.spans), []).append((place, node))
+    made: dict[Span, list[tuple[int, Node]]] = {}
+    for nodes in chains.values():
+        made.setdefault(nodes[0][1].spans[0], []).extend(nodes)
+    return made
+
+
+def _origin(value: Value, made: dict[Span, list[tuple[int, Node]]]) -> str:
+    """The last op inside the statement whose result looks like the value."""
+    inside = [found for span, nodes in made.items() if value.span.contains(span) for found in nodes]
+    alike = [found for found in inside if found[1].spec == value.spec]
+    return f"from {max(alike, key=lambda found: found[0])[1].target}" if alike else ""
+
+
+def _lines(span: Span) -> int:
+    return span.end_line - span.line

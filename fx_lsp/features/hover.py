@@ -1,0 +1,203 @@
+"""What a hover says, as Markdown. Pure: it never waits, it shows what is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from fx_lsp.features.documents import body, render_call
+from fx_lsp.features.lenses import default_stage
+from fx_lsp.features.signature import signature
+from fx_lsp.features.source import Expression, expression_at
+from fx_lsp.features.text import code, count, format_bytes, is_tensor_spec, one_line, plain, sentence
+from fx_lsp.model import Failure, InputSpec, Node, Outcome, Span, Stage, Target, Trace, Value
+
+GRAPH_LINES = 12
+OPS_SHOWN = 12
+Link = Callable[[str, str], str]
+"""A command URI for a target's name and a stage."""
+
+
+@dataclass(frozen=True)
+class Hover:
+    """Markdown shown for `span`."""
+
+    markdown: str
+    span: Span
+
+
+def hover_name(target: Target, outcome: Outcome, stale: bool, stage: Stage | None, link: Link | None) -> Hover:
+    """The hover on a target's name: how it was called, what it costs, the first lines of `stage`."""
+    if isinstance(outcome, Failure):
+        return Hover(_join([_stale(stale), failure_text(outcome)]), target.name_span)
+    sections = [
+        _stale(stale),
+        f"```python\n{signature(target, outcome)}\n```",
+        _inputs(outcome.inputs),
+        _costs(outcome),
+        _saved(outcome),
+        "" if stage is None else _excerpt(outcome, stage),
+        _links(target, outcome, link),
+        "\n\n".join(f"*{plain(note)}*" for note in outcome.notes),
+        f"torch {plain(outcome.torch)} · traced in {outcome.seconds * 1000:,.0f} ms",
+    ]
+    return Hover(_join(sections), target.name_span)
+
+
+def hover_expression(
+    text: str, target: Target, outcome: Outcome, stages: Iterable[Stage], line: int, col: int
+) -> Hover | None:
+    """The hover on the innermost expression at a position that is known: its value and the ops it became.
+
+    `stages` are those to list ops of. None where nothing is known of the expressions at the position.
+    """
+    if isinstance(outcome, Failure):
+        span = outcome.span
+        return Hover(failure_text(outcome), span) if span is not None and _at(span, target.file, line, col) else None
+    expression = expression_at(text, target.span, line, col)
+    if expression is None:
+        return None
+    if expression.name is not None:
+        value = _variable(outcome, target, expression, line)
+        if value is not None:
+            return Hover(_join([_spec(expression.name, value)]), expression.spans[0])
+    groups = [(stage.name, _by_span(stage, set(expression.spans))) for stage in stages]
+    values = {v.span: v for v in outcome.values if v.name in ("", "return")}
+    for span in expression.spans:
+        found = [(name, nodes[span]) for name, nodes in groups if span in nodes]
+        value = values.get(span)
+        if found or value is not None:
+            source = "" if value is None else _spec("", value)
+            return Hover(_join([source, *(_ops(name, nodes) for name, nodes in found)]), span)
+    return None
+
+
+def failure_text(failure: Failure) -> str:
+    """A failure as Markdown: message, hint, the inputs it was tried with, the tail of the output."""
+    tried = _inputs(failure.inputs)
+    output = failure.output.strip().splitlines()[-GRAPH_LINES:]
+    return _join(
+        [
+            f"**Not traced** ({failure.kind}): {plain(sentence(failure.message))}",
+            plain(sentence(failure.hint)),
+            f"Tried with\n\n{tried}" if tried else "",
+            "Output\n\n```text\n" + "\n".join(output).replace("```", "'''") + "\n```" if output else "",
+        ]
+    )
+
+
+def _variable(trace: Trace, target: Target, expression: Expression, line: int) -> Value | None:
+    """The value that the name at the cursor holds: bound here, or by the closest statement before it."""
+    here = expression.spans[0]
+    scope = expression.function or target.span
+    bound = [v for v in trace.values if v.name == expression.name and scope.contains(v.span)]
+    if expression.stored:
+        return max((v for v in bound if v.span.contains(here)), key=_start, default=None)
+    before = [v for v in bound if _start(v) <= (line, here.col) and not v.span.contains(here)]
+    if before:
+        return max(before, key=_start)
+    spec = next((i.spec for i in trace.inputs if i.name == expression.name), None)
+    if spec is not None and _is_entry(target, expression):
+        return Value(here, expression.name or "", spec)
+    return min((v for v in bound if not v.span.contains(here)), key=_start, default=None)
+
+
+def _is_entry(target: Target, expression: Expression) -> bool:
+    """Whether the cursor is in the function that the inputs were given to, as far as spans tell."""
+    if target.kind == "module" or expression.function is None:
+        return True
+    return expression.function == target.span
+
+
+def _start(value: Value) -> tuple[int, int]:
+    return value.span.line, value.span.col
+
+
+def _by_span(stage: Stage, wanted: set[Span]) -> dict[Span, list[Node]]:
+    """The call nodes of a stage that came from one of the wanted spans. Nodes share their tuples of spans, so that
+    each tuple is looked at once."""
+    hits: dict[int, list[Span]] = {}
+    found: dict[Span, list[Node]] = {}
+    for node in stage.nodes:
+        if node.op in ("placeholder", "output"):
+            continue
+        key = id(node.spans)
+        spans = hits.get(key)
+        if spans is None:
+            spans = hits[key] = [s for s in dict.fromkeys(node.spans) if s in wanted]
+        for span in spans:
+            found.setdefault(span, []).append(node)
+    return found
+
+
+def _ops(stage: str, nodes: list[Node]) -> str:
+    rows = [f"{render_call(n)}{f' -> {n.spec}' if n.spec else ''}" for n in nodes[:OPS_SHOWN]]
+    rest = f"\n\nand {len(nodes) - OPS_SHOWN:,} more" if len(nodes) > OPS_SHOWN else ""
+    listing = "\n".join(one_line(row, 160) for row in rows)
+    return f"{stage} · {count('op', len(nodes))}\n\n```python\n{listing}\n```{rest}"
+
+
+def _spec(name: str, value: Value) -> str:
+    if name:
+        shown = f"{name}: {value.spec}" if is_tensor_spec(value.spec) else f"{name} = {one_line(value.spec)}"
+    else:
+        shown = one_line(value.spec)
+    varies = "\n\nvaries: later iterations of the loop hold another spec" if value.varies else ""
+    return f"```python\n{shown}\n```{varies}"
+
+
+def _inputs(inputs: tuple[InputSpec, ...]) -> str:
+    def row(item: InputSpec) -> str:
+        joint = ": " if is_tensor_spec(item.spec) else "="
+        detail = f", {plain(one_line(item.detail))}" if item.detail else ""
+        return f"- {code(f'{item.name}{joint}{item.spec}')} · {item.source}{detail}"
+
+    return "\n".join(row(item) for item in inputs)
+
+
+def _costs(trace: Trace) -> str:
+    stages = [s for s in trace.stages if s.name in ("forward", "backward", "inference")]
+    counts = [f"{count('op', s.ops)} {s.name}" for s in stages]
+    if trace.ops("backward") is None:
+        counts.append("nothing to differentiate")
+    return " · ".join(counts)
+
+
+def _saved(trace: Trace) -> str:
+    if trace.ops("backward") is None:
+        return ""
+    if not trace.saved:
+        return "saves nothing for backward"
+    sizes: dict[str, int] = {}
+    for saved in trace.saved:
+        sizes[saved.kind] = sizes.get(saved.kind, 0) + saved.bytes
+    words = {"activation": "activations", "input": "inputs", "parameter": "parameters", "buffer": "buffers"}
+    parts = [f"{words[kind]} {format_bytes(sizes[kind])}" for kind in words if kind in sizes]
+    return f"saves {format_bytes(trace.saved_bytes)} for backward: {', '.join(parts)}"
+
+
+def _excerpt(trace: Trace, stage: Stage) -> str:
+    few = Stage(stage.name, stage.nodes[: 4 * GRAPH_LINES])
+    lines = [line for line, _ in body(trace, few, lambda span: None) if line]
+    cut = len(lines) > GRAPH_LINES or len(few.nodes) < len(stage.nodes)
+    shown = "\n".join(line[:160] for line in lines[:GRAPH_LINES])
+    return f"```python\n{shown}\n{'    …' if cut else ''}".rstrip() + "\n```"
+
+
+def _links(target: Target, trace: Trace, link: Link | None) -> str:
+    if link is None:
+        return ""
+    names = dict.fromkeys([default_stage(trace), *(s.name for s in trace.stages)])
+    return " · ".join(f"[show {name} graph]({link(target.name, name)})" for name in names)
+
+
+def _stale(stale: bool) -> str:
+    return "*stale: of the last version that could be read*" if stale else ""
+
+
+def _at(span: Span, file: str, line: int, col: int) -> bool:
+    return span.file == file and (span.line, span.col) <= (line, col) <= (span.end_line, span.end_col)
+
+
+def _join(sections: Iterable[str]) -> str:
+    return "\n\n".join(s for s in sections if s)

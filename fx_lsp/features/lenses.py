@@ -1,0 +1,54 @@
+"""The lines over a `def` or `class`: what its graphs cost, and the way to each of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fx_lsp.features.text import count, format_bytes, one_line
+from fx_lsp.model import Failure, Outcome, Span, Target, Trace
+
+_SHOWN = ("forward", "backward", "joint", "inference")
+
+
+@dataclass(frozen=True)
+class Lens:
+    """A clickable title over `span`: shows `stage` of the target `name`, or why it failed (`stage` is then "")."""
+
+    span: Span
+    title: str
+    action: Literal["show stage", "show failure"]
+    name: str
+    stage: str = ""
+
+
+def lenses(target: Target, outcome: Outcome | None, stale: bool) -> tuple[Lens, ...]:
+    """The lenses of one target, none while nothing is known of it."""
+    if outcome is None:
+        return ()
+    prefix = "stale · " if stale else ""
+    if isinstance(outcome, Failure):
+        title = f"{prefix}not traced: {one_line(outcome.message, 60)}"
+        return (Lens(target.name_span, title, "show failure", target.name),)
+    stages = [s.name for s in outcome.stages if s.name in _SHOWN]
+    first = default_stage(outcome)
+    summary = Lens(target.name_span, prefix + summarize(outcome), "show stage", target.name, first)
+    shows = sorted(stages, key=_SHOWN.index)
+    return (summary, *(Lens(target.name_span, f"show {s} graph", "show stage", target.name, s) for s in shows))
+
+
+def default_stage(trace: Trace) -> str:
+    """The stage to show where none is named: forward, or inference where there is nothing to differentiate."""
+    names = [s.name for s in trace.stages]
+    return next((s for s in ("forward", "inference") if s in names), names[0] if names else "forward")
+
+
+def summarize(trace: Trace) -> str:
+    """`12 ops forward · 18 backward · saves 4.1 KiB`, or `9 ops · nothing to differentiate`."""
+    forward, backward = trace.ops("forward"), trace.ops("backward")
+    if forward is None or backward is None:
+        inference = trace.ops("inference")
+        ops = forward if inference is None else inference
+        return f"{count('op', ops or 0)} · nothing to differentiate"
+    saved = f"saves {format_bytes(trace.saved_bytes)}" if trace.saved else "saves nothing"
+    return f"{count('op', forward)} forward · {backward:,} backward · {saved}"

@@ -1,0 +1,77 @@
+"""What stands in the editor's list of problems for one file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from fx_lsp.features.text import one_line, sentence
+from fx_lsp.model import Failure, Outcome, Severity, Span, Target
+
+_WHOLE_FILE = frozenset({"no-torch", "interpreter"})
+
+
+@dataclass(frozen=True)
+class Related:
+    """Another place that a problem has to do with."""
+
+    span: Span
+    message: str
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A message at `span` of the file; `code` is the failure's kind."""
+
+    span: Span
+    severity: Severity
+    message: str
+    code: str
+    related: tuple[Related, ...] = ()
+
+
+def problems(
+    file: str, outcomes: Iterable[tuple[Target, Outcome | None]], whole: Failure | None
+) -> tuple[Problem, ...]:
+    """The problems of a file in order of place; a cause that several targets share stands once.
+
+    A failure in another file stands at the target's name, with the other place as related. `whole` is a failure of the
+    whole file: it does not parse, or there is nothing to trace it with.
+    """
+    found = [_target_problem(target, outcome) for target, outcome in outcomes if isinstance(outcome, Failure)]
+    if whole is not None:
+        found.append(_file_problem(file, whole))
+    merged: dict[tuple[Span | None, str], Problem] = {}
+    for problem in found:
+        key = (None if problem.code in _WHOLE_FILE else problem.span, problem.message)
+        known = merged.setdefault(key, problem)
+        if known is not problem:
+            severity: Severity = "error" if "error" in (known.severity, problem.severity) else "information"
+            related = known.related + tuple(r for r in problem.related if r not in known.related)
+            merged[key] = replace(known, severity=severity, related=related)
+    return tuple(sorted(merged.values(), key=lambda p: (p.span.line, p.span.col, p.span.end_line, p.span.end_col)))
+
+
+def describe(failure: Failure) -> str:
+    """A failure in one or two sentences: what happened, and what to do about it."""
+    return " ".join(sentence(part) for part in (failure.message, failure.hint) if part.strip())
+
+
+def _target_problem(target: Target, failure: Failure) -> Problem:
+    message, span = describe(failure), failure.span
+    if failure.kind in _WHOLE_FILE:
+        return Problem(target.name_span, failure.severity, message, failure.kind)
+    if span is None or span.file != target.file:
+        related = () if span is None else (Related(span, one_line(failure.message, 200)),)
+        return Problem(target.name_span, failure.severity, f"{target.name}: {message}", failure.kind, related)
+    if target.span.contains(span):
+        return Problem(span, failure.severity, message, failure.kind)
+    return Problem(span, failure.severity, message, failure.kind, (Related(target.name_span, f"traced {target.name}"),))
+
+
+def _file_problem(file: str, failure: Failure) -> Problem:
+    span = failure.span or Span(file, 1, 0, 1, 0)
+    if failure.kind == "syntax":
+        # Other tools report the error itself.
+        return Problem(span, "information", "fx-lsp shows the graphs of the last version that parsed.", "syntax")
+    return Problem(span, failure.severity, describe(failure), failure.kind)

@@ -1,0 +1,54 @@
+"""How a target was called, as a Python signature."""
+
+from __future__ import annotations
+
+import re
+
+from fx_lsp.features.text import is_tensor_spec, one_line
+from fx_lsp.model import InputSpec, Target, Trace
+
+_ROOT = re.compile(r"[^\[.]+")
+_INIT = "init."
+
+
+def signature(target: Target, trace: Trace, width: int = 100) -> str:
+    """`def f(x: f32[8, 128], n=4) -> f32[8, 128]`, one parameter per line where longer than `width`.
+
+    For a module the line of its constructor stands before that of `forward`.
+    """
+    inputs = trace.inputs
+    if target.kind != "module":
+        return _call(f"def {target.name.rpartition('.')[2]}", inputs, trace.outputs, width)
+    built = tuple(i for i in inputs if i.name.startswith(_INIT))
+    called = tuple(i for i in inputs if not i.name.startswith(_INIT))
+    return "\n".join(
+        (
+            _call(target.name, tuple(InputSpec(i.name[len(_INIT) :], i.spec, i.source) for i in built), (), width),
+            _call("def forward", called, trace.outputs, width),
+        )
+    )
+
+
+def parameter(name: str, specs: tuple[str, ...]) -> str:
+    """`x: f32[8, 128]`, `n=4`, or `position_embeddings: (f32[8, 4], f32[8, 4])`."""
+    if len(specs) == 1:
+        spec = one_line(specs[0])
+        return f"{name}: {spec}" if is_tensor_spec(spec) else f"{name}={spec}"
+    return f"{name}: ({', '.join(one_line(s) for s in specs)})"
+
+
+def _call(head: str, inputs: tuple[InputSpec, ...], outputs: tuple[str, ...], width: int) -> str:
+    groups: dict[str, list[str]] = {}
+    for item in inputs:
+        root = _ROOT.match(item.name)
+        groups.setdefault(root.group() if root else item.name, []).append(item.spec)
+    parameters = [parameter(name, tuple(specs)) for name, specs in groups.items()]
+    arrow = f" -> {_results(outputs)}" if outputs else ""
+    line = f"{head}({', '.join(parameters)}){arrow}"
+    if len(line) <= width or not parameters:
+        return line
+    return f"{head}(\n" + "".join(f"    {p},\n" for p in parameters) + f"){arrow}"
+
+
+def _results(outputs: tuple[str, ...]) -> str:
+    return outputs[0] if len(outputs) == 1 else f"({', '.join(outputs)})"

@@ -1,0 +1,64 @@
+"""Words and numbers as people read them. Pure functions."""
+
+from __future__ import annotations
+
+import re
+
+_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
+_TENSOR = re.compile(r"\b(?:bf|[biufc])\d+\w*\[")
+
+
+def format_bytes(size: int) -> str:
+    """A number of bytes in binary units: `512 B`, `4.1 KiB`, `32 KiB`, `1.5 GiB`."""
+    if size < 1024:
+        return f"{size} B"
+    value, power = size / 1024, 0
+    while value >= 1023.95 and power < len(_UNITS) - 1:
+        value, power = value / 1024, power + 1
+    return f"{value:.1f}".removesuffix(".0") + f" {_UNITS[power]}"
+
+
+def count(noun: str, number: int) -> str:
+    """`1 op`, `12 ops`, `1,024 ops`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def one_line(text: str, limit: int = 120) -> str:
+    """`text` with its white space collapsed, cut at `limit` characters with an ellipsis."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+
+
+def is_tensor_spec(spec: str) -> bool:
+    """Whether a spec describes tensors (`f32[8, 128]`, `(f32[2], None)`) and not the repr of another value."""
+    return not spec.lstrip().startswith(("'", '"')) and _TENSOR.search(spec) is not None
+
+
+def sentence(text: str) -> str:
+    """`text` stripped, ending in a full stop unless it already ends a sentence."""
+    text = text.strip()
+    return text if not text or text.endswith((".", "!", "?", "…")) else text + "."
+
+
+def code(text: str) -> str:
+    """`text` as an inline Markdown code span, whatever backticks it holds."""
+    text = one_line(text, 400)
+    fence = "`"
+    while fence in text:
+        fence += "`"
+    pad = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{pad}{text}{pad}{fence}"
+
+
+_CODE = re.compile(r"(`[^`]*`)")
+_SPECIAL = re.compile(r"[*<]|__|(?<=\])\(")
+
+
+def plain(text: str) -> str:
+    """`text` escaped so that Markdown shows it as it is, but for `code` in backticks.
+
+    Only what would change its look is escaped: not every client hides the backslashes.
+    """
+    parts = _CODE.split(text)
+    parts[::2] = [_SPECIAL.sub(lambda found: "".join(f"\\{c}" for c in found.group()), part) for part in parts[::2]]
+    return "".join(parts)

@@ -1,0 +1,263 @@
+"""Plain data that crosses fx-lsp's boundaries. Standard library only.
+
+Lines count from 1; columns count UTF-8 bytes from 0, as CPython's `ast` and `co_positions` do.
+A *spec* is a tensor as FX prints it: `f32[8, 128]`, `i64[2]@cuda`, `f32[8, 128](1, 8)` with strides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, Union
+
+
+@dataclass(frozen=True)
+class Span:
+    """A range of source text in one file; `end_col` is exclusive."""
+
+    file: str
+    line: int
+    col: int
+    end_line: int
+    end_col: int
+
+    def contains(self, other: "Span") -> bool:
+        """Whether `other` lies inside this span (equal spans contain each other)."""
+        return (
+            self.file == other.file
+            and (self.line, self.col) <= (other.line, other.col)
+            and (other.end_line, other.end_col) <= (self.end_line, self.end_col)
+        )
+
+
+TargetKind = Literal["function", "module", "method"]
+
+
+@dataclass(frozen=True)
+class Target:
+    """Something that can be traced: a function, an `nn.Module` class, or a method of a class.
+
+    `name` is the qualified name (`f`, `Block`, `Block.extra`); `name_span` covers the identifier that
+    hovers and lenses attach to; `span` covers the whole definition with its decorators.
+    """
+
+    file: str
+    name: str
+    kind: TargetKind
+    name_span: Span
+    span: Span
+
+    @property
+    def id(self) -> str:
+        """`path/to/file.py::name`, as pytest names things."""
+        return f"{self.file}::{self.name}"
+
+
+InputSource = Literal[
+    "comment", "settings", "recorded", "convention", "annotation", "default", "call site", "search"
+]
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """One argument that a target was traced with.
+
+    `name` is the parameter (`x`, `init.dim` for a constructor argument, `position_embeddings[0]` for a
+    tensor inside a container); `spec` a tensor spec or the `repr` of another value; `source` says where it
+    came from and `detail` adds to it ("line 12", "repaired from a shape error"), or is "".
+    """
+
+    name: str
+    spec: str
+    source: InputSource
+    detail: str = ""
+
+
+NodeOp = Literal["placeholder", "call_function", "call_module", "call_method", "get_attr", "output"]
+
+
+@dataclass(frozen=True)
+class Node:
+    """One FX node. Names are readable ones (`x`, `grad_w`), the same in every stage of a trace.
+
+    `args` are the rendered arguments, keyword arguments as `dim=-1`; `inputs` and `users` are names of nodes
+    in the same stage; `spec` is None for results that are no tensor, and `(f32[2], i64[2])` for several.
+    `spans` are the source expressions that the node came from, innermost first, callers after it.
+    """
+
+    name: str
+    op: NodeOp
+    target: str
+    args: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+    spec: str | None = None
+    spans: tuple[Span, ...] = ()
+    comment: str = ""
+
+    @property
+    def span(self) -> Span | None:
+        """The innermost source expression, or None where PyTorch kept none."""
+        return self.spans[0] if self.spans else None
+
+
+StageName = str
+"""`joint`, `forward`, `backward`, `inference`; later `torch`, `decomposed` and one per pass."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One graph of the pipeline, in execution order; the last node is the output."""
+
+    name: StageName
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class StageInfo:
+    """What is known of a stage without its nodes: `ops` counts call nodes, `nodes` all of them."""
+
+    name: StageName
+    ops: int
+    nodes: int
+
+
+SavedKind = Literal["input", "parameter", "buffer", "activation"]
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A value that forward keeps for backward. `bytes` is its storage; `used_by` names its backward nodes."""
+
+    name: str
+    spec: str
+    bytes: int
+    span: Span | None
+    kind: SavedKind = "activation"
+    used_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Value:
+    """What an expression or a variable held while the target ran.
+
+    `name` is the variable that the statement at `span` bound, "return" for a returned value, or "" for
+    the value of the expression at `span`. `spec` is `f32[8, 128]`, or `(f32[2], f32[2])` for a tuple;
+    `varies` is true where later iterations of a loop held another spec.
+    """
+
+    span: Span
+    name: str
+    spec: str
+    varies: bool = False
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A traced target, without the nodes of its stages (those are loaded one at a time: `Stage`).
+
+    `seconds` is the time the worker took; `torch` its version; `notes` are sentences for the user
+    ("the whole module was imported, because …"). An inference-only target has the one stage `inference`.
+    """
+
+    target: str
+    inputs: tuple[InputSpec, ...]
+    stages: tuple[StageInfo, ...]
+    saved: tuple[Saved, ...]
+    values: tuple[Value, ...]
+    outputs: tuple[str, ...]
+    seconds: float
+    torch: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def saved_bytes(self) -> int:
+        """Bytes of all values that forward keeps for backward, inputs and parameters included."""
+        return sum(s.bytes for s in self.saved)
+
+    def ops(self, stage: StageName) -> int | None:
+        """Number of operations in `stage`, or None when the target has no such stage."""
+        return next((s.ops for s in self.stages if s.name == stage), None)
+
+
+FailureKind = Literal[
+    "syntax",  # the file does not parse
+    "import",  # the target's imports or top-level statements raise
+    "no-torch",  # the interpreter has no usable torch
+    "interpreter",  # the interpreter cannot be started
+    "construct",  # the module's constructor raises, or its arguments are not known
+    "inputs",  # no inputs were found that the target runs with
+    "comment",  # the `# fx:` comment is malformed
+    "shape",  # sizes or ranks do not fit
+    "dtype",  # dtypes do not fit
+    "data-dependent",  # the code needs a value that fake tensors do not have
+    "error",  # the target's own code raises something else
+    "effect",  # the target writes files, starts programs or uses the network
+    "exit",  # the target's code ends the process
+    "timeout",  # over the time limit
+    "memory",  # over the memory limit
+    "crash",  # the process died by a signal
+    "unsupported",  # PyTorch cannot capture it, or there is nothing to capture
+]
+
+Severity = Literal["error", "information"]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a target could not be traced: a value, shown at `span` in the user's file.
+
+    `message` is one clear sentence, `hint` says what to do about it (may be empty). `severity` is "error" only
+    where the code is wrong whatever it is called with, or with the inputs that its author gave.
+    `output` is the tail of what the user's code printed.
+    """
+
+    kind: FailureKind
+    message: str
+    span: Span | None = None
+    hint: str = ""
+    severity: Severity = "information"
+    output: str = ""
+    inputs: tuple[InputSpec, ...] = ()
+
+
+Outcome = Union[Trace, Failure]
+
+
+@dataclass(frozen=True)
+class TraceRequest:
+    """What a tracer process is asked to do.
+
+    `source` is the whole text of the (unsaved) buffer; `sliced` the same text with every line blanked that the target
+    does not reach, so positions agree. `module` and `package` are the dotted `__name__` and `__package__` to run it
+    under; `roots` go on `sys.path`; `overlays` are unsaved texts of other files, by absolute path.
+    `fx_comment` is the text after `# fx:` at the target (None without one) and `comment_span` where it stands.
+    `seconds` bounds the search for inputs.
+    """
+
+    file: str
+    name: str
+    kind: TargetKind
+    source: str
+    sliced: str
+    module: str
+    package: str
+    roots: tuple[str, ...]
+    fx_comment: str | None = None
+    comment_span: Span | None = None
+    overlays: dict[str, str] = field(default_factory=dict)
+    seconds: float = 5.0
+
+
+@dataclass(frozen=True)
+class TraceReply:
+    """A tracer's answer: the outcome, its encoded stages, and what it depends on.
+
+    `stages` maps a stage's name to `wire.encode_stage` bytes. `dependencies` are absolute paths of the files besides the
+    target's own whose text the answer depends on; `packages` are top-level third-party packages that were
+    imported, which a zygote may import beforehand.
+    """
+
+    outcome: Outcome
+    stages: dict[StageName, bytes] = field(default_factory=dict)
+    dependencies: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()

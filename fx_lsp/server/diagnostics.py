@@ -1,0 +1,42 @@
+"""`textDocument/publishDiagnostics`, whenever the engine knows something new of a file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lsprotocol import types
+
+from fx_lsp.features.problems import problems
+from fx_lsp.model import Span
+from fx_lsp.server import from_proto, to_proto
+from fx_lsp.server.documents import read_source, uri_of_file
+
+if TYPE_CHECKING:
+    from fx_lsp.server.session import Server
+
+
+def publish(server: Server, file: str) -> None:
+    """Publishes the problems of a file, unless the client has the same list already."""
+    document = server.documents.of_file(file)
+    state = None if server.engine is None else server.engine.state(file)
+    if document is None or state is None:
+        return
+    found = problems(file, [(t.target, t.outcome) for t in state.targets], state.syntax)
+    if not server.settings.diagnostics:
+        found = ()
+
+    def location(span: Span) -> types.Location:
+        known = server.documents.of_file(span.file)
+        lines = known.lines if known is not None else from_proto.split_lines(read_source(server, span.file) or "")
+        return types.Location(uri=uri_of_file(server, span.file), range=to_proto.range_(lines, span, server.encoding))
+
+    related = location if server.client.related_information else None
+    diagnostics = [to_proto.diagnostic(p, document.lines, server.encoding, related) for p in found]
+    if server.published(document.uri, diagnostics):
+        server.text_document_publish_diagnostics(
+            types.PublishDiagnosticsParams(
+                uri=document.uri,
+                diagnostics=diagnostics,
+                version=document.version if server.client.diagnostic_version else None,
+            )
+        )

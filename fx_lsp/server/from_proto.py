@@ -1,0 +1,92 @@
+"""LSP to our own terms: positions, ranges, changes, URIs. The only place that reads client columns.
+
+Client lines and characters count from 0, characters in the negotiated encoding. Ours: lines from 1, columns in UTF-8
+bytes from 0. Positions beyond the end of a line or of the text are taken as its end, as the protocol says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from lsprotocol import types
+from pygls.uris import to_fs_path
+
+_LINE_ENDS = re.compile(r"(?<=\n)|(?<=\r)(?!\n)")
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def clean_text(text: str) -> str:
+    """`text` as it can be encoded: a lone surrogate, which JSON may carry, becomes U+FFFD (one UTF-16 unit as well)."""
+    return _LONE_SURROGATE.sub("\ufffd", text)
+
+
+def split_lines(text: str) -> list[str]:
+    """The lines of `text` with their ends; the last has none.
+
+    Only `\\n`, `\\r\\n` and `\\r` end lines, for LSP as for Python: `str.splitlines` splits at form feeds too.
+    """
+    if "\r" in text:
+        return _LINE_ENDS.split(text)
+    lines = text.split("\n")
+    return [*(line + "\n" for line in lines[:-1]), lines[-1]]
+
+
+def position(lines: Sequence[str], at: types.Position, encoding: str) -> tuple[int, int]:
+    """A client position as (line, column)."""
+    row, index = _place(lines, at, encoding)
+    return row + 1, len(lines[row][:index].encode())
+
+
+def line_range(range_: types.Range) -> tuple[int, int]:
+    """The first and the last line of a client range."""
+    return range_.start.line + 1, range_.end.line + 1
+
+
+def apply_change(lines: Sequence[str], change: types.TextDocumentContentChangeEvent, encoding: str) -> list[str]:
+    """The lines after one change (incremental, or of the whole text)."""
+    new = clean_text(change.text)
+    if not isinstance(change, types.TextDocumentContentChangePartial):
+        return split_lines(new)
+    first, begin = start = _place(lines, change.range.start, encoding)
+    last, stop = max(start, _place(lines, change.range.end, encoding))
+    # The lines around are split again too: a `\r` and a `\n` may have become neighbours.
+    after = lines[last + 1 :]
+    before = lines[first - 1] if first else ""
+    middle = lines[first][:begin] + new + lines[last][stop:]
+    replaced = split_lines(before + middle + (after[0] if after else ""))
+    if len(after) > 1:
+        replaced.pop()
+    return [*lines[: max(first - 1, 0)], *replaced, *after[1:]]
+
+
+def file_of_uri(uri: str, roots: Sequence[str]) -> str | None:
+    """The absolute path that a document is traced as, or None where it is not to be traced (`git:`, our own views).
+
+    An unsaved `untitled:` document gets a path of its own in the first root, where its imports resolve.
+    """
+    scheme = uri.partition(":")[0].lower()
+    if scheme == "file":
+        return to_fs_path(uri)
+    if scheme == "untitled":
+        name = re.sub(r"\W+", "_", uri.partition(":")[2]).strip("_") or "1"
+        return str(Path(roots[0] if roots else Path.cwd()) / f"untitled_{name.removesuffix('_py')}.py")
+    return None
+
+
+def _place(lines: Sequence[str], at: types.Position, encoding: str) -> tuple[int, int]:
+    """(0-based line, index of the character in it) of a client position."""
+    if at.line >= len(lines):
+        return len(lines) - 1, len(lines[-1])
+    line = lines[at.line]
+    content = line.rstrip("\r\n")
+    return at.line, _character_index(content, at.character, encoding)
+
+
+def _character_index(line: str, units: int, encoding: str) -> int:
+    if encoding == types.PositionEncodingKind.Utf32 or line.isascii():
+        return min(units, len(line))
+    codec, width = ("utf-8", 1) if encoding == types.PositionEncodingKind.Utf8 else ("utf-16-le", 2)
+    # A position inside a character (between two surrogates) is taken as the place before it.
+    return len(line.encode(codec)[: units * width].decode(codec, "ignore"))

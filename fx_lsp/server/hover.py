@@ -1,0 +1,59 @@
+"""`textDocument/hover`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from lsprotocol import types
+
+from fx_lsp.features import hover as features
+from fx_lsp.features.lenses import default_stage
+from fx_lsp.model import Span, Stage, Trace
+from fx_lsp.server import from_proto, to_proto
+
+if TYPE_CHECKING:
+    from fx_lsp.server.session import Server
+    from fx_lsp.tracing.engine import TargetState
+
+
+async def hover(server: Server, params: types.HoverParams) -> types.Hover | None:
+    """What is known of the name or the expression under the cursor."""
+    uri = params.text_document.uri
+    document, state = server.documents.get(uri), server.state(uri)
+    if document is None or state is None or server.engine is None:
+        return None
+    line, col = from_proto.position(document.lines, params.position, server.encoding)
+    server.engine.focus(document.file, line)
+    place = Span(document.file, line, col, line, col)
+    found = await _hover(server, state.targets, document.text, uri, place)
+    return None if found is None else to_proto.hover(found, document.lines, server.encoding, server.client.markdown)
+
+
+async def _hover(
+    server: Server, targets: tuple[TargetState, ...], text: str, uri: str, place: Span
+) -> features.Hover | None:
+    for state in targets:
+        if state.target.name_span.contains(place) and state.outcome is not None:
+            stage = default_stage(state.outcome) if isinstance(state.outcome, Trace) else ""
+            shown = await server.known_stage(state, stage)
+            link = _link(uri) if server.settings.command_links else None
+            return features.hover_name(state.target, state.outcome, state.stale, shown, link)
+    around = [state for state in targets if state.target.span.contains(place)]
+    for state in sorted(around, key=lambda s: s.target.span.end_line - s.target.span.line):
+        if state.outcome is None:
+            continue
+        stages = [await server.known_stage(state, name) for name in ("forward", "inference", "backward")]
+        known = [stage for stage in stages if isinstance(stage, Stage)]
+        found = features.hover_expression(text, state.target, state.outcome, known, place.line, place.col)
+        if found is not None:
+            return found
+    return None
+
+
+def _link(uri: str) -> features.Link:
+    def link(name: str, stage: str) -> str:
+        return f"command:{to_proto.SHOW_STAGE}?{quote(json.dumps([uri, name, stage]), safe='')}"
+
+    return link

@@ -1,0 +1,26 @@
+"""`textDocument/codeLens`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lsprotocol import types
+
+from fx_lsp.features.lenses import lenses
+from fx_lsp.server import to_proto
+
+if TYPE_CHECKING:
+    from fx_lsp.server.session import Server
+
+
+async def code_lens(server: Server, params: types.CodeLensParams) -> list[types.CodeLens] | None:
+    """The lenses of what is traced so far; a refresh follows when there is more."""
+    uri = params.text_document.uri
+    document, state = server.documents.get(uri), server.state(uri)
+    if document is None or state is None or not server.settings.code_lens:
+        return None
+    return [
+        to_proto.code_lens(lens, uri, document.lines, server.encoding)
+        for target in state.targets
+        for lens in lenses(target.target, target.outcome, target.stale)
+    ]

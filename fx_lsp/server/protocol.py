@@ -1,0 +1,206 @@
+"""JSON-RPC over standard input and output, where pygls leaves something to be desired.
+
+Requests before `initialize` and after `shutdown` are answered with the error that the protocol names; a malformed
+message gets an answer; `exit` ends the process with 0 or 1; a cancelled command stops; prints cannot reach the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Generator
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
+
+from lsprotocol import types
+from pygls.exceptions import JsonRpcException, JsonRpcInvalidParams
+from pygls.protocol import LanguageServerProtocol, lsp_method
+
+from fx_lsp.features.uris import SCHEME
+
+if TYPE_CHECKING:
+    from fx_lsp.server.session import Server
+
+log = logging.getLogger(__name__)
+
+
+class Protocol(LanguageServerProtocol):
+    """The protocol of one connection. `finished` is set to the exit code when it ends."""
+
+    # The texts of documents are kept by `documents.Documents`: pygls splits lines at form feeds, where neither LSP nor
+    # Python do, and clamps positions beyond the end of a line one character short.
+    lsp_text_document__did_open = None  # type: ignore[assignment]
+    lsp_text_document__did_change = None  # type: ignore[assignment]
+    lsp_text_document__did_close = None  # type: ignore[assignment]
+
+    def __init__(self, server: Server, converter: Any) -> None:
+        super().__init__(server, converter)
+        self.finished: asyncio.Future[int] | None = None
+        self._initialized = False
+
+    @lsp_method(types.INITIALIZE)
+    def lsp_initialize(self, params: types.InitializeParams) -> Generator[Any, Any, types.InitializeResult]:
+        """Adds to what pygls announces the scheme of our views."""
+        result = yield from super().lsp_initialize(params)
+        if result.capabilities.workspace is not None:
+            result.capabilities.workspace.text_document_content = types.TextDocumentContentOptions(schemes=[SCHEME])
+        return result
+
+    # pygls takes handlers of any kind; the three below are generators in it, for user handlers that there are none of.
+    @lsp_method(types.SHUTDOWN)
+    async def lsp_shutdown(self, *args: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Cancels what is running, and ends our processes before the answer."""
+        self._shutdown = True
+        current = cast("object", asyncio.current_task())
+        for future in list(self._request_futures.values()):
+            if future is not current:
+                future.cancel()
+        await self._fx.close()
+
+    @lsp_method(types.EXIT)
+    def lsp_exit(self, *args: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Ends the main loop."""
+        self.finish(0 if self._shutdown else 1)
+
+    @lsp_method(types.WORKSPACE_EXECUTE_COMMAND)
+    async def lsp_workspace__execute_command(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, params: types.ExecuteCommandParams
+    ) -> Any:
+        """Runs a command in the request's own task, so that cancelling the request stops the command."""
+        command: Callable[[list[Any]], Any] | None = cast("Any", self.fm).commands.get(params.command)
+        if command is None:
+            raise JsonRpcInvalidParams(f"there is no command {params.command!r}")
+        return await command(list(params.arguments or ()))
+
+    def finish(self, code: int) -> None:
+        """Ends the main loop with an exit code; the first call counts."""
+        if self.finished is not None and not self.finished.done():
+            self.finished.set_result(code)
+
+    def receive(self, body: bytes) -> None:
+        """One message from the client. Never raises."""
+        try:
+            data = json.loads(body)
+        except (ValueError, RecursionError):
+            self._refuse(None, types.ErrorCodes.ParseError, "the message is not JSON")
+            return
+        if not isinstance(data, dict) or "jsonrpc" not in data:
+            self._refuse(None, types.ErrorCodes.InvalidRequest, "the message is not a JSON-RPC object")
+            return
+        table = cast("dict[str, Any]", data)
+        msg_id, method = table.get("id"), table.get("method")
+        refusal = self._refusal(method)
+        if refusal is not None:
+            if msg_id is not None:
+                self._refuse(msg_id, *refusal)
+            return
+        try:
+            message = self.structure_message(table)
+        except JsonRpcException:
+            log.warning("malformed message for %s", method)
+            if msg_id is not None and method is not None:
+                self._refuse(msg_id, types.ErrorCodes.InvalidParams, f"the parameters of {method} are malformed")
+            return
+        if method == types.INITIALIZE:
+            self._initialized = True
+        try:
+            self.handle_message(cast("Any", message))
+        except Exception as error:
+            self._fx.internal_error(str(method), error)
+
+    @property
+    def _fx(self) -> Server:
+        return cast("Server", self._server)
+
+    def _refusal(self, method: str | None) -> tuple[int, str] | None:
+        if method is None or method == types.EXIT:
+            return None
+        if self._shutdown:
+            return types.ErrorCodes.InvalidRequest, "the server is shutting down"
+        if not self._initialized and method != types.INITIALIZE:
+            return types.ErrorCodes.ServerNotInitialized, "the server is not initialized"
+        if self._initialized and method == types.INITIALIZE:
+            return types.ErrorCodes.InvalidRequest, "the server is initialized already"
+        return None
+
+    def _refuse(self, msg_id: str | int | None, code: int, message: str) -> None:
+        error = types.ResponseError(code=int(code), message=message)
+        self._send_data(types.ResponseErrorMessage(jsonrpc="2.0", id=msg_id, error=error))
+
+
+async def run(server: Server, stdin: BinaryIO, stdout: BinaryIO) -> int:
+    """Serves one client until it ends; the exit code is 0 after an orderly shutdown, else 1."""
+    loop = asyncio.get_running_loop()
+    protocol = server.protocol
+    protocol.finished = loop.create_future()
+    protocol.set_writer(_Writer(stdout, lambda: protocol.finish(1)))
+
+    def deliver(body: bytes | None) -> None:
+        try:
+            if body is None:
+                loop.call_soon_threadsafe(protocol.lsp_exit)
+            else:
+                loop.call_soon_threadsafe(protocol.receive, body)
+        except RuntimeError:
+            log.debug("a message arrived after the end")
+
+    # Not a pool thread: the interpreter would wait for it, and so for the client, at exit.
+    threading.Thread(target=_read_messages, args=(stdin, deliver), name="reader", daemon=True).start()
+    code = await protocol.finished
+    await server.close()
+    return code
+
+
+def claim_stdio() -> tuple[BinaryIO, BinaryIO]:
+    """The real standard input and output, for the protocol alone.
+
+    From here on file descriptor 0 is empty and 1 is standard error, for this process and for those that it starts.
+    """
+    stdin, stdout = os.dup(0), os.dup(1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    if sys.platform == "win32":
+        import msvcrt
+
+        for handle in (stdin, stdout):
+            msvcrt.setmode(handle, os.O_BINARY)
+    return os.fdopen(stdin, "rb"), os.fdopen(stdout, "wb")
+
+
+def _read_messages(stream: IO[bytes], deliver: Callable[[bytes | None], None]) -> None:
+    length: int | None = None
+    while line := stream.readline():
+        name, _, value = line.partition(b":")
+        if name.strip().lower() == b"content-length":
+            length = int(value) if value.strip().isdigit() else None
+        elif not line.strip() and length is not None:
+            body = stream.read(length)
+            if len(body) < length:
+                break
+            deliver(body)
+            length = None
+    deliver(None)
+
+
+class _Writer:
+    """What pygls writes to. A client that is gone ends the connection once, without a trace in the log."""
+
+    def __init__(self, stream: BinaryIO, lost: Callable[[], None]) -> None:
+        self._stream = stream
+        self._lost = lost
+
+    def write(self, data: bytes) -> None:
+        try:
+            self._stream.write(data)
+            self._stream.flush()
+        except (OSError, ValueError):
+            self._lost()
+
+    def close(self) -> None:
+        self._lost()

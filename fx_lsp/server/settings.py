@@ -1,0 +1,116 @@
+"""The client's settings: from `initializationOptions`, `workspace/configuration`, `workspace/didChangeConfiguration`.
+
+They may be nested (`{"inlayHints": {"enabled": false}}`), dotted (`{"inlayHints.enabled": false}`), or under a key
+`fx-lsp`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from fx_lsp.tracing.engine import EngineSettings
+
+SECTION = "fx-lsp"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a user may set. `limits_seconds` per trace, `limits_memory` in MiB; None means: find it, or the default.
+
+    `virtual_documents` and `command_links` are set by editor plugins and not by people: the client opens `fx-lsp:` URIs
+    through `fxLsp/document`, and follows `command:` links in hovers.
+    """
+
+    interpreter: str | None = None
+    inlay_hints: bool = True
+    code_lens: bool = True
+    diagnostics: bool = True
+    trace_on_open: bool = True
+    limits_seconds: float = 60.0
+    limits_memory: float = 4096.0
+    cache_path: str | None = None
+    virtual_documents: bool = False
+    command_links: bool = False
+
+
+@dataclass(frozen=True)
+class _Row:
+    key: str
+    field: str
+    kind: type
+    wanted: str
+    positive: bool = False
+
+
+_ROWS = (
+    _Row("interpreter", "interpreter", str, "a path"),
+    _Row("inlayHints.enabled", "inlay_hints", bool, "true or false"),
+    _Row("codeLens.enabled", "code_lens", bool, "true or false"),
+    _Row("diagnostics.enabled", "diagnostics", bool, "true or false"),
+    _Row("traceOnOpen", "trace_on_open", bool, "true or false"),
+    _Row("limits.seconds", "limits_seconds", float, "a positive number of seconds", positive=True),
+    _Row("limits.memory", "limits_memory", float, "a positive number of MiB", positive=True),
+    _Row("cache.path", "cache_path", str, "a path"),
+    _Row("virtualDocuments", "virtual_documents", bool, "true or false"),
+    _Row("commandLinks", "command_links", bool, "true or false"),
+)
+
+
+def read_settings(raw: object, base: Settings) -> tuple[Settings, tuple[str, ...]]:
+    """`base` with what `raw` sets, and one sentence for each value that was left out because it has a wrong type."""
+    if raw is None:
+        return base, ()
+    if not isinstance(raw, Mapping):
+        return base, (f"the settings are {raw!r}, not an object",)
+    table = cast("Mapping[str, Any]", raw)
+    for section in (SECTION, "fxLsp"):
+        inner = table.get(section)
+        if isinstance(inner, Mapping):
+            table = cast("Mapping[str, Any]", inner)
+    given = dict(_flatten(table))
+    changes: dict[str, Any] = {}
+    wrong = [
+        f"{SECTION}.{key} is {value!r}, not an object"
+        for key, value in given.items()
+        if value is not None and any(row.key.startswith(key + ".") for row in _ROWS)
+    ]
+    for row in (row for row in _ROWS if row.key in given):
+        value = given[row.key]
+        if value is None or (row.kind is str and value == ""):
+            changes[row.field] = getattr(Settings(), row.field)
+        elif _fits(value, row):
+            changes[row.field] = float(value) if row.kind is float else value
+        else:
+            wrong.append(f"{SECTION}.{row.key} is {value!r}, not {row.wanted}")
+    return replace(base, **changes), tuple(wrong)
+
+
+def _fits(value: object, row: _Row) -> bool:
+    if row.kind is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and (not row.positive or value > 0)
+    return isinstance(value, row.kind)
+
+
+def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flatten(cast("Mapping[str, Any]", value), f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def engine_settings(settings: Settings) -> EngineSettings:
+    """The part of the settings that the engine is started with."""
+    from fx_lsp.tracing.cache import default_cache_path
+    from fx_lsp.tracing.engine import EngineSettings
+    from fx_lsp.tracing.workers import Limits
+
+    return EngineSettings(
+        interpreter=settings.interpreter,
+        cache_path=settings.cache_path or default_cache_path(),
+        limits=Limits(seconds=settings.limits_seconds, memory_bytes=int(settings.limits_memory * 2**20)),
+        trace_on_open=settings.trace_on_open,
+    )

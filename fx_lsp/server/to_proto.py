@@ -1,0 +1,89 @@
+"""Our own terms to LSP. The only place that writes client columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from lsprotocol import types
+
+from fx_lsp.features.hints import Hint
+from fx_lsp.features.hover import Hover
+from fx_lsp.features.lenses import Lens
+from fx_lsp.features.problems import Problem
+from fx_lsp.model import Span
+
+SHOW_STAGE = "fxLsp.showStage"
+SHOW_FAILURE = "fxLsp.showFailure"
+
+_SEVERITIES = {"error": types.DiagnosticSeverity.Error, "information": types.DiagnosticSeverity.Information}
+
+
+def position(lines: Sequence[str], line: int, col: int, encoding: str) -> types.Position:
+    """(line, column) as a client position; beyond the end of the text it is the end."""
+    if line > len(lines):
+        line, col = len(lines), len(lines[-1].encode())
+    content = lines[max(line, 1) - 1].rstrip("\r\n")
+    return types.Position(line=max(line, 1) - 1, character=_units(content, max(col, 0), encoding))
+
+
+def range_(lines: Sequence[str], span: Span, encoding: str) -> types.Range:
+    """A span of the document with these lines as a client range."""
+    return types.Range(
+        start=position(lines, span.line, span.col, encoding), end=position(lines, span.end_line, span.end_col, encoding)
+    )
+
+
+def code_lens(lens: Lens, uri: str, lines: Sequence[str], encoding: str) -> types.CodeLens:
+    """A lens as a command on the document `uri`."""
+    if lens.action == "show stage":
+        command = types.Command(title=lens.title, command=SHOW_STAGE, arguments=[uri, lens.name, lens.stage])
+    else:
+        command = types.Command(title=lens.title, command=SHOW_FAILURE, arguments=[uri, lens.name])
+    return types.CodeLens(range=range_(lines, lens.span, encoding), command=command)
+
+
+def hover(value: Hover, lines: Sequence[str], encoding: str, markdown: bool) -> types.Hover:
+    """A hover, as plain text for clients that take no Markdown."""
+    kind = types.MarkupKind.Markdown if markdown else types.MarkupKind.PlainText
+    return types.Hover(
+        contents=types.MarkupContent(kind=kind, value=value.markdown), range=range_(lines, value.span, encoding)
+    )
+
+
+def inlay_hint(hint: Hint, lines: Sequence[str], encoding: str) -> types.InlayHint:
+    """A hint; specs are types."""
+    return types.InlayHint(
+        position=position(lines, hint.line, hint.col, encoding),
+        label=hint.label,
+        kind=types.InlayHintKind.Type,
+        tooltip=hint.tooltip or None,
+        padding_left=hint.padded or None,
+    )
+
+
+def diagnostic(
+    problem: Problem, lines: Sequence[str], encoding: str, location: Callable[[Span], types.Location] | None
+) -> types.Diagnostic:
+    """A problem; `location` places related ones, None where the client shows none."""
+    related = None
+    if location is not None and problem.related:
+        related = [
+            types.DiagnosticRelatedInformation(location=location(r.span), message=r.message) for r in problem.related
+        ]
+    return types.Diagnostic(
+        range=range_(lines, problem.span, encoding),
+        message=problem.message,
+        severity=_SEVERITIES[problem.severity],
+        code=problem.code,
+        source="fx-lsp",
+        related_information=related,
+    )
+
+
+def _units(line: str, col: int, encoding: str) -> int:
+    if encoding == types.PositionEncodingKind.Utf8:
+        return min(col, len(line.encode()))
+    if line.isascii():
+        return min(col, len(line))
+    before = line.encode()[:col].decode(errors="ignore")
+    return len(before) if encoding == types.PositionEncodingKind.Utf32 else len(before.encode("utf-16-le")) // 2

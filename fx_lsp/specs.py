@@ -1,0 +1,187 @@
+"""Tensor specs (`f32[8, 128]`) and the `# fx:` comment, as text. Standard library only.
+
+    spec     := dtype "[" [size ("," size)*] "]" [strides] ["@" device]
+    comment  := item ("," item)*          item := "init(" arguments ")" | name "=" value
+    value    := spec | Python literal | tuple, list or dict of values | any other Python expression
+
+A size is a number, or a name for a dynamic dimension.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+DTYPES: dict[str, str] = {
+    "f64": "float64",
+    "f32": "float32",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f8e4m3fn": "float8_e4m3fn",
+    "f8e5m2": "float8_e5m2",
+    "f8e4m3fnuz": "float8_e4m3fnuz",
+    "f8e5m2fnuz": "float8_e5m2fnuz",
+    "f8e8m0fnu": "float8_e8m0fnu",
+    "c32": "complex32",
+    "c64": "complex64",
+    "c128": "complex128",
+    "i64": "int64",
+    "i32": "int32",
+    "i16": "int16",
+    "i8": "int8",
+    "u64": "uint64",
+    "u32": "uint32",
+    "u16": "uint16",
+    "u8": "uint8",
+    "b8": "bool",
+}
+"""Short names as FX prints them, to the attribute of `torch` they stand for."""
+
+SHORT_NAMES: dict[str, str] = {long: short for short, long in DTYPES.items()}
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """A tensor to make: `dtype` by its short name; `strides` counts elements and is None for contiguous."""
+
+    dtype: str
+    sizes: tuple[int | str, ...]
+    strides: tuple[int, ...] | None = None
+    device: str | None = None
+
+    def __str__(self) -> str:
+        strides = "" if self.strides is None else f"({', '.join(map(str, self.strides))})"
+        return f"{self.dtype}[{', '.join(map(str, self.sizes))}]{strides}{f'@{self.device}' if self.device else ''}"
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A value that is neither a literal nor a spec: Python to evaluate in the user's module."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Comment:
+    """A parsed `# fx:` comment: arguments by parameter name, and constructor arguments.
+
+    Values are literals, `TensorSpec`, `Expression`, or tuples, lists and dicts of them.
+    """
+
+    args: dict[str, Any] = field(default_factory=dict)
+    init: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class CommentError:
+    """What is wrong with a `# fx:` comment, in one sentence; columns count characters of the comment's text."""
+
+    message: str
+    col: int
+    end_col: int
+
+
+_PREFIX = "_("
+_SCALAR = re.compile(r"\b(" + "|".join(DTYPES) + r")(\[\s*\])")
+_DEVICE = re.compile(r"@\s*([a-z]+):(\d+)")
+
+
+def parse_comment(text: str) -> Comment | CommentError:
+    """Read the text after `# fx:`."""
+    try:
+        call = ast.parse(f"{_PREFIX}{_as_python(text)})", mode="eval").body
+    except (SyntaxError, ValueError) as error:
+        at = max((getattr(error, "offset", None) or 1) - 1 - len(_PREFIX), 0)
+        at = min(at, max(len(text) - 1, 0))
+        return CommentError(f"not `name=value, …`: {getattr(error, 'msg', error)}", at, len(text))
+    assert isinstance(call, ast.Call)
+    args: dict[str, Any] = {}
+    init: dict[str, Any] | None = None
+    try:
+        for item in call.args:
+            if not (isinstance(item, ast.Call) and isinstance(item.func, ast.Name) and item.func.id == "init"):
+                raise _Bad(item, "write every input as `name=value`; constructor arguments as `init(name=value)`")
+            if item.args:
+                raise _Bad(item.args[0], "constructor arguments need their names: `init(dim=64)`")
+            init = _keywords(item.keywords)
+        args = _keywords(call.keywords)
+    except _Bad as bad:
+        start, end = bad.node.col_offset, bad.node.end_col_offset or bad.node.col_offset + 1
+        return CommentError(bad.message, max(start - len(_PREFIX), 0), max(end - len(_PREFIX), 1))
+    return Comment(args, init)
+
+
+def parse_spec(text: str) -> TensorSpec | None:
+    """A tensor spec, or None where `text` is none."""
+    try:
+        value = _value(ast.parse(_as_python(text.strip()), mode="eval").body)
+    except (SyntaxError, ValueError, _Bad):
+        return None
+    return value if isinstance(value, TensorSpec) else None
+
+
+def _as_python(text: str) -> str:
+    """The two forms that Python cannot parse, respelled at the same width: `f32[]` and `@cuda:0`."""
+    text = _SCALAR.sub(lambda m: m[1] + " " * len(m[2]), text)
+    return _DEVICE.sub(lambda m: f"{m[0].replace(':', '_')}", text)
+
+
+class _Bad(Exception):
+    def __init__(self, node: ast.expr, message: str) -> None:
+        self.node, self.message = node, message
+
+
+def _keywords(keywords: list[ast.keyword]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for keyword in keywords:
+        if keyword.arg is None:
+            raise _Bad(keyword.value, "`**` is not possible here: name each input")
+        values[keyword.arg] = _value(keyword.value)
+    return values
+
+
+def _value(node: ast.expr) -> Any:
+    device = None
+    core = node
+    if isinstance(core, ast.BinOp) and isinstance(core.op, ast.MatMult):
+        device, core = ast.unparse(core.right).replace("_", ":"), core.left
+    strides = None
+    if isinstance(core, ast.Call) and _is_spec(core.func):
+        strides, core = tuple(_integer(a) for a in core.args), core.func
+    if isinstance(core, ast.Name) and core.id in DTYPES:
+        return TensorSpec(core.id, (), None, device)
+    if _is_spec(core):
+        assert isinstance(core, ast.Subscript) and isinstance(core.value, ast.Name)
+        sizes = core.slice.elts if isinstance(core.slice, ast.Tuple) else [core.slice]
+        parsed = tuple(s.id if isinstance(s, ast.Name) else _integer(s) for s in sizes)
+        if strides is not None and len(strides) != len(parsed):
+            raise _Bad(node, f"{len(parsed)} sizes but {len(strides)} strides")
+        return TensorSpec(core.value.id, parsed, strides, device)
+    if isinstance(core, ast.Subscript) and isinstance(core.value, ast.Name) and _looks_like_dtype(core.value.id):
+        raise _Bad(core.value, f"unknown dtype `{core.value.id}`; one of {', '.join(DTYPES)}")
+    if isinstance(node, ast.Tuple):
+        return tuple(_value(e) for e in node.elts)
+    if isinstance(node, ast.List):
+        return [_value(e) for e in node.elts]
+    if isinstance(node, ast.Dict) and all(k is not None for k in node.keys):
+        return {ast.literal_eval(k): _value(v) for k, v in zip(node.keys, node.values) if k is not None}
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return Expression(ast.unparse(node))
+
+
+def _is_spec(node: ast.expr) -> bool:
+    return isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in DTYPES
+
+
+def _looks_like_dtype(name: str) -> bool:
+    return re.fullmatch(r"(f|bf|i|u|b|c|int|float|bfloat|uint|bool)\d*(e\d+m\d+\w*)?", name) is not None
+
+
+def _integer(node: ast.expr) -> int:
+    if isinstance(node, ast.Constant) and type(node.value) is int and node.value >= 0:
+        return node.value
+    raise _Bad(node, "a size is a number, or a name for a dynamic dimension")

@@ -1,0 +1,130 @@
+"""A call of the target as AOTAutograd wants it: a function of a flat list of tensors."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any, Callable
+
+import torch
+from torch import nn
+from torch.nn.utils.stateless import _reparametrize_module  # pyright: ignore[reportPrivateUsage]
+
+from fx_lsp.model import SavedKind
+
+
+@dataclass
+class Call:
+    """The target with its arguments. `modules` are those whose parameters are inputs of the graph, by name prefix."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    modules: dict[str, nn.Module] = field(default_factory=dict)
+    parameter_names: tuple[str, ...] = ()
+
+    def run(self) -> Any:
+        """Call the target."""
+        return self.function(*self.args, **self.kwargs)
+
+
+RUN_CODE: CodeType = Call.run.__code__
+"""Stack frames outside the frame that runs this code are fx-lsp's, not the user's."""
+
+
+@dataclass(frozen=True)
+class FlatInput:
+    """One tensor among a call's inputs: its name as the user would write it, and what it is."""
+
+    name: str
+    tensor: torch.Tensor
+    kind: SavedKind
+
+
+def flat_inputs(call: Call) -> list[FlatInput]:
+    """All tensors that the call reads: parameters and buffers first, then arguments in order."""
+    inputs: list[FlatInput] = []
+    for prefix, module in call.modules.items():
+        for name, parameter in module.named_parameters(remove_duplicate=False):
+            inputs.append(FlatInput(_join(prefix, name), parameter, "parameter"))
+        for name, buffer in module.named_buffers(remove_duplicate=False):
+            inputs.append(FlatInput(_join(prefix, name), buffer, "buffer"))
+    named = [(_argument_name(call, i), a) for i, a in enumerate(call.args)] + list(call.kwargs.items())
+    for name, value in named:
+        inputs.extend(FlatInput(path, tensor, "input") for path, tensor in tensors_in(value, name))
+    return inputs
+
+
+def flat_function(call: Call, wrap: Callable[[], Any], outputs: list[str]) -> Callable[..., tuple[torch.Tensor, ...]]:
+    """The call as a function of the tensors of `flat_inputs(call)`, in that order, to a tuple of tensors.
+
+    `wrap()` gives the context managers to run it in; `outputs` is filled with a name for each result.
+    """
+
+    def flat(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        supply = iter(tensors)
+        with ExitStack() as stack:
+            for module in call.modules.values():
+                names = [n for n, _ in module.named_parameters(remove_duplicate=False)]
+                names += [n for n, _ in module.named_buffers(remove_duplicate=False)]
+                stack.enter_context(_reparametrize_module(module, {n: next(supply) for n in names}))
+            args = tuple(substitute(a, supply) for a in call.args)
+            kwargs = {k: substitute(v, supply) for k, v in call.kwargs.items()}
+            stack.enter_context(wrap())
+            result = dataclasses.replace(call, args=args, kwargs=kwargs).run()
+        found = list(tensors_in(result, "out"))
+        outputs[:] = [name for name, _ in found]
+        return tuple(tensor for _, tensor in found)
+
+    return flat
+
+
+def tensors_in(value: Any, path: str, depth: int = 6) -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors inside containers and dataclasses, each with the path to it: `x`, `xs[0]`, `out['a']`, `out.loss`."""
+    if isinstance(value, torch.Tensor):
+        yield path, value
+    elif depth > 0:
+        for key, item in children(value):
+            yield from tensors_in(item, f"{path}{key}", depth - 1)
+
+
+def children(value: Any) -> list[tuple[str, Any]]:
+    """The parts of a container with the text that selects each; none for anything else."""
+    if isinstance(value, Mapping):
+        return [(f"[{key!r}]", item) for key, item in value.items()]
+    if isinstance(value, (list, tuple)):
+        fields: tuple[str, ...] | None = getattr(value, "_fields", None)
+        return [(f".{fields[i]}" if fields else f"[{i}]", item) for i, item in enumerate(value)]
+    if dataclasses.is_dataclass(value) and not isinstance(value, (type, nn.Module)):
+        return [(f".{f.name}", getattr(value, f.name, None)) for f in dataclasses.fields(value)]
+    return []
+
+
+def substitute(value: Any, supply: Iterator[torch.Tensor], depth: int = 6) -> Any:
+    """A copy of `value` whose tensors are taken from `supply`, in the order of `tensors_in`."""
+    if isinstance(value, torch.Tensor):
+        return next(supply)
+    if depth == 0 or not any(True for _ in tensors_in(value, "", depth)):
+        return value
+    parts = [substitute(item, supply, depth - 1) for _, item in children(value)]
+    if isinstance(value, Mapping):
+        return type(value)(zip(value.keys(), parts, strict=True))  # type: ignore[call-arg]
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*parts)
+    if isinstance(value, (list, tuple)):
+        return type(value)(parts)
+    return dataclasses.replace(value, **dict(zip((f.name for f in dataclasses.fields(value)), parts, strict=True)))
+
+
+def _join(prefix: str, name: str) -> str:
+    return f"{prefix}.{name}" if prefix else name
+
+
+def _argument_name(call: Call, index: int) -> str:
+    names = call.parameter_names
+    if index < len(names):
+        return names[index]
+    return f"args[{index - len(names)}]" if names else f"arg{index}"

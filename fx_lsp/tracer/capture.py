@@ -1,0 +1,96 @@
+"""AOTAutograd's graphs of a call: joint, forward and backward, or inference where nothing can be differentiated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from fx_lsp.model import Stage
+from fx_lsp.tracer.call import RUN_CODE, Call, FlatInput, flat_function, flat_inputs
+from fx_lsp.tracer.compat import aot_function, min_cut_partition, preserve_node_meta
+from fx_lsp.tracer.graphs import Names, joint_stage, stage_of
+from fx_lsp.tracer.provenance import Annotate, Sources
+
+
+@dataclass
+class Captured:
+    """The graphs of one call. `saved` are the forward nodes whose values backward reads.
+
+    `forward` and `backward` are None for an inference graph, `inference` is None otherwise.
+    """
+
+    inputs: list[FlatInput]
+    outputs: list[str] = field(default_factory=list)
+    names: Names | None = None
+    joint: Stage | None = None
+    forward: torch.fx.GraphModule | None = None
+    backward: torch.fx.GraphModule | None = None
+    inference: torch.fx.GraphModule | None = None
+    saved: list[torch.fx.Node] = field(default_factory=list)
+
+
+class _Done(BaseException):
+    """Leaves AOTAutograd as soon as the graphs are there: nothing needs to be compiled or run."""
+
+
+def capture(call: Call, sources: Sources, names: Names) -> Captured:
+    """Trace `call` on its fake tensors with AOTAutograd and the min-cut partitioner.
+
+    Raises whatever the target or AOTAutograd raises.
+    """
+    captured = Captured(flat_inputs(call), names=names)
+    flat = flat_function(call, lambda: Annotate(sources, RUN_CODE), captured.outputs)
+
+    def partition(
+        joint: torch.fx.GraphModule, inputs: Any, **options: Any
+    ) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
+        names.assign(joint.graph, captured.inputs, captured.outputs)
+        captured.joint = joint_stage(joint.graph, names)
+        forward, backward = min_cut_partition(joint, inputs, **options)
+        captured.forward, captured.backward = forward, backward
+        captured.saved = _saved_nodes(forward, options["num_fwd_outputs"])
+        return forward, backward
+
+    def compile_(module: torch.fx.GraphModule, example_inputs: Any) -> Any:
+        if captured.forward is None:
+            names.assign(module.graph, captured.inputs, captured.outputs)
+            captured.inference = module
+        raise _Done
+
+    compiled = aot_function(
+        flat,
+        fw_compiler=compile_,
+        bw_compiler=compile_,
+        partition_fn=partition,
+        keep_inference_input_mutations=True,
+    )
+    with preserve_node_meta():
+        try:
+            compiled(*(i.tensor for i in captured.inputs))
+        except _Done:
+            pass
+    return captured
+
+
+def _saved_nodes(forward: torch.fx.GraphModule, num_outputs: int) -> list[torch.fx.Node]:
+    output = next(n for n in reversed(forward.graph.nodes) if n.op == "output")
+    values = output.args[0]
+    assert isinstance(values, (list, tuple))
+    return [v for v in values[num_outputs:] if isinstance(v, torch.fx.Node)]
+
+
+def stages(captured: Captured) -> list[Stage]:
+    """The stages of a capture, in the order they come about."""
+    names = captured.names
+    assert names is not None
+    if captured.inference is not None:
+        return [stage_of("inference", captured.inference.graph, names)]
+    assert captured.joint is not None and captured.forward is not None and captured.backward is not None
+    recomputed = {n.name for n in captured.forward.graph.nodes if n.op == "call_function"}
+    return [
+        captured.joint,
+        stage_of("forward", captured.forward.graph, names),
+        stage_of("backward", captured.backward.graph, names, forward_ops=recomputed),
+    ]

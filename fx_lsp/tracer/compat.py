@@ -1,0 +1,69 @@
+"""What differs between versions of torch, found by capability; the only file that knows."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Callable
+
+import torch
+import torch.fx.traceback as fx_traceback
+from torch._functorch.aot_autograd import aot_function as aot_function
+from torch._functorch.partitioners import min_cut_rematerialization_partition as min_cut_partition
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
+
+try:
+    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+except ImportError:  # merged into one class by a later torch
+    from torch._subclasses.fake_tensor import UnsupportedFakeTensorException as DataDependentOutputException
+
+    DynamicOutputShapeException = DataDependentOutputException
+
+__all__ = [
+    "DATA_DEPENDENT",
+    "HAS_COLUMNS",
+    "FakeTensor",
+    "FakeTensorMode",
+    "ShapeEnv",
+    "annotate",
+    "aot_function",
+    "descriptor",
+    "min_cut_partition",
+    "preserve_node_meta",
+]
+
+HAS_COLUMNS = sys.version_info >= (3, 11)
+"""Whether frames know the column of the expression they run."""
+
+DATA_DEPENDENT: tuple[type[BaseException], ...] = (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    GuardOnDataDependentSymNode,
+)
+"""What torch raises when code asks a fake tensor for a value."""
+
+_annotate: Callable[[dict[str, Any]], AbstractContextManager[None]] | None = getattr(fx_traceback, "annotate", None)
+
+HAS_ANNOTATE = _annotate is not None
+"""Whether FX nodes carry annotations through AOTAutograd; without, only `stack_trace` lines are known."""
+
+
+def annotate(data: dict[str, Any]) -> AbstractContextManager[None]:
+    """Attach `data` to every FX node that is traced inside; does nothing where torch cannot."""
+    return _annotate(data) if _annotate is not None else nullcontext()
+
+
+def preserve_node_meta() -> AbstractContextManager[Any]:
+    """Keep annotations and stack traces on the nodes of a trace."""
+    return fx_traceback.preserve_node_meta()
+
+
+def annotation(node: torch.fx.Node, key: str) -> Any:
+    """The value that `annotate` attached to `node` under `key`, or None."""
+    return (node.meta.get("custom") or {}).get(key)
+
+
+def descriptor(node: torch.fx.Node) -> Any:
+    """AOTAutograd's description of a placeholder or of an output node's values, or None where torch has none."""
+    return node.meta.get("desc")

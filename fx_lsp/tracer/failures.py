@@ -1,0 +1,174 @@
+"""Exceptions of the user's code as failures: one sentence, on the expression that caused it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from typing import Any
+
+import torch
+import torch.overrides
+
+from fx_lsp.model import Failure, FailureKind, InputSpec, Severity, Span
+from fx_lsp.tracer.compat import DATA_DEPENDENT
+from fx_lsp.tracer.guards import EffectBlocked
+from fx_lsp.tracer.observe import FailedCall
+from fx_lsp.tracer.provenance import Sources
+from fx_lsp.tracer.tensors import describe
+
+_SHAPE = re.compile(
+    r"shapes? cannot be multiplied|must match|reduction dim|size mismatch|sizes? of tensors|invalid for input of size|"
+    r"broadcast|expected (input|size)|expanded size|Dimension out of range|dimension|normalized_shape|shape|"
+    r"\d+D|channels|unpack|size of tensor|index .* out of bounds|split",
+    re.IGNORECASE,
+)
+_DTYPE = re.compile(r"dtype|scalar type|data type|must be long|(Float|Long|Half|Int|Bool|Double|BFloat16)Tensor")
+
+
+def failure_of(
+    error: BaseException,
+    sources: Sources,
+    failed: FailedCall | None,
+    lines: list[str],
+    severity: Severity,
+    inputs: tuple[InputSpec, ...] = (),
+) -> Failure:
+    """The failure for an exception that the target raised while it ran."""
+    chain = sources.traceback_chain(error.__traceback__)
+    inside = [s for s in chain if s.file == sources.file]
+    span = inside[0] if inside else (chain[0] if chain else None)
+    kind = kind_of(error, failed)
+    message = sentence(error)
+    operands = _operands(failed, span, lines) if failed is not None and kind in ("shape", "dtype", "error") else ""
+    if operands:
+        message = f"{message} ({operands})"
+    if chain and span is not None and chain[0].file != span.file:
+        message = f"{message}, raised in {chain[0].file}:{chain[0].line}"
+    hint = "" if severity == "error" else _hint(kind, inputs)
+    return Failure(kind, message, span, hint, severity, inputs=inputs)
+
+
+def kind_of(error: BaseException, failed: FailedCall | None = None) -> FailureKind:
+    """Which kind of failure an exception is."""
+    text = str(error)
+    if isinstance(error, EffectBlocked):
+        return "effect"
+    if isinstance(error, SystemExit):
+        return "exit"
+    if isinstance(error, MemoryError) or "can't allocate memory" in text:
+        return "memory"
+    if isinstance(error, DATA_DEPENDENT) or "data-dependent" in text or "on FakeTensor" in text:
+        return "data-dependent"
+    if isinstance(error, ImportError):
+        return "import"
+    if isinstance(error, (RuntimeError, ValueError, IndexError, TypeError)):
+        if isinstance(error, (RuntimeError, TypeError)) and _DTYPE.search(text) and not re.search("shape", text):
+            return "dtype"
+        if (failed is not None or not isinstance(error, TypeError)) and _SHAPE.search(text):
+            return "shape"
+    return "error"
+
+
+def sentence(error: BaseException) -> str:
+    """What an exception says, in one line."""
+    if isinstance(error, SystemExit):
+        return f"the code ends the process (sys.exit({error.code!r}))"
+    if isinstance(error, EffectBlocked):
+        return f"the code {error.what}; tracing only runs code without such effects"
+    if isinstance(error, DATA_DEPENDENT):
+        operation = re.search(r"aten\.\w+(\.\w+)?", str(error))
+        what = f" (`{operation[0]}`)" if operation else ""
+        return f"the code needs the value of a tensor here{what}, and a trace has shapes but no values"
+    text = str(error).strip().splitlines()[0] if str(error).strip() else ""
+    text = re.sub(r"^Failed running [^\n]*?:\s*", "", text)
+    if isinstance(error, (RuntimeError, ValueError, IndexError)) and text:
+        return text.rstrip(".")
+    return f"{type(error).__name__}: {text}".rstrip(": .")
+
+
+def _operands(failed: FailedCall, span: Span | None, lines: list[str]) -> str:
+    tensors = [(a, describe(a)) for a in (*failed.args, *failed.kwargs.values())]
+    specs = [s for _, s in tensors if s is not None]
+    names = _operand_names(span, lines, failed) if failed.chain and span == failed.chain[0] else []
+    if len(names) != len(specs):
+        names = _parameter_names(failed)
+    if len(names) == len(specs):
+        return ", ".join(f"{n}: {s}" for n, s in zip(names, specs, strict=True))
+    return ", ".join(specs)
+
+
+def _operand_names(span: Span | None, lines: list[str], failed: FailedCall) -> list[str]:
+    """The source text of each tensor operand, where the expression shows them plainly."""
+    node = expression(span, lines)
+    if isinstance(node, ast.BinOp):
+        return [ast.unparse(node.left), ast.unparse(node.right)] if _tensors(failed) == 2 else []
+    if isinstance(node, ast.Call):
+        operands: list[ast.expr] = [*node.args, *(k.value for k in node.keywords)]
+        if isinstance(node.func, ast.Attribute) and len(failed.args) + len(failed.kwargs) == len(operands) + 1:
+            operands.insert(0, node.func.value)
+        values = [*failed.args, *failed.kwargs.values()]
+        if len(operands) == len(values):
+            return [ast.unparse(o) for o, v in zip(operands, values, strict=True) if describe(v) is not None]
+    return []
+
+
+def _parameter_names(failed: FailedCall) -> list[str]:
+    """What torch calls the tensor operands of the failing function."""
+    stand_in = torch.overrides.get_testing_overrides().get(failed.func)
+    if stand_in is None:
+        return []
+    try:
+        bound = inspect.signature(stand_in).bind(*failed.args, **failed.kwargs)
+    except (TypeError, ValueError):
+        return []
+    return [name for name, value in bound.arguments.items() if describe(value) is not None]
+
+
+def _tensors(failed: FailedCall) -> int:
+    return sum(isinstance(a, torch.Tensor) for a in (*failed.args, *failed.kwargs.values()))
+
+
+def expression(span: Span | None, lines: list[str]) -> ast.expr | None:
+    """The expression at a span of a file's lines, parsed; None where the text there is none."""
+    if span is None or span.line > len(lines) or span.end_line > len(lines) or span.end_col == 0:
+        return None
+    text = b"\n".join(line.encode() for line in lines[span.line - 1 : span.end_line])
+    cut = len(lines[span.end_line - 1].encode()) - span.end_col
+    text = text[span.col : len(text) - cut]
+    try:
+        return ast.parse(b"(" + text + b"\n)", mode="eval").body
+    except (SyntaxError, ValueError):
+        return None
+
+
+def _hint(kind: FailureKind, inputs: tuple[InputSpec, ...]) -> str:
+    guessed = [i for i in inputs if i.source == "search"]
+    if kind in ("shape", "dtype", "error", "inputs") and guessed:
+        example = ", ".join(f"{i.name}={i.spec}" for i in guessed[:3])
+        return f"If the inputs are wrong, say what they are in a comment above: `# fx: {example}`."
+    if kind == "data-dependent":
+        return "Branch on shapes instead, use `torch.where`, or keep this part out of the traced function."
+    if kind == "exit":
+        return "Code that ends the process cannot be traced; move it under `if __name__ == \"__main__\":`."
+    return ""
+
+
+def load_failure(error: BaseException, sources: Sources, name: str) -> Failure:
+    """The failure for an exception raised while the user's module was imported."""
+    chain = sources.traceback_chain(error.__traceback__)
+    inside = [s for s in chain if s.file == sources.file]
+    span = inside[0] if inside else None
+    if isinstance(error, SyntaxError) and error.filename:
+        span = span or Span(error.filename, error.lineno or 1, 0, error.lineno or 1, 0)
+    missing: Any = getattr(error, "name", None)
+    if isinstance(error, ModuleNotFoundError) and missing:
+        return Failure(
+            "import",
+            f"the package `{missing}` is not installed in the interpreter that fx-lsp uses",
+            span,
+            "Install it there, or choose another interpreter (`fx-lsp.interpreter`).",
+        )
+    kind = kind_of(error)
+    kind = kind if kind in ("memory", "exit", "effect") else "import"
+    return Failure(kind, f"importing what {name} needs fails: {sentence(error)}", span, _hint(kind, ()))

@@ -1,0 +1,1 @@
+"""Where a target's inputs come from: what is written down first, search last."""

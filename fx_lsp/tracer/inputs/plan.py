@@ -1,0 +1,214 @@
+"""What to call a target with, as immutable plans that a search can change piece by piece.
+
+Two dimensions of the same size count as tied: unrelated dimensions start with different sizes, and changing a size changes
+every dimension that has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Union
+
+import torch
+
+from fx_lsp.model import InputSource, InputSpec
+from fx_lsp.specs import Expression, TensorSpec
+from fx_lsp.tracer.tensors import make_tensor, spec_of
+
+LEADING = (4, 8, 12, 16, 20, 24, 28, 36, 40, 44, 48, 52, 56, 60, 68, 72, 76, 80, 84, 88, 92, 100, 104)
+LAST = (64, 32, 96, 160, 192, 224, 288, 320, 352, 384, 416)
+
+
+@dataclass(frozen=True)
+class TensorPlan:
+    """A tensor to make. `grad` asks for a gradient (floating point only); `dtype_known` says that its use fixes the dtype."""
+
+    spec: TensorSpec
+    source: InputSource
+    detail: str = ""
+    grad: bool = True
+    dtype_known: bool = False
+
+
+@dataclass(frozen=True)
+class ValuePlan:
+    """Any other value: `make()` gives it anew for every run, `shown` is how it reads."""
+
+    make: Callable[[], Any]
+    shown: str
+    source: InputSource
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class SequencePlan:
+    """A tuple or list of plans; with `keys` a dict."""
+
+    items: tuple["Plan", ...]
+    kind: type = tuple
+    keys: tuple[Any, ...] | None = None
+
+    def paths(self, path: str) -> list[str]:
+        """The path of each item, in a container at `path`."""
+        return [f"{path}[{key!r}]" for key in (self.keys if self.keys is not None else range(len(self.items)))]
+
+
+Plan = Union[TensorPlan, ValuePlan, SequencePlan]
+
+
+@dataclass(frozen=True)
+class Plans:
+    """A plan for each parameter that is passed, in the order of the signature.
+
+    `positional` names those that are passed by position.
+    """
+
+    items: tuple[tuple[str, Plan], ...]
+    positional: frozenset[str] = frozenset()
+
+    def __getitem__(self, name: str) -> Plan:
+        return next(p for n, p in self.items if n == name)
+
+    def with_plan(self, name: str, plan: Plan) -> "Plans":
+        """The same plans with another one for `name`."""
+        return replace(self, items=tuple((n, plan if n == name else p) for n, p in self.items))
+
+    def map_tensors(self, change: Callable[[str, TensorPlan], TensorPlan]) -> "Plans":
+        """The same plans with every tensor plan changed; `change` gets the path of each (`x`, `xs[0]`)."""
+        return replace(self, items=tuple((n, _map(p, n, change)) for n, p in self.items))
+
+    def tensors(self) -> Iterator[tuple[str, TensorPlan]]:
+        """Every tensor plan with its path."""
+        for name, plan in self.items:
+            yield from _tensors(plan, name)
+
+    def sizes(self) -> set[int]:
+        """All sizes in use."""
+        return {s for _, t in self.tensors() for s in t.spec.sizes if isinstance(s, int)}
+
+
+def value(constant: Any, source: InputSource, detail: str = "") -> ValuePlan:
+    """A plan for a value that every run may share."""
+    shown = repr(constant)
+    return ValuePlan(lambda: constant, shown if len(shown) <= 60 else f"{type(constant).__name__}(…)", source, detail)
+
+
+def tensor(dtype: str, sizes: tuple[int, ...], source: InputSource = "search", detail: str = "") -> TensorPlan:
+    """A plan for a contiguous CPU tensor."""
+    return TensorPlan(TensorSpec(dtype, sizes), source, detail)
+
+
+def fresh_sizes(rank: int, taken: set[int]) -> tuple[int, ...]:
+    """`rank` sizes that differ from each other and from those taken; the last is a larger one, as feature sizes are."""
+    sizes: list[int] = []
+    for position in range(rank):
+        palette = LAST if position == rank - 1 else LEADING
+        free = next((s for s in palette if s not in taken and s not in sizes), 128 + 4 * len(taken))
+        sizes.append(free)
+    return tuple(sizes)
+
+
+@dataclass
+class Materialized:
+    """Arguments made from plans, and which input each tensor is (by identity)."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    paths: dict[int, str]
+
+
+def materialize(plans: Plans, named_sizes: dict[str, Any] | None = None) -> Materialized:
+    """Make the arguments; call it inside the fake mode. Raises what making a tensor or value raises.
+
+    Defaults are left to the function; what follows one is passed by keyword.
+    """
+    paths: dict[int, str] = {}
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    in_order = True
+    for name, plan in plans.items:
+        if isinstance(plan, ValuePlan) and plan.source == "default":
+            in_order = False
+            continue
+        made = _make(plan, name, paths, named_sizes)
+        if in_order and name in plans.positional:
+            args.append(made)
+        else:
+            kwargs[name] = made
+    return Materialized(tuple(args), kwargs, paths)
+
+
+def _make(plan: Plan, path: str, paths: dict[int, str], named_sizes: dict[str, Any] | None) -> Any:
+    if isinstance(plan, SequencePlan):
+        made = [_make(p, where, paths, named_sizes) for where, p in zip(plan.paths(path), plan.items, strict=True)]
+        return plan.kind(made) if plan.keys is None else dict(zip(plan.keys, made, strict=True))
+    if isinstance(plan, ValuePlan):
+        return plan.make()
+    made = make_tensor(plan.spec, named_sizes)
+    if plan.grad and (made.is_floating_point() or made.is_complex()):
+        made.requires_grad_()
+    paths[id(made)] = path
+    return made
+
+
+def input_specs(plans: Plans, prefix: str = "") -> tuple[InputSpec, ...]:
+    """How the plans read to a user: one line for each argument and each tensor inside one."""
+    specs: list[InputSpec] = []
+    for name, plan in plans.items:
+        _describe(plan, f"{prefix}{name}", specs)
+    return tuple(specs)
+
+
+def _describe(plan: Plan, path: str, specs: list[InputSpec]) -> None:
+    if isinstance(plan, SequencePlan):
+        for where, item in zip(plan.paths(path), plan.items, strict=True):
+            _describe(item, where, specs)
+    elif isinstance(plan, TensorPlan):
+        specs.append(InputSpec(path, str(plan.spec), plan.source, plan.detail))
+    else:
+        specs.append(InputSpec(path, plan.shown, plan.source, plan.detail))
+
+
+def _map(plan: Plan, path: str, change: Callable[[str, TensorPlan], TensorPlan]) -> Plan:
+    if isinstance(plan, SequencePlan):
+        items = zip(plan.paths(path), plan.items, strict=True)
+        return replace(plan, items=tuple(_map(item, where, change) for where, item in items))
+    return change(path, plan) if isinstance(plan, TensorPlan) else plan
+
+
+def _tensors(plan: Plan, path: str) -> Iterator[tuple[str, TensorPlan]]:
+    if isinstance(plan, SequencePlan):
+        for where, item in zip(plan.paths(path), plan.items, strict=True):
+            yield from _tensors(item, where)
+    elif isinstance(plan, TensorPlan):
+        yield path, plan
+
+
+def plan_of(given: Any, source: InputSource, evaluate: Callable[[str], Any], detail: str = "") -> Plan:
+    """The plan for a value written down: a spec, an expression, a literal or a container of them.
+
+    `evaluate` gives the value of an expression in the user's module.
+    """
+    if isinstance(given, TensorSpec):
+        return TensorPlan(given, source, detail)
+    if isinstance(given, Expression):
+        text = given.text
+        return ValuePlan(lambda: evaluate(text), text, source, detail)
+    if isinstance(given, (list, tuple)) and any(isinstance(g, (TensorSpec, Expression, list, tuple)) for g in given):
+        return SequencePlan(tuple(plan_of(g, source, evaluate, detail) for g in given), type(given))
+    if isinstance(given, dict):
+        items = tuple(plan_of(g, source, evaluate, detail) for g in given.values())
+        return SequencePlan(items, dict, tuple(given))
+    return value(given, source, detail)
+
+
+def plan_of_made(given: Any, source: InputSource, detail: str = "") -> Plan:
+    """The plan for a value that user code made: its tensors are described and made anew."""
+    if isinstance(given, torch.Tensor):
+        return TensorPlan(spec_of(given), source, detail)
+    if type(given) in (list, tuple):
+        return SequencePlan(tuple(plan_of_made(g, source, detail) for g in given), type(given))
+    if type(given) is dict:
+        return SequencePlan(tuple(plan_of_made(g, source, detail) for g in given.values()), dict, tuple(given))
+    return value(given, source, detail)

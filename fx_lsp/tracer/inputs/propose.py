@@ -1,0 +1,220 @@
+"""First guesses for parameters that nobody gave a value: from their annotation, their use, and their name."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import inspect
+import re
+import typing
+from collections.abc import Callable, Iterable, Sequence
+from types import ModuleType, UnionType
+from typing import Any
+
+import torch
+from torch import nn
+
+from fx_lsp.tracer.inputs.body import Facts
+from fx_lsp.tracer.inputs.plan import Plan, SequencePlan, TensorPlan, ValuePlan, fresh_sizes, tensor, value
+from fx_lsp.tracer.tensors import short_name
+
+INDEX_NAME = re.compile(r"(^|_)(ids?|idx|index|indices|labels?|tokens?)$")
+CLASS_NAME = re.compile(r"(^|_)(idx|index|indices|labels?|targets?)$")
+VECTOR_NAME = re.compile(r"(^|_)(b|bias|beta|gamma|weight|scale|shift)$")
+MASK_NAME = re.compile(r"mask")
+_INTEGERS: tuple[tuple[re.Pattern[str], int], ...] = tuple(
+    (re.compile(pattern), number)
+    for pattern, number in (
+        (r"head_(dim|size)", 16),
+        (r"heads?$|groups?$", 4),
+        (r"(^|_)(layers?|blocks?|depth|repeats?|reps?|rep|times|stages|experts)$", 2),
+        (r"kernel", 3),
+        (r"stride|dilation|scale|factor|ratio|expansion|mult", 2),
+        (r"padding|pad|offset|start|layer_(idx|id|index)|(^|_)(idx|index)$", 0),
+        (r"vocab|num_embeddings|num_classes|classes", 1000),
+        (r"out(put)?_?(features|channels|dim|size|planes)|out_", 32),
+        (r"inner|intermediate|mlp|ffn|ff_", 256),
+        (r"dim|size|features|channels|hidden|width|planes|embed|d_model|units", 64),
+        (r"len|steps|seq|num_|^n_|count|max", 8),
+    )
+)
+_AXIS = re.compile(r"(^|_)(dim|axis)$")
+_FLOATS: tuple[tuple[re.Pattern[str], float], ...] = tuple(
+    (re.compile(pattern), number)
+    for pattern, number in ((r"eps", 1e-5), (r"drop|^p$|prob", 0.1), (r"momentum", 0.1), (r"scale|temperature", 0.5))
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """What proposals may look at besides the parameter itself."""
+
+    module: ModuleType
+    ranks: Sequence[int]
+    construct: Callable[[type], Any]
+    constructing: bool = False
+
+
+def proposals(parameter: inspect.Parameter, annotation: Any, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
+    """Plans for one parameter, the most plausible first; never empty.
+
+    A parameter with a default starts with it. `taken` are sizes already in use.
+    """
+    found: list[Plan] = []
+    if parameter.default is not inspect.Parameter.empty:
+        found.append(value(parameter.default, "default"))
+    found += _from_annotation(annotation, parameter.name, facts, taken, context)
+    if not _is_precise(annotation):
+        found += _from_use(parameter.name, facts, taken, context)
+    if not _is_precise(annotation) and parameter.default in (inspect.Parameter.empty, None):
+        known = {_key(p) for p in found}
+        found += [p for p in _anything(parameter.name, facts, taken, context) if _key(p) not in known]
+    return found or [value(None, "search")]
+
+
+def tensors(name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
+    """Tensor plans for one parameter, one per plausible rank."""
+    dtype = facts.dtype or ("i64" if INDEX_NAME.search(name) else "f32")
+    if facts.rank is not None:
+        ranks: list[int] = [facts.rank]
+    else:
+        ranks = [r for r in context.ranks if r >= facts.min_rank] or [facts.min_rank]
+        usual = 1 if CLASS_NAME.search(name) or (VECTOR_NAME.search(name) and "operand" in facts.uses) else 2
+        if dtype == "i64" or usual == 1:
+            ranks = sorted(ranks, key=lambda r: (r != usual, r))
+    grad, known = not MASK_NAME.search(name), facts.dtype is not None
+    plans: list[Plan] = []
+    for rank in ranks:
+        sizes = fresh_sizes(rank, taken)
+        sizes = (*sizes[: rank - len(facts.last_sizes)], *facts.last_sizes) if facts.last_sizes else sizes
+        plans.append(dataclasses.replace(tensor(dtype, sizes), grad=grad, dtype_known=known))
+    return plans
+
+
+def _from_annotation(annotation: Any, name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
+    if annotation in (inspect.Parameter.empty, Any, None) or isinstance(annotation, str):
+        return _from_text(annotation, name, facts, taken, context) if isinstance(annotation, str) else []
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return _from_annotation(arguments[0], name, facts, taken, context)
+    if origin in (typing.Union, UnionType):
+        chosen = [a for a in arguments if a is not type(None)]
+        found = [p for a in chosen for p in _from_annotation(a, name, facts, taken, context)]
+        return [*found, value(None, "annotation")] if len(chosen) < len(arguments) else found
+    if origin is typing.Literal:
+        return [value(a, "annotation") for a in arguments]
+    if origin in (tuple, list, Sequence, Iterable) or annotation in (tuple, list):
+        return _from_sequence(origin or annotation, arguments, name, facts, taken, context)
+    if origin is dict or annotation is dict:
+        return [ValuePlan(dict, "{}", "search")]
+    if origin is Callable or annotation in (typing.Callable, Callable) or origin is typing.get_origin(Callable[[int], int]):
+        return [value(torch.nn.functional.relu, "search")]
+    if isinstance(annotation, type):
+        return _from_class(annotation, name, facts, taken, context)
+    return []
+
+
+def _from_class(annotation: type, name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
+    if issubclass(annotation, torch.Tensor):
+        return tensors(name, facts, taken, context)
+    if annotation.__module__ == "torch" and annotation.__name__.endswith("Tensor"):
+        dtype = short_name(getattr(annotation, "dtype", torch.float32))
+        return tensors(name, dataclasses.replace(facts, dtype=dtype), taken, context)
+    if annotation is bool:
+        return [value(False, "search"), value(True, "search")]
+    if annotation is int:
+        return [value(n, "search") for n in integers(name, facts, context)]
+    if annotation is float:
+        return [value(_float(name), "search")]
+    if annotation is str:
+        return [value(s, "search") for s in [*(x for x in facts.literals if isinstance(x, str)), ""]]
+    if annotation is torch.dtype:
+        return [value(torch.float32, "search")]
+    if annotation is torch.device:
+        return [value(torch.device("cpu"), "search")]
+    if annotation is torch.Size:
+        return [value(torch.Size(fresh_sizes(2, taken)), "search")]
+    if issubclass(annotation, enum.Enum):
+        return [value(member, "annotation") for member in annotation]
+    if issubclass(annotation, nn.Module) and annotation is nn.Module:
+        return [ValuePlan(nn.Identity, "nn.Identity()", "search")]
+    if annotation.__module__ in ("builtins", "typing", "abc", "collections.abc"):
+        return []
+    return [ValuePlan(lambda: context.construct(annotation), f"{annotation.__name__}()", "annotation")]
+
+
+def _from_sequence(
+    kind: Any, arguments: tuple[Any, ...], name: str, facts: Facts, taken: set[int], context: Context
+) -> list[Plan]:
+    make = tuple if kind is tuple else list
+    if not arguments:
+        return []
+    items = arguments[:-1] * 2 if arguments[-1] is Ellipsis else arguments if make is tuple else arguments * 2
+    plans = [_from_annotation(a, name, Facts(), taken, context) for a in items]
+    if not all(plans):
+        return []
+    return [
+        SequencePlan(tuple(p[min(i, len(p) - 1)] for p in plans), make) for i in range(max(len(p) for p in plans))
+    ]
+
+
+def _from_text(annotation: str, name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
+    """An annotation that could not be evaluated: whether it names a tensor or a number."""
+    words = set(re.findall(r"\w+", annotation))
+    if words & {"Tensor", "FloatTensor"}:
+        return tensors(name, facts, taken, context)
+    if "LongTensor" in words:
+        return tensors(name, dataclasses.replace(facts, dtype="i64"), taken, context)
+    plain = {"int": int, "float": float, "bool": bool, "str": str}
+    chosen = next((plain[w] for w in plain if w in words), None)
+    return _from_class(chosen, name, facts, taken, context) if chosen else []
+
+
+def _is_precise(annotation: Any) -> bool:
+    return annotation not in (inspect.Parameter.empty, Any, None)
+
+
+def _from_use(name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
+    if "called" in facts.uses:
+        return [value(torch.nn.functional.relu, "search"), ValuePlan(nn.Identity, "nn.Identity()", "search")]
+    if "count" in facts.uses:
+        return [value(n, "search") for n in integers(name, facts, context)]
+    if "compared" in facts.uses and facts.literals and "tensor" not in facts.uses:
+        return [value(x, "search") for x in facts.literals]
+    if "iterated" in facts.uses and "tensor" not in facts.uses:
+        first = tensors(name, Facts(), taken, context)
+        return [SequencePlan((p, p), list) for p in first[:2]]
+    return []
+
+
+def _anything(name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
+    found: list[Plan] = tensors(name, facts, taken, context)
+    if "tensor" in facts.uses or facts.rank or facts.min_rank or facts.dtype:
+        return found
+    number = next((n for pattern, n in _INTEGERS if pattern.search(name)), None)
+    numeric = [value(n, "search") for n in integers(name, facts, context)[:2]] + [value(_float(name), "search")]
+    if any(p.search(name) for p, _ in _FLOATS):
+        return [*reversed(numeric), *found]
+    return [*numeric, *found] if number is not None and len(name) > 2 else [*found, *numeric]
+
+
+def integers(name: str, facts: Facts, context: Context) -> list[int]:
+    """Whole numbers that a parameter of that name may well be, the most plausible first.
+
+    `dim` is a size to a constructor and an axis to a function.
+    """
+    first = next((n for pattern, n in _INTEGERS if pattern.search(name)), 2)
+    if not context.constructing and _AXIS.search(name):
+        first = -1
+    literals = [x + 1 for x in facts.literals if type(x) is int]
+    return list(dict.fromkeys([first, *literals, 2, 1, 0, 4, 8, 64]))
+
+
+def _float(name: str) -> float:
+    return next((x for pattern, x in _FLOATS if pattern.search(name)), 0.5)
+
+
+def _key(plan: Plan) -> Any:
+    if isinstance(plan, TensorPlan):
+        return ("tensor", plan.spec.dtype, len(plan.spec.sizes))
+    return plan.shown if isinstance(plan, ValuePlan) else plan

@@ -1,0 +1,185 @@
+"""Best-first search for inputs that the target runs with: run, read the error, repair, run again."""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+
+from fx_lsp.model import Severity
+from fx_lsp.tracer.failures import kind_of
+from fx_lsp.tracer.inputs.plan import Plans, TensorPlan, fresh_sizes
+from fx_lsp.tracer.inputs.repair import Attempt, repairs, with_rank, with_size
+
+Evaluate = Callable[[Plans], Attempt]
+
+MAX_ATTEMPTS = 400
+STAGNATION = 80
+"""How many attempts in a row may come no further than the best before the search ends."""
+REPAIRS_PER_RANK = 12
+"""How many attempts another rank gets to prove a better fit than plans that already run."""
+MAX_SIZE = 1 << 16
+NO_EFFECT = 20
+"""How unlikely the children of a repair are that left the error as it was."""
+
+
+@dataclass
+class Found:
+    """The end of a search: the best attempt (it ran when `run.error` is None) and those that failed."""
+
+    best: Attempt
+    failures: list[Attempt] = field(default_factory=list)
+
+
+def search(start: Plans, evaluate: Evaluate, seconds: float) -> Found:
+    """Try plans from `start` on until one runs, within about `seconds`; then see whether other ranks fit better.
+
+    Plans fit better when fewer element-wise operations have to make up dimensions.
+    """
+    deadline = time.monotonic() + seconds
+    found = _first_that_runs(start, evaluate, deadline, MAX_ATTEMPTS)
+    seen = {start}
+    while found.best.run.error is None and found.best.run.expansions:
+        better = _better_fit(found.best, evaluate, deadline, seen)
+        if better is None:
+            break
+        found.best = better
+    if found.best.run.error is None:
+        found.best = _simplest(start, found.best, evaluate, deadline)
+    return found
+
+
+def _simplest(start: Plans, best: Attempt, evaluate: Evaluate, deadline: float) -> Attempt:
+    """Take back what a repair gave to a parameter that runs with its default just as well."""
+    for name, plan in start.items:
+        if getattr(plan, "source", "") == "default" and best.plans[name] != plan and time.monotonic() < deadline:
+            attempt = evaluate(best.plans.with_plan(name, plan))
+            if attempt.run.error is None:
+                best = attempt
+    return best
+
+
+def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts: int) -> Found:
+    """Best-first: what follows from the furthest run comes first, and there the plans that took the fewest unlikely repairs."""
+    order = count()
+    queue: list[tuple[int, int, int, Plans, object]] = [(0, 0, next(order), start, None)]
+    seen = {start}
+    furthest: Attempt | None = None
+    failures: list[Attempt] = []
+    stagnation = 0
+    while queue and len(failures) < attempts and stagnation < STAGNATION:
+        if furthest is not None and time.monotonic() > deadline:
+            break
+        _, doubt, _, plans, parent = heapq.heappop(queue)
+        attempt = evaluate(plans)
+        if attempt.run.error is None:
+            return Found(attempt, failures)
+        failures.append(attempt)
+        stagnation += 1
+        if furthest is None or attempt.run.calls > furthest.run.calls:
+            furthest, stagnation = attempt, 0
+        stop = (_place(attempt), str(attempt.run.error))
+        if stop == parent:
+            doubt += NO_EFFECT
+        children = (c for c in repairs(attempt) if c not in seen and max(c.sizes(), default=0) <= MAX_SIZE)
+        for unlikely, child in enumerate(children):
+            seen.add(child)
+            heapq.heappush(queue, (-attempt.run.calls, doubt + unlikely, next(order), child, stop))
+    assert furthest is not None
+    return Found(furthest, failures)
+
+
+def _better_fit(best: Attempt, evaluate: Evaluate, deadline: float, seen: set[Plans]) -> Attempt | None:
+    for plans in _other_ranks(best.plans):
+        if plans in seen or time.monotonic() > deadline:
+            continue
+        seen.add(plans)
+        attempt = _first_that_runs(plans, evaluate, deadline, REPAIRS_PER_RANK).best
+        if attempt.run.error is None and attempt.run.expansions < best.run.expansions:
+            return attempt
+    return None
+
+
+def _other_ranks(plans: Plans) -> Iterator[Plans]:
+    for path, plan in list(plans.tensors()):
+        if plan.source == "search":
+            rank = len(plan.spec.sizes)
+            for other in (rank + 1, rank - 1, rank + 2):
+                if 0 < other < 6:
+                    yield with_rank(plans, path, other)
+
+
+def severity(found: Found, evaluate: Evaluate) -> Severity:
+    """Whether the failure of a search is the code's own error, whatever it is called with.
+
+    It is one when the furthest attempt still fails at the same place, over the same sizes, however the free sizes (or, for
+    dtypes, the dtypes) of its inputs are changed; and no value was guessed that is not a tensor.
+    """
+    best = found.best
+    guessed = [p for _, p in best.plans.items if not isinstance(p, TensorPlan) and getattr(p, "source", "search") == "search"]
+    if best.run.error is None or guessed or _place(best) is None:
+        return "information"
+    rivals = [a for a in found.failures if a.run.calls >= best.run.calls]
+    if any(_place(a) != _place(best) for a in rivals):
+        return "information"
+    kind = kind_of(best.run.error, best.run.failed)
+    variants = list(_other_sizes(best.plans)) if kind == "shape" else list(_other_dtypes(best.plans)) if kind == "dtype" else []
+    again = [evaluate(plans) for plans in variants]
+    if not again or any(a.run.error is None for a in again):
+        return "information"
+    same_place = [a for a in again if _place(a) == _place(best) and a.run.calls == best.run.calls]
+    if kind == "dtype":
+        return "error" if len(same_place) == len(again) else "information"
+    conflict = _conflict(best)
+    persistent = conflict is not None and all(_conflict(a) == conflict for a in [*same_place, *rivals])
+    return "error" if persistent and same_place else "information"
+
+
+def _other_sizes(plans: Plans) -> Iterator[Plans]:
+    taken = plans.sizes()
+    for size in sorted(taken):
+        yield with_size(plans, size, fresh_sizes(1, taken)[0])
+
+
+def _other_dtypes(plans: Plans) -> Iterator[Plans]:
+    for dtype in ("f64", "f16", "i64"):
+
+        def change(path: str, plan: TensorPlan, dtype: str = dtype) -> TensorPlan:
+            return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, dtype=dtype))
+
+        yield plans.map_tensors(change)
+
+
+def _place(attempt: Attempt) -> object:
+    error = attempt.run.error
+    chain = attempt.sources.traceback_chain(error.__traceback__ if error else None)
+    return chain[0] if chain else None
+
+
+def _conflict(attempt: Attempt) -> tuple[int, int] | None:
+    """The two sizes that an error says do not fit, where its text names them plainly."""
+    text = str(attempt.run.error)
+    for pattern in _CONFLICTS:
+        match = re.search(pattern, text)
+        if match:
+            first, second = match.groups()
+            return int(first), int(second)
+    return None
+
+
+_CONFLICTS = (
+    r"\(\d+x(\d+) and (\d+)x\d+\)",
+    r"\[\d+, (\d+)\] X \[(\d+), \d+\]",
+    r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)",
+    r"to have (\d+) channels, but got (\d+) channels",
+    r"Expected size (\d+) but got size (\d+)",
+    r"Expected (\d+) but got (\d+)",
+    r"normalized_shape=\[(\d+)\].*\[(?:\d+, )*(\d+)\]",
+    r"dimension of length (\d+).*torch\.Size\(\[(?:\d+, )*(\d+)\]\)",
+    r"expanded size of the tensor \((\d+)\) must match the existing size \((\d+)\)",
+    r"size mismatch, got .*?(\d+)x.*?(\d+)",
+)

@@ -1,0 +1,137 @@
+"""One traced target: the request of a tracer process to its reply."""
+
+from __future__ import annotations
+
+import ast
+import logging
+import os
+import site
+import sysconfig
+import time
+import warnings
+
+import torch
+
+from fx_lsp import wire
+from fx_lsp.model import Failure, Outcome, Stage, StageInfo, Trace, TraceReply, TraceRequest
+from fx_lsp.tracer.bootstrap import insert_user_paths
+from fx_lsp.tracer.call import RUN_CODE
+from fx_lsp.tracer.capture import Captured, capture, stages
+from fx_lsp.tracer.compat import HAS_ANNOTATE, HAS_COLUMNS, FakeTensorMode
+from fx_lsp.tracer.failures import failure_of, load_failure
+from fx_lsp.tracer.graphs import Names, saved_values
+from fx_lsp.tracer.guards import EffectBlocked, forbid_effects
+from fx_lsp.tracer.inputs.resolve import Prepared, prepare
+from fx_lsp.tracer.load import LoadError, Loaded, dependencies, find, load
+from fx_lsp.tracer.names import returned_names
+from fx_lsp.tracer.observe import Statements, watched_run
+from fx_lsp.tracer.provenance import Sources
+
+
+def run(request: TraceRequest) -> TraceReply:
+    """Load the target, resolve its inputs, trace it. What the user's code does wrong comes back as a Failure."""
+    started = time.perf_counter()
+    warnings.simplefilter("ignore")
+    logging.disable(logging.CRITICAL)
+    insert_user_paths(list(request.roots))
+    site_dirs = _site_dirs()
+    package_dir = _package_dir(request, site_dirs)
+    sources = Sources(request.file, package_dir)
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    whole = False
+    try:
+        with forbid_effects(network_only=True):
+            loaded = load(request, mode)
+        whole = loaded.whole
+        reply = _trace(request, loaded, sources, mode, started)
+    except (LoadError, SystemExit) as error:
+        cause = error.__cause__ if isinstance(error, LoadError) and error.__cause__ is not None else error
+        reply = TraceReply(load_failure(cause, sources, request.name))
+    files, packages = dependencies(request, package_dir, site_dirs)
+    if whole:
+        files = (*files, request.file)
+    return TraceReply(reply.outcome, reply.stages, files, packages)
+
+
+def _trace(
+    request: TraceRequest, loaded: Loaded, sources: Sources, mode: FakeTensorMode, started: float
+) -> TraceReply:
+    lines = request.source.splitlines()
+    tree = ast.parse(request.source, request.file)
+    notes = [f"the whole file was run, because the part that {request.name} uses raised {loaded.why}"] if loaded.whole else []
+    if not HAS_COLUMNS:
+        notes.append("Python before 3.11 keeps no columns: operations are shown by line")
+    elif not HAS_ANNOTATE:
+        notes.append(f"torch {torch.__version__} keeps no annotations: operations are not linked to expressions")
+    try:
+        target = find(loaded.module, request.name)
+    except AttributeError:
+        return TraceReply(Failure("unsupported", f"{request.name} does not exist once the file has run"))
+    with forbid_effects(), mode:
+        prepared = prepare(request, loaded.module, target, sources, lines)
+        if isinstance(prepared, Failure):
+            return TraceReply(prepared)
+        statements = Statements(tree, request.file)
+        watched = watched_run(sources, prepared.call.run, RUN_CODE, statements)
+        if watched.error is not None:
+            severity = prepared.severity_of(watched.error)
+            return TraceReply(
+                failure_of(watched.error, sources, watched.failed, lines, severity, prepared.inputs)
+            )
+    names = Names(sources, {request.file: tree})
+    names.returned = returned_names(tree, request.name if request.kind != "module" else f"{request.name}.forward")
+    try:
+        with forbid_effects():
+            captured = capture(prepared.call, sources, names)
+    except (Exception, EffectBlocked) as error:
+        return TraceReply(_capture_failure(error, sources, lines, prepared))
+    found = stages(captured)
+    outcome: Outcome = Trace(
+        target=f"{request.file}::{request.name}",
+        inputs=prepared.inputs,
+        stages=tuple(_info(s) for s in found),
+        saved=tuple(_saved(captured, names)),
+        values=tuple(watched.values),
+        outputs=tuple(_output_specs(found[0] if captured.inference is not None else found[1], captured)),
+        seconds=time.perf_counter() - started,
+        torch=torch.__version__,
+        notes=tuple(notes + prepared.notes),
+    )
+    return TraceReply(outcome, {s.name: wire.encode_stage(s) for s in found})
+
+
+def _capture_failure(error: BaseException, sources: Sources, lines: list[str], prepared: Prepared) -> Failure:
+    failure = failure_of(error, sources, None, lines, "information", prepared.inputs)
+    if failure.kind == "error":
+        message = f"it runs, but AOTAutograd cannot capture it: {failure.message}"
+        return Failure("unsupported", message, failure.span, failure.hint, inputs=prepared.inputs)
+    return failure
+
+
+def _info(stage: Stage) -> StageInfo:
+    ops = sum(n.op.startswith("call_") and n.target != "operator.getitem" for n in stage.nodes)
+    return StageInfo(stage.name, ops, len(stage.nodes))
+
+
+def _saved(captured: Captured, names: Names):
+    return saved_values(captured.saved, captured.backward, names) if captured.backward is not None else []
+
+
+def _output_specs(stage: Stage, captured: Captured) -> list[str]:
+    specs = {n.name: n.spec for n in stage.nodes}
+    returned = stage.nodes[-1].inputs
+    return [specs.get(name) or "" for name in returned[: len(captured.outputs)]]
+
+
+def _site_dirs() -> list[str]:
+    paths = sysconfig.get_paths()
+    return list({os.path.abspath(p) for p in (paths["purelib"], paths["platlib"], *site.getsitepackages())})
+
+
+def _package_dir(request: TraceRequest, site_dirs: list[str]) -> str | None:
+    """The top-level package of a target that is itself installed."""
+    for directory in site_dirs:
+        if request.file.startswith(directory + os.sep):
+            top = os.path.relpath(request.file, directory).split(os.sep)[0]
+            return os.path.join(directory, top)
+    return None

@@ -1,0 +1,141 @@
+"""The user's module, from the unsaved buffer: only what the target reaches, or all of it where that does not work."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import linecache
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from fx_lsp.model import TraceRequest
+from fx_lsp.tracer.compat import DATA_DEPENDENT, FakeTensorMode
+
+
+@dataclass
+class Loaded:
+    """The module that defines the target. `whole` says that more than the slice had to run, `why` in a few words."""
+
+    module: ModuleType
+    whole: bool
+    why: str = ""
+
+
+class LoadError(Exception):
+    """The user's module raised while it was imported; `__cause__` is what it raised."""
+
+
+_SLICE_TOO_SMALL = (NameError, AttributeError, KeyError)
+
+
+def load(request: TraceRequest, mode: FakeTensorMode) -> Loaded:
+    """Execute the target's slice as a module; raises LoadError from what the user's code raised.
+
+    Tensors that the module makes at its top level are fake.
+    """
+    sys.meta_path.insert(0, _Overlays(request.overlays))
+    try:
+        if request.package:
+            importlib.import_module(request.package)
+        return _load(request, mode)
+    except SystemExit:
+        raise
+    except Exception as error:
+        raise LoadError from error
+
+
+def _load(request: TraceRequest, mode: FakeTensorMode) -> Loaded:
+    try:
+        return Loaded(_execute(request, request.sliced, mode), whole=False)
+    except _SLICE_TOO_SMALL as error:
+        if request.sliced == request.source or isinstance(error, ModuleNotFoundError):
+            raise
+        why = f"{type(error).__name__}: {error}"
+    return Loaded(_execute(request, request.source, mode), whole=True, why=why)
+
+
+def _execute(request: TraceRequest, text: str, mode: FakeTensorMode) -> ModuleType:
+    code = compile(ast.parse(text, request.file), request.file, "exec", dont_inherit=True)
+    linecache.cache[request.file] = (len(text), None, text.splitlines(keepends=True), request.file)
+    try:
+        with mode:
+            return _run(request, code)
+    except DATA_DEPENDENT:
+        return _run(request, code)
+
+
+def _run(request: TraceRequest, code: Any) -> ModuleType:
+    module = ModuleType(request.module)
+    module.__file__ = request.file
+    module.__package__ = request.package
+    module.__spec__ = importlib.machinery.ModuleSpec(request.module, None, origin=request.file)
+    sys.modules[request.module] = module
+    exec(code, module.__dict__)
+    return module
+
+
+class _Overlays(importlib.abc.MetaPathFinder):
+    """Imports files that are open in the editor from their unsaved text."""
+
+    def __init__(self, texts: dict[str, str]) -> None:
+        self._texts = texts
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
+        if not self._texts:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is None or spec.origin is None:
+            return None
+        text = self._texts.get(os.path.realpath(spec.origin), self._texts.get(spec.origin))
+        if text is None:
+            return None
+        spec.loader = _OverlayLoader(fullname, spec.origin, text)
+        return spec
+
+
+class _OverlayLoader(importlib.machinery.SourceFileLoader):
+    def __init__(self, fullname: str, path: str, text: str) -> None:
+        super().__init__(fullname, path)
+        self._text = text
+
+    def get_code(self, fullname: str) -> Any:
+        return compile(self._text, self.path, "exec", dont_inherit=True)
+
+
+def find(module: ModuleType, name: str) -> Any:
+    """The object that a qualified name stands for in the module. Raises AttributeError."""
+    found: Any = module
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def dependencies(request: TraceRequest, package_dir: str | None, site: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The project files that are loaded now besides the target's own, and the third-party packages.
+
+    A target that is itself installed counts its top-level package (`package_dir`) as its project.
+    """
+    files: set[str] = set()
+    packages: set[str] = set()
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str) or file == request.file:
+            continue
+        installed = any(file.startswith(s + os.sep) for s in site)
+        if package_dir is not None and file.startswith(package_dir + os.sep):
+            files.add(file)
+        elif installed:
+            packages.add(name.partition(".")[0])
+        elif any(file.startswith(root + os.sep) for root in request.roots):
+            files.add(file)
+    return tuple(sorted(files)), tuple(sorted(p for p in packages if p not in _NEVER_PRELOADED))
+
+
+_NEVER_PRELOADED = frozenset({"torch", "fx_lsp", "__main__", "torchgen", "functorch"})

@@ -1,0 +1,247 @@
+"""One run of the target on fake tensors, watched: what expressions and variables hold, and where it stops."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from dataclasses import dataclass, field
+from types import CodeType, FrameType
+from typing import Any, Callable
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from fx_lsp.model import Span, Value
+from fx_lsp.tracer.provenance import METADATA, Chain, Sources
+from fx_lsp.tracer.tensors import describe
+
+MAX_VALUES = 20_000
+
+
+@dataclass
+class FailedCall:
+    """The torch call that raised: its function, its arguments, and the user's expressions it came from."""
+
+    func: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    chain: Chain
+
+
+@dataclass
+class Run:
+    """What one watched run showed. `calls` counts torch calls that returned, a measure of how far it came.
+
+    `expansions` counts element-wise calls whose operands had different ranks above one: a sign of inputs that fit by accident.
+    """
+
+    result: Any = None
+    error: BaseException | None = None
+    failed: FailedCall | None = None
+    calls: int = 0
+    expansions: int = 0
+    values: list[Value] = field(default_factory=list)
+
+
+class Watch(TorchFunctionMode):
+    """Counts torch calls and remembers the one that failed; with `values`, also what each expression gave."""
+
+    def __init__(self, sources: Sources, stop: CodeType, run: Run, values: "Values | None") -> None:
+        super().__init__()
+        self._sources, self._stop, self._run, self._values = sources, stop, run, values
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in METADATA:
+            return func(*args, **kwargs)
+        tracer = sys.gettrace()
+        if tracer is not None:
+            sys.settrace(None)
+        try:
+            check_dtypes(func, args, kwargs)
+            result = func(*args, **kwargs)
+        except BaseException:
+            if self._run.failed is None:
+                self._run.failed = FailedCall(func, args, kwargs, self._sources.chain(sys._getframe(1), self._stop))
+            raise
+        finally:
+            if tracer is not None:
+                sys.settrace(tracer)
+        self._run.calls += 1
+        ranks = {a.dim() for a in args if isinstance(a, torch.Tensor)} 
+        if len(ranks) > 1 and min(ranks) > 1 and getattr(func, "__name__", "") in _ELEMENTWISE:
+            self._run.expansions += 1
+        if self._values is not None:
+            frame = sys._getframe(1)
+            chain = self._sources.chain(frame, self._stop)
+            if chain and chain[0].file == self._sources.file:
+                direct = frame.f_code.co_filename == self._sources.file
+                self._values.add(chain[0], "", result, last=not direct)
+        return result
+
+
+def check_dtypes(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise RuntimeError where a product's operands differ in dtype: real kernels do, fake ones compute a spec all the same."""
+    if getattr(func, "__name__", "") not in _PRODUCTS or torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+        return
+    operands = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.Tensor)]
+    dtypes = list(dict.fromkeys(a.dtype for a in operands[:2]))
+    if len(dtypes) > 1:
+        raise RuntimeError(f"expected both operands to have the same dtype, but got {dtypes[0]} and {dtypes[1]}")
+
+
+_PRODUCTS = frozenset(
+    {"matmul", "__matmul__", "__rmatmul__", "mm", "bmm", "mv", "dot", "linear", "conv1d", "conv2d", "conv3d", "inner"}
+)
+_ELEMENTWISE = frozenset(
+    {"add", "sub", "mul", "div", "true_divide", "__add__", "__radd__", "__mul__", "__rmul__", "__sub__", "__rsub__"}
+    | {"__truediv__", "__rtruediv__", "where", "pow", "maximum", "minimum", "__iadd__", "__imul__"}
+)
+
+
+class Values:
+    """Collects `Value`s: the first spec of each place, and whether later ones differed."""
+
+    def __init__(self) -> None:
+        self._specs: dict[tuple[Span, str], str] = {}
+        self._varying: set[tuple[Span, str]] = set()
+
+    def add(self, span: Span, name: str, value: Any, last: bool = False) -> None:
+        """Record that `name` (or the expression itself, for "") held `value` at `span`.
+
+        With `last` a later value replaces an earlier one: several torch calls inside one expression end in its value.
+        """
+        spec = describe(value)
+        if spec is None or len(self._specs) >= MAX_VALUES:
+            return
+        if last:
+            self._specs[span, name] = spec
+        elif self._specs.setdefault((span, name), spec) != spec:
+            self._varying.add((span, name))
+
+    def collected(self) -> list[Value]:
+        """All values in the order first seen."""
+        return [Value(s, n, spec, (s, n) in self._varying) for (s, n), spec in self._specs.items()]
+
+
+def watched_run(sources: Sources, call: Callable[[], Any], stop: CodeType, statements: "Statements | None") -> Run:
+    """Run `call()` (whose frame runs the code `stop`) and report; never raises but for KeyboardInterrupt.
+
+    With `statements` the values of variables and expressions in the target's file are recorded too.
+    """
+    run = Run()
+    values = Values() if statements is not None else None
+    tracer = _locals_tracer(sources, statements, values) if statements is not None and values is not None else None
+    previous = sys.gettrace()
+    try:
+        with Watch(sources, stop, run, values):
+            if tracer is not None:
+                sys.settrace(tracer)
+            try:
+                run.result = call()
+            finally:
+                sys.settrace(previous)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        run.error = error
+    if values is not None:
+        run.values = values.collected()
+    return run
+
+
+class Statements:
+    """The statements of a file by line, for saying which one bound a name."""
+
+    def __init__(self, tree: ast.Module, file: str) -> None:
+        self._file = file
+        self._bindings: dict[tuple[int, str], Span] = {}
+        self._returns: dict[int, Span] = {}
+        self._functions: dict[int, Span] = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Return) and node.value is not None:
+                for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
+                    self._returns[line] = self._span(node)
+            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+                for line in range(first, node.body[0].lineno):
+                    self._functions[line] = Span(file, node.lineno, node.col_offset, node.lineno, node.col_offset)
+            for head in _binding_heads(node):
+                for line in range(head.lineno, (head.end_lineno or head.lineno) + 1):
+                    for name in _stored_names(head):
+                        self._bindings[line, name] = self._span(head)
+
+    def _span(self, node: ast.stmt | ast.expr) -> Span:
+        return Span(
+            self._file, node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or 0
+        )
+
+    def binding(self, line: int, name: str) -> Span | None:
+        """The statement (or loop target) that runs at `line` and binds `name`."""
+        return self._bindings.get((line, name))
+
+    def returning(self, line: int) -> Span | None:
+        """The return statement that covers `line`."""
+        return self._returns.get(line)
+
+    def function(self, line: int) -> Span | None:
+        """Where the function whose header covers `line` starts."""
+        return self._functions.get(line)
+
+
+def _binding_heads(node: ast.AST) -> list[ast.stmt | ast.expr]:
+    if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+        return [node]
+    if isinstance(node, (ast.For, ast.AsyncFor)):
+        return [node.target]
+    if isinstance(node, ast.With):
+        return [i.optional_vars for i in node.items if i.optional_vars is not None]
+    if isinstance(node, ast.NamedExpr):
+        return [node]
+    return []
+
+
+def _stored_names(node: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+
+
+def _locals_tracer(sources: Sources, statements: Statements, values: Values) -> Callable[..., Any]:
+    def record_changes(frame: FrameType, line: int, known: dict[str, int]) -> None:
+        for name, value in frame.f_locals.items():
+            if known.get(name) == id(value):
+                continue
+            known[name] = id(value)
+            span = statements.binding(line, name)
+            if span is not None:
+                values.add(span, name, value)
+
+    def enter(frame: FrameType, event: str, arg: Any) -> Callable[..., Any] | None:
+        if event != "call" or frame.f_code.co_filename != sources.file:
+            return None
+        known = {name: id(value) for name, value in frame.f_locals.items()}
+        header = statements.function(frame.f_code.co_firstlineno)
+        if header is not None:
+            for name, value in list(frame.f_locals.items()):
+                values.add(header, name, value)
+        last = frame.f_lineno
+        failed = False
+
+        def step(frame: FrameType, event: str, arg: Any) -> Callable[..., Any]:
+            nonlocal last, failed
+            if event == "line":
+                record_changes(frame, last, known)
+                last, failed = frame.f_lineno, False
+            elif event == "exception":
+                failed = True
+            elif event == "return":
+                record_changes(frame, last, known)
+                span = statements.returning(last)
+                if span is not None and not failed:
+                    values.add(span, "return", arg)
+            return step
+
+        return step
+
+    return enter

@@ -1,0 +1,1 @@
+"""The workspace side of tracing: finding targets, processes, cache, scheduling. Never imports torch."""

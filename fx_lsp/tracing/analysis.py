@@ -1,0 +1,130 @@
+"""What one text of a file says about its targets: names, slices, comments and cache keys. Reads syntax only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import fx_lsp
+from fx_lsp.model import Failure, Span, Target, TraceRequest
+from fx_lsp.tracing.cache import cache_key
+from fx_lsp.tracing.discover import discover
+from fx_lsp.tracing.parsing import parse, split_lines
+from fx_lsp.tracing.slicing import Slice, SourceGraph, fx_comment
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to trace one target of a text. `lines` are those whose positions move with it: the slice's, the comment's."""
+
+    target: Target
+    slice: Slice
+    comment: tuple[str, Span] | None
+    lines: tuple[int, ...]
+
+
+@dataclass
+class Analysis:
+    """One text of a file and what is in it; plans and keys are made when asked for and kept.
+
+    `failure` says why there are no targets. `roots` are the directories to import from, the nearest first.
+    """
+
+    file: str
+    text: str
+    roots: tuple[str, ...]
+    module: str
+    package: str
+    targets: dict[str, Target]
+    failure: Failure | None
+    graph: SourceGraph | None
+    _plans: dict[str, Plan] = field(default_factory=dict[str, Plan])
+    _keys: dict[tuple[str, str, float], str] = field(default_factory=dict[tuple[str, str, float], str])
+
+    def plan(self, name: str) -> Plan:
+        """The plan for the target `name`, which must be one of `targets`."""
+        if name not in self._plans:
+            assert self.graph is not None, "a text with targets has been parsed"
+            target, part = self.targets[name], self.graph.slice(name)
+            comment = fx_comment(self.text, target)
+            extra = range(comment[1].line, comment[1].end_line + 1) if comment else ()
+            self._plans[name] = Plan(target, part, comment, (*part.lines, *extra))
+        return self._plans[name]
+
+    def key(self, name: str, interpreter: str, search_seconds: float) -> str:
+        """The cache key of the target `name` under an interpreter's identity."""
+        known = (name, interpreter, search_seconds)
+        if known not in self._keys:
+            plan = self.plan(name)
+            text, span = plan.comment or (None, None)
+            self._keys[known] = cache_key(
+                file=self.file,
+                fingerprint=plan.slice.fingerprint,
+                name=name,
+                kind=plan.target.kind,
+                module=self.module,
+                package=self.package,
+                fx_comment=text,
+                comment_span=span,
+                interpreter=interpreter,
+                version=fx_lsp.__version__,
+                search_seconds=search_seconds,
+                roots=self.roots,
+            )
+        return self._keys[known]
+
+    def request(self, name: str, overlays: Mapping[str, str], search_seconds: float) -> TraceRequest:
+        """What to ask a tracer for the target `name`."""
+        plan = self.plan(name)
+        comment, span = plan.comment or (None, None)
+        return TraceRequest(
+            file=self.file,
+            name=name,
+            kind=plan.target.kind,
+            source=self.text,
+            sliced=plan.slice.text,
+            module=self.module,
+            package=self.package,
+            roots=self.roots,
+            fx_comment=comment,
+            comment_span=span,
+            overlays={path: text for path, text in overlays.items() if path != self.file and path.endswith(".py")},
+            seconds=search_seconds,
+        )
+
+    def import_span(self) -> Span:
+        """Where a problem of the whole file stands: its first import of torch, or line 1."""
+        line = (self.graph.import_line("torch") if self.graph else None) or 1
+        content = split_lines(self.text)[line - 1].rstrip()
+        return Span(self.file, line, 0, line, len(content.encode("utf-8", "surrogatepass")))
+
+
+def analyse(file: str, text: str, workspace: tuple[str, ...]) -> Analysis:
+    """Parse a text and find its targets. `workspace` are the roots of the editor's workspace."""
+    module, package, root = module_name(file)
+    roots = tuple(dict.fromkeys((root, *workspace, str(Path(file).parent))))
+    tree = parse(file, text)
+    if isinstance(tree, Failure):
+        return Analysis(file, text, roots, module, package, {}, tree, None)
+    found = discover(file, text, tree)
+    targets = {target.name: target for target in found.targets}
+    return Analysis(file, text, roots, module, package, targets, None, SourceGraph(text, tree))
+
+
+def module_name(file: str) -> tuple[str, str, str]:
+    """`__name__` and `__package__` of a file, and the directory to import it from: above the outermost `__init__.py`.
+
+    The name is never `__main__`.
+    """
+    path = Path(file)
+    directory = path.parent
+    packages: list[str] = []
+    while (directory / "__init__.py").is_file() and directory.parent != directory:
+        packages.insert(0, directory.name)
+        directory = directory.parent
+    package = ".".join(packages)
+    if path.stem == "__init__" and packages:
+        return package, package, str(directory)
+    stem = path.stem if packages or path.stem != "__main__" else "main"
+    return ".".join([*packages, stem]), package, str(directory)

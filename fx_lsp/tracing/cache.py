@@ -1,0 +1,296 @@
+"""Traces on disk, in one SQLite file that several servers may share. It never raises: a cache that fails is a miss."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import sqlite3
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from fx_lsp.errors import ProtocolError
+from fx_lsp.model import Failure, Outcome, Span, TargetKind, TraceReply
+from fx_lsp.wire import outcome_from_json, outcome_to_json
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+SCHEMA_VERSION = 1
+_SET_ASIDE_AT_MOST = 3
+_NOT_STORED = frozenset({"timeout", "memory", "crash", "interpreter", "no-torch", "import"})
+
+
+@dataclass(frozen=True)
+class Dependency:
+    """A file that an answer depends on: the hash of its text, and its time and size where it was read from disk."""
+
+    path: str
+    digest: str
+    mtime_ns: int = -1
+    size: int = -1
+
+
+@dataclass(frozen=True)
+class CachedTrace:
+    """An answer without its stages. `lines` are the target's significant lines when it was traced."""
+
+    outcome: Outcome
+    lines: tuple[int, ...]
+    dependencies: tuple[Dependency, ...]
+    packages: tuple[str, ...] = ()
+
+
+def cache_key(
+    *,
+    file: str,
+    fingerprint: str,
+    name: str,
+    kind: TargetKind,
+    module: str,
+    package: str,
+    fx_comment: str | None,
+    comment_span: Span | None,
+    interpreter: str,
+    version: str,
+    search_seconds: float,
+    roots: Sequence[str],
+) -> str:
+    """A hash of everything that changes the answer but is not a dependency; hexadecimal.
+
+    `file` counts because an answer's spans name it; of `comment_span` everything but its line does.
+    """
+    comment = None
+    if comment_span is not None:
+        comment = [fx_comment, comment_span.end_line - comment_span.line, comment_span.col, comment_span.end_col]
+    parts = [file, fingerprint, name, kind, module, package, comment, interpreter, version, search_seconds, list(roots)]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def default_cache_path() -> str:
+    """Where traces are kept for this user: `fx-lsp/traces.sqlite3` in the platform's cache directory."""
+    home = Path.home()
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = home / "Library" / "Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
+    return str(base / "fx-lsp" / "traces.sqlite3")
+
+
+def read_dependencies(paths: Sequence[str], overlays: Mapping[str, str]) -> tuple[Dependency, ...]:
+    """The present state of files, unsaved texts (`overlays`) before the disk. A missing file has the digest ""."""
+    return tuple(_read_dependency(path, overlays) for path in paths)
+
+
+def is_fresh(dependencies: Sequence[Dependency], overlays: Mapping[str, str]) -> bool:
+    """Whether every file still has the text that it had; time and size are looked at first."""
+    for dependency in dependencies:
+        if dependency.path not in overlays and dependency.mtime_ns >= 0:
+            try:
+                status = Path(dependency.path).stat()
+            except OSError:
+                return False
+            if (status.st_mtime_ns, status.st_size) == (dependency.mtime_ns, dependency.size):
+                continue
+        if _read_dependency(dependency.path, overlays).digest != dependency.digest:
+            return False
+    return True
+
+
+def is_storable(outcome: Outcome) -> bool:
+    """Whether the same text would give the same outcome tomorrow; not so for a time limit or a missing package."""
+    return not (isinstance(outcome, Failure) and outcome.kind in _NOT_STORED)
+
+
+class Cache:
+    """A bounded store of traces. All methods may be called from any thread; none raises.
+
+    `path` is None for no cache. `max_bytes` bounds the stored bytes; what was used longest ago goes first.
+    A file that is damaged or of another version is renamed `<name>.broken-<n>` and a new one is begun.
+    """
+
+    def __init__(self, path: str | None, max_bytes: int = 512 << 20, clock: Callable[[], float] = time.time) -> None:
+        self._path = Path(path) if path else None
+        self._max_bytes = max_bytes
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._inode = 0
+        self._warned = False
+
+    def get(self, key: str, overlays: Mapping[str, str]) -> CachedTrace | None:
+        """The answer stored under `key`, if everything it depends on is unchanged."""
+        found = self._attempt(lambda connection: _select(connection, key, self._clock()))
+        return found if found and is_fresh(found.dependencies, overlays) else None
+
+    def stage(self, key: str, name: str) -> bytes | None:
+        """The encoded stage `name` of the answer under `key`."""
+
+        def select(connection: sqlite3.Connection) -> bytes | None:
+            row = connection.execute("SELECT data FROM stages WHERE key = ? AND name = ?", (key, name)).fetchone()
+            return zlib.decompress(row[0]) if row else None
+
+        return self._attempt(select)
+
+    def put(self, key: str, reply: TraceReply, lines: Sequence[int], dependencies: Sequence[Dependency]) -> None:
+        """Store an answer under `key`, unless it is one that may not repeat itself."""
+        if not is_storable(reply.outcome):
+            return
+        stages = [(key, name, zlib.compress(data, 1)) for name, data in reply.stages.items()]
+        outcome = zlib.compress(json.dumps(outcome_to_json(reply.outcome), separators=(",", ":")).encode(), 1)
+        meta = json.dumps([list(lines), [asdict(d) for d in dependencies], list(reply.packages)])
+        size = len(outcome) + len(meta) + sum(len(data) for _, _, data in stages)
+        row = (key, outcome, meta, size, self._clock())
+        self._attempt(lambda connection: self._insert(connection, row, stages))
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._disconnect()
+            self._path = None
+
+    def _insert(
+        self,
+        connection: sqlite3.Connection,
+        row: tuple[str, bytes, str, int, float],
+        stages: list[tuple[str, str, bytes]],
+    ) -> None:
+        with connection:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("DELETE FROM stages WHERE key = ?", (row[0],))
+            connection.execute("INSERT OR REPLACE INTO traces VALUES (?, ?, ?, ?, ?)", row)
+            connection.executemany("INSERT INTO stages VALUES (?, ?, ?)", stages)
+            self._evict(connection)
+        connection.execute("PRAGMA incremental_vacuum").fetchall()
+
+    def _evict(self, connection: sqlite3.Connection) -> None:
+        (total,) = connection.execute("SELECT coalesce(sum(bytes), 0) FROM traces").fetchone()
+        if total <= self._max_bytes:
+            return
+        for key, size in connection.execute("SELECT key, bytes FROM traces ORDER BY used").fetchall():
+            connection.execute("DELETE FROM traces WHERE key = ?", (key,))
+            connection.execute("DELETE FROM stages WHERE key = ?", (key,))
+            total -= size
+            if total <= self._max_bytes * 0.9:
+                return
+
+    def _attempt(self, action: Callable[[sqlite3.Connection], T]) -> T | None:
+        """Run `action`; a damaged file is set aside and `action` tried once more, any other trouble is a miss."""
+        with self._lock:
+            for _ in range(2):
+                if self._path is None:
+                    return None
+                try:
+                    if self._connection is None:
+                        self._connect(self._path)
+                    assert self._connection is not None, "connected just now"
+                    return action(self._connection)
+                except sqlite3.OperationalError as error:
+                    if not _is_busy(error):
+                        self._turn_off(error)
+                    return None
+                except (sqlite3.Error, zlib.error, ProtocolError, ValueError, KeyError, TypeError) as error:
+                    self._set_aside(error)
+                except OSError as error:
+                    self._turn_off(error)
+                    return None
+            return None
+
+    def _connect(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(path, timeout=2, check_same_thread=False, isolation_level=None)
+        self._connection, self._inode = connection, path.stat().st_ino
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        connection.execute("PRAGMA synchronous = OFF")
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if version != SCHEMA_VERSION:
+            if version or tables:
+                raise sqlite3.DatabaseError(f"written by another version of fx-lsp (format {version})")
+            connection.executescript(_SCHEMA)
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            try:
+                self._connection.close()
+            except sqlite3.Error:
+                log.debug("closing a damaged cache failed", exc_info=True)
+            self._connection = None
+
+    def _set_aside(self, error: Exception) -> None:
+        path = self._path
+        assert path is not None, "only called for an open cache"
+        self._disconnect()
+        try:
+            if path.stat().st_ino != self._inode:
+                return  # another server has set it aside already
+            number = 1
+            while (aside := path.with_name(f"{path.name}.broken-{number}")).exists():
+                number += 1
+            path.rename(aside)
+            for suffix in ("-wal", "-shm"):
+                path.with_name(path.name + suffix).unlink(missing_ok=True)
+            path.with_name(f"{path.name}.broken-{number - _SET_ASIDE_AT_MOST}").unlink(missing_ok=True)
+            self._warn(f"the trace cache could not be read ({error}); it was moved to {aside} and begun anew")
+        except OSError as failed:
+            self._turn_off(failed)
+
+    def _turn_off(self, error: Exception) -> None:
+        self._warn(f"traces are not kept on disk in this session: {self._path}: {error}")
+        self._disconnect()
+        self._path = None
+
+    def _warn(self, message: str) -> None:
+        log.log(logging.DEBUG if self._warned else logging.WARNING, "%s", message)
+        self._warned = True
+
+
+_SCHEMA = f"""
+BEGIN IMMEDIATE;
+CREATE TABLE IF NOT EXISTS traces (
+    key TEXT PRIMARY KEY, outcome BLOB NOT NULL, meta TEXT NOT NULL, bytes INTEGER NOT NULL, used REAL NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS stages (key TEXT NOT NULL, name TEXT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (key, name));
+CREATE INDEX IF NOT EXISTS by_use ON traces (used);
+PRAGMA user_version = {SCHEMA_VERSION};
+COMMIT;
+"""
+
+
+def _select(connection: sqlite3.Connection, key: str, now: float) -> CachedTrace | None:
+    row = connection.execute("SELECT outcome, meta FROM traces WHERE key = ?", (key,)).fetchone()
+    if row is None:
+        return None
+    outcome = outcome_from_json(json.loads(zlib.decompress(row[0])))
+    lines, dependencies, packages = json.loads(row[1])
+    try:
+        connection.execute("UPDATE traces SET used = ? WHERE key = ?", (now, key))
+    except sqlite3.OperationalError as error:
+        log.debug("use of a cached trace was not noted: %s", error)
+    return CachedTrace(outcome, tuple(lines), tuple(Dependency(**d) for d in dependencies), tuple(packages))
+
+
+def _is_busy(error: sqlite3.OperationalError) -> bool:
+    return "locked" in str(error) or "busy" in str(error)
+
+
+def _read_dependency(path: str, overlays: Mapping[str, str]) -> Dependency:
+    text = overlays.get(path)
+    if text is not None:
+        return Dependency(path, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
+    try:
+        file = Path(path)
+        status = file.stat()
+        return Dependency(path, hashlib.sha256(file.read_bytes()).hexdigest(), status.st_mtime_ns, status.st_size)
+    except OSError:
+        return Dependency(path, "")

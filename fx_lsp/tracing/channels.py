@@ -1,0 +1,84 @@
+"""Frames over asyncio streams, and the tail of what a process prints."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from fx_lsp.errors import WorkerDied
+from fx_lsp.model import TraceReply, TraceRequest
+from fx_lsp.wire import PREFIX, frame, frame_lengths, outcome_from_json, parse_header, to_json
+
+BUFFER = 1 << 20
+TAIL_BYTES = 64 << 10
+_INLINE_BYTES = 64 << 10
+
+
+async def receive(reader: asyncio.StreamReader) -> tuple[dict[str, Any], bytes] | None:
+    """The next frame, or None when the other side is gone (also in the middle of a frame). Raises ProtocolError."""
+    try:
+        head, body = frame_lengths(await reader.readexactly(PREFIX.size))
+        header = await reader.readexactly(head)
+        rest = await reader.readexactly(body)
+    except (asyncio.IncompleteReadError, OSError):
+        return None
+    if len(header) > _INLINE_BYTES:
+        return await asyncio.to_thread(parse_header, header), rest
+    return parse_header(header), rest
+
+
+async def ask(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: TraceRequest, memory_bytes: int
+) -> TraceReply | None:
+    """Send a request and read the whole reply, or None when the other side went away before the end.
+
+    Raises WorkerDied with the traceback when the job itself failed (our bug), ProtocolError on malformed frames.
+    """
+    try:
+        writer.write(frame({"request": to_json(request), "memory_bytes": memory_bytes}))
+        await writer.drain()
+    except OSError:
+        return None
+    reply: dict[str, Any] = {}
+    stages: dict[str, bytes] = {}
+    while (message := await receive(reader)) is not None:
+        header, body = message
+        if "error" in header:
+            trace = str(header["error"])
+            raise WorkerDied(f"the tracer failed: {trace.strip().splitlines()[-1]}", 1, trace)
+        if "stage" in header:
+            stages[header["stage"]] = body
+        elif "done" in header:
+            outcome = await asyncio.to_thread(outcome_from_json, reply["reply"])
+            return TraceReply(outcome, stages, tuple(reply["dependencies"]), tuple(reply["packages"]))
+        else:
+            reply = header
+    return None
+
+
+class OutputTail:
+    """Drains a stream so that its writer never blocks, and keeps the last 64 KiB."""
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        self._tail = bytearray()
+        self._task = asyncio.create_task(self._drain(reader))
+
+    def text(self, size: int = TAIL_BYTES) -> str:
+        """The last `size` bytes printed so far, decoded leniently."""
+        return bytes(self._tail[-size:]).decode("utf-8", "replace")
+
+    async def ended(self, seconds: float) -> None:
+        """Wait until the stream ends, at most `seconds`."""
+        await asyncio.wait({self._task}, timeout=seconds)
+
+    def stop(self) -> None:
+        """Read no more."""
+        self._task.cancel()
+
+    async def _drain(self, reader: asyncio.StreamReader) -> None:
+        try:
+            while data := await reader.read(BUFFER):
+                self._tail += data
+                del self._tail[:-TAIL_BYTES]
+        except OSError:
+            pass

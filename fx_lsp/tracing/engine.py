@@ -1,0 +1,399 @@
+"""Keeps the graphs of every open file fresh: reads texts, looks answers up, traces what is missing, most urgent first.
+
+Everything runs on one asyncio loop; nothing here blocks it and nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from fx_lsp.errors import WorkerStartError
+from fx_lsp.model import Failure, Outcome, Stage, TraceReply
+from fx_lsp.tracing.analysis import Analysis, analyse
+from fx_lsp.tracing.answers import Answers
+from fx_lsp.tracing.cache import Cache, CachedTrace, is_fresh, read_dependencies
+from fx_lsp.tracing.files import FileState, OpenFile, TargetState, build_state, shown_stage, trouble_of
+from fx_lsp.tracing.hosts import Backend, Host, default_backend
+from fx_lsp.tracing.reporting import EngineStatus, Reporter
+from fx_lsp.tracing.scheduling import Job, Scheduler, Urgency
+from fx_lsp.tracing.workers import Limits
+
+__all__ = ["Engine", "EngineSettings", "EngineStatus", "FileState", "TargetState"]
+
+_DEBOUNCE = 0.03
+_LARGE_TEXT = 100_000
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """`interpreter` is a path or None to look for one; `cache_path` None keeps nothing on disk.
+
+    `workers` bounds the traces at once per interpreter, `search_seconds` the search for inputs. With `trace_on_open`
+    false, only what is asked for is traced.
+    """
+
+    interpreter: str | None = None
+    cache_path: str | None = None
+    workers: int = 2
+    limits: Limits = field(default_factory=Limits)
+    search_seconds: float = 5.0
+    trace_on_open: bool = True
+
+
+class Engine:
+    """Open files and their traces. Use it from within one running asyncio loop.
+
+    `on_update(file)` is called when something that an editor shows has changed, several changes at once;
+    `on_status` whenever the status differs.
+    """
+
+    def __init__(
+        self,
+        settings: EngineSettings,
+        on_update: Callable[[str], None],
+        on_status: Callable[[EngineStatus], None],
+        backend: Backend | None = None,
+    ) -> None:
+        self._settings = settings
+        self._reporter = Reporter(on_update, on_status, self._current_status)
+        self._backend = backend or default_backend()
+        self._files: dict[str, OpenFile] = {}
+        self._hosts: dict[str, Host] = {}
+        self._answers = Answers(Cache(settings.cache_path))
+        self._scheduler = self._new_scheduler()
+        self._background: set[asyncio.Task[Any]] = set()
+        self._focused: OpenFile | None = None
+        self._closed = False
+
+    def open(self, file: str, text: str, roots: tuple[str, ...]) -> None:
+        """A file was opened or its text changed. Returns at once."""
+        known = self._files.get(file)
+        if self._closed or (known and known.text == text and known.workspace == roots):
+            return
+        if known is None:
+            known = self._files[file] = OpenFile(file, text, roots)
+            self._focused = self._focused or known
+        elif known.workspace != roots:
+            known.host = known.read_text = None
+        known.text, known.workspace = text, roots
+        self._read_soon(known, _DEBOUNCE if known.good or known.failure else 0)
+        self._touch(known)
+
+    def close(self, file: str) -> None:
+        """A file was closed: what only it needed is no longer traced, and the disk's text counts again."""
+        closed = self._files.pop(file, None)
+        if closed is None:
+            return
+        closed.closed = True
+        self._stop_reading(closed)
+        if self._focused is closed:
+            self._focused = None
+        closed.changed.set()
+        self._scheduler.refresh()
+        self._refresh_dependents(file)
+
+    def focus(self, file: str, line: int) -> None:
+        """Trace what stands at `line` (from 1) first."""
+        focused = self._files.get(file)
+        if focused is not None and (self._focused is not focused or focused.focus != line):
+            self._focused, focused.focus = focused, line
+            self._scheduler.refresh()
+
+    def state(self, file: str) -> FileState | None:
+        """What is known now, or None for a file that is not open. Never waits."""
+        found = self._files.get(file)
+        if found is None:
+            return None
+        if found.state is None:
+            found.state = build_state(found, self._scheduler)
+        return found.state
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is being read or traced."""
+        reading = any(f.timer is not None or (f.task is not None and not f.task.done()) for f in self._files.values())
+        return reading or not self._scheduler.idle
+
+    async def outcome(self, file: str, name: str) -> Outcome:
+        """What tracing the present text of a target gives; waits for it, through edits made meanwhile.
+
+        Raises asyncio.CancelledError when everything was cancelled.
+        """
+        return (await self._answer(file, name))[0]
+
+    async def stage(self, file: str, name: str, stage: str) -> Stage | Failure:
+        """One graph of a target's present text; waits for it. A `Failure` where there is none."""
+        for _ in range(2):
+            outcome, key = await self._answer(file, name)
+            if isinstance(outcome, Failure):
+                return outcome
+            if outcome.ops(stage) is None:
+                there = ", ".join(info.name for info in outcome.stages) or "none"
+                return Failure("unsupported", f"{name} has no stage {stage!r}; it has: {there}")
+            found = self._files.get(file)
+            decoded = await self._answers.stage(key, stage)
+            if decoded is not None and found is not None:
+                shown = found.shown.get(name)
+                return shown_stage(found, name, decoded) if shown and shown.key == key else decoded
+            self._answers.forget(key)
+            if found is not None:
+                found.shown.pop(name, None)
+                self._schedule(found, name, key)
+        return Failure("unsupported", f"the stage {stage!r} of {name} could not be kept")
+
+    def stage_now(self, file: str, name: str, stage: str) -> Stage | None:
+        """The stage that belongs to what `state` shows, if it is at hand without waiting."""
+        found = self._files.get(file)
+        shown = found.shown.get(name) if found else None
+        if found is None or shown is None:
+            return None
+        decoded = self._answers.stage_now(shown.key, stage)
+        return shown_stage(found, name, decoded) if decoded is not None else None
+
+    def cancel_all(self) -> None:
+        """Stop every trace. What was cancelled is traced again after an edit, or when it is asked for."""
+        for found in self._files.values():
+            found.cancelled += 1
+            found.changed.set()
+        self._scheduler.stop()
+        for found in self._files.values():
+            self._touch(found)
+
+    async def restart(self) -> None:
+        """End the tracers, forget what may have been bad luck, and trace anew."""
+        await self._scheduler.cancel()
+        hosts = list(self._hosts.values())
+        self._hosts.clear()
+        await asyncio.gather(*(host.close() for host in hosts))
+        self._answers.close()
+        self._answers = Answers(Cache(self._settings.cache_path))
+        for found in self._files.values():
+            found.host = found.trouble = found.resolved = None
+            found.shown.clear()
+            self._read_soon(found, 0)
+            self._touch(found)
+
+    async def configure(self, settings: EngineSettings) -> None:
+        """Take other settings; tracers are restarted where they differ."""
+        if settings == self._settings:
+            return
+        previous, self._settings = self._settings, settings
+        if previous.workers != settings.workers:
+            await self._scheduler.close()
+            self._scheduler = self._new_scheduler()
+        await self.restart()
+
+    async def shutdown(self) -> None:
+        """End every process and task; the engine takes no more files."""
+        self._closed = True
+        for found in self._files.values():
+            found.closed = True
+            self._stop_reading(found)
+            found.changed.set()
+        self._reporter.close()
+        await self._scheduler.close()
+        await asyncio.gather(*(host.close() for host in self._hosts.values()))
+        while self._background:
+            await asyncio.wait(set(self._background))
+        self._answers.close()
+
+    def _read_soon(self, found: OpenFile, delay: float) -> None:
+        self._stop_reading(found)
+        found.timer = asyncio.get_running_loop().call_later(delay, self._start_reading, found)
+
+    def _stop_reading(self, found: OpenFile) -> None:
+        if found.timer is not None:
+            found.timer.cancel()
+        if found.task is not None:
+            found.task.cancel()
+        found.timer = found.task = None
+
+    def _start_reading(self, found: OpenFile) -> None:
+        found.timer = None
+        found.task = self._run(self._read(found))
+
+    async def _read(self, found: OpenFile) -> None:
+        text = found.text
+        if found.read_text != text:
+            analysis = await _aside(text, lambda: analyse(found.file, text, found.workspace))
+            found.read_text, found.failure = text, analysis.failure
+            if analysis.failure is None:
+                found.good = analysis
+                self._refresh_dependents(found.file)
+            self._touch(found)
+        if found.good is not None and found.failure is None:
+            await self._resolve(found, found.good)
+
+    async def _resolve(self, found: OpenFile, analysis: Analysis) -> None:
+        """Find the keys of the targets, show what is known of them, and have the rest traced."""
+        try:
+            host = found.host = self._host(found)
+            identity = await host.identity()
+        except WorkerStartError as error:
+            self._give_up(found, error)
+            return
+        seconds = self._settings.search_seconds
+        names = list(analysis.targets)
+        keys = await _aside(found.text, lambda: {name: analysis.key(name, identity, seconds) for name in names})
+        answers = await self._answers.find(keys.values(), self._overlays())
+        found.trouble = None if host.error is None else found.trouble
+        found.take_keys(analysis, keys)
+        for name, key in keys.items():
+            if key in answers:
+                found.show(name, key, answers[key])
+                continue
+            found.mark_old(name, key)
+            if self._settings.trace_on_open or found.awaited[name]:
+                self._schedule(found, name, key)
+        self._scheduler.refresh()
+        self._touch(found)
+
+    def _schedule(self, found: OpenFile, name: str, key: str) -> None:
+        if found.host is not None:
+            self._scheduler.add(Job(key, found.host, name, lambda: self._trace(found, name, key)))
+
+    async def _trace(self, found: OpenFile, name: str, key: str) -> None:
+        analysis, host = found.good, found.host
+        if analysis is None or host is None or found.keys.get(name) != key:
+            return
+        plan, overlays, answers = analysis.plan(name), self._overlays(), self._answers
+        request = analysis.request(name, overlays, self._settings.search_seconds)
+        try:
+            reply = await host.trace(request, plan.target.name_span)
+        except WorkerStartError as error:
+            for other in self._files.values():
+                if other.host is host:
+                    self._give_up(other, error)
+            return
+        except Exception as error:
+            log.exception("tracing %s failed inside fx-lsp", plan.target.id)
+            message = f"fx-lsp failed to trace {name}: {type(error).__name__}: {error}"
+            reply = TraceReply(Failure("crash", message, plan.target.name_span, "The server's log says more."))
+        dependencies = await asyncio.to_thread(read_dependencies, reply.dependencies, overlays)
+        answer = CachedTrace(reply.outcome, plan.lines, dependencies, reply.packages)
+        answers.keep(key, answer, reply.stages)
+        self._run(answers.store(key, reply, plan.lines, dependencies))
+        if not found.closed and found.keys.get(name) == key:
+            found.show(name, key, answer)
+            if not is_fresh([d for d in dependencies if d.path in self._files], self._overlays()):
+                self._read_soon(found, 0)
+            self._touch(found)
+
+    async def _answer(self, file: str, name: str) -> tuple[Outcome, str]:
+        found = self._files.get(file)
+        if found is None:
+            return Failure("unsupported", f"{file} is not open"), ""
+        cancelled = found.cancelled
+        found.awaited[name] += 1
+        try:
+            while True:
+                found.changed.clear()
+                if found.closed:
+                    return Failure("unsupported", f"{file} was closed"), ""
+                if found.cancelled != cancelled:
+                    raise asyncio.CancelledError
+                if found.settled:
+                    failure = trouble_of(found)
+                    shown = found.current(name)
+                    if failure is not None:
+                        return failure, ""
+                    if name not in found.keys:
+                        return Failure(
+                            "unsupported", f"{file} has no function or module {name!r} that can be traced"
+                        ), ""
+                    if shown is not None:
+                        return shown.outcome, shown.key
+                    self._schedule(found, name, found.keys[name])
+                    self._scheduler.refresh()
+                await found.changed.wait()
+        finally:
+            found.awaited[name] -= 1
+            if not self._closed:
+                self._scheduler.refresh()
+
+    def _host(self, found: OpenFile) -> Host:
+        if found.host is not None:
+            return found.host
+        python = self._backend.find(self._settings.interpreter, found.workspace, os.environ)
+        if python not in self._hosts:
+            self._hosts[python] = Host(python, self._settings.limits, self._backend, self._reporter.status_changed)
+        return self._hosts[python]
+
+    def _give_up(self, found: OpenFile, error: WorkerStartError) -> None:
+        found.trouble = error
+        self._scheduler.refresh()
+        self._touch(found)
+
+    def _urgency(self, key: str) -> Urgency | None:
+        best: Urgency | None = None
+        for found in self._files.values():
+            name = found.names.get(key)
+            if name is None or found.trouble is not None:
+                continue
+            urgency = self._urgency_of(found, name)
+            if urgency is not None and (best is None or urgency < best):
+                best = urgency
+        return best
+
+    def _urgency_of(self, found: OpenFile, name: str) -> Urgency | None:
+        order = found.order[name]
+        if found.awaited[name]:
+            return 0, order
+        if not self._settings.trace_on_open:
+            return None
+        if found is not self._focused:
+            return 3, order
+        target = found.resolved.targets[name] if found.resolved else None
+        at_focus = target and found.focus and target.span.line <= found.focus <= target.span.end_line
+        return (1 if at_focus else 2), order
+
+    def _overlays(self) -> dict[str, str]:
+        """The last good text of every open file; a text that does not parse would only break those that import it."""
+        return {file: (f.good.text if f.good else f.text) for file, f in self._files.items()}
+
+    def _refresh_dependents(self, file: str) -> None:
+        for other in self._files.values():
+            if other.file != file and any(
+                dependency.path == file for shown in other.shown.values() for dependency in shown.answer.dependencies
+            ):
+                self._read_soon(other, 0)
+
+    def _new_scheduler(self) -> Scheduler:
+        return Scheduler(self._settings.workers, self._urgency, self._reporter.status_changed)
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._finished)
+        return task
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            asyncio.get_running_loop().call_exception_handler({"message": "fx-lsp engine", "exception": error})
+        self._reporter.status_changed()
+
+    def _touch(self, found: OpenFile) -> None:
+        found.state = None
+        found.changed.set()
+        self._reporter.file_changed(found.file)
+
+    def _current_status(self) -> EngineStatus:
+        errors = [str(host.error) for host in self._hosts.values() if host.error]
+        errors += [str(f.trouble) for f in self._files.values() if f.trouble and not errors]
+        doing = [host.message for host in self._hosts.values() if host.message] or [self._scheduler.message]
+        message = errors[0] if errors else doing[0]
+        return EngineStatus("error" if errors else "ok", not self.busy, message)
+
+
+async def _aside(text: str, work: Callable[[], T]) -> T:
+    """Run `work` here, or in a thread where the text it is about is long."""
+    return work() if len(text) < _LARGE_TEXT else await asyncio.to_thread(work)

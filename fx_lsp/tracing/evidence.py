@@ -1,0 +1,267 @@
+"""Does a function look like tensor code, or like a program that must not be run on a guess? Decided on syntax alone."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from fx_lsp.tracing.parsing import walk
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+_TENSOR_WORD = re.compile(r"\b\w*Tensor\b")
+
+_TENSOR_NAMESPACES = ("torch", "torch.nn.functional", "torch.linalg", "torch.fft", "torch.special", "torch.ops")
+_NOT_ON_TENSORS = re.compile(r"torch\.(load|save|compile|device|manual_seed|seed|no_grad|(set|get|is|use)_\w+)$")
+
+_TENSOR_ATTRIBUTES = frozenset({"shape", "ndim", "mT", "requires_grad", "is_cuda"})
+# fmt: off
+_TENSOR_METHODS = frozenset({
+    "abs", "amax", "amin", "argmax", "argmin", "argsort", "bfloat16", "bmm", "chunk", "clamp", "clone",
+    "contiguous", "cos", "cumsum", "detach", "dim", "div", "einsum", "exp", "expand", "expand_as", "flatten",
+    "float", "gather", "half", "index_add", "index_select", "is_floating_point", "layer_norm", "log", "log_softmax",
+    "logsumexp", "masked_fill", "masked_select", "matmul", "mean", "movedim", "mul", "narrow", "new_empty",
+    "new_full", "new_ones", "new_zeros", "norm", "numel", "permute", "pow", "prod", "relu", "repeat",
+    "repeat_interleave", "reshape", "rsqrt", "scatter", "scatter_add", "select", "sigmoid", "sign", "sin", "size",
+    "softmax", "sqrt", "square", "squeeze", "std", "sum", "swapaxes", "t", "tanh", "tile", "topk", "transpose",
+    "tril", "triu", "type_as", "unbind", "unflatten", "unfold", "unsqueeze", "var", "view", "view_as", "where",
+})
+# fmt: on
+
+_PROGRAM_PARAMETERS = re.compile(
+    r"(^|_)(optim|optimizer|(data)?loader|dataset|scheduler|tokenizer|logger|writer|argv|args|path|dir|directory|file"
+    r"|filename|checkpoint|url)s?$"
+)
+_PROGRAM_ANNOTATIONS = re.compile(r"\b(\w*Optimizer|\w*DataLoader|Namespace|\w*Path|PathLike|TextIO|BinaryIO)\b")
+_PROGRAM_METHODS = frozenset({"backward", "zero_grad", "save_pretrained", "parse_args"})
+_PROGRAM_BUILTINS = frozenset({"open", "input", "exit", "quit", "exec", "eval", "breakpoint"})
+_PROGRAM_MODULES = frozenset({"argparse", "http", "multiprocessing", "os", "shutil", "socket", "subprocess", "urllib"})
+_PROGRAM_CALLS = re.compile(
+    r"(torch\.(load|save)|sys\.exit|torch\.multiprocessing\.\w+|torch\.distributed\.(init|destroy)_process_group)$"
+)
+_HARMLESS_CALLS = re.compile(r"os\.(getenv|environ|path|cpu_count)\b")
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a function's text says: `tensors` it handles tensors, `program` it must not be run on a guess.
+
+    `calls` are the plain names it calls, `self_calls` the methods of its own instance; both lead to further looks.
+    """
+
+    tensors: bool
+    program: bool
+    calls: frozenset[str]
+    self_calls: frozenset[str]
+
+
+def parameters(function: Function, skip_first: bool) -> list[ast.arg]:
+    """All parameters in order, without `self`/`cls` when `skip_first`."""
+    arguments = function.args
+    positional = [*arguments.posonlyargs, *arguments.args][1 if skip_first else 0 :]
+    variadic = [arg for arg in (arguments.vararg, arguments.kwarg) if arg is not None]
+    return [*positional, *arguments.kwonlyargs, *variadic]
+
+
+def dotted(node: ast.AST, imports: Mapping[str, str]) -> str | None:
+    """`torch.nn.Linear` for the expression `nn.Linear` when `nn` is imported so; None for what is no dotted name."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return None
+    return ".".join([imports.get(node.id, node.id), *reversed(parts)])
+
+
+def collect_imports(nodes: Iterable[ast.AST]) -> dict[str, str]:
+    """What each imported name stands for: `{"F": "torch.nn.functional"}`; relative imports keep their dots."""
+    imports: dict[str, str] = {}
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                imports[alias.asname or alias.name.partition(".")[0]] = (
+                    alias.name if alias.asname else alias.name.partition(".")[0]
+                )
+        elif isinstance(node, ast.ImportFrom):
+            prefix = "." * node.level + (node.module or "")
+            for alias in node.names:
+                imports[alias.asname or alias.name] = f"{prefix}.{alias.name}"
+    return imports
+
+
+def is_stdlib(name: str) -> bool:
+    """Whether a dotted name begins in Python's standard library."""
+    return name.partition(".")[0] in sys.stdlib_module_names
+
+
+def look_at(
+    function: Function, params: list[ast.arg], imports: Mapping[str, str], layers: Collection[str], uses_torch: bool
+) -> Look:
+    """Judge one function. `layers` are attributes of `self` that hold modules; `uses_torch`: the file imports torch."""
+    nodes = list(walk(*function.body))
+    names = {param.arg for param in params} - _modules_among(nodes, imports)
+    derived = _derived(nodes, names)
+    annotated = any(_mentions_tensor(node) for node in (*(param.annotation for param in params), function.returns))
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    program = (
+        function.name == "main"
+        or function.name.startswith("test_")
+        or any(_is_program_parameter(param) for param in params)
+        or any(_is_program_call(call, imports) for call in calls)
+        or _only_prints(function.body)
+    )
+    tensors = annotated or (
+        uses_torch
+        and (
+            any(_is_tensor_call(call, imports, layers, derived) for call in calls)
+            or any(_is_tensor_use(node, derived) for node in nodes)
+        )
+    )
+    receives = [call for call in calls if _mentions_any([*call.args, *(k.value for k in call.keywords)], derived)]
+    return Look(
+        tensors=tensors,
+        program=program,
+        calls=frozenset(call.func.id for call in calls if isinstance(call.func, ast.Name)),
+        self_calls=frozenset(name for call in receives if (name := _self_attribute(call.func))),
+    )
+
+
+def receives_parameter(function: Function, params: list[ast.arg], callees: Collection[str]) -> bool:
+    """Whether `function` passes something made of its parameters to one of the functions named `callees`."""
+    nodes = list(walk(*function.body))
+    derived = _derived(nodes, {param.arg for param in params})
+    return any(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in callees
+        and _mentions_any([*node.args, *(k.value for k in node.keywords)], derived)
+        for node in nodes
+    )
+
+
+def _modules_among(nodes: Iterable[ast.AST], imports: Mapping[str, str]) -> set[str]:
+    """Names that the code itself takes for modules: `isinstance(module, nn.Linear)`."""
+    return {
+        node.args[0].id
+        for node in nodes
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "isinstance"
+        and len(node.args) == 2
+        and isinstance(node.args[0], ast.Name)
+        and any(_names_a_module(dotted(kind, imports) or "") for kind in walk(node.args[1]))
+    }
+
+
+def _names_a_module(name: str) -> bool:
+    defined_here = "." not in name and name[:1].isupper()
+    return defined_here or name.startswith("torch.nn.")
+
+
+def _derived(nodes: Iterable[ast.AST], names: set[str]) -> set[str]:
+    assigned = sorted((n for n in nodes if isinstance(n, (ast.Assign, ast.AugAssign, ast.For))), key=lambda n: n.lineno)
+    derived = set(names)
+    for node in assigned:
+        source = node.iter if isinstance(node, ast.For) else node.value
+        if _mentions_any([source], derived):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            derived.update(n.id for n in walk(*targets) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    return derived
+
+
+def _mentions_any(nodes: Iterable[ast.AST], names: Collection[str]) -> bool:
+    return any(isinstance(node, ast.Name) and node.id in names for node in walk(*nodes))
+
+
+def _mentions_tensor(annotation: ast.AST | None) -> bool:
+    return annotation is not None and _annotation_matches(annotation, _TENSOR_WORD)
+
+
+def _annotation_matches(annotation: ast.AST, pattern: re.Pattern[str]) -> bool:
+    for node in walk(annotation):
+        word = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else None
+        if word is None and isinstance(node, ast.Constant) and isinstance(node.value, str):
+            word = node.value
+        if word is not None and pattern.search(word):
+            return True
+    return False
+
+
+def _is_program_parameter(param: ast.arg) -> bool:
+    if param.annotation is not None:
+        if _mentions_tensor(param.annotation):
+            return False
+        if _annotation_matches(param.annotation, _PROGRAM_ANNOTATIONS):
+            return True
+    return bool(_PROGRAM_PARAMETERS.search(param.arg)) and param.arg not in ("args", "kwargs")
+
+
+def _is_program_call(call: ast.Call, imports: Mapping[str, str]) -> bool:
+    if isinstance(call.func, ast.Name) and call.func.id in _PROGRAM_BUILTINS and call.func.id not in imports:
+        return True
+    if isinstance(call.func, ast.Attribute) and (
+        call.func.attr in _PROGRAM_METHODS or (call.func.attr == "step" and not call.args)
+    ):
+        return True
+    name = dotted(call.func, imports)
+    if name is None or _HARMLESS_CALLS.match(name):
+        return False
+    first = call.func
+    while isinstance(first, ast.Attribute):
+        first = first.value
+    imported = isinstance(first, ast.Name) and first.id in imports
+    return imported and (name.partition(".")[0] in _PROGRAM_MODULES or bool(_PROGRAM_CALLS.match(name)))
+
+
+def _only_prints(body: list[ast.stmt]) -> bool:
+    return all(
+        isinstance(node, ast.Expr)
+        and (
+            isinstance(node.value, ast.Constant)
+            or (
+                isinstance(node.value, ast.Call)
+                and isinstance(node.value.func, ast.Name)
+                and node.value.func.id == "print"
+            )
+        )
+        for node in body
+    )
+
+
+def _is_tensor_call(
+    call: ast.Call, imports: Mapping[str, str], layers: Collection[str], derived: Collection[str]
+) -> bool:
+    if not _mentions_any([*call.args, *(k.value for k in call.keywords)], derived):
+        return False
+    if _self_attribute(call.func) in layers:
+        return True
+    name = dotted(call.func, imports)
+    if name is None:
+        return False
+    namespace, _, function = name.rpartition(".")
+    return (
+        namespace.startswith(_TENSOR_NAMESPACES)
+        and (namespace in _TENSOR_NAMESPACES or namespace.startswith("torch.ops."))
+        and function[:1].islower()
+        and not _NOT_ON_TENSORS.match(name)
+    )
+
+
+def _is_tensor_use(node: ast.AST, derived: Collection[str]) -> bool:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        return _mentions_any([node.left, node.right], derived)
+    if isinstance(node, ast.Attribute) and node.attr in _TENSOR_ATTRIBUTES:
+        return isinstance(node.value, ast.Name) and node.value.id in derived
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _TENSOR_METHODS:
+        return isinstance(node.func.value, ast.Name) and node.func.value.id in derived
+    return False
+
+
+def _self_attribute(node: ast.AST) -> str | None:
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+        return node.attr
+    return None

@@ -1,0 +1,185 @@
+"""An open file as the engine sees it: its text, what is known of its targets, and how that moves with edits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field, replace
+
+from fx_lsp.errors import WorkerStartError
+from fx_lsp.model import Failure, FailureKind, Outcome, Stage, Target
+from fx_lsp.tracing.analysis import Analysis
+from fx_lsp.tracing.cache import CachedTrace
+from fx_lsp.tracing.hosts import Host
+from fx_lsp.tracing.parsing import split_lines
+from fx_lsp.tracing.relocate import edited_lines, relocate_outcome, relocate_span, relocate_stage
+
+
+@dataclass(frozen=True)
+class TargetState:
+    """A target and what is known of it.
+
+    `stale`: the outcome is of an earlier text, moved to where its lines are now. `pending`: a newer one is on its
+    way. `key` names the present text's trace, or is None before that is known.
+    """
+
+    target: Target
+    outcome: Outcome | None
+    pending: bool
+    stale: bool
+    key: str | None
+
+
+@dataclass(frozen=True)
+class FileState:
+    """What is known of a file now.
+
+    `syntax` is a failure of the whole file: it does not parse (then the targets are those of its last good text), or
+    (kinds "interpreter" and "no-torch") nothing can be traced with its interpreter.
+    """
+
+    file: str
+    text: str
+    targets: tuple[TargetState, ...]
+    syntax: Failure | None
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The newest answer for a target, `outcome` at the positions that it has in `text`.
+
+    `key` is "" once something that the answer depends on has changed. `moved` maps the answer's own lines to those of
+    `text`; None where they are the same.
+    """
+
+    key: str
+    text: str
+    answer: CachedTrace
+    outcome: Outcome
+    moved: Mapping[int, int] | None
+
+
+@dataclass(eq=False)
+class OpenFile:
+    """`good` is the last analysis that parsed; `keys` are its targets' cache keys, once `resolved` is it."""
+
+    file: str
+    text: str
+    workspace: tuple[str, ...]
+    failure: Failure | None = None
+    trouble: WorkerStartError | None = None
+    good: Analysis | None = None
+    read_text: str | None = None
+    resolved: Analysis | None = None
+    keys: dict[str, str] = field(default_factory=dict[str, str])
+    names: dict[str, str] = field(default_factory=dict[str, str])
+    order: dict[str, int] = field(default_factory=dict[str, int])
+    shown: dict[str, Shown] = field(default_factory=dict[str, Shown])
+    stages: dict[tuple[str, str], tuple[str, Stage]] = field(default_factory=dict[tuple[str, str], tuple[str, Stage]])
+    awaited: Counter[str] = field(default_factory=Counter[str])
+    host: Host | None = None
+    focus: int | None = None
+    timer: asyncio.TimerHandle | None = None
+    task: asyncio.Task[None] | None = None
+    state: FileState | None = None
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    closed: bool = False
+    cancelled: int = 0
+
+    @property
+    def settled(self) -> bool:
+        """Whether everything that can be known of the present text without tracing is known."""
+        if self.read_text != self.text:
+            return False
+        return self.failure is not None or self.trouble is not None or self.resolved is self.good
+
+    def take_keys(self, analysis: Analysis, keys: dict[str, str]) -> None:
+        """The keys of `analysis` are known; forget what is shown for targets that are gone."""
+        self.resolved, self.keys = analysis, keys
+        self.names = {key: name for name, key in keys.items()}
+        self.order = {name: number for number, name in enumerate(keys)}
+        self.shown = {name: shown for name, shown in self.shown.items() if name in keys}
+
+    def mark_old(self, name: str, key: str) -> None:
+        """The answer under `key` no longer holds, because something that it depends on has changed."""
+        shown = self.shown.get(name)
+        if shown is not None and shown.key == key:
+            self.shown[name] = replace(shown, key="")
+
+    def show(self, name: str, key: str, answer: CachedTrace) -> None:
+        """`answer` is what is known of a target of the last good text."""
+        assert self.good is not None, "keys come from a good analysis"
+        lines = self.good.plan(name).lines
+        moved = None if lines == answer.lines else dict(zip(answer.lines, lines, strict=False))
+        outcome = answer.outcome if moved is None else relocate_outcome(answer.outcome, self.file, moved)
+        self.shown[name] = Shown(key, self.good.text, answer, outcome, moved)
+
+    def current(self, name: str) -> Shown | None:
+        """The answer for the present text, or None while it is not known."""
+        shown = self.shown.get(name)
+        return shown if shown and self.settled and shown.key == self.keys.get(name) else None
+
+
+def trouble_of(open_file: OpenFile) -> Failure | None:
+    """The failure of the whole file, if there is one."""
+    if open_file.failure is not None:
+        return open_file.failure
+    error, good = open_file.trouble, open_file.good
+    if error is None:
+        return None
+    kind: FailureKind = "no-torch" if error.kind == "no-torch" else "interpreter"
+    span = good.import_span() if good else None
+    return Failure(kind, str(error), span, error.hint, output=error.output[-4096:])
+
+
+def build_state(open_file: OpenFile, tracing: Container[str]) -> FileState:
+    """What an editor may show now. `tracing` tells which keys are being traced or wait for it."""
+    good, text = open_file.good, open_file.text
+    targets: list[TargetState] = []
+    if good is not None:
+        known = open_file.keys if open_file.resolved is good else {}
+        mappings: dict[str, Mapping[int, int] | None] = {}
+        for name, target in good.targets.items():
+            shown, key = open_file.shown.get(name), known.get(name)
+            moving = open_file.failure is None and not open_file.settled
+            pending = moving or (key is not None and key in tracing and not (shown and shown.key == key))
+            outcome = None
+            if shown is not None:
+                mapping = _mapping(shown.text, text, mappings)
+                outcome = shown.outcome if mapping is None else relocate_outcome(shown.outcome, good.file, mapping)
+            stale = shown is not None and open_file.current(name) is None
+            mapping = _mapping(good.text, text, mappings)
+            moved = target if mapping is None else _move_target(target, mapping, len(split_lines(text)))
+            targets.append(TargetState(moved, outcome, pending, stale or open_file.failure is not None, key))
+    return FileState(open_file.file, text, tuple(targets), trouble_of(open_file))
+
+
+def shown_stage(open_file: OpenFile, name: str, stage: Stage) -> Stage:
+    """A decoded stage of the answer that is shown for `name`, at the positions of the present text."""
+    shown = open_file.shown[name]
+    kept = open_file.stages.get((shown.key, stage.name))
+    if kept and kept[0] == open_file.text:
+        return kept[1]
+    for mapping in (shown.moved, _mapping(shown.text, open_file.text, {})):
+        if mapping is not None:
+            stage = relocate_stage(stage, open_file.file, mapping)
+    open_file.stages = {k: v for k, v in open_file.stages.items() if v[0] == open_file.text}
+    open_file.stages[shown.key, stage.name] = open_file.text, stage
+    return stage
+
+
+def _mapping(old: str, new: str, known: dict[str, Mapping[int, int] | None]) -> Mapping[int, int] | None:
+    if old not in known:
+        known[old] = None if old == new else edited_lines(split_lines(old), split_lines(new))
+    return known[old]
+
+
+def _move_target(target: Target, mapping: Mapping[int, int], lines: int) -> Target:
+    name_span = relocate_span(target.name_span, target.file, mapping)
+    if name_span is None:
+        line = min(target.name_span.line, lines)
+        name_span = replace(target.name_span, line=line, end_line=line)
+    start = mapping.get(target.span.line, min(target.span.line, name_span.line))
+    end = mapping.get(target.span.end_line, min(max(target.span.end_line, name_span.line), lines))
+    return replace(target, name_span=name_span, span=replace(target.span, line=start, end_line=max(start, end)))

@@ -1,0 +1,97 @@
+"""Reading Python text that may be broken: one parse, its lines as UTF-8 bytes, and a walk that does not recurse."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Iterator
+
+from fx_lsp.model import Failure, Span
+
+_NEWLINE = re.compile(r"\r\n|\r|\n")
+
+
+def parse(file: str, text: str) -> ast.Module | Failure:
+    """The syntax tree of `text`, or a `Failure` of kind "syntax" that says where it does not parse."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text.removeprefix("\ufeff"), filename=file)
+    except SyntaxError as error:
+        return Failure("syntax", f"syntax error: {error.msg}", _error_span(file, text, error), severity="error")
+    except UnicodeEncodeError as error:
+        line = len(split_lines(text[: error.start]))
+        message = "the text is not valid Unicode: was the file saved in an encoding other than UTF-8?"
+        return Failure("syntax", message, Span(file, line, 0, line, 0), severity="error")
+    except (RecursionError, MemoryError):
+        message = "the file is nested too deeply for Python's parser"
+        return Failure("syntax", message, Span(file, 1, 0, 1, 0), severity="error")
+    except ValueError as error:
+        line = len(split_lines(text.partition("\0")[0]))
+        return Failure("syntax", f"syntax error: {error}", Span(file, line, 0, line, 0), severity="error")
+
+
+def split_lines(text: str) -> list[str]:
+    """The lines of `text` without their ends, as Python counts them (`str.splitlines` also splits at form feeds)."""
+    return _NEWLINE.split(text)
+
+
+def walk(*roots: ast.AST) -> Iterator[ast.AST]:
+    """Every node below and including `roots`, in no particular order, whatever the depth."""
+    stack: list[ast.AST] = list(roots)
+    while stack:
+        node = stack.pop()
+        yield node
+        push_children(node, stack)
+
+
+def push_children(node: ast.AST, stack: list[ast.AST]) -> None:
+    """Append the direct children of `node` to `stack`."""
+    for name in node._fields:
+        value = getattr(node, name, None)
+        if isinstance(value, ast.AST):
+            stack.append(value)
+        elif isinstance(value, list):
+            stack.extend(item for item in value if isinstance(item, ast.AST))  # pyright: ignore[reportUnknownVariableType]
+
+
+def start_of(node: ast.stmt) -> tuple[int, int]:
+    """Line and column at which a statement begins, with its decorators."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and node.decorator_list:
+        return min(node.lineno, node.decorator_list[0].lineno), node.col_offset
+    return node.lineno, node.col_offset
+
+
+def end_of(node: ast.stmt) -> tuple[int, int]:
+    """Line and column at which a statement ends."""
+    line, col = node.end_lineno, node.end_col_offset
+    assert line is not None and col is not None, "ast.parse sets every end position"
+    return line, col
+
+
+def is_main_guard(node: ast.stmt) -> bool:
+    """Whether `node` is `if __name__ == "__main__":`."""
+    if not isinstance(node, ast.If):
+        return False
+    nodes = list(walk(node.test))
+    return any(isinstance(n, ast.Name) and n.id == "__name__" for n in nodes) and any(
+        isinstance(n, ast.Constant) and n.value == "__main__" for n in nodes
+    )
+
+
+def _error_span(file: str, text: str, error: SyntaxError) -> Span:
+    lines = split_lines(text)
+    line = min(max(error.lineno or 1, 1), len(lines))
+    content = lines[line - 1]
+    start = _byte_column(content, (error.offset or 1) - 1)
+    end_line = error.end_lineno or line
+    if end_line == line and (error.end_offset or 0) > (error.offset or 0):
+        end = _byte_column(content, (error.end_offset or 1) - 1)
+    else:
+        end = max(start, _byte_column(content, len(content.rstrip())))
+    return Span(file, line, start, line, end)
+
+
+def _byte_column(line: str, characters: int) -> int:
+    return len(line[: max(characters, 0)].encode("utf-8", "surrogatepass"))

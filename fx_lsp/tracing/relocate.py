@@ -1,0 +1,68 @@
+"""Move what was traced at old line numbers to where the same text stands now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from fx_lsp.model import Failure, Node, Outcome, Saved, Span, Stage, Trace, Value
+
+
+def relocate_span(span: Span, file: str, mapping: Mapping[int, int]) -> Span | None:
+    """`span` at its new lines, or None when one of them is gone. Spans of other files stay."""
+    if span.file != file:
+        return span
+    line, end_line = mapping.get(span.line), mapping.get(span.end_line)
+    if line is None or end_line is None:
+        return None
+    if line == span.line and end_line == span.end_line:
+        return span
+    return Span(file, line, span.col, end_line, span.end_col)
+
+
+def relocate_outcome(outcome: Outcome, file: str, mapping: Mapping[int, int]) -> Outcome:
+    """`outcome` with the spans of `file` moved from old to new lines (`mapping`).
+
+    Values on lines that are gone are dropped.
+    """
+    if isinstance(outcome, Failure):
+        return outcome if outcome.span is None else replace(outcome, span=relocate_span(outcome.span, file, mapping))
+    return replace(outcome, saved=_saved(outcome, file, mapping), values=_values(outcome, file, mapping))
+
+
+def relocate_stage(stage: Stage, file: str, mapping: Mapping[int, int]) -> Stage:
+    """`stage` with the spans of `file` moved. Spans on lines that are gone are dropped."""
+    chains: dict[tuple[Span, ...], tuple[Span, ...]] = {}
+    nodes: list[Node] = []
+    for node in stage.nodes:
+        moved = chains.get(node.spans)
+        if moved is None:
+            spans = (relocate_span(span, file, mapping) for span in node.spans)
+            moved = chains[node.spans] = tuple(span for span in spans if span is not None)
+            if moved == node.spans:
+                moved = chains[node.spans] = node.spans
+        nodes.append(node if moved is node.spans or moved == node.spans else replace(node, spans=moved))
+    return Stage(stage.name, tuple(nodes))
+
+
+def edited_lines(old: list[str], new: list[str]) -> dict[int, int]:
+    """Line numbers of `old` to those of `new` for the lines before and after the edited region."""
+    shorter = min(len(old), len(new))
+    head = next((i for i in range(shorter) if old[i] != new[i]), shorter)
+    tail = next((i for i in range(shorter - head) if old[-1 - i] != new[-1 - i]), shorter - head)
+    mapping = {n: n for n in range(1, head + 1)}
+    shift = len(new) - len(old)
+    mapping.update({n: n + shift for n in range(len(old) - tail + 1, len(old) + 1)})
+    return mapping
+
+
+def _saved(trace: Trace, file: str, mapping: Mapping[int, int]) -> tuple[Saved, ...]:
+    return tuple(
+        saved if saved.span is None else replace(saved, span=relocate_span(saved.span, file, mapping))
+        for saved in trace.saved
+    )
+
+
+def _values(trace: Trace, file: str, mapping: Mapping[int, int]) -> tuple[Value, ...]:
+    moved = ((value, relocate_span(value.span, file, mapping)) for value in trace.values)
+    return tuple(value if span is value.span else replace(value, span=span) for value, span in moved if span)

@@ -1,0 +1,63 @@
+"""Tells the server what changed: several changes at once, and a status only when it differs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+_COALESCE_SECONDS = 0.005
+
+
+@dataclass(frozen=True)
+class EngineStatus:
+    """`quiescent`: nothing is being read or traced, so that what `state` says is final. `message` is one line."""
+
+    health: Literal["ok", "warning", "error"]
+    quiescent: bool
+    message: str
+
+
+class Reporter:
+    """Collects changed files and calls back a moment later."""
+
+    def __init__(
+        self,
+        on_update: Callable[[str], None],
+        on_status: Callable[[EngineStatus], None],
+        status: Callable[[], EngineStatus],
+    ) -> None:
+        self._on_update = on_update
+        self._on_status = on_status
+        self._status = status
+        self._reported: EngineStatus | None = None
+        self._updated: dict[str, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    def file_changed(self, file: str) -> None:
+        """What an editor shows of `file` has changed."""
+        self._updated[file] = None
+        self.status_changed()
+
+    def status_changed(self) -> None:
+        """The status may have changed."""
+        if self._timer is None and not self._closed:
+            self._timer = asyncio.get_running_loop().call_later(_COALESCE_SECONDS, self._report)
+
+    def close(self) -> None:
+        """Report nothing more."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _report(self) -> None:
+        self._timer = None
+        updated, self._updated = self._updated, {}
+        for file in updated:
+            self._on_update(file)
+        status = self._status()
+        if status != self._reported:
+            self._reported = status
+            self._on_status(status)

@@ -1,0 +1,272 @@
+"""The part of a file that a target needs, with every position kept: what is not reached is blanked."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import io
+import re
+import tokenize
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+from fx_lsp.model import Failure, Span, Target
+from fx_lsp.tracing.names import binds_of, changes_of, loads_of, method_calls_of
+from fx_lsp.tracing.parsing import end_of, is_main_guard, parse, split_lines, start_of, walk
+
+CONVENTIONS = ("get_inputs", "get_init_inputs", "example_inputs")
+"""Names that a file may bind to say what its targets are called with."""
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The text of a slice, a hash of its significant lines, and their 1-based numbers."""
+
+    text: str
+    fingerprint: str
+    lines: tuple[int, ...]
+
+
+def slice_source(text: str, name: str) -> str:
+    """`text` with as many lines, of which only the statements remain that the target `name` reaches.
+
+    A text that does not parse comes back as it is.
+    """
+    tree = parse("<slice>", text)
+    return text if isinstance(tree, Failure) else SourceGraph(text, tree).slice(name).text
+
+
+def fingerprint(sliced: str) -> str:
+    """A hash of a slice that ignores blank lines and comment-only lines, except inside string literals."""
+    lines = split_lines(sliced)
+    return _digest(lines[number - 1] for number in significant_lines(sliced))
+
+
+def significant_lines(sliced: str) -> tuple[int, ...]:
+    """1-based numbers of the lines that `fingerprint` hashes."""
+    tree = parse("<slice>", sliced)
+    literal = set[int]() if isinstance(tree, Failure) else _literal_lines(tree)
+    return tuple(n for n, line in enumerate(split_lines(sliced), 1) if n in literal or _is_code(line))
+
+
+class SourceGraph:
+    """What reads what among the top-level statements of one text. Built once, sliced for every target."""
+
+    def __init__(self, text: str, tree: ast.Module) -> None:
+        self._lines = [line.encode("utf-8", "surrogatepass") for line in split_lines(text.removeprefix("\ufeff"))]
+        self._statements = tree.body
+        self._loads: dict[int, frozenset[str]] = {}
+        self._tree = tree
+
+    def slice(self, name: str) -> Slice:
+        """The slice for the target `name` (`f`, `Block` or `Block.extra`)."""
+        kept = sorted(self._reach(name.partition(".")[0]))
+        lines = self._render(kept)
+        numbers = tuple(n for n, line in sorted(lines.items()) if n in self._literals or _is_code(line))
+        text = "\n".join(lines.get(n, "") for n in range(1, len(self._lines) + 1))
+        return Slice(text, _digest(lines[n] for n in numbers), numbers)
+
+    def import_line(self, package: str) -> int | None:
+        """The first line on which a top-level statement imports `package`."""
+        for node in self._statements:
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module or ""]
+            if any(name.partition(".")[0] == package for name in names):
+                return node.lineno
+        return None
+
+    @cached_property
+    def _literals(self) -> set[int]:
+        return _literal_lines(self._tree)
+
+    @cached_property
+    def _always(self) -> list[int]:
+        return [i for i, node in enumerate(self._statements) if _always_runs(node)]
+
+    @cached_property
+    def _binders(self) -> Mapping[str, list[int]]:
+        return self._index(binds_of)
+
+    @cached_property
+    def _changers(self) -> Mapping[str, list[int]]:
+        return self._index(changes_of)
+
+    @cached_property
+    def _callers(self) -> Mapping[str, list[int]]:
+        return self._index(method_calls_of)
+
+    def _index(self, names: Callable[[ast.stmt], frozenset[str]]) -> Mapping[str, list[int]]:
+        index: dict[str, list[int]] = {}
+        for number, statement in enumerate(self._statements):
+            if not _never_runs(statement):
+                for name in names(statement):
+                    index.setdefault(name, []).append(number)
+        return index
+
+    def _reach(self, name: str) -> set[int]:
+        kept = set(self._always)
+        needed = {name, *(c for c in CONVENTIONS if c in self._binders)}
+        names = list(needed)
+        waiting = list(kept)
+        while names or waiting:
+            while names:
+                found = names.pop()
+                waiting.extend(self._statements_about(found))
+            while waiting:
+                number = waiting.pop()
+                kept.add(number)
+                if number not in self._loads:
+                    self._loads[number] = loads_of(self._statements[number])
+                fresh = self._loads[number] - needed
+                needed |= fresh
+                names.extend(fresh)
+        return kept
+
+    def _statements_about(self, name: str) -> Iterable[int]:
+        binders = self._binders.get(name, [])
+        yield from binders
+        changers = self._changers.get(name, [])
+        defined_here = any(not isinstance(self._statements[i], (ast.Import, ast.ImportFrom)) for i in binders)
+        for number in changers:
+            if defined_here or not isinstance(self._statements[number], (ast.FunctionDef, ast.ClassDef)):
+                yield number
+        if any(_builds_container(self._statements[i]) for i in binders):
+            yield from self._callers.get(name, [])
+
+    def _render(self, kept: list[int]) -> dict[int, str]:
+        """The kept lines by number. A dropped statement before a kept one on its line is replaced by `0;`."""
+        lines: dict[int, bytes] = {}
+        previous: tuple[int, tuple[int, int]] | None = None
+        for number in kept:
+            (line, col), (end_line, end_col) = start_of(self._statements[number]), end_of(self._statements[number])
+            if previous and previous[1][0] == line and line in lines:
+                prefix = lines[line] + b";"
+            elif previous and previous[0] == number - 1 and previous[1][0] + 1 == line and col:
+                before = previous[1][0]
+                lines[before] = self._lines[before - 1]
+                prefix = self._lines[line - 1][:col]
+            else:
+                prefix = b"0;" if col else b""
+            for n in range(line, end_line + 1):
+                content = self._lines[n - 1]
+                if n == end_line:
+                    content = content[:end_col]
+                if n == line:
+                    content = prefix.ljust(col) + content[col:]
+                lines[n] = content
+            previous = number, (end_line, end_col)
+        return {n: content.decode("utf-8", "surrogatepass") for n, content in lines.items()}
+
+
+def fx_comment(text: str, target: Target) -> tuple[str, Span] | None:
+    """The text after `# fx:` at a target and where it stands; several such lines are joined by commas.
+
+    It may stand right above the definition or its first decorator, behind the `def` line, or first in the body.
+    """
+    lines = _lines_of(text)
+    above: list[tuple[str, Span]] = []
+    for number in range(target.span.line - 1, 0, -1):
+        if not lines[number - 1].lstrip().startswith("#"):
+            break
+        found = _comment_on(target.file, number, lines[number - 1])
+        if found:
+            above.append(found)
+    found = above[::-1] or _header_comments(target, lines)
+    if not found:
+        return None
+    first, last = found[0][1], found[-1][1]
+    return ", ".join(t for t, _ in found), Span(target.file, first.line, first.col, last.end_line, last.end_col)
+
+
+_COMMENT = re.compile(r"#\s*fx:\s*(.*?)\s*$")
+_BUILDERS = re.compile(
+    r"(list|dict|set|bytearray|deque|defaultdict|Counter|\w*Dict|\w*List|\w*Set|\w*Registry|Library)$"
+)
+
+
+@lru_cache(maxsize=4)
+def _lines_of(text: str) -> tuple[str, ...]:
+    return tuple(split_lines(text))
+
+
+def _header_comments(target: Target, lines: Sequence[str]) -> list[tuple[str, Span]]:
+    """`# fx:` comments between `def` and the first statement of the body, its docstring aside."""
+    start = target.span.line
+    source = io.StringIO("\n".join(lines[start - 1 : target.span.end_line]) + "\n")
+    found: list[tuple[str, Span]] = []
+    depth, header_end, docstring = 0, 0, False
+    try:
+        for token in tokenize.generate_tokens(source.readline):
+            line = token.start[0] + start - 1
+            if token.type == tokenize.COMMENT:
+                comment = _comment_on(target.file, line, lines[line - 1], token.start[1])
+                if comment and (not found or found[-1][1].line == line - 1):
+                    found.append(comment)
+            elif token.type == tokenize.OP and not header_end:
+                depth += (token.string in "([{") - (token.string in ")]}")
+                if token.string == ":" and not depth and line >= target.name_span.line:
+                    header_end = line
+            elif header_end and line > header_end:
+                if token.type == tokenize.STRING and not docstring:
+                    docstring = True
+                elif token.type not in (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT):
+                    break
+    except (tokenize.TokenError, SyntaxError):
+        pass
+    return found
+
+
+def _comment_on(file: str, number: int, line: str, start: int | None = None) -> tuple[str, Span] | None:
+    start = len(line) - len(line.lstrip()) if start is None else start
+    match = _COMMENT.match(line, start)
+    if not match:
+        return None
+    col = len(line[:start].encode("utf-8", "surrogatepass"))
+    return match[1], Span(file, number, col, number, col + len(match[0].rstrip().encode("utf-8", "surrogatepass")))
+
+
+def _digest(lines: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _is_code(line: str) -> bool:
+    stripped = line.lstrip()
+    return bool(stripped) and not stripped.startswith("#")
+
+
+def _literal_lines(tree: ast.Module) -> set[int]:
+    """Lines that a string literal begun on an earlier line reaches."""
+    lines: set[int] = set()
+    for node in walk(tree):
+        if isinstance(node, (ast.Constant, ast.JoinedStr)) and node.end_lineno and node.end_lineno > node.lineno:
+            lines.update(range(node.lineno + 1, node.end_lineno + 1))
+    return lines
+
+
+def _always_runs(node: ast.stmt) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        return node.module == "__future__" or node.names[0].name == "*"
+    return isinstance(node, (ast.Expr, ast.Assign, ast.AugAssign)) and any(
+        isinstance(n, ast.Attribute) and n.attr == "path" and isinstance(n.value, ast.Name) and n.value.id == "sys"
+        for n in walk(node)
+    )
+
+
+def _never_runs(node: ast.stmt) -> bool:
+    if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
+        return any(
+            isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in ("backward", "step")
+            for n in walk(node)
+        )
+    return is_main_guard(node)
+
+
+def _builds_container(node: ast.stmt) -> bool:
+    value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None
+    if isinstance(value, ast.Call):
+        called = value.func
+        name = called.id if isinstance(called, ast.Name) else called.attr if isinstance(called, ast.Attribute) else ""
+        return bool(_BUILDERS.match(name))
+    return isinstance(value, (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp))

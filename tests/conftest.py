@@ -1,0 +1,135 @@
+"""Shared by all tests: small source files with a cursor, and a warm process that traces."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from fx_lsp import wire
+from fx_lsp.model import Failure, Stage, Trace, TraceReply, TraceRequest
+
+
+class Traced:
+    """A reply with its stages decoded, and the source for looking spans up."""
+
+    def __init__(self, reply: TraceReply, source: str) -> None:
+        self.reply = reply
+        self.outcome = reply.outcome
+        self.source = source
+
+    @property
+    def trace(self) -> Trace:
+        assert isinstance(self.outcome, Trace), self.outcome
+        return self.outcome
+
+    @property
+    def failure(self) -> Failure:
+        assert isinstance(self.outcome, Failure), self.outcome
+        return self.outcome
+
+    def stage(self, name: str) -> Stage:
+        return wire.decode_stage(self.reply.stages[name])
+
+    def graph(self, name: str) -> str:
+        """The stage, one node a line: `mm: f32[4, 8] = aten.mm.default(x, w)`."""
+        lines: list[str] = []
+        for node in self.stage(name).nodes:
+            called = node.target if node.op == "placeholder" else f"{node.target}({', '.join(node.args)})"
+            text = node.op if node.op == "placeholder" else called
+            lines.append(f"{node.name}: {node.spec} = {text}" if node.op != "output" else f"return {', '.join(node.args)}")
+        return "\n".join(lines)
+
+    def inputs(self) -> list[str]:
+        return [f"{i.name}: {i.spec} · {i.source}" for i in self.outcome.inputs]
+
+    def at(self, span: object) -> str:
+        """The source text of a span."""
+        from fx_lsp.model import Span
+
+        assert isinstance(span, Span)
+        lines = [line.encode() for line in self.source.splitlines()][span.line - 1 : span.end_line]
+        cut = len(lines[-1]) - span.end_col
+        text = b"\n".join(lines)
+        return text[span.col : len(text) - cut].decode()
+
+
+class TraceFixture(Protocol):
+    def __call__(self, source: str, name: str = "f", comment: str | None = None) -> Traced: ...
+
+
+@pytest.fixture(scope="session")
+def warm_torch() -> None:
+    """torch and AOTAutograd, imported and used once, so that forked tests find them warm."""
+    from fx_lsp.tracer.warm import warm
+
+    warm()
+
+
+@pytest.fixture
+def trace(warm_torch: None, tmp_path: Path) -> Iterator[TraceFixture]:
+    """Trace a function of a source text in a forked process, as the server would."""
+
+    def run(source: str, name: str = "f", comment: str | None = None) -> Traced:
+        text = textwrap.dedent(source).strip("\n") + "\n"
+        file = tmp_path / "user.py"
+        file.write_text(text)
+        return Traced(in_fork(lambda: _reply(request_for(str(file), text, name, comment))), text)
+
+    yield run
+
+
+def request_for(file: str, text: str, name: str, comment: str | None = None) -> TraceRequest:
+    """The request that the server would send for a target of `text`."""
+    from fx_lsp.tracing.discover import discover
+    from fx_lsp.tracing.slicing import fx_comment, slice_source
+
+    targets = {t.name: t for t in discover(file, text).targets}
+    kind = targets[name].kind if name in targets else "function"
+    found = fx_comment(text, targets[name]) if name in targets else None
+    return TraceRequest(
+        file=file,
+        name=name,
+        kind=kind,
+        source=text,
+        sliced=slice_source(text, name),
+        module="user",
+        package="",
+        roots=(os.path.dirname(file),),
+        fx_comment=comment if found is None else found[0],
+        comment_span=None if found is None else found[1],
+    )
+
+
+def _reply(request: TraceRequest) -> TraceReply:
+    from fx_lsp.tracer.job import run
+
+    return run(request)
+
+
+def in_fork(work: Callable[[], TraceReply]) -> TraceReply:
+    """The result of `work()` in a forked child, so that nothing it imports or sets stays behind."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(read)
+        try:
+            payload = pickle.dumps(work())
+        except BaseException as error:
+            payload = pickle.dumps(AssertionError(f"the tracer raised {error!r}"))
+        with os.fdopen(write, "wb") as out:
+            out.write(payload)
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as stream:
+        data = stream.read()
+    os.waitpid(pid, 0)
+    result = pickle.loads(data)
+    if isinstance(result, BaseException):
+        raise result
+    return result

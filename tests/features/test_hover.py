@@ -1,0 +1,227 @@
+from dataclasses import replace
+
+import pytest
+from inline_snapshot import snapshot
+from samples import BACKWARD, BROKEN, FAILURE, FORWARD, MATMUL, RELU, SOURCE, TRACE, F, span
+
+from fx_lsp.features.hover import Hover, hover_expression, hover_name
+from fx_lsp.model import InputSpec, Stage
+
+
+def hover_at(caret: str) -> Hover | None:
+    """The hover on the `^` under a line of the sample: `caret` is the line of code and the line with the caret."""
+    code, mark = caret.strip("\n").split("\n")
+    line = SOURCE.splitlines().index(code) + 1
+    return hover_expression(SOURCE, F, TRACE, (FORWARD, BACKWARD), line, mark.index("^"))
+
+
+def text(hover: Hover | None) -> str | None:
+    return None if hover is None else hover.markdown
+
+
+def test_the_name_of_a_function():
+    hover = hover_name(F, TRACE, stale=False, stage=FORWARD, link=None)
+    assert hover.span == F.name_span
+    assert hover.markdown == snapshot("""\
+```python
+def f(x: f32[8, 128], w: f32[128, 4], n=4) -> f32[8]
+```
+
+- `x: f32[8, 128]` · search
+- `w: f32[128, 4]` · call site, line 12
+- `n=4` · default
+
+3 ops forward · 2 ops backward
+
+saves 4.1 KiB for backward: activations 128 B, inputs 4 KiB
+
+```python
+def forward(
+    x: f32[8, 128],  # saved for backward, 4 KiB
+    w: f32[128, 4],
+):
+    # model.py:5
+    mm: f32[8, 4] = aten.mm.default(x, w)
+    # model.py:7
+    relu: f32[8, 4] = aten.relu.default(mm)  # saved for backward, 128 B
+    # model.py:8
+    loss: "f32[]" = aten.sum.default(relu)  # keepdim
+    return (loss, x, relu)
+```
+
+*the whole module was imported, because `x` is global*
+
+torch 2.13.0 · traced in 61 ms\
+""")
+
+
+def test_links_are_for_clients_that_follow_them():
+    hover = hover_name(F, TRACE, stale=True, stage=None, link=lambda name, stage: f"command:show?{name},{stage}")
+    assert "[show backward graph](command:show?f,backward)" in hover.markdown
+    assert hover.markdown.startswith("*stale")
+
+
+def test_a_module_shows_its_constructor_and_containers():
+    inputs = (
+        InputSpec("init.dim", "64", "default"),
+        InputSpec("x", "f32[2, 64]", "search"),
+        InputSpec("rope[0]", "f32[2]", "search"),
+        InputSpec("rope[1]", "f32[2]", "search"),
+    )
+    hover = hover_name(replace(F, kind="module", name="Block"), replace(TRACE, inputs=inputs), False, None, None)
+    assert hover.markdown.split("```")[1] == snapshot("""\
+python
+Block(dim=64)
+def forward(x: f32[2, 64], rope: (f32[2], f32[2])) -> f32[8]
+""")
+
+
+def test_a_long_signature_has_a_line_for_each_parameter():
+    inputs = tuple(InputSpec(f"tensor_{i}", "f32[8, 128]", "search") for i in range(5))
+    hover = hover_name(F, replace(TRACE, inputs=inputs), False, None, None)
+    assert hover.markdown.split("```")[1] == snapshot("""\
+python
+def f(
+    tensor_0: f32[8, 128],
+    tensor_1: f32[8, 128],
+    tensor_2: f32[8, 128],
+    tensor_3: f32[8, 128],
+    tensor_4: f32[8, 128],
+) -> f32[8]
+""")
+
+
+def test_a_failure():
+    assert hover_name(BROKEN, FAILURE, False, None, None).markdown == snapshot("""\
+**Not traced** (shape): matmul of f32[8, 128] and f32[8, 128]: 128 and 8 differ.
+
+Write the shapes down in a comment.
+
+Tried with
+
+- `x: f32[8, 128]` · search\
+""")
+    line, col = FAILURE.span.line, FAILURE.span.col
+    hover = hover_expression(SOURCE, BROKEN, FAILURE, (), line, col + 2)
+    assert hover is not None
+    assert hover.span == FAILURE.span
+    assert hover_expression(SOURCE, BROKEN, FAILURE, (), line - 1, 0) is None
+
+
+def test_an_expression_shows_its_value_and_its_ops():
+    hover = hover_at("""
+    y = x @ w
+          ^
+""")
+    assert hover is not None
+    assert hover.span == MATMUL
+    assert hover.markdown == snapshot("""\
+```python
+f32[8, 4]
+```
+
+forward · 1 op
+
+```python
+aten.mm.default(x, w) -> f32[8, 4]
+```
+
+backward · 1 op
+
+```python
+aten.mm.default(x, where) -> f32[128, 4]
+```\
+""")
+
+
+def test_the_innermost_expression_that_is_known():
+    hover = hover_at("""
+        y = y.relu() + 1
+              ^
+""")
+    assert hover is not None
+    assert hover.span == RELU
+    hover = hover_at("""
+        y = y.relu() + 1
+                     ^
+""")
+    assert hover is not None
+    assert hover.span == span("y.relu() + 1")
+    assert "backward" not in hover.markdown
+
+
+@pytest.mark.parametrize(
+    ("caret", "shown"),
+    [
+        (
+            "    y = x @ w\n        ^",
+            snapshot("""\
+```python
+x: f32[8, 128]
+```\
+"""),
+        ),
+        (
+            "    y = x @ w\n    ^",
+            snapshot("""\
+```python
+y: f32[8, 4]
+```\
+"""),
+        ),
+        (
+            "        y = y.relu() + 1\n        ^",
+            snapshot("""\
+```python
+y: f32[8, 4]
+```
+
+varies: later iterations of the loop hold another spec\
+"""),
+        ),
+        (
+            "        y = y.relu() + 1\n            ^",
+            snapshot("""\
+```python
+y: f32[8, 4]
+```\
+"""),
+        ),
+        (
+            "    return y.sum(dim=-1)\n           ^",
+            snapshot("""\
+```python
+y: f32[8, 4]
+```
+
+varies: later iterations of the loop hold another spec\
+"""),
+        ),
+        (
+            "    for _ in range(n):\n                   ^",
+            snapshot("""\
+```python
+n = 4
+```\
+"""),
+        ),
+    ],
+)
+def test_variables(caret: str, shown: str):
+    assert text(hover_at(caret)) == shown
+
+
+def test_nothing_is_known():
+    assert hover_at("    for _ in range(n):\n ^") is None
+    assert hover_at("    for _ in range(n):\n             ^") is None
+    assert hover_expression(SOURCE, F, TRACE, (FORWARD,), 10_000, 10_000) is None
+    assert hover_expression("", F, TRACE, (FORWARD,), 5, 4) is None
+
+
+def test_long_lists_are_cut():
+    matmul = next(n for n in FORWARD.nodes if n.name == "mm")
+    many = Stage("forward", (matmul,) * 20)
+    hover = hover_expression(SOURCE, F, TRACE, (many,), MATMUL.line, MATMUL.col + 2)
+    assert hover is not None
+    assert hover.markdown.count("aten.mm") == 12
+    assert hover.markdown.endswith("and 8 more")

@@ -1,0 +1,46 @@
+from dataclasses import replace
+
+from inline_snapshot import snapshot
+from samples import BROKEN, FAILURE, TRACE, F
+
+from fx_lsp.features.lenses import lenses
+from fx_lsp.model import StageInfo
+
+
+def titles(*args, stale: bool = False) -> list[str]:
+    return [lens.title for lens in lenses(*args, stale)]
+
+
+def test_a_traced_function_says_what_it_costs_and_offers_its_graphs():
+    found = lenses(F, TRACE, stale=False)
+    assert [(lens.title, lens.stage) for lens in found] == snapshot(
+        [
+            ("3 ops forward · 2 backward · saves 4.1 KiB", "forward"),
+            ("show forward graph", "forward"),
+            ("show backward graph", "backward"),
+            ("show joint graph", "joint"),
+        ]
+    )
+    assert {(lens.span, lens.name) for lens in found} == {(F.name_span, "f")}
+
+
+def test_nothing_to_differentiate():
+    trace = replace(TRACE, stages=(StageInfo("inference", 9, 12),), saved=())
+    assert titles(F, trace) == snapshot(["9 ops · nothing to differentiate", "show inference graph"])
+
+
+def test_a_failure_has_one_lens():
+    (lens,) = lenses(BROKEN, FAILURE, stale=False)
+    assert (lens.title, lens.action) == snapshot(
+        ("not traced: matmul of f32[8, 128] and f32[8, 128]: 128 and 8 differ", "show failure")
+    )
+
+
+def test_stale_lenses_say_so_once():
+    assert titles(F, TRACE, stale=True)[:2] == snapshot(
+        ["stale · 3 ops forward · 2 backward · saves 4.1 KiB", "show forward graph"]
+    )
+
+
+def test_no_lens_before_anything_is_known():
+    assert lenses(F, None, stale=False) == ()

@@ -1,0 +1,64 @@
+from dataclasses import replace
+
+from inline_snapshot import snapshot
+from samples import BROKEN, FAILURE, FILE, TRACE, F
+
+from fx_lsp.features.problems import problems
+from fx_lsp.model import Failure, Span
+
+
+def test_a_failure_stands_on_its_expression():
+    (problem,) = problems(FILE, [(F, TRACE), (BROKEN, FAILURE)], None)
+    assert (problem.span, problem.severity, problem.code, problem.related) == (FAILURE.span, "error", "shape", ())
+    assert problem.message == snapshot(
+        "matmul of f32[8, 128] and f32[8, 128]: 128 and 8 differ. Write the shapes down in a comment."
+    )
+
+
+def test_code_that_runs_has_no_problem():
+    assert problems(FILE, [(F, TRACE), (BROKEN, None)], None) == ()
+
+
+def test_a_failure_without_a_place_stands_at_the_name():
+    (problem,) = problems(FILE, [(BROKEN, replace(FAILURE, span=None))], None)
+    assert problem.span == BROKEN.name_span
+
+
+def test_a_failure_in_another_file_stands_at_the_name_and_points_there():
+    elsewhere = Span("/project/other.py", 3, 0, 3, 5)
+    (problem,) = problems(FILE, [(BROKEN, replace(FAILURE, span=elsewhere))], None)
+    assert problem.span == BROKEN.name_span
+    assert [r.span for r in problem.related] == [elsewhere]
+
+
+def test_a_cause_that_targets_share_stands_once():
+    shared = Failure("import", "there is no package einops", Span(FILE, 1, 0, 1, 12))
+    (problem,) = problems(FILE, [(F, shared), (BROKEN, shared)], None)
+    assert [r.message for r in problem.related] == ["traced f", "traced broken"]
+
+
+def test_an_interpreter_without_torch_is_one_problem():
+    missing = Failure("no-torch", "there is no torch in /usr/bin/python3", hint="pip install torch")
+    (problem,) = problems(FILE, [(F, missing), (BROKEN, missing)], None)
+    assert problem.message == snapshot("there is no torch in /usr/bin/python3. pip install torch.")
+    assert problem.span == F.name_span
+
+
+def test_a_syntax_error_is_information_only():
+    syntax = Failure("syntax", "invalid syntax", Span(FILE, 4, 2, 4, 3), severity="error")
+    (problem,) = problems(FILE, [], syntax)
+    assert (problem.span, problem.severity, problem.message) == snapshot(
+        (
+            Span(file="/project/model.py", line=4, col=2, end_line=4, end_col=3),
+            "information",
+            "fx-lsp shows the graphs of the last version that parsed.",
+        )
+    )
+
+
+def test_a_file_without_an_interpreter_says_so():
+    missing = Failure("interpreter", "there is no interpreter /nowhere/python", hint="Set fx-lsp.interpreter")
+    (problem,) = problems(FILE, [(F, None)], missing)
+    assert (problem.span.line, problem.code, problem.message) == snapshot(
+        (1, "interpreter", "there is no interpreter /nowhere/python. Set fx-lsp.interpreter.")
+    )

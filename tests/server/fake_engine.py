@@ -1,0 +1,140 @@
+"""The real server process on an engine that knows its answers: `python fake_engine.py`.
+
+A line `def f(x): return x + 1` is a target whose outcome is made from its own text. A body that says `fail` fails,
+`slow` is never traced, and `bug` raises in the engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import Callable
+from typing import Any, cast
+
+from fx_lsp.model import Failure, InputSpec, Node, Outcome, Span, Stage, StageInfo, Target, Trace, Value
+from fx_lsp.server.app import serve
+from fx_lsp.tracing.engine import Engine, EngineSettings, EngineStatus, FileState, TargetState
+
+LINE = re.compile(r"^def (\w+)\(x\): return (.*)$", re.MULTILINE)
+
+
+class FakeEngine:
+    """Answers at once, after one turn of the loop; a body that says `slow` is never traced."""
+
+    def __init__(
+        self, settings: EngineSettings, on_update: Callable[[str], None], on_status: Callable[[EngineStatus], None]
+    ) -> None:
+        self.settings = settings
+        self.on_update = on_update
+        self.on_status = on_status
+        self.states: dict[str, FileState] = {}
+        self.opened = 0
+        self.cancelled = 0
+        self.timer: asyncio.TimerHandle | None = None
+
+    def open(self, file: str, text: str, roots: tuple[str, ...]) -> None:
+        self.opened += 1
+        print("printed by", "the engine", flush=True)
+        syntax = Failure("syntax", "invalid syntax", Span(file, 1, 0, 1, 1)) if "def def" in text else None
+        self.states[file] = FileState(file, text, tuple(_states(file, text)), syntax)
+        if self.timer is not None:
+            self.timer.cancel()
+        self.timer = asyncio.get_running_loop().call_later(0.05, self._traced, file, roots)
+
+    def _traced(self, file: str, roots: tuple[str, ...]) -> None:
+        pending = any(t.pending for t in self.states[file].targets)
+        message = f"opened {self.opened} times in {', '.join(roots)}; seconds {self.settings.limits.seconds}"
+        self.on_status(EngineStatus("ok", not pending, message))
+        self.on_update(file)
+
+    def close(self, file: str) -> None:
+        self.states.pop(file, None)
+
+    def focus(self, file: str, line: int) -> None:
+        pass
+
+    def state(self, file: str) -> FileState | None:
+        state = self.states.get(file)
+        if state is not None and "bug" in state.text:
+            raise RuntimeError("a bug in the engine")
+        return state
+
+    def _target(self, file: str, name: str) -> TargetState | None:
+        state = self.states.get(file)
+        return None if state is None else next((t for t in state.targets if t.target.name == name), None)
+
+    async def outcome(self, file: str, name: str) -> Outcome:
+        known = self._target(file, name)
+        if known is None:
+            return Failure("inputs", f"there is no target {name}")
+        try:
+            while known.outcome is None:
+                await asyncio.sleep(0.01)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            self.on_status(EngineStatus("ok", True, f"cancelled waits: {self.cancelled}"))
+            raise
+        return known.outcome
+
+    async def stage(self, file: str, name: str, stage: str) -> Stage | Failure:
+        return self.stage_now(file, name, stage) or Failure("unsupported", f"{name} has no {stage} graph")
+
+    def stage_now(self, file: str, name: str, stage: str) -> Stage | None:
+        known = self._target(file, name)
+        outcome = None if known is None else known.outcome
+        return _stage(outcome) if isinstance(outcome, Trace) and stage == "inference" else None
+
+    def cancel_all(self) -> None:
+        self.on_status(EngineStatus("ok", True, "cancelled"))
+
+    async def restart(self) -> None:
+        for state in tuple(self.states.values()):
+            self.open(state.file, state.text, ())
+
+    async def configure(self, settings: EngineSettings) -> None:
+        self.settings = settings
+
+    async def shutdown(self) -> None:
+        print("the engine is down", file=sys.stderr, flush=True)
+
+
+def _states(file: str, text: str) -> list[TargetState]:
+    found: list[TargetState] = []
+    for match in LINE.finditer(text):
+        line = text.count("\n", 0, match.start()) + 1
+        size = len(match.group().encode())
+        name, body = match.groups()
+        target = Target(
+            file, name, "function", Span(file, line, 4, line, 4 + len(name)), Span(file, line, 0, line, size)
+        )
+        slow = "slow" in body
+        outcome = None if slow else _outcome(target, body, size)
+        found.append(TargetState(target, outcome, pending=slow, stale=False, key=body))
+    return found
+
+
+def _outcome(target: Target, body: str, size: int) -> Outcome:
+    place = Span(target.file, target.span.line, size - len(body.encode()), target.span.line, size)
+    if "fail" in body:
+        return Failure("shape", "sizes do not fit", place, "write the shapes down", "error")
+    returned = Value(place, "return", "f32[2, 3]")
+    inputs = (InputSpec("x", "f32[2, 3]", "search"),)
+    return Trace(target.id, inputs, (StageInfo("inference", 1, 3),), (), (returned,), ("f32[2, 3]",), 0.1, "2.13.0")
+
+
+def _stage(trace: Trace) -> Stage:
+    nodes = (
+        Node("x", "placeholder", "x", spec="f32[2, 3]"),
+        Node("y", "call_function", "aten.add.Tensor", ("x", "1"), spec="f32[2, 3]", spans=(trace.values[0].span,)),
+        Node("output", "output", "output", ("y",)),
+    )
+    return Stage("inference", nodes)
+
+
+def make(settings: EngineSettings, on_update: Callable[[str], None], on_status: Callable[..., Any]) -> Engine:
+    return cast("Engine", FakeEngine(settings, on_update, on_status))
+
+
+if __name__ == "__main__":
+    sys.exit(serve(make))

@@ -1,0 +1,33 @@
+import pytest
+
+from fx_lsp.server.settings import Settings, read_settings
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"inlayHints": {"enabled": False}},
+        {"inlayHints.enabled": False},
+        {"fx-lsp": {"inlayHints": {"enabled": False}}},
+        {"fx-lsp": {"inlayHints.enabled": False}, "other": {"inlayHints": 1}},
+    ],
+)
+def test_settings_may_be_nested_or_dotted(raw: object):
+    assert read_settings(raw, Settings()) == (Settings(inlay_hints=False), ())
+
+
+def test_null_is_the_default():
+    assert read_settings({"limits": {"seconds": None}, "interpreter": ""}, Settings(limits_seconds=3)) == (
+        Settings(),
+        (),
+    )
+    assert read_settings(None, Settings(limits_seconds=3)) == (Settings(limits_seconds=3), ())
+
+
+@pytest.mark.parametrize(
+    "raw", [[], "text", {"limits": 5}, {"limits": {"seconds": True}}, {"limits": {"memory": 0}}, {"cache": {"path": 1}}]
+)
+def test_a_wrong_type_is_one_sentence(raw: object):
+    settings, wrong = read_settings(raw, Settings())
+    assert settings == Settings()
+    assert len(wrong) == 1

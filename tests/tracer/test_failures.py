@@ -1,0 +1,189 @@
+"""What goes wrong stands on the expression that caused it, in a sentence."""
+
+import tempfile
+
+PRELUDE = "import torch\nfrom torch import nn, Tensor\nimport torch.nn.functional as F\n"
+
+
+def where(traced):
+    return traced.at(traced.failure.span)
+
+
+def test_a_shape_error_shows_both_operands(trace):
+    traced = trace(
+        PRELUDE
+        + """
+def f(x: Tensor):
+    w = torch.zeros(16, 32)
+    y = x @ w
+    return y @ w
+"""
+    )
+    assert (traced.failure.kind, traced.failure.severity) == ("shape", "error")
+    assert where(traced) == "y @ w"
+    assert "y: f32[4, 32]" in traced.failure.message and "w: f32[16, 32]" in traced.failure.message
+
+
+def test_a_shape_error_between_two_layers_of_a_module(trace):
+    traced = trace(
+        PRELUDE
+        + """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(64, 128)
+        self.b = nn.Linear(64, 10)
+
+    def forward(self, x):
+        h = self.a(x)
+        return self.b(h)
+""",
+        "Net",
+    )
+    assert (traced.failure.kind, traced.failure.severity) == ("shape", "error")
+    assert where(traced) == "self.b(h)"
+    assert "input: f32[4, 8, 128]" in traced.failure.message and "weight: f32[10, 64]" in traced.failure.message
+
+
+def test_a_dtype_error_that_no_input_can_mend(trace):
+    traced = trace(
+        PRELUDE
+        + """
+def f(x: Tensor):
+    a = torch.zeros(3, 3, dtype=torch.float64)
+    b = torch.zeros(3, 3, dtype=torch.int64)
+    return (a @ b) + x
+"""
+    )
+    assert (traced.failure.kind, traced.failure.severity) == ("dtype", "error")
+    assert where(traced) == "a @ b"
+    assert "a: f64[3, 3]" in traced.failure.message and "b: i64[3, 3]" in traced.failure.message
+
+
+def test_inputs_that_were_only_guessed_never_make_an_error(trace):
+    traced = trace(
+        PRELUDE
+        + """
+def f(x: Tensor, table: dict):
+    return x @ table["weight"]
+"""
+    )
+    assert traced.failure.severity == "information"
+
+
+def test_inputs_that_the_author_gave_make_an_error(trace):
+    traced = trace(
+        PRELUDE
+        + """
+# fx: x=f32[8, 16], w=f32[8, 16]
+def f(x, w):
+    return x @ w
+"""
+    )
+    assert (traced.failure.kind, traced.failure.severity) == ("shape", "error")
+    assert where(traced) == "x @ w"
+
+
+def test_a_value_that_fake_tensors_do_not_have(trace):
+    traced = trace(
+        PRELUDE
+        + """
+def f(x: Tensor):
+    if x.sum().item() > 0:
+        return x
+    return -x
+"""
+    )
+    assert (traced.failure.kind, traced.failure.severity) == ("data-dependent", "information")
+    assert where(traced) == "x.sum().item()"
+    assert traced.failure.hint
+
+
+def test_code_that_ends_the_process(trace):
+    traced = trace(
+        PRELUDE
+        + """
+import sys
+
+def f(x: Tensor):
+    y = x * 2
+    sys.exit(3)
+"""
+    )
+    assert traced.failure.kind == "exit"
+    assert where(traced) == "sys.exit(3)"
+
+
+def test_code_with_effects(trace, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))  # where writing is allowed
+    target = tmp_path / "weights.pt"
+    traced = trace(
+        PRELUDE
+        + f"""
+def f(x: Tensor):
+    y = x * 2
+    with open({str(target)!r}, "w") as out:
+        out.write("x")
+    return y
+"""
+    )
+    assert traced.failure.kind == "effect"
+    assert "weights.pt" in traced.failure.message
+    assert not target.exists()
+
+
+def test_a_missing_package(trace):
+    traced = trace(
+        PRELUDE
+        + """
+import no_such_package
+
+def f(x: Tensor):
+    return no_such_package.g(x)
+"""
+    )
+    assert traced.failure.kind == "import"
+    assert "`no_such_package` is not installed" in traced.failure.message
+    assert where(traced) == "import no_such_package"
+
+
+def test_an_error_in_an_import(trace, tmp_path):
+    (tmp_path / "helpers.py").write_text("import torch\nraise ValueError('broken config')\n")
+    traced = trace(
+        PRELUDE
+        + """
+from helpers import g
+
+def f(x: Tensor):
+    return g(x)
+"""
+    )
+    assert traced.failure.kind == "import"
+    assert "broken config" in traced.failure.message
+    assert where(traced) == "from helpers import g"
+
+
+def test_a_malformed_comment_is_marked_where_it_is_wrong(trace):
+    traced = trace(
+        PRELUDE
+        + """
+# fx: x=f33[8, 16]
+def f(x):
+    return torch.relu(x)
+"""
+    )
+    assert (traced.failure.kind, traced.failure.severity) == ("comment", "error")
+    assert where(traced) == "f33"
+
+
+def test_a_comment_that_names_no_parameter(trace):
+    traced = trace(
+        PRELUDE
+        + """
+# fx: y=f32[8, 16]
+def f(x):
+    return torch.relu(x)
+"""
+    )
+    assert traced.failure.kind == "comment"
+    assert "`y` is no parameter of f" in traced.failure.message

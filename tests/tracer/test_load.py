@@ -1,0 +1,82 @@
+"""Only what the target needs runs."""
+
+PRELUDE = "import torch\nfrom torch import Tensor\n"
+
+
+def test_the_rest_of_the_file_never_runs(trace, tmp_path):
+    ran = tmp_path / "ran"
+    traced = trace(
+        PRELUDE
+        + f"""
+open({str(ran)!r}, "w").close()
+SCALE = 3.0
+
+def f(x: Tensor):
+    return x * SCALE
+
+for epoch in range(10**12):
+    pass
+raise SystemExit("training done")
+"""
+    )
+    assert "3.0" in traced.graph("forward")
+    assert not ran.exists()
+
+
+def test_where_a_slice_does_not_work_the_whole_file_runs_and_the_view_says_so(trace):
+    traced = trace(
+        PRELUDE
+        + """
+globals()["SCALE"] = 3.0
+
+TWICE = eval("SCALE") * 2
+
+def f(x: Tensor):
+    return x * TWICE
+"""
+    )
+    assert "6.0" in traced.graph("forward")
+    assert "the whole file was run" in traced.trace.notes[0]
+    assert traced.reply.dependencies[-1].endswith("user.py")
+
+
+def test_imported_project_files_are_dependencies(trace, tmp_path):
+    (tmp_path / "ops.py").write_text("def double(x):\n    return x * 2\n")
+    traced = trace(
+        PRELUDE
+        + """
+from ops import double
+
+def f(x: Tensor):
+    return double(x)
+"""
+    )
+    assert traced.reply.dependencies == (str(tmp_path / "ops.py"),)
+    division = traced.stage("forward").nodes[1]
+    assert [s.file.rsplit("/", 1)[1] for s in division.spans] == ["ops.py", "user.py"]
+
+
+def test_a_users_file_named_like_a_module_of_the_standard_library_shadows_nothing(trace, tmp_path):
+    (tmp_path / "types.py").write_text("raise RuntimeError('not this one')\n")
+    (tmp_path / "trace.py").write_text("raise RuntimeError('not this one')\n")
+    traced = trace(
+        PRELUDE
+        + """
+def f(x: Tensor):
+    return torch.sort(x).values
+"""
+    )
+    assert traced.trace.ops("forward")
+
+
+def test_name_is_never_main(trace):
+    traced = trace(
+        PRELUDE
+        + """
+FACTOR = 2 if __name__ == "__main__" else 5
+
+def f(x: Tensor):
+    return x * FACTOR
+"""
+    )
+    assert "5" in traced.graph("forward")

@@ -1,0 +1,117 @@
+"""Every operation knows the expression it came from, in forward and in backward."""
+
+import pytest
+
+from fx_lsp.tracer.compat import HAS_ANNOTATE, HAS_COLUMNS
+
+PRELUDE = "import torch\nimport torch.nn.functional as F\n"
+
+pytestmark = pytest.mark.skipif(not (HAS_COLUMNS and HAS_ANNOTATE), reason="this Python or torch keeps no columns")
+
+
+def expressions(traced, stage):
+    """For each operation of a stage, what it calls and the source text of its innermost expression."""
+    return [
+        (n.target.removeprefix("aten.").split(".")[0], traced.at(n.span) if n.span else None)
+        for n in traced.stage(stage).nodes
+        if n.op == "call_function"
+    ]
+
+
+def test_two_operations_on_one_line_are_told_apart(trace):
+    traced = trace(
+        PRELUDE
+        + """
+# fx: x=f32[8, 16], w=f32[16, 32], b=f32[32]
+def f(x, w, b):
+    return F.gelu(x @ w + b).sum(dim=-1)
+"""
+    )
+    assert expressions(traced, "joint")[:4] == [
+        ("mm", "x @ w"),
+        ("add", "x @ w + b"),
+        ("gelu", "F.gelu(x @ w + b)"),
+        ("sum", "F.gelu(x @ w + b).sum(dim=-1)"),
+    ]
+
+
+def test_backward_operations_inherit_the_expression_of_their_forward(trace):
+    traced = trace(
+        PRELUDE
+        + """
+# fx: x=f32[8, 16], w=f32[16, 32]
+def f(x, w):
+    h = x @ w
+    return torch.tanh(h)
+"""
+    )
+    found = dict(expressions(traced, "backward"))
+    assert found["tanh_backward"] == "torch.tanh(h)"
+    assert found["mm"] == "x @ w"
+
+
+def test_a_sum_of_gradients_belongs_to_the_value_whose_gradient_it_is(trace):
+    traced = trace(
+        PRELUDE
+        + """
+# fx: x=f32[8, 16]
+def f(x):
+    h = torch.exp(x)
+    return h.sin() * h.cos()
+"""
+    )
+    sums = [traced.at(n.span) for n in traced.stage("backward").nodes if n.target == "aten.add.Tensor" and n.span]
+    assert sums == ["torch.exp(x)"]
+
+
+def test_a_call_of_an_own_function_lies_on_the_chain(trace):
+    traced = trace(
+        PRELUDE
+        + """
+def norm(x):
+    return x / x.sum()
+
+# fx: x=f32[8]
+def f(x):
+    return norm(x) + 1
+"""
+    )
+    division = next(n for n in traced.stage("forward").nodes if n.target == "aten.div.Tensor")
+    assert [traced.at(s) for s in division.spans] == ["x / x.sum()", "norm(x)"]
+
+
+def test_multi_line_calls_and_text_that_is_not_ascii(trace):
+    traced = trace(
+        PRELUDE
+        + """
+# fx: größe=f32[8]
+def f(größe):
+    return torch.clamp(
+        größe * 2,  # Maß
+        min=0.0,
+    )
+"""
+    )
+    assert [text for _, text in expressions(traced, "forward")][0] == "größe * 2"
+    assert expressions(traced, "forward")[1][1].startswith("torch.clamp(\n")
+
+
+def test_what_variables_and_expressions_hold(trace):
+    traced = trace(
+        PRELUDE
+        + """
+# fx: x=f32[8, 16]
+def f(x):
+    a, b = x.chunk(2, dim=1)
+    for i in range(3):
+        a = a[: 4 - i]
+    n = 3
+    return a, b * n
+"""
+    )
+    held = {(v.span.line - traced.source[: traced.source.index("def f")].count("\n"), v.name): (v.spec, v.varies) for v in traced.trace.values}
+    assert held[1, "x"] == ("f32[8, 16]", False)
+    assert held[2, "a"] == ("f32[8, 8](16, 1)", False)
+    assert held[4, "a"] == ("f32[4, 8](16, 1)", True)
+    assert held[6, "return"][0].startswith("(f32[2, 8]")
+    assert (5, "n") not in held

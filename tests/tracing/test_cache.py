@@ -1,0 +1,206 @@
+import logging
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+
+from fx_lsp.model import Failure, FailureKind, Outcome, Span, Trace, TraceReply
+from fx_lsp.tracing.cache import Cache, cache_key, default_cache_path, read_dependencies
+
+TRACE = Trace("/m.py::f", (), (), (), (), ("f32[2]",), 0.1, "2.13", ("a note",))
+
+
+def reply(outcome: Outcome = TRACE, data: bytes = b"{}") -> TraceReply:
+    return TraceReply(outcome, {"forward": data}, packages=("einops",))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "new" / "traces.sqlite3"
+
+
+@pytest.fixture
+def warnings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the cache has warned of."""
+    logged: list[str] = []
+    logger = logging.getLogger("fx_lsp.tracing.cache")
+    monkeypatch.setattr(logger, "handle", lambda r: logged.append(r.getMessage()) if r.levelno > logging.INFO else None)
+    return logged
+
+
+def test_an_answer_comes_back_after_a_restart(path: Path) -> None:
+    first = Cache(str(path))
+    assert first.get("k", {}) is None
+    first.put("k", reply(), (3, 4), ())
+    first.close()
+    second = Cache(str(path))
+    found = second.get("k", {})
+    assert found is not None
+    assert (found.outcome, found.lines, found.packages) == (TRACE, (3, 4), ("einops",))
+    assert second.stage("k", "forward") == b"{}"
+    assert second.stage("k", "backward") is None
+
+
+def test_a_new_answer_replaces_the_old_one_with_its_stages(path: Path) -> None:
+    cache = Cache(str(path))
+    cache.put("k", reply(), (), ())
+    cache.put("k", TraceReply(Failure("shape", "sizes differ", Span("/m.py", 1, 0, 1, 2))), (), ())
+    found = cache.get("k", {})
+    assert found is not None and isinstance(found.outcome, Failure)
+    assert cache.stage("k", "forward") is None
+
+
+@pytest.mark.parametrize("kind", ["timeout", "memory", "crash", "interpreter", "no-torch", "import"])
+def test_bad_luck_is_not_kept(path: Path, kind: FailureKind) -> None:
+    cache = Cache(str(path))
+    cache.put("k", reply(Failure(kind, "")), (), ())
+    assert cache.get("k", {}) is None
+
+
+def test_an_answer_holds_while_the_files_that_it_depends_on_do(path: Path, tmp_path: Path) -> None:
+    helper = tmp_path / "helper.py"
+    helper.write_text("A = 1\n")
+    cache = Cache(str(path))
+    cache.put("k", reply(), (), read_dependencies([str(helper)], {}))
+    assert cache.get("k", {})
+    assert cache.get("k", {str(helper): "A = 1\n"})
+    assert not cache.get("k", {str(helper): "A = 2\n"})
+    helper.write_text("A = 22\n")
+    assert not cache.get("k", {})
+    helper.write_text("A = 1\n")
+    assert cache.get("k", {})
+    helper.unlink()
+    assert not cache.get("k", {})
+
+
+def test_an_answer_of_an_unsaved_text_holds_for_that_text(path: Path, tmp_path: Path) -> None:
+    helper = tmp_path / "helper.py"
+    helper.write_text("A = 1\n")
+    cache = Cache(str(path))
+    cache.put("k", reply(), (), read_dependencies([str(helper)], {str(helper): "A = 2\n"}))
+    assert not cache.get("k", {})
+    helper.write_text("A = 2\n")
+    assert cache.get("k", {})
+
+
+def test_what_was_used_longest_ago_makes_room(path: Path) -> None:
+    now = iter(range(1000))
+    cache = Cache(str(path), max_bytes=10_000, clock=lambda: next(now))
+    noise = b"".join(bytes([(i * i * 7919 + i) >> 3 & 255]) for i in range(60_000))
+    for number in range(3):
+        cache.put(f"k{number}", reply(data=noise[number * 2500 : number * 2500 + 2500]), (), ())
+    assert cache.get("k0", {})
+    for number in range(3, 9):
+        cache.get("k0", {})
+        cache.put(f"k{number}", reply(data=noise[number * 2500 : number * 2500 + 2500]), (), ())
+    assert cache.get("k0", {}) and cache.get("k8", {})
+    assert not cache.get("k1", {}) and cache.stage("k1", "forward") is None
+
+
+@pytest.mark.parametrize("garbage", [b"garbage " * 1000, b"SQLite format 3\0" + b"\0" * 5000])
+def test_a_damaged_file_is_set_aside(path: Path, garbage: bytes, warnings: list[str]) -> None:
+    path.parent.mkdir()
+    path.write_bytes(garbage)
+    cache = Cache(str(path))
+    assert cache.get("k", {}) is None
+    cache.put("k", reply(), (), ())
+    assert cache.get("k", {})
+    assert path.with_name(path.name + ".broken-1").read_bytes() == garbage
+    assert len(warnings) == 1
+
+
+def test_a_file_damaged_while_open_is_set_aside(path: Path) -> None:
+    cache = Cache(str(path))
+    for number in range(200):
+        cache.put(f"k{number}", reply(data=str(number).encode() * 500), (), ())
+    cache.close()
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * (size - 4096))
+    cache = Cache(str(path))
+    assert cache.get("k1", {}) is None
+    cache.put("k1", reply(), (), ())
+    assert cache.get("k1", {})
+
+
+def test_a_file_of_another_version_is_set_aside(path: Path) -> None:
+    path.parent.mkdir()
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 99")
+        connection.execute("CREATE TABLE traces (x)")
+    connection.close()
+    cache = Cache(str(path))
+    cache.put("k", reply(), (), ())
+    assert cache.get("k", {})
+    assert path.with_name(path.name + ".broken-1").exists()
+
+
+def test_a_place_that_cannot_be_written_turns_the_cache_off(tmp_path: Path, warnings: list[str]) -> None:
+    (tmp_path / "file").touch()
+    cache = Cache(str(tmp_path / "file" / "traces.sqlite3"))
+    cache.put("k", reply(), (), ())
+    assert cache.get("k", {}) is None
+    assert len(warnings) == 1
+
+
+def test_no_path_is_no_cache() -> None:
+    cache = Cache(None)
+    cache.put("k", reply(), (), ())
+    assert cache.get("k", {}) is None
+
+
+def test_two_servers_share_one_file(path: Path) -> None:
+    caches = [Cache(str(path)) for _ in range(4)]
+
+    def fill(number: int) -> None:
+        for i in range(25):
+            caches[number].put(f"{number}-{i}", reply(), (), ())
+
+    threads = [threading.Thread(target=fill, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(caches[0].get(f"{number}-{i}", {}) for number in range(4) for i in range(25))
+
+
+def test_everything_that_changes_the_answer_changes_the_key() -> None:
+    base = {
+        "file": "/m.py",
+        "fingerprint": "f",
+        "name": "f",
+        "kind": "function",
+        "module": "m",
+        "package": "",
+        "fx_comment": "x=f32[2]",
+        "comment_span": Span("/m.py", 3, 0, 3, 9),
+        "interpreter": "i",
+        "version": "1",
+        "search_seconds": 5.0,
+        "roots": ("/",),
+    }
+    changed = {
+        "file": "/n.py",
+        "fingerprint": "g",
+        "name": "g",
+        "kind": "module",
+        "module": "n",
+        "package": "p",
+        "fx_comment": "x=f32[3]",
+        "comment_span": Span("/m.py", 3, 4, 3, 13),
+        "interpreter": "j",
+        "version": "2",
+        "search_seconds": 6.0,
+        "roots": ("/", "/a"),
+    }
+    keys = {cache_key(**base), *(cache_key(**{**base, name: value}) for name, value in changed.items())}
+    assert len(keys) == len(base) + 1
+    assert cache_key(**{**base, "comment_span": Span("/m.py", 7, 0, 7, 9)}) in keys
+
+
+def test_the_cache_is_where_the_platform_keeps_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
+    assert Path(default_cache_path()) == Path("/xdg/fx-lsp/traces.sqlite3")

@@ -1,0 +1,207 @@
+"""Which definitions are targets. In the sources below, `#: target` marks those that must be found, and only those."""
+
+import textwrap
+
+import pytest
+
+from fx_lsp.tracing.discover import discover
+from fx_lsp.tracing.parsing import split_lines
+
+HEADER = """\
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch import Tensor
+from typing import Optional
+"""
+
+
+def found(source: str, header: str = HEADER) -> dict[str, str]:
+    text = header + textwrap.dedent(source)
+    discovery = discover("/m.py", text)
+    assert discovery.failure is None
+    for target in discovery.targets:
+        span = target.name_span
+        line = split_lines(text)[span.line - 1].encode()
+        assert line[span.col : span.end_col].decode() == target.name.rpartition(".")[2]
+    return {target.name: target.kind for target in discovery.targets}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f(x): return torch.relu(x)",
+        "def f(x): return F.softmax(x * 2, dim=-1)",
+        "def f(x: Tensor): return g(x)",
+        "def f(x: 'Optional[Tensor]'): return g(x)",
+        "def f(x: Float[Tensor, 'b n']): return g(x)",
+        "def f(x: torch.Tensor | None = None): return g(x)",
+        "def f(x, y): return x @ y",
+        "def f(x):\n  h = x * 2\n  return h.transpose(0, 1)",
+        "def f(x): return x[..., : x.shape[-1] // 2]",
+        "def f(n): return torch.arange(n)",
+        "@torch.no_grad()\ndef f(x): return x.sum()",
+        "@custom\ndef f(x): return x.sum()",
+        "def f(*, x): return x.view(-1)",
+        "if True:\n  def f(x): return x.sum()",
+        "try:\n  from fast import f\nexcept ImportError:\n  def f(x): return x.sum()",
+    ],
+)
+def test_tensor_code_is_a_target(code: str) -> None:
+    assert found(code) == {"f": "function"}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f(): return torch.ones(3)",
+        "def f(a, b): return a + b",
+        "def f(name): return name.split('.')",
+        "def f(dim): return nn.Sequential(nn.Linear(dim, dim), nn.ReLU())",
+        "async def f(x: Tensor): return x",
+        "def f(x: Tensor): yield x",
+        "def f(x: Tensor): ...",
+        "def f(x: Tensor):\n  'A stub.'",
+        "def f(x: Tensor): raise NotImplementedError('later')",
+        "@overload\ndef f(x: Tensor): return x",
+        "@triton.jit\ndef f(x, n: tl.constexpr): return x.view(n)",
+        "def f(x):\n  def inner(y: Tensor): return y\n  return inner",
+        "def f(module):\n  if isinstance(module, nn.Linear): torch.nn.init.zeros_(module.bias)",
+    ],
+)
+def test_other_code_is_not(code: str) -> None:
+    assert found(code) == {}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f(x, optimizer): return torch.relu(x)",
+        "def f(model, loader):\n  for x in loader: torch.relu(x)",
+        "def f(x: Tensor):\n  loss = x.sum()\n  loss.backward()",
+        "def f(x, opt):\n  torch.relu(x)\n  opt.step()",
+        "def f(x: Tensor): torch.save(x, 'x.pt')",
+        "def f(name: str) -> Tensor: return torch.load(name)",
+        "def f(x: Tensor): open('out').write(str(x))",
+        "import os\ndef f(x: Tensor): os.remove('a'); return x",
+        "import subprocess as sp\ndef f(x: Tensor): sp.run(['ls']); return x",
+        "def f(x: Tensor): print(x)",
+        "def main(x): return torch.relu(x)",
+        "def test_relu(x): assert torch.relu(x) is x",
+        "import os\ndef save(x): os.remove('a')\ndef f(x: Tensor):\n  save(x)\n  return x",
+        "if __name__ == '__main__':\n  def f(x): return torch.relu(x)",
+    ],
+)
+def test_programs_are_never_targets(code: str) -> None:
+    assert found(code) == {}
+
+
+def test_a_function_that_passes_its_parameter_to_a_target_is_one() -> None:
+    assert found("def g(x): return x.sum()\ndef f(x): return g(x)\ndef h(x): return f(x + 1)").keys() == {"f", "g", "h"}
+
+
+def test_a_file_without_torch_needs_annotations() -> None:
+    code = "def f(x): return x.sum()\ndef g(x: 'torch.Tensor'): return x"
+    assert found(code, header="import numpy as np\n").keys() == {"g"}
+
+
+def test_modules_are_one_target_and_their_other_methods_are_methods() -> None:
+    assert found(
+        """
+        class Block(nn.Module):
+            def __init__(self, dim):
+                super().__init__()
+                self.up = nn.Linear(dim, dim)
+            def forward(self, x):
+                return self.attend(self.up(x))
+            def attend(self, x):
+                return self.up(x)
+            @staticmethod
+            def scale(x: Tensor):
+                return x * 2
+            @property
+            def size(self): return 3
+            def extra_repr(self): return "a"
+        """
+    ) == {"Block": "module", "Block.attend": "method", "Block.scale": "method"}
+
+
+@pytest.mark.parametrize(
+    ("bases", "is_module"),
+    [
+        ("nn.Module", True),
+        ("torch.nn.Linear", True),
+        ("LightningModule", True),
+        ("Library", True),
+        ("Base", True),
+        ("object", False),
+        ("Thread", False),
+        ("torch.autograd.Function", False),
+        ("torch.fx.Interpreter", False),
+    ],
+)
+def test_what_makes_a_class_a_module(bases: str, is_module: bool) -> None:
+    code = f"""
+        from library.models import Library
+        from threading import Thread
+        class Base(Library): pass
+        class Block({bases}):
+            def __init__(self):
+                super().__init__()
+            def forward(self, x):
+                return torch.relu(x)
+        """
+    assert ("Block" in found(code)) == is_module
+    assert "Base" not in found(code)
+
+
+@pytest.mark.parametrize(
+    "body", ["pass", "def forward(self, x): raise NotImplementedError", "def __init__(self): super().__init__()"]
+)
+def test_a_module_without_forward_is_no_target(body: str) -> None:
+    assert found(f"class Block(nn.Module):\n  {body}") == {}
+
+
+def test_an_inherited_forward_counts() -> None:
+    code = "class A(nn.Module):\n  def forward(self, x): return x\nclass B(A): pass\nclass C(nn.Linear): pass"
+    assert found(code).keys() == {"A", "B", "C"}
+
+
+def test_the_last_definition_of_a_name_counts() -> None:
+    text = "def f(x: 'Tensor'): return x\n\ndef f(y: 'Tensor'): return y\n"
+    (target,) = discover("/m.py", text).targets
+    assert target.name_span.line == 3
+
+
+def test_spans_cover_decorators_and_count_bytes() -> None:
+    text = '@deco("é",\n  1)\ndef \\\n größe_ü(x: "Tensor"):\n    return x  # ü\n'
+    (target,) = discover("/m.py", text).targets
+    assert (target.span.line, target.span.end_line) == (1, 5)
+    assert (target.name_span.line, target.name_span.col, target.name_span.end_col) == (4, 1, 11)
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "position"),
+    [
+        ("def f(:\n", "syntax error: invalid syntax", (1, 6)),
+        ("é = (1,\n", "syntax error: '(' was never closed", (1, 5)),
+        ("a = 1\n\0", "syntax error: source code string cannot contain null bytes", None),
+        ("x = '\ud800'\n", "the text is not valid Unicode", None),
+        ("x = " + "(" * 5000 + ")" * 5000, "", None),
+        ("x = " + "-" * 100_000 + "1", "", None),
+        ("x = " + "1 + " * 100_000 + "1", "", None),
+    ],
+)
+def test_text_that_does_not_parse_is_a_failure(text: str, message: str, position: tuple[int, int] | None) -> None:
+    discovery = discover("/m.py", text)
+    assert discovery.targets == ()
+    assert discovery.failure is not None and discovery.failure.kind == "syntax"
+    assert discovery.failure.message.startswith(message)
+    assert discovery.failure.span is not None
+    if position:
+        assert (discovery.failure.span.line, discovery.failure.span.col) == position
+
+
+def test_a_long_chain_of_branches_is_read() -> None:
+    code = "if a == 0: pass\n" + "elif a: pass\n" * 200 + "else:\n  def f(x: 'Tensor'): return x\n"
+    assert [target.name for target in discover("/m.py", code).targets] == ["f"]

@@ -1,0 +1,367 @@
+"""The engine with tracers that answer at once, or when the test lets them."""
+
+import asyncio
+import sqlite3
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fx_lsp.errors import WorkerDied, WorkerStartError, WorkerTimeout
+from fx_lsp.model import Failure, Node, Span, Stage, StageInfo, Trace, TraceReply, TraceRequest, Value
+from fx_lsp.tracing.analysis import module_name
+from fx_lsp.tracing.engine import Engine, EngineSettings, EngineStatus
+from fx_lsp.tracing.hosts import Backend
+from fx_lsp.tracing.interpreters import Interpreter
+from fx_lsp.tracing.workers import Limits, Workers
+from fx_lsp.wire import encode_stage
+
+TEXT = "import torch\n\ndef f(x):\n    return torch.relu(x)\n\ndef g(x):\n    return torch.exp(x)\n"
+
+
+class Tracers:
+    """Stands for processes: `answer` decides what each request gives; without `gate` set, requests wait."""
+
+    def __init__(self, answer: "Callable[[TraceRequest], TraceReply] | None" = None) -> None:
+        self.answer = answer or traced
+        self.started = 0
+        self.asked: list[str] = []
+        self.ended: list[str] = []
+        self.requests: list[TraceRequest] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.pid: int | None = None
+
+    @property
+    def ready(self) -> bool:
+        return self.pid is not None
+
+    async def start(self) -> None:
+        self.started += 1
+        await asyncio.sleep(0.02)
+        self.pid = self.started
+
+    async def run(self, request: TraceRequest, seconds: float | None = None) -> TraceReply:
+        self.asked.append(request.name)
+        self.requests.append(request)
+        try:
+            await self.gate.wait()
+            return self.answer(request)
+        except asyncio.CancelledError:
+            self.ended.append(request.name)
+            raise
+
+    def preload(self, packages: Sequence[str]) -> None: ...
+
+    async def close(self) -> None:
+        self.pid = None
+
+
+def traced(request: TraceRequest) -> TraceReply:
+    line = next(n for n, text in enumerate(request.sliced.split("\n"), 1) if "return" in text)
+    span = Span(request.file, line, 11, line, 20)
+    stage = Stage("forward", (Node("relu", "call_function", "aten.relu", spans=(span,)),))
+    value = Value(span, "", "f32[2]")
+    trace = Trace(request.name, (), (StageInfo("forward", 1, 1),), (), (value,), (), 0.1, "2.13")
+    return TraceReply(trace, {"forward": encode_stage(stage)})
+
+
+class Bench:
+    def __init__(self, tmp_path: Path) -> None:
+        self.file = str(tmp_path / "m.py")
+        self.cache = str(tmp_path / "cache" / "traces.sqlite3")
+        self.tracers: Any = Tracers()
+        self.updates: list[str] = []
+        self.statuses: list[EngineStatus] = []
+        self.engines: list[Engine] = []
+        self.probe_error: WorkerStartError | None = None
+
+    def engine(self, **settings: object) -> Engine:
+        async def probe(python: str) -> Interpreter:
+            if self.probe_error:
+                raise self.probe_error
+            return Interpreter(python, "3.11", "2.13", "identity of python")
+
+        backend = Backend(lambda *_: "python", probe, lambda *_: self.tracers, forks=True)
+        chosen = replace(EngineSettings(cache_path=self.cache), **settings)
+        engine = Engine(chosen, self.updates.append, self.statuses.append, backend)
+        self.engines.append(engine)
+        return engine
+
+    async def quiet(self, engine: Engine) -> None:
+        while not (self.statuses and self.statuses[-1].quiescent and not engine.busy):
+            await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    bench = Bench(tmp_path)
+    yield bench
+    for engine in bench.engines:
+        await engine.shutdown()
+
+
+def line_of(engine: Engine, file: str, name: str) -> int:
+    state = engine.state(file)
+    assert state is not None
+    outcome = next(t.outcome for t in state.targets if t.target.name == name)
+    assert isinstance(outcome, Trace)
+    return outcome.values[0].span.line
+
+
+async def test_an_opened_file_is_traced(bench: Bench) -> None:
+    engine = bench.engine()
+    engine.open(bench.file, TEXT, ())
+    await bench.quiet(engine)
+    state = engine.state(bench.file)
+    assert state is not None and state.syntax is None
+    assert [(t.target.name, t.pending, t.stale) for t in state.targets] == [("f", False, False), ("g", False, False)]
+    assert (line_of(engine, bench.file, "f"), line_of(engine, bench.file, "g")) == (4, 7)
+    assert bench.updates and bench.statuses[-1] == EngineStatus("ok", True, "")
+    assert any(status.message == "starting torch" for status in bench.statuses)
+
+
+async def test_only_what_an_edit_changes_is_traced_again_and_the_rest_moves(bench: Bench) -> None:
+    engine = bench.engine()
+    engine.open(bench.file, TEXT, ())
+    await bench.quiet(engine)
+    engine.open(bench.file, "# a new line\n" + TEXT.replace("exp", "sin"), ())
+    await bench.quiet(engine)
+    assert sorted(bench.tracers.asked) == ["f", "g", "g"]
+    assert (line_of(engine, bench.file, "f"), line_of(engine, bench.file, "g")) == (5, 8)
+    stage = await engine.stage(bench.file, "f", "forward")
+    assert isinstance(stage, Stage) and stage.nodes[0].spans[0].line == 5
+    assert engine.stage_now(bench.file, "f", "forward") == stage
+
+
+async def test_a_syntax_error_keeps_the_last_good_answers_at_their_places(bench: Bench) -> None:
+    engine = bench.engine()
+    engine.open(bench.file, TEXT, ())
+    await bench.quiet(engine)
+    engine.open(bench.file, TEXT.replace("\n\ndef g", "\n\ny = (\n\ndef g"), ())
+    await bench.quiet(engine)
+    state = engine.state(bench.file)
+    assert state is not None and state.syntax is not None and state.syntax.kind == "syntax"
+    assert [(t.target.name, t.target.name_span.line, t.stale) for t in state.targets] == [
+        ("f", 3, True),
+        ("g", 8, True),
+    ]
+    assert line_of(engine, bench.file, "g") == 9
+    assert await engine.outcome(bench.file, "f") == state.syntax
+
+
+async def test_a_reopened_project_is_served_from_disk_without_starting_torch(bench: Bench) -> None:
+    first = bench.engine()
+    first.open(bench.file, TEXT, ())
+    await bench.quiet(first)
+    await first.shutdown()
+    bench.tracers, bench.statuses = Tracers(), []
+    engine = bench.engine()
+    engine.open(bench.file, TEXT, ())
+    await bench.quiet(engine)
+    assert line_of(engine, bench.file, "g") == 7
+    assert isinstance(await engine.stage(bench.file, "g", "forward"), Stage)
+    assert bench.tracers.started == 0
+
+
+async def test_nothing_is_traced_on_open_unless_asked_for(bench: Bench) -> None:
+    engine = bench.engine(trace_on_open=False)
+    engine.open(bench.file, TEXT, ())
+    await bench.quiet(engine)
+    assert bench.tracers.asked == []
+    assert isinstance(await engine.outcome(bench.file, "g"), Trace)
+    assert bench.tracers.asked == ["g"]
+
+
+async def test_a_request_that_nobody_waits_for_is_stopped(bench: Bench) -> None:
+    engine = bench.engine(trace_on_open=False)
+    bench.tracers.gate.clear()
+    engine.open(bench.file, TEXT, ())
+    request = asyncio.create_task(engine.outcome(bench.file, "g"))
+    while not bench.tracers.asked:
+        await asyncio.sleep(0.005)
+    request.cancel()
+    await bench.quiet(engine)
+    assert bench.tracers.ended == ["g"]
+
+
+async def test_a_superseded_trace_is_stopped_and_the_request_gets_the_new_text(bench: Bench) -> None:
+    engine = bench.engine()
+    bench.tracers.gate.clear()
+    engine.open(bench.file, TEXT, ())
+    request = asyncio.create_task(engine.outcome(bench.file, "f"))
+    while len(bench.tracers.asked) < 2:
+        await asyncio.sleep(0.005)
+    engine.open(bench.file, "\n" + TEXT.replace("relu", "sin"), ())
+    while bench.tracers.ended != ["f"]:
+        await asyncio.sleep(0.005)
+    bench.tracers.gate.set()
+    outcome = await request
+    assert isinstance(outcome, Trace) and outcome.values[0].span.line == 5
+
+
+async def test_what_is_at_the_cursor_comes_first_and_what_is_asked_for_before_that(bench: Bench) -> None:
+    text = "import torch\n" + "".join(f"def f{i}(x): return torch.relu(x + {i})\n" for i in range(6))
+    engine = bench.engine(workers=1)
+    bench.tracers.gate.clear()
+    engine.open(bench.file, text, ())
+    while not bench.tracers.asked:
+        await asyncio.sleep(0.005)
+    engine.focus(bench.file, 5)
+    request = asyncio.create_task(engine.outcome(bench.file, "f5"))
+    await asyncio.sleep(0)
+    bench.tracers.gate.set()
+    await request
+    await bench.quiet(engine)
+    assert bench.tracers.asked == ["f0", "f5", "f3", "f1", "f2", "f4"]
+
+
+async def test_an_unsaved_change_elsewhere_invalidates_what_depends_on_it(bench: Bench, tmp_path: Path) -> None:
+    helper = str(tmp_path / "helper.py")
+    bench.tracers.answer = lambda request: replace(traced(request), dependencies=(helper,))
+    engine = bench.engine()
+    engine.open(helper, "A = 1\n", ())
+    engine.open(bench.file, TEXT, ())
+    await bench.quiet(engine)
+    assert bench.tracers.requests[-1].overlays == {helper: "A = 1\n"}
+    engine.open(helper, "A = 2\n", ())
+    await bench.quiet(engine)
+    assert sorted(bench.tracers.asked) == ["f", "f", "g", "g"]
+    engine.open(helper, "A = (\n", ())
+    await bench.quiet(engine)
+    assert len(bench.tracers.asked) == 4
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "words"),
+    [
+        (WorkerTimeout("slow"), "timeout", "tracing f took more than 60 s"),
+        (WorkerDied("gone", -9), "memory", "SIGKILL"),
+        (WorkerDied("gone", -11, "Fatal"), "crash", "SIGSEGV"),
+        (WorkerDied("gone", 3), "crash", "exit code 3"),
+        (ValueError("bug"), "crash", "ValueError: bug"),
+    ],
+)
+async def test_a_tracer_that_ends_is_a_failure_at_the_name(
+    bench: Bench, error: Exception, kind: str, words: str
+) -> None:
+    def answer(request: TraceRequest) -> TraceReply:
+        raise error
+
+    bench.tracers.answer = answer
+    engine = bench.engine()
+    engine.open(bench.file, TEXT, ())
+    outcome = await engine.outcome(bench.file, "f")
+    assert isinstance(outcome, Failure) and outcome.kind == kind and words in outcome.message
+    assert outcome.span == Span(bench.file, 3, 4, 3, 5)
+
+
+async def test_a_dead_zygote_is_restarted_within_bounds(bench: Bench) -> None:
+    def answer(request: TraceRequest) -> TraceReply:
+        bench.tracers.pid = None
+        raise WorkerDied("the zygote is gone", -9, "its last words")
+
+    bench.tracers.answer = answer
+    engine = bench.engine(workers=1)
+    engine.open(bench.file, TEXT, ())
+    await bench.quiet(engine)
+    assert bench.tracers.started == 4
+    assert bench.statuses[-1].health == "error" and "its last words" in bench.statuses[-1].message
+    state = engine.state(bench.file)
+    assert state is not None and state.syntax is not None and state.syntax.kind == "interpreter"
+    bench.tracers.answer = traced
+    await engine.restart()
+    assert isinstance(await engine.outcome(bench.file, "f"), Trace)
+    await bench.quiet(engine)
+    assert bench.statuses[-1].health == "ok"
+
+
+async def test_an_interpreter_without_torch_is_said_once_at_the_import(bench: Bench) -> None:
+    bench.probe_error = WorkerStartError("python has no torch", "no-torch", "Install it.")
+    engine = bench.engine()
+    engine.open(bench.file, TEXT, ())
+    failure = await engine.outcome(bench.file, "f")
+    assert failure == Failure("no-torch", "python has no torch", Span(bench.file, 1, 0, 1, 12), "Install it.")
+    state = engine.state(bench.file)
+    assert state is not None and state.syntax == failure
+    assert [t.outcome for t in state.targets] == [None, None]
+
+
+async def test_cancel_all_stops_every_trace_and_an_edit_starts_them_again(bench: Bench) -> None:
+    engine = bench.engine()
+    bench.tracers.gate.clear()
+    engine.open(bench.file, TEXT, ())
+    request = asyncio.create_task(engine.outcome(bench.file, "f"))
+    while len(bench.tracers.asked) < 2:
+        await asyncio.sleep(0.005)
+    engine.cancel_all()
+    with pytest.raises(asyncio.CancelledError):
+        await request
+    await bench.quiet(engine)
+    assert sorted(bench.tracers.ended) == ["f", "g"]
+    bench.tracers.gate.set()
+    engine.open(bench.file, TEXT + "\n", ())
+    await bench.quiet(engine)
+    assert line_of(engine, bench.file, "f") == 4
+
+
+async def test_closing_a_file_stops_its_traces(bench: Bench) -> None:
+    engine = bench.engine()
+    bench.tracers.gate.clear()
+    engine.open(bench.file, TEXT, ())
+    while len(bench.tracers.asked) < 2:
+        await asyncio.sleep(0.005)
+    engine.close(bench.file)
+    await bench.quiet(engine)
+    assert sorted(bench.tracers.ended) == ["f", "g"] and engine.state(bench.file) is None
+
+
+async def test_what_does_not_exist_is_a_failure(bench: Bench) -> None:
+    engine = bench.engine()
+    assert isinstance(await engine.outcome("/none.py", "f"), Failure)
+    engine.open(bench.file, TEXT, ())
+    assert isinstance(await engine.outcome(bench.file, "nothing"), Failure)
+    missing = await engine.stage(bench.file, "f", "backward")
+    assert isinstance(missing, Failure) and "it has: forward" in missing.message
+
+
+async def test_a_stage_that_was_lost_is_traced_again(bench: Bench) -> None:
+    first = bench.engine()
+    first.open(bench.file, TEXT, ())
+    await bench.quiet(first)
+    await first.shutdown()
+    with sqlite3.connect(bench.cache) as connection:
+        connection.execute("DELETE FROM stages")
+    engine = bench.engine()
+    engine.open(bench.file, TEXT, ())
+    assert isinstance(await engine.stage(bench.file, "f", "forward"), Stage)
+    assert sorted(bench.tracers.asked) == ["f", "f", "g"]
+
+
+async def test_a_real_process_that_dies_leaves_the_others_alone(bench: Bench) -> None:
+    here, other = str(Path(__file__).parent), bench.file.replace("m.py", "n.py")
+    workers = Workers(sys.executable, Limits(), "fork", job="jobs:run", paths=[here], warm=False)
+    bench.tracers = workers
+    engine = bench.engine()
+    good = "def f(x: 'Tensor'): return x\nnotes = ['traced']\n"
+    engine.open(bench.file, good + "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n", ())
+    engine.open(other, good, ())
+    crashed, fine = await asyncio.gather(engine.outcome(bench.file, "f"), engine.outcome(other, "f"))
+    assert isinstance(crashed, Failure) and "SIGSEGV" in crashed.message
+    assert isinstance(fine, Trace) and fine.notes == ("traced",)
+    await engine.shutdown()
+    assert workers.pid is None
+
+
+def test_module_names_follow_packages(tmp_path: Path) -> None:
+    package = tmp_path / "pkg" / "sub"
+    package.mkdir(parents=True)
+    (tmp_path / "pkg" / "__init__.py").touch()
+    (package / "__init__.py").touch()
+    root = str(tmp_path)
+    assert module_name(str(package / "m.py")) == ("pkg.sub.m", "pkg.sub", root)
+    assert module_name(str(package / "__init__.py")) == ("pkg.sub", "pkg.sub", root)
+    assert module_name(str(tmp_path / "__main__.py")) == ("main", "", root)

@@ -1,0 +1,545 @@
+"""Worker processes: whatever user code does to one, the error is clear, nothing is left, the next request works."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from fx_lsp.errors import WorkerDied, WorkerStartError, WorkerTimeout
+from fx_lsp.model import Failure, Trace, TraceReply, TraceRequest
+from fx_lsp.tracing.workers import Limits, Mode, Workers
+
+HERE = str(Path(__file__).parent)
+LIMITS = Limits(seconds=30, memory_bytes=256 << 20)
+
+
+def asking(source: str, name: str = "f") -> TraceRequest:
+    return TraceRequest("/w/user.py", name, "function", source, source, "user", "", ())
+
+
+def started(mode: Mode, python: str = sys.executable, job: str = "jobs:run", warm: bool = False) -> Workers:
+    return Workers(python, LIMITS, mode, job=job, paths=[HERE], warm=warm)
+
+
+@pytest.fixture(params=["fork", "spawn"])
+def mode(request: pytest.FixtureRequest) -> Mode:
+    return request.param
+
+
+@pytest_asyncio.fixture
+async def workers(mode: Mode) -> AsyncIterator[Workers]:
+    it = started(mode)
+    yield it
+    await it.close()
+
+
+@pytest_asyncio.fixture
+async def guarded() -> AsyncIterator[Workers]:
+    """Workers whose job forbids effects."""
+    it = started("fork", job="jobs:guarded")
+    yield it
+    await it.close()
+
+
+async def notes(workers: Workers, source: str) -> tuple[str, ...]:
+    """Run `source` and return the `notes` that it left."""
+    reply = await workers.run(asking(source))
+    assert isinstance(reply.outcome, Trace), reply.outcome
+    return reply.outcome.notes
+
+
+async def works(workers: Workers) -> None:
+    assert await notes(workers, "notes = ['fine']") == ("fine",)
+
+
+def living(group: int) -> list[str]:
+    """Processes of a group that still run (zombies do not)."""
+    found: list[str] = []
+    for entry in Path("/proc").iterdir():
+        try:
+            state, _, pgid = (entry / "stat").read_text().rpartition(")")[2].split()[:3]
+        except (OSError, ValueError):
+            continue
+        if int(pgid) == group and state != "Z":
+            found.append(entry.name)
+    return found
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    for _ in range(1000):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it never came true")
+
+
+async def nothing_left(group: int) -> None:
+    await until(lambda: not living(group))
+
+
+def telling_its_group(path: Path, source: str) -> str:
+    return f"import os\nwith open({str(path)!r}, 'w') as f: f.write(str(os.getpgid(0)) + ' ')\n{source}"
+
+
+async def group_in(path: Path) -> int:
+    await until(lambda: path.exists() and path.read_text().endswith(" "))
+    return int(path.read_text())
+
+
+async def test_reply_arrives_whole(workers: Workers) -> None:
+    reply = await workers.run(asking("notes = ['é', 2]\nstages = {'forward': b'F' * 3_000_000, 'joint': b''}"))
+    outcome = Trace("f", (), (), (), (), (), 0.0, "", notes=("é", "2"))
+    expected = TraceReply(outcome, {"forward": b"F" * 3_000_000, "joint": b""}, ("dependency.py",), ("package",))
+    assert reply == expected
+
+
+async def test_large_request_and_outcome(workers: Workers) -> None:
+    size = 2_000_000
+    assert await notes(workers, f"notes = ['x' * {size}]\n#{'y' * size}") == ("x" * size,)
+
+
+async def test_requests_run_at_the_same_time_and_do_not_see_each_other(workers: Workers) -> None:
+    source = "import os, builtins\nnotes = [os.getpid(), hasattr(builtins, 'mark')]\nbuiltins.mark = 1"
+    told = await asyncio.gather(*(notes(workers, source) for _ in range(4)))
+    assert len({pid for pid, _ in told}) == 4
+    assert {seen for _, seen in told} == {"False"}
+
+
+async def test_ready_and_pid_follow_the_waiting_process(mode: Mode) -> None:
+    workers = started(mode)
+    assert (workers.pid, workers.ready) == (None, False)
+    await workers.start()
+    pid = workers.pid
+    assert workers.ready
+    assert pid is not None and living(pid)
+    await workers.close()
+    assert not workers.ready
+    await nothing_left(pid)
+    with pytest.raises(WorkerDied, match="shut down"):
+        await workers.run(asking(""))
+
+
+async def test_prints_never_reach_the_protocol_and_come_with_a_failure(workers: Workers) -> None:
+    noisy = "import os, sys\nprint('to stdout')\nprint('to stderr', file=sys.stderr)\nos.write(1, b'raw\\n')\n"
+    await notes(workers, noisy)
+    reply = await workers.run(asking(noisy + "raise ValueError('no')"))
+    assert reply.outcome == Failure("error", "no", output="to stdout\nto stderr\nraw\n")
+
+
+async def test_standard_input_is_empty(workers: Workers) -> None:
+    assert await notes(workers, "import sys\nnotes = [repr(sys.stdin.read())]") == ("''",)
+
+
+async def test_megabytes_of_prints_keep_the_tail(workers: Workers) -> None:
+    reply = await workers.run(asking("for _ in range(200): print('x' * 100_000)\nprint('end')\nraise ValueError('no')"))
+    assert isinstance(reply.outcome, Failure)
+    assert reply.outcome.output == "x" * (4096 - 5) + "\nend\n"
+    with pytest.raises(WorkerDied) as died:
+        await workers.run(asking("import os\nprint('x' * 1_000_000)\nprint('end')\nos._exit(1)"))
+    assert died.value.output == "x" * (65536 - 5) + "\nend\n"
+    await works(workers)
+
+
+async def test_endless_loop_times_out(workers: Workers, tmp_path: Path) -> None:
+    source = telling_its_group(tmp_path / "group", "print('before', flush=True)\nwhile True: pass")
+    with pytest.raises(WorkerTimeout, match=r"^no answer within 1.5 s$") as timeout:
+        await workers.run(asking(source), seconds=1.5)
+    assert timeout.value.output == "before\n"
+    assert not living(await group_in(tmp_path / "group"))
+    await works(workers)
+
+
+async def test_exits_are_reported_with_their_status(workers: Workers) -> None:
+    with pytest.raises(WorkerDied, match=r"^the tracer exited with code 3$") as died:
+        await workers.run(asking("import os, sys\nprint('last words')\nos._exit(3)"))
+    assert (died.value.status, died.value.output) == (3, "last words\n")
+    with pytest.raises(WorkerDied) as died:
+        await workers.run(asking("import os\nos._exit(0)"))
+    assert died.value.status == 0
+    await works(workers)
+
+
+async def test_segfault_names_the_signal_and_the_line(workers: Workers) -> None:
+    with pytest.raises(WorkerDied, match=r"^the tracer was ended by SIGSEGV$") as died:
+        await workers.run(asking("import ctypes\n\nctypes.string_at(0)"))
+    assert died.value.status == -signal.SIGSEGV
+    assert 'File "/w/user.py", line 3' in died.value.output
+    await works(workers)
+
+
+async def test_killed_in_the_middle(workers: Workers, tmp_path: Path) -> None:
+    group = tmp_path / "group"
+    run = asyncio.create_task(workers.run(asking(telling_its_group(group, "import time\ntime.sleep(600)"))))
+    os.kill(await group_in(group), signal.SIGKILL)
+    with pytest.raises(WorkerDied, match="SIGKILL") as died:
+        await run
+    assert died.value.status == -signal.SIGKILL
+    await works(workers)
+
+
+async def test_exception_that_escapes_the_job_comes_with_its_traceback(workers: Workers) -> None:
+    with pytest.raises(WorkerDied, match=r"^the tracer failed: SystemExit: 2$") as died:
+        await workers.run(asking("import sys\nsys.exit(2)"))
+    assert 'File "/w/user.py", line 2' in died.value.output
+    await works(workers)
+
+
+async def test_allocation_without_end_is_a_memory_error(workers: Workers) -> None:
+    reply = await workers.run(asking("kept = []\nwhile True: kept.append(bytearray(16 << 20))"))
+    assert reply.outcome == Failure("memory", "over the limit")
+    await works(workers)
+
+
+async def test_cancelling_kills_the_whole_group(workers: Workers, tmp_path: Path) -> None:
+    group = tmp_path / "group"
+    source = "import subprocess\nsubprocess.Popen(['sleep', '600'])\n" + telling_its_group(group, "while True: pass")
+    run = asyncio.create_task(workers.run(asking(source)))
+    pgid = await group_in(group)
+    assert len(living(pgid)) == 2
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    await nothing_left(pgid)
+    await works(workers)
+
+
+async def test_cancelling_at_any_moment_leaves_nothing(workers: Workers, tmp_path: Path) -> None:
+    await workers.start()
+    groups = [tmp_path / str(i) for i in range(12)]
+    runs = [asyncio.create_task(workers.run(asking(telling_its_group(g, "while True: pass")))) for g in groups]
+    for moment, run in enumerate(runs):
+        await asyncio.sleep(0.002 * moment)
+        run.cancel()
+    await asyncio.gather(*runs, return_exceptions=True)
+    await works(workers)
+    for group in groups:
+        if group.exists() and group.read_text():
+            await nothing_left(int(group.read_text()))
+
+
+async def test_grandchildren_and_threads_end_with_the_reply(workers: Workers, tmp_path: Path) -> None:
+    group = tmp_path / "group"
+    source = """
+import subprocess, threading, time
+subprocess.Popen(['sleep', '600'])
+if os.fork() == 0:
+    time.sleep(600)
+threading.Thread(target=time.sleep, args=[600]).start()
+import atexit
+atexit.register(time.sleep, 600)
+notes = ['done']"""
+    assert await notes(workers, telling_its_group(group, source)) == ("done",)
+    await nothing_left(await group_in(group))
+
+
+async def test_grandchildren_do_not_hide_a_death(workers: Workers, tmp_path: Path) -> None:
+    source = "import subprocess\nsubprocess.Popen(['sleep', '600'], close_fds=False)\nos._exit(4)"
+    with pytest.raises(WorkerDied, match="exited with code 4"):
+        await workers.run(asking(telling_its_group(tmp_path / "group", source)))
+    await nothing_left(await group_in(tmp_path / "group"))
+    await works(workers)
+
+
+async def test_closing_the_standard_descriptors_is_harmless(workers: Workers) -> None:
+    assert await notes(workers, "import os\nfor fd in (0, 1, 2): os.close(fd)\nnotes = ['sent']") == ("sent",)
+
+
+async def test_closing_every_descriptor_is_a_death(workers: Workers, tmp_path: Path) -> None:
+    source = "os.closerange(3, 4096)\nimport time\ntime.sleep(600)"
+    with pytest.raises(WorkerDied, match="closed its channel without an answer"):
+        await workers.run(asking(telling_its_group(tmp_path / "group", source)))
+    await nothing_left(await group_in(tmp_path / "group"))
+    await works(workers)
+
+
+async def test_garbage_on_the_channel_is_a_death(workers: Workers) -> None:
+    garbage = "import os\nfor fd in range(3, 200):\n  try: os.write(fd, b'\\xff' * 64)\n  except OSError: pass"
+    with pytest.raises(WorkerDied, match="no reply"):
+        await workers.run(asking(garbage))
+    await works(workers)
+
+
+async def test_close_ends_what_still_runs(mode: Mode, tmp_path: Path) -> None:
+    workers, group = started(mode), tmp_path / "group"
+    run = asyncio.create_task(workers.run(asking(telling_its_group(group, "while True: pass"))))
+    pgid = await group_in(group)
+    await workers.close()
+    with pytest.raises(WorkerDied):
+        await run
+    await nothing_left(pgid)
+
+
+async def test_close_while_starting(mode: Mode) -> None:
+    workers = started(mode)
+    runs = [asyncio.create_task(workers.run(asking(""))) for _ in range(2)]
+    await asyncio.sleep(0)
+    await workers.close()
+    for run in runs:
+        with pytest.raises(WorkerDied, match="shut down"):
+            await run
+
+
+async def test_cancelling_one_that_waits_for_the_start_leaves_the_others(workers: Workers) -> None:
+    first = asyncio.create_task(workers.run(asking("")))
+    second = asyncio.create_task(notes(workers, "notes = ['fine']"))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert await second == ("fine",)
+    assert first.cancelled()
+
+
+async def test_zygote_killed_in_the_middle(tmp_path: Path) -> None:
+    workers, group = started("fork"), tmp_path / "group"
+    run = asyncio.create_task(workers.run(asking(telling_its_group(group, "while True: pass"))))
+    pgid = await group_in(group)
+    zygote = workers.pid
+    assert zygote is not None
+    os.kill(zygote, signal.SIGKILL)
+    with pytest.raises(WorkerDied, match=r"^the tracer's parent process was ended by SIGKILL$"):
+        await run
+    await nothing_left(pgid)
+    assert not workers.ready
+    await works(workers)
+    assert workers.pid != zygote
+    await workers.close()
+
+
+async def test_waiting_process_killed_between_requests(workers: Workers) -> None:
+    await works(workers)
+    await workers.start()
+    assert workers.pid is not None
+    os.kill(workers.pid, signal.SIGKILL)
+    await until(lambda: not workers.ready)
+    await works(workers)
+
+
+async def test_zygote_killed_unnoticed_is_replaced_before_anything_ran() -> None:
+    workers = started("fork")
+    await workers.start()
+    assert workers.pid is not None
+    os.kill(workers.pid, signal.SIGKILL)
+    await works(workers)
+    await workers.close()
+
+
+async def test_when_the_server_is_killed_everything_goes(mode: Mode, tmp_path: Path) -> None:
+    group, waiting = tmp_path / "group", tmp_path / "waiting"
+    source = telling_its_group(group, "while True: pass")
+    script = f"""
+import asyncio, sys
+sys.path.insert(0, {HERE!r})
+from test_workers import asking, started
+async def main():
+    workers = started({mode!r})
+    run = asyncio.create_task(workers.run(asking({source!r})))
+    while not workers.pid: await asyncio.sleep(0.01)
+    open({str(waiting)!r}, 'w').write(f"{{workers.pid}} ")
+    await run
+asyncio.run(main())
+"""
+    with subprocess.Popen([sys.executable, "-c", script]) as server:
+        pgid, other = await group_in(group), await group_in(waiting)
+        server.kill()
+    await nothing_left(pgid)
+    await nothing_left(other)
+
+
+async def test_preloaded_packages_are_there_and_broken_ones_do_no_harm(workers: Workers) -> None:
+    await workers.start()
+    workers.preload(["not_installed", "preloaded_exits", "colorsys"])
+    source = "import sys\nnotes = ['colorsys' in sys.modules, 'preloaded_exits' in sys.modules]"
+    for _ in range(200):
+        if await notes(workers, source) == ("True", "False"):
+            break
+    else:
+        raise AssertionError("colorsys was never preloaded")
+
+
+async def test_preload_that_kills_the_zygote_is_not_tried_again(tmp_path: Path) -> None:
+    (tmp_path / "deadly.py").write_text("import os\nos._exit(7)")
+    workers = Workers(sys.executable, LIMITS, "fork", job="jobs:run", paths=[HERE, str(tmp_path)], warm=False)
+    await workers.start()
+    workers.preload(["deadly"])
+    await until(lambda: not workers.ready)
+    await works(workers)
+    await works(workers)
+    await workers.close()
+
+
+async def test_environment_of_user_code(workers: Workers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TORCH_LOGS", "all")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "types.py").write_text("raise RuntimeError('shadowed')")
+    (tmp_path / "helper.py").write_text("name = 'found'")
+    source = """
+import os, sys, types, helper
+notes = [helper.name, sys.dont_write_bytecode, os.environ['CUDA_VISIBLE_DEVICES'] == '', 'TORCH_LOGS' in os.environ]
+notes += [os.environ['PYTHONPATH'] == os.path.dirname(helper.__file__), os.getcwd() in sys.path]
+notes += [any(p.endswith('tracer') for p in sys.path)]"""
+    assert await notes(workers, source) == ("found", "True", "True", "False", "True", "False", "False")
+
+
+async def test_user_paths_come_after_the_standard_library_and_before_site_packages(
+    workers: Workers, tmp_path: Path
+) -> None:
+    (tmp_path / "trace.py").write_text("")
+    source = f"""
+import os, sys
+from fx_lsp.tracer.bootstrap import insert_user_paths
+insert_user_paths([{str(tmp_path)!r}])
+insert_user_paths([{str(tmp_path)!r}])
+import trace
+at = sys.path.index({str(tmp_path)!r})
+site = [i for i, p in enumerate(sys.path) if p.endswith('-packages')]
+notes = [sys.path.count({str(tmp_path)!r}), trace.__file__.startswith({str(tmp_path)!r}), all(at < i for i in site)]"""
+    assert await notes(workers, source) == ("1", "False", "True")
+
+
+def other_pythons() -> list[Any]:
+    found: list[Any] = []
+    home = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    for version in ("3.10", "3.12", "3.13"):
+        candidates = [shutil.which(f"python{version}"), *map(str, home.glob(f"{version}.*/bin/python"))]
+        working = [p for p in candidates if p and not subprocess.run([p, "-c", ""], capture_output=True).returncode]
+        skip = pytest.mark.skipif(not working, reason=f"no Python {version} here")
+        found.append(pytest.param(version, working[0] if working else "", marks=skip, id=version))
+    return found
+
+
+@pytest.mark.parametrize(("wanted", "python"), other_pythons())
+async def test_other_pythons_without_our_packages(
+    mode: Mode, wanted: str, python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    workers = started(mode, python)
+    source = """
+import sys
+from importlib.util import find_spec
+notes = [sys.version_info[:2], bool(find_spec('fx_lsp')), bool(find_spec('pygls')), bool(find_spec('tests'))]"""
+    version, *rest = await notes(workers, source)
+    assert rest == ["True", "False", "False"]
+    assert f"({wanted})" == version.replace(", ", ".")
+    with pytest.raises(WorkerDied, match="SIGSEGV"):
+        await workers.run(asking("import ctypes\nctypes.string_at(0)"))
+    await works(workers)
+    await workers.close()
+
+
+async def test_wrong_interpreter_can_be_mended(mode: Mode, tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    workers = started(mode, str(python))
+    for _ in range(2):
+        with pytest.raises(WorkerStartError, match="there is no Python interpreter at") as error:
+            await workers.run(asking(""))
+        assert error.value.kind == "interpreter"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    await works(workers)
+    await workers.close()
+
+
+async def test_one_that_is_no_python_is_quoted(mode: Mode, tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho 'licence expired' >&2\nexit 9\n")
+    python.chmod(0o755)
+    with pytest.raises(WorkerStartError, match=r"python exited with code 9 at its start: licence expired$"):
+        await started(mode, str(python)).start()
+
+
+async def test_no_torch(mode: Mode, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path)], check=True)
+    python = tmp_path / "bin" / "python"
+    with pytest.raises(WorkerStartError, match=f"^{python} has no torch$") as error:
+        await started(mode, str(python), warm=True).start()
+    assert error.value.kind == "no-torch"
+    assert error.value.hint.startswith("install torch into it, or set fx-lsp.interpreter")
+
+
+async def test_torch_that_does_not_import(mode: Mode, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise ImportError('libtorch.so: cannot open shared object file')")
+    workers = Workers(sys.executable, LIMITS, mode, paths=[str(tmp_path)])
+    with pytest.raises(WorkerStartError, match=r"does not import: ImportError: libtorch.so: cannot open") as error:
+        await workers.start()
+    assert error.value.kind == "no-torch"
+
+
+@pytest.mark.parametrize(
+    ("source", "what"),
+    [
+        ("open('/nowhere/model.pt', 'wb')", "writes the file /nowhere/model.pt"),
+        ("open('/nowhere/log', mode='a')", "writes the file /nowhere/log"),
+        ("import os\nos.open('/nowhere/log', os.O_CREAT | os.O_WRONLY)", "writes the file /nowhere/log"),
+        ("import pathlib\npathlib.Path('/nowhere').mkdir()", "makes the directory /nowhere"),
+        ("import os\nos.remove('/nowhere/a')", "removes the file /nowhere/a"),
+        ("import os\nos.rename('/nowhere/a', 'b')", "renames the file /nowhere/a"),
+        ("import shutil\nshutil.rmtree('/nowhere')", "removes the directory /nowhere"),
+        ("import subprocess\nsubprocess.run(['nvidia-smi', '-L'])", "starts the program 'nvidia-smi'"),
+        ("import subprocess\nsubprocess.run('ls | wc', shell=True)", "starts the program 'ls | wc'"),
+        ("import os\nos.system('reboot')", "starts the program 'reboot'"),
+        ("import os\nos.fork()", "forks"),
+        ("import os\nos.kill(1, 0)", "sends a signal"),
+        (
+            "import socket\nsocket.create_connection(('example.com', 443))",
+            "opens a network connection to example.com:443",
+        ),
+        ("import socket\nsocket.socket().connect(('127.0.0.1', 9))", "opens a network connection to 127.0.0.1:9"),
+        ("import sqlite3\nsqlite3.connect('/nowhere/db')", "opens the database /nowhere/db"),
+    ],
+)
+async def test_effects_are_blocked_and_named(guarded: Workers, source: str, what: str) -> None:
+    reply = await guarded.run(asking(source))
+    assert reply.outcome == Failure("effect", what)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import os\nopen(os.devnull, 'w').close()",
+        "import tempfile\nwith tempfile.TemporaryDirectory() as d: open(d + '/x', 'w').close()",
+        "open('/etc/hostname').read()",
+        "import sqlite3\nsqlite3.connect(':memory:')",
+        "import ctypes\nctypes.CDLL(None)",
+        "print('hello')",
+    ],
+)
+async def test_harmless_things_are_not_blocked(guarded: Workers, source: str) -> None:
+    assert isinstance((await guarded.run(asking(source))).outcome, Trace)
+
+
+async def test_guard_variants(workers: Workers) -> None:
+    source = """
+import socket
+from fx_lsp.tracer.guards import EffectBlocked, forbid_effects
+notes = []
+def trial(action):
+    try:
+        action()
+        notes.append('done')
+    except EffectBlocked as blocked:
+        notes.append(blocked.what)
+with forbid_effects(network_only=True) as effects:
+    trial(lambda: open('/dev/full', 'w').close())
+    trial(lambda: socket.getaddrinfo('example.com', 80))
+    with forbid_effects(reads=False):
+        trial(lambda: open('/etc/hostname'))
+        trial(lambda: __import__('colorsys'))
+    notes.append(len(effects.blocked))
+trial(lambda: open('/dev/full', 'w').close())"""
+    assert await notes(workers, source) == (
+        "done",
+        "opens a network connection to example.com:80",
+        "reads the file /etc/hostname",
+        "done",
+        "1",
+        "done",
+    )
