@@ -40,15 +40,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("fx-lsp", description="ATen graphs, shapes and what autograd saves, for PyTorch code.")
+    parser = argparse.ArgumentParser(
+        "fx-lsp", description="ATen graphs, shapes and what autograd saves, for PyTorch code."
+    )
     parser.add_argument("--version", action="version", version=f"fx-lsp {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("serve", help="run the language server over standard input and output").add_argument(
-        "--stdio", action="store_true", help="accepted for clients that pass it; standard input and output are always used"
+        "--stdio",
+        action="store_true",
+        help="accepted for clients that pass it; standard input and output are always used",
     )
     graph = commands.add_parser("graph", help="trace a function or module and print a graph")
     graph.add_argument("target", metavar="TARGET", help="path/to/file.py::function, ::Class or ::Class.method")
-    graph.add_argument("--stage", choices=STAGES, help="which graph (default: forward, or inference where there is no backward)")
+    graph.add_argument(
+        "--stage", choices=STAGES, help="which graph (default: forward, or inference where there is no backward)"
+    )
     graph.add_argument("--json", action="store_true", help="print everything as JSON")
     graph.add_argument("--python", metavar="PATH", help="the interpreter that has torch (default: as editors find it)")
     graph.add_argument("--no-cache", action="store_true", help="trace again even if the answer is known")
@@ -166,7 +172,7 @@ def highlight(text: str) -> str:
     """Python text with ANSI colours for a terminal: comments dim, operations bold, specs in colour."""
     painted = [list(line) for line in text.splitlines(keepends=True)]
     tokens = [t for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.string.strip()]
-    for before, token, after in zip([None, *tokens], tokens, [*tokens[1:], None]):
+    for before, token, after in zip([None, *tokens[:-1]], tokens, [*tokens[1:], None], strict=True):
         style = _style(token, before.string if before else "", after.string if after else "")
         if style:
             row, start = token.start

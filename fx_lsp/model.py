@@ -7,7 +7,7 @@ A *spec* is a tensor as FX prints it: `f32[8, 128]`, `i64[2]@cuda`, `f32[8, 128]
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, Union
+from typing import Literal, TypeAlias
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Span:
     end_line: int
     end_col: int
 
-    def contains(self, other: "Span") -> bool:
+    def contains(self, other: Span) -> bool:
         """Whether `other` lies inside this span (equal spans contain each other)."""
         return (
             self.file == other.file
@@ -52,9 +52,7 @@ class Target:
         return f"{self.file}::{self.name}"
 
 
-InputSource = Literal[
-    "comment", "settings", "recorded", "convention", "annotation", "default", "call site", "search"
-]
+InputSource = Literal["comment", "settings", "recorded", "convention", "annotation", "default", "call site", "search"]
 
 
 @dataclass(frozen=True)
@@ -220,7 +218,7 @@ class Failure:
     inputs: tuple[InputSpec, ...] = ()
 
 
-Outcome = Union[Trace, Failure]
+Outcome: TypeAlias = Trace | Failure
 
 
 @dataclass(frozen=True)
@@ -230,7 +228,7 @@ class TraceRequest:
     `source` is the whole text of the (unsaved) buffer; `sliced` the same text with every line blanked that the target
     does not reach, so positions agree. `module` and `package` are the dotted `__name__` and `__package__` to run it
     under; `roots` go on `sys.path`; `overlays` are unsaved texts of other files, by absolute path.
-    `fx_comment` is the text after `# fx:` at the target (None without one) and `comment_span` where it stands.
+    `fx_comment` is the text after `# fx:` at the target (None without one) and `comment_span` where it stands;
     `seconds` bounds the search for inputs.
     """
 
@@ -244,7 +242,7 @@ class TraceRequest:
     roots: tuple[str, ...]
     fx_comment: str | None = None
     comment_span: Span | None = None
-    overlays: dict[str, str] = field(default_factory=dict)
+    overlays: dict[str, str] = field(default_factory=dict[str, str])
     seconds: float = 5.0
 
 
@@ -252,12 +250,12 @@ class TraceRequest:
 class TraceReply:
     """A tracer's answer: the outcome, its encoded stages, and what it depends on.
 
-    `stages` maps a stage's name to `wire.encode_stage` bytes. `dependencies` are absolute paths of the files besides the
-    target's own whose text the answer depends on; `packages` are top-level third-party packages that were
+    `stages` maps a stage's name to `wire.encode_stage` bytes. `dependencies` are absolute paths of the files besides
+    the target's own whose text the answer depends on; `packages` are top-level third-party packages that were
     imported, which a zygote may import beforehand.
     """
 
     outcome: Outcome
-    stages: dict[StageName, bytes] = field(default_factory=dict)
+    stages: dict[StageName, bytes] = field(default_factory=dict[str, bytes])
     dependencies: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()

@@ -70,7 +70,7 @@ class Comment:
     Values are literals, `TensorSpec`, `Expression`, or tuples, lists and dicts of them.
     """
 
-    args: dict[str, Any] = field(default_factory=dict)
+    args: dict[str, Any] = field(default_factory=dict[str, Any])
     init: dict[str, Any] | None = None
 
 
@@ -82,6 +82,9 @@ class CommentError:
     col: int
     end_col: int
 
+
+FX_COMMENT = re.compile(r"#\s*fx:\s*(.*?)\s*$")
+"""The comment that says what to trace a definition with; group 1 is what `parse_comment` reads."""
 
 _PREFIX = "_("
 _SCALAR = re.compile(r"\b(" + "|".join(DTYPES) + r")(\[\s*\])")
@@ -166,7 +169,7 @@ def _value(node: ast.expr) -> Any:
     if isinstance(node, ast.List):
         return [_value(e) for e in node.elts]
     if isinstance(node, ast.Dict) and all(k is not None for k in node.keys):
-        return {ast.literal_eval(k): _value(v) for k, v in zip(node.keys, node.values) if k is not None}
+        return {ast.literal_eval(k): _value(v) for k, v in zip(node.keys, node.values, strict=True) if k is not None}
     try:
         return ast.literal_eval(node)
     except ValueError:

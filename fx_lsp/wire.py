@@ -11,8 +11,9 @@ import dataclasses
 import json
 import struct
 import types
-from functools import lru_cache
-from typing import Any, Callable, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from fx_lsp.errors import ProtocolError
 from fx_lsp.model import Failure, Node, Span, Stage, Trace
@@ -57,7 +58,7 @@ def parse_header(data: bytes) -> dict[str, Any]:
         raise ProtocolError(f"frame header is not JSON: {data[:80]!r}") from error
     if not isinstance(header, dict):
         raise ProtocolError(f"frame header is not an object: {data[:80]!r}")
-    return header
+    return cast("dict[str, Any]", header)
 
 
 def _read_exactly(read: Callable[[int], bytes], size: int) -> bytes:
@@ -79,14 +80,14 @@ def to_json(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
         return {name: to_json(getattr(value, name)) for name in _field_names(type(value))}
     if isinstance(value, (tuple, list)):
-        return [to_json(v) for v in value]
+        return [to_json(v) for v in cast("list[Any]", value)]
     if isinstance(value, dict):
-        return {k: to_json(v) for k, v in value.items()}
+        return {k: to_json(v) for k, v in cast("dict[str, Any]", value).items()}
     return value
 
 
 def from_json(type_: type[T], data: Any) -> T:
-    """The inverse of `to_json` for a model dataclass. Unknown keys are ignored; raises ProtocolError on a wrong shape."""
+    """The inverse of `to_json` for a model dataclass, without unknown keys. Raises ProtocolError on a wrong shape."""
     try:
         return _decoder(type_)(data)
     except (TypeError, KeyError, AttributeError, ValueError) as error:
@@ -134,10 +135,11 @@ def encode_stage(stage: Stage) -> bytes:
 def decode_stage(data: bytes) -> Stage:
     """The inverse of `encode_stage`. Raises ProtocolError."""
     try:
-        table = json.loads(data)
+        table: dict[str, Any] = json.loads(data)
         files = table["files"]
-        spans = [Span(files[f], *rest) for f, *rest in table["spans"]]
-        chains = [tuple(spans[i] for i in chain) for chain in table["chains"]]
+        spans: list[Span] = [Span(files[f], *rest) for f, *rest in table["spans"]]
+        rows: list[list[int]] = table["chains"]
+        chains = [tuple(spans[i] for i in row) for row in rows]
         nodes = tuple(
             Node(name, op, target, tuple(args), tuple(inputs), tuple(users), spec, chains[chain], comment)
             for name, op, target, args, inputs, users, spec, chain, comment in table["nodes"]
@@ -147,17 +149,18 @@ def decode_stage(data: bytes) -> Stage:
         raise ProtocolError(f"not a stage: {data[:80]!r}") from error
 
 
-@lru_cache(maxsize=None)
+@cache
 def _field_names(type_: type) -> tuple[str, ...]:
     return tuple(f.name for f in dataclasses.fields(type_))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _decoder(type_: Any) -> Callable[[Any], Any]:
     if dataclasses.is_dataclass(type_):
         hints = get_type_hints(type_)
         decoders = {f.name: _decoder(hints[f.name]) for f in dataclasses.fields(type_)}
-        return lambda data: type_(**{k: decoders[k](v) for k, v in data.items() if k in decoders})
+        make = cast("Callable[..., Any]", type_)
+        return lambda data: make(**{k: decoders[k](v) for k, v in data.items() if k in decoders})
     origin, args = get_origin(type_), get_args(type_)
     if origin is tuple:
         item = _decoder(args[0])

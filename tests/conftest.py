@@ -42,7 +42,9 @@ class Traced:
         for node in self.stage(name).nodes:
             called = node.target if node.op == "placeholder" else f"{node.target}({', '.join(node.args)})"
             text = node.op if node.op == "placeholder" else called
-            lines.append(f"{node.name}: {node.spec} = {text}" if node.op != "output" else f"return {', '.join(node.args)}")
+            lines.append(
+                f"{node.name}: {node.spec} = {text}" if node.op != "output" else f"return {', '.join(node.args)}"
+            )
         return "\n".join(lines)
 
     def inputs(self) -> list[str]:

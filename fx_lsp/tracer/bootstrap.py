@@ -6,7 +6,7 @@
 It is started by path: until `sys.path` is mended it imports only what Python has loaded already (no pathlib), and it
 parses on Python 3.7 and later, so that one older than 3.10 gets a sentence and no traceback.
 """
-# ruff: noqa: PTH100, PTH109, PTH118, PTH120, UP036
+# ruff: noqa: UP036
 
 from __future__ import annotations
 

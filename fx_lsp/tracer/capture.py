@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,10 +54,10 @@ def capture(call: Call, sources: Sources, names: Names) -> Captured:
         captured.saved = _saved_nodes(forward, options["num_fwd_outputs"])
         return forward, backward
 
-    def compile_(module: torch.fx.GraphModule, example_inputs: Any) -> Any:
+    def compile_(gm: torch.fx.GraphModule, example_inputs: Any) -> Any:
         if captured.forward is None:
-            names.assign(module.graph, captured.inputs, captured.outputs)
-            captured.inference = module
+            names.assign(gm.graph, captured.inputs, captured.outputs)
+            captured.inference = gm
         raise _Done
 
     compiled = aot_function(
@@ -66,11 +67,8 @@ def capture(call: Call, sources: Sources, names: Names) -> Captured:
         partition_fn=partition,
         keep_inference_input_mutations=True,
     )
-    with preserve_node_meta():
-        try:
-            compiled(*(i.tensor for i in captured.inputs))
-        except _Done:
-            pass
+    with preserve_node_meta(), suppress(_Done):
+        compiled(*(i.tensor for i in captured.inputs))
     return captured
 
 

@@ -150,7 +150,7 @@ def _hint(kind: FailureKind, inputs: tuple[InputSpec, ...]) -> str:
     if kind == "data-dependent":
         return "Branch on shapes instead, use `torch.where`, or keep this part out of the traced function."
     if kind == "exit":
-        return "Code that ends the process cannot be traced; move it under `if __name__ == \"__main__\":`."
+        return 'Code that ends the process cannot be traced; move it under `if __name__ == "__main__":`.'
     return ""
 
 

@@ -39,7 +39,8 @@ def _replace_tensors(module: nn.Module, mode: FakeTensorMode) -> None:
         return made[id(tensor)]
 
     for part in module.modules():
-        for store in (part._parameters, part._buffers, part.__dict__):
+        stores: list[dict[str, Any]] = [part._parameters, part._buffers, part.__dict__]
+        for store in stores:
             for name, value in list(store.items()):
                 if isinstance(value, torch.Tensor):
                     store[name] = fake(value)

@@ -59,8 +59,8 @@ class Names:
     def _inherit(self, nodes: Sequence[torch.fx.Node]) -> None:
         """Chains for nodes that AOTAutograd adds by itself.
 
-        A sum of gradients belongs to the value whose gradient it is: its reader is the backward of the operation that made that
-        value. The write-back of a mutated input belongs to the expression that computed the new value.
+        A sum of gradients belongs to the value whose gradient it is: its reader is the backward of the operation that
+        made that value. The write-back of a mutated input belongs to the expression that computed the new value.
         """
         for node in reversed(nodes):
             if node.op == "call_function" and not self.chain(node):
@@ -137,7 +137,9 @@ def target_name(target: Any) -> str:
         module = (target.__module__ or "").removeprefix("_")
         return f"{module}.{target.__name__}" if module not in ("", "builtins") else target.__name__
     name = getattr(target, "__name__", None) or getattr(target, "_name", None)
-    return f"torch.ops.higher_order.{name}" if isinstance(target, torch._ops.HigherOrderOperator) else str(name or target)
+    return (
+        f"torch.ops.higher_order.{name}" if isinstance(target, torch._ops.HigherOrderOperator) else str(name or target)
+    )
 
 
 def saved_values(nodes: Sequence[torch.fx.Node], backward: torch.fx.GraphModule, names: Names) -> list[Saved]:
@@ -166,7 +168,7 @@ def _bytes(value: torch.Tensor) -> int:
     sizes = [s for s, stride in zip(value.shape, value.stride(), strict=True) if stride != 0]
     count = 1
     for size in sizes:
-        count *= size if isinstance(size, int) else int(size.node.hint or 0)
+        count *= int(size.node.hint or 0) if isinstance(size, torch.SymInt) else size
     return count * value.element_size()
 
 

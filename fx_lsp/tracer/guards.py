@@ -4,7 +4,6 @@ A guard against accidents in code that was never meant to be run by an editor. I
 what it likes.
 """
 # pathlib would be slow here: the hook runs at every open.
-# ruff: noqa: PTH100, PTH118
 
 from __future__ import annotations
 

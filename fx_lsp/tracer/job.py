@@ -15,16 +15,14 @@ import torch
 from fx_lsp import wire
 from fx_lsp.model import Failure, Outcome, Stage, StageInfo, Trace, TraceReply, TraceRequest
 from fx_lsp.tracer.bootstrap import insert_user_paths
-from fx_lsp.tracer.call import RUN_CODE
 from fx_lsp.tracer.capture import Captured, capture, stages
 from fx_lsp.tracer.compat import HAS_ANNOTATE, HAS_COLUMNS, FakeTensorMode
 from fx_lsp.tracer.failures import failure_of, load_failure
 from fx_lsp.tracer.graphs import Names, saved_values
 from fx_lsp.tracer.guards import EffectBlocked, forbid_effects
 from fx_lsp.tracer.inputs.resolve import Prepared, prepare
-from fx_lsp.tracer.load import LoadError, Loaded, dependencies, find, load
+from fx_lsp.tracer.load import Loaded, LoadError, dependencies, find, load
 from fx_lsp.tracer.names import returned_names
-from fx_lsp.tracer.observe import Statements, watched_run
 from fx_lsp.tracer.provenance import Sources
 
 
@@ -53,12 +51,13 @@ def run(request: TraceRequest) -> TraceReply:
     return TraceReply(reply.outcome, reply.stages, files, packages)
 
 
-def _trace(
-    request: TraceRequest, loaded: Loaded, sources: Sources, mode: FakeTensorMode, started: float
-) -> TraceReply:
-    lines = request.source.splitlines()
+def _trace(request: TraceRequest, loaded: Loaded, sources: Sources, mode: FakeTensorMode, started: float) -> TraceReply:
     tree = ast.parse(request.source, request.file)
-    notes = [f"the whole file was run, because the part that {request.name} uses raised {loaded.why}"] if loaded.whole else []
+    notes = (
+        [f"the whole file was run, because the part that {request.name} uses raised {loaded.why}"]
+        if loaded.whole
+        else []
+    )
     if not HAS_COLUMNS:
         notes.append("Python before 3.11 keeps no columns: operations are shown by line")
     elif not HAS_ANNOTATE:
@@ -68,30 +67,23 @@ def _trace(
     except AttributeError:
         return TraceReply(Failure("unsupported", f"{request.name} does not exist once the file has run"))
     with forbid_effects(), mode:
-        prepared = prepare(request, loaded.module, target, sources, lines)
-        if isinstance(prepared, Failure):
-            return TraceReply(prepared)
-        statements = Statements(tree, request.file)
-        watched = watched_run(sources, prepared.call.run, RUN_CODE, statements)
-        if watched.error is not None:
-            severity = prepared.severity_of(watched.error)
-            return TraceReply(
-                failure_of(watched.error, sources, watched.failed, lines, severity, prepared.inputs)
-            )
+        prepared = prepare(request, loaded.module, target, sources, tree)
+    if isinstance(prepared, Failure):
+        return TraceReply(prepared)
     names = Names(sources, {request.file: tree})
     names.returned = returned_names(tree, request.name if request.kind != "module" else f"{request.name}.forward")
     try:
         with forbid_effects():
             captured = capture(prepared.call, sources, names)
     except (Exception, EffectBlocked) as error:
-        return TraceReply(_capture_failure(error, sources, lines, prepared))
+        return TraceReply(_capture_failure(error, sources, request, prepared))
     found = stages(captured)
     outcome: Outcome = Trace(
         target=f"{request.file}::{request.name}",
         inputs=prepared.inputs,
         stages=tuple(_info(s) for s in found),
         saved=tuple(_saved(captured, names)),
-        values=tuple(watched.values),
+        values=tuple(prepared.values),
         outputs=tuple(_output_specs(found[0] if captured.inference is not None else found[1], captured)),
         seconds=time.perf_counter() - started,
         torch=torch.__version__,
@@ -100,7 +92,8 @@ def _trace(
     return TraceReply(outcome, {s.name: wire.encode_stage(s) for s in found})
 
 
-def _capture_failure(error: BaseException, sources: Sources, lines: list[str], prepared: Prepared) -> Failure:
+def _capture_failure(error: BaseException, sources: Sources, request: TraceRequest, prepared: Prepared) -> Failure:
+    lines = request.source.splitlines()
     failure = failure_of(error, sources, None, lines, "information", prepared.inputs)
     if failure.kind == "error":
         message = f"it runs, but AOTAutograd cannot capture it: {failure.message}"

@@ -6,7 +6,6 @@ import ast
 import importlib
 import importlib.abc
 import importlib.machinery
-import importlib.util
 import linecache
 import os
 import sys
@@ -117,7 +116,9 @@ def find(module: ModuleType, name: str) -> Any:
     return found
 
 
-def dependencies(request: TraceRequest, package_dir: str | None, site: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def dependencies(
+    request: TraceRequest, package_dir: str | None, site: Sequence[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The project files that are loaded now besides the target's own, and the third-party packages.
 
     A target that is itself installed counts its top-level package (`package_dir`) as its project.

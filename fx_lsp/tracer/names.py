@@ -36,7 +36,7 @@ def identifier(text: str) -> str:
     name = re.sub(r"\W+|__+", "_", text.removeprefix("self.")).strip("_") or "value"
     if name[0].isdigit():
         name = f"_{name}"
-    return f"{name}_" if keyword.iskeyword(name) or hasattr(builtins, name) and name not in _FINE else name
+    return f"{name}_" if keyword.iskeyword(name) or (hasattr(builtins, name) and name not in _FINE) else name
 
 
 _FINE = frozenset({"input", "sum", "max", "min", "abs", "pow", "all", "any", "round", "slice"})
@@ -61,20 +61,29 @@ def assigned_names(tree: ast.Module, file: str) -> dict[Span, str]:
 def variables_of(
     nodes: Sequence[torch.fx.Node], chains: dict[torch.fx.Node, Chain], assigned: dict[Span, str]
 ) -> dict[torch.fx.Node, str]:
-    """The variable that each node's value was bound to.
+    """The variable that each of the forward `nodes` was bound to.
 
-    A statement's value is the last node of an uninterrupted run of nodes that came from its right-hand side.
+    A statement's nodes are an uninterrupted run that came from its right-hand side; its value is the last of them that
+    is used outside the run. (What follows it there, `detach` and `t`, is made for backward alone.)
     """
     found: dict[torch.fx.Node, str] = {}
-    open_runs: dict[Span, torch.fx.Node] = {}
+    open_runs: dict[Span, list[torch.fx.Node]] = {}
+    forward = set(nodes)
+
+    def close(span: Span) -> None:
+        run = open_runs.pop(span)
+        members = set(run)
+        used = [n for n in run if any(u.op == "output" or (u in forward and u not in members) for u in n.users)]
+        found.setdefault((used or run)[-1], assigned[span])
+
     for node in nodes:
         current = [s for s in chains.get(node, ()) if s in assigned]
         for span in [s for s in open_runs if s not in current]:
-            found.setdefault(open_runs.pop(span), assigned[span])
+            close(span)
         for span in current:
-            open_runs[span] = node
-    for span, node in open_runs.items():
-        found.setdefault(node, assigned[span])
+            open_runs.setdefault(span, []).append(node)
+    for span in list(open_runs):
+        close(span)
     return found
 
 

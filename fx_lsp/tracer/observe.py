@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
-from typing import Any, Callable
+from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -32,7 +33,8 @@ class FailedCall:
 class Run:
     """What one watched run showed. `calls` counts torch calls that returned, a measure of how far it came.
 
-    `expansions` counts element-wise calls whose operands had different ranks above one: a sign of inputs that fit by accident.
+    `expansions` counts element-wise calls whose operands had different ranks above one: a sign of inputs that fit by
+    accident.
     """
 
     result: Any = None
@@ -46,7 +48,7 @@ class Run:
 class Watch(TorchFunctionMode):
     """Counts torch calls and remembers the one that failed; with `values`, also what each expression gave."""
 
-    def __init__(self, sources: Sources, stop: CodeType, run: Run, values: "Values | None") -> None:
+    def __init__(self, sources: Sources, stop: CodeType, run: Run, values: Values | None) -> None:
         super().__init__()
         self._sources, self._stop, self._run, self._values = sources, stop, run, values
 
@@ -70,7 +72,7 @@ class Watch(TorchFunctionMode):
             if tracer is not None:
                 sys.settrace(tracer)
         self._run.calls += 1
-        ranks = {a.dim() for a in args if isinstance(a, torch.Tensor)} 
+        ranks = {a.dim() for a in args if isinstance(a, torch.Tensor)}
         if len(ranks) > 1 and min(ranks) > 1 and getattr(func, "__name__", "") in _ELEMENTWISE:
             self._run.expansions += 1
         if self._values is not None:
@@ -83,8 +85,12 @@ class Watch(TorchFunctionMode):
 
 
 def check_dtypes(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raise RuntimeError where a product's operands differ in dtype: real kernels do, fake ones compute a spec all the same."""
-    if getattr(func, "__name__", "") not in _PRODUCTS or torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+    """Raise RuntimeError where a product's operands differ in dtype: real kernels do, fake ones give a spec anyway."""
+    if (
+        getattr(func, "__name__", "") not in _PRODUCTS
+        or torch.is_autocast_enabled("cpu")
+        or torch.is_autocast_enabled("cuda")
+    ):
         return
     operands = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.Tensor)]
     dtypes = list(dict.fromkeys(a.dtype for a in operands[:2]))
@@ -126,7 +132,7 @@ class Values:
         return [Value(s, n, spec, (s, n) in self._varying) for (s, n), spec in self._specs.items()]
 
 
-def watched_run(sources: Sources, call: Callable[[], Any], stop: CodeType, statements: "Statements | None") -> Run:
+def watched_run(sources: Sources, call: Callable[[], Any], stop: CodeType, statements: Statements | None) -> Run:
     """Run `call()` (whose frame runs the code `stop`) and report; never raises but for KeyboardInterrupt.
 
     With `statements` the values of variables and expressions in the target's file are recorded too.
@@ -174,9 +180,7 @@ class Statements:
                         self._bindings[line, name] = self._span(head)
 
     def _span(self, node: ast.stmt | ast.expr) -> Span:
-        return Span(
-            self._file, node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or 0
-        )
+        return Span(self._file, node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or 0)
 
     def binding(self, line: int, name: str) -> Span | None:
         """The statement (or loop target) that runs at `line` and binds `name`."""

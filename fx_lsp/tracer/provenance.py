@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
+from collections.abc import Callable
 from types import CodeType, FrameType, TracebackType
-from typing import Any, Callable
+from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -33,8 +34,8 @@ _STDLIB = tuple({os.path.abspath(sysconfig.get_paths()[k]) + os.sep for k in ("s
 class Sources:
     """Tells the user's own code from libraries, and frames into spans.
 
-    Own code is what is neither torch, the standard library nor installed in site-packages; a target that is itself installed
-    counts its whole top-level package (`package_dir`) as its own.
+    Own code is what is neither torch, the standard library nor installed in site-packages; a target that is itself
+    installed counts its whole top-level package (`package_dir`) as its own.
     """
 
     def __init__(self, file: str, package_dir: str | None) -> None:
@@ -96,7 +97,7 @@ class Sources:
         if HAS_COLUMNS:
             positions = self._positions.get(code)
             if positions is None:
-                positions = self._positions[code] = list(code.co_positions())
+                positions = self._positions[code] = list(code.co_positions())  # pyright: ignore[reportAttributeAccessIssue]
             start, end, col, end_col = positions[lasti // 2] if 0 <= lasti // 2 < len(positions) else (None,) * 4
             if start is not None and end is not None and col is not None and end_col is not None:
                 return Span(code.co_filename, start, col, end, end_col)

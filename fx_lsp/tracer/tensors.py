@@ -15,9 +15,9 @@ MAX_ITEMS = 8
 
 def spec_of(tensor: torch.Tensor) -> TensorSpec:
     """The spec of one tensor; strides only where it is not contiguous, the device only where it is not the CPU."""
-    sizes = tuple(int(s) if isinstance(s, int) else str(s) for s in tensor.shape)
+    sizes = tuple(str(s) if isinstance(s, torch.SymInt) else int(s) for s in tensor.shape)
     strides = None
-    if tensor.layout is torch.strided and all(isinstance(s, int) for s in sizes) and not tensor.is_contiguous():
+    if tensor.layout is torch.strided and all(not isinstance(s, str) for s in sizes) and not tensor.is_contiguous():
         strides = tuple(int(s) for s in tensor.stride())
     device = None if tensor.device.type in ("cpu", "meta") else str(tensor.device)
     return TensorSpec(short_name(tensor.dtype), sizes, strides, device)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from fx_lsp.model import Failure, Span, Target, TargetKind
+from fx_lsp.specs import FX_COMMENT
 from fx_lsp.tracing.evidence import Look, collect_imports, dotted, is_stdlib, look_at, parameters, receives_parameter
 from fx_lsp.tracing.parsing import end_of, is_main_guard, parse, split_lines, start_of, walk
 
@@ -35,9 +36,23 @@ def discover(file: str, text: str, tree: ast.Module | None = None) -> Discovery:
     accepted = _accept(outline, looks)
     modules = _target_classes(outline)
     lines = split_lines(text)
+    accepted |= _asked_for(outline, lines)
     targets = [_target(file, lines, name, outline.functions[name].node, _kind(name)) for name in accepted]
     targets += [_target(file, lines, name, outline.classes[name].node, "module") for name in modules]
     return Discovery(tuple(sorted(targets, key=lambda t: (t.span.line, t.span.col))), None)
+
+
+def _asked_for(outline: _Outline, lines: list[str]) -> set[str]:
+    """Functions with a `# fx:` comment: what they look like does not matter, their author wants them traced."""
+    marked = [number for number, line in enumerate(lines, 1) if FX_COMMENT.search(line)]
+    asked: set[str] = set()
+    for name, function in outline.functions.items():
+        first = start_of(function.node)[0]
+        while first > 1 and lines[first - 2].lstrip().startswith("#"):
+            first -= 1
+        if name not in outline.excluded and any(first <= number <= function.node.body[0].lineno for number in marked):
+            asked.add(name)
+    return asked
 
 
 @dataclass(frozen=True)

@@ -119,6 +119,7 @@ def look_at(
         and (
             any(_is_tensor_call(call, imports, layers, derived) for call in calls)
             or any(_is_tensor_use(node, derived) for node in nodes)
+            or (_mentions_torch(nodes, imports) and any(_is_arithmetic(node, derived) for node in nodes))
         )
     )
     receives = [call for call in calls if _mentions_any([*call.args, *(k.value for k in call.keywords)], derived)]
@@ -243,6 +244,8 @@ def _is_tensor_call(
     if name is None:
         return False
     namespace, _, function = name.rpartition(".")
+    if function == "apply" and namespace[:1].isupper():  # a torch.autograd.Function
+        return True
     return (
         namespace.startswith(_TENSOR_NAMESPACES)
         and (namespace in _TENSOR_NAMESPACES or namespace.startswith("torch.ops."))
@@ -256,9 +259,27 @@ def _is_tensor_use(node: ast.AST, derived: Collection[str]) -> bool:
         return _mentions_any([node.left, node.right], derived)
     if isinstance(node, ast.Attribute) and node.attr in _TENSOR_ATTRIBUTES:
         return isinstance(node.value, ast.Name) and node.value.id in derived
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _TENSOR_METHODS:
-        return isinstance(node.func.value, ast.Name) and node.func.value.id in derived
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Compare):
+        return isinstance(node.value, ast.Name) and node.value.id in derived
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        name = node.func.attr
+        in_place = name.endswith("_") and not name.startswith("_")
+        return (
+            (in_place or name in _TENSOR_METHODS)
+            and isinstance(node.func.value, ast.Name)
+            and node.func.value.id in derived
+        )
     return False
+
+
+def _mentions_torch(nodes: Iterable[ast.AST], imports: Mapping[str, str]) -> bool:
+    return any(isinstance(n, ast.Name) and imports.get(n.id, "").partition(".")[0] == "torch" for n in nodes)
+
+
+def _is_arithmetic(node: ast.AST, derived: Collection[str]) -> bool:
+    return isinstance(node, (ast.BinOp, ast.AugAssign)) and any(
+        isinstance(side, ast.Name) and side.id in derived for side in ast.iter_child_nodes(node)
+    )
 
 
 def _self_attribute(node: ast.AST) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
 import os
 import shutil
@@ -69,8 +70,8 @@ def find_interpreter(setting: str | None, roots: Sequence[str], env: Mapping[str
     """The interpreter for a workspace, as editors find it.
 
     First that answers: `setting` (a path, relative to the first root, of a Python or of an environment; or a
-    command name), `VIRTUAL_ENV`, `CONDA_PREFIX`, `.venv` or `venv` in a root, `PATH`, this Python. A setting is taken
-    even when nothing is there, so that `probe` can say so.
+    command name), `VIRTUAL_ENV`, `CONDA_PREFIX`, `.venv` or `venv` in a root, this Python where it has torch, `PATH`,
+    this Python. A setting is taken even when nothing is there, so that `probe` can say so.
     """
     if setting and setting.strip():
         return _from_setting(setting.strip(), roots, env)
@@ -127,6 +128,8 @@ def _candidates(roots: Sequence[str], env: Mapping[str, str]) -> Iterator[str]:
     for root in roots:
         for name in (".venv", "venv"):
             yield from _pythons_of(Path(root) / name)
+    if importlib.util.find_spec("torch") is not None:
+        yield sys.executable
     for name in ("python3", "python"):
         if found := shutil.which(name, path=env.get("PATH", "")):
             yield found

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from fx_lsp.model import Failure, Span, Target
+from fx_lsp.specs import FX_COMMENT
 from fx_lsp.tracing.names import binds_of, changes_of, loads_of, method_calls_of
 from fx_lsp.tracing.parsing import end_of, is_main_guard, parse, split_lines, start_of, walk
 
@@ -107,7 +108,7 @@ class SourceGraph:
 
     def _reach(self, name: str) -> set[int]:
         kept = set(self._always)
-        needed = {name, *(c for c in CONVENTIONS if c in self._binders)}
+        needed = {name, *(c for c in CONVENTIONS if c in self._binders), *self._lent_to(name)}
         names = list(needed)
         waiting = list(kept)
         while names or waiting:
@@ -123,6 +124,21 @@ class SourceGraph:
                 needed |= fresh
                 names.extend(fresh)
         return kept
+
+    @cached_property
+    def _annotations(self) -> Mapping[str, frozenset[str]]:
+        """For each parameter name, the names in its first annotation anywhere in the file."""
+        found: dict[str, frozenset[str]] = {}
+        for node in walk(self._tree):
+            if isinstance(node, ast.arg) and node.annotation is not None and node.arg not in found:
+                found[node.arg] = frozenset(n.id for n in walk(node.annotation) if isinstance(n, ast.Name))
+        return found
+
+    def _lent_to(self, name: str) -> set[str]:
+        """What annotates parameters of the same names as those that the definition `name` leaves without annotation."""
+        nodes = [self._statements[i] for i in self._binders.get(name, [])]
+        bare = {n.arg for n in walk(*nodes) if isinstance(n, ast.arg) and n.annotation is None}
+        return {lent for parameter in bare for lent in self._annotations.get(parameter, frozenset())}
 
     def _statements_about(self, name: str) -> Iterable[int]:
         binders = self._binders.get(name, [])
@@ -163,9 +179,21 @@ class SourceGraph:
 def fx_comment(text: str, target: Target) -> tuple[str, Span] | None:
     """The text after `# fx:` at a target and where it stands; several such lines are joined by commas.
 
-    It may stand right above the definition or its first decorator, behind the `def` line, or first in the body.
+    It may stand right above the definition or its first decorator, behind the `def` line, or first in the body; for a
+    module also at its `forward`.
     """
     lines = _lines_of(text)
+    found = _comments_at(target, lines)
+    if not found and target.kind == "module":
+        forward = _forward_of(target, lines)
+        found = _comments_at(forward, lines) if forward else []
+    if not found:
+        return None
+    first, last = found[0][1], found[-1][1]
+    return ", ".join(t for t, _ in found), Span(target.file, first.line, first.col, last.end_line, last.end_col)
+
+
+def _comments_at(target: Target, lines: Sequence[str]) -> list[tuple[str, Span]]:
     above: list[tuple[str, Span]] = []
     for number in range(target.span.line - 1, 0, -1):
         if not lines[number - 1].lstrip().startswith("#"):
@@ -173,14 +201,22 @@ def fx_comment(text: str, target: Target) -> tuple[str, Span] | None:
         found = _comment_on(target.file, number, lines[number - 1])
         if found:
             above.append(found)
-    found = above[::-1] or _header_comments(target, lines)
-    if not found:
-        return None
-    first, last = found[0][1], found[-1][1]
-    return ", ".join(t for t, _ in found), Span(target.file, first.line, first.col, last.end_line, last.end_col)
+    return above[::-1] or _header_comments(target, lines)
 
 
-_COMMENT = re.compile(r"#\s*fx:\s*(.*?)\s*$")
+def _forward_of(target: Target, lines: Sequence[str]) -> Target | None:
+    """The `forward` of a class as a target of its own, from its first decorator on."""
+    for number in range(target.name_span.line + 1, target.span.end_line + 1):
+        if re.match(r"\s+def\s+forward\b", lines[number - 1]):
+            first = number
+            while lines[first - 2].lstrip().startswith("@"):
+                first -= 1
+            name = Span(target.file, number, 0, number, 0)
+            span = Span(target.file, first, 0, target.span.end_line, target.span.end_col)
+            return Target(target.file, f"{target.name}.forward", "method", name, span)
+    return None
+
+
 _BUILDERS = re.compile(
     r"(list|dict|set|bytearray|deque|defaultdict|Counter|\w*Dict|\w*List|\w*Set|\w*Registry|Library)$"
 )
@@ -220,7 +256,7 @@ def _header_comments(target: Target, lines: Sequence[str]) -> list[tuple[str, Sp
 
 def _comment_on(file: str, number: int, line: str, start: int | None = None) -> tuple[str, Span] | None:
     start = len(line) - len(line.lstrip()) if start is None else start
-    match = _COMMENT.match(line, start)
+    match = FX_COMMENT.match(line, start)
     if not match:
         return None
     col = len(line[:start].encode("utf-8", "surrogatepass"))

@@ -20,19 +20,19 @@ def f(x, w):
 x: f32[8, 16] = placeholder
 w: f32[16, 32] = placeholder
 h: f32[8, 32] = aten.mm.default(x, w)
-relu: f32[8, 32] = aten.relu.default(h)
-detach: f32[8, 32] = aten.detach.default(relu)
-y: f32[8, 32] = aten.detach.default(detach)
+y: f32[8, 32] = aten.relu.default(h)
+detach: f32[8, 32] = aten.detach.default(y)
+detach_1: f32[8, 32] = aten.detach.default(detach)
 t: f32[16, 8](1, 16) = aten.t.default(x)
 t_1: f32[32, 16](1, 32) = aten.t.default(w)
-return (relu, y, t, t_1)\
+return (y, detach_1, t, t_1)\
 """)
     assert traced.graph("backward") == snapshot("""\
-y: f32[8, 32] = placeholder
+detach_1: f32[8, 32] = placeholder
 t: f32[16, 8](1, 16) = placeholder
 t_1: f32[32, 16](1, 32) = placeholder
 grad_y: f32[8, 32] = placeholder
-threshold_backward: f32[8, 32] = aten.threshold_backward.default(grad_y, y, 0)
+threshold_backward: f32[8, 32] = aten.threshold_backward.default(grad_y, detach_1, 0)
 grad_w: f32[16, 32] = aten.mm.default(t, threshold_backward)
 grad_x: f32[8, 16] = aten.mm.default(threshold_backward, t_1)
 return (grad_x, grad_w)\
@@ -70,8 +70,8 @@ def f(x):
     )
     assert [s.name for s in traced.trace.stages] == ["inference"]
     assert traced.graph("inference") == snapshot("""\
-x: f32[4, 64] = placeholder
-mul: f32[4, 64] = aten.mul.Tensor(x, 2)
+x: f32[4] = placeholder
+mul: f32[4] = aten.mul.Tensor(x, 2)
 return (mul,)\
 """)
 
@@ -87,11 +87,11 @@ def f(x, state):
 """
     )
     assert traced.graph("inference" if traced.trace.ops("forward") is None else "forward") == snapshot("""\
-x: f32[4, 64] = placeholder
-state: f32[4, 64] = placeholder
-mul: f32[4, 64] = aten.mul.Tensor(state, 0.9)
-add: f32[4, 64] = aten.add.Tensor(x, mul)
-copy: f32[4, 64] = aten.copy_.default(state, mul)
+x: f32[4] = placeholder
+state: f32[4] = placeholder
+mul: f32[4] = aten.mul.Tensor(state, 0.9)
+add: f32[4] = aten.add.Tensor(x, mul)
+copy: f32[4] = aten.copy_.default(state, mul)
 return (add,)\
 """)
 
@@ -134,8 +134,18 @@ def f(xs, named):
     return Out(y, (y - b).sum())
 """
     )
-    assert traced.graph("forward") == snapshot()
-    assert traced.inputs() == snapshot()
+    assert traced.graph("forward") == snapshot("""\
+xs_0: f32[4] = placeholder
+xs_1: f32[4] = placeholder
+named_w: f32[4] = placeholder
+y: f32[4] = aten.mul.Tensor(xs_0, named_w)
+sub: f32[4] = aten.sub.Tensor(y, xs_1)
+sum_1: f32[] = aten.sum.default(sub)
+return (y, sum_1, xs_0, named_w)\
+""")
+    assert traced.inputs() == snapshot(
+        ["xs[0]: f32[4] · comment", "xs[1]: f32[4] · comment", "named['w']: f32[4] · comment"]
+    )
 
 
 def test_outputs_that_alias_an_input(trace):
@@ -207,9 +217,9 @@ def f(x):
 """
     )
     assert traced.graph("backward") == snapshot("""\
-x: f32[4, 64] = placeholder
-grad_out: f32[4, 64] = placeholder
-mul_1: f32[4, 64] = aten.mul.Tensor(x, 2)
-grad_x: f32[4, 64] = aten.mul.Tensor(mul_1, grad_out)
+x: f32[4] = placeholder
+grad_out: f32[4] = placeholder
+mul_1: f32[4] = aten.mul.Tensor(x, 2)
+grad_x: f32[4] = aten.mul.Tensor(mul_1, grad_out)
 return (grad_x,)\
 """)

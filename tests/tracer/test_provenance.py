@@ -109,7 +109,10 @@ def f(x):
     return a, b * n
 """
     )
-    held = {(v.span.line - traced.source[: traced.source.index("def f")].count("\n"), v.name): (v.spec, v.varies) for v in traced.trace.values}
+    held = {
+        (v.span.line - traced.source[: traced.source.index("def f")].count("\n"), v.name): (v.spec, v.varies)
+        for v in traced.trace.values
+    }
     assert held[1, "x"] == ("f32[8, 16]", False)
     assert held[2, "a"] == ("f32[8, 8](16, 1)", False)
     assert held[4, "a"] == ("f32[4, 8](16, 1)", True)

@@ -29,7 +29,8 @@ async def why_not(python: str) -> str:
     return str(error.value)
 
 
-def test_order_is_setting_then_environment_then_root_then_path(tmp_path: Path) -> None:
+def test_order_is_setting_then_environment_then_root_then_path(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)  # as in an environment of its own, without torch
     root, env = tmp_path / "root", {"PATH": str(tmp_path / "bin")}
     on_path = executable(tmp_path / "bin" / "python3")
     assert find_interpreter(None, [str(root)], env) == on_path
@@ -48,6 +49,15 @@ def test_order_is_setting_then_environment_then_root_then_path(tmp_path: Path) -
 
 def test_without_any_python_it_is_this_one(tmp_path: Path) -> None:
     assert find_interpreter(None, [str(tmp_path)], {"PATH": str(tmp_path)}) == sys.executable
+
+
+def test_this_python_comes_before_path_where_it_has_torch(tmp_path: Path, monkeypatch) -> None:
+    env = {"PATH": str(tmp_path / "bin")}
+    on_path = executable(tmp_path / "bin" / "python3")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert find_interpreter(None, [], env) == on_path
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    assert find_interpreter(None, [], env) == sys.executable
 
 
 def test_second_root_and_empty_environments_are_looked_at(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ Use = Literal["tensor", "called", "iterated", "count", "compared", "operand"]
 class Facts:
     """What the body shows of one parameter.
 
-    `rank` is exact; `min_rank` a lower bound; `last_sizes` are those of its last dimensions; `dtype` is a short name; `uses`
-    what it is used as; `literals` what it is compared with.
+    `rank` is exact; `min_rank` a lower bound; `last_sizes` are those of its last dimensions; `dtype` is a short name;
+    `uses` what it is used as; `literals` what it is compared with.
     """
 
     rank: int | None = None
@@ -140,22 +140,35 @@ def _visit_call(node: ast.Call, of: Any) -> None:
     called = of(node.func)
     if called is not None:
         called.uses.add("called")
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id if isinstance(node.func, ast.Name) else ""
+    name = (
+        node.func.attr
+        if isinstance(node.func, ast.Attribute)
+        else node.func.id
+        if isinstance(node.func, ast.Name)
+        else ""
+    )
     subject = of(node.func.value) if isinstance(node.func, ast.Attribute) else None
     method = subject is not None
     dims = [i for i in map(_integer, node.args) if i is not None]
     if subject is not None:
         if name in ("permute",) and len(dims) == len(node.args) > 1:
             subject.rank = len(dims)
-        elif name in ("transpose", "size", "swapaxes", "flatten", "squeeze", "sum", "mean", "softmax", "chunk") and dims:
+        elif (
+            name in ("transpose", "size", "swapaxes", "flatten", "squeeze", "sum", "mean", "softmax", "chunk") and dims
+        ):
             subject.min_rank = max(subject.min_rank, *(d + 1 if d >= 0 else -d for d in dims))
     if name in ("range", "arange"):
         for argument in node.args:
             if (found := of(argument)) is not None:
                 found.uses.add("count")
-    if name == "einsum" and node.args and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str):
+    if (
+        name == "einsum"
+        and node.args
+        and isinstance(node.args[0], ast.Constant)
+        and isinstance(node.args[0].value, str)
+    ):
         terms = node.args[0].value.replace(" ", "").split("->")[0].split(",")
-        for term, operand in zip(terms, node.args[1:]):
+        for term, operand in zip(terms, node.args[1:], strict=False):
             if (found := of(operand)) is not None and "..." not in term:
                 found.rank = len(term)
     convolution = re.fullmatch(r"conv(_transpose)?([123])d", name)
@@ -171,7 +184,9 @@ def _visit_call(node: ast.Call, of: Any) -> None:
                 found.rank = rank
     for table, dtype in ((_INDEX_ARGUMENT, "i64"), (_MASK_ARGUMENT, "b8")):
         if name in table:
-            index = table[name] - (1 if method and table is _INDEX_ARGUMENT and name in ("gather", "index_select") else 0)
+            index = table[name] - (
+                1 if method and table is _INDEX_ARGUMENT and name in ("gather", "index_select") else 0
+            )
             index += 1 if not method and table is _MASK_ARGUMENT and name != "where" else 0
             if 0 <= index < len(node.args) and (found := of(node.args[index])) is not None:
                 found.dtype = dtype
@@ -181,7 +196,12 @@ def _shape_of(node: ast.expr) -> ast.expr | None:
     """`x` for `x.shape` and `x.size()`."""
     if isinstance(node, ast.Attribute) and node.attr == "shape":
         return node.value
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "size" and not node.args:
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "size"
+        and not node.args
+    ):
         return node.func.value
     return None
 

@@ -1,14 +1,14 @@
 """What to call a target with, as immutable plans that a search can change piece by piece.
 
-Two dimensions of the same size count as tied: unrelated dimensions start with different sizes, and changing a size changes
-every dimension that has it.
+Two dimensions of the same size count as tied: unrelated dimensions start with different sizes, and changing a size
+changes every dimension that has it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Union
+from typing import Any, TypeAlias
 
 import torch
 
@@ -22,7 +22,10 @@ LAST = (64, 32, 96, 160, 192, 224, 288, 320, 352, 384, 416)
 
 @dataclass(frozen=True)
 class TensorPlan:
-    """A tensor to make. `grad` asks for a gradient (floating point only); `dtype_known` says that its use fixes the dtype."""
+    """A tensor to make.
+
+    `grad` asks for a gradient (floating point only); `dtype_known` says that its use fixes the dtype.
+    """
 
     spec: TensorSpec
     source: InputSource
@@ -45,7 +48,7 @@ class ValuePlan:
 class SequencePlan:
     """A tuple or list of plans; with `keys` a dict."""
 
-    items: tuple["Plan", ...]
+    items: tuple[Plan, ...]
     kind: type = tuple
     keys: tuple[Any, ...] | None = None
 
@@ -54,7 +57,7 @@ class SequencePlan:
         return [f"{path}[{key!r}]" for key in (self.keys if self.keys is not None else range(len(self.items)))]
 
 
-Plan = Union[TensorPlan, ValuePlan, SequencePlan]
+Plan: TypeAlias = TensorPlan | ValuePlan | SequencePlan
 
 
 @dataclass(frozen=True)
@@ -70,11 +73,11 @@ class Plans:
     def __getitem__(self, name: str) -> Plan:
         return next(p for n, p in self.items if n == name)
 
-    def with_plan(self, name: str, plan: Plan) -> "Plans":
+    def with_plan(self, name: str, plan: Plan) -> Plans:
         """The same plans with another one for `name`."""
         return replace(self, items=tuple((n, plan if n == name else p) for n, p in self.items))
 
-    def map_tensors(self, change: Callable[[str, TensorPlan], TensorPlan]) -> "Plans":
+    def map_tensors(self, change: Callable[[str, TensorPlan], TensorPlan]) -> Plans:
         """The same plans with every tensor plan changed; `change` gets the path of each (`x`, `xs[0]`)."""
         return replace(self, items=tuple((n, _map(p, n, change)) for n, p in self.items))
 

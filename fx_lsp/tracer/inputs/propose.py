@@ -55,7 +55,9 @@ class Context:
     constructing: bool = False
 
 
-def proposals(parameter: inspect.Parameter, annotation: Any, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
+def proposals(
+    parameter: inspect.Parameter, annotation: Any, facts: Facts, taken: set[int], context: Context
+) -> list[Plan]:
     """Plans for one parameter, the most plausible first; never empty.
 
     A parameter with a default starts with it. `taken` are sizes already in use.
@@ -107,7 +109,11 @@ def _from_annotation(annotation: Any, name: str, facts: Facts, taken: set[int], 
         return _from_sequence(origin or annotation, arguments, name, facts, taken, context)
     if origin is dict or annotation is dict:
         return [ValuePlan(dict, "{}", "search")]
-    if origin is Callable or annotation in (typing.Callable, Callable) or origin is typing.get_origin(Callable[[int], int]):
+    if (
+        origin is Callable
+        or annotation in (typing.Callable, Callable)
+        or origin is typing.get_origin(Callable[[int], int])
+    ):
         return [value(torch.nn.functional.relu, "search")]
     if isinstance(annotation, type):
         return _from_class(annotation, name, facts, taken, context)
@@ -153,9 +159,7 @@ def _from_sequence(
     plans = [_from_annotation(a, name, Facts(), taken, context) for a in items]
     if not all(plans):
         return []
-    return [
-        SequencePlan(tuple(p[min(i, len(p) - 1)] for p in plans), make) for i in range(max(len(p) for p in plans))
-    ]
+    return [SequencePlan(tuple(p[min(i, len(p) - 1)] for p in plans), make) for i in range(max(len(p) for p in plans))]
 
 
 def _from_text(annotation: str, name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:

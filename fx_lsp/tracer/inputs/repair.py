@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain as concat
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -52,7 +53,9 @@ def repairs(attempt: Attempt) -> Iterator[Plans]:
 
 def _missing_value(attempt: Attempt, text: str) -> Iterator[Plans]:
     """`None` where something is needed: the next proposal for a parameter that is None."""
-    if "NoneType" not in text and not isinstance(attempt.run.error, (TypeError, AttributeError, AssertionError, ValueError)):
+    if "NoneType" not in text and not isinstance(
+        attempt.run.error, (TypeError, AttributeError, AssertionError, ValueError)
+    ):
         return
     names = [n for n, p in attempt.plans.items if isinstance(p, ValuePlan) and p.shown == "None"]
     if "NoneType" not in text:
@@ -66,7 +69,9 @@ def _missing_value(attempt: Attempt, text: str) -> Iterator[Plans]:
 
 def _dtype(attempt: Attempt, text: str) -> Iterator[Plans]:
     wanted: list[str] = []
-    if re.search(r"must be long|Long, Int|must be.*(int64|integer)|scalar type (Long|Int)|indices.*(long|int)|int64", text, re.I):
+    if re.search(
+        r"must be long|Long, Int|must be.*(int64|integer)|scalar type (Long|Int)|indices.*(long|int)|int64", text, re.I
+    ):
         wanted.append("i64")
     if re.search(r"bool", text, re.IGNORECASE):
         wanted.append("b8")
@@ -93,7 +98,9 @@ def _rank(attempt: Attempt, text: str) -> Iterator[Plans]:
     if not _RANK_ERROR.search(text):
         return
     wanted = [int(next(g for g in groups if g)) for groups in _RANK.findall(text) if any(groups)]
-    for path in dict.fromkeys([*_involved(attempt), *_mentioned_tensors(attempt), *(p for p, _ in attempt.plans.tensors())]):
+    for path in dict.fromkeys(
+        [*_involved(attempt), *_mentioned_tensors(attempt), *(p for p, _ in attempt.plans.tensors())]
+    ):
         plan = dict(attempt.plans.tensors())[path]
         rank = len(plan.spec.sizes)
         order = sorted(set(range(6)) - {rank}, key=lambda r: (r not in wanted, abs(r - rank), -r))
@@ -159,7 +166,7 @@ def _conflicts(attempt: Attempt, text: str) -> Iterator[tuple[int, int]]:
         groups = [int(g) for g in matrices.groups() if g is not None]
         pairs.append((groups[1], groups[2]))
     lists = [[int(n) for n in re.findall(_NUMBER, m)] for m in _LIST.findall(text)]
-    for left, right in zip(lists, lists[1:], strict=False):
+    for left, right in pairwise(lists):
         if len(left) == len(right):
             pairs += [(b, a) for a, b in zip(left, right, strict=True) if a != b]
     plain = [int(n) for n in re.findall(r"(?<![\w.])\d+(?![\w.])", _LIST.sub(" ", text))]
@@ -206,7 +213,11 @@ def _in_place(attempt: Attempt, text: str) -> Iterator[Plans]:
     for wanted in dict.fromkeys([*_involved(attempt), *(p for p, _ in attempt.plans.tensors())]):
 
         def change(path: str, plan: TensorPlan, wanted: str = wanted) -> TensorPlan:
-            return dataclasses.replace(plan, grad=False, detail="no gradient: written in place") if path == wanted else plan
+            return (
+                dataclasses.replace(plan, grad=False, detail="no gradient: written in place")
+                if path == wanted
+                else plan
+            )
 
         yield attempt.plans.map_tensors(change)
 
@@ -261,7 +272,7 @@ def _tensors_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Ten
 
 
 def mentioned_names(attempt: Attempt) -> dict[str, int]:
-    """The names in the user's expressions that were running when the error was raised, with the depth of the innermost."""
+    """The names in the user's expressions that were running when the error was raised, by depth of the innermost."""
     error = attempt.run.error
     names: dict[str, int] = {}
     for depth, span in enumerate(attempt.sources.traceback_chain(error.__traceback__ if error else None)):
@@ -283,4 +294,3 @@ def _mentioned_tensors(attempt: Attempt) -> list[str]:
 def _by_relevance(attempt: Attempt, names: list[str]) -> list[str]:
     mentioned = mentioned_names(attempt)
     return sorted(names, key=lambda n: mentioned.get(n, len(mentioned) + 99))
-

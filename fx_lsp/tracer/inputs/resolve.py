@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import nn
 
-from fx_lsp.model import Failure, InputSpec, Severity, Span, TraceRequest
+from fx_lsp.model import Failure, InputSpec, Severity, Span, TraceRequest, Value
 from fx_lsp.specs import Comment, CommentError, TensorSpec, parse_comment
 from fx_lsp.tracer.call import RUN_CODE, Call
 from fx_lsp.tracer.failures import failure_of
@@ -25,8 +25,6 @@ from fx_lsp.tracer.inputs.plan import (
     LEADING,
     Plan,
     Plans,
-    TensorPlan,
-    ValuePlan,
     input_specs,
     materialize,
     plan_of,
@@ -35,25 +33,23 @@ from fx_lsp.tracer.inputs.plan import (
 from fx_lsp.tracer.inputs.propose import Context, proposals
 from fx_lsp.tracer.inputs.repair import Attempt
 from fx_lsp.tracer.inputs.search import Found, search, severity
-from fx_lsp.tracer.observe import Run, watched_run
+from fx_lsp.tracer.observe import Run, Statements, watched_run
 from fx_lsp.tracer.provenance import Sources
 
 FUNCTION_RANKS = (2, 3, 4, 1)
 MODULE_RANKS = (3, 4, 2, 1, 5)
+MIN_SECONDS = 0.2
+"""What a step of the search gets even when the budget is used up."""
 
 
 @dataclass
 class Prepared:
-    """A call with fake arguments, and how they read to the user. `trusted` says that none of them was guessed."""
+    """A call with fake arguments that ran once, how they read to the user, and what was seen in that run."""
 
     call: Call
     inputs: tuple[InputSpec, ...]
-    trusted: bool
-    notes: list[str] = field(default_factory=list)
-
-    def severity_of(self, error: BaseException) -> Severity:
-        """How bad it is that the target raised `error` with these inputs."""
-        return "error" if self.trusted and isinstance(error, Exception) else "information"
+    values: list[Value]
+    notes: list[str] = field(default_factory=list[str])
 
 
 @dataclass
@@ -65,29 +61,39 @@ class _Job:
     sources: Sources
     lines: list[str]
     tree: ast.Module
+    statements: Statements
     deadline: float
     context: Context
     comment: Comment
 
     @property
     def seconds(self) -> float:
-        return max(self.deadline - time.monotonic(), 0.2)
+        return max(self.deadline - time.monotonic(), MIN_SECONDS)
 
     def evaluate(self, text: str) -> Any:
         return eval(text, self.module.__dict__)
 
 
-def prepare(request: TraceRequest, module: ModuleType, target: Any, sources: Sources, lines: list[str]) -> Prepared | Failure:
+def prepare(
+    request: TraceRequest, module: ModuleType, target: Any, sources: Sources, tree: ast.Module
+) -> Prepared | Failure:
     """Resolve the inputs of `target`; call it inside the fake mode."""
     comment = parse_comment(request.fx_comment) if request.fx_comment is not None else Comment()
     if isinstance(comment, CommentError):
-        return Failure("comment", f"the `# fx:` comment is not understood: {comment.message}", _at(request, comment), severity="error")
+        return Failure(
+            "comment",
+            f"the `# fx:` comment is not understood: {comment.message}",
+            _at(request, comment),
+            severity="error",
+        )
+    lines = request.source.splitlines()
     job = _Job(
         request,
         module,
         sources,
         lines,
-        ast.parse(request.source),
+        tree,
+        Statements(tree, request.file),
         time.monotonic() + request.seconds,
         Context(module, FUNCTION_RANKS, _constructor(module)),
         comment,
@@ -169,7 +175,8 @@ def _construct(job: _Job, cls: type) -> tuple[Any, tuple[InputSpec, ...]] | Fail
         if failure.kind in ("data-dependent", "effect", "exit", "memory", "import"):
             return failure
         message = f"{cls.__name__} cannot be constructed: {failure.message}"
-        hint = f"Say how in a comment above the class: `# fx: init({', '.join(f'{n}=…' for n, _ in found.best.plans.items) or '…'})`."
+        arguments = ", ".join(f"{n}=…" for n, _ in found.best.plans.items) or "…"
+        hint = f"Say how in a comment above the class: `# fx: init({arguments})`."
         return dataclasses.replace(failure, kind="construct", message=message, hint=hint)
     shown = tuple(i for i in input_specs(found.best.plans, "init.") if i.source != "default")
     return found.best.run.result, shown
@@ -201,27 +208,32 @@ def _prepare_callable(
         names = tuple(n for n, _ in plans.items if n in plans.positional)
         return Call(function, made.args, made.kwargs, modules, names), made.paths
 
-    def finish(plans: Plans, trusted: bool) -> Prepared:
-        return Prepared(call_of(plans)[0], init + input_specs(plans), trusted, notes)
+    def finish(plans: Plans) -> Prepared:
+        return Prepared(call_of(plans)[0], init + input_specs(plans), found.best.run.values, notes)
 
     convention = None if job.comment.args else _input_conventions(job, signature)
-    start, alternatives = _initial(job, signature, _hints(described, job.module), facts, job.comment.args, ranks)
+    hints = _hints(described, job.module)
+    start, alternatives = _initial(job, signature, hints, facts, job.comment.args, ranks)
 
     def evaluate(plans: Plans) -> Attempt:
         return _attempt(job, plans, alternatives, lambda: call_of(plans))
 
+    trusted = all(i.source != "search" for i in init)
     if convention is not None:
-        attempt = evaluate(convention)
-        if attempt.run.error is None or _only_module(job):
-            return finish(convention, trusted=True)
-    if _is_given(start):
-        return finish(start, trusted=all(i.source != "search" for i in init))
+        start, alternatives = convention, {}
     found = search(start, evaluate, job.seconds)
-    if found.best.run.error is not None:
-        guessed = any(i.source == "search" for i in init)
-        bad: Severity = "information" if guessed or job.seconds < 0.3 else severity(found, evaluate)
-        return _failure(job, found, bad, init + input_specs(found.best.plans))
-    return finish(found.best.plans, trusted=False)
+    if convention is not None and found.best.run.error is not None and not _only_module(job):
+        start, alternatives = _initial(job, signature, hints, facts, {}, ranks)
+        found = search(start, evaluate, job.seconds)
+    inputs = init + input_specs(found.best.plans)
+    if found.best.run.error is None:
+        return finish(found.best.plans)
+    bad: Severity = "information"
+    if trusted and _is_given(start):
+        bad = "error"
+    elif trusted and job.seconds > MIN_SECONDS:
+        bad = severity(found, evaluate)
+    return _failure(job, found, bad, inputs)
 
 
 def _attempt(
@@ -232,7 +244,8 @@ def _attempt(
         call, paths = make()
     except Exception as error:
         return Attempt(plans, Run(error=error, calls=-1), {}, alternatives, job.sources, job.lines)
-    return Attempt(plans, watched_run(job.sources, call.run, RUN_CODE, None), paths, alternatives, job.sources, job.lines)
+    run = watched_run(job.sources, call.run, RUN_CODE, job.statements)
+    return Attempt(plans, run, paths, alternatives, job.sources, job.lines)
 
 
 def _failure(job: _Job, found: Found, bad: Severity, inputs: tuple[InputSpec, ...]) -> Failure:
@@ -263,14 +276,22 @@ def _initial(
     lent = _lent_annotations(job, [n for n in signature.parameters if n not in hints])
     for name, parameter in signature.parameters.items():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            items += [(n, plan_of(v, "comment", job.evaluate)) for n, v in given.items() if n not in signature.parameters]
+            items += [
+                (n, plan_of(v, "comment", job.evaluate)) for n, v in given.items() if n not in signature.parameters
+            ]
             continue
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL and name not in given:
             continue
         if name in given:
             plan = plan_of(given[name], "comment", job.evaluate)
         else:
-            options = proposals(parameter, hints.get(name, lent.get(name, parameter.annotation)), facts.get(name, Facts()), taken, context)
+            options = proposals(
+                parameter,
+                hints.get(name, lent.get(name, parameter.annotation)),
+                facts.get(name, Facts()),
+                taken,
+                context,
+            )
             alternatives[name] = options
             plan = options[0]
         items.append((name, plan))

@@ -64,7 +64,7 @@ def _simplest(start: Plans, best: Attempt, evaluate: Evaluate, deadline: float) 
 
 
 def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts: int) -> Found:
-    """Best-first: what follows from the furthest run comes first, and there the plans that took the fewest unlikely repairs."""
+    """Best-first: what follows from the furthest run, and there the plans that took the fewest unlikely repairs."""
     order = count()
     queue: list[tuple[int, int, int, Plans, object]] = [(0, 0, next(order), start, None)]
     seen = {start}
@@ -120,14 +120,26 @@ def severity(found: Found, evaluate: Evaluate) -> Severity:
     dtypes, the dtypes) of its inputs are changed; and no value was guessed that is not a tensor.
     """
     best = found.best
-    guessed = [p for _, p in best.plans.items if not isinstance(p, TensorPlan) and getattr(p, "source", "search") == "search"]
+    guessed = [
+        plan
+        for _, plan in best.plans.items
+        if getattr(plan, "source", "search") == "search" and not isinstance(plan, TensorPlan)
+    ]
+        p for _, p in best.plans.items if not isinstance(p, TensorPlan) and getattr(p, "source", "search") == "search"
+    ]
     if best.run.error is None or guessed or _place(best) is None:
         return "information"
     rivals = [a for a in found.failures if a.run.calls >= best.run.calls]
     if any(_place(a) != _place(best) for a in rivals):
         return "information"
     kind = kind_of(best.run.error, best.run.failed)
-    variants = list(_other_sizes(best.plans)) if kind == "shape" else list(_other_dtypes(best.plans)) if kind == "dtype" else []
+    variants = (
+        list(_other_sizes(best.plans))
+        if kind == "shape"
+        else list(_other_dtypes(best.plans))
+        if kind == "dtype"
+        else []
+    )
     again = [evaluate(plans) for plans in variants]
     if not again or any(a.run.error is None for a in again):
         return "information"
