@@ -136,13 +136,14 @@ def decode_stage(data: bytes) -> Stage:
     """The inverse of `encode_stage`. Raises ProtocolError."""
     try:
         table: dict[str, Any] = json.loads(data)
-        files = table["files"]
-        spans: list[Span] = [Span(files[f], *rest) for f, *rest in table["spans"]]
-        rows: list[list[int]] = table["chains"]
-        chains = [tuple(spans[i] for i in row) for row in rows]
+        files: list[str] = table["files"]
+        rows: list[list[int]] = table["spans"]
+        spans = [Span(files[row[0]], *row[1:]) for row in rows]
+        numbers: list[list[int]] = table["chains"]
+        chains = [tuple(spans[i] for i in chain) for chain in numbers]
         nodes = tuple(
-            Node(name, op, target, tuple(args), tuple(inputs), tuple(users), spec, chains[chain], comment)
-            for name, op, target, args, inputs, users, spec, chain, comment in table["nodes"]
+            Node(name, op, target, tuple(args), tuple(inputs), tuple(users), spec, chains[at], comment)
+            for name, op, target, args, inputs, users, spec, at, comment in table["nodes"]
         )
         return Stage(table["name"], nodes)
     except (ValueError, KeyError, IndexError, TypeError) as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import faulthandler
 import importlib
 import os
+import signal
 import sys
 import threading
 import traceback
@@ -89,7 +90,10 @@ def main(job: str, warm: bool) -> NoReturn:
 
 
 def redirect_output(fd: int) -> None:
-    """Point standard output and error at `fd` and standard input at nothing; a crash then prints its Python stack."""
+    """Point standard output and error at `fd` and standard input at nothing.
+
+    A crash then prints its Python stack there, and so does SIGUSR1 (POSIX), by which the server asks where a request is.
+    """
     null = os.open(os.devnull, os.O_RDWR)
     for target, source in ((1, fd), (2, fd), (0, null)):
         if source != target:
@@ -100,13 +104,14 @@ def redirect_output(fd: int) -> None:
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
     faulthandler.enable(2, all_threads=False)
+    if sys.platform != "win32":
+        faulthandler.register(signal.SIGUSR1, 2, all_threads=False)
 
 
 def die_with_parent() -> None:
     """Ask the kernel to end this process when its parent ends (Linux; elsewhere closing channels must do)."""
     if sys.platform == "linux":
         import ctypes
-        import signal
 
         pr_set_pdeathsig = 1
         with suppress(OSError, AttributeError):

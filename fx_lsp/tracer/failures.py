@@ -45,8 +45,14 @@ def failure_of(
         message = f"{message} ({operands})"
     if chain and span is not None and chain[0].file != span.file:
         message = f"{message}, raised in {chain[0].file}:{chain[0].line}"
+    if kind in _NOT_WRONG or isinstance(error, (OSError, EOFError)):
+        severity = "information"
     hint = "" if severity == "error" else _hint(kind, inputs)
     return Failure(kind, message, span, hint, severity, inputs=inputs)
+
+
+_NOT_WRONG = frozenset({"effect", "exit", "memory", "data-dependent", "import"})
+"""What correct code may do as well, so that it is no error."""
 
 
 def kind_of(error: BaseException, failed: FailedCall | None = None) -> FailureKind:
@@ -76,6 +82,12 @@ def sentence(error: BaseException) -> str:
         return f"the code ends the process (sys.exit({error.code!r}))"
     if isinstance(error, EffectBlocked):
         return f"the code {error.what}; tracing only runs code without such effects"
+    if isinstance(error, MemoryError):
+        return "the code needs more memory here than a trace may use"
+    if isinstance(error, (FileNotFoundError, IsADirectoryError)) and error.filename is not None:
+        return f"the code reads {error.filename!r}: {error.strerror}"
+    if isinstance(error, EOFError):
+        return "the code reads standard input, which is empty while tracing"
     if isinstance(error, DATA_DEPENDENT):
         operation = re.search(r"aten\.\w+(\.\w+)?", str(error))
         what = f" (`{operation[0]}`)" if operation else ""

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from fx_lsp.errors import ProtocolError, WorkerDied
@@ -15,6 +19,7 @@ FAILURE_OUTPUT_BYTES = 4 << 10
 _MOMENT = 1.0
 _REPORT = 40.0  # longer than any preload, during which a zygote reports no exits
 _KILLED = -9
+_STACK = 0.2  # time to print one stack
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +58,13 @@ class Child:
             if printed := self.output.text(FAILURE_OUTPUT_BYTES):
                 return replace(reply, outcome=replace(reply.outcome, output=printed))
         return reply
+
+    async def print_stack(self) -> None:
+        """Have the process print where it is, so that `output` ends with its Python stack (POSIX; elsewhere nothing)."""
+        if sys.platform != "win32" and not self.exited.done():
+            with suppress(OSError):
+                os.kill(self.pid, signal.SIGUSR1)
+            await self.output.ended(_STACK)
 
     async def end(self) -> None:
         """Kill what is left of the process group, wait until it is gone, free the channel."""

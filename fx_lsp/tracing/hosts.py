@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -13,20 +12,16 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from fx_lsp.errors import WorkerDied, WorkerError, WorkerStartError, WorkerTimeout
-from fx_lsp.model import Failure, FailureKind, Span, TraceReply, TraceRequest
+from fx_lsp.model import Span, TraceReply, TraceRequest
+from fx_lsp.tracing.endings import died, gave_up, timed_out
 from fx_lsp.tracing.interpreters import Interpreter, find_interpreter, probe
-from fx_lsp.tracing.workers import Limits, Workers
+from fx_lsp.tracing.launch import Limits
+from fx_lsp.tracing.workers import Workers
 
 log = logging.getLogger(__name__)
 
 _RESTARTS = 3
 _RESTART_WINDOW = 60.0
-_CRASHES = {
-    "SIGSEGV": "a segmentation fault",
-    "SIGABRT": "an abort",
-    "SIGBUS": "a bus error",
-    "SIGILL": "an illegal instruction",
-}
 
 
 class Tracers(Protocol):
@@ -40,6 +35,14 @@ class Tracers(Protocol):
     async def run(self, request: TraceRequest, seconds: float | None = None) -> TraceReply: ...
     def preload(self, packages: Sequence[str]) -> None: ...
     async def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A tracer's answer, and the seconds that it took with torch warm."""
+
+    reply: TraceReply
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -95,29 +98,32 @@ class Host:
             self._fail(error)
             raise
 
-    async def trace(self, request: TraceRequest, name_span: Span) -> TraceReply:
-        """The answer to `request`; limits and crashes are failures at `name_span`. Raises WorkerStartError."""
+    async def trace(self, request: TraceRequest, name_span: Span) -> Traced:
+        """The answer to `request`; limits and crashes are failures, at the line that ran or at `name_span`.
+
+        Raises WorkerStartError.
+        """
         again = True
         while True:
             tracers, pid = await self._ready()
+            started = self._clock()
             try:
                 reply = await tracers.run(request)
             except WorkerTimeout as error:
-                return TraceReply(_timed_out(request.name, self._limits, error, name_span))
+                reply = TraceReply(timed_out(request, self._limits, error, name_span))
             except WorkerDied as error:
-                if not (self._backend.forks and pid != tracers.pid):
-                    return TraceReply(_died(request.name, self._limits, error, name_span))
-                self._note_death(pid, error)
-                if not again:
-                    return TraceReply(_died(request.name, self._limits, error, name_span))
-                again = False
-                continue
+                if self._backend.forks and pid != tracers.pid:
+                    self._note_death(pid, error)
+                    if again:
+                        again = False
+                        continue
+                reply = TraceReply(died(request, self._limits, error, name_span))
             except WorkerStartError as error:
                 self._fail(error)
                 raise
             if reply.packages:
                 tracers.preload(reply.packages)
-            return reply
+            return Traced(reply, self._clock() - started)
 
     async def close(self) -> None:
         """End every process of this interpreter."""
@@ -142,7 +148,7 @@ class Host:
                 self._fail(error)
                 raise
             except WorkerDied as error:
-                raise self._fail(_gave_up(self._python, error)) from error
+                raise self._fail(gave_up(self._python, _RESTARTS + 1, error)) from error
             finally:
                 self._starting -= 1
                 self._say("starting torch" if self._starting else "")
@@ -158,7 +164,7 @@ class Host:
                 self._deaths.popleft()
             log.warning("the tracer of %s ended: %s", self._python, error)
         if len(self._deaths) > _RESTARTS:
-            raise self._fail(_gave_up(self._python, error)) from error
+            raise self._fail(gave_up(self._python, _RESTARTS + 1, error)) from error
 
     def _fail(self, error: WorkerStartError) -> WorkerStartError:
         if self.error is not error:
@@ -170,36 +176,3 @@ class Host:
         if message != self.message:
             self.message = message
             self._on_change()
-
-
-def _gave_up(python: str, error: WorkerDied) -> WorkerStartError:
-    tail = error.output.strip().splitlines()[-3:]
-    message = f"the tracer of {python} ended {_RESTARTS + 1} times within a minute and is not started again"
-    said = f": {' / '.join(tail)}" if tail else f": {error}"
-    return WorkerStartError(message + said, "interpreter", "Restart the server's tracers to try again.", error.output)
-
-
-def _timed_out(name: str, limits: Limits, error: WorkerTimeout, span: Span) -> Failure:
-    message = f"tracing {name} took more than {limits.seconds:g} s; it was stopped"
-    hint = "Give smaller inputs in a `# fx:` comment, or raise the time limit in the settings."
-    return Failure("timeout", message, span, hint, output=error.output[-4096:])
-
-
-def _died(name: str, limits: Limits, error: WorkerDied, span: Span) -> Failure:
-    output = error.output[-4096:]
-    if error.status >= 0:
-        message = f"tracing {name} ended the process with exit code {error.status}"
-        return Failure("exit" if error.status == 0 else "crash", message, span, output=output)
-    number = -error.status
-    try:
-        signal_name = signal.Signals(number).name
-    except ValueError:
-        signal_name = f"signal {number}"
-    kind: FailureKind = "memory" if signal_name == "SIGKILL" else "crash"
-    if kind == "memory":
-        message = f"the process that traced {name} was killed (SIGKILL), most likely because memory ran out"
-        hint = f"The limit is {limits.memory_bytes / (1 << 30):.1f} GiB; give smaller inputs in a `# fx:` comment."
-    else:
-        message = f"tracing {name} crashed the process with {_CRASHES.get(signal_name, 'a signal')} ({signal_name})"
-        hint = "Native code failed; the output below may say where."
-    return Failure(kind, message, span, hint, output=output)

@@ -27,6 +27,14 @@ _UNSET = ("PYTHONPATH", "PYTHONINSPECT", "PYTHONPROFILEIMPORTTIME", "TORCH_LOGS"
 
 
 @dataclass(frozen=True)
+class Limits:
+    """What one request may use: wall-clock `seconds`, and `memory_bytes` beyond what the warm process has."""
+
+    seconds: float = 60
+    memory_bytes: int = 4 << 30
+
+
+@dataclass(frozen=True)
 class Launch:
     """What a worker runs: interpreter, job (`module:function`), extra import paths, and whether torch is warmed."""
 

@@ -5,26 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol, TypeVar
 
 from fx_lsp.errors import WorkerDied, WorkerTimeout
 from fx_lsp.model import TraceReply, TraceRequest
 from fx_lsp.tracing.children import Child
-from fx_lsp.tracing.launch import Launch
+from fx_lsp.tracing.launch import Launch, Limits
 from fx_lsp.tracing.spares import preload, start_spare
 from fx_lsp.tracing.zygotes import Zygote, start_zygote
 
+__all__ = ["Limits", "Mode", "Workers"]
+
 Mode = Literal["fork", "spawn"]
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What one request may use: wall-clock `seconds`, and `memory_bytes` beyond what the warm process has."""
-
-    seconds: float = 60
-    memory_bytes: int = 4 << 30
 
 
 class Workers:
@@ -78,7 +71,10 @@ class Workers:
         try:
             reply = await asyncio.wait_for(child.answer(request, self._limits.memory_bytes), limit)
         except asyncio.TimeoutError:
-            await self._end(child)
+            try:
+                await child.print_stack()
+            finally:
+                await self._end(child)
             raise WorkerTimeout(f"no answer within {limit:g} s", child.output.text()) from None
         except BaseException:
             await self._end(child)

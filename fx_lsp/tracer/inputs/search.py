@@ -116,16 +116,14 @@ def _other_ranks(plans: Plans) -> Iterator[Plans]:
 def severity(found: Found, evaluate: Evaluate) -> Severity:
     """Whether the failure of a search is the code's own error, whatever it is called with.
 
-    It is one when the furthest attempt still fails at the same place, over the same sizes, however the free sizes (or, for
-    dtypes, the dtypes) of its inputs are changed; and no value was guessed that is not a tensor.
+    It is one when the furthest attempt still fails at the same place, over the same sizes, however the free sizes (or,
+    for dtypes, the dtypes) of its inputs are changed; and no value was guessed that is not a tensor.
     """
     best = found.best
     guessed = [
         plan
         for _, plan in best.plans.items
         if getattr(plan, "source", "search") == "search" and not isinstance(plan, TensorPlan)
-    ]
-        p for _, p in best.plans.items if not isinstance(p, TensorPlan) and getattr(p, "source", "search") == "search"
     ]
     if best.run.error is None or guessed or _place(best) is None:
         return "information"
