@@ -251,8 +251,8 @@ class TraceReply:
     """A tracer's answer: the outcome, its encoded stages, and what it depends on.
 
     `stages` maps a stage's name to `wire.encode_stage` bytes. `dependencies` are absolute paths of the files besides
-    the target's own whose text the answer depends on; `packages` are top-level third-party packages that were
-    imported, which a zygote may import beforehand.
+    the target's own whose text the answer depends on; `packages` are the dotted names of the
+    installed modules that were imported, which a zygote may import beforehand.
     """
 
     outcome: Outcome

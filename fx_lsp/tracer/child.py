@@ -92,7 +92,7 @@ def main(job: str, warm: bool) -> NoReturn:
 def redirect_output(fd: int) -> None:
     """Point standard output and error at `fd` and standard input at nothing.
 
-    A crash then prints its Python stack there, and so does SIGUSR1 (POSIX), by which the server asks where a request is.
+    A crash then prints its Python stack there, and so does SIGUSR1 (POSIX), by which the server asks where it is.
     """
     null = os.open(os.devnull, os.O_RDWR)
     for target, source in ((1, fd), (2, fd), (0, null)):

@@ -162,7 +162,11 @@ def _hint(kind: FailureKind, inputs: tuple[InputSpec, ...]) -> str:
     if kind == "data-dependent":
         return "Branch on shapes instead, use `torch.where`, or keep this part out of the traced function."
     if kind == "exit":
-        return 'Code that ends the process cannot be traced; move it under `if __name__ == "__main__":`.'
+        return 'Raise an ordinary exception instead; at the top level, move it under `if __name__ == "__main__":`.'
+    if kind == "memory":
+        return "Give smaller inputs in a `# fx:` comment, or raise `fx-lsp.limits.memory`."
+    if kind == "effect":
+        return "Keep it out of the traced function, or pass what it needs as an argument."
     return ""
 
 

@@ -21,9 +21,12 @@ from fx_lsp.tracer.failures import failure_of, load_failure
 from fx_lsp.tracer.graphs import Names, saved_values
 from fx_lsp.tracer.guards import EffectBlocked, forbid_effects
 from fx_lsp.tracer.inputs.resolve import Prepared, prepare
-from fx_lsp.tracer.load import Loaded, LoadError, dependencies, find, load
+from fx_lsp.tracer.load import Loaded, LoadError, dependencies, find, forget_changed, load
 from fx_lsp.tracer.names import returned_names
 from fx_lsp.tracer.provenance import Sources
+
+STARTED = time.time()
+"""When this module was imported: before anything of the user's."""
 
 
 def run(request: TraceRequest) -> TraceReply:
@@ -34,6 +37,7 @@ def run(request: TraceRequest) -> TraceReply:
     insert_user_paths(list(request.roots))
     site_dirs = _site_dirs()
     package_dir = _package_dir(request, site_dirs)
+    forget_changed(request, package_dir, STARTED)
     sources = Sources(request.file, package_dir)
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     whole = False

@@ -39,7 +39,8 @@ def load(request: TraceRequest, mode: FakeTensorMode) -> Loaded:
 
     Tensors that the module makes at its top level are fake.
     """
-    sys.meta_path.insert(0, _Overlays(request.overlays))
+    if request.overlays:
+        sys.meta_path.insert(0, _Overlays(request.overlays))
     try:
         if request.package:
             importlib.import_module(request.package)
@@ -87,8 +88,6 @@ class _Overlays(importlib.abc.MetaPathFinder):
         self._texts = texts
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
-        if not self._texts:
-            return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
         if spec is None or spec.origin is None:
             return None
@@ -119,24 +118,47 @@ def find(module: ModuleType, name: str) -> Any:
 def dependencies(
     request: TraceRequest, package_dir: str | None, site: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The project files that are loaded now besides the target's own, and the third-party packages.
+    """The project files that are loaded now besides the target's own, and the names of the installed modules.
 
     A target that is itself installed counts its top-level package (`package_dir`) as its project.
     """
     files: set[str] = set()
-    packages: set[str] = set()
+    installed: list[str] = []
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if not isinstance(file, str) or file == request.file:
             continue
-        installed = any(file.startswith(s + os.sep) for s in site)
-        if package_dir is not None and file.startswith(package_dir + os.sep):
+        own = package_dir is not None and file.startswith(package_dir + os.sep)
+        in_site = any(file.startswith(s + os.sep) for s in site)
+        if own or (not in_site and any(file.startswith(root + os.sep) for root in request.roots)):
             files.add(file)
-        elif installed:
-            packages.add(name.partition(".")[0])
-        elif any(file.startswith(root + os.sep) for root in request.roots):
-            files.add(file)
-    return tuple(sorted(files)), tuple(sorted(p for p in packages if p not in _NEVER_PRELOADED))
+        if in_site and name.partition(".")[0] not in _NEVER_PRELOADED:
+            installed.append(name)
+    return tuple(sorted(files)), tuple(installed)
 
 
 _NEVER_PRELOADED = frozenset({"torch", "fx_lsp", "__main__", "torchgen", "functorch"})
+
+
+def forget_changed(request: TraceRequest, package_dir: str | None, since: float) -> None:
+    """Drop the modules of the target's own package if one of them changed after `since` (seconds since the epoch).
+
+    A zygote may have imported them long ago, when the target is itself installed.
+    """
+    if package_dir is None:
+        return
+    own = {
+        name: file
+        for name, module in list(sys.modules.items())
+        if isinstance(file := getattr(module, "__file__", None), str) and file.startswith(package_dir + os.sep)
+    }
+    if any(file in request.overlays or _changed(file, since) for file in own.values()):
+        for name in own:
+            del sys.modules[name]
+
+
+def _changed(file: str, since: float) -> bool:
+    try:
+        return os.stat(file).st_mtime > since
+    except OSError:
+        return True

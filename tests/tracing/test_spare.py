@@ -1,0 +1,79 @@
+"""One child is forked before its request comes."""
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from fx_lsp.model import Failure, TraceRequest
+from fx_lsp.tracing.workers import Limits, Workers
+
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.skipif(not Path("/proc/self").exists(), reason="reads /proc"),
+]
+
+SOURCE = "import os, torch\ndef f(x):\n    raise ValueError(f'pid {os.getpid()}')\n"
+
+
+@pytest.fixture
+async def workers():
+    started = Workers(sys.executable, Limits())
+    await started.start()
+    yield started
+    await started.close()
+
+
+async def answering_pid(workers: Workers) -> int:
+    request = TraceRequest("user.py", "f", "function", SOURCE, SOURCE, "user", "", ())
+    outcome = (await workers.run(request)).outcome
+    assert isinstance(outcome, Failure)
+    found = re.search(r"pid (\d+)", outcome.message)
+    assert found, outcome
+    return int(found[1])
+
+
+async def spare_of(workers: Workers) -> int:
+    """The pid of the waiting spare: the one child of the zygote while nothing is asked."""
+    for _ in range(200):
+        children = Path(f"/proc/{workers.pid}/task/{workers.pid}/children").read_text().split()
+        if len(children) == 1:
+            return int(children[0])
+        await asyncio.sleep(0.05)
+    raise AssertionError("no spare was forked")
+
+
+async def gone(pid: int) -> None:
+    """Wait until the process has ended and its parent has taken note."""
+    for _ in range(200):
+        if not Path(f"/proc/{pid}").exists():
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"{pid} is still there")
+
+
+async def test_a_request_is_answered_by_the_spare_and_the_next_by_the_next(workers):
+    first = await spare_of(workers)
+    assert await answering_pid(workers) == first
+    second = await spare_of(workers)
+    assert second != first
+    assert await answering_pid(workers) == second
+
+
+async def test_a_spare_that_was_killed_is_replaced_and_no_request_is_lost(workers):
+    spare = await spare_of(workers)
+    os.kill(spare, signal.SIGKILL)
+    await gone(spare)
+    assert await answering_pid(workers) != spare
+    assert await spare_of(workers) != spare
+
+
+async def test_a_preload_replaces_the_spare(workers):
+    spare = await spare_of(workers)
+    workers.preload(["wave"])
+    await gone(spare)
+    assert await answering_pid(workers) != spare
