@@ -252,7 +252,7 @@ class TraceReply:
 
     `stages` maps a stage's name to `wire.encode_stage` bytes. `dependencies` are absolute paths of the files besides
     the target's own whose text the answer depends on; `packages` are the dotted names of the
-    installed modules that were imported, which a zygote may import beforehand.
+    installed modules that had to be imported, which a zygote may import beforehand.
     """
 
     outcome: Outcome

@@ -6,6 +6,7 @@ import ast
 import logging
 import os
 import site
+import sys
 import sysconfig
 import time
 import warnings
@@ -35,6 +36,7 @@ def run(request: TraceRequest) -> TraceReply:
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
     insert_user_paths(list(request.roots))
+    before = frozenset(sys.modules)
     site_dirs = _site_dirs()
     package_dir = _package_dir(request, site_dirs)
     forget_changed(request, package_dir, STARTED)
@@ -49,7 +51,7 @@ def run(request: TraceRequest) -> TraceReply:
     except (LoadError, SystemExit) as error:
         cause = error.__cause__ if isinstance(error, LoadError) and error.__cause__ is not None else error
         reply = TraceReply(load_failure(cause, sources, request.name))
-    files, packages = dependencies(request, package_dir, site_dirs)
+    files, packages = dependencies(request, package_dir, site_dirs, before)
     if whole:
         files = (*files, request.file)
     return TraceReply(reply.outcome, reply.stages, files, packages)

@@ -9,7 +9,7 @@ import importlib.machinery
 import linecache
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -116,15 +116,18 @@ def find(module: ModuleType, name: str) -> Any:
 
 
 def dependencies(
-    request: TraceRequest, package_dir: str | None, site: Sequence[str]
+    request: TraceRequest, package_dir: str | None, site: Sequence[str], before: Collection[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The project files that are loaded now besides the target's own, and the names of the installed modules.
 
-    A target that is itself installed counts its top-level package (`package_dir`) as its project.
+    `before` are the modules that were loaded before the request; of those only the project's count. A target that is
+    itself installed counts its top-level package (`package_dir`) as its project.
     """
     files: set[str] = set()
     installed: list[str] = []
     for name, module in list(sys.modules.items()):
+        if name in before and package_dir is None:
+            continue
         file = getattr(module, "__file__", None)
         if not isinstance(file, str) or file == request.file:
             continue
@@ -132,7 +135,7 @@ def dependencies(
         in_site = any(file.startswith(s + os.sep) for s in site)
         if own or (not in_site and any(file.startswith(root + os.sep) for root in request.roots)):
             files.add(file)
-        if in_site and name.partition(".")[0] not in _NEVER_PRELOADED:
+        if in_site and name not in before and name.partition(".")[0] not in _NEVER_PRELOADED:
             installed.append(name)
     return tuple(sorted(files)), tuple(installed)
 

@@ -145,7 +145,8 @@ class _Forks:
         return await (await self._live()).fork()
 
     def preload(self, packages: Sequence[str]) -> None:
-        self._packages += [p for p in packages if p not in self._packages]
+        known = set(self._packages)
+        self._packages += [p for p in packages if p not in known]
         if self._zygote:
             self._zygote.preload(packages)
 
@@ -213,7 +214,8 @@ class _Spares:
             await child.end()
 
     def preload(self, packages: Sequence[str]) -> None:
-        new = [p for p in packages if p not in self._packages]
+        known = set(self._packages)
+        new = [p for p in packages if p not in known]
         self._packages += new
         if child := self._ready():
             preload(child, new)

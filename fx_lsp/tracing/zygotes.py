@@ -102,7 +102,8 @@ class Zygote:
 
     def preload(self, packages: Sequence[str]) -> None:
         """Have installed packages imported when no fork is waiting."""
-        new = [p for p in packages if p not in self.preloading and p not in self.preloaded]
+        known = {*self.preloading, *self.preloaded}
+        new = [p for p in packages if p not in known]
         if new:
             self.preloading += new
             with suppress(OSError):

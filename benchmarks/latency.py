@@ -1,0 +1,294 @@
+"""How fast the editor sees graphs: the real server over stdio, next to the same trace in a warm interpreter.
+
+    python benchmarks/latency.py [--runs N] [--targets small,medium,large]
+
+Every figure stands beside a peer from the same run on the same machine. Prints a Markdown table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from lsprotocol import types
+from pygls.lsp.client import LanguageClient
+
+HERE = Path(__file__).resolve().parent
+PEERS = HERE / "peers.py"
+PAUSE = 0.6
+"""Seconds between two edits: nobody types faster than that and then waits."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A definition to trace, and the line after which an edit adds a statement to it."""
+
+    path: Path
+    name: str
+    anchor: str
+
+
+@dataclass
+class Editor:
+    """A client of one server process."""
+
+    client: LanguageClient
+    pid: int
+    version: int = 1
+
+    async def open(self, target: Target) -> str:
+        text = target.path.read_text()
+        item = types.TextDocumentItem(uri=target.path.as_uri(), language_id="python", version=1, text=text)
+        self.client.text_document_did_open(types.DidOpenTextDocumentParams(text_document=item))
+        return text
+
+    def change(self, target: Target, text: str) -> None:
+        self.version += 1
+        document = types.VersionedTextDocumentIdentifier(version=self.version, uri=target.path.as_uri())
+        change = types.TextDocumentContentChangeWholeDocument(text=text)
+        self.client.text_document_did_change(types.DidChangeTextDocumentParams(document, [change]))
+
+    async def graph(self, target: Target) -> str:
+        """The forward graph of the text as it is now: waits for the trace."""
+        command = types.ExecuteCommandParams(
+            command="fxLsp.showStage", arguments=[target.path.as_uri(), target.name, "forward"]
+        )
+        answer = await self.client.workspace_execute_command_async(command)
+        uri = answer["uri"] if isinstance(answer, dict) else answer.uri
+        shown = await self.client.workspace_text_document_content_async(types.TextDocumentContentParams(uri=uri))
+        assert "def forward(" in shown.text, shown.text
+        return shown.text
+
+    async def lenses(self, target: Target) -> list[types.CodeLens]:
+        document = types.TextDocumentIdentifier(uri=target.path.as_uri())
+        return list(await self.client.text_document_code_lens_async(types.CodeLensParams(document)) or [])
+
+    async def hover(self, target: Target, line: int, character: int) -> object:
+        document = types.TextDocumentIdentifier(uri=target.path.as_uri())
+        return await self.client.text_document_hover_async(
+            types.HoverParams(text_document=document, position=types.Position(line, character))
+        )
+
+
+async def start(cache: Path) -> tuple[Editor, float]:
+    """A server and the seconds until it had answered `initialize`."""
+    client = LanguageClient("benchmark", "1")
+
+    @client.feature(types.WINDOW_SHOW_DOCUMENT)
+    def show(params: types.ShowDocumentParams) -> types.ShowDocumentResult:
+        return types.ShowDocumentResult(success=True)
+
+    started = time.perf_counter()
+    await client.start_io(sys.executable, "-m", "fx_lsp", "serve")
+    options = {"interpreter": sys.executable, "cache": {"path": str(cache)}, "traceOnOpen": False}
+    capabilities = types.ClientCapabilities(
+        window=types.WindowClientCapabilities(show_document=types.ShowDocumentClientCapabilities(support=True)),
+        workspace=types.WorkspaceClientCapabilities(
+            text_document_content=types.TextDocumentContentClientCapabilities(dynamic_registration=False)
+        ),
+    )
+    await client.initialize_async(types.InitializeParams(capabilities, initialization_options=options))
+    ready = time.perf_counter() - started
+    client.initialized(types.InitializedParams())
+    process = client._server
+    assert process is not None
+    return Editor(client, process.pid), ready
+
+
+async def stop(editor: Editor) -> None:
+    await editor.client.shutdown_async(None)
+    editor.client.exit(None)
+    await editor.client.stop()
+
+
+async def timed(work: Callable[[], Awaitable[object]]) -> float:
+    started = time.perf_counter()
+    await work()
+    return time.perf_counter() - started
+
+
+def targets() -> dict[str, Target]:
+    found = {
+        "small": Target(HERE / "targets" / "small.py", "attention", "def attention(q, k, v):\n"),
+        "large": Target(HERE / "targets" / "large.py", "Decoder", "    def forward(self, ids):\n"),
+    }
+    try:
+        import transformers
+    except ImportError:
+        return found
+    llama = Path(transformers.__file__).parent / "models" / "llama" / "modeling_llama.py"
+    return {**found, "medium": Target(llama, "LlamaAttention", "        input_shape = hidden_states.shape[:-1]\n")}
+
+
+async def edits(target: Target, runs: int) -> list[float]:
+    """Seconds from an edit inside the target to its fresh forward graph, `runs` times, with a warm server."""
+    with tempfile.TemporaryDirectory() as directory:
+        editor, _ = await start(Path(directory) / "cache.sqlite3")
+        text = await editor.open(target)
+        await editor.graph(target)
+        await asyncio.sleep(10 if runs > 3 else 2)
+        found: list[float] = []
+        indent = re.match(r"\s*", target.anchor)
+        assert indent is not None
+        inner = indent[0] + ("    " if target.anchor.rstrip().endswith(":") else "")
+        for run in range(runs + 1):
+            await asyncio.sleep(PAUSE)
+            edited = text.replace(target.anchor, f"{target.anchor}{inner}edit = {run}\n", 1)
+            assert edited != text
+
+            async def edit(edited: str = edited) -> None:
+                editor.change(target, edited)
+                await editor.graph(target)
+
+            found.append(await timed(edit))
+        await stop(editor)
+    return found[1:]
+
+
+def peer(how: str, name: str, runs: int) -> float:
+    """Seconds: the median of a warm trace, or one fresh process under TORCH_LOGS."""
+    environment = {**os.environ, "TORCH_LOGS": "aot_graphs"} if how == "logs" else dict(os.environ)
+    started = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, str(PEERS), how, name, str(runs)], env=environment, capture_output=True, text=True, check=True
+    )
+    return time.perf_counter() - started if how == "logs" else json.loads(done.stdout.splitlines()[-1])["p50"]
+
+
+async def startup(target: Target) -> list[tuple[str, str, str]]:
+    """Ready, cold graph, and a reopened project."""
+    alone = statistics.median(_import_pygls() for _ in range(5))
+    rows: list[tuple[str, str, str]] = []
+    with tempfile.TemporaryDirectory() as directory:
+        cache = Path(directory) / "cache.sqlite3"
+        ready: list[float] = []
+        for _ in range(5):
+            editor, seconds = await start(cache)
+            ready.append(seconds)
+            await stop(editor)
+        rows.append(_row("server ready", statistics.median(ready), "import pygls.lsp.server", alone))
+        editor, _ = await start(cache)
+        await editor.open(target)
+        cold = await timed(lambda: editor.graph(target))
+        await stop(editor)
+        rows.append(_row("first graph, torch not yet loaded", cold, "TORCH_LOGS run", peer("logs", "small", 1)))
+        reopened: list[float] = []
+        for _ in range(5):
+            editor, _ = await start(cache)
+            await editor.open(target)
+
+            async def lenses_and_hover(editor: Editor = editor) -> None:
+                while not await editor.lenses(target):
+                    await asyncio.sleep(0.005)
+                await editor.hover(target, 5, 6)
+
+            reopened.append(await timed(lenses_and_hover))
+            await stop(editor)
+        rows.append(("reopened: lenses and hover from the disk cache", _ms(statistics.median(reopened)), "–"))
+    return rows
+
+
+def _import_pygls() -> float:
+    started = time.perf_counter()
+    subprocess.run([sys.executable, "-c", "import pygls.lsp.server"], check=True)
+    return time.perf_counter() - started
+
+
+async def hovers(small: Target, large: Target) -> list[tuple[str, str, str]]:
+    """Hovers on a traced function, idle and while the large model is tracing; peak memory of server and zygote."""
+    rows: list[tuple[str, str, str]] = []
+    with tempfile.TemporaryDirectory() as directory:
+        editor, _ = await start(Path(directory) / "cache.sqlite3")
+        await editor.open(small)
+        await editor.graph(small)
+        for label in ("idle", "while the large model is tracing"):
+            tracing: asyncio.Task[str] | None = None
+            if label != "idle":
+                await editor.open(large)
+                tracing = asyncio.create_task(editor.graph(large))
+                await asyncio.sleep(1)
+            found = [await timed(lambda: editor.hover(small, 7, 13)) for _ in range(200)]
+            rows.append((f"hover, {label}", f"p50 {_ms(_p(found, 50))}, p95 {_ms(_p(found, 95))}", "–"))
+            if tracing is not None:
+                await tracing
+        views = [await timed(lambda: editor.graph(large)) for _ in range(5)]
+        rows.append(("large model's forward graph opens", _ms(statistics.median(views)), "–"))
+        server, zygote = _memory(editor.pid)
+        rows.append(("peak memory, server", f"{server:.0f} MiB", "–"))
+        rows.append(("peak memory, zygote (torch loaded)", f"{zygote:.0f} MiB", "–"))
+        await stop(editor)
+    return rows
+
+
+def _memory(server: int) -> tuple[float, float]:
+    """Peak resident MiB of the server and of its largest direct child, the zygote (Linux; zeros elsewhere)."""
+
+    def peak(pid: int) -> float:
+        status = Path(f"/proc/{pid}/status").read_text()
+        return int(re.search(r"VmHWM:\s*(\d+)", status)[1]) / 1024  # type: ignore[index]
+
+    try:
+        children = Path(f"/proc/{server}/task/{server}/children").read_text().split()
+        return peak(server), max((peak(int(c)) for c in children), default=0)
+    except OSError:
+        return 0, 0
+
+
+def _p(values: list[float], percent: int) -> float:
+    return sorted(values)[min(len(values) * percent // 100, len(values) - 1)]
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.1f} ms" if seconds < 0.1 else f"{seconds * 1000:.0f} ms" if seconds < 10 else f"{seconds:.1f} s"
+
+
+def _row(label: str, seconds: float, other: str, peer_seconds: float) -> tuple[str, str, str]:
+    return label, _ms(seconds), f"{other} {_ms(peer_seconds)} ({seconds / peer_seconds:.2f}×)"
+
+
+async def measure(names: list[str], runs: int) -> list[tuple[str, str, str]]:
+    known = targets()
+    rows = await startup(known["small"])
+    for name in names:
+        if name not in known:
+            print(f"{name} left out: transformers is not installed", file=sys.stderr)
+            continue
+        count = runs if name != "large" else max(runs // 10, 3)
+        warm = peer("warm", name, count)
+        seconds = await edits(known[name], count)
+        logs = peer("logs", name, 1)
+        median = statistics.median(seconds)
+        label = f"edit to graph, {name} ({known[name].name}, {count} edits)"
+        ours = f"p50 {_ms(median)}, p95 {_ms(_p(seconds, 95))}"
+        rows.append((label, ours, f"warm trace {_ms(warm)} ({median / warm:.2f}×) · TORCH_LOGS run {_ms(logs)}"))
+    return [*rows, *(await hovers(known["small"], known["large"]) if "large" in names else [])]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=30)
+    parser.add_argument("--targets", default="small,medium,large")
+    arguments = parser.parse_args()
+    rows = asyncio.run(measure(arguments.targets.split(","), arguments.runs))
+    import importlib.metadata
+
+    print(f"{os.cpu_count()} cores, Python {platform.python_version()}, torch {importlib.metadata.version('torch')}\n")
+    print("| what | fx-lsp | peer in the same run |\n| --- | --- | --- |")
+    for row in rows:
+        print("| " + " | ".join(row) + " |")
+
+
+if __name__ == "__main__":
+    main()
