@@ -68,6 +68,7 @@ class TraceFixture(Protocol):
 @pytest.fixture(scope="session")
 def warm_torch() -> None:
     """torch and AOTAutograd, imported and used once, so that forked tests find them warm."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # as in a zygote: CUDA does not survive a fork
     from fx_lsp.tracer.warm import warm
 
     warm()
