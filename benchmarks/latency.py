@@ -251,7 +251,13 @@ def _p(values: list[float], percent: int) -> float:
 
 
 def _ms(seconds: float) -> str:
-    return f"{seconds * 1000:.1f} ms" if seconds < 0.1 else f"{seconds * 1000:.0f} ms" if seconds < 10 else f"{seconds:.1f} s"
+    return (
+        f"{seconds * 1000:.1f} ms"
+        if seconds < 0.1
+        else f"{seconds * 1000:.0f} ms"
+        if seconds < 10
+        else f"{seconds:.1f} s"
+    )
 
 
 def _row(label: str, seconds: float, other: str, peer_seconds: float) -> tuple[str, str, str]:

@@ -1,4 +1,4 @@
-"""What the figures are compared with: the same trace without fx-lsp. Run as a program: `peers.py warm|logs TARGET N`."""
+"""What the figures are compared with: the same trace without fx-lsp. A program: `peers.py warm|logs TARGET N`."""
 
 from __future__ import annotations
 

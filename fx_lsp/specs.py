@@ -14,6 +14,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from fx_lsp.syntax import parse_expression
+
 DTYPES: dict[str, str] = {
     "f64": "float64",
     "f32": "float32",
@@ -94,7 +96,7 @@ _DEVICE = re.compile(r"@\s*([a-z]+):(\d+)")
 def parse_comment(text: str) -> Comment | CommentError:
     """Read the text after `# fx:`."""
     try:
-        call = ast.parse(f"{_PREFIX}{_as_python(text)})", mode="eval").body
+        call = parse_expression(f"{_PREFIX}{_as_python(text)})")
     except (SyntaxError, ValueError) as error:
         at = max((getattr(error, "offset", None) or 1) - 1 - len(_PREFIX), 0)
         at = min(at, max(len(text) - 1, 0))
@@ -119,7 +121,7 @@ def parse_comment(text: str) -> Comment | CommentError:
 def parse_spec(text: str) -> TensorSpec | None:
     """A tensor spec, or None where `text` is none."""
     try:
-        value = _value(ast.parse(_as_python(text.strip()), mode="eval").body)
+        value = _value(parse_expression(_as_python(text.strip())))
     except (SyntaxError, ValueError, _Bad):
         return None
     return value if isinstance(value, TensorSpec) else None

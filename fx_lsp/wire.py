@@ -138,14 +138,10 @@ def decode_stage(data: bytes) -> Stage:
         table: dict[str, Any] = json.loads(data)
         files: list[str] = table["files"]
         rows: list[list[int]] = table["spans"]
-        spans = [Span(files[row[0]], *row[1:]) for row in rows]
+        spans = [Span(files[f], *place) for f, *place in rows]
         numbers: list[list[int]] = table["chains"]
-        chains = [tuple(spans[i] for i in chain) for chain in numbers]
-        nodes = tuple(
-            Node(name, op, target, tuple(args), tuple(inputs), tuple(users), spec, chains[at], comment)
-            for name, op, target, args, inputs, users, spec, at, comment in table["nodes"]
-        )
-        return Stage(table["name"], nodes)
+        chains: list[tuple[Span, ...]] = [tuple(spans[i] for i in chain) for chain in numbers]
+        return Stage(table["name"], tuple(_node(row, chains) for row in table["nodes"]))
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise ProtocolError(f"not a stage: {data[:80]!r}") from error
 

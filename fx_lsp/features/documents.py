@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,6 +10,7 @@ from pathlib import PurePosixPath, PureWindowsPath
 from fx_lsp.features.lenses import summarize
 from fx_lsp.features.text import count, format_bytes, is_tensor_spec, one_line
 from fx_lsp.model import InputSpec, Node, Saved, Span, Stage, Trace
+from fx_lsp.syntax import parse
 
 WIDTH = 100
 SourceLine = Callable[[Span], "str | None"]
@@ -116,7 +116,7 @@ def _output(args: tuple[str, ...]) -> str:
 def _annotation(spec: str) -> str:
     """The spec as an annotation; one that is no Python expression (`f32[]`) stands in quotes, as FX prints it."""
     try:
-        ast.parse(f"x: {spec}")
+        parse(f"x: {spec}")
     except SyntaxError:
         return '"' + spec.replace("\\", "\\\\").replace('"', "'") + '"'
     return spec

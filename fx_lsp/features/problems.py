@@ -38,9 +38,10 @@ def problems(
     A failure in another file stands at the target's name, with the other place as related. `whole` is a failure of the
     whole file: it does not parse, or there is nothing to trace it with.
     """
-    found = [_target_problem(target, outcome) for target, outcome in outcomes if isinstance(outcome, Failure)]
+    known = list(outcomes)
+    found = [_target_problem(target, outcome) for target, outcome in known if isinstance(outcome, Failure)]
     if whole is not None:
-        found.append(_file_problem(file, whole))
+        found.append(_file_problem(file, whole, stale=any(outcome is not None for _, outcome in known)))
     merged: dict[tuple[Span | None, str], Problem] = {}
     for problem in found:
         key = (None if problem.code in _WHOLE_FILE else problem.span, problem.message)
@@ -69,9 +70,11 @@ def _target_problem(target: Target, failure: Failure) -> Problem:
     return Problem(span, failure.severity, message, failure.kind, (Related(target.name_span, f"traced {target.name}"),))
 
 
-def _file_problem(file: str, failure: Failure) -> Problem:
+def _file_problem(file: str, failure: Failure, stale: bool) -> Problem:
     span = failure.span or Span(file, 1, 0, 1, 0)
     if failure.kind == "syntax":
-        # Other tools report the error itself.
-        return Problem(span, "information", "fx-lsp shows the graphs of the last version that parsed.", "syntax")
+        # Other tools report the error itself as one.
+        last = "fx-lsp shows the graphs of the last version that parsed."
+        shown = last if stale else "There are no graphs until the file parses."
+        return Problem(span, "information", f"{sentence(failure.message)} {shown}", "syntax")
     return Problem(span, failure.severity, describe(failure), failure.kind)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from fx_lsp.model import Span
+from fx_lsp.syntax import parse
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr, ast.Assert, ast.Raise, ast.Delete)
@@ -88,7 +89,7 @@ def parse_definition(text: str, definition: Span) -> ast.Module | None:
 def _parse(segment: str) -> ast.Module | None:
     indented = segment[:1] in (" ", "\t")
     try:
-        tree = ast.parse("if 1:\n" + segment if indented else segment)
+        tree = parse("if 1:\n" + segment if indented else segment)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     if indented:

@@ -7,7 +7,7 @@ import inspect
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 CONFIGURATION_SECONDS = 2.0
 PARENT_SECONDS = 2.0
+SWITCH_SECONDS = 0.001
+"""How long a thread that reads a long file may keep an answer waiting at a time."""
 
 Handler = Callable[[Server, Any], Any]
 
@@ -43,6 +45,7 @@ def real_engine(
 def serve(make_engine: MakeEngine = real_engine) -> int:
     """Serves one client over standard input and output; returns the exit code."""
     stdin, stdout = claim_stdio()
+    sys.setswitchinterval(SWITCH_SECONDS)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     logging.getLogger("pygls").setLevel(logging.CRITICAL)
 
@@ -73,14 +76,9 @@ def initialize(server: Server, params: types.InitializeParams) -> None:
 
 async def initialized(server: Server, params: types.InitializedParams) -> None:
     """Asks for the settings where the client has them to ask for, then starts tracing."""
-    if server.client.register_configuration:
-        registration = types.Registration(
-            id="fx-lsp-configuration",
-            method=types.WORKSPACE_DID_CHANGE_CONFIGURATION,
-            register_options=types.DidChangeConfigurationRegistrationOptions(section=SECTION),
-        )
-        parameters = types.RegistrationParams(registrations=[registration])
-        server.spawn("configuration", server.ask(types.CLIENT_REGISTER_CAPABILITY, parameters))
+    if registrations := list(_registrations(server.client)):
+        parameters = types.RegistrationParams(registrations=registrations)
+        server.spawn("registration", server.ask(types.CLIENT_REGISTER_CAPABILITY, parameters))
     await server.apply_settings(await _pull(server))
 
 
@@ -92,6 +90,24 @@ async def did_change_configuration(server: Server, params: types.DidChangeConfig
         await server.apply_settings(_read(server, params.settings, server.settings))
 
 
+def _registrations(client: Client) -> Iterator[types.Registration]:
+    """What the client is asked to tell: other settings, and Python files that are changed outside of it."""
+    if client.register_configuration:
+        yield types.Registration(
+            id="fx-lsp-configuration",
+            method=types.WORKSPACE_DID_CHANGE_CONFIGURATION,
+            register_options=types.DidChangeConfigurationRegistrationOptions(section=SECTION),
+        )
+    if client.register_watchers:
+        yield types.Registration(
+            id="fx-lsp-files",
+            method=types.WORKSPACE_DID_CHANGE_WATCHED_FILES,
+            register_options=types.DidChangeWatchedFilesRegistrationOptions(
+                watchers=[types.FileSystemWatcher(glob_pattern="**/*.py")]
+            ),
+        )
+
+
 _HANDLERS: dict[str, Handler] = {
     types.INITIALIZE: initialize,
     types.INITIALIZED: initialized,
@@ -99,6 +115,7 @@ _HANDLERS: dict[str, Handler] = {
     types.TEXT_DOCUMENT_DID_CHANGE: documents.did_change,
     types.TEXT_DOCUMENT_DID_SAVE: documents.did_save,
     types.TEXT_DOCUMENT_DID_CLOSE: documents.did_close,
+    types.WORKSPACE_DID_CHANGE_WATCHED_FILES: documents.did_change_watched_files,
     types.TEXT_DOCUMENT_CODE_LENS: lenses.code_lens,
     types.TEXT_DOCUMENT_HOVER: hover.hover,
     types.TEXT_DOCUMENT_INLAY_HINT: hints.inlay_hint,
@@ -184,6 +201,7 @@ def _client(capabilities: types.ClientCapabilities) -> Client:
         inlay_hint_refresh=has("workspace.inlay_hint.refresh_support"),
         progress=has("window.work_done_progress"),
         configuration=has("workspace.configuration"),
+        register_watchers=has("workspace.did_change_watched_files.dynamic_registration"),
         register_configuration=has("workspace.did_change_configuration.dynamic_registration"),
         related_information=has("text_document.publish_diagnostics.related_information"),
         diagnostic_version=has("text_document.publish_diagnostics.version_support"),

@@ -95,7 +95,16 @@ def did_change(server: Server, params: types.DidChangeTextDocumentParams) -> Non
 
 
 def did_save(server: Server, params: types.DidSaveTextDocumentParams) -> None:
-    """Nothing depends on it: the buffer was traced before. Taken so that clients may send it."""
+    """The buffer was traced before; saving is a moment to look whether files that it imports have changed on disk."""
+    if server.engine is not None and (document := server.documents.get(params.text_document.uri)) is not None:
+        server.engine.saved(document.file)
+
+
+def did_change_watched_files(server: Server, params: types.DidChangeWatchedFilesParams) -> None:
+    """Files were changed outside the editor, or saved in it."""
+    files = [file for change in params.changes if (file := from_proto.file_of_uri(change.uri, server.roots()))]
+    if server.engine is not None and files:
+        server.engine.changed_on_disk(files)
 
 
 def did_close(server: Server, params: types.DidCloseTextDocumentParams) -> None:

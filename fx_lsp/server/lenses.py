@@ -20,7 +20,7 @@ async def code_lens(server: Server, params: types.CodeLensParams) -> list[types.
     if document is None or state is None or not server.settings.code_lens:
         return None
     return [
-        to_proto.code_lens(lens, uri, document.lines, server.encoding)
+        to_proto.code_lens(lens, uri, document.lines, server.encoding, place)
         for target in state.targets
-        for lens in lenses(target.target, target.outcome, target.stale)
+        for place, lens in enumerate(lenses(target.target, target.outcome, target.stale))
     ]

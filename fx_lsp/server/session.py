@@ -42,6 +42,7 @@ class Client:
     progress: bool = False
     configuration: bool = False
     register_configuration: bool = False
+    register_watchers: bool = False
     related_information: bool = False
     diagnostic_version: bool = False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from lsprotocol import types
 
@@ -33,13 +34,17 @@ def range_(lines: Sequence[str], span: Span, encoding: str) -> types.Range:
     )
 
 
-def code_lens(lens: Lens, uri: str, lines: Sequence[str], encoding: str) -> types.CodeLens:
-    """A lens as a command on the document `uri`."""
+def code_lens(lens: Lens, uri: str, lines: Sequence[str], encoding: str, place: int) -> types.CodeLens:
+    """A lens as a command on the document `uri`; `place` counts the lenses over the same definition.
+
+    Clients sort by the start of the range, some of them unstably: so each lens starts at another column.
+    """
+    span = replace(lens.span, col=min(place, lens.span.end_col))
     if lens.action == "show stage":
         command = types.Command(title=lens.title, command=SHOW_STAGE, arguments=[uri, lens.name, lens.stage])
     else:
         command = types.Command(title=lens.title, command=SHOW_FAILURE, arguments=[uri, lens.name])
-    return types.CodeLens(range=range_(lines, lens.span, encoding), command=command)
+    return types.CodeLens(range=range_(lines, span, encoding), command=command)
 
 
 def hover(value: Hover, lines: Sequence[str], encoding: str, markdown: bool) -> types.Hover:

@@ -6,6 +6,7 @@ a read-only file in the user's cache folder.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import sys
@@ -58,10 +59,14 @@ class Views:
         if view is None:
             return
         self._shown.pop(view, None)
+        self._close_unused(view.file)
+
+    def _close_unused(self, file: str) -> None:
+        """Have a file that was only read for views no longer traced, once the client shows none of them."""
         server = self._server
-        unused = server.documents.of_file(view.file) is None and not any(v.file == view.file for v in self._shown)
+        unused = server.documents.of_file(file) is None and not any(v.file == file for v in self._shown)
         if unused and server.engine is not None:
-            server.engine.close(view.file)
+            server.engine.close(file)
 
     async def text(self, view: View) -> str:
         """The text of a view, once its target is traced. What cannot be shown says so in a comment."""
@@ -73,7 +78,11 @@ class Views:
             if source is None:
                 return _comment(f"There is no file {view.file}.")
             server.engine.open(view.file, source, roots_of(server.roots(), view.file))
-        outcome = await server.engine.outcome(view.file, view.name)
+        try:
+            outcome = await server.engine.outcome(view.file, view.name)
+        except asyncio.CancelledError:
+            self._close_unused(view.file)
+            raise
         self._shown.setdefault(view, _Shown(None)).outcome = outcome
         if isinstance(outcome, Failure):
             return _comment(failure_text(outcome))

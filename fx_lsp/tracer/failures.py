@@ -93,10 +93,33 @@ def sentence(error: BaseException) -> str:
         what = f" (`{operation[0]}`)" if operation else ""
         return f"the code needs the value of a tensor here{what}, and a trace has shapes but no values"
     text = str(error).strip().splitlines()[0] if str(error).strip() else ""
-    text = re.sub(r"^Failed running [^\n]*?:\s*", "", text)
+    for pattern, plain in _PLAINER:
+        if match := re.search(pattern, text):
+            return match.expand(plain)
     if isinstance(error, (RuntimeError, ValueError, IndexError)) and text:
         return text.rstrip(".")
     return f"{type(error).__name__}: {text}".rstrip(": .")
+
+
+_PLAINER = (
+    (
+        r"must have same reduction dim, but got \[(\d+), (\d+)\] X \[(\d+), (\d+)\]",
+        r"matrices of \1×\2 and \3×\4 cannot be multiplied: the inner sizes \2 and \3 differ",
+    ),
+    (
+        r"mat1 and mat2 shapes cannot be multiplied \((\d+)x(\d+) and (\d+)x(\d+)\)",
+        r"matrices of \1×\2 and \3×\4 cannot be multiplied: the inner sizes \2 and \3 differ",
+    ),
+    (
+        r"broadcast a dimension of length (\d+) at (-?\d+)!.*had torch\.Size\((.*?)\).* broadcastable to (\[.*?\])",
+        r"shapes \3 and \4 do not broadcast: size \1 at dimension \2 does not fit",
+    ),
+    (
+        r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton dimension (\d+)",
+        r"sizes \1 and \2 at dimension \3 do not broadcast",
+    ),
+)
+"""What fake tensors say, and how a person would."""
 
 
 def _operands(failed: FailedCall, span: Span | None, lines: list[str]) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import fx_lsp
 from fx_lsp.model import Failure, Span, Target, TraceRequest
@@ -12,6 +14,9 @@ from fx_lsp.tracing.cache import cache_key
 from fx_lsp.tracing.discover import discover
 from fx_lsp.tracing.parsing import parse, split_lines
 from fx_lsp.tracing.slicing import Slice, SourceGraph, fx_comment
+
+T = TypeVar("T")
+_LARGE_TEXT = 100_000
 
 
 @dataclass(frozen=True)
@@ -128,3 +133,8 @@ def module_name(file: str) -> tuple[str, str, str]:
         return package, package, str(directory)
     stem = path.stem if packages or path.stem != "__main__" else "main"
     return ".".join([*packages, stem]), package, str(directory)
+
+
+async def aside(text: str, work: Callable[[], T]) -> T:
+    """Run `work` here, or in a thread where the text it is about is long."""
+    return work() if len(text) < _LARGE_TEXT else await asyncio.to_thread(work)

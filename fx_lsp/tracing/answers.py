@@ -25,6 +25,11 @@ class Answers:
         self._encoded = Bounded[tuple[str, str], bytes](_ENCODED_BYTES, len)
         self._stages = Bounded[tuple[str, str], Stage](_NODES, lambda stage: len(stage.nodes))
 
+    @property
+    def trouble(self) -> str:
+        """Why answers are not kept on disk, or ""."""
+        return self._cache.trouble
+
     async def find(self, keys: Iterable[str], overlays: Mapping[str, str]) -> dict[str, CachedTrace]:
         """The answers whose dependencies are unchanged; others are forgotten."""
         remembered = {key: self._answers.get(key) for key in keys}
@@ -56,8 +61,19 @@ class Answers:
         if data is None:
             return None
         self._encoded.put((key, name), data)
+        return await self._decoded(key, name, data)
+
+    async def decode(self, key: str, names: Iterable[str]) -> None:
+        """Decode the stages that were just kept, so that the first hover finds them."""
+        for name in names:
+            data = self._encoded.get((key, name))
+            if data is not None and self._stages.get((key, name)) is None:
+                await self._decoded(key, name, data)
+
+    async def _decoded(self, key: str, name: str, data: bytes) -> Stage:
         stage = await asyncio.to_thread(decode_stage, data)
-        self._stages.put((key, name), stage)
+        if self._encoded.get((key, name)) is data:  # not so once a newer answer was kept meanwhile
+            self._stages.put((key, name), stage)
         return stage
 
     def stage_now(self, key: str, name: str) -> Stage | None:

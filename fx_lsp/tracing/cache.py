@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 SCHEMA_VERSION = 1
 _SET_ASIDE_AT_MOST = 3
+_LOCK_SECONDS = 0.5
+_REST_SECONDS = 10.0
 _NOT_STORED = frozenset({"timeout", "memory", "crash", "interpreter", "no-torch", "import"})
 
 
@@ -126,11 +128,17 @@ class Cache:
         self._connection: sqlite3.Connection | None = None
         self._inode = 0
         self._warned = False
+        self._resting_until = 0.0
+        self.trouble = ""
+        """Why nothing is kept on disk in this session, or ""."""
 
     def get(self, key: str, overlays: Mapping[str, str]) -> CachedTrace | None:
         """The answer stored under `key`, if everything it depends on is unchanged."""
-        found = self._attempt(lambda connection: _select(connection, key, self._clock()))
-        return found if found and is_fresh(found.dependencies, overlays) else None
+        found = self._attempt(lambda connection: _select(connection, key))
+        if found is None or not is_fresh(found.dependencies, overlays):
+            return None
+        self._attempt(lambda connection: _note_use(connection, key, self._clock()))
+        return found
 
     def stage(self, key: str, name: str) -> bytes | None:
         """The encoded stage `name` of the answer under `key`."""
@@ -187,7 +195,7 @@ class Cache:
         """Run `action`; a damaged file is set aside and `action` tried once more, any other trouble is a miss."""
         with self._lock:
             for _ in range(2):
-                if self._path is None:
+                if self._path is None or time.monotonic() < self._resting_until:
                     return None
                 try:
                     if self._connection is None:
@@ -195,7 +203,9 @@ class Cache:
                     assert self._connection is not None, "connected just now"
                     return action(self._connection)
                 except sqlite3.OperationalError as error:
-                    if not _is_busy(error):
+                    if _is_busy(error):
+                        self._rest(error)
+                    else:
                         self._turn_off(error)
                     return None
                 except (sqlite3.Error, zlib.error, ProtocolError, ValueError, KeyError, TypeError) as error:
@@ -207,7 +217,7 @@ class Cache:
 
     def _connect(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(path, timeout=2, check_same_thread=False, isolation_level=None)
+        connection = sqlite3.connect(path, timeout=_LOCK_SECONDS, check_same_thread=False, isolation_level=None)
         self._connection, self._inode = connection, path.stat().st_ino
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA journal_mode = WAL").fetchall()
@@ -245,8 +255,14 @@ class Cache:
         except OSError as failed:
             self._turn_off(failed)
 
+    def _rest(self, error: sqlite3.OperationalError) -> None:
+        """Leave a file that another process has locked alone for a while: every attempt waits for it."""
+        log.info("the trace cache is not used for %g s: %s", _REST_SECONDS, error)
+        self._resting_until = time.monotonic() + _REST_SECONDS
+
     def _turn_off(self, error: Exception) -> None:
-        self._warn(f"traces are not kept on disk in this session: {self._path}: {error}")
+        self.trouble = f"traces are not kept on disk in this session: {self._path}: {error}"
+        self._warn(self.trouble)
         self._disconnect()
         self._path = None
 
@@ -267,17 +283,22 @@ COMMIT;
 """
 
 
-def _select(connection: sqlite3.Connection, key: str, now: float) -> CachedTrace | None:
+def _select(connection: sqlite3.Connection, key: str) -> CachedTrace | None:
     row = connection.execute("SELECT outcome, meta FROM traces WHERE key = ?", (key,)).fetchone()
     if row is None:
         return None
     outcome = outcome_from_json(json.loads(zlib.decompress(row[0])))
     lines, dependencies, packages = json.loads(row[1])
+    return CachedTrace(outcome, tuple(lines), tuple(Dependency(**d) for d in dependencies), tuple(packages))
+
+
+def _note_use(connection: sqlite3.Connection, key: str, now: float) -> None:
     try:
         connection.execute("UPDATE traces SET used = ? WHERE key = ?", (now, key))
     except sqlite3.OperationalError as error:
-        log.debug("use of a cached trace was not noted: %s", error)
-    return CachedTrace(outcome, tuple(lines), tuple(Dependency(**d) for d in dependencies), tuple(packages))
+        if _is_busy(error):
+            raise
+        log.debug("use of a cached trace was not noted: %s", error)  # read-only: what is in it serves all the same
 
 
 def _is_busy(error: sqlite3.OperationalError) -> bool:

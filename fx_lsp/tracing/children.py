@@ -60,7 +60,7 @@ class Child:
         return reply
 
     async def print_stack(self) -> None:
-        """Have the process print where it is, so that `output` ends with its Python stack (POSIX; elsewhere nothing)."""
+        """Have the process print its Python stack, so that `output` ends with it (POSIX; elsewhere nothing)."""
         if sys.platform != "win32" and not self.exited.done():
             with suppress(OSError):
                 os.kill(self.pid, signal.SIGUSR1)

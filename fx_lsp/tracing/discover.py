@@ -82,6 +82,7 @@ class _Outline:
 _SKIPPED_DECORATORS = frozenset(
     {"overload", "abstractmethod", "abstractproperty", "property", "cached_property", "setter", "getter", "deleter"}
 )
+_WORD = re.compile(rb"[\w\x80-\xff]+")
 _NO_FORWARD = re.compile(r"torch\.nn\.(modules\.\w+\.)*(Module|ModuleList|ModuleDict|ParameterList|ParameterDict)$")
 
 
@@ -321,11 +322,11 @@ def _target(file: str, lines: list[str], name: str, node: ast.FunctionDef | ast.
 
 def _name_span(file: str, lines: list[str], node: ast.FunctionDef | ast.ClassDef) -> Span:
     """The identifier after `def` or `class`, which may stand on a continuation line."""
-    pattern = re.compile(rb"(?<![\w\x80-\xff])" + node.name.encode() + rb"(?![\w\x80-\xff])")
+    name = node.name.encode()
     col = node.col_offset + len("def" if isinstance(node, ast.FunctionDef) else "class")
     for line in range(node.lineno, min(node.lineno + 3, len(lines) + 1)):
-        found = pattern.search(lines[line - 1].encode("utf-8", "surrogatepass"), col)
-        if found:
-            return Span(file, line, found.start(), line, found.end())
+        for found in _WORD.finditer(lines[line - 1].encode("utf-8", "surrogatepass"), col):
+            if found[0] == name:
+                return Span(file, line, found.start(), line, found.end())
         col = 0
     return Span(file, node.lineno, node.col_offset, node.lineno, node.col_offset + 3)

@@ -33,8 +33,8 @@ def died(request: TraceRequest, limits: Limits, error: WorkerDied, name_span: Sp
     name, status = request.name, error.status
     place = stopped_at(error.output, request.file, request.source)
     if status >= 0:
-        message = f"tracing {name} ended the process (exit code {status}) without a result"
-        hint = "Look for `os._exit` or for native code that exits."
+        message = f"tracing {name} ended without a result: {error}"
+        hint = "Look for `os._exit`, or for native code that ends the process."
         return _failure("exit" if status == 0 else "crash", message, hint, name_span, error)
     signal_name = _signal_name(-status)
     if signal_name == "SIGKILL":
@@ -46,6 +46,11 @@ def died(request: TraceRequest, limits: Limits, error: WorkerDied, name_span: Sp
     message = f"tracing {name} crashed the process with {_CRASHES.get(signal_name, 'a signal')} ({signal_name}){where}"
     hint = "Native code failed there; it does not run on fake tensors, which have no memory behind them."
     return _failure("crash", message, hint, place or name_span, error)
+
+
+def our_fault(what: str, error: Exception, span: Span | None) -> Failure:
+    """fx-lsp itself failed; `what` says at what."""
+    return Failure("crash", f"{what}: {type(error).__name__}: {error}", span, "The server's log says more.")
 
 
 def gave_up(python: str, times: int, error: WorkerDied) -> WorkerStartError:

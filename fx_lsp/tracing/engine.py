@@ -8,16 +8,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from fx_lsp.errors import WorkerStartError
 from fx_lsp.model import Failure, Outcome, Stage, TraceReply
-from fx_lsp.tracing.analysis import Analysis, analyse
+from fx_lsp.tracing.analysis import Analysis, analyse, aside
 from fx_lsp.tracing.answers import Answers
 from fx_lsp.tracing.cache import Cache, CachedTrace, is_fresh, read_dependencies
-from fx_lsp.tracing.files import FileState, OpenFile, TargetState, build_state, shown_stage, trouble_of
+from fx_lsp.tracing.endings import our_fault
+from fx_lsp.tracing.files import FileState, OpenFile, TargetState, build_state, shown_stage, trouble_of, urgency
 from fx_lsp.tracing.hosts import Backend, Host, default_backend
 from fx_lsp.tracing.reporting import EngineStatus, Reporter
 from fx_lsp.tracing.scheduling import Job, Scheduler, Urgency
@@ -26,9 +27,7 @@ from fx_lsp.tracing.workers import Limits
 __all__ = ["Engine", "EngineSettings", "EngineStatus", "FileState", "TargetState"]
 
 _DEBOUNCE = 0.03
-_LARGE_TEXT = 100_000
 
-T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
@@ -106,6 +105,17 @@ class Engine:
         if focused is not None and (self._focused is not focused or focused.focus != line):
             self._focused, focused.focus = focused, line
             self._scheduler.refresh()
+
+    def changed_on_disk(self, files: Collection[str]) -> None:
+        """Files were written by something else: trace anew what depends on them, and try failed imports again."""
+        for found in self._files.values():
+            if found.failed_imports() or not found.dependencies().isdisjoint(files):
+                self._look_again(found)
+
+    def saved(self, file: str) -> None:
+        """A file was saved: look whether what it depends on has changed on disk, and try failed imports again."""
+        if (found := self._files.get(file)) is not None:
+            self._look_again(found)
 
     def state(self, file: str) -> FileState | None:
         """What is known now, or None for a file that is not open. Never waits."""
@@ -209,6 +219,11 @@ class Engine:
         self._stop_reading(found)
         found.timer = asyncio.get_running_loop().call_later(delay, self._start_reading, found)
 
+    def _look_again(self, found: OpenFile) -> None:
+        for key in found.failed_imports():
+            self._answers.forget(key)
+        self._read_soon(found, _DEBOUNCE)
+
     def _stop_reading(self, found: OpenFile) -> None:
         if found.timer is not None:
             found.timer.cancel()
@@ -222,15 +237,21 @@ class Engine:
 
     async def _read(self, found: OpenFile) -> None:
         text = found.text
-        if found.read_text != text:
-            analysis = await _aside(text, lambda: analyse(found.file, text, found.workspace))
-            found.read_text, found.failure = text, analysis.failure
-            if analysis.failure is None:
-                found.good = analysis
-                self._refresh_dependents(found.file)
+        try:
+            if found.read_text != text:
+                analysis = await aside(text, lambda: analyse(found.file, text, found.workspace))
+                found.read_text, found.failure = text, analysis.failure
+                if analysis.failure is None:
+                    found.good = analysis
+                    self._refresh_dependents(found.file)
+                self._touch(found)
+            if found.good is not None and found.failure is None:
+                await self._resolve(found, found.good)
+        except Exception as error:
+            log.exception("reading %s failed inside fx-lsp", found.file)
+            found.read_text = text
+            found.failure = our_fault(f"fx-lsp failed to read {found.file}", error, None)
             self._touch(found)
-        if found.good is not None and found.failure is None:
-            await self._resolve(found, found.good)
 
     async def _resolve(self, found: OpenFile, analysis: Analysis) -> None:
         """Find the keys of the targets, show what is known of them, and have the rest traced."""
@@ -242,7 +263,7 @@ class Engine:
             return
         seconds = self._settings.search_seconds
         names = list(analysis.targets)
-        keys = await _aside(found.text, lambda: {name: analysis.key(name, identity, seconds) for name in names})
+        keys = await aside(found.text, lambda: {name: analysis.key(name, identity, seconds) for name in names})
         answers = await self._answers.find(keys.values(), self._overlays())
         found.trouble = None if host.error is None else found.trouble
         found.take_keys(analysis, keys)
@@ -267,7 +288,8 @@ class Engine:
         plan, overlays, answers = analysis.plan(name), self._overlays(), self._answers
         request = analysis.request(name, overlays, self._settings.search_seconds)
         try:
-            reply = await host.trace(request, plan.target.name_span)
+            traced = await host.trace(request, plan.target.name_span)
+            reply, repeats = traced.reply, traced.repeats(self._settings.search_seconds)
         except WorkerStartError as error:
             for other in self._files.values():
                 if other.host is host:
@@ -275,12 +297,14 @@ class Engine:
             return
         except Exception as error:
             log.exception("tracing %s failed inside fx-lsp", plan.target.id)
-            message = f"fx-lsp failed to trace {name}: {type(error).__name__}: {error}"
-            reply = TraceReply(Failure("crash", message, plan.target.name_span, "The server's log says more."))
+            reply = TraceReply(our_fault(f"fx-lsp failed to trace {name}", error, plan.target.name_span))
+            repeats = False
         dependencies = await asyncio.to_thread(read_dependencies, reply.dependencies, overlays)
         answer = CachedTrace(reply.outcome, plan.lines, dependencies, reply.packages)
         answers.keep(key, answer, reply.stages)
-        self._run(answers.store(key, reply, plan.lines, dependencies))
+        self._run(answers.decode(key, list(reply.stages)))
+        if repeats:
+            self._run(answers.store(key, reply, plan.lines, dependencies))
         if not found.closed and found.keys.get(name) == key:
             found.show(name, key, answer)
             if not is_fresh([d for d in dependencies if d.path in self._files], self._overlays()):
@@ -332,42 +356,20 @@ class Engine:
         self._scheduler.refresh()
         self._touch(found)
 
-    def _urgency(self, key: str) -> Urgency | None:
-        best: Urgency | None = None
-        for found in self._files.values():
-            name = found.names.get(key)
-            if name is None or found.trouble is not None:
-                continue
-            urgency = self._urgency_of(found, name)
-            if urgency is not None and (best is None or urgency < best):
-                best = urgency
-        return best
-
-    def _urgency_of(self, found: OpenFile, name: str) -> Urgency | None:
-        order = found.order[name]
-        if found.awaited[name]:
-            return 0, order
-        if not self._settings.trace_on_open:
-            return None
-        if found is not self._focused:
-            return 3, order
-        target = found.resolved.targets[name] if found.resolved else None
-        at_focus = target and found.focus and target.span.line <= found.focus <= target.span.end_line
-        return (1 if at_focus else 2), order
-
     def _overlays(self) -> dict[str, str]:
         """The last good text of every open file; a text that does not parse would only break those that import it."""
         return {file: (f.good.text if f.good else f.text) for file, f in self._files.items()}
 
     def _refresh_dependents(self, file: str) -> None:
         for other in self._files.values():
-            if other.file != file and any(
-                dependency.path == file for shown in other.shown.values() for dependency in shown.answer.dependencies
-            ):
+            if other.file != file and file in other.dependencies():
                 self._read_soon(other, 0)
 
     def _new_scheduler(self) -> Scheduler:
-        return Scheduler(self._settings.workers, self._urgency, self._reporter.status_changed)
+        def urgency_of(key: str) -> Urgency | None:
+            return urgency(self._files.values(), self._focused, key, self._settings.trace_on_open)
+
+        return Scheduler(self._settings.workers, urgency_of, self._reporter.status_changed)
 
     def _run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
@@ -390,10 +392,6 @@ class Engine:
         errors = [str(host.error) for host in self._hosts.values() if host.error]
         errors += [str(f.trouble) for f in self._files.values() if f.trouble and not errors]
         doing = [host.message for host in self._hosts.values() if host.message] or [self._scheduler.message]
-        message = errors[0] if errors else doing[0]
-        return EngineStatus("error" if errors else "ok", not self.busy, message)
-
-
-async def _aside(text: str, work: Callable[[], T]) -> T:
-    """Run `work` here, or in a thread where the text it is about is long."""
-    return work() if len(text) < _LARGE_TEXT else await asyncio.to_thread(work)
+        trouble = self._answers.trouble
+        message = errors[0] if errors else doing[0] or trouble
+        return EngineStatus("error" if errors else "warning" if trouble else "ok", not self.busy, message)

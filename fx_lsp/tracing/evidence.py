@@ -273,12 +273,14 @@ def _is_tensor_use(node: ast.AST, derived: Collection[str]) -> bool:
 
 
 def _mentions_torch(nodes: Iterable[ast.AST], imports: Mapping[str, str]) -> bool:
-    return any(isinstance(n, ast.Name) and imports.get(n.id, "").partition(".")[0] == "torch" for n in nodes)
+    return any(isinstance(n, ast.Name) and imports.get(n.id) in _TENSOR_NAMESPACES for n in nodes)
 
 
 def _is_arithmetic(node: ast.AST, derived: Collection[str]) -> bool:
-    return isinstance(node, (ast.BinOp, ast.AugAssign)) and any(
-        isinstance(side, ast.Name) and side.id in derived for side in ast.iter_child_nodes(node)
+    return (
+        isinstance(node, (ast.BinOp, ast.AugAssign))
+        and not isinstance(node.op, (ast.FloorDiv, ast.Mod))
+        and any(isinstance(side, ast.Name) and side.id in derived for side in ast.iter_child_nodes(node))
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from fx_lsp.errors import WorkerStartError
@@ -14,6 +14,7 @@ from fx_lsp.tracing.cache import CachedTrace
 from fx_lsp.tracing.hosts import Host
 from fx_lsp.tracing.parsing import split_lines
 from fx_lsp.tracing.relocate import edited_lines, relocate_outcome, relocate_span, relocate_stage
+from fx_lsp.tracing.scheduling import Urgency
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,18 @@ class OpenFile:
         if shown is not None and shown.key == key:
             self.shown[name] = replace(shown, key="")
 
+    def dependencies(self) -> set[str]:
+        """The other files that what is shown depends on."""
+        return {dependency.path for shown in self.shown.values() for dependency in shown.answer.dependencies}
+
+    def failed_imports(self) -> list[str]:
+        """Keys of targets whose imports failed: a file or a package that is new by now may mend that."""
+        return [
+            shown.key
+            for shown in self.shown.values()
+            if isinstance(shown.answer.outcome, Failure) and shown.answer.outcome.kind == "import" and shown.key
+        ]
+
     def show(self, name: str, key: str, answer: CachedTrace) -> None:
         """`answer` is what is known of a target of the last good text."""
         assert self.good is not None, "keys come from a good analysis"
@@ -114,11 +127,31 @@ class OpenFile:
         moved = None if lines == answer.lines else dict(zip(answer.lines, lines, strict=False))
         outcome = answer.outcome if moved is None else relocate_outcome(answer.outcome, self.file, moved)
         self.shown[name] = Shown(key, self.good.text, answer, outcome, moved)
+        self.stages = {k: v for k, v in self.stages.items() if k[0] != key}
 
     def current(self, name: str) -> Shown | None:
         """The answer for the present text, or None while it is not known."""
         shown = self.shown.get(name)
         return shown if shown and self.settled and shown.key == self.keys.get(name) else None
+
+
+def urgency(files: Iterable[OpenFile], focused: OpenFile | None, key: str, unasked: bool) -> Urgency | None:
+    """How urgent the trace under `key` is: asked for, at the cursor, in the focused file, elsewhere.
+
+    None where nobody wants it; without `unasked`, only what is asked for is wanted.
+    """
+    wanted: list[Urgency] = []
+    for found in files:
+        name = found.names.get(key)
+        if name is None or found.trouble is not None:
+            continue
+        if found.awaited[name]:
+            wanted.append((0, found.order[name]))
+        elif unasked:
+            target = found.resolved.targets[name] if found is focused and found.resolved else None
+            at_focus = target and found.focus and target.span.line <= found.focus <= target.span.end_line
+            wanted.append((1 if at_focus else 2 if found is focused else 3, found.order[name]))
+    return min(wanted, default=None)
 
 
 def trouble_of(open_file: OpenFile) -> Failure | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from fx_lsp.errors import WorkerDied, WorkerError, WorkerStartError, WorkerTimeout
-from fx_lsp.model import Span, TraceReply, TraceRequest
+from fx_lsp.model import Span, Trace, TraceReply, TraceRequest
 from fx_lsp.tracing.endings import died, gave_up, timed_out
 from fx_lsp.tracing.interpreters import Interpreter, find_interpreter, probe
 from fx_lsp.tracing.launch import Limits
@@ -43,6 +43,10 @@ class Traced:
 
     reply: TraceReply
     seconds: float
+
+    def repeats(self, search_seconds: float) -> bool:
+        """Whether tracing again would give the same: a search that ran out of time may find more on a quiet machine."""
+        return isinstance(self.reply.outcome, Trace) or self.seconds < search_seconds / 2
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 from fx_lsp.errors import WorkerStartError
 from fx_lsp.tracing.channels import OutputTail
-from fx_lsp.tracing.processes import SETTING_HINT, describe_status, last_line, start_process
+from fx_lsp.tracing.processes import SETTING_HINT, describe_status, gist, start_process
 
 PROBE_SECONDS = 10.0
 OLDEST = (3, 10)
@@ -101,7 +101,7 @@ async def probe(python: str, env: Mapping[str, str] | None = None) -> Interprete
         await process.end()
     found = _parse(output.text())
     if found is None:
-        said = last_line(errors.text()) or last_line(output.text())
+        said = gist(errors.text()) or gist(output.text())
         how = f"it {describe_status(status)}" + (f" and said: {said[:200]}" if said else "")
         raise _wrong(f"{python} does not work as a Python interpreter: {how}", errors.text())
     version = ".".join(map(str, found["version"]))

@@ -9,15 +9,17 @@ from pathlib import Path
 
 import fx_lsp
 from fx_lsp.errors import WorkerStartError
-from fx_lsp.tracing.processes import SETTING_HINT, describe_status, last_line
+from fx_lsp.tracing.processes import SETTING_HINT, describe_status, gist
 
 START_SECONDS = 180.0
 
 _SET = {
     "CUDA_VISIBLE_DEVICES": "",
     "HF_HUB_OFFLINE": "1",
+    "MALLOC_ARENA_MAX": "2",  # each arena reserves 64 MiB of what the memory limit counts
     "MKL_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONHASHSEED": "0",
     "TOKENIZERS_PARALLELISM": "false",
@@ -68,7 +70,7 @@ def unusable(python: str, kind: str, message: str, output: str) -> WorkerStartEr
 def start_failed(python: str, status: int | None, output: str) -> WorkerStartError:
     """The error for a worker that ended (or, with status None, hung) before it was ready."""
     how = f"did not start within {START_SECONDS:g} s" if status is None else f"{describe_status(status)} at its start"
-    said = last_line(output)
+    said = gist(output)
     return WorkerStartError(f"{python} {how}" + (f": {said}" if said else ""), "interpreter", SETTING_HINT, output)
 
 

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from fx_lsp.syntax import parse_expression
 from fx_lsp.tracing.parsing import push_children, walk
 
 
@@ -174,7 +175,7 @@ def _quoted(annotation: ast.expr) -> Iterator[ast.AST]:
         node = stack.pop()
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             try:
-                yield ast.parse(node.value, mode="eval").body
+                yield parse_expression(node.value)
             except (SyntaxError, ValueError, RecursionError, MemoryError):
                 continue
         elif not (isinstance(node, ast.Subscript) and _root(node.value, "Literal")):

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator
 
 from fx_lsp.model import Failure, Span
+from fx_lsp.syntax import parse as parse_python
 
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 
@@ -17,7 +18,7 @@ def parse(file: str, text: str) -> ast.Module | Failure:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ast.parse(text.removeprefix("\ufeff"), filename=file)
+            return parse_python(text.removeprefix("\ufeff"), file)
     except SyntaxError as error:
         return Failure("syntax", f"syntax error: {error.msg}", _error_span(file, text, error), severity="error")
     except UnicodeEncodeError as error:
@@ -47,8 +48,10 @@ def walk(*roots: ast.AST) -> Iterator[ast.AST]:
 
 
 def push_children(node: ast.AST, stack: list[ast.AST]) -> None:
-    """Append the direct children of `node` to `stack`."""
+    """Append the direct children of `node` to `stack`, without those that only say "load" or "store"."""
     for name in node._fields:
+        if name == "ctx":
+            continue
         value = getattr(node, name, None)
         if isinstance(value, ast.AST):
             stack.append(value)
@@ -82,6 +85,8 @@ def is_main_guard(node: ast.stmt) -> bool:
 
 def _error_span(file: str, text: str, error: SyntaxError) -> Span:
     lines = split_lines(text)
+    if error.lineno is None and "\0" in text:
+        error.lineno = len(split_lines(text.partition("\0")[0]))
     line = min(max(error.lineno or 1, 1), len(lines))
     content = lines[line - 1]
     start = _byte_column(content, (error.offset or 1) - 1)

@@ -93,9 +93,10 @@ def describe_status(status: int) -> str:
         return f"was ended by signal {-status}"
 
 
-def last_line(text: str) -> str:
-    """The last line of `text` that is not blank, or ""."""
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+def gist(text: str) -> str:
+    """The line of what a program printed that says most: a traceback's last, else the first; "" without any."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return "" if not lines else lines[-1] if any(line.startswith("Traceback (") for line in lines) else lines[0]
 
 
 class _Protocol(asyncio.subprocess.SubprocessStreamProtocol):

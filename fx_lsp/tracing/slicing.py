@@ -22,11 +22,17 @@ CONVENTIONS = ("get_inputs", "get_init_inputs", "example_inputs")
 
 @dataclass(frozen=True)
 class Slice:
-    """The text of a slice, a hash of its significant lines, and their 1-based numbers."""
+    """A hash of a slice's significant lines, and their 1-based numbers; `kept` are all lines in it, out of `height`."""
 
-    text: str
     fingerprint: str
     lines: tuple[int, ...]
+    kept: Mapping[int, str]
+    height: int
+
+    @cached_property
+    def text(self) -> str:
+        """The slice at the positions of the text that it is part of."""
+        return "\n".join(self.kept.get(n, "") for n in range(1, self.height + 1))
 
 
 def slice_source(text: str, name: str) -> str:
@@ -65,8 +71,7 @@ class SourceGraph:
         kept = sorted(self._reach(name.partition(".")[0]))
         lines = self._render(kept)
         numbers = tuple(n for n, line in sorted(lines.items()) if n in self._literals or _is_code(line))
-        text = "\n".join(lines.get(n, "") for n in range(1, len(self._lines) + 1))
-        return Slice(text, _digest(lines[n] for n in numbers), numbers)
+        return Slice(_digest(lines[n] for n in numbers), numbers, lines, len(self._lines))
 
     def import_line(self, package: str) -> int | None:
         """The first line on which a top-level statement imports `package`."""

@@ -51,9 +51,11 @@ def test_a_syntax_error_is_information_only():
         (
             Span(file="/project/model.py", line=4, col=2, end_line=4, end_col=3),
             "information",
-            "fx-lsp shows the graphs of the last version that parsed.",
+            "invalid syntax. There are no graphs until the file parses.",
         )
     )
+    (problem,) = (p for p in problems(FILE, [(F, Failure("unsupported", "no"))], syntax) if p.code == "syntax")
+    assert problem.message == snapshot("invalid syntax. fx-lsp shows the graphs of the last version that parsed.")
 
 
 def test_a_file_without_an_interpreter_says_so():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, cast
 
 from fx_lsp.model import Failure, InputSpec, Node, Outcome, Span, Stage, StageInfo, Target, Trace, Value
@@ -84,6 +84,12 @@ class FakeEngine:
         known = self._target(file, name)
         outcome = None if known is None else known.outcome
         return _stage(outcome) if isinstance(outcome, Trace) and stage == "inference" else None
+
+    def saved(self, file: str) -> None:
+        pass
+
+    def changed_on_disk(self, files: Collection[str]) -> None:
+        pass
 
     def cancel_all(self) -> None:
         self.on_status(EngineStatus("ok", True, "cancelled"))

@@ -6,10 +6,10 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from lsprotocol import types
 from pytest_lsp import LanguageClient, make_test_lsp_client
@@ -126,6 +126,9 @@ async def _no_timeout() -> AsyncIterator[None]:
     yield
 
 
+E = TypeVar("E", bound=Editor)
+
+
 @asynccontextmanager
 async def editor(
     folder: Path,
@@ -134,18 +137,20 @@ async def editor(
     configuration: Any = None,
     command: list[str] = FAKE,
     env: dict[str, str] | None = None,
-) -> AsyncIterator[Editor]:
-    """An editor with `folder` open; the server is shut down in order at the end."""
+    folders: Sequence[str] = (".",),
+    make: type[E] = Editor,
+) -> AsyncIterator[E]:
+    """An editor with these `folders` below `folder` open; the server is shut down in order at the end."""
     client = make_test_lsp_client()
     if configuration is not None:
         client.set_configuration({"fx-lsp": configuration})
     await client.start_io(*command, env={**os.environ, "XDG_CACHE_HOME": str(folder / ".cache"), **(env or {})})
-    found = Editor(client, folder)
-    folders = [types.WorkspaceFolder(uri=folder.as_uri(), name=folder.name)]
+    found = make(client, folder)
+    opened = [types.WorkspaceFolder(uri=(folder / name).as_uri(), name=name) for name in folders]
     structure = client.protocol._converter.structure
     params = types.InitializeParams(
         capabilities=structure(FULL if capabilities is None else capabilities, types.ClientCapabilities),
-        workspace_folders=folders,
+        workspace_folders=opened,
         initialization_options=options,
     )
     try:

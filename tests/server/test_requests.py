@@ -119,7 +119,7 @@ async def test_a_syntax_error_is_information(tmp_path: Path):
         (problem,) = await e.problems(e.open("m.py", "def def\n"))
         assert (problem.severity, problem.message) == (
             types.DiagnosticSeverity.Information,
-            "fx-lsp shows the graphs of the last version that parsed.",
+            "invalid syntax. There are no graphs until the file parses.",
         )
 
 

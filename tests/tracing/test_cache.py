@@ -145,6 +145,19 @@ def test_a_place_that_cannot_be_written_turns_the_cache_off(tmp_path: Path, warn
     assert len(warnings) == 1
 
 
+def test_a_locked_file_is_left_alone_for_a_while(path: Path, warnings: list[str]) -> None:
+    cache = Cache(str(path))
+    cache.put("k", reply(), (), ())
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    cache.put("l", reply(), (), ())
+    other.execute("ROLLBACK")
+    other.close()
+    assert cache.get("k", {}) is None and cache.trouble == ""
+    assert Cache(str(path)).get("k", {}) is not None
+    assert not warnings
+
+
 def test_no_path_is_no_cache() -> None:
     cache = Cache(None)
     cache.put("k", reply(), (), ())

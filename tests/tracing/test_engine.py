@@ -241,7 +241,7 @@ async def test_an_unsaved_change_elsewhere_invalidates_what_depends_on_it(bench:
         (WorkerTimeout("slow"), "timeout", "tracing f took more than 60 s"),
         (WorkerDied("gone", -9), "memory", "SIGKILL"),
         (WorkerDied("gone", -11, "Fatal"), "crash", "SIGSEGV"),
-        (WorkerDied("gone", 3), "crash", "exit code 3"),
+        (WorkerDied("it exited with code 3", 3), "crash", "without a result: it exited with code 3"),
         (ValueError("bug"), "crash", "ValueError: bug"),
     ],
 )
@@ -257,6 +257,20 @@ async def test_a_tracer_that_ends_is_a_failure_at_the_name(
     outcome = await engine.outcome(bench.file, "f")
     assert isinstance(outcome, Failure) and outcome.kind == kind and words in outcome.message
     assert outcome.span == Span(bench.file, 3, 4, 3, 5)
+
+
+@pytest.mark.parametrize(("seconds", "asked"), [(60.0, 1), (0.0, 2)])
+async def test_a_search_that_ran_out_of_time_is_tried_again_in_the_next_session(
+    bench: Bench, seconds: float, asked: int
+) -> None:
+    bench.tracers.answer = lambda request: TraceReply(Failure("inputs", "no inputs were found"))
+    for _ in range(2):
+        engine = bench.engine(search_seconds=seconds)
+        engine.open(bench.file, TEXT, ())
+        await engine.outcome(bench.file, "f")
+        await bench.quiet(engine)
+        await engine.shutdown()
+    assert bench.tracers.asked.count("f") == asked
 
 
 async def test_a_dead_zygote_is_restarted_within_bounds(bench: Bench) -> None:

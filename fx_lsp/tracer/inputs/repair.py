@@ -156,15 +156,7 @@ def with_size(plans: Plans, old: int, new: int) -> Plans:
 
 def _conflicts(attempt: Attempt, text: str) -> Iterator[tuple[int, int]]:
     """Pairs (size that is there, size that is wanted) which an error may be about."""
-    pairs: list[tuple[int, int]] = []
-    broadcast = re.search(r"dimension of length (\d+) at -(\d+)!.*broadcastable to \[([\d, ]+)\]", text)
-    if broadcast:
-        expected = [int(n) for n in broadcast[3].split(",")]
-        pairs.append((int(broadcast[1]), expected[-int(broadcast[2])]))
-    matrices = re.search(r"\((\d+)x(\d+) and (\d+)x(\d+)\)|\[(\d+), (\d+)\] X \[(\d+), (\d+)\]", text)
-    if matrices:
-        groups = [int(g) for g in matrices.groups() if g is not None]
-        pairs.append((groups[1], groups[2]))
+    pairs = plain_conflicts(text)
     lists = [[int(n) for n in re.findall(_NUMBER, m)] for m in _LIST.findall(text)]
     for left, right in pairwise(lists):
         if len(left) == len(right):
@@ -185,6 +177,28 @@ def _conflicts(attempt: Attempt, text: str) -> Iterator[tuple[int, int]]:
     for have, need in dict.fromkeys(p for p in pairs if min(p) != 1):
         yield have, need
         yield need, have
+
+
+def plain_conflicts(text: str) -> list[tuple[int, int]]:
+    """The two sizes that an error says do not fit, where its text names them plainly."""
+    broadcast = re.search(r"dimension of length (\d+) at -(\d+)!.*broadcastable to \[([\d, ]+)\]", text)
+    if broadcast:
+        expected = [int(n) for n in broadcast[3].split(",")]
+        return [(int(broadcast[1]), expected[-int(broadcast[2])])]
+    matches = (re.search(pattern, text) for pattern in _CONFLICTS)
+    return [(int(match["have"]), int(match["need"])) for match in matches if match]
+
+
+_CONFLICTS = (
+    r"\(\d+x(?P<have>\d+) and (?P<need>\d+)x\d+\)",
+    r"\[\d+, (?P<have>\d+)\] X \[(?P<need>\d+), \d+\]",
+    r"size of tensor a \((?P<have>\d+)\) must match the size of tensor b \((?P<need>\d+)\)",
+    r"to have (?P<need>\d+) channels, but got (?P<have>\d+) channels",
+    r"Expected size (?P<need>\d+) but got size (?P<have>\d+)",
+    r"Expected (?P<need>\d+) but got (?P<have>\d+)",
+    r"normalized_shape=\[(?P<need>\d+)\].*\[(?:\d+, )*(?P<have>\d+)\]",
+    r"expanded size of the tensor \((?P<need>\d+)\) must match the existing size \((?P<have>\d+)\)",
+)
 
 
 def _divisibility(attempt: Attempt, text: str) -> Iterator[Plans]:

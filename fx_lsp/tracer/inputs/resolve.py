@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
-import sys
 import time
-import typing
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -21,6 +20,9 @@ from fx_lsp.tracer.call import RUN_CODE, Call
 from fx_lsp.tracer.failures import failure_of
 from fx_lsp.tracer.fakes import construct_fake
 from fx_lsp.tracer.inputs.body import Facts, body_facts, find_function
+from fx_lsp.tracer.inputs.configs import constructor
+from fx_lsp.tracer.inputs.conventions import init_arguments, input_plans, only_module
+from fx_lsp.tracer.inputs.layers import add_layer_facts
 from fx_lsp.tracer.inputs.plan import (
     LEADING,
     Plan,
@@ -28,11 +30,11 @@ from fx_lsp.tracer.inputs.plan import (
     input_specs,
     materialize,
     plan_of,
-    plan_of_made,
 )
 from fx_lsp.tracer.inputs.propose import Context, proposals
 from fx_lsp.tracer.inputs.repair import Attempt
 from fx_lsp.tracer.inputs.search import Found, search, severity
+from fx_lsp.tracer.inputs.signatures import bound_arguments, hints_of, signature_of, takes_any
 from fx_lsp.tracer.observe import Run, Statements, watched_run
 from fx_lsp.tracer.provenance import Sources
 
@@ -95,7 +97,7 @@ def prepare(
         tree,
         Statements(tree, request.file),
         time.monotonic() + request.seconds,
-        Context(module, FUNCTION_RANKS, _constructor(module)),
+        Context(module, FUNCTION_RANKS, constructor(module)),
         comment,
     )
     if request.kind == "module":
@@ -145,15 +147,15 @@ def _prepare_module(job: _Job, target: Any) -> Prepared | Failure:
 
 def _construct(job: _Job, cls: type) -> tuple[Any, tuple[InputSpec, ...]] | Failure:
     """An instance of the target's class on fake tensors, and the constructor arguments that were used."""
-    for arguments, detail in _init_conventions(job, cls):
-        try:
+    offered = init_arguments(job.module) if job.comment == Comment() else None
+    if offered is not None:
+        arguments, detail = offered
+        with suppress(Exception):
             instance = construct_fake(cls, *(((), arguments) if isinstance(arguments, dict) else (arguments, {})))
-        except Exception:
-            continue
-        named = _named(inspect.signature(cls), arguments)
-        return instance, tuple(InputSpec(f"init.{n}", _short(v), "convention", detail) for n, v in named)
+            named = bound_arguments(inspect.signature(cls), arguments)
+            return instance, tuple(InputSpec(f"init.{n}", _short(v), "convention", detail) for n, v in named)
     given = job.comment.init or {}
-    signature, hints = _signature(cls), _hints(cls.__init__, job.module)
+    signature, hints = signature_of(cls), hints_of(cls.__init__, job.module)
     if signature is None:
         return Failure("construct", f"the constructor of {cls.__name__} has no readable signature")
     facts = body_facts(find_function(job.tree, f"{cls.__name__}.__init__"))
@@ -190,15 +192,18 @@ def _prepare_callable(
     modules: dict[str, nn.Module],
     init: tuple[InputSpec, ...],
 ) -> Prepared | Failure:
-    signature = _signature(described)
+    signature = signature_of(described)
     if signature is None:
         return Failure("unsupported", f"{job.request.name} has no readable signature")
-    unknown = [n for n in job.comment.args if n not in signature.parameters and not _takes_any(signature)]
+    unknown = [n for n in job.comment.args if n not in signature.parameters and not takes_any(signature)]
     if unknown:
         known = ", ".join(signature.parameters)
         message = f"`{unknown[0]}` is no parameter of {job.request.name}; its parameters are {known}"
         return Failure("comment", message, job.request.comment_span, severity="error")
-    facts = body_facts(find_function(job.tree, definition))
+    node = find_function(job.tree, definition)
+    facts = body_facts(node)
+    if modules:
+        add_layer_facts(node, facts, modules[""])
     ranks = MODULE_RANKS if modules else FUNCTION_RANKS
     named = _named_sizes(job.comment)
     notes = [f"{n} was traced as {s}" for n, s in named.items()]
@@ -211,8 +216,8 @@ def _prepare_callable(
     def finish(plans: Plans) -> Prepared:
         return Prepared(call_of(plans)[0], init + input_specs(plans), found.best.run.values, notes)
 
-    convention = None if job.comment.args else _input_conventions(job, signature)
-    hints = _hints(described, job.module)
+    convention = None if job.comment.args else input_plans(job.module, signature, job.request.kind == "module")
+    hints = hints_of(described, job.module)
     start, alternatives = _initial(job, signature, hints, facts, job.comment.args, ranks)
 
     def evaluate(plans: Plans) -> Attempt:
@@ -222,7 +227,7 @@ def _prepare_callable(
     if convention is not None:
         start, alternatives = convention, {}
     found = search(start, evaluate, job.seconds)
-    if convention is not None and found.best.run.error is not None and not _only_module(job):
+    if convention is not None and found.best.run.error is not None and not only_module(job.module):
         start, alternatives = _initial(job, signature, hints, facts, {}, ranks)
         found = search(start, evaluate, job.seconds)
     inputs = init + input_specs(found.best.plans)
@@ -335,118 +340,6 @@ def _named_sizes(comment: Comment) -> dict[str, Any]:
     for given in comment.args.values():
         visit(given)
     return names
-
-
-def _init_conventions(job: _Job, cls: type) -> list[tuple[Any, str]]:
-    if job.comment.init is not None or job.comment.args:
-        return []
-    maker = getattr(job.module, "get_init_inputs", None)
-    if not callable(maker):
-        return []
-    try:
-        return [(maker(), "get_init_inputs()")]
-    except Exception:
-        return []
-
-
-def _input_conventions(job: _Job, signature: inspect.Signature) -> Plans | None:
-    maker = getattr(job.module, "get_inputs", None)
-    made: Any = None
-    detail = "get_inputs()"
-    if callable(maker) and job.request.kind == "module":
-        try:
-            made = maker()
-        except Exception:
-            return None
-    elif hasattr(job.module, "example_inputs"):
-        made, detail = job.module.example_inputs, "example_inputs"
-        made = made() if callable(made) else made
-    if not isinstance(made, (list, tuple, dict)):
-        return None
-    try:
-        bound = signature.bind(*made) if not isinstance(made, dict) else signature.bind(**made)
-    except TypeError:
-        return None
-    items: list[tuple[str, Plan]] = []
-    positional: set[str] = set()
-    for name, given in bound.arguments.items():
-        kind = signature.parameters[name].kind
-        if kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
-            return None
-        items.append((name, plan_of_made(given, "convention", detail)))
-        if kind is not inspect.Parameter.KEYWORD_ONLY:
-            positional.add(name)
-    return Plans(tuple(items), frozenset(positional))
-
-
-def _only_module(job: _Job) -> bool:
-    """Whether the file defines one nn.Module class, so that its `get_inputs()` can only be meant for that."""
-    classes = [
-        v
-        for v in vars(job.module).values()
-        if isinstance(v, type) and issubclass(v, nn.Module) and v.__module__ == job.module.__name__
-    ]
-    return len(classes) == 1
-
-
-def _constructor(module: ModuleType) -> Callable[[type], Any]:
-    """Makes one instance of a class from its defaults and the first proposals for the rest; the same one every time."""
-    made: dict[type, Any] = {}
-
-    def construct(cls: type) -> Any:
-        if cls in made:
-            return made[cls]
-        signature = _signature(cls)
-        arguments: dict[str, Any] = {}
-        hints = _hints(cls.__init__, module)
-        for name, parameter in (signature.parameters if signature else {}).items():
-            if parameter.default is not inspect.Parameter.empty or parameter.kind in _VARIADIC:
-                continue
-            context = Context(module, FUNCTION_RANKS, construct, constructing=True)
-            plan = proposals(parameter, hints.get(name, parameter.annotation), Facts(), set(), context)[0]
-            arguments.update(materialize(Plans(((name, plan),))).kwargs)
-        made[cls] = cls(**arguments)
-        return made[cls]
-
-    return construct
-
-
-_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-
-
-def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
-    try:
-        return inspect.signature(function)
-    except (TypeError, ValueError):
-        return None
-
-
-def _hints(function: Any, module: ModuleType) -> dict[str, Any]:
-    """Evaluated annotations; those that cannot be evaluated stay as text."""
-    function = inspect.unwrap(getattr(function, "__func__", function))
-    raw: dict[str, Any] = dict(getattr(function, "__annotations__", {}))
-    namespace = getattr(function, "__globals__", None) or vars(sys.modules.get(module.__name__, module))
-    hints: dict[str, Any] = {}
-    for name, annotation in raw.items():
-        try:
-            hints[name] = typing.get_type_hints(_Holder({name: annotation}), namespace, include_extras=True)[name]
-        except Exception:
-            hints[name] = annotation
-    return hints
-
-
-class _Holder:
-    def __init__(self, annotations: dict[str, Any]) -> None:
-        self.__annotations__ = annotations
-
-
-def _takes_any(signature: inspect.Signature) -> bool:
-    return any(p.kind is inspect.Parameter.VAR_KEYWORD for p in signature.parameters.values())
-
-
-def _named(signature: inspect.Signature, arguments: Any) -> list[tuple[str, Any]]:
-    bound = signature.bind(*arguments) if isinstance(arguments, (list, tuple)) else signature.bind(**arguments)
-    return list(bound.arguments.items())
 
 
 def _short(given: Any) -> str:

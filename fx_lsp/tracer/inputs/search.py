@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
-import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from itertools import count
 from fx_lsp.model import Severity
 from fx_lsp.tracer.failures import kind_of
 from fx_lsp.tracer.inputs.plan import Plans, TensorPlan, fresh_sizes
-from fx_lsp.tracer.inputs.repair import Attempt, repairs, with_rank, with_size
+from fx_lsp.tracer.inputs.repair import Attempt, plain_conflicts, repairs, with_rank, with_size
 
 Evaluate = Callable[[Plans], Attempt]
 
@@ -131,22 +130,16 @@ def severity(found: Found, evaluate: Evaluate) -> Severity:
     if any(_place(a) != _place(best) for a in rivals):
         return "information"
     kind = kind_of(best.run.error, best.run.failed)
-    variants = (
-        list(_other_sizes(best.plans))
-        if kind == "shape"
-        else list(_other_dtypes(best.plans))
-        if kind == "dtype"
-        else []
-    )
-    again = [evaluate(plans) for plans in variants]
-    if not again or any(a.run.error is None for a in again):
-        return "information"
-    same_place = [a for a in again if _place(a) == _place(best) and a.run.calls == best.run.calls]
     if kind == "dtype":
-        return "error" if len(same_place) == len(again) else "information"
+        again = [evaluate(plans) for plans in _other_dtypes(best.plans)]
+        return "error" if all(_place(a) == _place(best) for a in again) else "information"
+    if kind != "shape":
+        return "information"
+    again = [evaluate(plans) for plans in _other_sizes(best.plans)]
+    same_place = [a for a in again if _place(a) == _place(best) and a.run.calls == best.run.calls]
     conflict = _conflict(best)
     persistent = conflict is not None and all(_conflict(a) == conflict for a in [*same_place, *rivals])
-    return "error" if persistent and same_place else "information"
+    return "error" if persistent and same_place and all(a.run.error for a in again) else "information"
 
 
 def _other_sizes(plans: Plans) -> Iterator[Plans]:
@@ -156,12 +149,15 @@ def _other_sizes(plans: Plans) -> Iterator[Plans]:
 
 
 def _other_dtypes(plans: Plans) -> Iterator[Plans]:
-    for dtype in ("f64", "f16", "i64"):
+    for dtype in ("f64", "f16"):
 
         def change(path: str, plan: TensorPlan, dtype: str = dtype) -> TensorPlan:
-            return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, dtype=dtype))
+            floating = plan.spec.dtype.startswith(("f", "bf"))
+            return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, dtype=dtype)) if floating else plan
 
-        yield plans.map_tensors(change)
+        changed = plans.map_tensors(change)
+        if changed != plans:
+            yield changed
 
 
 def _place(attempt: Attempt) -> object:
@@ -171,25 +167,4 @@ def _place(attempt: Attempt) -> object:
 
 
 def _conflict(attempt: Attempt) -> tuple[int, int] | None:
-    """The two sizes that an error says do not fit, where its text names them plainly."""
-    text = str(attempt.run.error)
-    for pattern in _CONFLICTS:
-        match = re.search(pattern, text)
-        if match:
-            first, second = match.groups()
-            return int(first), int(second)
-    return None
-
-
-_CONFLICTS = (
-    r"\(\d+x(\d+) and (\d+)x\d+\)",
-    r"\[\d+, (\d+)\] X \[(\d+), \d+\]",
-    r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)",
-    r"to have (\d+) channels, but got (\d+) channels",
-    r"Expected size (\d+) but got size (\d+)",
-    r"Expected (\d+) but got (\d+)",
-    r"normalized_shape=\[(\d+)\].*\[(?:\d+, )*(\d+)\]",
-    r"dimension of length (\d+).*torch\.Size\(\[(?:\d+, )*(\d+)\]\)",
-    r"expanded size of the tensor \((\d+)\) must match the existing size \((\d+)\)",
-    r"size mismatch, got .*?(\d+)x.*?(\d+)",
-)
+    return next(iter(plain_conflicts(str(attempt.run.error))), None)

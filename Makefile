@@ -1,0 +1,46 @@
+# Each target sets up what it needs in .venv, from Python 3.10 or newer and pip's own package index.
+
+PYTHON ?= python3
+WORKERS ?= 2
+
+BIN := .venv/bin
+READY := .venv/.ready
+EDITORS := .venv/.editors
+
+.PHONY: demo test lint bench format clean
+
+demo: $(READY)
+	$(BIN)/python scripts/demo.py
+
+test: lint $(EDITORS)
+	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/lint-imports --no-cache
+
+bench: $(READY)
+	$(BIN)/python benchmarks/latency.py $(ARGS)
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv
+
+# torch comes first and by its exact version, so that nothing installed after it asks for another build.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 10) or sys.exit("Python 3.10 or newer is needed: make PYTHON=/path/to/python3")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -qq `grep '^torch==' constraints.txt`
+	$(BIN)/python -m pip install -qq -c constraints.txt -e '.[dev]'
+	@touch $@
+
+# A Neovim for the tests that drive one; where there is none for this platform they are skipped.
+$(EDITORS): $(READY)
+	@$(BIN)/python -m pip install -qq -c constraints.txt -e '.[editors]' \
+		|| echo "No Neovim to install here: tests that need it use the one on PATH, or are skipped."
+	@touch $@

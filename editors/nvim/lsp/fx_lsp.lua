@@ -1,0 +1,1 @@
+return require('fx_lsp').config()

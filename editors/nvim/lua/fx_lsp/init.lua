@@ -1,0 +1,253 @@
+--- The client side of fx-lsp: how to start the server, `:Fx…` commands, and the status.
+--- Works on Neovim 0.7 (`setup`) to 0.11 and later (`setup`, or `vim.lsp.enable('fx_lsp')`).
+
+local compat = require('fx_lsp.compat')
+local hints = require('fx_lsp.hints')
+local views = require('fx_lsp.views')
+
+local M = {}
+
+local NAME = 'fx_lsp'
+local ROOT_MARKERS = { 'pyproject.toml', 'setup.py', 'setup.cfg', '.git' }
+
+--- client id -> the last `fxLsp/status`
+local statuses = {}
+--- What `setup` was given.
+local settings = {}
+
+local function warn(message)
+  vim.notify('fx-lsp: ' .. message, vim.log.levels.WARN)
+end
+
+local function is_view(buf)
+  return vim.startswith(vim.api.nvim_buf_get_name(buf), views.SCHEME)
+end
+
+local function current(buf)
+  return (buf == nil or buf == 0) and vim.api.nvim_get_current_buf() or buf
+end
+
+--- The Python files that are open.
+local function files()
+  return vim.tbl_filter(function(buf)
+    return vim.api.nvim_buf_is_loaded(buf) and vim.bo[buf].filetype == 'python' and vim.bo[buf].buftype == ''
+  end, vim.api.nvim_list_bufs())
+end
+
+local function execute(client, command, arguments, buf)
+  compat.request(client, 'workspace/executeCommand', { command = command, arguments = arguments }, function(err)
+    if err then
+      warn(err.message)
+    end
+    if vim.api.nvim_buf_is_loaded(buf) then
+      M.refresh_lenses(buf)
+    end
+  end, buf)
+end
+
+--- A lens that was picked. The server answers it with `window/showDocument`.
+local function run_lens(command, ctx)
+  local client = vim.lsp.get_client_by_id(ctx.client_id) or M.client(ctx.bufnr)
+  execute(client, command.command, command.arguments, ctx.bufnr)
+end
+
+local handlers = vim.tbl_extend('error', hints.handlers, {
+  ['window/showDocument'] = views.show_document,
+  ['workspace/textDocumentContent/refresh'] = views.refresh,
+  ['workspace/codeLens/refresh'] = function(_, _, ctx)
+    for _, buf in ipairs(vim.api.nvim_list_bufs()) do
+      if vim.api.nvim_buf_is_loaded(buf) and vim.lsp.buf_is_attached(buf, ctx.client_id) then
+        M.refresh_lenses(buf)
+      end
+    end
+    return vim.NIL
+  end,
+  ['fxLsp/status'] = function(_, status, ctx)
+    local new = statuses[ctx.client_id] == nil
+    statuses[ctx.client_id] = status
+    if new then
+      views.load_waiting()
+    end
+    vim.api.nvim_exec_autocmds('User', { pattern = 'FxLspStatus', modeline = false })
+    vim.cmd('redrawstatus!')
+  end,
+})
+
+--- The configuration of the client, for `vim.lsp.config`, `vim.lsp.start` or `vim.lsp.start_client`.
+---@param overrides table|nil
+---@return table
+function M.config(overrides)
+  local capabilities = {
+    window = { showDocument = { support = true } },
+    workspace = { codeLens = { refreshSupport = true } },
+  }
+  if vim.fn.has('nvim-0.11') == 0 then
+    -- Given capabilities replace the default ones there, instead of adding to them.
+    capabilities = vim.tbl_deep_extend('force', vim.lsp.protocol.make_client_capabilities(), capabilities)
+  end
+  return vim.tbl_deep_extend('force', {
+    name = NAME,
+    cmd = { 'fx-lsp', 'serve' },
+    filetypes = { 'python' },
+    root_markers = ROOT_MARKERS,
+    init_options = { virtualDocuments = true },
+    capabilities = capabilities,
+    handlers = handlers,
+    commands = { ['fxLsp.showStage'] = run_lens, ['fxLsp.showFailure'] = run_lens },
+  }, overrides or {})
+end
+
+--- Starts the server for every Python file. `overrides` are fields of the client's configuration:
+--- `cmd`, `init_options = { virtualDocuments = true, interpreter = '…' }`, `on_attach` and so on.
+---@param overrides table|nil
+function M.setup(overrides)
+  settings = overrides or {}
+  if vim.lsp.enable then
+    vim.lsp.config(NAME, settings)
+    vim.lsp.enable(NAME)
+    return
+  end
+  local group = vim.api.nvim_create_augroup('fx_lsp_start', {})
+  vim.api.nvim_create_autocmd('FileType', {
+    group = group,
+    pattern = 'python',
+    callback = function(args)
+      M.start(args.buf)
+    end,
+  })
+  for _, buf in ipairs(files()) do
+    M.start(buf)
+  end
+end
+
+--- Starts the server for a buffer, or attaches the buffer to the one that runs for the same root.
+---@param buf integer|nil
+function M.start(buf)
+  buf = current(buf)
+  if vim.bo[buf].buftype ~= '' or is_view(buf) then
+    return
+  end
+  local config = M.config(settings)
+  config.root_dir = config.root_dir or compat.root(vim.api.nvim_buf_get_name(buf), ROOT_MARKERS)
+  for _, client in ipairs(M.clients()) do
+    if client.config.root_dir == config.root_dir then
+      vim.lsp.buf_attach_client(buf, client.id)
+      return
+    end
+  end
+  local id = vim.lsp.start_client(config)
+  if id then
+    vim.lsp.buf_attach_client(buf, id)
+  end
+end
+
+--- The running clients.
+---@return table[]
+function M.clients()
+  return compat.clients(NAME)
+end
+
+--- The client that a buffer is attached to.
+---@param buf integer|nil
+function M.client(buf)
+  buf = current(buf)
+  for _, client in ipairs(M.clients()) do
+    if vim.lsp.buf_is_attached(buf, client.id) then
+      return client
+    end
+  end
+end
+
+--- The server's status for a statusline: '' without a server, `fx-lsp`, or `fx-lsp: tracing …`.
+--- The second value is the status itself: `{ health = 'ok', quiescent = false, message = '…' }`.
+---@return string, table|nil
+function M.status()
+  local client = M.client() or M.clients()[1]
+  local status = client and statuses[client.id]
+  if not status then
+    return '', nil
+  end
+  local text = status.message ~= '' and 'fx-lsp: ' .. status.message or 'fx-lsp'
+  return text, status
+end
+
+--- Opens a stage of the function at the cursor; without `stage` the one that the server thinks best.
+--- In a graph it goes to another stage of the same function.
+---@param stage string|nil
+function M.graph(stage)
+  local buf = vim.api.nvim_get_current_buf()
+  if is_view(buf) then
+    views.go_to_stage(buf, stage or 'forward')
+    return
+  end
+  local client = M.client(buf)
+  if not client then
+    return warn('no server is running for this buffer')
+  end
+  local line = vim.api.nvim_win_get_cursor(0)[1]
+  local params = { textDocument = vim.lsp.util.make_text_document_params() }
+  compat.request(client, 'textDocument/codeLens', params, function(err, lenses)
+    local name = not err and M._at(buf, lenses or {}, line)
+    if name then
+      execute(client, 'fxLsp.showStage', { params.textDocument.uri, name, stage }, buf)
+    else
+      local text, status = M.status()
+      warn(status and not status.quiescent and text:gsub('^fx%-lsp: ', '') or 'no traced function at the cursor')
+    end
+  end, buf)
+end
+
+--- Ends the tracing processes and traces again; starts the server where it is gone.
+function M.restart()
+  local clients = M.clients()
+  for _, client in ipairs(clients) do
+    execute(client, 'fxLsp.restart', {}, vim.api.nvim_get_current_buf())
+  end
+  for _, buf in ipairs(#clients == 0 and files() or {}) do
+    -- What started the server when the file was opened starts it again.
+    vim.api.nvim_buf_call(buf, function()
+      vim.cmd('doautocmd <nomodeline> FileType python')
+    end)
+  end
+end
+
+--- Shows or hides the inlay hints of a buffer.
+---@param buf integer|nil
+function M.toggle_hints(buf)
+  hints.toggle(current(buf))
+end
+
+--- Asks for the lenses of a buffer again.
+---@param buf integer|nil
+function M.refresh_lenses(buf)
+  buf = current(buf)
+  local client = M.client(buf)
+  if client and client.initialized and not is_view(buf) then
+    -- Not `codelens.refresh()`: it asks no more once a server has died without an answer.
+    local params = { textDocument = { uri = vim.uri_from_bufnr(buf) } }
+    compat.request(client, 'textDocument/codeLens', params, vim.lsp.codelens.on_codelens, buf)
+  end
+end
+
+--- The name of the innermost target around a line: the closest lens above it, unless its block ended before the line.
+function M._at(buf, lenses, line)
+  local text = vim.api.nvim_buf_get_lines(buf, 0, line, false)
+  local function indent(at)
+    return #text[at]:match('^%s*')
+  end
+  local best, name
+  for _, lens in ipairs(lenses) do
+    local start = lens.range.start.line + 1
+    local inside = start <= line
+    for at = start + 1, inside and line or 0 do
+      -- A bracket or a comment in the first column ends no block.
+      inside = inside and (indent(at) > indent(start) or not text[at]:find('^%s*[^%s#%)%]}]'))
+    end
+    if inside and start >= (best or 0) then
+      best, name = start, lens.command.arguments[2]
+    end
+  end
+  return name
+end
+
+return M

@@ -1,0 +1,48 @@
+if vim.g.loaded_fx_lsp or vim.fn.has('nvim-0.7') == 0 then
+  return
+end
+vim.g.loaded_fx_lsp = true
+
+local function command(name, run, options)
+  vim.api.nvim_create_user_command(name, run, options)
+end
+
+command('FxGraph', function(args)
+  require('fx_lsp').graph(args.args ~= '' and args.args or nil)
+end, {
+  nargs = '?',
+  desc = 'Show a graph of the function at the cursor',
+  complete = function(lead)
+    return vim.tbl_filter(function(stage)
+      return vim.startswith(stage, lead)
+    end, { 'forward', 'backward', 'joint', 'inference' })
+  end,
+})
+command('FxRestart', function()
+  require('fx_lsp').restart()
+end, { desc = 'Trace everything again in fresh processes' })
+command('FxToggleHints', function()
+  require('fx_lsp').toggle_hints()
+end, { desc = 'Show or hide the shapes in this buffer' })
+
+local group = vim.api.nvim_create_augroup('fx_lsp', {})
+local function on(event, pattern, callback)
+  vim.api.nvim_create_autocmd(event, { group = group, pattern = pattern, callback = callback })
+end
+
+on('BufReadCmd', 'fx-lsp:/*', function(args)
+  require('fx_lsp.views').read(args.buf)
+end)
+on({ 'BufEnter', 'CursorHold', 'InsertLeave' }, '*', function(args)
+  if vim.bo[args.buf].filetype == 'python' then
+    require('fx_lsp').refresh_lenses(args.buf)
+  end
+end)
+if vim.lsp.inlay_hint then
+  on('LspAttach', '*', function(args)
+    local client = vim.lsp.get_client_by_id(args.data.client_id)
+    if client and client.name == 'fx_lsp' then
+      require('fx_lsp.hints').attach(args.buf)
+    end
+  end)
+end

@@ -1,0 +1,48 @@
+"""What Python itself says of a callable's parameters."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import typing
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+
+def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
+    """The signature of a callable, or None where Python cannot read one."""
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+
+
+def hints_of(function: Any, module: ModuleType) -> dict[str, Any]:
+    """Evaluated annotations; those that cannot be evaluated stay as text."""
+    function = inspect.unwrap(getattr(function, "__func__", function))
+    raw: dict[str, Any] = dict(getattr(function, "__annotations__", {}))
+    namespace = getattr(function, "__globals__", None) or vars(sys.modules.get(module.__name__, module))
+    hints: dict[str, Any] = {}
+    for name, annotation in raw.items():
+        try:
+            hints[name] = typing.get_type_hints(_Holder({name: annotation}), namespace, include_extras=True)[name]
+        except Exception:
+            hints[name] = annotation
+    return hints
+
+
+def takes_any(signature: inspect.Signature) -> bool:
+    """Whether there is a `**kwargs`."""
+    return any(p.kind is inspect.Parameter.VAR_KEYWORD for p in signature.parameters.values())
+
+
+def bound_arguments(signature: inspect.Signature, arguments: Any) -> list[tuple[str, Any]]:
+    """Arguments (a sequence, or a dict by name) with the parameters they bind to. Raises TypeError."""
+    bound = signature.bind(*arguments) if isinstance(arguments, (list, tuple)) else signature.bind(**arguments)
+    return list(bound.arguments.items())
+
+
+class _Holder:
+    def __init__(self, annotations: dict[str, Any]) -> None:
+        self.__annotations__ = annotations

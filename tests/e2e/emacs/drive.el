@@ -1,0 +1,94 @@
+;; -*- lexical-binding: t -*-
+;; A small file in eglot: problems, hovers, a graph that follows the unsaved buffer.
+
+(require 'json)
+(setq fx-lsp-command (split-string (getenv "FX_SERVER") "\n")
+      fx-lsp-interpreter (getenv "FX_PYTHON")
+      eglot-connect-timeout 60
+      eglot-send-changes-idle-time 0.1
+      auto-revert-interval 1
+      debug-on-error nil)
+
+(defvar result nil)
+(defvar last-tick (float-time))
+(defvar gap 0.0)
+(defun note (key value) (push (cons key value) result))
+(defun tick ()
+  (setq gap (max gap (- (float-time) last-tick)) last-tick (float-time)))
+
+(defun wait (what condition)
+  "Wait until CONDITION returns something and return it."
+  (let ((deadline (+ (float-time) 60)) found)
+    (while (not (setq found (funcall condition)))
+      (when (> (float-time) deadline)
+        (error "waited for %s; status: %s; problems: %S" what fx-lsp-status (problems)))
+      (accept-process-output nil 0.05))
+    found))
+
+(defun problems ()
+  (mapcar (lambda (d) (list (cons 'message (flymake-diagnostic-text d))
+                            (cons 'text (buffer-substring-no-properties
+                                         (flymake-diagnostic-beg d) (flymake-diagnostic-end d)))))
+          (with-current-buffer source (flymake-diagnostics))))
+
+(defun go (text)
+  (set-buffer source)
+  (goto-char (point-min))
+  (search-forward text)
+  (goto-char (match-beginning 0)))
+
+(defun hover (text)
+  (go text)
+  (let ((answer (jsonrpc-request (eglot-current-server) :textDocument/hover (eglot--TextDocumentPositionParams))))
+    (plist-get (plist-get answer :contents) :value)))
+
+(defun lenses ()
+  (mapcar (lambda (lens) (plist-get (plist-get lens :command) :title))
+          (with-current-buffer source
+            (jsonrpc-request (eglot-current-server) :textDocument/codeLens
+                             (list :textDocument (eglot--TextDocumentIdentifier))))))
+
+(defun graph ()
+  (list (cons 'name (buffer-name)) (cons 'text (buffer-string)) (cons 'mode (symbol-name major-mode))
+        (cons 'readonly (and buffer-read-only t))))
+
+(condition-case failure
+    (let (shown)
+      (run-with-timer 0 0.02 #'tick)
+      (find-file (getenv "FX_FILE"))
+      (defvar source (current-buffer))
+      (apply #'eglot (eglot--guess-contact))
+      (wait "a problem" (lambda () (problems)))
+      (note 'problems (vconcat (problems)))
+      (note 'lenses (vconcat (wait "lenses" (lambda () (let ((found (lenses))) (and (> (length found) 8) found))))))
+      (note 'hover (hover "relu(x @ w)"))
+      (note 'gap gap)
+
+      (go "x.sum()")
+      (fx-lsp-show-graph)
+      (setq shown (current-buffer))
+      (note 'graph (graph))
+      (go "class Block")
+      (forward-line 7)
+      (fx-lsp-show-graph "backward")
+      (note 'backward (graph))
+
+      (go "torch.relu")
+      (delete-char (length "torch.relu"))
+      (insert "torch.tanh")
+      (eglot--signal-textDocument/didChange)
+      (set-buffer shown)
+      (wait "the graph of the edited text"
+            (lambda () (with-current-buffer shown
+                         (revert-buffer t t t)
+                         (string-match-p "aten\\.tanh" (buffer-string)))))
+      (note 'edited (graph))
+      (set-buffer source)
+      (note 'saved (not (buffer-modified-p)))
+      (set-buffer-modified-p nil))
+  (error (note 'error (error-message-string failure))))
+
+(with-temp-file (getenv "FX_RESULT")
+  (insert (json-encode result)))
+(ignore-errors (eglot-shutdown-all))
+(kill-emacs 0)

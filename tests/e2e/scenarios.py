@@ -1,0 +1,101 @@
+"""Real editors, headless: where they are, and how a scenario is run in one."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+REPOSITORY = HERE.parent.parent
+SERVER = [sys.executable, "-m", "fx_lsp", "serve"]
+
+BLOCKED_SECONDS = 1.0
+"""No editor may stand still for longer, whatever is traced."""
+
+
+def require(program: str | None, what: str) -> str:
+    """The program, or a skipped test that says what to install."""
+    if program is None:
+        pytest.skip(f"{what} is not installed")
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("torch is not installed")
+    return program
+
+
+def neovim(version: str) -> str | None:
+    """A Neovim of this version ("0.11", "0.7"), in this Python's environment or on the PATH."""
+    candidates = [
+        os.environ.get("NVIM"),
+        str(Path(sys.executable).parent / "nvim"),
+        shutil.which("nvim"),
+        "/usr/bin/nvim",
+    ]
+    for candidate in filter(None, candidates):
+        if Path(candidate).is_file() and _first_line(candidate).startswith(f"NVIM v{version}."):
+            return candidate
+    return None
+
+
+def emacs() -> str | None:
+    """An Emacs that has eglot."""
+    found = shutil.which("emacs")
+    if found is None:
+        return None
+    has_eglot = subprocess.run([found, "-q", "--batch", "--eval", "(require 'eglot)"], capture_output=True, timeout=60)
+    return found if has_eglot.returncode == 0 else None
+
+
+def llama() -> Path:
+    """`modeling_llama.py` of the installed transformers."""
+    spec = importlib.util.find_spec("transformers")
+    if spec is None or spec.origin is None:
+        pytest.skip("transformers is not installed")
+    return Path(spec.origin).parent / "models" / "llama" / "modeling_llama.py"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a scenario found: see the scripts beside this file."""
+
+    found: dict[str, Any]
+    source: str
+
+    def __getitem__(self, key: str) -> Any:
+        return self.found[key]
+
+    def lens(self, text: str, key: str = "lenses") -> str:
+        """The titles over the first line that contains `text`, joined with ` | `; "" where there are none."""
+        lenses = self.found[key]
+        return lenses.get(str(self.line(text)), "")
+
+    def line(self, text: str) -> int:
+        """The number of the first line that contains `text`."""
+        return next(n for n, line in enumerate(self.source.split("\n"), 1) if text in line)
+
+
+def run(command: list[str], folder: Path, source: str, env: dict[str, str], seconds: float) -> Run:
+    """Runs an editor until its script has written a result; fails with what it printed where there is none."""
+    result = folder / "result.json"
+    env = {**os.environ, **env, "FX_RESULT": str(result), "HOME": str(folder)}
+    for variable in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"):
+        env.pop(variable, None)
+    done = subprocess.run(
+        command, cwd=folder, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, text=True
+    )
+    assert result.exists(), f"{command[0]} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+    found = json.loads(result.read_text())
+    assert not found.get("error"), f"{found['error']}\n{found.get('messages')}\n{done.stderr}"
+    return Run({**found, "printed": done.stdout + done.stderr}, source)
+
+
+def _first_line(program: str) -> str:
+    return subprocess.run([program, "--version"], capture_output=True, text=True, timeout=30).stdout.split("\n")[0]

@@ -1,0 +1,691 @@
+"""Bad input through the real server and the real tracer: a clear sentence, the server alive, nothing left behind.
+
+A comment `# here` stands on the line that the problem is shown at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sqlite3
+import sys
+import textwrap
+import venv
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from fnmatch import fnmatchcase
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from lsprotocol import types
+from processes import Processes
+from pygls.exceptions import JsonRpcException
+from sessions import Editor, editor, wire
+
+pytestmark = [pytest.mark.torch, pytest.mark.asyncio(loop_scope="module")]
+
+SERVE = [sys.executable, "-m", "fx_lsp", "serve"]
+OPTIONS = {"interpreter": sys.executable, "limits": {"seconds": 4, "memory": 1024}}
+PATIENCE = 90.0
+FORWARD = "ops forward"
+
+_numbers = count(1)
+
+
+class User(Editor):
+    """An editor whose user reads what it shows. `processes` are all that its server started."""
+
+    processes: Processes
+
+    async def told(self, source: str, name: str | None = None) -> list[str]:
+        """What stands in the list of problems for a new file: `line: message`, once there is something."""
+        uri = self.start(source, name)
+        await self.until(lambda: self.client.diagnostics.get(uri), PATIENCE)
+        found = [f"{d.range.start.line + 1}: {d.message}" for d in self.client.diagnostics[uri]]
+        self.close(uri)
+        return found
+
+    def start(self, source: str, name: str | None = None) -> str:
+        return self.open(name or f"bad_{next(_numbers)}.py", textwrap.dedent(source))
+
+    def close(self, uri: str) -> None:
+        document = types.TextDocumentIdentifier(uri=uri)
+        self.client.text_document_did_close(types.DidCloseTextDocumentParams(text_document=document))
+
+    async def lens(self, uri: str, part: str = FORWARD) -> str:
+        """The first lens with `part` in its title, once there is one."""
+        while True:
+            for title in await self.titles(uri):
+                if part in title:
+                    return title
+            await asyncio.sleep(0.05)
+
+    async def hovers(self, uri: str, line: int, character: int, part: str) -> None:
+        """A hover there says `part`, sooner or later."""
+
+        async def says() -> None:
+            while part not in str(await self.hover(uri, line, character)):
+                await asyncio.sleep(0.05)
+
+        await asyncio.wait_for(says(), PATIENCE)
+
+    def progress(self) -> object:
+        """The token of a progress that has begun and not ended."""
+        open_ = (
+            token
+            for token, reports in self.client.progress_reports.items()
+            if reports and not isinstance(reports[-1], types.WorkDoneProgressEnd)
+        )
+        return next(open_, None)
+
+    async def traces(self) -> None:
+        """A good function, new to the cache, gets its lens: the server and its tracers are alive."""
+        number = next(_numbers)
+        uri = self.start(f"import torch\n\ndef good(x: torch.Tensor):\n    return torch.relu(x) * {number}\n")
+        await asyncio.wait_for(self.lens(uri), PATIENCE)
+        self.close(uri)
+
+
+def good_with(module: str, factor: str) -> str:
+    """A function that needs another module."""
+    return f"import torch\nimport {module}\ndef f(x: torch.Tensor):\n    return torch.relu(x) * {factor}\n"
+
+
+def here(source: str) -> int:
+    """The line of the comment `# here`."""
+    return next(n for n, line in enumerate(textwrap.dedent(source).splitlines(), 1) if "# here" in line)
+
+
+@asynccontextmanager
+async def started(folder: Path, extra_env: dict[str, str] | None = None, **changes: Any) -> AsyncIterator[User]:
+    """A user with the real server; at the end nothing that it started is left."""
+    processes = Processes()
+    async with editor(
+        folder, command=SERVE, env={**processes.env, **(extra_env or {})}, make=User, **{"options": OPTIONS, **changes}
+    ) as user:
+        user.processes = processes
+        yield user
+    assert await processes.gone(), processes.all()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def user(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[User]:
+    async with started(tmp_path_factory.mktemp("project")) as found:
+        yield found
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def one(tmp_path: Path) -> AsyncIterator[User]:
+    """A server for one test that leaves it in another state."""
+    async with started(tmp_path) as found:
+        yield found
+
+
+GOOD = "import torch\ndef f(x: torch.Tensor):\n    return torch.relu(x)\n"
+SLOW = "import time, torch\ndef f(x: torch.Tensor):\n    time.sleep(999)\n    return torch.relu(x)\n"
+
+LIMITED = "tracing f took more than 4 s and was stopped while it was at line {line}. See whether this ends; "
+LIMITED += "if it does, give smaller inputs in a `# fx:` comment, or raise `fx-lsp.limits.seconds`."
+EXIT = 'Raise an ordinary exception instead; at the top level, move it under `if __name__ == "__main__":`.'
+DIED = "Look for `os._exit`, or for native code that ends the process."
+MEMORY = "Give smaller inputs in a `# fx:` comment, or raise `fx-lsp.limits.memory`."
+CRASHED = "Native code failed there; it does not run on fake tensors, which have no memory behind them."
+APART = "Keep it out of the traced function, or pass what it needs as an argument."
+INSTALL = "Install it there, or choose another interpreter (`fx-lsp.interpreter`)."
+
+SENTENCES: dict[str, tuple[str, str]] = {
+    "syntax error": (
+        """
+        import torch
+        def f(x):
+            return torch.relu(x  # here
+        """,
+        "syntax error: '(' was never closed. There are no graphs until the file parses.",
+    ),
+    "import error": (
+        """
+        import torch
+        from torch import nothing_like_it  # here
+        def f(x):
+            return torch.relu(nothing_like_it(x))
+        """,
+        "importing what f needs fails: ImportError: cannot import name 'nothing_like_it' from 'torch' (…).",
+    ),
+    "exception at the top level": (
+        """
+        import torch
+        N = 1 / 0  # here
+        def f(x):
+            return torch.relu(x) * N
+        """,
+        "importing what f needs fails: ZeroDivisionError: division by zero.",
+    ),
+    "missing package": (
+        """
+        import torch
+        import no_such_package.part as part  # here
+        def f(x):
+            return part.g(torch.relu(x))
+        """,
+        f"the package `no_such_package` is not installed in the interpreter that fx-lsp uses. {INSTALL}",
+    ),
+    "loop in the function": (
+        """
+        import torch
+        def f(x: torch.Tensor):
+            while True:
+                x = torch.relu(x)  # here
+            return x
+        """,
+        LIMITED,
+    ),
+    "loop at the top level": (
+        """
+        import torch
+        def build():
+            while True: pass  # here
+        N = build()
+        def f(x):
+            return torch.relu(x) * N
+        """,
+        LIMITED,
+    ),
+    "loop that catches everything": (
+        """
+        import time, torch
+        def f(x: torch.Tensor):
+            while True:
+                try:
+                    time.sleep(60)  # here
+                except BaseException:
+                    pass
+            return x
+        """,
+        LIMITED,
+    ),
+    "sys.exit": (
+        """
+        import sys, torch
+        # fx: x=f32[4]
+        def f(x):
+            sys.exit("enough")  # here
+            return torch.relu(x)
+        """,
+        f"the code ends the process (sys.exit('enough')). {EXIT}",
+    ),
+    "sys.exit at the top level": (
+        """
+        import sys, torch
+        def build():
+            sys.exit(3)  # here
+        N = build()
+        def f(x):
+            return torch.relu(x) * N
+        """,
+        f"importing what f needs fails: the code ends the process (sys.exit(3)). {EXIT}",
+    ),
+    "os._exit": (
+        """
+        import os, torch
+        # fx: x=f32[4]
+        def f(x):  # here
+            os._exit(7)
+            return torch.relu(x)
+        """,
+        f"tracing f ended without a result: the tracer exited with code 7. {DIED}",
+    ),
+    "os._exit as if all were well": (
+        """
+        import os, torch
+        # fx: x=f32[4]
+        def f(x):  # here
+            os._exit(0)
+            return torch.relu(x)
+        """,
+        f"tracing f ended without a result: the tracer exited with code 0. {DIED}",
+    ),
+    "allocates without end": (
+        """
+        import torch
+        def f(x: torch.Tensor):
+            held = []
+            while True:
+                held.append(bytearray(16 << 20))  # here
+            return torch.relu(x)
+        """,
+        f"the code needs more memory here than a trace may use. {MEMORY}",
+    ),
+    "allocates at the top level": (
+        """
+        import torch
+        def build():
+            return bytearray(1 << 40)  # here
+        N = build()
+        def f(x):
+            return torch.relu(x) * len(N)
+        """,
+        f"importing what f needs fails: the code needs more memory here than a trace may use. {MEMORY}",
+    ),
+    "segmentation fault": (
+        """
+        import ctypes, torch
+        def f(x: torch.Tensor):
+            y = torch.relu(x)
+            ctypes.string_at(0)  # here
+            return y
+        """,
+        f"tracing f crashed the process with a segmentation fault (SIGSEGV) at line 5. {CRASHED}",
+    ),
+    "abort": (
+        """
+        import os, torch
+        # fx: x=f32[4]
+        def f(x):
+            os.abort()  # here
+            return torch.relu(x)
+        """,
+        f"tracing f crashed the process with an abort (SIGABRT) at line 5. {CRASHED}",
+    ),
+    "kills itself": (
+        """
+        import os, signal, torch
+        # fx: x=f32[4]
+        def f(x):
+            os.kill(os.getpid(), signal.SIGKILL)  # here
+            return torch.relu(x)
+        """,
+        f"the code sends a signal; tracing only runs code without such effects. {APART}",
+    ),
+    "reads a file that is not there": (
+        """
+        import torch
+        # fx: x=f32[4]
+        def f(x):
+            n = len(open("weights.bin", "rb").read())  # here
+            return torch.relu(x) * n
+        """,
+        "the code reads 'weights.bin': No such file or directory.",
+    ),
+    "reads standard input": (
+        """
+        import torch
+        # fx: x=f32[4]
+        def f(x):
+            return torch.relu(x) * float(input("scale? "))  # here
+        """,
+        "the code reads standard input, which is empty while tracing.",
+    ),
+    "writes a file": (
+        """
+        import torch
+        # fx: x=f32[4]
+        def f(x):
+            open("/fx-lsp-was-here", "w").write("!")  # here
+            return torch.relu(x)
+        """,
+        f"the code writes the file /fx-lsp-was-here; tracing only runs code without such effects. {APART}",
+    ),
+    "uses the network": (
+        """
+        import urllib.request, torch
+        # fx: x=f32[4]
+        def f(x):
+            urllib.request.urlopen("http://localhost:9/weights")  # here
+            return torch.relu(x)
+        """,
+        f"the code opens a network connection to localhost:9; tracing only runs code without such effects. {APART}",
+    ),
+    "uses the network at the top level": (
+        """
+        import socket, torch
+        N = socket.create_connection(("127.0.0.1", 9)).fileno()  # here
+        def f(x):
+            return torch.relu(x) * N
+        """,
+        "importing what f needs fails: the code opens a network connection to 127.0.0.1:9; tracing only runs code "
+        f"without such effects. {APART}",
+    ),
+    "starts a program": (
+        """
+        import subprocess, torch
+        # fx: x=f32[4]
+        def f(x):
+            subprocess.run(["touch", "/fx-lsp-was-here"])  # here
+            return torch.relu(x)
+        """,
+        f"the code starts the program 'touch'; tracing only runs code without such effects. {APART}",
+    ),
+    "null byte": (
+        """
+        import torch
+        def f(x): return torch.relu(x)  # \0 here
+        """,
+        "syntax error: source code string cannot contain null bytes. There are no graphs until the file parses.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SENTENCES)
+async def test_a_sentence_says_what_happened_and_what_to_do(user: User, case: str):
+    source, sentence = SENTENCES[case]
+    (problem,) = await user.told(source)
+    line = 3 if case == "null byte" else here(source)
+    assert fnmatchcase(problem, f"{line}: {sentence.format(line=line)}".replace("…", "*").replace("[", "[[]")), problem
+    await user.traces()
+    assert not Path("/fx-lsp-was-here").exists()
+
+
+HARMLESS = {
+    "loops at the top level": "while True: pass",
+    "exits at the top level": "import sys\nsys.exit(1)",
+    "trains at the top level": """
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(10**9):
+    model(torch.randn(2, 4)).sum().backward()
+    optimizer.step()
+torch.save(model.state_dict(), "/fx-lsp-was-here")
+""",
+    "reads a file at the top level": "weights = torch.load('weights.pt')",
+}
+
+
+@pytest.mark.parametrize("case", HARMLESS)
+async def test_what_the_function_does_not_need_never_runs(user: User, case: str):
+    uri = user.start(f"import torch\n{HARMLESS[case]}\ndef f(x: torch.Tensor):\n    return torch.relu(x)\n")
+    await asyncio.wait_for(user.lens(uri), PATIENCE)
+    assert not user.client.diagnostics.get(uri)
+    assert not Path("/fx-lsp-was-here").exists()
+    user.close(uri)
+
+
+RUNS = {
+    "prints megabytes": "for _ in range(40_000):\n        print('noise ' * 20)",
+    "writes to the descriptors": "import os\n    os.write(1, b'Content-Length: 2\\r\\n\\r\\n{}')",
+    "replaces the streams": "import sys\n    sys.stdout = sys.stderr = None",
+    "starts threads": (
+        "import threading, time\n    for _ in range(8):\n"
+        "        threading.Thread(target=time.sleep, args=(999,)).start()"
+    ),
+    "reads a file": "x = x + len(open('/etc/passwd').read())",
+}
+
+
+@pytest.mark.parametrize("case", RUNS)
+async def test_what_runs_is_traced(user: User, case: str):
+    source = f"import torch\n# fx: x=f32[4]\ndef f(x: torch.Tensor):\n    {RUNS[case]}\n    return torch.relu(x)\n"
+    uri = user.start(source)
+    await asyncio.wait_for(user.lens(uri), PATIENCE)
+    user.close(uri)
+    await user.traces()
+    await user.until(lambda: len(user.processes.tracers()) == 0, PATIENCE)
+
+
+async def test_a_syntax_error_keeps_the_last_good_graphs(user: User):
+    good = "import torch\n\ndef f(x: torch.Tensor):\n    return torch.tanh(x)\n"
+    uri = user.start(good)
+    await asyncio.wait_for(user.lens(uri), PATIENCE)
+    user.change(uri, 2, "import torch\nimport (\n\ndef f(x: torch.Tensor):\n    return torch.tanh(x)\n")
+    await asyncio.wait_for(user.lens(uri, "stale · "), PATIENCE)
+    (lens, *_) = await user.lenses(uri)
+    await user.until(lambda: user.client.diagnostics.get(uri), PATIENCE)
+    (problem,) = user.client.diagnostics[uri]
+    assert (lens.range.start.line, problem.range.start.line) == (3, 1)
+    assert problem.message.endswith("fx-lsp shows the graphs of the last version that parsed.")
+    user.change(uri, 3, good)
+    await user.until(lambda: not user.client.diagnostics[uri], PATIENCE)
+    user.close(uri)
+
+
+async def test_a_killed_tracer_is_a_failure_at_the_function(user: User):
+    uri = user.start(SLOW)
+    await user.until(user.processes.tracers, PATIENCE)
+    user.processes.kill(*user.processes.tracers())
+    await user.until(lambda: user.client.diagnostics.get(uri), PATIENCE)
+    (problem,) = user.client.diagnostics[uri]
+    assert problem.range.start == types.Position(1, 4)
+    assert problem.message == (
+        "the process that traced f was killed (SIGKILL), most likely because memory ran out. The limit is 1024 MiB; "
+        "give smaller inputs in a `# fx:` comment, or restart the server's tracers to try again."
+    )
+    user.close(uri)
+    await user.traces()
+
+
+async def test_a_killed_zygote_loses_nothing(one: User):
+    await one.traces()
+    uri = one.start(
+        """
+        import time, torch
+        def f(x: torch.Tensor):
+            time.sleep(1)
+            return torch.relu(x)
+        """
+    )
+    await one.until(one.processes.tracers, PATIENCE)
+    one.processes.kill(*one.processes.zygotes())
+    assert await asyncio.wait_for(one.lens(uri), PATIENCE)
+    assert not one.client.diagnostics.get(uri)
+
+
+async def test_a_zygote_that_keeps_dying_is_given_up_and_comes_back_when_asked(one: User):
+    uri = one.start(SLOW)
+    while not one.client.diagnostics.get(uri):
+        one.processes.kill(*(one.processes.zygotes() if one.processes.tracers() else ()))
+        await asyncio.sleep(0.05)
+    (problem,) = one.client.diagnostics[uri]
+    assert "ended 4 times within a minute and is not started again" in problem.message or "SIGKILL" in problem.message
+    one.close(uri)
+    await one.command("fxLsp.restart")
+    await one.traces()
+
+
+async def test_ten_thousand_lines(user: User):
+    functions = "".join(f"def helper_{n}(a, b):\n    c = a + b\n    return c\n\n\n" for n in range(2_000))
+    uri = user.start(f"import torch\n{functions}def f(x: torch.Tensor):\n    return torch.relu(x)\n")
+    await asyncio.wait_for(user.lens(uri), PATIENCE)
+    assert "def f(x: f32" in str(await user.hover(uri, 10_001, 4))
+    user.change(uri, 2, "# one more line\n", types.Range(types.Position(0, 0), types.Position(0, 0)))
+    for line in (10_001, 10_002):
+        await user.hover(uri, line, 4)
+    await user.hovers(uri, 10_002, 4, "def f(x: f32")
+    user.close(uri)
+
+
+async def test_a_file_that_is_not_utf8(user: User):
+    (user.folder / "latin.py").write_bytes(b"# -*- coding: latin-1 -*-\nNAME = '\xe9'\ndef scale(): return 2\n")
+    (user.folder / "broken.py").write_bytes(b"NAME = '\xe9'\n")
+    good = user.start(good_with("latin", "latin.scale()"))
+    await asyncio.wait_for(user.lens(good), PATIENCE)
+    user.close(good)
+    (problem,) = await user.told(good_with("broken", "len(broken.NAME)"))
+    assert "broken.py" in problem and "can't decode byte 0xe9" in problem
+    text = await user.document(f"fx-lsp:{user.folder}/broken.py/f.forward.py")
+    assert "valid Unicode" in text or "no function" in text
+    await user.traces()
+
+
+async def test_positions_beyond_the_end(user: User):
+    uri = user.start(GOOD)
+    await asyncio.wait_for(user.lens(uri), PATIENCE)
+    for line, character in ((1, 9999), (9999, 0), (2**31 - 1, 2**31 - 1)):
+        await user.hover(uri, line, character)
+    end = types.Position(2**31 - 1, 2**31 - 1)
+    user.change(uri, 2, "\ndef g(y: torch.Tensor):\n    return torch.tanh(y)\n", types.Range(end, end))
+    await user.hovers(uri, 4, 4, "def g(y: f32")
+    user.close(uri)
+
+
+async def test_surrogate_pairs_before_the_cursor(user: User):
+    line = "    return '🔥🔥' and torch.mm(x, x)\n"
+    uri = user.start(f"import torch\n# fx: x=f32[4, 8]\ndef f(x: torch.Tensor):\n{line}")
+    await user.until(lambda: user.client.diagnostics.get(uri), PATIENCE)
+    (problem,) = user.client.diagnostics[uri]
+    start = len(line[: line.index("torch.mm")].encode("utf-16-le")) // 2
+    assert (problem.range.start, problem.range.end) == (types.Position(3, start), types.Position(3, start + 14))
+    assert "f32[4, 8]" in problem.message
+    place = types.Position(3, start + 12)
+    user.change(uri, 2, "x.T", types.Range(place, types.Position(3, start + 13)))
+    await asyncio.wait_for(user.lens(uri), PATIENCE)
+    assert "mm" in str(await user.hover(uri, 3, start + 7))
+    user.close(uri)
+
+
+async def test_a_hundred_changes_in_a_second(user: User):
+    uri = user.start("import torch\ndef f(x: torch.Tensor):\n    return torch.relu(x) * 0\n")
+    for version in range(2, 102):
+        user.change(uri, version, f"import torch\ndef f(x: torch.Tensor):\n    return torch.relu(x) * {version}\n")
+        await asyncio.sleep(0.01)
+    await asyncio.wait_for(user.lens(uri), PATIENCE)
+    await user.until(lambda: user.statuses[-1].quiescent, PATIENCE)
+    view = await user.document(f"fx-lsp:{uri.removeprefix('file://')}/f.forward.py")
+    assert "101" in view
+    user.close(uri)
+
+
+async def test_a_cancelled_request_ends_the_tracer(one: User):
+    await one.traces()
+    (one.folder / "slow.py").write_text(SLOW)
+    asked = asyncio.ensure_future(one.document(f"fx-lsp:{one.folder}/slow.py/f.forward.py"))
+    await one.until(one.processes.tracers, PATIENCE)
+    pending = next(i for i, future in one.client.protocol._request_futures.items() if not future.done())
+    one.client.protocol.notify("$/cancelRequest", types.CancelParams(id=pending))
+    with pytest.raises((JsonRpcException, asyncio.CancelledError)):
+        await asked
+    await one.until(lambda: not one.processes.tracers(), PATIENCE)
+    await one.traces()
+
+
+async def test_a_cancelled_progress_ends_the_tracer(one: User):
+    await one.traces()
+    uri = one.start(SLOW)
+    await one.until(one.processes.tracers, PATIENCE)
+    token = await one.until(one.progress, PATIENCE)
+    one.client.window_work_done_progress_cancel(types.WorkDoneProgressCancelParams(token=token))
+    await one.until(lambda: not one.processes.tracers(), PATIENCE)
+    await one.until(lambda: one.statuses[-1].quiescent, PATIENCE)
+    assert await one.titles(uri) == []
+    one.close(uri)
+    await one.traces()
+
+
+async def test_no_torch_in_the_interpreter(tmp_path: Path):
+    bare = await without_torch(tmp_path)
+    async with started(tmp_path, options={"interpreter": bare}) as user:
+        (problem,) = await user.told("import os\n" + GOOD)
+        assert problem.startswith("2: ") and problem.endswith(
+            "has no torch. install torch into it, or set fx-lsp.interpreter to the Python that has your project's "
+            "packages."
+        )
+        assert (user.statuses[-1].health, user.statuses[-1].quiescent) == ("error", True)
+        assert "has no torch" in user.statuses[-1].message
+
+
+async def test_a_wrong_interpreter_path_and_then_the_right_one(tmp_path: Path):
+    configuration = {**OPTIONS, "interpreter": "/nowhere/bin/python"}
+    async with started(tmp_path, options=None, configuration=configuration) as user:
+        uri = user.start(GOOD)
+        await user.until(lambda: user.client.diagnostics.get(uri), PATIENCE)
+        (problem,) = user.client.diagnostics[uri]
+        assert (problem.range.start.line, problem.message) == (
+            0,
+            "there is no Python interpreter at /nowhere/bin/python. set fx-lsp.interpreter to the Python that has your "
+            "project's packages.",
+        )
+        assert user.statuses[-1].health == "error"
+        user.client.set_configuration({"fx-lsp": OPTIONS})
+        user.client.workspace_did_change_configuration(types.DidChangeConfigurationParams(settings=None))
+        await asyncio.wait_for(user.lens(uri), PATIENCE)
+        await user.until(lambda: user.statuses[-1].health == "ok", PATIENCE)
+        assert not user.client.diagnostics[uri]
+
+
+async def test_two_workspaces_with_their_own_interpreters(tmp_path: Path):
+    bare = await without_torch(tmp_path)
+    for name, python in (("one", sys.executable), ("two", bare)):
+        folder = tmp_path / name / ".venv" / "bin"
+        folder.mkdir(parents=True)
+        (folder / "python").write_text(f'#!/bin/sh\nexec {python} "$@"\n')
+        (folder / "python").chmod(0o755)
+    options = {"limits": OPTIONS["limits"]}
+    env = {"VIRTUAL_ENV": "", "CONDA_PREFIX": ""}
+    async with started(tmp_path, options=options, folders=["one", "two"], extra_env=env) as user:
+        good, bad = user.open("one/m.py", GOOD), user.open("two/m.py", GOOD)
+        await user.until(lambda: user.client.diagnostics.get(bad), PATIENCE)
+        assert "has no torch" in user.client.diagnostics[bad][0].message
+        await asyncio.wait_for(user.lens(good), PATIENCE)
+        assert not user.client.diagnostics.get(good)
+
+
+async def test_a_changed_or_new_file_on_disk_is_noticed(user: User):
+    uri = user.start(good_with("lately", "lately.SCALE"))
+    await user.until(lambda: user.client.diagnostics.get(uri), PATIENCE)
+    assert "`lately` is not installed" in user.client.diagnostics[uri][0].message
+    helper = user.folder / "lately.py"
+    for scale, change in ((3, types.FileChangeType.Created), (4, types.FileChangeType.Changed)):
+        helper.write_text(f"SCALE = {scale}\n")
+        changes = [types.FileEvent(uri=helper.as_uri(), type=change)]
+        user.client.workspace_did_change_watched_files(types.DidChangeWatchedFilesParams(changes=changes))
+        await user.hovers(uri, 2, 4, f"relu, {scale})")
+    helper.write_text("SCALE = 55\n")
+    document = types.TextDocumentIdentifier(uri=uri)
+    user.client.text_document_did_save(types.DidSaveTextDocumentParams(text_document=document))
+    await user.hovers(uri, 2, 4, "relu, 55)")
+    user.close(uri)
+
+
+async def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    options = {**OPTIONS, "cache": {"path": str(tmp_path / "file" / "traces.sqlite3")}}
+    async with started(tmp_path, options=options) as user:
+        await user.traces()
+        await user.until(lambda: user.statuses[-1].quiescent and user.statuses[-1].health == "warning", PATIENCE)
+        assert user.statuses[-1].message.startswith("traces are not kept on disk in this session: ")
+        await user.command("fxLsp.clearCache")
+        await user.traces()
+
+
+async def test_a_locked_cache_holds_nothing_up(tmp_path: Path):
+    path = tmp_path / "traces.sqlite3"
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    async with started(tmp_path, options={**OPTIONS, "cache": {"path": str(path)}}) as user:
+        await user.traces()
+        other.execute("ROLLBACK")
+        await user.command("fxLsp.clearCache")
+        await user.traces()
+    other.close()
+
+
+async def test_a_request_after_shutdown(tmp_path: Path):
+    async with wire(SERVE) as server:
+        await server.initialize()
+        server.send("shutdown", msg_id=1)
+        assert (await server.answer(1))["result"] is None
+        place = {"textDocument": {"uri": "file:///m.py"}, "position": {"line": 0, "character": 0}}
+        server.send("textDocument/hover", place, msg_id=2)
+        error = (await server.answer(2))["error"]
+        assert (error["code"], error["message"]) == (-32600, "the server is shutting down")
+        server.send("exit")
+        assert await asyncio.wait_for(server.process.wait(), PATIENCE) == 0
+
+
+async def test_a_shutdown_in_the_middle_of_a_trace_leaves_nothing(tmp_path: Path):
+    async with started(tmp_path) as user:
+        user.start(SLOW)
+        await user.until(user.processes.tracers, PATIENCE)
+
+
+async def without_torch(folder: Path) -> str:
+    """Another Python that works and has no torch: one on PATH, else a new environment."""
+    venv.create(folder / "bare")
+    check = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is not None)"
+    for python in (*map(shutil.which, ("python3.13", "python3.12", "python3.10")), str(folder / "bare/bin/python")):
+        if python is not None:
+            process = await asyncio.create_subprocess_exec(python, "-c", check, stderr=asyncio.subprocess.DEVNULL)
+            if await process.wait() == 0:
+                return python
+    return pytest.skip("every Python here has torch")

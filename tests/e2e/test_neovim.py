@@ -1,0 +1,220 @@
+"""The Neovim plugin in Neovim, with the real server and the real torch."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from scenarios import BLOCKED_SECONDS, HERE, REPOSITORY, SERVER, Run, llama, neovim, require, run
+
+pytestmark = [pytest.mark.editor, pytest.mark.torch]
+
+DEADLINE = 240
+
+SMALL = """\
+import torch
+from torch import nn
+
+
+def gate(x, w):
+    # fx: x=f32[4, 8], w=f32[8, 16]
+    h = torch.relu(x @ w)
+    return h * x.sum()
+
+
+class Block(nn.Module):
+    # fx: init(dim=8), x=f32[4, 8]
+    def __init__(self, dim):
+        super().__init__()
+        self.proj = nn.Linear(dim, dim)
+
+    def forward(self, x):
+        return x + self.proj(x)
+
+
+def mismatch(x, w):
+    # fx: x=f32[4, 8], w=f32[4, 16]
+    y = x.sin()
+    return (y @ w).sum()
+"""
+
+STARTS = {
+    "0.11, vim.lsp.enable": "vim.lsp.config('fx_lsp', overrides) vim.lsp.enable('fx_lsp')",
+    "0.11, vim.lsp.start": """
+        vim.api.nvim_create_autocmd('FileType', { pattern = 'python', callback = function(args)
+          if vim.bo[args.buf].buftype == '' then vim.lsp.start(require('fx_lsp').config(overrides)) end
+        end })""",
+    "0.7, setup": "require('fx_lsp').setup(overrides)",
+}
+
+
+@pytest.fixture(scope="module", params=STARTS)
+def start(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module", params=[s for s in STARTS if s != "0.11, vim.lsp.start"])
+def start_once(request: pytest.FixtureRequest) -> str:
+    """One way to start for each Neovim: enough for what takes long."""
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def small(start: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The small file, edited, broken and mended again."""
+    folder = tmp_path_factory.mktemp("small") / "a folder, 100% full"
+    folder.mkdir()
+    file = folder / "small.py"
+    file.write_text(SMALL)
+    return drive(start, "small.lua", file, folder, folder / "cache.db")
+
+
+@pytest.fixture(scope="module")
+def large(start_once: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A large file that others wrote. What one Neovim traced, the next one finds in the cache."""
+    cache = tmp_path_factory.getbasetemp() / "llama.db"
+    return drive(start_once, "llama.lua", llama(), tmp_path_factory.mktemp("large"), cache)
+
+
+def drive(start: str, script: str, file: Path, folder: Path, cache: Path) -> Run:
+    version = start.partition(",")[0]
+    nvim = require(neovim(version), f"Neovim {version}")
+    options = {"interpreter": sys.executable, "cache": {"path": str(cache)}}
+    init = folder / "init.lua"
+    init.write_text(
+        f"vim.opt.runtimepath:append({json.dumps(str(REPOSITORY / 'editors' / 'nvim'))})\n"
+        f"vim.o.columns, vim.o.lines = 200, 60\n"
+        f"local overrides = vim.fn.json_decode([=[{json.dumps({'cmd': SERVER, 'init_options': options})}]=])\n"
+        f"{STARTS[start]}\n"
+    )
+    env = {
+        "FX_DRIVE": str(HERE / "nvim" / "drive.lua"),
+        "FX_FILE": str(file),
+        "FX_DEADLINE": str(DEADLINE),
+        # The server of this source tree, wherever the editor starts it.
+        "PYTHONPATH": str(REPOSITORY),
+    }
+    script_path = str(HERE / "nvim" / script)
+    command = [nvim, "--headless", "-u", str(init), "-i", "NONE", "-n", "-c", f"luafile {script_path}"]
+    return run(command, folder, file.read_text(), env, DEADLINE + 120)
+
+
+def test_lenses_over_functions_and_modules(small: Run) -> None:
+    shows = "show forward graph | show backward graph | show joint graph"
+    assert small.lens("def gate").startswith("6 ops forward · ")
+    assert small.lens("def gate").endswith(shows)
+    assert small.lens("class Block").endswith(shows)
+    assert small.lens("def mismatch").startswith("not traced: ")
+
+
+def test_shape_error_on_the_expression(small: Run) -> None:
+    (problem,) = small["problems"]
+    assert problem["text"] == "y @ w"
+    assert "4" in problem["message"] and "8" in problem["message"]
+
+
+def test_hover(small: Run) -> None:
+    assert "x: f32[4, 8]" in small["hover_name"]
+    assert "saves" in small["hover_name"]
+    assert "aten.relu.default(" in small["hover_expression"]
+    assert "f32[4, 16]" in small["hover_expression"]
+
+
+def test_inlay_hints(small: Run, start: str) -> None:
+    if start.startswith("0.7"):
+        pytest.skip("Neovim 0.7 has no inlay hints")
+    assert "h: f32[4, 16] = torch.relu(x @ w)" in small["hints"][str(small.line("torch.relu"))]
+    assert "-> f32[4, 16]" in small["hints"][str(small.line("return h * x.sum()"))]
+    assert small["hints_toggled"] is False
+
+
+def test_graph_opens_beside_the_source(small: Run) -> None:
+    graph = small["graph"]
+    assert graph["name"].startswith("fx-lsp:///") and graph["name"].endswith("/small.py/gate.forward.py")
+    assert graph["windows"] == small["windows_after_second_click"] == 2
+    assert graph["filetype"] == "python"
+    assert not graph["modifiable"]
+    assert "aten.relu.default(" in graph["text"]
+
+
+def test_command_shows_other_stages(small: Run) -> None:
+    assert small["backward"]["name"].endswith("/gate.backward.py")
+    assert small["joint"]["name"].endswith("/gate.joint.py")
+
+
+def test_unsaved_edit_updates_lens_and_open_graph(small: Run) -> None:
+    assert not small["edited"]["saved"]
+    assert "aten.relu" not in small["edited"]["graph"]
+    assert "aten.tanh.default(" in small["edited"]["graph"]
+    assert small["edited"]["lens"].startswith("7 ops forward · ")
+
+
+def test_syntax_error_keeps_the_last_graphs(small: Run) -> None:
+    broken = small["broken"]["lenses"]
+    assert broken[str(small.line("def gate"))].startswith("stale · 7 ops forward")
+    assert broken[str(small.line("class Block"))].startswith("stale · ")
+    assert "aten.tanh.default(" in small["broken"]["graph"]
+    assert any("last version that parsed" in p["message"] for p in small["broken"]["problems"])
+
+
+def test_restart(small: Run) -> None:
+    assert small["status_without_server"] == ""
+    assert small["without_server"] == "# fx-lsp is not running: open the Python file first."
+    assert "aten.tanh.default(" in small["after_restart"]
+    assert "aten.exp.default(" in small["after_second_restart"]
+
+
+def test_nothing_is_complained_about(small: Run) -> None:
+    assert small["health"] == "ok"
+    assert small["messages"].strip() == ""
+
+
+def test_editor_is_never_blocked(small: Run) -> None:
+    assert small["gap"] < BLOCKED_SECONDS
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "rotate_half",
+        "apply_rotary_pos_emb",
+        "repeat_kv",
+        "LlamaRMSNorm",
+        "LlamaMLP",
+        "LlamaAttention",
+        "LlamaDecoderLayer",
+    ],
+)
+def test_llama_forward_and_backward(large: Run, name: str) -> None:
+    lens = large.lens(f"def {name}(") if name.islower() else large.lens(f"class {name}(")
+    assert "ops forward · " in lens
+    assert lens.endswith("show forward graph | show backward graph | show joint graph")
+
+
+def test_llama_inference(large: Run) -> None:
+    lens = large.lens("class LlamaRotaryEmbedding(")
+    assert "nothing to differentiate" in lens
+    assert lens.endswith("show inference graph")
+
+
+def test_llama_hover(large: Run) -> None:
+    assert "f32[" in large["hover_name"]
+    assert "aten.neg.default(" not in large["hover_name"].partition("def forward(")[0]
+    assert "aten.cat.default(" in large["hover_expression"]
+
+
+def test_llama_inlay_hints(large: Run, start_once: str) -> None:
+    if start_once.startswith("0.7"):
+        pytest.skip("Neovim 0.7 has no inlay hints")
+    assert "x1: f32[" in large["hints"][str(large.line("x1 = x["))]
+
+
+def test_llama_graph(large: Run) -> None:
+    assert large["graph"]["name"].endswith("/modeling_llama.py/rotate_half.forward.py")
+    assert "aten.cat.default(" in large["graph"]["text"]
+
+
+def test_editor_is_never_blocked_by_a_large_file(large: Run) -> None:
+    assert large["gap"] < BLOCKED_SECONDS
