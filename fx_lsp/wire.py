@@ -141,9 +141,16 @@ def decode_stage(data: bytes) -> Stage:
         spans = [Span(files[f], *place) for f, *place in rows]
         numbers: list[list[int]] = table["chains"]
         chains: list[tuple[Span, ...]] = [tuple(spans[i] for i in chain) for chain in numbers]
-        return Stage(table["name"], tuple(_node(row, chains) for row in table["nodes"]))
+        encoded: list[list[Any]] = table["nodes"]
+        return Stage(table["name"], tuple(_node(row, chains) for row in encoded))
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise ProtocolError(f"not a stage: {data[:80]!r}") from error
+
+
+def _node(row: list[Any], chains: list[tuple[Span, ...]]) -> Node:
+    name, op, target, args, inputs, users, spec, _, comment = row
+    chain: int = row[7]
+    return Node(name, op, target, tuple(args), tuple(inputs), tuple(users), spec, chains[chain], comment)
 
 
 @cache
