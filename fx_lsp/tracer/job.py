@@ -16,6 +16,7 @@ import torch
 from fx_lsp import wire
 from fx_lsp.model import Failure, Outcome, Stage, StageInfo, Trace, TraceReply, TraceRequest
 from fx_lsp.tracer.bootstrap import insert_user_paths
+from fx_lsp.tracer.call import tensors_in
 from fx_lsp.tracer.capture import Captured, capture, stages
 from fx_lsp.tracer.compat import HAS_ANNOTATE, HAS_COLUMNS, FakeTensorMode
 from fx_lsp.tracer.failures import failure_of, load_failure
@@ -89,13 +90,21 @@ def _trace(request: TraceRequest, loaded: Loaded, sources: Sources, mode: FakeTe
         inputs=prepared.inputs,
         stages=tuple(_info(s) for s in found),
         saved=tuple(_saved(captured, names)),
-        values=tuple(prepared.values),
+        values=tuple(prepared.run.values),
         outputs=tuple(_output_specs(found[0] if captured.inference is not None else found[1], captured)),
         seconds=time.perf_counter() - started,
         torch=torch.__version__,
-        notes=tuple(notes + prepared.notes),
+        notes=(*notes, *prepared.notes, *_why_inference(captured, prepared)),
     )
     return TraceReply(outcome, {s.name: wire.encode_stage(s) for s in found})
+
+
+def _why_inference(captured: Captured, prepared: Prepared) -> list[str]:
+    """Why there is no backward graph of something differentiable."""
+    outputs = [tensor for _, tensor in tensors_in(prepared.run.result, "out")]
+    if captured.inference is None or not any(t.requires_grad for t in outputs):
+        return []
+    return ["every differentiable output is a view of an input: PyTorch differentiates such views outside of the graph"]
 
 
 def _capture_failure(error: BaseException, sources: Sources, request: TraceRequest, prepared: Prepared) -> Failure:

@@ -160,6 +160,19 @@ def f(x):
     assert traced.trace.outputs == snapshot(("f32[32]", "f32[8, 4](1, 8)", "f32[4, 8]"))
 
 
+def test_where_all_outputs_are_views_of_inputs_a_note_says_why_there_is_no_backward(trace):
+    traced = trace(
+        PRELUDE
+        + """
+# fx: x=f32[4, 8]
+def f(x):
+    return x.view(2, 2, 8).transpose(0, 1)
+"""
+    )
+    assert [s.name for s in traced.trace.stages] == ["inference"]
+    assert "view of an input" in traced.trace.notes[0]
+
+
 def test_parameters_and_buffers_of_a_module_are_inputs(trace):
     traced = trace(
         PRELUDE

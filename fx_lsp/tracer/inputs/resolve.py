@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import nn
 
-from fx_lsp.model import Failure, InputSpec, Severity, Span, TraceRequest, Value
+from fx_lsp.model import Failure, InputSpec, Severity, Span, TraceRequest
 from fx_lsp.specs import Comment, CommentError, TensorSpec, parse_comment
 from fx_lsp.tracer.call import RUN_CODE, Call
 from fx_lsp.tracer.failures import failure_of
@@ -50,7 +50,7 @@ class Prepared:
 
     call: Call
     inputs: tuple[InputSpec, ...]
-    values: list[Value]
+    run: Run
     notes: list[str] = field(default_factory=list[str])
 
 
@@ -214,7 +214,7 @@ def _prepare_callable(
         return Call(function, made.args, made.kwargs, modules, names), made.paths
 
     def finish(plans: Plans) -> Prepared:
-        return Prepared(call_of(plans)[0], init + input_specs(plans), found.best.run.values, notes)
+        return Prepared(call_of(plans)[0], init + input_specs(plans), found.best.run, notes)
 
     convention = None if job.comment.args else input_plans(job.module, signature, job.request.kind == "module")
     hints = hints_of(described, job.module)
