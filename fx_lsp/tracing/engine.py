@@ -26,7 +26,7 @@ from fx_lsp.tracing.workers import Limits
 
 __all__ = ["Engine", "EngineSettings", "EngineStatus", "FileState", "TargetState"]
 
-_DEBOUNCE = 0.03
+_DEBOUNCE = 0.015
 
 log = logging.getLogger(__name__)
 
