@@ -10,7 +10,7 @@ import torch
 
 from fx_lsp.model import Stage
 from fx_lsp.tracer.call import RUN_CODE, Call, FlatInput, flat_function, flat_inputs
-from fx_lsp.tracer.compat import aot_function, min_cut_partition, preserve_node_meta
+from fx_lsp.tracer.compat import aot_function, min_cut_partition, preserve_node_meta, without_compilation
 from fx_lsp.tracer.graphs import Names, joint_stage, stage_of
 from fx_lsp.tracer.provenance import Annotate, Sources
 
@@ -67,7 +67,7 @@ def capture(call: Call, sources: Sources, names: Names) -> Captured:
         partition_fn=partition,
         keep_inference_input_mutations=True,
     )
-    with preserve_node_meta(), suppress(_Done):
+    with without_compilation(), preserve_node_meta(), suppress(_Done):
         compiled(*(i.tensor for i in captured.inputs))
     return captured
 

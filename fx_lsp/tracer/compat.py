@@ -60,6 +60,15 @@ def preserve_node_meta() -> AbstractContextManager[Any]:
     return fx_traceback.preserve_node_meta()
 
 
+def without_compilation() -> AbstractContextManager[Any]:
+    """Do not generate Python for graphs that nobody runs; does nothing where torch has no lazy graph modules."""
+    try:
+        from torch.fx._lazy_graph_module import _use_lazy_graph_module
+    except ImportError:
+        return nullcontext()
+    return _use_lazy_graph_module(True)
+
+
 def annotation(node: torch.fx.Node, key: str) -> Any:
     """The value that `annotate` attached to `node` under `key`, or None."""
     return (node.meta.get("custom") or {}).get(key)

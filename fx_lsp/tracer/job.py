@@ -36,6 +36,7 @@ def run(request: TraceRequest) -> TraceReply:
     started = time.perf_counter()
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
+    logging.getLogger("torch.__trace").handlers.clear()  # otherwise every graph is printed for it, whether kept or not
     insert_user_paths(list(request.roots))
     before = frozenset(sys.modules)
     site_dirs = _site_dirs()
