@@ -253,7 +253,7 @@ SENTENCES: dict[str, tuple[str, str]] = {
         def f(x: torch.Tensor):
             held = []
             while True:
-                held.append(bytearray(16 << 20))  # here
+                held.append(bytes(16 << 20))  # here
             return torch.relu(x)
         """,
         f"the code needs more memory here than a trace may use. {MEMORY}",
