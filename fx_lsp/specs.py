@@ -118,15 +118,6 @@ def parse_comment(text: str) -> Comment | CommentError:
     return Comment(args, init)
 
 
-def parse_spec(text: str) -> TensorSpec | None:
-    """A tensor spec, or None where `text` is none."""
-    try:
-        value = _value(parse_expression(_as_python(text.strip())))
-    except (SyntaxError, ValueError, _Bad):
-        return None
-    return value if isinstance(value, TensorSpec) else None
-
-
 def _as_python(text: str) -> str:
     """The two forms that Python cannot parse, respelled at the same width: `f32[]` and `@cuda:0`."""
     text = _SCALAR.sub(lambda m: m[1] + " " * len(m[2]), text)

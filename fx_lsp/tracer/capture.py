@@ -11,7 +11,7 @@ import torch
 from fx_lsp.model import Stage
 from fx_lsp.tracer.call import RUN_CODE, Call, FlatInput, flat_function, flat_inputs
 from fx_lsp.tracer.compat import aot_function, min_cut_partition, preserve_node_meta, without_compilation
-from fx_lsp.tracer.graphs import Names, joint_stage, stage_of
+from fx_lsp.tracer.graphs import Names, stage_of
 from fx_lsp.tracer.provenance import Annotate, Sources
 
 
@@ -48,7 +48,7 @@ def capture(call: Call, sources: Sources, names: Names) -> Captured:
         joint: torch.fx.GraphModule, inputs: Any, **options: Any
     ) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
         names.assign(joint.graph, captured.inputs, captured.outputs)
-        captured.joint = joint_stage(joint.graph, names)
+        captured.joint = stage_of("joint", joint.graph, names)  # now: the partitioner rewrites the graph
         forward, backward = min_cut_partition(joint, inputs, **options)
         captured.forward, captured.backward = forward, backward
         captured.saved = _saved_nodes(forward, options["num_fwd_outputs"])

@@ -12,7 +12,7 @@ import torch.fx.traceback as fx_traceback
 from torch._functorch.aot_autograd import aot_function as aot_function
 from torch._functorch.partitioners import min_cut_rematerialization_partition as min_cut_partition
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 try:
     from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
@@ -23,15 +23,17 @@ except ImportError:  # merged into one class by a later torch
 
 __all__ = [
     "DATA_DEPENDENT",
+    "HAS_ANNOTATE",
     "HAS_COLUMNS",
     "FakeTensor",
     "FakeTensorMode",
-    "ShapeEnv",
     "annotate",
+    "annotation",
     "aot_function",
     "descriptor",
     "min_cut_partition",
     "preserve_node_meta",
+    "without_compilation",
 ]
 
 HAS_COLUMNS = sys.version_info >= (3, 11)

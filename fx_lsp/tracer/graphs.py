@@ -89,11 +89,6 @@ class Names:
         return self.sources.chains[number] if isinstance(number, int) else self._inherited.get(node.name, ())
 
 
-def joint_stage(graph: torch.fx.Graph, names: Names) -> Stage:
-    """The joint graph as a stage; called before a partitioner rewrites it."""
-    return stage_of("joint", graph, names)
-
-
 def stage_of(name: str, graph: torch.fx.Graph, names: Names, forward_ops: set[str] | None = None) -> Stage:
     """A graph as a stage; nodes of a backward graph that are in `forward_ops` are marked as recomputed."""
     nodes: list[Node] = []
