@@ -222,14 +222,26 @@ Outcome: TypeAlias = Trace | Failure
 
 
 @dataclass(frozen=True)
+class Given:
+    """Inputs of a target that are written down somewhere, in the language of the `# fx:` comment.
+
+    `span` is where the text stands, or None outside of the target's file; `detail` says where then ("pyproject.toml").
+    """
+
+    text: str
+    source: InputSource
+    span: Span | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True)
 class TraceRequest:
     """What a tracer process is asked to do.
 
     `source` is the whole text of the (unsaved) buffer; `sliced` the same text with every line blanked that the target
     does not reach, so positions agree. `module` and `package` are the dotted `__name__` and `__package__` to run it
     under; `roots` go on `sys.path`; `overlays` are unsaved texts of other files, by absolute path.
-    `fx_comment` is the text after `# fx:` at the target (None without one) and `comment_span` where it stands;
-    `seconds` bounds the search for inputs.
+    `given` are inputs that are written down, those that count most first; `seconds` bounds the search for inputs.
     """
 
     file: str
@@ -240,8 +252,7 @@ class TraceRequest:
     module: str
     package: str
     roots: tuple[str, ...]
-    fx_comment: str | None = None
-    comment_span: Span | None = None
+    given: tuple[Given, ...] = ()
     overlays: dict[str, str] = field(default_factory=dict[str, str])
     seconds: float = 5.0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import pickle
 import textwrap
@@ -12,7 +13,7 @@ from typing import Protocol
 import pytest
 
 from fx_lsp import wire
-from fx_lsp.model import Failure, Stage, Trace, TraceReply, TraceRequest
+from fx_lsp.model import Failure, Given, Stage, Trace, TraceReply, TraceRequest
 
 
 class Traced:
@@ -72,6 +73,7 @@ def warm_torch() -> None:
     from fx_lsp.tracer.warm import warm
 
     warm()
+    logging.disable(logging.NOTSET)  # a tracer silences its process, which here is that of every test
 
 
 @pytest.fixture
@@ -95,6 +97,8 @@ def request_for(file: str, text: str, name: str, comment: str | None = None) -> 
     targets = {t.name: t for t in discover(file, text).targets}
     kind = targets[name].kind if name in targets else "function"
     found = fx_comment(text, targets[name]) if name in targets else None
+    found = found or (Given(comment, "comment") if comment is not None else None)
+    given = (found,) if found else ()
     return TraceRequest(
         file=file,
         name=name,
@@ -104,8 +108,7 @@ def request_for(file: str, text: str, name: str, comment: str | None = None) -> 
         module="user",
         package="",
         roots=(os.path.dirname(file),),
-        fx_comment=comment if found is None else found[0],
-        comment_span=None if found is None else found[1],
+        given=given,
     )
 
 

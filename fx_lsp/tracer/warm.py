@@ -6,7 +6,7 @@ import importlib
 import sys
 from contextlib import suppress
 
-from fx_lsp.model import TraceRequest
+from fx_lsp.model import Given, TraceRequest
 
 MODULES = ("torch.nn.functional", "torch._dynamo", "torch._functorch.aot_autograd", "fx_lsp.tracer.job")
 LAZY_MODULES = ("torch._functorch.compilers", "torch._inductor.compile_fx")
@@ -54,5 +54,6 @@ def rehearse() -> None:
 def _trace(name: str) -> None:
     from fx_lsp.tracer.job import run
 
-    run(TraceRequest(f"<{_NAME}>", name, "module", _SOURCE, _SOURCE, _NAME, "", (), "x=f32[4, 4]"))
+    given = Given("x=f32[4, 4]", "comment")
+    run(TraceRequest(f"<{_NAME}>", name, "module", _SOURCE, _SOURCE, _NAME, "", (), (given,)))
     sys.modules.pop(_NAME, None)

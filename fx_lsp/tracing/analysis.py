@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import fx_lsp
-from fx_lsp.model import Failure, Span, Target, TraceRequest
+from fx_lsp.model import Failure, Given, Span, Target, TraceRequest
 from fx_lsp.tracing.cache import cache_key
 from fx_lsp.tracing.discover import discover
 from fx_lsp.tracing.parsing import parse, split_lines
@@ -25,7 +25,7 @@ class Plan:
 
     target: Target
     slice: Slice
-    comment: tuple[str, Span] | None
+    given: tuple[Given, ...]
     lines: tuple[int, ...]
 
 
@@ -53,8 +53,9 @@ class Analysis:
             assert self.graph is not None, "a text with targets has been parsed"
             target, part = self.targets[name], self.graph.slice(name)
             comment = fx_comment(self.text, target)
-            extra = range(comment[1].line, comment[1].end_line + 1) if comment else ()
-            self._plans[name] = Plan(target, part, comment, (*part.lines, *extra))
+            extra = range(comment.span.line, comment.span.end_line + 1) if comment and comment.span else ()
+            given = (comment,) if comment else ()
+            self._plans[name] = Plan(target, part, given, (*part.lines, *extra))
         return self._plans[name]
 
     def key(self, name: str, interpreter: str, search_seconds: float) -> str:
@@ -62,7 +63,6 @@ class Analysis:
         known = (name, interpreter, search_seconds)
         if known not in self._keys:
             plan = self.plan(name)
-            text, span = plan.comment or (None, None)
             self._keys[known] = cache_key(
                 file=self.file,
                 fingerprint=plan.slice.fingerprint,
@@ -70,8 +70,7 @@ class Analysis:
                 kind=plan.target.kind,
                 module=self.module,
                 package=self.package,
-                fx_comment=text,
-                comment_span=span,
+                given=plan.given,
                 interpreter=interpreter,
                 version=fx_lsp.__version__,
                 search_seconds=search_seconds,
@@ -82,7 +81,6 @@ class Analysis:
     def request(self, name: str, overlays: Mapping[str, str], search_seconds: float) -> TraceRequest:
         """What to ask a tracer for the target `name`."""
         plan = self.plan(name)
-        comment, span = plan.comment or (None, None)
         return TraceRequest(
             file=self.file,
             name=name,
@@ -92,8 +90,7 @@ class Analysis:
             module=self.module,
             package=self.package,
             roots=self.roots,
-            fx_comment=comment,
-            comment_span=span,
+            given=plan.given,
             overlays={path: text for path, text in overlays.items() if path != self.file and path.endswith(".py")},
             seconds=search_seconds,
         )

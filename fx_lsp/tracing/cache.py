@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from fx_lsp.errors import ProtocolError
-from fx_lsp.model import Failure, Outcome, Span, TargetKind, TraceReply
+from fx_lsp.model import Failure, Given, Outcome, Span, TargetKind, TraceReply
 from fx_lsp.wire import outcome_from_json, outcome_to_json
 
 T = TypeVar("T")
@@ -58,8 +58,7 @@ def cache_key(
     kind: TargetKind,
     module: str,
     package: str,
-    fx_comment: str | None,
-    comment_span: Span | None,
+    given: Sequence[Given],
     interpreter: str,
     version: str,
     search_seconds: float,
@@ -67,13 +66,15 @@ def cache_key(
 ) -> str:
     """A hash of everything that changes the answer but is not a dependency; hexadecimal.
 
-    `file` counts because an answer's spans name it; of `comment_span` everything but its line does.
+    `file` counts because an answer's spans name it; of the spans of what is given everything but the line does.
     """
-    comment = None
-    if comment_span is not None:
-        comment = [fx_comment, comment_span.end_line - comment_span.line, comment_span.col, comment_span.end_col]
-    parts = [file, fingerprint, name, kind, module, package, comment, interpreter, version, search_seconds, list(roots)]
+    written = [[g.text, g.source, g.detail, _extent(g.span)] for g in given]
+    parts = [file, fingerprint, name, kind, module, package, written, interpreter, version, search_seconds, list(roots)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _extent(span: Span | None) -> list[int] | None:
+    return None if span is None else [span.end_line - span.line, span.col, span.end_col]
 
 
 def default_cache_path() -> str:

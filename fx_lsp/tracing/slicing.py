@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from fx_lsp.model import Failure, Span, Target
+from fx_lsp.model import Failure, Given, Span, Target
 from fx_lsp.specs import FX_COMMENT
 from fx_lsp.tracing.names import binds_of, changes_of, loads_of, method_calls_of
 from fx_lsp.tracing.parsing import end_of, is_main_guard, parse, split_lines, start_of, walk
@@ -181,8 +181,8 @@ class SourceGraph:
         return {n: content.decode("utf-8", "surrogatepass") for n, content in lines.items()}
 
 
-def fx_comment(text: str, target: Target) -> tuple[str, Span] | None:
-    """The text after `# fx:` at a target and where it stands; several such lines are joined by commas.
+def fx_comment(text: str, target: Target) -> Given | None:
+    """What the `# fx:` comment at a target gives; several such lines are joined by commas.
 
     It may stand right above the definition or its first decorator, behind the `def` line, or first in the body; for a
     module also at its `forward`.
@@ -195,7 +195,8 @@ def fx_comment(text: str, target: Target) -> tuple[str, Span] | None:
     if not found:
         return None
     first, last = found[0][1], found[-1][1]
-    return ", ".join(t for t, _ in found), Span(target.file, first.line, first.col, last.end_line, last.end_col)
+    span = Span(target.file, first.line, first.col, last.end_line, last.end_col)
+    return Given(", ".join(t for t, _ in found), "comment", span)
 
 
 def _comments_at(target: Target, lines: Sequence[str]) -> list[tuple[str, Span]]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fx_lsp.model import Failure, FailureKind, Outcome, Span, Trace, TraceReply
+from fx_lsp.model import Failure, FailureKind, Given, Outcome, Span, Trace, TraceReply
 from fx_lsp.tracing.cache import Cache, cache_key, default_cache_path, read_dependencies
 
 TRACE = Trace("/m.py::f", (), (), (), (), ("f32[2]",), 0.1, "2.13", ("a note",))
@@ -187,8 +187,7 @@ def test_everything_that_changes_the_answer_changes_the_key() -> None:
         "kind": "function",
         "module": "m",
         "package": "",
-        "fx_comment": "x=f32[2]",
-        "comment_span": Span("/m.py", 3, 0, 3, 9),
+        "given": (Given("x=f32[2]", "comment", Span("/m.py", 3, 0, 3, 9)),),
         "interpreter": "i",
         "version": "1",
         "search_seconds": 5.0,
@@ -201,8 +200,7 @@ def test_everything_that_changes_the_answer_changes_the_key() -> None:
         "kind": "module",
         "module": "n",
         "package": "p",
-        "fx_comment": "x=f32[3]",
-        "comment_span": Span("/m.py", 3, 4, 3, 13),
+        "given": (Given("x=f32[2]", "comment", Span("/m.py", 3, 4, 3, 13)),),
         "interpreter": "j",
         "version": "2",
         "search_seconds": 6.0,
@@ -210,7 +208,8 @@ def test_everything_that_changes_the_answer_changes_the_key() -> None:
     }
     keys = {cache_key(**base), *(cache_key(**{**base, name: value}) for name, value in changed.items())}
     assert len(keys) == len(base) + 1
-    assert cache_key(**{**base, "comment_span": Span("/m.py", 7, 0, 7, 9)}) in keys
+    assert cache_key(**{**base, "given": (Given("x=f32[2]", "comment", Span("/m.py", 7, 0, 7, 9)),)}) in keys
+    assert cache_key(**{**base, "given": (Given("x=f32[2]", "settings", Span("/m.py", 3, 0, 3, 9)),)}) not in keys
 
 
 def test_the_cache_is_where_the_platform_keeps_caches(monkeypatch: pytest.MonkeyPatch) -> None:

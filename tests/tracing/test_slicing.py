@@ -236,13 +236,13 @@ def test_significant_lines_pair_up_between_texts_of_one_fingerprint() -> None:
 def test_the_comment_with_inputs(text: str, comment: str | None, lines: tuple[int, int] | None) -> None:
     (target,) = discover("/m.py", text).targets
     found = fx_comment(text, target)
-    assert (found and found[0]) == comment
-    assert (found and (found[1].line, found[1].end_line)) == lines
+    assert (found and found.text) == comment
+    assert (found and found.span and (found.span.line, found.span.end_line)) == lines
 
 
 def test_the_comment_span_counts_bytes() -> None:
     (target,) = discover("/m.py", text := "def f(x: 'Tensor', y='é'): # fx: y='ü'  \n    return x").targets
     found = fx_comment(text, target)
-    assert found is not None
-    span = found[1]
+    assert found is not None and found.span is not None
+    span = found.span
     assert text.split("\n")[0].encode()[span.col : span.end_col].decode() == "# fx: y='ü'"

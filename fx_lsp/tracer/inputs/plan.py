@@ -64,11 +64,12 @@ Plan: TypeAlias = TensorPlan | ValuePlan | SequencePlan
 class Plans:
     """A plan for each parameter that is passed, in the order of the signature.
 
-    `positional` names those that are passed by position.
+    `positional` names those that are passed by position; `starred` is the one (a sequence) that is spread, as `*args`.
     """
 
     items: tuple[tuple[str, Plan], ...]
     positional: frozenset[str] = frozenset()
+    starred: str | None = None
 
     def __getitem__(self, name: str) -> Plan:
         return next(p for n, p in self.items if n == name)
@@ -124,18 +125,22 @@ class Materialized:
 def materialize(plans: Plans, named_sizes: dict[str, Any] | None = None) -> Materialized:
     """Make the arguments; call it inside the fake mode. Raises what making a tensor or value raises.
 
-    Defaults are left to the function; what follows one is passed by keyword.
+    Defaults are left to the function, unless a `*args` follows; what follows one is passed by keyword.
     """
     paths: dict[int, str] = {}
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     in_order = True
+    spread = dict(plans.items).get(plans.starred or "")
+    spreads = isinstance(spread, SequencePlan) and bool(spread.items)
     for name, plan in plans.items:
-        if isinstance(plan, ValuePlan) and plan.source == "default":
+        if isinstance(plan, ValuePlan) and plan.source == "default" and not (spreads and name in plans.positional):
             in_order = False
             continue
         made = _make(plan, name, paths, named_sizes)
-        if in_order and name in plans.positional:
+        if name == plans.starred:
+            args.extend(made)
+        elif in_order and name in plans.positional:
             args.append(made)
         else:
             kwargs[name] = made

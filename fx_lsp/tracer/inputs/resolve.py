@@ -6,42 +6,31 @@ import ast
 import dataclasses
 import inspect
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
 from torch import nn
 
-from fx_lsp.model import Failure, InputSpec, Severity, Span, TraceRequest
-from fx_lsp.specs import Comment, CommentError, TensorSpec, parse_comment
-from fx_lsp.tracer.call import RUN_CODE, Call
-from fx_lsp.tracer.failures import failure_of
-from fx_lsp.tracer.fakes import construct_fake
-from fx_lsp.tracer.inputs.body import Facts, body_facts, find_function
+from fx_lsp.model import Failure, InputSpec, Severity, TraceRequest
+from fx_lsp.tracer.call import Call
+from fx_lsp.tracer.inputs.body import body_facts, find_function
 from fx_lsp.tracer.inputs.configs import constructor
-from fx_lsp.tracer.inputs.conventions import init_arguments, input_plans, only_module
+from fx_lsp.tracer.inputs.construct import MODULE_RANKS, Constructed, construct
 from fx_lsp.tracer.inputs.layers import add_layer_facts
-from fx_lsp.tracer.inputs.plan import (
-    LEADING,
-    Plan,
-    Plans,
-    input_specs,
-    materialize,
-    plan_of,
-)
-from fx_lsp.tracer.inputs.propose import Context, proposals
+from fx_lsp.tracer.inputs.offers import Offer, Written, conventions, written_offers
+from fx_lsp.tracer.inputs.plan import Plans, input_specs, materialize
+from fx_lsp.tracer.inputs.propose import Context
 from fx_lsp.tracer.inputs.repair import Attempt
-from fx_lsp.tracer.inputs.search import Found, search, severity
-from fx_lsp.tracer.inputs.signatures import bound_arguments, hints_of, signature_of, takes_any
-from fx_lsp.tracer.observe import Run, Statements, watched_run
+from fx_lsp.tracer.inputs.search import search, severity
+from fx_lsp.tracer.inputs.signatures import hints_of, signature_of, takes_any
+from fx_lsp.tracer.inputs.start import is_given, start_plans
+from fx_lsp.tracer.inputs.task import MIN_SECONDS, Task, attempt, search_failure
+from fx_lsp.tracer.observe import Run, Statements
 from fx_lsp.tracer.provenance import Sources
 
 FUNCTION_RANKS = (2, 3, 4, 1)
-MODULE_RANKS = (3, 4, 2, 1, 5)
-MIN_SECONDS = 0.2
-"""What a step of the search gets even when the budget is used up."""
 
 
 @dataclass
@@ -54,294 +43,137 @@ class Prepared:
     notes: list[str] = field(default_factory=list[str])
 
 
-@dataclass
-class _Job:
-    """What all steps need."""
+@dataclass(frozen=True)
+class Subject:
+    """What is called: `function` itself, or (with `owner`) what `bind` makes of an instance of that class.
 
-    request: TraceRequest
-    module: ModuleType
-    sources: Sources
-    lines: list[str]
-    tree: ast.Module
-    statements: Statements
-    deadline: float
-    context: Context
-    comment: Comment
+    `definition` is the qualified name of the `def` that runs.
+    """
+
+    definition: str
+    function: Callable[..., Any] | None = None
+    owner: type | None = None
+    attribute: str = ""
+    modules: dict[str, nn.Module] = field(default_factory=dict[str, nn.Module])
 
     @property
-    def seconds(self) -> float:
-        return max(self.deadline - time.monotonic(), MIN_SECONDS)
+    def described(self) -> Callable[..., Any]:
+        """What has the signature: parameters after `self`, where there is one, are found by `parameters`."""
+        return self.function if self.function is not None else getattr(self.owner, self.attribute)
 
-    def evaluate(self, text: str) -> Any:
-        return eval(text, self.module.__dict__)
+    def parameters(self) -> inspect.Signature | None:
+        """The signature of the call, without `self`; None where Python cannot read one."""
+        signature = signature_of(self.described)
+        if signature is None or self.owner is None:
+            return signature
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+    def bind(self, instance: Any) -> Subject:
+        """The subject as a callable of that instance; a module is called itself, so that its hooks run."""
+        if self.owner is None:
+            return self
+        is_module = isinstance(instance, nn.Module)
+        function = instance if is_module and self.attribute == "forward" else getattr(instance, self.attribute)
+        return dataclasses.replace(self, function=function, modules={"": instance} if is_module else {})
 
 
 def prepare(
     request: TraceRequest, module: ModuleType, target: Any, sources: Sources, tree: ast.Module
 ) -> Prepared | Failure:
     """Resolve the inputs of `target`; call it inside the fake mode."""
-    comment = parse_comment(request.fx_comment) if request.fx_comment is not None else Comment()
-    if isinstance(comment, CommentError):
-        return Failure(
-            "comment",
-            f"the `# fx:` comment is not understood: {comment.message}",
-            _at(request, comment),
-            severity="error",
-        )
     lines = request.source.splitlines()
-    job = _Job(
-        request,
-        module,
-        sources,
-        lines,
-        tree,
-        Statements(tree, request.file),
-        time.monotonic() + request.seconds,
-        Context(module, FUNCTION_RANKS, constructor(module)),
-        comment,
-    )
-    if request.kind == "module":
-        return _prepare_module(job, target)
-    if request.kind == "method":
-        return _prepare_method(job, target)
-    return _prepare_callable(job, target, target, request.name, {}, ())
-
-
-def _at(request: TraceRequest, error: CommentError) -> Span | None:
-    span = request.comment_span
-    if span is None or span.line != span.end_line:
-        return span
-    start = span.end_col - len((request.fx_comment or "").encode())
-    return Span(span.file, span.line, start + error.col, span.line, max(start + error.end_col, start + error.col + 1))
-
-
-def _prepare_method(job: _Job, target: Any) -> Prepared | Failure:
-    owner = job.module
-    *path, name = job.request.name.split(".")
-    for part in path:
-        owner = getattr(owner, part)
-    raw = inspect.getattr_static(owner, name)
-    if isinstance(raw, (staticmethod, classmethod)):
-        return _prepare_callable(job, target, target, job.request.name, {}, ())
-    if not isinstance(owner, type):
-        return _prepare_callable(job, target, target, job.request.name, {}, ())
-    made = _construct(job, owner)
-    if isinstance(made, Failure):
-        return made
-    instance, init = made
-    modules = {"": instance} if isinstance(instance, nn.Module) else {}
-    return _prepare_callable(job, getattr(instance, name), getattr(instance, name), job.request.name, modules, init)
-
-
-def _prepare_module(job: _Job, target: Any) -> Prepared | Failure:
-    if isinstance(target, nn.Module):
-        return _prepare_callable(job, target, target.forward, f"{job.request.name}.forward", {"": target}, ())
-    if not (isinstance(target, type) and issubclass(target, nn.Module)):
-        return Failure("unsupported", f"{job.request.name} is no nn.Module")
-    made = _construct(job, target)
-    if isinstance(made, Failure):
-        return made
-    instance, init = made
-    return _prepare_callable(job, instance, instance.forward, f"{job.request.name}.forward", {"": instance}, init)
-
-
-def _construct(job: _Job, cls: type) -> tuple[Any, tuple[InputSpec, ...]] | Failure:
-    """An instance of the target's class on fake tensors, and the constructor arguments that were used."""
-    offered = init_arguments(job.module) if job.comment == Comment() else None
-    if offered is not None:
-        arguments, detail = offered
-        with suppress(Exception):
-            instance = construct_fake(cls, *(((), arguments) if isinstance(arguments, dict) else (arguments, {})))
-            named = bound_arguments(inspect.signature(cls), arguments)
-            return instance, tuple(InputSpec(f"init.{n}", _short(v), "convention", detail) for n, v in named)
-    given = job.comment.init or {}
-    signature, hints = signature_of(cls), hints_of(cls.__init__, job.module)
+    deadline = time.monotonic() + request.seconds
+    context = Context(module, FUNCTION_RANKS, constructor(module))
+    task = Task(request, module, sources, lines, tree, Statements(tree, request.file), deadline, context)
+    written = written_offers(request.given, task.evaluate)
+    if isinstance(written, Failure):
+        return written
+    subject = _subject(task, target)
+    if isinstance(subject, Failure):
+        return subject
+    signature = subject.parameters()
     if signature is None:
-        return Failure("construct", f"the constructor of {cls.__name__} has no readable signature")
-    facts = body_facts(find_function(job.tree, f"{cls.__name__}.__init__"))
-    start, alternatives = _initial(job, signature, hints, facts, given, MODULE_RANKS, constructing=True)
-
-    def make(*args: Any, **kwargs: Any) -> Any:
-        return construct_fake(cls, args, kwargs)
-
-    def evaluate(plans: Plans) -> Attempt:
-        def call_of() -> tuple[Call, dict[int, str]]:
-            made = materialize(plans)
-            return Call(make, made.args, made.kwargs), made.paths
-
-        return _attempt(job, plans, alternatives, call_of)
-
-    found = search(start, evaluate, job.seconds / 2)
-    if found.best.run.error is not None:
-        failure = _failure(job, found, "information", input_specs(found.best.plans, "init."))
-        if failure.kind in ("data-dependent", "effect", "exit", "memory", "import"):
-            return failure
-        message = f"{cls.__name__} cannot be constructed: {failure.message}"
-        arguments = ", ".join(f"{n}=…" for n, _ in found.best.plans.items) or "…"
-        hint = f"Say how in a comment above the class: `# fx: init({arguments})`."
-        return dataclasses.replace(failure, kind="construct", message=message, hint=hint)
-    shown = tuple(i for i in input_specs(found.best.plans, "init.") if i.source != "default")
-    return found.best.run.result, shown
-
-
-def _prepare_callable(
-    job: _Job,
-    function: Callable[..., Any],
-    described: Callable[..., Any],
-    definition: str,
-    modules: dict[str, nn.Module],
-    init: tuple[InputSpec, ...],
-) -> Prepared | Failure:
-    signature = signature_of(described)
-    if signature is None:
-        return Failure("unsupported", f"{job.request.name} has no readable signature")
-    unknown = [n for n in job.comment.args if n not in signature.parameters and not takes_any(signature)]
+        return Failure("unsupported", f"{request.name} has no readable signature")
+    unknown = [n for n in written.author.args if n not in signature.parameters and not takes_any(signature)]
     if unknown:
         known = ", ".join(signature.parameters)
-        message = f"`{unknown[0]}` is no parameter of {job.request.name}; its parameters are {known}"
-        return Failure("comment", message, job.request.comment_span, severity="error")
-    node = find_function(job.tree, definition)
+        message = f"`{unknown[0]}` is no parameter of {request.name}; its parameters are {known}"
+        return Failure("comment", message, written.spans[unknown[0]], severity="error")
+    last: Prepared | Failure | None = None
+    for offer in _offers(task, subject, signature, written):
+        last = _with_offer(task, subject, signature, written.author.over(offer), written)
+        if isinstance(last, Prepared) or offer.final:
+            return last
+    assert last is not None, "there is always an offer that says nothing"
+    return last
+
+
+def _subject(task: Task, target: Any) -> Subject | Failure:
+    request = task.request
+    if request.kind == "module":
+        if isinstance(target, nn.Module):
+            return Subject(f"{request.name}.forward", target, modules={"": target})
+        if not (isinstance(target, type) and issubclass(target, nn.Module)):
+            return Failure("unsupported", f"{request.name} is no nn.Module")
+        return Subject(f"{request.name}.forward", owner=target, attribute="forward")
+    if request.kind == "method":
+        owner: Any = task.module
+        *path, name = request.name.split(".")
+        for part in path:
+            owner = getattr(owner, part)
+        bound = isinstance(inspect.getattr_static(owner, name), (staticmethod, classmethod))
+        if isinstance(owner, type) and not bound:
+            return Subject(request.name, owner=owner, attribute=name)
+    return Subject(request.name, target)
+
+
+def _offers(task: Task, subject: Subject, signature: inspect.Signature, written: Written) -> Iterator[Offer]:
+    """What each source says, in their order; last an offer that leaves everything to the search."""
+    yield from written.recorded
+    if not written.author.args:
+        is_module = task.request.kind == "module"
+        made = signature_of(subject.owner) if is_module and subject.owner is not None else None
+        yield from conventions(task.module, signature, made)
+    yield Offer({})
+
+
+def _with_offer(
+    task: Task, subject: Subject, signature: inspect.Signature, offer: Offer, written: Written
+) -> Prepared | Failure:
+    made = Constructed(offer.instance)
+    if subject.owner is not None and offer.instance is None:
+        found = construct(task, subject.owner, offer.init or {})
+        if isinstance(found, Failure):
+            return found
+        made = found
+    bound = subject.bind(made.instance)
+    function, modules = bound.described, bound.modules
+    node = find_function(task.tree, subject.definition)
     facts = body_facts(node)
     if modules:
         add_layer_facts(node, facts, modules[""])
-    ranks = MODULE_RANKS if modules else FUNCTION_RANKS
-    named = _named_sizes(job.comment)
-    notes = [f"{n} was traced as {s}" for n, s in named.items()]
-
-    def call_of(plans: Plans) -> tuple[Call, dict[int, str]]:
-        made = materialize(plans, named)
-        names = tuple(n for n, _ in plans.items if n in plans.positional)
-        return Call(function, made.args, made.kwargs, modules, names), made.paths
-
-    def finish(plans: Plans) -> Prepared:
-        return Prepared(call_of(plans)[0], init + input_specs(plans), found.best.run, notes)
-
-    convention = None if job.comment.args else input_plans(job.module, signature, job.request.kind == "module")
-    hints = hints_of(described, job.module)
-    start, alternatives = _initial(job, signature, hints, facts, job.comment.args, ranks)
-
-    def evaluate(plans: Plans) -> Attempt:
-        return _attempt(job, plans, alternatives, lambda: call_of(plans))
-
-    trusted = all(i.source != "search" for i in init)
-    if convention is not None:
-        start, alternatives = convention, {}
-    found = search(start, evaluate, job.seconds)
-    if convention is not None and found.best.run.error is not None and not only_module(job.module):
-        start, alternatives = _initial(job, signature, hints, facts, {}, ranks)
-        found = search(start, evaluate, job.seconds)
-    inputs = init + input_specs(found.best.plans)
-    if found.best.run.error is None:
-        return finish(found.best.plans)
-    bad: Severity = "information"
-    if trusted and _is_given(start):
-        bad = "error"
-    elif trusted and job.seconds > MIN_SECONDS:
-        bad = severity(found, evaluate)
-    return _failure(job, found, bad, inputs)
-
-
-def _attempt(
-    job: _Job, plans: Plans, alternatives: dict[str, list[Plan]], make: Callable[[], tuple[Call, dict[int, str]]]
-) -> Attempt:
-    """One watched run; arguments that cannot even be made count as the shortest run of all."""
-    try:
-        call, paths = make()
-    except Exception as error:
-        return Attempt(plans, Run(error=error, calls=-1), {}, alternatives, job.sources, job.lines)
-    run = watched_run(job.sources, call.run, RUN_CODE, job.statements)
-    return Attempt(plans, run, paths, alternatives, job.sources, job.lines)
-
-
-def _failure(job: _Job, found: Found, bad: Severity, inputs: tuple[InputSpec, ...]) -> Failure:
-    run: Run = found.best.run
-    assert run.error is not None
-    failure = failure_of(run.error, job.sources, run.failed, job.lines, bad, inputs)
-    if bad == "error" or failure.kind in ("data-dependent", "effect", "exit", "memory", "import"):
-        return failure
-    message = f"no inputs were found that {job.request.name} runs with; the closest try ended with: {failure.message}"
-    return dataclasses.replace(failure, kind="inputs", message=message)
-
-
-def _initial(
-    job: _Job,
-    signature: inspect.Signature,
-    hints: dict[str, Any],
-    facts: dict[str, Facts],
-    given: dict[str, Any],
-    ranks: tuple[int, ...],
-    constructing: bool = False,
-) -> tuple[Plans, dict[str, list[Plan]]]:
-    """The first plans for a call, and the alternatives for each parameter that nobody gave a value."""
-    items: list[tuple[str, Plan]] = []
-    alternatives: dict[str, list[Plan]] = {}
-    positional: set[str] = set()
-    taken: set[int] = set()
-    context = dataclasses.replace(job.context, ranks=ranks, constructing=constructing)
-    lent = _lent_annotations(job, [n for n in signature.parameters if n not in hints])
-    for name, parameter in signature.parameters.items():
-        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            items += [
-                (n, plan_of(v, "comment", job.evaluate)) for n, v in given.items() if n not in signature.parameters
-            ]
-            continue
-        if parameter.kind is inspect.Parameter.VAR_POSITIONAL and name not in given:
-            continue
-        if name in given:
-            plan = plan_of(given[name], "comment", job.evaluate)
-        else:
-            options = proposals(
-                parameter,
-                hints.get(name, lent.get(name, parameter.annotation)),
-                facts.get(name, Facts()),
-                taken,
-                context,
-            )
-            alternatives[name] = options
-            plan = options[0]
-        items.append((name, plan))
-        if parameter.kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD):
-            positional.add(name)
-        taken |= Plans(tuple(items)).sizes()
-    return Plans(tuple(items), frozenset(positional)), alternatives
-
-
-def _lent_annotations(job: _Job, names: list[str]) -> dict[str, Any]:
-    """Annotations for parameters without one, from parameters of the same name elsewhere in the file."""
-    lent: dict[str, Any] = {}
-    for node in ast.walk(job.tree):
-        if isinstance(node, ast.arg) and node.arg in names and node.arg not in lent and node.annotation is not None:
-            try:
-                lent[node.arg] = job.evaluate(ast.unparse(node.annotation))
-            except Exception:
-                continue
-    return lent
-
-
-def _is_given(plans: Plans) -> bool:
-    """Whether no argument was guessed (there may be none at all)."""
-    return all(i.source != "search" for i in input_specs(plans)) and any(
-        i.source not in ("default", "annotation") for i in input_specs(plans)
+    context = dataclasses.replace(task.context, ranks=MODULE_RANKS if modules else FUNCTION_RANKS)
+    start, alternatives = start_plans(
+        signature, hints_of(subject.described, task.module), facts, offer.args, context, task.tree
     )
 
+    def call_of(plans: Plans) -> tuple[Call, dict[int, str]]:
+        arguments = materialize(plans, dict(written.named))
+        names = tuple(n for n, _ in plans.items if n in plans.positional)
+        return Call(function, arguments.args, arguments.kwargs, modules, names), arguments.paths
 
-def _named_sizes(comment: Comment) -> dict[str, Any]:
-    names: dict[str, Any] = {}
+    def evaluate(plans: Plans) -> Attempt:
+        return attempt(task, plans, alternatives, lambda: call_of(plans))
 
-    def visit(given: Any) -> None:
-        if isinstance(given, TensorSpec):
-            for size in given.sizes:
-                if isinstance(size, str) and size not in names:
-                    names[size] = LEADING[len(names) % len(LEADING)]
-        elif isinstance(given, (list, tuple)):
-            for item in given:
-                visit(item)
-
-    for given in comment.args.values():
-        visit(given)
-    return names
-
-
-def _short(given: Any) -> str:
-    shown = repr(given)
-    return shown if len(shown) <= 60 else f"{type(given).__name__}(…)"
+    found = search(start, evaluate, task.seconds)
+    plans, run = found.best.plans, found.best.run
+    inputs = made.inputs + input_specs(plans)
+    if run.error is None:
+        notes = [f"{name} was traced as {size}" for name, size in written.named.items()]
+        return Prepared(call_of(plans)[0], inputs, run, notes)
+    bad: Severity = "information"
+    if made.trusted and is_given(start):
+        bad = "error"
+    elif made.trusted and task.seconds > MIN_SECONDS:
+        bad = severity(found, evaluate)
+    return search_failure(task, found, bad, inputs)

@@ -37,12 +37,6 @@ def takes_any(signature: inspect.Signature) -> bool:
     return any(p.kind is inspect.Parameter.VAR_KEYWORD for p in signature.parameters.values())
 
 
-def bound_arguments(signature: inspect.Signature, arguments: Any) -> list[tuple[str, Any]]:
-    """Arguments (a sequence, or a dict by name) with the parameters they bind to. Raises TypeError."""
-    bound = signature.bind(*arguments) if isinstance(arguments, (list, tuple)) else signature.bind(**arguments)
-    return list(bound.arguments.items())
-
-
 class _Holder:
     def __init__(self, annotations: dict[str, Any]) -> None:
         self.__annotations__ = annotations

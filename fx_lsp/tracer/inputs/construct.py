@@ -1,0 +1,66 @@
+"""Instances of the target's class, on fake tensors."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fx_lsp.model import Failure, InputSpec
+from fx_lsp.tracer.call import Call
+from fx_lsp.tracer.fakes import construct_fake
+from fx_lsp.tracer.inputs.body import body_facts, find_function
+from fx_lsp.tracer.inputs.plan import Plan, Plans, input_specs, materialize
+from fx_lsp.tracer.inputs.repair import Attempt
+from fx_lsp.tracer.inputs.search import search
+from fx_lsp.tracer.inputs.signatures import hints_of, signature_of
+from fx_lsp.tracer.inputs.start import start_plans
+from fx_lsp.tracer.inputs.task import HARD, Task, attempt, search_failure
+
+MODULE_RANKS = (3, 4, 2, 1, 5)
+
+
+@dataclass(frozen=True)
+class Constructed:
+    """An object of the target's class and the constructor arguments that differ from the defaults."""
+
+    instance: Any
+    inputs: tuple[InputSpec, ...] = ()
+
+    @property
+    def trusted(self) -> bool:
+        """Whether nothing about it was guessed."""
+        return all(i.source != "search" for i in self.inputs)
+
+
+def construct(task: Task, cls: type, given: Mapping[str, Plan]) -> Constructed | Failure:
+    """Make an instance with the constructor arguments that are given; the rest is searched for."""
+    signature, hints = signature_of(cls), hints_of(cls.__init__, task.module)
+    if signature is None:
+        return Failure("construct", f"the constructor of {cls.__name__} has no readable signature")
+    facts = body_facts(find_function(task.tree, f"{cls.__name__}.__init__"))
+    context = dataclasses.replace(task.context, ranks=MODULE_RANKS, constructing=True)
+    start, alternatives = start_plans(signature, hints, facts, given, context, task.tree)
+
+    def make(*args: Any, **kwargs: Any) -> Any:
+        return construct_fake(cls, args, kwargs)
+
+    def evaluate(plans: Plans) -> Attempt:
+        def call_of() -> tuple[Call, dict[int, str]]:
+            made = materialize(plans)
+            return Call(make, made.args, made.kwargs), made.paths
+
+        return attempt(task, plans, alternatives, call_of)
+
+    found = search(start, evaluate, task.seconds / 2)
+    if found.best.run.error is not None:
+        failure = search_failure(task, found, "information", input_specs(found.best.plans, "init."))
+        if failure.kind in HARD:
+            return failure
+        message = f"{cls.__name__} cannot be constructed: {failure.message}"
+        arguments = ", ".join(f"{n}=…" for n, _ in found.best.plans.items) or "…"
+        hint = f"Say how in a comment above the class: `# fx: init({arguments})`."
+        return dataclasses.replace(failure, kind="construct", message=message, hint=hint)
+    shown = tuple(i for i in input_specs(found.best.plans, "init.") if i.source != "default")
+    return Constructed(found.best.run.result, shown)

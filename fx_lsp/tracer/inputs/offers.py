@@ -1,0 +1,154 @@
+"""What is written down about a target's inputs, as plans: comments, settings, recorded calls, conventions."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import ModuleType
+from typing import Any
+
+from torch import nn
+
+from fx_lsp.model import Failure, Given, InputSource, Span
+from fx_lsp.specs import Comment, CommentError, TensorSpec, parse_comment
+from fx_lsp.tracer.inputs.plan import LEADING, Plan, plan_of, plan_of_made
+
+Evaluate = Callable[[str], Any]
+
+
+@dataclass(frozen=True)
+class Offer:
+    """Plans by parameter, and by constructor parameter (None: nothing is said of the constructor).
+
+    `instance` is the object itself where the source has made one. An offer that is `final` says all there is to say:
+    where the target does not run with it, nothing else is tried.
+    """
+
+    args: Mapping[str, Plan]
+    init: Mapping[str, Plan] | None = None
+    instance: Any = None
+    final: bool = False
+
+    def over(self, other: Offer) -> Offer:
+        """Both offers as one; where they speak of the same parameter this one counts."""
+        init = None if self.init is None and other.init is None else {**(other.init or {}), **(self.init or {})}
+        return Offer({**other.args, **self.args}, init, self.instance or other.instance, self.final or other.final)
+
+
+@dataclass(frozen=True)
+class Written:
+    """What the author wrote (it holds, whatever else is known), and what was recorded (tried one after the other).
+
+    `named` are the dynamic dimensions: the name of each with a size for it; `spans` where each parameter is written.
+    """
+
+    author: Offer
+    recorded: tuple[Offer, ...] = ()
+    named: Mapping[str, int] = field(default_factory=dict[str, int])
+    spans: Mapping[str, Span | None] = field(default_factory=dict[str, "Span | None"])
+
+
+def written_offers(given: tuple[Given, ...], evaluate: Evaluate) -> Written | Failure:
+    """Read everything that is given; a `Failure` (kind "comment") for what cannot be understood."""
+    author, recorded = Offer({}), list[Offer]()
+    named: dict[str, int] = {}
+    spans: dict[str, Span | None] = {}
+    for item in given:
+        parsed = parse_comment(item.text)
+        if isinstance(parsed, CommentError):
+            if item.source == "recorded":
+                continue
+            where = "the `# fx:` comment" if item.source == "comment" else f"what {item.detail or 'the settings'} says"
+            message = f"{where} is not understood: {parsed.message}"
+            return Failure("comment", message, _at(item, parsed), severity="error")
+        offer = _offer(parsed, item.source, item.detail, evaluate)
+        if item.source == "recorded":
+            recorded.append(offer)
+            continue
+        author = author.over(offer)
+        for name in parsed.args:
+            spans.setdefault(name, item.span)
+        _collect_names(parsed.args, named)
+    return Written(author, tuple(recorded), named, spans)
+
+
+def _offer(parsed: Comment, source: InputSource, detail: str, evaluate: Evaluate) -> Offer:
+    args = {n: plan_of(v, source, evaluate, detail) for n, v in parsed.args.items()}
+    if parsed.init is None:
+        return Offer(args)
+    return Offer(args, {n: plan_of(v, source, evaluate, detail) for n, v in parsed.init.items()})
+
+
+def _at(given: Given, error: CommentError) -> Span | None:
+    span = given.span
+    if span is None or span.line != span.end_line:
+        return span
+    start = span.end_col - len(given.text.encode())
+    return replace(span, col=start + error.col, end_col=max(start + error.end_col, start + error.col + 1))
+
+
+def _collect_names(given: Any, named: dict[str, int]) -> None:
+    if isinstance(given, TensorSpec):
+        for size in given.sizes:
+            if isinstance(size, str) and size not in named:
+                named[size] = LEADING[len(named) % len(LEADING)]
+    elif isinstance(given, (list, tuple)):
+        for item in given:
+            _collect_names(item, named)
+    elif isinstance(given, dict):
+        _collect_names(list(given.values()), named)
+
+
+def conventions(
+    module: ModuleType, forward: inspect.Signature, constructor: inspect.Signature | None
+) -> Iterator[Offer]:
+    """What `get_inputs()`, `get_init_inputs()` (both for modules) and `example_inputs` of the file offer.
+
+    `constructor` is None for functions. What raises or does not bind to the signatures is no offer.
+    """
+    if constructor is not None:
+        args = _called(module, "get_inputs", forward)
+        init = _called(module, "get_init_inputs", constructor)
+        if args is not None or init is not None:
+            yield Offer(args or {}, init, final=args is not None and _only_module(module))
+    if hasattr(module, "example_inputs"):
+        args = _called(module, "example_inputs", forward)
+        if args is not None:
+            yield Offer(args)
+
+
+def _called(module: ModuleType, name: str, signature: inspect.Signature) -> dict[str, Plan] | None:
+    maker = getattr(module, name, None)
+    try:
+        made: Any = maker() if callable(maker) else maker
+    except Exception:
+        return None
+    if not isinstance(made, (list, tuple, dict)):
+        return None
+    return bound_plans(signature, made, "convention", f"{name}()" if callable(maker) else name)
+
+
+def bound_plans(signature: inspect.Signature, made: Any, source: InputSource, detail: str) -> dict[str, Plan] | None:
+    """Plans for arguments (a sequence, or a dict by name) by the parameters they bind to; None where they do not."""
+    try:
+        bound = signature.bind(**made) if isinstance(made, dict) else signature.bind(*made)
+    except TypeError:
+        return None
+    plans: dict[str, Plan] = {}
+    for name, value in bound.arguments.items():
+        if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
+            plans.update({n: plan_of_made(v, source, detail) for n, v in value.items()})
+        else:
+            plans[name] = plan_of_made(value, source, detail)
+    return plans
+
+
+def _only_module(module: ModuleType) -> bool:
+    """Whether the file defines one nn.Module class, so that its `get_inputs()` can only be meant for that."""
+    classes = [
+        v
+        for v in vars(module).values()
+        if isinstance(v, type) and issubclass(v, nn.Module) and v.__module__ == module.__name__
+    ]
+    return len(classes) == 1

@@ -1,0 +1,84 @@
+"""What a search starts from: for each parameter what is given, or the first of its proposals."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from fx_lsp.tracer.inputs.body import Facts
+from fx_lsp.tracer.inputs.plan import Plan, Plans, SequencePlan, TensorPlan, ValuePlan, input_specs
+from fx_lsp.tracer.inputs.propose import Context, proposals, tensors
+
+Alternatives = dict[str, list[Plan]]
+
+
+def start_plans(
+    signature: inspect.Signature,
+    hints: Mapping[str, Any],
+    facts: Mapping[str, Facts],
+    given: Mapping[str, Plan],
+    context: Context,
+    tree: ast.Module,
+) -> tuple[Plans, Alternatives]:
+    """The first plans for a call, and the alternatives for each parameter that nobody gave a value."""
+    items: list[tuple[str, Plan]] = []
+    alternatives: Alternatives = {}
+    positional: set[str] = set()
+    starred: str | None = None
+    taken: set[int] = set()
+    lent = _lent_annotations(tree, context, [n for n in signature.parameters if n not in hints])
+    for name, parameter in signature.parameters.items():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            items += [(n, plan) for n, plan in given.items() if n not in signature.parameters]
+            continue
+        if name in given:
+            plan = given[name]
+        elif parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            alternatives[name] = _spread(name, facts.get(name, Facts()), taken, context)
+            plan = alternatives[name][0]
+        else:
+            annotation = hints.get(name, lent.get(name, parameter.annotation))
+            alternatives[name] = proposals(parameter, annotation, facts.get(name, Facts()), taken, context)
+            plan = alternatives[name][0]
+        items.append((name, plan))
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            starred = name
+        elif parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+            positional.add(name)
+        taken |= Plans(tuple(items)).sizes()
+    return Plans(tuple(items), frozenset(positional), starred), alternatives
+
+
+def _spread(name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
+    """What `*args` may be: two tensors where the body looks at them, nothing where it only hands them on."""
+    if context.constructing:
+        return [SequencePlan(())]
+    first = tensors(name, Facts(), taken, context)
+    several: list[Plan] = [SequencePlan((plan,) * n) for n in (2, 1, 3) for plan in first[:2]]
+    return [*several, SequencePlan(())] if facts.uses else [SequencePlan(()), *several]
+
+
+def is_given(plans: Plans) -> bool:
+    """Whether no argument was guessed (there may be none at all)."""
+    return all(i.source != "search" for i in input_specs(plans)) and any(
+        i.source not in ("default", "annotation") for i in input_specs(plans)
+    )
+
+
+def precise(plan: Plan) -> bool:
+    """Whether an annotation alone says what a parameter is."""
+    return isinstance(plan, (TensorPlan, ValuePlan)) and plan.source == "annotation"
+
+
+def _lent_annotations(tree: ast.Module, context: Context, names: list[str]) -> dict[str, Any]:
+    """Annotations for parameters without one, from parameters of the same name elsewhere in the file."""
+    lent: dict[str, Any] = {}
+    for node in ast.walk(tree) if names else ():
+        if isinstance(node, ast.arg) and node.arg in names and node.arg not in lent and node.annotation is not None:
+            try:
+                lent[node.arg] = eval(ast.unparse(node.annotation), context.module.__dict__)
+            except Exception:
+                continue
+    return lent
