@@ -241,7 +241,8 @@ class TraceRequest:
     `source` is the whole text of the (unsaved) buffer; `sliced` the same text with every line blanked that the target
     does not reach, so positions agree. `module` and `package` are the dotted `__name__` and `__package__` to run it
     under; `roots` go on `sys.path`; `overlays` are unsaved texts of other files, by absolute path.
-    `given` are inputs that are written down, those that count most first; `seconds` bounds the search for inputs.
+    `given` are inputs that are written down, those that count most first; `previous` those that an earlier text of the
+    target was traced with, where a search may begin; `seconds` bounds the search.
     """
 
     file: str
@@ -253,6 +254,7 @@ class TraceRequest:
     package: str
     roots: tuple[str, ...]
     given: tuple[Given, ...] = ()
+    previous: tuple[InputSpec, ...] = ()
     overlays: dict[str, str] = field(default_factory=dict[str, str])
     seconds: float = 5.0
 

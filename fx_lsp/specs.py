@@ -118,6 +118,13 @@ def parse_comment(text: str) -> Comment | CommentError:
     return Comment(args, init)
 
 
+def parse_spec(text: str) -> TensorSpec | None:
+    """Read one tensor spec; None for any other text."""
+    parsed = parse_comment(f"spec={text}")
+    spec = parsed.args.get("spec") if isinstance(parsed, Comment) else None
+    return spec if isinstance(spec, TensorSpec) else None
+
+
 def _as_python(text: str) -> str:
     """The two forms that Python cannot parse, respelled at the same width: `f32[]` and `@cuda:0`."""
     text = _SCALAR.sub(lambda m: m[1] + " " * len(m[2]), text)

@@ -7,13 +7,14 @@ import os
 import pickle
 import textwrap
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 import pytest
 
 from fx_lsp import wire
-from fx_lsp.model import Failure, Given, Stage, Trace, TraceReply, TraceRequest
+from fx_lsp.model import Failure, Given, InputSpec, Stage, Trace, TraceReply, TraceRequest
 
 
 class Traced:
@@ -63,7 +64,9 @@ class Traced:
 
 
 class TraceFixture(Protocol):
-    def __call__(self, source: str, name: str = "f", comment: str | None = None) -> Traced: ...
+    def __call__(
+        self, source: str, name: str = "f", comment: str | None = None, previous: tuple[InputSpec, ...] = ()
+    ) -> Traced: ...
 
 
 @pytest.fixture(scope="session")
@@ -80,36 +83,28 @@ def warm_torch() -> None:
 def trace(warm_torch: None, tmp_path: Path) -> Iterator[TraceFixture]:
     """Trace a function of a source text in a forked process, as the server would."""
 
-    def run(source: str, name: str = "f", comment: str | None = None) -> Traced:
+    def run(
+        source: str, name: str = "f", comment: str | None = None, previous: tuple[InputSpec, ...] = ()
+    ) -> Traced:
         text = textwrap.dedent(source).strip("\n") + "\n"
         file = tmp_path / "user.py"
         file.write_text(text)
-        return Traced(in_fork(lambda: _reply(request_for(str(file), text, name, comment))), text)
+        return Traced(in_fork(lambda: _reply(request_for(str(file), text, name, comment, previous))), text)
 
     yield run
 
 
-def request_for(file: str, text: str, name: str, comment: str | None = None) -> TraceRequest:
-    """The request that the server would send for a target of `text`."""
-    from fx_lsp.tracing.discover import discover
-    from fx_lsp.tracing.slicing import fx_comment, slice_source
+def request_for(
+    file: str, text: str, name: str, comment: str | None = None, previous: tuple[InputSpec, ...] = ()
+) -> TraceRequest:
+    """The request that the server would send for a target of `text`; `comment` stands for a `# fx:` comment."""
+    from fx_lsp.tracing.analysis import analyse
 
-    targets = {t.name: t for t in discover(file, text).targets}
-    kind = targets[name].kind if name in targets else "function"
-    found = fx_comment(text, targets[name]) if name in targets else None
-    found = found or (Given(comment, "comment") if comment is not None else None)
-    given = (found,) if found else ()
-    return TraceRequest(
-        file=file,
-        name=name,
-        kind=kind,
-        source=text,
-        sliced=slice_source(text, name),
-        module="user",
-        package="",
-        roots=(os.path.dirname(file),),
-        given=given,
-    )
+    analysis = analyse(file, text, ())
+    assert name in analysis.targets, f"{name} is not among the targets {list(analysis.targets)}"
+    request = analysis.request(name, {}, 5.0, previous)
+    given = request.given if comment is None else (Given(comment, "comment"), *request.given)
+    return replace(request, given=given)
 
 
 def _reply(request: TraceRequest) -> TraceReply:

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TypeVar
 
 import fx_lsp
-from fx_lsp.model import Failure, Given, Span, Target, TraceRequest
+from fx_lsp.comments import fx_comment
+from fx_lsp.model import Failure, Given, InputSpec, Span, Target, TraceRequest
 from fx_lsp.tracing.cache import cache_key
 from fx_lsp.tracing.discover import discover
 from fx_lsp.tracing.parsing import parse, split_lines
-from fx_lsp.tracing.slicing import Slice, SourceGraph, fx_comment
+from fx_lsp.tracing.project import Project, read_project
+from fx_lsp.tracing.slicing import Slice, SourceGraph
 
 T = TypeVar("T")
 _LARGE_TEXT = 100_000
@@ -33,7 +35,8 @@ class Plan:
 class Analysis:
     """One text of a file and what is in it; plans and keys are made when asked for and kept.
 
-    `failure` says why there are no targets. `roots` are the directories to import from, the nearest first.
+    `failure` says why there are no targets. `roots` are the directories to import from, the nearest first; `project` is
+    what the settings of the project say of the file.
     """
 
     file: str
@@ -44,6 +47,7 @@ class Analysis:
     targets: dict[str, Target]
     failure: Failure | None
     graph: SourceGraph | None
+    project: Project
     _plans: dict[str, Plan] = field(default_factory=dict[str, Plan])
     _keys: dict[tuple[str, str, float], str] = field(default_factory=dict[tuple[str, str, float], str])
 
@@ -53,8 +57,8 @@ class Analysis:
             assert self.graph is not None, "a text with targets has been parsed"
             target, part = self.targets[name], self.graph.slice(name)
             comment = fx_comment(self.text, target)
-            extra = range(comment.span.line, comment.span.end_line + 1) if comment and comment.span else ()
-            given = (comment,) if comment else ()
+            extra = range(comment.span.line, comment.span.end_line + 1) if comment else ()
+            given = (*((comment.given,) if comment else ()), *self.project.given(name))
             self._plans[name] = Plan(target, part, given, (*part.lines, *extra))
         return self._plans[name]
 
@@ -78,8 +82,10 @@ class Analysis:
             )
         return self._keys[known]
 
-    def request(self, name: str, overlays: Mapping[str, str], search_seconds: float) -> TraceRequest:
-        """What to ask a tracer for the target `name`."""
+    def request(
+        self, name: str, overlays: Mapping[str, str], search_seconds: float, previous: tuple[InputSpec, ...] = ()
+    ) -> TraceRequest:
+        """What to ask a tracer for the target `name`, whose earlier text was traced with the inputs `previous`."""
         plan = self.plan(name)
         return TraceRequest(
             file=self.file,
@@ -91,6 +97,7 @@ class Analysis:
             package=self.package,
             roots=self.roots,
             given=plan.given,
+            previous=previous,
             overlays={path: text for path, text in overlays.items() if path != self.file and path.endswith(".py")},
             seconds=search_seconds,
         )
@@ -106,12 +113,12 @@ def analyse(file: str, text: str, workspace: tuple[str, ...]) -> Analysis:
     """Parse a text and find its targets. `workspace` are the roots of the editor's workspace."""
     module, package, root = module_name(file)
     roots = tuple(dict.fromkeys((root, *workspace, str(Path(file).parent))))
-    tree = parse(file, text)
+    tree, project = parse(file, text), read_project(file)
     if isinstance(tree, Failure):
-        return Analysis(file, text, roots, module, package, {}, tree, None)
+        return Analysis(file, text, roots, module, package, {}, tree, None, project)
     found = discover(file, text, tree)
     targets = {target.name: target for target in found.targets}
-    return Analysis(file, text, roots, module, package, targets, None, SourceGraph(text, tree))
+    return Analysis(file, text, roots, module, package, targets, None, SourceGraph(text, tree), project)
 
 
 def module_name(file: str) -> tuple[str, str, str]:

@@ -13,14 +13,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fx_lsp.errors import WorkerStartError
-from fx_lsp.model import Failure, Outcome, Stage, TraceReply
+from fx_lsp.model import Failure, Outcome, Stage, Target, TraceReply
 from fx_lsp.tracing.analysis import Analysis, analyse, aside
 from fx_lsp.tracing.answers import Answers
 from fx_lsp.tracing.cache import Cache, CachedTrace, is_fresh, read_dependencies
 from fx_lsp.tracing.endings import our_fault
-from fx_lsp.tracing.files import FileState, OpenFile, TargetState, build_state, shown_stage, trouble_of, urgency
+from fx_lsp.tracing.files import (
+    FileState,
+    OpenFile,
+    TargetState,
+    build_state,
+    known_outcome,
+    known_targets,
+    shown_stage,
+    urgency,
+)
 from fx_lsp.tracing.hosts import Backend, Host, default_backend
-from fx_lsp.tracing.reporting import EngineStatus, Reporter
+from fx_lsp.tracing.reporting import EngineStatus, Reporter, summarize
 from fx_lsp.tracing.scheduling import Job, Scheduler, Urgency
 from fx_lsp.tracing.workers import Limits
 
@@ -92,7 +101,7 @@ class Engine:
         if closed is None:
             return
         closed.closed = True
-        self._stop_reading(closed)
+        closed.stop_reading()
         if self._focused is closed:
             self._focused = None
         closed.changed.set()
@@ -131,6 +140,15 @@ class Engine:
         """Whether something is being read or traced."""
         reading = any(f.timer is not None or (f.task is not None and not f.task.done()) for f in self._files.values())
         return reading or not self._scheduler.idle
+
+    async def targets(self, file: str) -> tuple[Target, ...] | Failure:
+        """What can be traced in the present text of a file, in order; waits until it is read, and traces nothing.
+
+        A `Failure` where the whole file has one, as in `FileState.syntax`.
+        """
+
+        found = self._files.get(file)
+        return _not_open(file) if found is None else await found.when_settled(lambda: known_targets(found))
 
     async def outcome(self, file: str, name: str) -> Outcome:
         """What tracing the present text of a target gives; waits for it, through edits made meanwhile.
@@ -206,7 +224,7 @@ class Engine:
         self._closed = True
         for found in self._files.values():
             found.closed = True
-            self._stop_reading(found)
+            found.stop_reading()
             found.changed.set()
         self._reporter.close()
         await self._scheduler.close()
@@ -216,20 +234,13 @@ class Engine:
         self._answers.close()
 
     def _read_soon(self, found: OpenFile, delay: float) -> None:
-        self._stop_reading(found)
+        found.stop_reading()
         found.timer = asyncio.get_running_loop().call_later(delay, self._start_reading, found)
 
     def _look_again(self, found: OpenFile) -> None:
         for key in found.failed_imports():
             self._answers.forget(key)
         self._read_soon(found, _DEBOUNCE)
-
-    def _stop_reading(self, found: OpenFile) -> None:
-        if found.timer is not None:
-            found.timer.cancel()
-        if found.task is not None:
-            found.task.cancel()
-        found.timer = found.task = None
 
     def _start_reading(self, found: OpenFile) -> None:
         found.timer = None
@@ -286,10 +297,10 @@ class Engine:
         if analysis is None or host is None or found.keys.get(name) != key:
             return
         plan, overlays, answers = analysis.plan(name), self._overlays(), self._answers
-        request = analysis.request(name, overlays, self._settings.search_seconds)
+        request = analysis.request(name, overlays, self._settings.search_seconds, found.inputs.get(name, ()))
         try:
             traced = await host.trace(request, plan.target.name_span)
-            reply, repeats = traced.reply, traced.repeats(self._settings.search_seconds)
+            reply, seconds, repeats = traced.reply, traced.seconds, traced.repeats(self._settings.search_seconds)
         except WorkerStartError as error:
             for other in self._files.values():
                 if other.host is host:
@@ -298,7 +309,7 @@ class Engine:
         except Exception as error:
             log.exception("tracing %s failed inside fx-lsp", plan.target.id)
             reply = TraceReply(our_fault(f"fx-lsp failed to trace {name}", error, plan.target.name_span))
-            repeats = False
+            seconds, repeats = None, False
         dependencies = await asyncio.to_thread(read_dependencies, reply.dependencies, overlays)
         answer = CachedTrace(reply.outcome, plan.lines, dependencies, reply.packages)
         answers.keep(key, answer, reply.stages)
@@ -306,7 +317,7 @@ class Engine:
         if repeats:
             self._run(answers.store(key, reply, plan.lines, dependencies))
         if not found.closed and found.keys.get(name) == key:
-            found.show(name, key, answer)
+            found.show(name, key, answer, seconds)
             if not is_fresh([d for d in dependencies if d.path in self._files], self._overlays()):
                 self._read_soon(found, 0)
             self._touch(found)
@@ -314,30 +325,19 @@ class Engine:
     async def _answer(self, file: str, name: str) -> tuple[Outcome, str]:
         found = self._files.get(file)
         if found is None:
-            return Failure("unsupported", f"{file} is not open"), ""
-        cancelled = found.cancelled
+            return _not_open(file), ""
+
+        def known() -> tuple[Outcome, str] | None:
+            answer = known_outcome(found, name)
+            if answer is None:
+                self._schedule(found, name, found.keys[name])
+                self._scheduler.refresh()
+            return answer
+
         found.awaited[name] += 1
         try:
-            while True:
-                found.changed.clear()
-                if found.closed:
-                    return Failure("unsupported", f"{file} was closed"), ""
-                if found.cancelled != cancelled:
-                    raise asyncio.CancelledError
-                if found.settled:
-                    failure = trouble_of(found)
-                    shown = found.current(name)
-                    if failure is not None:
-                        return failure, ""
-                    if name not in found.keys:
-                        return Failure(
-                            "unsupported", f"{file} has no function or module {name!r} that can be traced"
-                        ), ""
-                    if shown is not None:
-                        return shown.outcome, shown.key
-                    self._schedule(found, name, found.keys[name])
-                    self._scheduler.refresh()
-                await found.changed.wait()
+            answer = await found.when_settled(known)
+            return (answer, "") if isinstance(answer, Failure) else answer
         finally:
             found.awaited[name] -= 1
             if not self._closed:
@@ -389,9 +389,9 @@ class Engine:
         self._reporter.file_changed(found.file)
 
     def _current_status(self) -> EngineStatus:
-        errors = [str(host.error) for host in self._hosts.values() if host.error]
-        errors += [str(f.trouble) for f in self._files.values() if f.trouble and not errors]
-        doing = [host.message for host in self._hosts.values() if host.message] or [self._scheduler.message]
-        trouble = self._answers.trouble
-        message = errors[0] if errors else doing[0] or trouble
-        return EngineStatus("error" if errors else "warning" if trouble else "ok", not self.busy, message)
+        hosts, troubles = self._hosts.values(), [f.trouble for f in self._files.values() if f.trouble]
+        return summarize(hosts, troubles, self._scheduler.message, self._answers.trouble, not self.busy)
+
+
+def _not_open(file: str) -> Failure:
+    return Failure("unsupported", f"{file} is not open")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from fx_lsp.errors import WorkerStartError
-from fx_lsp.model import Failure, FailureKind, Outcome, Stage, Target
+from fx_lsp.model import Failure, FailureKind, InputSpec, Outcome, Stage, Target, Trace
 from fx_lsp.tracing.analysis import Analysis
 from fx_lsp.tracing.cache import CachedTrace
 from fx_lsp.tracing.hosts import Host
@@ -16,13 +17,16 @@ from fx_lsp.tracing.parsing import split_lines
 from fx_lsp.tracing.relocate import edited_lines, relocate_outcome, relocate_span, relocate_stage
 from fx_lsp.tracing.scheduling import Urgency
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class TargetState:
     """A target and what is known of it.
 
     `stale`: the outcome is of an earlier text, moved to where its lines are now. `pending`: a newer one is on its
-    way. `key` names the present text's trace, or is None before that is known.
+    way. `key` names the present text's trace, or is None before that is known. `seconds` is what tracing took with
+    torch warm, None where the answer was known already.
     """
 
     target: Target
@@ -30,6 +34,7 @@ class TargetState:
     pending: bool
     stale: bool
     key: str | None
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -59,11 +64,15 @@ class Shown:
     answer: CachedTrace
     outcome: Outcome
     moved: Mapping[int, int] | None
+    seconds: float | None
 
 
 @dataclass(eq=False)
 class OpenFile:
-    """`good` is the last analysis that parsed; `keys` are its targets' cache keys, once `resolved` is it."""
+    """`good` is the last analysis that parsed; `keys` are its targets' cache keys, once `resolved` is it.
+
+    `inputs` are what each target was last traced with.
+    """
 
     file: str
     text: str
@@ -78,6 +87,7 @@ class OpenFile:
     order: dict[str, int] = field(default_factory=dict[str, int])
     shown: dict[str, Shown] = field(default_factory=dict[str, Shown])
     stages: dict[tuple[str, str], tuple[str, Stage]] = field(default_factory=dict[tuple[str, str], tuple[str, Stage]])
+    inputs: dict[str, tuple[InputSpec, ...]] = field(default_factory=dict[str, tuple[InputSpec, ...]])
     awaited: Counter[str] = field(default_factory=Counter[str])
     host: Host | None = None
     focus: int | None = None
@@ -94,6 +104,30 @@ class OpenFile:
         if self.read_text != self.text:
             return False
         return self.failure is not None or self.trouble is not None or self.resolved is self.good
+
+    async def when_settled(self, known: Callable[[], T | None]) -> T | Failure:
+        """What `known` says once the present text is settled, asked at every change until it is not None.
+
+        Raises asyncio.CancelledError when everything was cancelled.
+        """
+        cancelled = self.cancelled
+        while True:
+            self.changed.clear()
+            if self.closed:
+                return Failure("unsupported", f"{self.file} was closed")
+            if self.cancelled != cancelled:
+                raise asyncio.CancelledError
+            if self.settled and (answer := known()) is not None:
+                return answer
+            await self.changed.wait()
+
+    def stop_reading(self) -> None:
+        """Stop what reads the text, or would soon."""
+        if self.timer is not None:
+            self.timer.cancel()
+        if self.task is not None:
+            self.task.cancel()
+        self.timer = self.task = None
 
     def take_keys(self, analysis: Analysis, keys: dict[str, str]) -> None:
         """The keys of `analysis` are known; forget what is shown for targets that are gone."""
@@ -120,14 +154,19 @@ class OpenFile:
             if isinstance(shown.answer.outcome, Failure) and shown.answer.outcome.kind == "import" and shown.key
         ]
 
-    def show(self, name: str, key: str, answer: CachedTrace) -> None:
-        """`answer` is what is known of a target of the last good text."""
+    def show(self, name: str, key: str, answer: CachedTrace, seconds: float | None = None) -> None:
+        """`answer` is what is known of a target of the last good text; it took `seconds`, where it was traced now."""
         assert self.good is not None, "keys come from a good analysis"
         lines = self.good.plan(name).lines
         moved = None if lines == answer.lines else dict(zip(answer.lines, lines, strict=False))
         outcome = answer.outcome if moved is None else relocate_outcome(answer.outcome, self.file, moved)
-        self.shown[name] = Shown(key, self.good.text, answer, outcome, moved)
+        before = self.shown.get(name)
+        if seconds is None and before is not None and before.key == key:
+            seconds = before.seconds
+        self.shown[name] = Shown(key, self.good.text, answer, outcome, moved, seconds)
         self.stages = {k: v for k, v in self.stages.items() if k[0] != key}
+        if isinstance(outcome, Trace):
+            self.inputs[name] = outcome.inputs
 
     def current(self, name: str) -> Shown | None:
         """The answer for the present text, or None while it is not known."""
@@ -166,6 +205,24 @@ def trouble_of(open_file: OpenFile) -> Failure | None:
     return Failure(kind, str(error), span, error.hint, output=error.output[-4096:])
 
 
+def known_targets(open_file: OpenFile) -> tuple[Target, ...] | Failure:
+    """The targets of a settled file in order, or the failure of the whole file."""
+    good = open_file.good
+    return trouble_of(open_file) or tuple(good.targets.values() if good else ())
+
+
+def known_outcome(open_file: OpenFile, name: str) -> tuple[Outcome, str] | None:
+    """What a settled file knows of a target, and the key that it is stored under ("" without); None before a trace."""
+    failure = trouble_of(open_file)
+    if failure is not None:
+        return failure, ""
+    if name not in open_file.keys:
+        message = f"{open_file.file} has no function or module {name!r} that can be traced"
+        return Failure("unsupported", message), ""
+    shown = open_file.current(name)
+    return None if shown is None else (shown.outcome, shown.key)
+
+
 def build_state(open_file: OpenFile, tracing: Container[str]) -> FileState:
     """What an editor may show now. `tracing` tells which keys are being traced or wait for it."""
     good, text = open_file.good, open_file.text
@@ -184,7 +241,8 @@ def build_state(open_file: OpenFile, tracing: Container[str]) -> FileState:
             stale = shown is not None and open_file.current(name) is None
             mapping = _mapping(good.text, text, mappings)
             moved = target if mapping is None else _move_target(target, mapping, len(split_lines(text)))
-            targets.append(TargetState(moved, outcome, pending, stale or open_file.failure is not None, key))
+            stale = stale or open_file.failure is not None
+            targets.append(TargetState(moved, outcome, pending, stale, key, shown.seconds if shown else None))
     return FileState(open_file.file, text, tuple(targets), trouble_of(open_file))
 
 

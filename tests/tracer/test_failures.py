@@ -105,6 +105,7 @@ def test_code_that_ends_the_process(trace):
         + """
 import sys
 
+# fx: x=f32[4, 8]
 def f(x: Tensor):
     y = x * 2
     sys.exit(3)
@@ -120,6 +121,7 @@ def test_code_with_effects(trace, tmp_path, monkeypatch):
     traced = trace(
         PRELUDE
         + f"""
+# fx: x=f32[4, 8]
 def f(x: Tensor):
     y = x * 2
     with open({str(target)!r}, "w") as out:

@@ -1,5 +1,7 @@
 """Inputs without configuration: what is written down first, search last."""
 
+from dataclasses import replace
+
 from inline_snapshot import snapshot
 
 PRELUDE = "import math\nimport torch\nfrom torch import nn, Tensor\nimport torch.nn.functional as F\n"
@@ -195,7 +197,7 @@ def test_a_default_stays_as_it_is_where_the_code_runs_with_it(trace):
         PRELUDE
         + """
 def f(x, bias=None, scale: float = 2.0):
-    y = x * scale
+    y = torch.relu(x) * scale
     return y if bias is None else y + bias
 """
     )
@@ -247,3 +249,19 @@ class Net(nn.Module):
             "x: f32[4, 8, 24] · search",
         ]
     )
+
+
+def test_a_search_begins_with_what_an_earlier_text_was_traced_with(trace):
+    text = PRELUDE + "def f(x, y, n: int):\n    return (x @ y).sum(-1) * n\n"
+    first = trace(text).outcome.inputs
+    assert trace(text, previous=first).outcome.inputs == first
+    smaller = tuple(replace(i, spec=i.spec.replace("64", "48")) for i in first)
+    assert trace(text, previous=smaller).inputs() == snapshot(
+        ["x: f32[4, 8] · search", "y: f32[8, 32] · search", "n: 2 · search"]
+    )
+
+
+def test_what_an_earlier_text_was_traced_with_is_left_where_it_fits_no_longer(trace):
+    first = trace(PRELUDE + "def f(x, y):\n    return x @ y\n").outcome.inputs
+    text = PRELUDE + "def f(x, y):\n    return torch.bmm(x, y)\n"
+    assert trace(text, previous=first).inputs() == trace(text).inputs()

@@ -15,7 +15,7 @@ from fx_lsp.tracer.inputs.plan import Plan, Plans, input_specs, materialize
 from fx_lsp.tracer.inputs.repair import Attempt
 from fx_lsp.tracer.inputs.search import search
 from fx_lsp.tracer.inputs.signatures import hints_of, signature_of
-from fx_lsp.tracer.inputs.start import start_plans
+from fx_lsp.tracer.inputs.start import resumed, start_plans
 from fx_lsp.tracer.inputs.task import HARD, Task, attempt, search_failure
 
 MODULE_RANKS = (3, 4, 2, 1, 5)
@@ -53,7 +53,8 @@ def construct(task: Task, cls: type, given: Mapping[str, Plan]) -> Constructed |
 
         return attempt(task, plans, alternatives, call_of)
 
-    found = search(start, evaluate, task.seconds / 2)
+    earlier = resumed(start, alternatives, task.request.previous, "init.")
+    found = search(start, evaluate, task.seconds / 2, earlier)
     if found.best.run.error is not None:
         failure = search_failure(task, found, "information", input_specs(found.best.plans, "init."))
         if failure.kind in HARD:

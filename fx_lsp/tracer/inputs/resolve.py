@@ -25,7 +25,7 @@ from fx_lsp.tracer.inputs.propose import Context
 from fx_lsp.tracer.inputs.repair import Attempt
 from fx_lsp.tracer.inputs.search import search, severity
 from fx_lsp.tracer.inputs.signatures import hints_of, signature_of, takes_any
-from fx_lsp.tracer.inputs.start import is_given, start_plans
+from fx_lsp.tracer.inputs.start import is_given, resumed, start_plans
 from fx_lsp.tracer.inputs.task import MIN_SECONDS, Task, attempt, search_failure
 from fx_lsp.tracer.observe import Run, Statements
 from fx_lsp.tracer.provenance import Sources
@@ -165,7 +165,7 @@ def _with_offer(
     def evaluate(plans: Plans) -> Attempt:
         return attempt(task, plans, alternatives, lambda: call_of(plans))
 
-    found = search(start, evaluate, task.seconds)
+    found = search(start, evaluate, task.seconds, resumed(start, alternatives, task.request.previous))
     plans, run = found.best.plans, found.best.run
     inputs = made.inputs + input_specs(plans)
     if run.error is None:

@@ -34,11 +34,16 @@ class Found:
     failures: list[Attempt] = field(default_factory=list)
 
 
-def search(start: Plans, evaluate: Evaluate, seconds: float) -> Found:
+def search(start: Plans, evaluate: Evaluate, seconds: float, earlier: Plans | None = None) -> Found:
     """Try plans from `start` on until one runs, within about `seconds`; then see whether other ranks fit better.
 
-    Plans fit better when fewer element-wise operations have to make up dimensions.
+    Plans fit better when fewer element-wise operations have to make up dimensions. What an `earlier` search found is
+    taken as it is where it runs still.
     """
+    if earlier is not None and earlier != start:
+        attempt = evaluate(earlier)
+        if attempt.run.error is None:
+            return Found(attempt)
     deadline = time.monotonic() + seconds
     found = _first_that_runs(start, evaluate, deadline, MAX_ATTEMPTS)
     seen = {start}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fx_lsp.model import InputSpec
+from fx_lsp.specs import parse_spec
 from fx_lsp.tracer.inputs.body import Facts
 from fx_lsp.tracer.inputs.plan import Plan, Plans, SequencePlan, TensorPlan, ValuePlan, input_specs
 from fx_lsp.tracer.inputs.propose import Context, proposals, tensors
@@ -58,6 +61,42 @@ def _spread(name: str, facts: Facts, taken: set[int], context: Context) -> list[
     first = tensors(name, Facts(), taken, context)
     several: list[Plan] = [SequencePlan((plan,) * n) for n in (2, 1, 3) for plan in first[:2]]
     return [*several, SequencePlan(())] if facts.uses else [SequencePlan(()), *several]
+
+
+def resumed(start: Plans, alternatives: Alternatives, previous: Sequence[InputSpec], prefix: str = "") -> Plans:
+    """The plans with what an earlier search found, as far as it is among the alternatives still.
+
+    Of `previous` those count whose names begin with `prefix`.
+    """
+    found = {i.name.removeprefix(prefix): i for i in previous if i.name.startswith(prefix)}
+    plans = start
+    for name, options in alternatives.items():
+        plan = next((r for option in options if (r := _as_before(option, name, found)) is not None), None)
+        if plan is not None:
+            plans = plans.with_plan(name, plan)
+    return plans
+
+
+def _as_before(plan: Plan, path: str, found: Mapping[str, InputSpec]) -> Plan | None:
+    """`plan` with the tensors that were at its paths; None where something else was there."""
+    if isinstance(plan, SequencePlan):
+        items = [_as_before(p, where, found) for where, p in zip(plan.paths(path), plan.items, strict=True)]
+        complete = [p for p in items if p is not None]
+        longer = f"{path}[{len(items)}]" in found
+        return None if longer or len(complete) < len(items) else dataclasses.replace(plan, items=tuple(complete))
+    before = found.get(path)
+    if before is None:
+        return None
+    if isinstance(plan, ValuePlan):
+        return plan if plan.shown == before.spec and plan.source == before.source else None
+    spec = parse_spec(before.spec)
+    if before.source != "search" or spec is None or len(spec.sizes) != len(plan.spec.sizes):
+        return None
+    if plan.dtype_known and spec.dtype != plan.spec.dtype:
+        return None
+    return dataclasses.replace(
+        plan, spec=spec, detail=before.detail, grad=plan.grad and "gradient" not in before.detail
+    )
 
 
 def is_given(plans: Plans) -> bool:
