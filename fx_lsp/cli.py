@@ -1,45 +1,66 @@
-"""The command line: `serve` for editors, `graph` for terminals and scripts.
+"""The command line: `serve` for editors; `graph`, `check` and `record` for terminals, scripts and CI.
 
-Exit codes of `graph`: 0 traced, 1 not traced, 2 usage. Only `serve` imports pygls.
+Exit codes are those of the command; 2 is wrong usage, 130 an interrupt. Only `serve` imports pygls.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import io
-import json
+import os
 import sys
-import tokenize
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from importlib import import_module
+from typing import Protocol, cast
 
-from fx_lsp import __version__, wire
-from fx_lsp.errors import TargetError
-from fx_lsp.model import Failure, Node, Outcome, Span, Stage, Trace
+from fx_lsp import __version__
+from fx_lsp.errors import TargetError, WorkerStartError
 
-STAGES = ("forward", "backward", "joint", "inference")
-ROOT_MARKERS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
+COMMANDS = {
+    "graph": "trace a function or module and print a graph",
+    "check": "trace every function and module of files and directories",
+    "record": "run a command and keep what functions are called with",
+}
+
+
+class Command(Protocol):
+    """A module of `fx_lsp.commands`."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+    def run(self, arguments: argparse.Namespace) -> int: ...
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
-    arguments = _parser().parse_args(argv)
-    if arguments.command == "serve":
+    argv = sys.argv[1:] if argv is None else argv
+    parser, chosen = _parser(argv[0] if argv else "")
+    arguments = parser.parse_args(argv)
+    if chosen is None:
         from fx_lsp.server.app import serve
 
         return serve()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
-        return asyncio.run(_graph(arguments))
+        code = chosen.run(arguments)
+        sys.stdout.flush()
+        return code
     except TargetError as error:
         print(f"fx-lsp: {error}", file=sys.stderr)
         return 2
+    except WorkerStartError as error:
+        print(f"fx-lsp: {error}; name the interpreter that has torch with --python", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes nowhere
+        return 141
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(name: str) -> tuple[argparse.ArgumentParser, Command | None]:
+    """The parser, with the arguments of the command `name` alone, and that command: the others are not imported."""
     parser = argparse.ArgumentParser(
         "fx-lsp", description="ATen graphs, shapes and what autograd saves, for PyTorch code."
     )
@@ -50,144 +71,10 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="accepted for clients that pass it; standard input and output are always used",
     )
-    graph = commands.add_parser("graph", help="trace a function or module and print a graph")
-    graph.add_argument("target", metavar="TARGET", help="path/to/file.py::function, ::Class or ::Class.method")
-    graph.add_argument(
-        "--stage", choices=STAGES, help="which graph (default: forward, or inference where there is no backward)"
-    )
-    graph.add_argument("--json", action="store_true", help="print everything as JSON")
-    graph.add_argument("--python", metavar="PATH", help="the interpreter that has torch (default: as editors find it)")
-    graph.add_argument("--no-cache", action="store_true", help="trace again even if the answer is known")
-    return parser
-
-
-async def _graph(arguments: argparse.Namespace) -> int:
-    from fx_lsp.tracing.cache import default_cache_path
-    from fx_lsp.tracing.engine import Engine, EngineSettings
-
-    file, name, text = _read_target(arguments.target)
-    settings = EngineSettings(
-        interpreter=arguments.python,
-        cache_path=None if arguments.no_cache else str(default_cache_path()),
-        trace_on_open=False,
-    )
-    engine = Engine(settings, lambda file: None, lambda status: None)
-    try:
-        engine.open(file, text, (_root(file),))
-        outcome = await engine.outcome(file, name)
-        stages: list[Stage] = []
-        if isinstance(outcome, Trace):
-            for info in outcome.stages:
-                stage = await engine.stage(file, name, info.name)
-                if isinstance(stage, Failure):
-                    outcome = stage
-                    break
-                stages.append(stage)
-    finally:
-        await engine.shutdown()
-    if arguments.json:
-        print(json.dumps(to_contract(arguments.target, outcome, stages), indent=2))
-    elif isinstance(outcome, Failure):
-        print(_failure_text(outcome, name, text), file=sys.stderr)
-    else:
-        return _print_stage(outcome, stages, arguments.stage, {file: text})
-    return 1 if isinstance(outcome, Failure) else 0
-
-
-def _read_target(target: str) -> tuple[str, str, str]:
-    path, separator, name = target.rpartition("::")
-    if not separator or not name:
-        raise TargetError(f"`{target}` names no function: write it as path/to/file.py::function")
-    file = Path(path).resolve()
-    try:
-        with tokenize.open(file) as source:
-            return str(file), name, source.read()
-    except (OSError, SyntaxError, UnicodeDecodeError) as error:
-        raise TargetError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
-
-
-def _root(file: str) -> str:
-    """The directory of the project that a file is part of: the nearest with a project marker, else the file's own."""
-    for parent in Path(file).parents:
-        if any((parent / marker).exists() for marker in ROOT_MARKERS):
-            return str(parent)
-    return str(Path(file).parent)
-
-
-def _print_stage(trace: Trace, stages: list[Stage], wanted: str | None, texts: dict[str, str]) -> int:
-    from fx_lsp.features.documents import render_stage
-
-    known = {s.name: s for s in stages}
-    name = wanted or ("forward" if "forward" in known else "inference")
-    if name not in known:
-        print(f"fx-lsp: {trace.target} has no {name} graph; it has {', '.join(known)}", file=sys.stderr)
-        return 1
-    document = render_stage(trace, known[name], lambda span: _source_line(span, texts))
-    print(highlight(document.text) if sys.stdout.isatty() else document.text, end="")
-    return 0
-
-
-def _source_line(span: Span, texts: dict[str, str]) -> str | None:
-    if span.file not in texts:
-        try:
-            texts[span.file] = Path(span.file).read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            texts[span.file] = ""
-    lines = texts[span.file].splitlines()
-    return lines[span.line - 1] if span.line <= len(lines) else None
-
-
-def _failure_text(failure: Failure, name: str, text: str) -> str:
-    lines = text.splitlines()
-    parts = [f"{name} was not traced: {failure.message}"]
-    if failure.span is not None:
-        parts.append(f"  {failure.span.file}:{failure.span.line}")
-        if failure.span.line <= len(lines):
-            parts.append(f"    {lines[failure.span.line - 1].strip()}")
-    if failure.hint:
-        parts.append(failure.hint)
-    return "\n".join(parts)
-
-
-def to_contract(target: str, outcome: Outcome, stages: Sequence[Stage]) -> dict[str, Any]:
-    """The JSON that scripts rely on."""
-    if isinstance(outcome, Failure):
-        fields = ("kind", "message", "span", "hint")
-        return {"target": target, "failure": {k: wire.to_json(getattr(outcome, k)) for k in fields}}
-    return {
-        "target": target,
-        "inputs": [{"name": i.name, "spec": i.spec, "source": i.source} for i in outcome.inputs],
-        "stages": [{"name": s.name, "nodes": [_node(n) for n in s.nodes]} for s in stages],
-        "saved": [{k: wire.to_json(getattr(s, k)) for k in ("name", "spec", "bytes", "span")} for s in outcome.saved],
-        "seconds": outcome.seconds,
-    }
-
-
-def _node(node: Node) -> dict[str, Any]:
-    fields = ("name", "op", "target", "args", "spec", "span", "users")
-    return {k: wire.to_json(getattr(node, k)) for k in fields}
-
-
-def highlight(text: str) -> str:
-    """Python text with ANSI colours for a terminal: comments dim, operations bold, specs in colour."""
-    painted = [list(line) for line in text.splitlines(keepends=True)]
-    tokens = [t for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.string.strip()]
-    for before, token, after in zip([None, *tokens[:-1]], tokens, [*tokens[1:], None], strict=True):
-        style = _style(token, before.string if before else "", after.string if after else "")
-        if style:
-            row, start = token.start
-            painted[row - 1][start] = f"\x1b[{style}m{painted[row - 1][start]}"
-            painted[row - 1][token.end[1] - 1] += "\x1b[0m"
-    return "".join("".join(line) for line in painted)
-
-
-def _style(token: tokenize.TokenInfo, before: str, after: str) -> str:
-    if token.type == tokenize.COMMENT:
-        return "2"
-    if token.type == tokenize.NUMBER:
-        return "33"
-    if token.string in ("def", "return"):
-        return "35"
-    if token.type == tokenize.NAME and after == "[" and before in (":", "(", ","):
-        return "36"
-    return "1" if token.type == tokenize.NAME and before == "." else ""
+    chosen: Command | None = None
+    for known, what in COMMANDS.items():
+        added = commands.add_parser(known, help=what, description=f"{what[0].upper()}{what[1:]}.")
+        if known == name:
+            chosen = cast("Command", import_module(f"fx_lsp.commands.{name}"))
+            chosen.add_arguments(added)
+    return parser, chosen

@@ -235,6 +235,19 @@ class Given:
 
 
 @dataclass(frozen=True)
+class Caller:
+    """A definition of the same file that uses a target, so that one can see what it calls the target with.
+
+    `sliced` is the part of the file that it reaches, as in a request. `convention`: `get_inputs()` is meant for it.
+    """
+
+    name: str
+    kind: TargetKind
+    sliced: str
+    convention: bool = False
+
+
+@dataclass(frozen=True)
 class TraceRequest:
     """What a tracer process is asked to do.
 
@@ -242,7 +255,7 @@ class TraceRequest:
     does not reach, so positions agree. `module` and `package` are the dotted `__name__` and `__package__` to run it
     under; `roots` go on `sys.path`; `overlays` are unsaved texts of other files, by absolute path.
     `given` are inputs that are written down, those that count most first; `previous` those that an earlier text of the
-    target was traced with, where a search may begin; `seconds` bounds the search.
+    target was traced with, where a search may begin; `callers` use the target; `seconds` bounds the search.
     """
 
     file: str
@@ -255,6 +268,7 @@ class TraceRequest:
     roots: tuple[str, ...]
     given: tuple[Given, ...] = ()
     previous: tuple[InputSpec, ...] = ()
+    callers: tuple[Caller, ...] = ()
     overlays: dict[str, str] = field(default_factory=dict[str, str])
     seconds: float = 5.0
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from fx_lsp.syntax import parse_expression
 
@@ -78,7 +78,7 @@ class Comment:
 
 @dataclass(frozen=True)
 class CommentError:
-    """What is wrong with a `# fx:` comment, in one sentence; columns count characters of the comment's text."""
+    """What is wrong with a `# fx:` comment, in one sentence; columns count UTF-8 bytes of the comment's text."""
 
     message: str
     col: int
@@ -90,6 +90,7 @@ FX_COMMENT = re.compile(r"#\s*fx:\s*(.*?)\s*$")
 
 _PREFIX = "_("
 _SCALAR = re.compile(r"\b(" + "|".join(DTYPES) + r")(\[\s*\])")
+_BRACKET = re.compile(r"[\[\](){}]|'[^']*'?|\"[^\"]*\"?")
 _DEVICE = re.compile(r"@\s*([a-z]+):(\d+)")
 
 
@@ -98,10 +99,9 @@ def parse_comment(text: str) -> Comment | CommentError:
     try:
         call = parse_expression(f"{_PREFIX}{_as_python(text)})")
     except (SyntaxError, ValueError) as error:
-        at = max((getattr(error, "offset", None) or 1) - 1 - len(_PREFIX), 0)
-        at = min(at, max(len(text) - 1, 0))
-        return CommentError(f"not `name=value, …`: {getattr(error, 'msg', error)}", at, len(text))
-    assert isinstance(call, ast.Call)
+        return _syntax_error(text, error)
+    if not isinstance(call, ast.Call):
+        return CommentError("not `name=value, …`: unmatched ')'", 0, len(text.encode()))
     args: dict[str, Any] = {}
     init: dict[str, Any] | None = None
     try:
@@ -118,11 +118,96 @@ def parse_comment(text: str) -> Comment | CommentError:
     return Comment(args, init)
 
 
+def names_used(comment: Comment) -> frozenset[str]:
+    """The names that the expressions in a comment look up in the user's module."""
+    pending: list[Any] = [comment.args, comment.init]
+    names: set[str] = set()
+    while pending:
+        value = pending.pop()
+        if isinstance(value, Expression):
+            names |= {node.id for node in ast.walk(parse_expression(value.text)) if isinstance(node, ast.Name)}
+        elif isinstance(value, dict):
+            pending.extend(cast("dict[Any, Any]", value).values())
+        elif isinstance(value, (list, tuple)):
+            pending.extend(cast("list[Any]", value))
+    return frozenset(names)
+
+
+@dataclass(frozen=True)
+class Item:
+    """One `name=value` of a comment as it is written; columns count UTF-8 bytes and are those of the name."""
+
+    name: str
+    value: str
+    in_init: bool
+    col: int
+    end_col: int
+
+
+@dataclass(frozen=True)
+class Items:
+    """Every `name=value` of a comment in order; `init` are the columns of the word `init`, where it stands."""
+
+    items: tuple[Item, ...] = ()
+    init: tuple[int, int] | None = None
+
+
+def comment_items(text: str) -> Items:
+    """Where the names in a comment stand; nothing for a text that `parse_comment` does not understand."""
+    if isinstance(parse_comment(text), CommentError):
+        return Items()
+    call = parse_expression(f"{_PREFIX}{_as_python(text)})")
+    assert isinstance(call, ast.Call)
+    data = text.encode()
+    constructors = [item for item in call.args if isinstance(item, ast.Call)]
+    groups = [(True, c.keywords) for c in constructors] + [(False, call.keywords)]
+    items = [_item(keyword, data, in_init) for in_init, keywords in groups for keyword in keywords]
+    start = min((c.col_offset - len(_PREFIX) for c in constructors), default=None)
+    init = None if start is None else (start, start + len("init"))
+    return Items(tuple(sorted(items, key=lambda item: item.col)), init)
+
+
+def _item(keyword: ast.keyword, data: bytes, in_init: bool) -> Item:
+    name = keyword.arg or ""
+    col, value = keyword.col_offset - len(_PREFIX), keyword.value
+    end = (value.end_col_offset or 0) - len(_PREFIX)
+    # What stands for `f32[]` in the parsed text is `f32  `, whose end is that of the name.
+    empty = re.match(rb"\[\s*\]", data[end:]) if isinstance(value, ast.Name) else None
+    text = data[value.col_offset - len(_PREFIX) : end + (empty.end() if empty else 0)].decode()
+    return Item(name, text, in_init, col, col + len(name.encode()))
+
+
 def parse_spec(text: str) -> TensorSpec | None:
     """Read one tensor spec; None for any other text."""
     parsed = parse_comment(f"spec={text}")
     spec = parsed.args.get("spec") if isinstance(parsed, Comment) else None
     return spec if isinstance(spec, TensorSpec) else None
+
+
+def _syntax_error(text: str, error: SyntaxError | ValueError) -> CommentError:
+    """Where and why Python's parser stopped, in terms of the comment alone: the brackets around it are not its own."""
+    message = getattr(error, "msg", str(error))
+    offset, end = getattr(error, "offset", None) or 1, getattr(error, "end_offset", None) or 0
+    start, stop = offset - 1 - len(_PREFIX), end - 1 - len(_PREFIX)
+    opened = _open_bracket(text)
+    if message.startswith("positional argument follows"):
+        message, start, stop = "`init(…)` comes first, and every input is written as `name=value`", 0, len(text)
+    elif opened is not None and start >= len(text):
+        message, start, stop = f"'{text[opened]}' was never closed", opened, opened + 1
+    start = min(max(start, 0), max(len(text) - 1, 0))
+    stop = min(stop, len(text)) if stop > start else len(text)
+    return CommentError(f"not `name=value, …`: {message}", len(text[:start].encode()), len(text[:stop].encode()))
+
+
+def _open_bracket(text: str) -> int | None:
+    """Where the innermost bracket stands that the end of `text` leaves open."""
+    opened: list[int] = []
+    for found in _BRACKET.finditer(text):
+        if found[0] in "([{":
+            opened.append(found.start())
+        elif found[0] in ")]}" and opened:
+            opened.pop()
+    return opened[-1] if opened else None
 
 
 def _as_python(text: str) -> str:
@@ -163,7 +248,8 @@ def _value(node: ast.expr) -> Any:
             raise _Bad(node, f"{len(parsed)} sizes but {len(strides)} strides")
         return TensorSpec(core.value.id, parsed, strides, device)
     if isinstance(core, ast.Subscript) and isinstance(core.value, ast.Name) and _looks_like_dtype(core.value.id):
-        raise _Bad(core.value, f"unknown dtype `{core.value.id}`; one of {', '.join(DTYPES)}")
+        known = [name for name in DTYPES if name[0] == core.value.id[0]]
+        raise _Bad(core.value, f"unknown dtype `{core.value.id}`; one of {', '.join(known)}")
     if isinstance(node, ast.Tuple):
         return tuple(_value(e) for e in node.elts)
     if isinstance(node, ast.List):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import pickle
 import textwrap
@@ -76,16 +75,13 @@ def warm_torch() -> None:
     from fx_lsp.tracer.warm import warm
 
     warm()
-    logging.disable(logging.NOTSET)  # a tracer silences its process, which here is that of every test
 
 
 @pytest.fixture
 def trace(warm_torch: None, tmp_path: Path) -> Iterator[TraceFixture]:
     """Trace a function of a source text in a forked process, as the server would."""
 
-    def run(
-        source: str, name: str = "f", comment: str | None = None, previous: tuple[InputSpec, ...] = ()
-    ) -> Traced:
+    def run(source: str, name: str = "f", comment: str | None = None, previous: tuple[InputSpec, ...] = ()) -> Traced:
         text = textwrap.dedent(source).strip("\n") + "\n"
         file = tmp_path / "user.py"
         file.write_text(text)

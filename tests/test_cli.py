@@ -1,15 +1,23 @@
-"""`fx-lsp graph`: the contract that scripts rely on."""
+"""`fx-lsp graph` and `fx-lsp check`: the contract that scripts rely on."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from inline_snapshot import snapshot
+
+from fx_lsp.commands.sources import Source
+from fx_lsp.commands.survey import FileReport, TargetReport, survey
+from fx_lsp.model import Failure, Target
+from fx_lsp.tracing.discover import discover
+from fx_lsp.tracing.engine import Engine
 
 pytestmark = pytest.mark.torch
 
@@ -139,3 +147,283 @@ def test_usage(folder: Path, arguments: list[str], said: str):
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+CHECKED = """\
+import torch
+
+
+def shifted(x: torch.Tensor, by: float = 1.0):
+    return x + by
+
+
+# fx: x=f32[4, 8], w=f32[3, 8]
+def wrong(x, w):
+    return "𝕏", x @ w
+
+
+class Scale(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(8))
+
+    def forward(self, x):
+        return x * self.weight
+
+
+def get_inputs():
+    return [torch.randn(4, 8)]
+"""
+ENDLESS = """\
+import torch
+
+
+# fx: x=f32[4]
+def endless(x):
+    while True:
+        x = torch.relu(x)
+"""
+LEFT_OUT = (".hidden/a.py", "__pycache__/a.py", "node_modules/a.py", "env/lib/a.py", "build/a.py", "pkg/dist/a.py")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A traced function, one that is wrong, a module, a file that does not parse, and much that is not looked at."""
+    found = tmp_path_factory.mktemp("checked")
+    texts = {
+        "model.py": CHECKED,
+        "broken.py": "def f(:\n",
+        "pkg/plain.py": "def f(n):\n    return n\n",
+        "env/pyvenv.cfg": "",
+        **dict.fromkeys(LEFT_OUT, CHECKED),
+    }
+    for name, text in texts.items():
+        (found / name).parent.mkdir(parents=True, exist_ok=True)
+        (found / name).write_text(text, encoding="utf-8")
+    return found
+
+
+def check(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fx_lsp", "check", *arguments, "--python", sys.executable, "--no-cache"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, encoding="utf-8", timeout=300)
+
+
+@pytest.fixture(scope="module")
+def checked(project: Path) -> dict[str, Any]:
+    done = check(project, ".", "--json")
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.startswith("3 found in 3 files · 2 traced · 1 not · 2 problems · ")
+    return json.loads(done.stdout)
+
+
+def test_json_of_a_check(checked: dict[str, Any], project: Path):
+    assert list(checked) == ["version", "torch", "python", "seconds", "summary", "files"]
+    assert checked["summary"] == snapshot(
+        {
+            "files": 3,
+            "found": 3,
+            "traced": 2,
+            "problems": 2,
+            "sources": {"convention": 1, "search": 1},
+            "failures": {"syntax": 1, "shape": 1},
+        }
+    )
+    assert {Path(f["file"]).relative_to(project).as_posix(): len(f["targets"]) for f in checked["files"]} == {
+        "broken.py": 0,
+        "model.py": 3,
+        "pkg/plain.py": 0,
+    }
+    assert checked["files"][0]["failure"]["kind"] == "syntax"
+
+
+def test_json_of_a_checked_target(checked: dict[str, Any], project: Path):
+    shifted, wrong, scale = checked["files"][1]["targets"]
+    assert all(target.pop("seconds") > 0 for target in (shifted, wrong, scale))
+    assert scale.pop("target") == f"{project / 'model.py'}::Scale"
+    assert scale == snapshot(
+        {
+            "kind": "module",
+            "traced": True,
+            "ops": {"forward": 1, "backward": 4},
+            "saved_bytes": 160,
+            "inputs": [{"name": "x", "spec": "f32[4, 8]", "source": "convention", "detail": "get_inputs()"}],
+            "source": "convention",
+            "notes": [],
+            "failure": None,
+        }
+    )
+    assert (shifted["traced"], shifted["source"]) == (True, "search")
+    assert wrong["ops"] == {"forward": None, "backward": None}
+    assert wrong["failure"]["span"].pop("file") == str(project / "model.py")
+    assert wrong["failure"].pop("message").startswith("matrices of 4×8 and 3×8 cannot be multiplied")
+    assert wrong["failure"] == snapshot(
+        {
+            "kind": "shape",
+            "span": {"line": 10, "col": 19, "end_line": 10, "end_col": 24},
+            "hint": "",
+            "severity": "error",
+        }
+    )
+
+
+def test_a_check_for_people(project: Path):
+    done = check(project, "model.py", "--jobs", "1")
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    assert lines[0] == "model.py"
+    assert lines[1].startswith("  shifted  1 op forward · ") and lines[1].endswith(" s · inputs: search")
+    assert lines[2].startswith("  wrong    model.py:10: error (shape): ")
+    assert lines[5].startswith("3 found in 1 file · 2 traced · 1 not · 1 problem · ")
+    assert lines[6:] == ["traced with inputs from: convention 1 · search 1", "not traced: shape 1"]
+    assert (done.stderr, "\x1b" in done.stdout) == ("", False)
+
+
+def test_sarif(project: Path):
+    done = check(project, "model.py", "broken.py", "--sarif")
+    assert done.returncode == 1
+    (run,) = json.loads(done.stdout)["runs"]
+    assert run["columnKind"] == "utf16CodeUnits"
+    for result in run["results"]:
+        del result["message"]
+    assert run["results"] == snapshot(
+        [
+            {
+                "ruleId": "shape",
+                "level": "error",
+                "locations": [
+                    {
+                        "physicalLocation": {
+                            "artifactLocation": {"uri": "model.py", "uriBaseId": "%SRCROOT%"},
+                            "region": {"startLine": 10, "startColumn": 18, "endLine": 10, "endColumn": 23},
+                        },
+                        "logicalLocations": [{"fullyQualifiedName": "wrong"}],
+                    }
+                ],
+            },
+            {
+                "ruleId": "syntax",
+                "level": "error",
+                "locations": [
+                    {
+                        "physicalLocation": {
+                            "artifactLocation": {"uri": "broken.py", "uriBaseId": "%SRCROOT%"},
+                            "region": {"startLine": 1, "startColumn": 7, "endLine": 1, "endColumn": 8},
+                        }
+                    }
+                ],
+            },
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (["model.py::Scale"], ["Scale"]),
+        (["model.py::Scale", "model.py::shifted"], ["shifted", "Scale"]),
+        (["--only", "functions", "model.py::shifted", "model.py::Scale"], ["shifted"]),
+        (["pkg"], []),
+    ],
+)
+def test_what_is_checked(project: Path, arguments: list[str], names: list[str]):
+    done = check(project, *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    found = [target["target"] for file in json.loads(done.stdout)["files"] for target in file["targets"]]
+    assert found == [f"{project / 'model.py'}::{name}" for name in names]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["missing.py"], "there is no file or directory missing.py"),
+        (["model.py::missing"], "`model.py::missing` names no function or module that can be traced"),
+        (["model.py", "--jobs", "0"], "'0' is not a number from 1"),
+        (["model.py", "--json", "--sarif"], "not allowed with"),
+        ([], "PATH"),
+    ],
+)
+def test_usage_of_check(project: Path, arguments: list[str], said: str):
+    done = check(project, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_check_without_torch(project: Path, tmp_path: Path):
+    (tmp_path / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -I "$@"\n')
+    (tmp_path / "python").chmod(0o755)
+    command = [sys.executable, "-m", "fx_lsp", "check", "model.py", "--python", str(tmp_path / "python")]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "python has no torch; name the interpreter that has torch with --python" in done.stderr
+
+
+def test_a_check_whose_reader_has_gone(project: Path):
+    process = start_check(project, "model.py")
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait(300) == 141
+
+
+def test_a_check_that_is_interrupted(tmp_path: Path):
+    (tmp_path / "a.py").write_text(CHECKED, encoding="utf-8")
+    (tmp_path / "b.py").write_text(ENDLESS)
+    process = start_check(tmp_path, "a.py::shifted", "b.py", "--jobs", "1")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "a.py\n"
+    process.send_signal(signal.SIGINT)
+    said, errors = process.communicate(timeout=300)
+    assert process.returncode == 130
+    assert "1 found in 1 file · 1 traced" in said
+    assert errors == ""
+
+
+class NoTracer:
+    """An engine where every target fails at once, but for `endless`, which never ends."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, tuple[Target, ...]] = {}
+
+    def open(self, file: str, text: str, roots: tuple[str, ...]) -> None:
+        self.files[file] = discover(file, text).targets
+
+    def close(self, file: str) -> None:
+        del self.files[file]
+
+    def state(self, file: str) -> None: ...
+
+    async def targets(self, file: str) -> tuple[Target, ...]:
+        return self.files[file]
+
+    async def outcome(self, file: str, name: str) -> Failure:
+        return await asyncio.Future() if name == "endless" else Failure("inputs", name)
+
+
+async def test_what_is_known_of_the_files_in_flight_when_it_is_interrupted(tmp_path: Path):
+    (tmp_path / "a.py").write_text(ENDLESS)
+    (tmp_path / "b.py").write_text(f"{CHECKED}\n{ENDLESS}", encoding="utf-8")
+    engine, reports, heard = NoTracer(), list[FileReport](), list[TargetReport]()
+    sources = [Source(str(tmp_path / name)) for name in ("a.py", "b.py", "c.py")]
+
+    def hear(report: TargetReport) -> None:
+        heard.append(report)
+        if len(heard) == 3:
+            work.cancel()
+
+    work = asyncio.ensure_future(
+        survey(cast("Engine", engine), sources, 2, ["function", "module"], reports.append, hear)
+    )
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert {Path(r.file).name: [t.target.name for t in r.targets] for r in reports} == {
+        "b.py": ["shifted", "wrong", "Scale"],
+        "c.py": [],
+    }
+    assert engine.files == {}
+
+
+def start_check(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "fx_lsp", "check", *arguments, "--python", sys.executable, "--no-cache"]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=folder, stdout=pipe, stderr=pipe, text=True, encoding="utf-8")

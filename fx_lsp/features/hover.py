@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from fx_lsp.features.documents import body, render_call
+from fx_lsp.features.inputs import inputs_text
 from fx_lsp.features.lenses import default_stage
+from fx_lsp.features.parameters import parameter_at
 from fx_lsp.features.signature import signature
 from fx_lsp.features.source import Expression, expression_at
-from fx_lsp.features.text import code, count, format_bytes, is_tensor_spec, one_line, plain, sentence
-from fx_lsp.model import Failure, InputSpec, Node, Outcome, Span, Stage, Target, Trace, Value
+from fx_lsp.features.text import count, format_bytes, is_tensor_spec, one_line, plain, sentence
+from fx_lsp.model import Failure, Node, Outcome, Span, Stage, Target, Trace, Value
 
 GRAPH_LINES = 12
 OPS_SHOWN = 12
@@ -33,9 +36,8 @@ def hover_name(target: Target, outcome: Outcome, stale: bool, stage: Stage | Non
     sections = [
         _stale(stale),
         f"```python\n{signature(target, outcome)}\n```",
-        _inputs(outcome.inputs),
-        _costs(outcome),
-        _saved(outcome),
+        inputs_text(outcome.inputs),
+        " · ".join(part for part in (*_costs(outcome), _saved(outcome)) if part),
         "" if stage is None else _excerpt(outcome, stage),
         _links(target, outcome, link),
         "\n\n".join(f"*{plain(note)}*" for note in outcome.notes),
@@ -54,6 +56,9 @@ def hover_expression(
     if isinstance(outcome, Failure):
         span = outcome.span
         return Hover(failure_text(outcome), span) if span is not None and _at(span, target.file, line, col) else None
+    parameter = parameter_at(text, target, line, col)
+    if parameter is not None:
+        return _parameter(outcome, *parameter)
     expression = expression_at(text, target.span, line, col)
     if expression is None:
         return None
@@ -74,7 +79,7 @@ def hover_expression(
 
 def failure_text(failure: Failure) -> str:
     """A failure as Markdown: message, hint, the inputs it was tried with, the tail of the output."""
-    tried = _inputs(failure.inputs)
+    tried = inputs_text(failure.inputs)
     output = failure.output.strip().splitlines()[-GRAPH_LINES:]
     return _join(
         [
@@ -84,6 +89,13 @@ def failure_text(failure: Failure) -> str:
             "Output\n\n```text\n" + "\n".join(output).replace("```", "'''") + "\n```" if output else "",
         ]
     )
+
+
+def _parameter(trace: Trace, name: str, span: Span) -> Hover | None:
+    """The hover on a parameter: what it was called with, and where that came from."""
+    own = re.compile(re.escape(name) + r"(\[.*)?")
+    found = [item for item in trace.inputs if own.fullmatch(item.name)]
+    return Hover(inputs_text(found).removeprefix("- "), span) if found else None
 
 
 def _variable(trace: Trace, target: Target, expression: Expression, line: int) -> Value | None:
@@ -146,21 +158,12 @@ def _spec(name: str, value: Value) -> str:
     return f"```python\n{shown}\n```{varies}"
 
 
-def _inputs(inputs: tuple[InputSpec, ...]) -> str:
-    def row(item: InputSpec) -> str:
-        joint = ": " if is_tensor_spec(item.spec) else "="
-        detail = f", {plain(one_line(item.detail))}" if item.detail else ""
-        return f"- {code(f'{item.name}{joint}{item.spec}')} · {item.source}{detail}"
-
-    return "\n".join(row(item) for item in inputs)
-
-
-def _costs(trace: Trace) -> str:
+def _costs(trace: Trace) -> list[str]:
     stages = [s for s in trace.stages if s.name in ("forward", "backward", "inference")]
     counts = [f"{count('op', s.ops)} {s.name}" for s in stages]
     if trace.ops("backward") is None:
         counts.append("nothing to differentiate")
-    return " · ".join(counts)
+    return counts
 
 
 def _saved(trace: Trace) -> str:
@@ -173,7 +176,7 @@ def _saved(trace: Trace) -> str:
         sizes[saved.kind] = sizes.get(saved.kind, 0) + saved.bytes
     words = {"activation": "activations", "input": "inputs", "parameter": "parameters", "buffer": "buffers"}
     parts = [f"{words[kind]} {format_bytes(sizes[kind])}" for kind in words if kind in sizes]
-    return f"saves {format_bytes(trace.saved_bytes)} for backward: {', '.join(parts)}"
+    return f"saves {format_bytes(trace.saved_bytes)} for backward ({', '.join(parts)})"
 
 
 def _excerpt(trace: Trace, stage: Stage) -> str:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from fx_lsp.features.text import one_line, sentence
 from fx_lsp.model import Failure, Outcome, Severity, Span, Target
+
+ProblemSeverity = Literal[Severity, "hint"]
 
 _WHOLE_FILE = frozenset({"no-torch", "interpreter"})
 
@@ -24,7 +27,7 @@ class Problem:
     """A message at `span` of the file; `code` is the failure's kind."""
 
     span: Span
-    severity: Severity
+    severity: ProblemSeverity
     message: str
     code: str
     related: tuple[Related, ...] = ()

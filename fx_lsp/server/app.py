@@ -14,7 +14,7 @@ from lsprotocol import types
 from pygls.capabilities import get_capability
 from pygls.exceptions import JsonRpcException
 
-from fx_lsp.server import commands, documents, hints, hover, lenses, status, views
+from fx_lsp.server import actions, commands, completion, documents, hints, hover, lenses, status, views
 from fx_lsp.server.protocol import claim_stdio, run
 from fx_lsp.server.session import Client, Server
 from fx_lsp.server.settings import SECTION, Settings, read_settings
@@ -59,7 +59,7 @@ def create_server(make_engine: MakeEngine = real_engine) -> Server:
     """A server with its handlers, not yet connected."""
     server = Server(make_engine)
     for method, handler in _HANDLERS.items():
-        server.feature(method)(_guard(server, method, handler))
+        server.feature(method, _OPTIONS.get(method))(_guard(server, method, handler))
     for name, handler in _COMMANDS.items():
         server.command(name)(_guard(server, name, handler))
     return server
@@ -91,7 +91,7 @@ async def did_change_configuration(server: Server, params: types.DidChangeConfig
 
 
 def _registrations(client: Client) -> Iterator[types.Registration]:
-    """What the client is asked to tell: other settings, and Python files that are changed outside of it."""
+    """What the client is asked to tell: other settings, and files that are changed outside of it."""
     if client.register_configuration:
         yield types.Registration(
             id="fx-lsp-configuration",
@@ -103,7 +103,7 @@ def _registrations(client: Client) -> Iterator[types.Registration]:
             id="fx-lsp-files",
             method=types.WORKSPACE_DID_CHANGE_WATCHED_FILES,
             register_options=types.DidChangeWatchedFilesRegistrationOptions(
-                watchers=[types.FileSystemWatcher(glob_pattern="**/*.py")]
+                watchers=[types.FileSystemWatcher(glob) for glob in ("**/*.py", "**/pyproject.toml")]
             ),
         )
 
@@ -119,10 +119,17 @@ _HANDLERS: dict[str, Handler] = {
     types.TEXT_DOCUMENT_CODE_LENS: lenses.code_lens,
     types.TEXT_DOCUMENT_HOVER: hover.hover,
     types.TEXT_DOCUMENT_INLAY_HINT: hints.inlay_hint,
+    types.TEXT_DOCUMENT_CODE_ACTION: actions.code_action,
+    types.TEXT_DOCUMENT_COMPLETION: completion.completion,
     types.WORKSPACE_TEXT_DOCUMENT_CONTENT: views.text_document_content,
     types.WORKSPACE_DID_CHANGE_CONFIGURATION: did_change_configuration,
     types.WINDOW_WORK_DONE_PROGRESS_CANCEL: status.on_cancel,
     views.DOCUMENT: views.document,
+}
+
+_OPTIONS = {
+    types.TEXT_DOCUMENT_CODE_ACTION: actions.OPTIONS,
+    types.TEXT_DOCUMENT_COMPLETION: completion.OPTIONS,
 }
 
 _COMMANDS: dict[str, Handler] = {
@@ -204,6 +211,8 @@ def _client(capabilities: types.ClientCapabilities) -> Client:
         register_watchers=has("workspace.did_change_watched_files.dynamic_registration"),
         register_configuration=has("workspace.did_change_configuration.dynamic_registration"),
         related_information=has("text_document.publish_diagnostics.related_information"),
+        code_actions=has("text_document.code_action.code_action_literal_support"),
+        document_changes=has("workspace.workspace_edit.document_changes"),
         diagnostic_version=has("text_document.publish_diagnostics.version_support"),
     )
 

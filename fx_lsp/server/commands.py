@@ -37,7 +37,11 @@ async def show_stage(server: Server, arguments: list[Any]) -> dict[str, str] | N
         if server.client.show_document:
             await server.ask(types.WINDOW_SHOW_DOCUMENT, types.ShowDocumentParams(uri=uri, take_focus=True))
         return {"uri": uri}
-    path = await server.views.write(view)
+    try:
+        path = await server.views.write(view)
+    except OSError as error:
+        server.tell(f"fx-lsp: {view.title} cannot be written: {error}", types.MessageType.Warning)
+        return None
     shown = {"uri": path.as_uri(), "path": str(path)}
     if server.client.show_document:
         await server.ask(types.WINDOW_SHOW_DOCUMENT, types.ShowDocumentParams(uri=shown["uri"], take_focus=True))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
+from fx_lsp.features.comments import comment_problems, without_doubles
 from fx_lsp.features.problems import problems
 from fx_lsp.model import Span
 from fx_lsp.server import from_proto, to_proto
@@ -21,7 +22,8 @@ def publish(server: Server, file: str) -> None:
     state = None if server.engine is None else server.engine.state(file)
     if document is None or state is None:
         return
-    found = problems(file, [(t.target, t.outcome) for t in state.targets], state.syntax)
+    traced = problems(file, [(t.target, t.outcome) for t in state.targets], state.syntax)
+    found = without_doubles(comment_problems(file, state.text, [t.target for t in state.targets]), traced)
     if not server.settings.diagnostics:
         found = ()
 

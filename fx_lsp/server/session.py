@@ -45,6 +45,8 @@ class Client:
     register_watchers: bool = False
     related_information: bool = False
     diagnostic_version: bool = False
+    code_actions: bool = False
+    document_changes: bool = False
 
 
 class Server(LanguageServer):

@@ -7,16 +7,29 @@ from dataclasses import replace
 
 from lsprotocol import types
 
+from fx_lsp.features.completion import Completion
 from fx_lsp.features.hints import Hint
 from fx_lsp.features.hover import Hover
 from fx_lsp.features.lenses import Lens
+from fx_lsp.features.pin import Edit
 from fx_lsp.features.problems import Problem
 from fx_lsp.model import Span
 
 SHOW_STAGE = "fxLsp.showStage"
 SHOW_FAILURE = "fxLsp.showFailure"
 
-_SEVERITIES = {"error": types.DiagnosticSeverity.Error, "information": types.DiagnosticSeverity.Information}
+_SEVERITIES = {
+    "error": types.DiagnosticSeverity.Error,
+    "information": types.DiagnosticSeverity.Information,
+    "hint": types.DiagnosticSeverity.Hint,
+}
+_KINDS = {
+    "parameter": types.CompletionItemKind.Variable,
+    "constructor": types.CompletionItemKind.Constructor,
+    "value": types.CompletionItemKind.Value,
+    "dtype": types.CompletionItemKind.Class,
+    "device": types.CompletionItemKind.Constant,
+}
 
 
 def position(lines: Sequence[str], line: int, col: int, encoding: str) -> types.Position:
@@ -82,6 +95,28 @@ def diagnostic(
         code=problem.code,
         source="fx-lsp",
         related_information=related,
+    )
+
+
+def text_edit(edit: Edit, lines: Sequence[str], encoding: str) -> types.TextEdit:
+    """A change of the text."""
+    start = position(lines, edit.line, edit.col, encoding)
+    return types.TextEdit(types.Range(start, position(lines, edit.end_line, edit.end_col, encoding)), edit.text)
+
+
+def completion(
+    offer: Completion, place: int, lines: Sequence[str], line: int, col: int, encoding: str
+) -> types.CompletionItem:
+    """An offer at (`line`, `col`); `place` counts them from the best."""
+    edit = Edit(line, offer.col, line, col, offer.text)
+    return types.CompletionItem(
+        label=offer.label,
+        kind=_KINDS[offer.kind],
+        detail=offer.detail or None,
+        sort_text=f"{place:03}",
+        filter_text=offer.text,
+        text_edit=text_edit(edit, lines, encoding),
+        preselect=place == 0 or None,
     )
 
 

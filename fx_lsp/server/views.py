@@ -100,7 +100,7 @@ class Views:
         return render_stage(outcome, stage, source_line).text
 
     async def write(self, view: View) -> Path:
-        """Writes a view to its read-only file, in one step, and returns the path."""
+        """Writes a view to its read-only file, in one step, and returns the path. Raises OSError where it cannot."""
         text = await self.text(view)
         folder = views_folder() / hashlib.sha256(view.file.encode(errors="replace")).hexdigest()[:8]
         folder.mkdir(parents=True, exist_ok=True)
@@ -114,8 +114,16 @@ class Views:
         except BaseException:
             Path(scratch).unlink(missing_ok=True)
             raise
-        self._shown[view].path = path
+        self._shown.setdefault(view, _Shown(None)).path = path
         return path
+
+    async def _rewrite(self, view: View) -> None:
+        try:
+            await self.write(view)
+        except OSError as error:
+            self._shown.pop(view, None)  # said once, not at every edit
+            message = f"fx-lsp: {view.title} is not kept up to date: {error}"
+            self._server.tell(message, types.MessageType.Warning)
 
     def refresh(self, file: str) -> None:
         """Brings the views of a file up to date where the trace of their target changed."""
@@ -130,7 +138,7 @@ class Views:
                 continue
             shown.outcome = outcome
             if shown.path is not None:
-                server.spawn("views", self.write(view))
+                server.spawn("views", self._rewrite(view))
             if shown.open or shown.path is None:
                 params = types.TextDocumentContentRefreshParams(uri=format_uri(view))
                 server.protocol.send_request(types.WORKSPACE_TEXT_DOCUMENT_CONTENT_REFRESH, params)

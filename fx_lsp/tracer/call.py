@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.utils.stateless import _reparametrize_module  # pyright: ignore[reportPrivateUsage]
 
 from fx_lsp.model import SavedKind
+from fx_lsp.tracer.state import held_tensors, replaced, unchanged
 
 
 @dataclass
@@ -27,8 +27,9 @@ class Call:
     parameter_names: tuple[str, ...] = ()
 
     def run(self) -> Any:
-        """Call the target."""
-        return self.function(*self.args, **self.kwargs)
+        """Call the target; what it assigns to attributes of the modules is undone."""
+        with unchanged(self.modules.values()):
+            return self.function(*self.args, **self.kwargs)
 
 
 RUN_CODE: CodeType = Call.run.__code__
@@ -48,10 +49,7 @@ def flat_inputs(call: Call) -> list[FlatInput]:
     """All tensors that the call reads: parameters and buffers first, then arguments in order."""
     inputs: list[FlatInput] = []
     for prefix, module in call.modules.items():
-        for name, parameter in module.named_parameters(remove_duplicate=False):
-            inputs.append(FlatInput(_join(prefix, name), parameter, "parameter"))
-        for name, buffer in module.named_buffers(remove_duplicate=False):
-            inputs.append(FlatInput(_join(prefix, name), buffer, "buffer"))
+        inputs.extend(FlatInput(held.name, held.tensor, held.kind) for held in held_tensors(module, prefix))
     named = [(_argument_name(call, i), a) for i, a in enumerate(call.args)] + list(call.kwargs.items())
     for name, value in named:
         inputs.extend(FlatInput(path, tensor, "input") for path, tensor in tensors_in(value, name))
@@ -68,9 +66,7 @@ def flat_function(call: Call, wrap: Callable[[], Any], outputs: list[str]) -> Ca
         supply = iter(tensors)
         with ExitStack() as stack:
             for module in call.modules.values():
-                names = [n for n, _ in module.named_parameters(remove_duplicate=False)]
-                names += [n for n, _ in module.named_buffers(remove_duplicate=False)]
-                stack.enter_context(_reparametrize_module(module, {n: next(supply) for n in names}))
+                stack.enter_context(replaced(held_tensors(module), supply))
             args = tuple(substitute(a, supply) for a in call.args)
             kwargs = {k: substitute(v, supply) for k, v in call.kwargs.items()}
             stack.enter_context(wrap())
@@ -117,10 +113,6 @@ def substitute(value: Any, supply: Iterator[torch.Tensor], depth: int = 6) -> An
     if isinstance(value, (list, tuple)):
         return type(value)(parts)
     return dataclasses.replace(value, **dict(zip((f.name for f in dataclasses.fields(value)), parts, strict=True)))
-
-
-def _join(prefix: str, name: str) -> str:
-    return f"{prefix}.{name}" if prefix else name
 
 
 def _argument_name(call: Call, index: int) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,8 +12,11 @@ import torch
 from fx_lsp.model import Stage
 from fx_lsp.tracer.call import RUN_CODE, Call, FlatInput, flat_function, flat_inputs
 from fx_lsp.tracer.compat import aot_function, min_cut_partition, preserve_node_meta, without_compilation
+from fx_lsp.tracer.failures import sentence
 from fx_lsp.tracer.graphs import Names, stage_of
 from fx_lsp.tracer.provenance import Annotate, Sources
+from fx_lsp.tracer.recurrent import NOTE as RECURRENT_NOTE
+from fx_lsp.tracer.recurrent import OneOperation
 
 
 @dataclass
@@ -30,19 +34,43 @@ class Captured:
     backward: torch.fx.GraphModule | None = None
     inference: torch.fx.GraphModule | None = None
     saved: list[torch.fx.Node] = field(default_factory=list)
+    notes: tuple[str, ...] = ()
 
 
 class _Done(BaseException):
     """Leaves AOTAutograd as soon as the graphs are there: nothing needs to be compiled or run."""
 
 
-def capture(call: Call, sources: Sources, names: Names) -> Captured:
+def capture_what_is_possible(call: Call, sources: Sources, new_names: Callable[[], Names]) -> Captured:
+    """The graphs of `call`; only the inference graph, with a note, of code that PyTorch cannot differentiate.
+
+    Raises whatever the target or AOTAutograd raises.
+    """
+    try:
+        return capture(call, sources, new_names())
+    except RuntimeError as error:
+        with suppress(Exception):
+            captured = capture(call, sources, new_names(), differentiate=False)
+            captured.notes = (f"it has no backward graph: {sentence(error)}", *captured.notes)
+            return captured
+        raise
+
+
+def capture(call: Call, sources: Sources, names: Names, differentiate: bool = True) -> Captured:
     """Trace `call` on its fake tensors with AOTAutograd and the min-cut partitioner.
 
     Raises whatever the target or AOTAutograd raises.
     """
     captured = Captured(flat_inputs(call), names=names)
-    flat = flat_function(call, lambda: Annotate(sources, RUN_CODE), captured.outputs)
+    recurrent = OneOperation()
+
+    def modes() -> ExitStack:
+        stack = ExitStack()
+        stack.enter_context(recurrent)
+        stack.enter_context(Annotate(sources, RUN_CODE))
+        return stack
+
+    flat = flat_function(call, modes, captured.outputs)
 
     def partition(
         joint: torch.fx.GraphModule, inputs: Any, **options: Any
@@ -68,7 +96,8 @@ def capture(call: Call, sources: Sources, names: Names) -> Captured:
         keep_inference_input_mutations=True,
     )
     with without_compilation(), preserve_node_meta(), suppress(_Done):
-        compiled(*(i.tensor for i in captured.inputs))
+        compiled(*(i.tensor if differentiate else i.tensor.detach() for i in captured.inputs))
+    captured.notes = (RECURRENT_NOTE,) if recurrent.used else ()
     return captured
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import faulthandler
 import importlib
+import logging
 import os
 import signal
 import sys
@@ -121,6 +122,7 @@ def die_with_parent() -> None:
 def _answer(channel: Channel, header: dict[str, Any], job: str) -> None:
     request = from_json(TraceRequest, header["request"])
     run = find_job(job)
+    logging.disable(logging.CRITICAL)
     with _memory_limit(header.get("memory_bytes")):
         reply: Any = run(request)
     if not isinstance(reply, TraceReply):

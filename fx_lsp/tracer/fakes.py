@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -9,6 +11,56 @@ from torch import nn
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from fx_lsp.tracer.compat import DATA_DEPENDENT, FakeTensor, FakeTensorMode
+
+
+class FakeMode(FakeTensorMode):
+    """The one mode that all fake tensors of a trace belong to, copies of modules included."""
+
+    def __init__(self) -> None:
+        super().__init__(allow_non_fake_inputs=True)
+
+    def __deepcopy__(self, memo: Any) -> FakeMode:
+        return self
+
+
+@contextmanager
+def movable_modules() -> Generator[None, None, None]:
+    """Inside, `module.to(…)`, `.half()` and the like work on modules with fake parameters, which torch cannot swap."""
+    original = nn.Module._apply
+    done: dict[int, torch.Tensor] | None = None
+
+    def apply(self: nn.Module, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> nn.Module:
+        nonlocal done
+        if done is None:
+            done = {}
+            try:
+                return apply(self, fn, recurse)
+            finally:
+                done = None
+        for child in self.children() if recurse else ():
+            child._apply(fn)
+        stores: list[dict[str, Any]] = [self._parameters, self._buffers]
+        for store in stores:
+            for name, tensor in store.items():
+                if tensor is not None:
+                    if id(tensor) not in done:
+                        done[id(tensor)] = _changed(tensor, fn)
+                    store[name] = done[id(tensor)]
+        return self
+
+    nn.Module._apply = apply
+    try:
+        yield
+    finally:
+        nn.Module._apply = original
+
+
+def _changed(tensor: torch.Tensor, fn: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    with torch.no_grad():
+        found = fn(tensor)
+    if found is tensor or not isinstance(tensor, nn.Parameter):
+        return found
+    return nn.Parameter(found, requires_grad=tensor.requires_grad)
 
 
 def construct_fake(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -20,7 +20,7 @@ from fx_lsp.tracer.tensors import spec_of
 class Names:
     """The readable name of every node of a trace, and the chain of source expressions it came from."""
 
-    def __init__(self, sources: Sources, trees: dict[str, ast.Module]) -> None:
+    def __init__(self, sources: Sources, trees: dict[str, ast.Module], returned: list[str] | None = None) -> None:
         self.sources = sources
         self._namer = Namer()
         self._assigned: dict[Span, str] = {}
@@ -29,7 +29,7 @@ class Names:
         self._by_node: dict[str, str] = {}
         self._inherited: dict[str, Chain] = {}
         self.inputs: dict[str, FlatInput] = {}
-        self.returned: list[str] | None = None
+        self._returned = returned
 
     def assign(self, graph: torch.fx.Graph, inputs: Sequence[FlatInput], outputs: Sequence[str]) -> None:
         """Name the nodes of `graph`: inputs, gradients, the user's variables, then what PyTorch calls them."""
@@ -72,8 +72,8 @@ class Names:
         self._by_node[node.name] = self._namer.unique(wish)
 
     def _output_labels(self, outputs: Sequence[str]) -> list[str]:
-        if self.returned is not None and len(self.returned) == len(outputs):
-            return [r or identifier(o) for r, o in zip(self.returned, outputs, strict=True)]
+        if self._returned is not None and len(self._returned) == len(outputs):
+            return [r or identifier(o) for r, o in zip(self._returned, outputs, strict=True)]
         return [identifier(o) for o in outputs]
 
     def __getitem__(self, node: torch.fx.Node) -> str:

@@ -14,14 +14,17 @@ import warnings
 import torch
 
 from fx_lsp import wire
-from fx_lsp.model import Failure, Outcome, Stage, StageInfo, Trace, TraceReply, TraceRequest
+from fx_lsp.model import Failure, Outcome, Saved, Stage, StageInfo, Trace, TraceReply, TraceRequest
 from fx_lsp.tracer.bootstrap import insert_user_paths
 from fx_lsp.tracer.call import tensors_in
-from fx_lsp.tracer.capture import Captured, capture, stages
+from fx_lsp.tracer.capture import Captured, capture_what_is_possible, stages
 from fx_lsp.tracer.compat import HAS_ANNOTATE, HAS_COLUMNS, FakeTensorMode
+from fx_lsp.tracer.devices import OnCpu, device_note, possible_devices
 from fx_lsp.tracer.failures import failure_of, load_failure
+from fx_lsp.tracer.fakes import FakeMode, movable_modules
 from fx_lsp.tracer.graphs import Names, saved_values
 from fx_lsp.tracer.guards import EffectBlocked, forbid_effects
+from fx_lsp.tracer.inputs.body import find_function
 from fx_lsp.tracer.inputs.resolve import Prepared, prepare
 from fx_lsp.tracer.load import Loaded, LoadError, dependencies, find, forget_changed, load
 from fx_lsp.tracer.names import returned_names
@@ -35,7 +38,6 @@ def run(request: TraceRequest) -> TraceReply:
     """Load the target, resolve its inputs, trace it. What the user's code does wrong comes back as a Failure."""
     started = time.perf_counter()
     warnings.simplefilter("ignore")
-    logging.disable(logging.CRITICAL)
     logging.getLogger("torch.__trace").handlers.clear()  # otherwise every graph is printed for it, whether kept or not
     insert_user_paths(list(request.roots))
     before = frozenset(sys.modules)
@@ -43,23 +45,32 @@ def run(request: TraceRequest) -> TraceReply:
     package_dir = _package_dir(request, site_dirs)
     forget_changed(request, package_dir, STARTED)
     sources = Sources(request.file, package_dir)
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    mode = FakeMode()
     whole = False
     try:
-        with forbid_effects(network_only=True):
-            loaded = load(request, mode)
-        whole = loaded.whole
-        reply = _trace(request, loaded, sources, mode, started)
+        with possible_devices() as devices, movable_modules():
+            with forbid_effects(network_only=True):
+                loaded = load(request, mode)
+            whole = loaded.whole
+            reply = _trace(request, loaded, sources, mode, devices, started)
     except (LoadError, SystemExit) as error:
         cause = error.__cause__ if isinstance(error, LoadError) and error.__cause__ is not None else error
         reply = TraceReply(load_failure(cause, sources, request.name))
     files, packages = dependencies(request, package_dir, site_dirs, before)
-    if whole:
+    seen = isinstance(reply.outcome, Trace) and any(i.source == "call site" for i in reply.outcome.inputs)
+    if whole or seen:
         files = (*files, request.file)
     return TraceReply(reply.outcome, reply.stages, files, packages)
 
 
-def _trace(request: TraceRequest, loaded: Loaded, sources: Sources, mode: FakeTensorMode, started: float) -> TraceReply:
+def _trace(
+    request: TraceRequest,
+    loaded: Loaded,
+    sources: Sources,
+    mode: FakeTensorMode,
+    devices: OnCpu | None,
+    started: float,
+) -> TraceReply:
     tree = ast.parse(request.source, request.file)
     notes = (
         [f"the whole file was run, because the part that {request.name} uses raised {loaded.why}"]
@@ -73,16 +84,21 @@ def _trace(request: TraceRequest, loaded: Loaded, sources: Sources, mode: FakeTe
     try:
         target = find(loaded.module, request.name)
     except AttributeError:
-        return TraceReply(Failure("unsupported", f"{request.name} does not exist once the file has run"))
+        target = None
+        if find_function(tree, request.name) is None or not request.callers:
+            return TraceReply(Failure("unsupported", f"{request.name} does not exist once the file has run"))
     with forbid_effects(), mode:
-        prepared = prepare(request, loaded.module, target, sources, tree)
+        prepared = prepare(request, loaded.module, target, sources, tree, mode)
     if isinstance(prepared, Failure):
         return TraceReply(prepared)
-    names = Names(sources, {request.file: tree})
-    names.returned = returned_names(tree, request.name if request.kind != "module" else f"{request.name}.forward")
+    definition = request.name if request.kind != "module" else f"{request.name}.forward"
+
+    def new_names() -> Names:
+        return Names(sources, {request.file: tree}, returned_names(tree, definition))
+
     try:
         with forbid_effects():
-            captured = capture(prepared.call, sources, names)
+            captured = capture_what_is_possible(prepared.call, sources, new_names)
     except (Exception, EffectBlocked) as error:
         return TraceReply(_capture_failure(error, sources, request, prepared))
     found = stages(captured)
@@ -90,12 +106,12 @@ def _trace(request: TraceRequest, loaded: Loaded, sources: Sources, mode: FakeTe
         target=f"{request.file}::{request.name}",
         inputs=prepared.inputs,
         stages=tuple(_info(s) for s in found),
-        saved=tuple(_saved(captured, names)),
+        saved=tuple(_saved(captured)),
         values=tuple(prepared.run.values),
         outputs=tuple(_output_specs(found[0] if captured.inference is not None else found[1], captured)),
         seconds=time.perf_counter() - started,
         torch=torch.__version__,
-        notes=(*notes, *prepared.notes, *_why_inference(captured, prepared)),
+        notes=(*notes, *prepared.notes, *captured.notes, *_why_inference(captured, prepared), *device_note(devices)),
     )
     return TraceReply(outcome, {s.name: wire.encode_stage(s) for s in found})
 
@@ -103,7 +119,7 @@ def _trace(request: TraceRequest, loaded: Loaded, sources: Sources, mode: FakeTe
 def _why_inference(captured: Captured, prepared: Prepared) -> list[str]:
     """Why there is no backward graph of something differentiable."""
     outputs = [tensor for _, tensor in tensors_in(prepared.run.result, "out")]
-    if captured.inference is None or not any(t.requires_grad for t in outputs):
+    if captured.inference is None or captured.notes or not any(t.requires_grad for t in outputs):
         return []
     return ["every differentiable output is a view of an input: PyTorch differentiates such views outside of the graph"]
 
@@ -122,8 +138,10 @@ def _info(stage: Stage) -> StageInfo:
     return StageInfo(stage.name, ops, len(stage.nodes))
 
 
-def _saved(captured: Captured, names: Names):
-    return saved_values(captured.saved, captured.backward, names) if captured.backward is not None else []
+def _saved(captured: Captured) -> list[Saved]:
+    if captured.backward is None or captured.names is None:
+        return []
+    return saved_values(captured.saved, captured.backward, captured.names)
 
 
 def _output_specs(stage: Stage, captured: Captured) -> list[str]:

@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from fx_lsp.model import Span, Value
 from fx_lsp.tracer.provenance import METADATA, Chain, Sources
+from fx_lsp.tracer.recurrent import OneOperation
 from fx_lsp.tracer.tensors import describe
 
 MAX_VALUES = 20_000
@@ -142,7 +143,7 @@ def watched_run(sources: Sources, call: Callable[[], Any], stop: CodeType, state
     tracer = _locals_tracer(sources, statements, values) if statements is not None and values is not None else None
     previous = sys.gettrace()
     try:
-        with Watch(sources, stop, run, values):
+        with OneOperation(), Watch(sources, stop, run, values):
             if tracer is not None:
                 sys.settrace(tracer)
             try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -11,10 +11,13 @@ from typing import TypeVar
 import fx_lsp
 from fx_lsp.comments import fx_comment
 from fx_lsp.model import Failure, Given, InputSpec, Span, Target, TraceRequest
+from fx_lsp.specs import Comment, names_used, parse_comment
 from fx_lsp.tracing.cache import cache_key
+from fx_lsp.tracing.callers import callers_of
 from fx_lsp.tracing.discover import discover
 from fx_lsp.tracing.parsing import parse, split_lines
-from fx_lsp.tracing.project import Project, read_project
+from fx_lsp.tracing.project import PYPROJECT, Project, read_project
+from fx_lsp.tracing.recordings import recorded_calls
 from fx_lsp.tracing.slicing import Slice, SourceGraph
 
 T = TypeVar("T")
@@ -36,7 +39,7 @@ class Analysis:
     """One text of a file and what is in it; plans and keys are made when asked for and kept.
 
     `failure` says why there are no targets. `roots` are the directories to import from, the nearest first; `project` is
-    what the settings of the project say of the file.
+    what the settings of the project say of the file, `recorded` the calls of its targets that were recorded, by name.
     """
 
     file: str
@@ -48,6 +51,7 @@ class Analysis:
     failure: Failure | None
     graph: SourceGraph | None
     project: Project
+    recorded: Mapping[str, tuple[Given, ...]]
     _plans: dict[str, Plan] = field(default_factory=dict[str, Plan])
     _keys: dict[tuple[str, str, float], str] = field(default_factory=dict[tuple[str, str, float], str])
 
@@ -55,10 +59,11 @@ class Analysis:
         """The plan for the target `name`, which must be one of `targets`."""
         if name not in self._plans:
             assert self.graph is not None, "a text with targets has been parsed"
-            target, part = self.targets[name], self.graph.slice(name)
+            target = self.targets[name]
             comment = fx_comment(self.text, target)
             extra = range(comment.span.line, comment.span.end_line + 1) if comment else ()
-            given = (*((comment.given,) if comment else ()), *self.project.given(name))
+            given = (*((comment.given,) if comment else ()), *self.project.given(name), *self.recorded.get(name, ()))
+            part = self.graph.slice(name, _names_in(given))
             self._plans[name] = Plan(target, part, given, (*part.lines, *extra))
         return self._plans[name]
 
@@ -98,9 +103,22 @@ class Analysis:
             roots=self.roots,
             given=plan.given,
             previous=previous,
+            callers=callers_of(name, self.targets, self.graph) if self.graph else (),
             overlays={path: text for path, text in overlays.items() if path != self.file and path.endswith(".py")},
             seconds=search_seconds,
         )
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong with the project's settings as far as they are about this file, or ""."""
+        unknown = next((name for name in self.project.inputs if self.graph and name not in self.targets), None)
+        if unknown is None:
+            return self.project.trouble
+        return f"{PYPROJECT}: there is no function or module {unknown!r} in {self.file} that can be traced"
+
+    def project_changed(self) -> bool:
+        """Whether the project's settings or its recorded calls say something else of the file by now."""
+        return read_project(self.file) != self.project or recorded_calls(self.file) != self.recorded
 
     def import_span(self) -> Span:
         """Where a problem of the whole file stands: its first import of torch, or line 1."""
@@ -113,12 +131,18 @@ def analyse(file: str, text: str, workspace: tuple[str, ...]) -> Analysis:
     """Parse a text and find its targets. `workspace` are the roots of the editor's workspace."""
     module, package, root = module_name(file)
     roots = tuple(dict.fromkeys((root, *workspace, str(Path(file).parent))))
-    tree, project = parse(file, text), read_project(file)
+    tree, project, recorded = parse(file, text), read_project(file), recorded_calls(file)
     if isinstance(tree, Failure):
-        return Analysis(file, text, roots, module, package, {}, tree, None, project)
-    found = discover(file, text, tree)
+        return Analysis(file, text, roots, module, package, {}, tree, None, project, recorded)
+    found = discover(file, text, tree, project.inputs.keys())
     targets = {target.name: target for target in found.targets}
-    return Analysis(file, text, roots, module, package, targets, None, SourceGraph(text, tree), project)
+    return Analysis(file, text, roots, module, package, targets, None, SourceGraph(text, tree), project, recorded)
+
+
+def _names_in(given: Iterable[Given]) -> set[str]:
+    """The names that written inputs look up in the file."""
+    parsed = (parse_comment(item.text) for item in given)
+    return {name for comment in parsed if isinstance(comment, Comment) for name in names_used(comment)}
 
 
 def module_name(file: str) -> tuple[str, str, str]:

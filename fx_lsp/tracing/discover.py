@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from fx_lsp.model import Failure, Span, Target, TargetKind
@@ -21,10 +21,11 @@ class Discovery:
     failure: Failure | None
 
 
-def discover(file: str, text: str, tree: ast.Module | None = None) -> Discovery:
+def discover(file: str, text: str, tree: ast.Module | None = None, asked: Collection[str] = frozenset()) -> Discovery:
     """Find the targets in `text`. Pass `tree` when the text is parsed already.
 
-    A guess that is wrong runs somebody's script, so that functions which look like programs are left out.
+    `asked` names functions that are targets whatever they look like. A guess that is wrong runs somebody's script, so
+    that other functions which look like programs are left out.
     """
     if tree is None:
         parsed = parse(file, text)
@@ -36,7 +37,7 @@ def discover(file: str, text: str, tree: ast.Module | None = None) -> Discovery:
     accepted = _accept(outline, looks)
     modules = _target_classes(outline)
     lines = split_lines(text)
-    accepted |= _asked_for(outline, lines)
+    accepted |= _asked_for(outline, lines) | (outline.functions.keys() & asked) - outline.excluded
     targets = [_target(file, lines, name, outline.functions[name].node, _kind(name)) for name in accepted]
     targets += [_target(file, lines, name, outline.classes[name].node, "module") for name in modules]
     return Discovery(tuple(sorted(targets, key=lambda t: (t.span.line, t.span.col))), None)

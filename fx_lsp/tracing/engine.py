@@ -29,6 +29,7 @@ from fx_lsp.tracing.files import (
     urgency,
 )
 from fx_lsp.tracing.hosts import Backend, Host, default_backend
+from fx_lsp.tracing.project import concerns
 from fx_lsp.tracing.reporting import EngineStatus, Reporter, summarize
 from fx_lsp.tracing.scheduling import Job, Scheduler, Urgency
 from fx_lsp.tracing.workers import Limits
@@ -118,7 +119,7 @@ class Engine:
     def changed_on_disk(self, files: Collection[str]) -> None:
         """Files were written by something else: trace anew what depends on them, and try failed imports again."""
         for found in self._files.values():
-            if found.failed_imports() or not found.dependencies().isdisjoint(files):
+            if found.failed_imports() or concerns(files, found.file) or not found.dependencies().isdisjoint(files):
                 self._look_again(found)
 
     def saved(self, file: str) -> None:
@@ -249,7 +250,7 @@ class Engine:
     async def _read(self, found: OpenFile) -> None:
         text = found.text
         try:
-            if found.read_text != text:
+            if found.read_text != text or (found.good is not None and found.good.project_changed()):
                 analysis = await aside(text, lambda: analyse(found.file, text, found.workspace))
                 found.read_text, found.failure = text, analysis.failure
                 if analysis.failure is None:
@@ -390,7 +391,8 @@ class Engine:
 
     def _current_status(self) -> EngineStatus:
         hosts, troubles = self._hosts.values(), [f.trouble for f in self._files.values() if f.trouble]
-        return summarize(hosts, troubles, self._scheduler.message, self._answers.trouble, not self.busy)
+        wrong = next((f.good.trouble for f in self._files.values() if f.good and f.good.trouble), "")
+        return summarize(hosts, troubles, self._scheduler.message, self._answers.trouble or wrong, not self.busy)
 
 
 def _not_open(file: str) -> Failure:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
+
+from fx_lsp.errors import WorkerError
 
 _COALESCE_SECONDS = 0.005
 
@@ -17,6 +19,26 @@ class EngineStatus:
     health: Literal["ok", "warning", "error"]
     quiescent: bool
     message: str
+
+
+class Doing(Protocol):
+    """What a status needs to know of an interpreter."""
+
+    @property
+    def error(self) -> WorkerError | None: ...
+    @property
+    def message(self) -> str: ...
+
+
+def summarize(
+    hosts: Iterable[Doing], troubles: Sequence[WorkerError], tracing: str, storing: str, quiescent: bool
+) -> EngineStatus:
+    """The status: errors of interpreters first, then those of files, what is being done, why answers are not stored."""
+    known = list(hosts)
+    errors = [str(host.error) for host in known if host.error] or [str(trouble) for trouble in troubles]
+    doing = [host.message for host in known if host.message] or [tracing]
+    message = errors[0] if errors else doing[0] or storing
+    return EngineStatus("error" if errors else "warning" if storing else "ok", quiescent, message)
 
 
 class Reporter:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import io
 import re
-import tokenize
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
-from fx_lsp.model import Failure, Given, Span, Target
-from fx_lsp.specs import FX_COMMENT
+from fx_lsp.model import Failure
 from fx_lsp.tracing.names import binds_of, changes_of, loads_of, method_calls_of
 from fx_lsp.tracing.parsing import end_of, is_main_guard, parse, split_lines, start_of, walk
 
@@ -66,12 +63,29 @@ class SourceGraph:
         self._loads: dict[int, frozenset[str]] = {}
         self._tree = tree
 
-    def slice(self, name: str) -> Slice:
-        """The slice for the target `name` (`f`, `Block` or `Block.extra`)."""
-        kept = sorted(self._reach(name.partition(".")[0]))
+    def slice(self, name: str, also: Collection[str] = ()) -> Slice:
+        """The slice for the target `name` (`f`, `Block` or `Block.extra`), and what the names `also` stand for."""
+        kept = sorted(self._reach(name.partition(".")[0], also))
         lines = self._render(kept)
         numbers = tuple(n for n, line in sorted(lines.items()) if n in self._literals or _is_code(line))
         return Slice(_digest(lines[n] for n in numbers), numbers, lines, len(self._lines))
+
+    def binds(self, name: str) -> bool:
+        """Whether a top-level statement binds `name`."""
+        return name in self._binders
+
+    def users(self, name: str) -> list[str]:
+        """The functions and classes at the top level that mention `name`."""
+        definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+        return [
+            node.name
+            for number, node in enumerate(self._statements)
+            if isinstance(node, definitions) and name in self._loads_of(number)
+        ]
+
+    def reached(self, name: str) -> set[str]:
+        """The names that the statements in the slice of `name` bind."""
+        return {bound for number in self._reach(name, ()) for bound in binds_of(self._statements[number])}
 
     def import_line(self, package: str) -> int | None:
         """The first line on which a top-level statement imports `package`."""
@@ -82,6 +96,11 @@ class SourceGraph:
             if any(name.partition(".")[0] == package for name in names):
                 return node.lineno
         return None
+
+    def _loads_of(self, number: int) -> frozenset[str]:
+        if number not in self._loads:
+            self._loads[number] = loads_of(self._statements[number])
+        return self._loads[number]
 
     @cached_property
     def _literals(self) -> set[int]:
@@ -111,9 +130,9 @@ class SourceGraph:
                     index.setdefault(name, []).append(number)
         return index
 
-    def _reach(self, name: str) -> set[int]:
+    def _reach(self, name: str, also: Collection[str]) -> set[int]:
         kept = set(self._always)
-        needed = {name, *(c for c in CONVENTIONS if c in self._binders), *self._lent_to(name)}
+        needed = {name, *also, *(c for c in CONVENTIONS if c in self._binders), *self._lent_to(name)}
         names = list(needed)
         waiting = list(kept)
         while names or waiting:
@@ -123,9 +142,7 @@ class SourceGraph:
             while waiting:
                 number = waiting.pop()
                 kept.add(number)
-                if number not in self._loads:
-                    self._loads[number] = loads_of(self._statements[number])
-                fresh = self._loads[number] - needed
+                fresh = self._loads_of(number) - needed
                 needed |= fresh
                 names.extend(fresh)
         return kept
@@ -181,92 +198,9 @@ class SourceGraph:
         return {n: content.decode("utf-8", "surrogatepass") for n, content in lines.items()}
 
 
-def fx_comment(text: str, target: Target) -> Given | None:
-    """What the `# fx:` comment at a target gives; several such lines are joined by commas.
-
-    It may stand right above the definition or its first decorator, behind the `def` line, or first in the body; for a
-    module also at its `forward`.
-    """
-    lines = _lines_of(text)
-    found = _comments_at(target, lines)
-    if not found and target.kind == "module":
-        forward = _forward_of(target, lines)
-        found = _comments_at(forward, lines) if forward else []
-    if not found:
-        return None
-    first, last = found[0][1], found[-1][1]
-    span = Span(target.file, first.line, first.col, last.end_line, last.end_col)
-    return Given(", ".join(t for t, _ in found), "comment", span)
-
-
-def _comments_at(target: Target, lines: Sequence[str]) -> list[tuple[str, Span]]:
-    above: list[tuple[str, Span]] = []
-    for number in range(target.span.line - 1, 0, -1):
-        if not lines[number - 1].lstrip().startswith("#"):
-            break
-        found = _comment_on(target.file, number, lines[number - 1])
-        if found:
-            above.append(found)
-    return above[::-1] or _header_comments(target, lines)
-
-
-def _forward_of(target: Target, lines: Sequence[str]) -> Target | None:
-    """The `forward` of a class as a target of its own, from its first decorator on."""
-    for number in range(target.name_span.line + 1, target.span.end_line + 1):
-        if re.match(r"\s+def\s+forward\b", lines[number - 1]):
-            first = number
-            while lines[first - 2].lstrip().startswith("@"):
-                first -= 1
-            name = Span(target.file, number, 0, number, 0)
-            span = Span(target.file, first, 0, target.span.end_line, target.span.end_col)
-            return Target(target.file, f"{target.name}.forward", "method", name, span)
-    return None
-
-
 _BUILDERS = re.compile(
     r"(list|dict|set|bytearray|deque|defaultdict|Counter|\w*Dict|\w*List|\w*Set|\w*Registry|Library)$"
 )
-
-
-@lru_cache(maxsize=4)
-def _lines_of(text: str) -> tuple[str, ...]:
-    return tuple(split_lines(text))
-
-
-def _header_comments(target: Target, lines: Sequence[str]) -> list[tuple[str, Span]]:
-    """`# fx:` comments between `def` and the first statement of the body, its docstring aside."""
-    start = target.span.line
-    source = io.StringIO("\n".join(lines[start - 1 : target.span.end_line]) + "\n")
-    found: list[tuple[str, Span]] = []
-    depth, header_end, docstring = 0, 0, False
-    try:
-        for token in tokenize.generate_tokens(source.readline):
-            line = token.start[0] + start - 1
-            if token.type == tokenize.COMMENT:
-                comment = _comment_on(target.file, line, lines[line - 1], token.start[1])
-                if comment and (not found or found[-1][1].line == line - 1):
-                    found.append(comment)
-            elif token.type == tokenize.OP and not header_end:
-                depth += (token.string in "([{") - (token.string in ")]}")
-                if token.string == ":" and not depth and line >= target.name_span.line:
-                    header_end = line
-            elif header_end and line > header_end:
-                if token.type == tokenize.STRING and not docstring:
-                    docstring = True
-                elif token.type not in (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT):
-                    break
-    except (tokenize.TokenError, SyntaxError):
-        pass
-    return found
-
-
-def _comment_on(file: str, number: int, line: str, start: int | None = None) -> tuple[str, Span] | None:
-    start = len(line) - len(line.lstrip()) if start is None else start
-    match = FX_COMMENT.match(line, start)
-    if not match:
-        return None
-    col = len(line[:start].encode("utf-8", "surrogatepass"))
-    return match[1], Span(file, number, col, number, col + len(match[0].rstrip().encode("utf-8", "surrogatepass")))
 
 
 def _digest(lines: Iterable[str]) -> str:

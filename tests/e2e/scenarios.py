@@ -21,6 +21,12 @@ SERVER = [sys.executable, "-m", "fx_lsp", "serve"]
 BLOCKED_SECONDS = 1.0
 """No editor may stand still for longer, whatever is traced."""
 
+DEADLINE = 240
+"""Seconds that an editor waits for the end of tracing."""
+
+ENABLE = "vim.lsp.config('fx_lsp', overrides) vim.lsp.enable('fx_lsp')"
+"""How Neovim 0.11 is told to start the server."""
+
 
 def require(program: str | None, what: str) -> str:
     """The program, or a skipped test that says what to install."""
@@ -95,6 +101,32 @@ def run(command: list[str], folder: Path, source: str, env: dict[str, str], seco
     found = json.loads(result.read_text())
     assert not found.get("error"), f"{found['error']}\n{found.get('messages')}\n{done.stderr}"
     return Run({**found, "printed": done.stdout + done.stderr}, source)
+
+
+def run_neovim(version: str, start: str, script: str, file: Path, folder: Path, cache: Path) -> Run:
+    """Runs a script of `nvim/` in a Neovim of this version that `start` has told how to start the server.
+
+    `start` is Lua in which `overrides` are fields of the client's configuration.
+    """
+    nvim = require(neovim(version), f"Neovim {version}")
+    options = {"interpreter": sys.executable, "cache": {"path": str(cache)}}
+    init = folder / "init.lua"
+    init.write_text(
+        f"vim.opt.runtimepath:append({json.dumps(str(REPOSITORY / 'editors' / 'nvim'))})\n"
+        f"vim.o.columns, vim.o.lines = 200, 60\n"
+        f"local overrides = vim.fn.json_decode([=[{json.dumps({'cmd': SERVER, 'init_options': options})}]=])\n"
+        f"{start}\n"
+    )
+    env = {
+        "FX_DRIVE": str(HERE / "nvim" / "drive.lua"),
+        "FX_FILE": str(file),
+        "FX_DEADLINE": str(DEADLINE),
+        # The server of this source tree, wherever the editor starts it.
+        "PYTHONPATH": str(REPOSITORY),
+    }
+    script_path = str(HERE / "nvim" / script)
+    command = [nvim, "--headless", "-u", str(init), "-i", "NONE", "-n", "-c", f"luafile {script_path}"]
+    return run(command, folder, file.read_text(), env, DEADLINE + 120)
 
 
 def _first_line(program: str) -> str:

@@ -23,12 +23,14 @@ import pytest_asyncio
 from lsprotocol import types
 from processes import Processes
 from pygls.exceptions import JsonRpcException
-from sessions import Editor, editor, wire
+from pytest_lsp import LanguageClient
+from sessions import FULL, Editor, editor, wire
 
 pytestmark = [pytest.mark.torch, pytest.mark.asyncio(loop_scope="module")]
 
 SERVE = [sys.executable, "-m", "fx_lsp", "serve"]
 OPTIONS = {"interpreter": sys.executable, "limits": {"seconds": 4, "memory": 1024}}
+WATCHING = {**FULL, "workspace": {**FULL["workspace"], "didChangeWatchedFiles": {"dynamicRegistration": True}}}
 PATIENCE = 90.0
 FORWARD = "ops forward"
 
@@ -39,6 +41,15 @@ class User(Editor):
     """An editor whose user reads what it shows. `processes` are all that its server started."""
 
     processes: Processes
+
+    def __init__(self, client: LanguageClient, folder: Path) -> None:
+        super().__init__(client, folder)
+        self.watched: list[str] = []
+
+        @client.feature(types.CLIENT_REGISTER_CAPABILITY)
+        def registered(params: types.RegistrationParams) -> None:
+            asked = [r for r in params.registrations if r.method == types.WORKSPACE_DID_CHANGE_WATCHED_FILES]
+            self.watched += [watcher["globPattern"] for r in asked for watcher in r.register_options["watchers"]]
 
     async def told(self, source: str, name: str | None = None) -> list[str]:
         """What stands in the list of problems for a new file: `line: message`, once there is something."""
@@ -54,6 +65,19 @@ class User(Editor):
     def close(self, uri: str) -> None:
         document = types.TextDocumentIdentifier(uri=uri)
         self.client.text_document_did_close(types.DidCloseTextDocumentParams(text_document=document))
+
+    def write(self, name: str, text: str | None) -> None:
+        """Another program writes a file, or removes it (None); the server is told if it has asked to be."""
+        path = self.folder / name
+        kind = types.FileChangeType.Changed if path.exists() else types.FileChangeType.Created
+        if text is None:
+            path.unlink()
+            kind = types.FileChangeType.Deleted
+        else:
+            path.write_text(text)
+        if any(fnmatchcase(name, pattern.removeprefix("**/")) for pattern in self.watched):
+            changes = [types.FileEvent(uri=path.as_uri(), type=kind)]
+            self.client.workspace_did_change_watched_files(types.DidChangeWatchedFilesParams(changes=changes))
 
     async def lens(self, uri: str, part: str = FORWARD) -> str:
         """The first lens with `part` in its title, once there is one."""
@@ -113,7 +137,7 @@ async def started(folder: Path, extra_env: dict[str, str] | None = None, **chang
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def user(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[User]:
-    async with started(tmp_path_factory.mktemp("project")) as found:
+    async with started(tmp_path_factory.mktemp("project"), capabilities=WATCHING) as found:
         yield found
 
 
@@ -405,6 +429,7 @@ async def test_what_the_function_does_not_need_never_runs(user: User, case: str)
 RUNS = {
     "prints megabytes": "for _ in range(40_000):\n        print('noise ' * 20)",
     "writes to the descriptors": "import os\n    os.write(1, b'Content-Length: 2\\r\\n\\r\\n{}')",
+    "writes bytes that are no text": r"import os; os.write(1, b'\xff\n\r\nContent-Length: 1000000\r\n\r\n\x80')",
     "replaces the streams": "import sys\n    sys.stdout = sys.stderr = None",
     "starts threads": (
         "import threading, time\n    for _ in range(8):\n"
@@ -422,6 +447,20 @@ async def test_what_runs_is_traced(user: User, case: str):
     user.close(uri)
     await user.traces()
     await user.until(lambda: len(user.processes.tracers()) == 0, PATIENCE)
+
+
+async def test_what_a_failing_function_printed_is_shown_whatever_it_is(user: User):
+    uri = user.start(
+        r"""
+        import os, torch
+        # fx: x=f32[4]
+        def f(x):
+            os.write(1, b'caf\xe9 \xff\x00 \xed\xa0\x80\n')
+            return torch.relu(x).no_such_method()
+        """
+    )
+    await user.hovers(uri, 5, 20, "caf\N{REPLACEMENT CHARACTER} ")
+    user.close(uri)
 
 
 async def test_a_syntax_error_keeps_the_last_good_graphs(user: User):
@@ -635,6 +674,42 @@ async def test_a_changed_or_new_file_on_disk_is_noticed(user: User):
     user.client.text_document_did_save(types.DidSaveTextDocumentParams(text_document=document))
     await user.hovers(uri, 2, 4, "relu, 55)")
     user.close(uri)
+
+
+async def test_files_that_the_client_watches_refresh_what_imports_them(user: User):
+    user.write("deep.py", "SCALE = 3\n")
+    user.write("near.py", "from deep import SCALE\n")
+    uris = [user.start(good_with("near", "near.SCALE")), user.start(good_with("deep", "deep.SCALE"))]
+    for scale in (3, 4):
+        user.write("deep.py", f"SCALE = {scale}\n")
+        for uri in uris:
+            await user.hovers(uri, 2, 4, f"relu, {scale})")
+    user.refreshed.clear()
+    user.write("deep.py", None)
+    for uri in uris:
+        await user.until(lambda uri=uri: user.client.diagnostics.get(uri), PATIENCE)
+    await user.until(lambda: types.WORKSPACE_CODE_LENS_REFRESH in user.refreshed)
+    for uri in uris:
+        assert "`deep` is not installed" in user.client.diagnostics[uri][0].message
+        user.close(uri)
+
+
+async def test_a_full_disk_keeps_no_traces_and_stops_nothing(user: User):
+    resource = pytest.importorskip("resource")
+    server = user.client._server
+    assert server is not None
+    limits = resource.prlimit(server.pid, resource.RLIMIT_FSIZE)
+    try:
+        resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (0, limits[1]))
+        await user.traces()
+        await user.until(lambda: user.statuses[-1].health == "warning", PATIENCE)
+        assert user.statuses[-1].message.startswith("traces are not kept on disk in this session: ")
+        await user.traces()
+    finally:
+        resource.prlimit(server.pid, resource.RLIMIT_FSIZE, limits)
+    await user.command("fxLsp.restart")
+    await user.traces()
+    await user.until(lambda: user.statuses[-1].quiescent and user.statuses[-1].health == "ok", PATIENCE)
 
 
 async def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path: Path):

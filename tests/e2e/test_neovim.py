@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 
 import pytest
-from scenarios import BLOCKED_SECONDS, HERE, REPOSITORY, SERVER, Run, llama, neovim, require, run
+from scenarios import BLOCKED_SECONDS, ENABLE, Run, llama, run_neovim
 
 pytestmark = [pytest.mark.editor, pytest.mark.torch]
-
-DEADLINE = 240
 
 SMALL = """\
 import torch
@@ -41,7 +37,7 @@ def mismatch(x, w):
 """
 
 STARTS = {
-    "0.11, vim.lsp.enable": "vim.lsp.config('fx_lsp', overrides) vim.lsp.enable('fx_lsp')",
+    "0.11, vim.lsp.enable": ENABLE,
     "0.11, vim.lsp.start": """
         vim.api.nvim_create_autocmd('FileType', { pattern = 'python', callback = function(args)
           if vim.bo[args.buf].buftype == '' then vim.lsp.start(require('fx_lsp').config(overrides)) end
@@ -79,26 +75,7 @@ def large(start_once: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def drive(start: str, script: str, file: Path, folder: Path, cache: Path) -> Run:
-    version = start.partition(",")[0]
-    nvim = require(neovim(version), f"Neovim {version}")
-    options = {"interpreter": sys.executable, "cache": {"path": str(cache)}}
-    init = folder / "init.lua"
-    init.write_text(
-        f"vim.opt.runtimepath:append({json.dumps(str(REPOSITORY / 'editors' / 'nvim'))})\n"
-        f"vim.o.columns, vim.o.lines = 200, 60\n"
-        f"local overrides = vim.fn.json_decode([=[{json.dumps({'cmd': SERVER, 'init_options': options})}]=])\n"
-        f"{STARTS[start]}\n"
-    )
-    env = {
-        "FX_DRIVE": str(HERE / "nvim" / "drive.lua"),
-        "FX_FILE": str(file),
-        "FX_DEADLINE": str(DEADLINE),
-        # The server of this source tree, wherever the editor starts it.
-        "PYTHONPATH": str(REPOSITORY),
-    }
-    script_path = str(HERE / "nvim" / script)
-    command = [nvim, "--headless", "-u", str(init), "-i", "NONE", "-n", "-c", f"luafile {script_path}"]
-    return run(command, folder, file.read_text(), env, DEADLINE + 120)
+    return run_neovim(start.partition(",")[0], STARTS[start], script, file, folder, cache)
 
 
 def test_lenses_over_functions_and_modules(small: Run) -> None:

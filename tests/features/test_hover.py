@@ -27,13 +27,11 @@ def test_the_name_of_a_function():
 def f(x: f32[8, 128], w: f32[128, 4], n=4) -> f32[8]
 ```
 
-- `x: f32[8, 128]` · search
-- `w: f32[128, 4]` · call site, line 12
+- `x: f32[8, 128]` · found by search
+- `w: f32[128, 4]` · from the call at line 12
 - `n=4` · default
 
-3 ops forward · 2 ops backward
-
-saves 4.1 KiB for backward: activations 128 B, inputs 4 KiB
+3 ops forward · 2 ops backward · saves 4.1 KiB for backward (activations 128 B, inputs 4 KiB)
 
 ```python
 def forward(
@@ -99,7 +97,7 @@ Write the shapes down in a comment.
 
 Tried with
 
-- `x: f32[8, 128]` · search\
+- `x: f32[8, 128]` · found by search\
 """)
     line, col = FAILURE.span.line, FAILURE.span.col
     hover = hover_expression(SOURCE, BROKEN, FAILURE, (), line, col + 2)
@@ -225,3 +223,12 @@ def test_long_lists_are_cut():
     assert hover is not None
     assert hover.markdown.count("aten.mm") == 12
     assert hover.markdown.endswith("and 8 more")
+
+
+def test_a_parameter_says_where_it_came_from():
+    hover = hover_at("""
+def f(x, w, n=4):
+         ^
+""")
+    assert hover is not None and (hover.span.line, hover.span.col) == (4, 9)
+    assert hover.markdown == snapshot("`w: f32[128, 4]` · from the call at line 12")

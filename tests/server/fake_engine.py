@@ -1,7 +1,7 @@
 """The real server process on an engine that knows its answers: `python fake_engine.py`.
 
 A line `def f(x): return x + 1` is a target whose outcome is made from its own text. A body that says `fail` fails,
-`slow` is never traced, and `bug` raises in the engine.
+`guess` finds no inputs, `slow` is never traced, and `bug` raises in the engine.
 """
 
 from __future__ import annotations
@@ -124,6 +124,8 @@ def _outcome(target: Target, body: str, size: int) -> Outcome:
     place = Span(target.file, target.span.line, size - len(body.encode()), target.span.line, size)
     if "fail" in body:
         return Failure("shape", "sizes do not fit", place, "write the shapes down", "error")
+    if "guess" in body:
+        return Failure("inputs", "no inputs were found", inputs=(InputSpec("x", "f32[2, 3]", "search"),))
     returned = Value(place, "return", "f32[2, 3]")
     inputs = (InputSpec("x", "f32[2, 3]", "search"),)
     return Trace(target.id, inputs, (StageInfo("inference", 1, 3),), (), (returned,), ("f32[2, 3]",), 0.1, "2.13.0")

@@ -37,7 +37,7 @@ async def test_hovers(tmp_path: Path):
 def f(x: f32[2, 3]) -> f32[2, 3]
 ```
 
-- `x: f32[2, 3]` · search
+- `x: f32[2, 3]` · found by search
 
 1 op inference · nothing to differentiate
 

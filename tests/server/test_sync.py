@@ -1,11 +1,12 @@
 """The text that the server has is the text that the editor has."""
 
+import os
 import random
 from pathlib import Path
 
 import pytest
 from lsprotocol import types
-from sessions import editor
+from sessions import editor, wire
 
 from fx_lsp.model import Span
 from fx_lsp.server import from_proto, to_proto
@@ -80,6 +81,44 @@ def test_unsaved_documents_have_a_place_in_the_workspace():
     assert from_proto.file_of_uri("untitled:Untitled-1", ["/project"]) == "/project/untitled_Untitled_1.py"
     assert from_proto.file_of_uri("file:///a%20b.py", []) == "/a b.py"
     assert from_proto.file_of_uri("git:/a.py", []) is None
+
+
+async def test_clients_that_can_are_asked_to_watch_python_files():
+    async with wire() as server:
+        await server.initialize({"workspace": {"didChangeWatchedFiles": {"dynamicRegistration": True}}})
+        while (message := await server.read()).get("method") != "client/registerCapability":
+            pass
+        (registration,) = message["params"]["registrations"]
+        assert registration["method"] == "workspace/didChangeWatchedFiles"
+        assert {"globPattern": "**/*.py"} in registration["registerOptions"]["watchers"]
+        server.body(b'{"jsonrpc":"2.0","id":"%s","result":null}' % message["id"].encode())
+        server.send("shutdown", msg_id=1)
+        assert (await server.answer(1))["result"] is None
+
+
+async def test_other_clients_are_not_asked():
+    async with wire() as server:
+        await server.initialize({"workspace": {"didChangeWatchedFiles": {"dynamicRegistration": False}}})
+        server.send("textDocument/codeLens", {"textDocument": {"uri": "file:///m.py"}}, msg_id=1)
+        assert (await server.read()).get("id") == 1
+
+
+async def test_a_graph_that_finds_no_room_on_disk(tmp_path: Path):
+    resource = pytest.importorskip("resource")
+    async with editor(tmp_path, {}) as e:
+        uri = e.open("m.py", "def f(x): return x\n")
+        shown = await e.command("fxLsp.showStage", uri, "f")
+        assert "return x" in Path(shown["path"]).read_text()
+        resource.prlimit(e.client._server.pid, resource.RLIMIT_FSIZE, (0, 0))
+        for version in (2, 3):
+            e.change(uri, version, f"def f(x): return x + {version}\n")
+            await e.until(lambda version=version: e.statuses and f"opened {version} times" in e.statuses[-1].message)
+        assert await e.command("fxLsp.showStage", uri, "f") is None
+        assert [m.message.partition(": [")[0] for m in e.client.messages][1:] == [
+            "fx-lsp: f.inference.py is not kept up to date",
+            "fx-lsp: f.inference.py cannot be written",
+        ]
+        assert os.listdir(Path(shown["path"]).parent) == [Path(shown["path"]).name]
 
 
 async def test_positions_behind_surrogate_pairs(tmp_path: Path):

@@ -1,4 +1,5 @@
 import logging
+import random
 import sqlite3
 import threading
 from pathlib import Path
@@ -143,6 +144,27 @@ def test_a_place_that_cannot_be_written_turns_the_cache_off(tmp_path: Path, warn
     cache.put("k", reply(), (), ())
     assert cache.get("k", {}) is None
     assert len(warnings) == 1
+
+
+@pytest.mark.parametrize("room", [0, 50_000, 200_000])
+def test_a_full_disk_turns_the_cache_off_and_keeps_what_was_there(path: Path, warnings: list[str], room: int) -> None:
+    resource = pytest.importorskip("resource")
+    noise = random.Random(0).randbytes(20_000)
+    before = Cache(str(path))
+    before.put("k", reply(), (), ())
+    cache = Cache(str(path))
+    assert cache.get("k", {})
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
+    try:
+        for number in range(20):
+            cache.put(f"k{number}", reply(data=noise), (), ())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert cache.trouble.startswith("traces are not kept on disk in this session: ")
+    assert warnings == [cache.trouble]
+    assert cache.get("k", {}) is None
+    assert Cache(str(path)).get("k", {}) and before.get("k", {})
 
 
 def test_a_locked_file_is_left_alone_for_a_while(path: Path, warnings: list[str]) -> None:

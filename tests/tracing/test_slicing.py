@@ -4,8 +4,9 @@ import textwrap
 import pytest
 from inline_snapshot import snapshot
 
+from fx_lsp.comments import fx_comment
 from fx_lsp.tracing.discover import discover
-from fx_lsp.tracing.slicing import fingerprint, fx_comment, significant_lines, slice_source
+from fx_lsp.tracing.slicing import fingerprint, significant_lines, slice_source
 
 
 def kept(source: str, name: str = "f") -> str:

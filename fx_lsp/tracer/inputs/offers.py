@@ -30,6 +30,11 @@ class Offer:
     instance: Any = None
     final: bool = False
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it leaves everything to the search."""
+        return not self.args and self.init is None and self.instance is None
+
     def over(self, other: Offer) -> Offer:
         """Both offers as one; where they speak of the same parameter this one counts."""
         init = None if self.init is None and other.init is None else {**(other.init or {}), **(self.init or {})}

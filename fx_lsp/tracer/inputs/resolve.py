@@ -5,17 +5,22 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from types import ModuleType
 from typing import Any
 
 from torch import nn
 
-from fx_lsp.model import Failure, InputSpec, Severity, TraceRequest
+from fx_lsp.model import Caller, Failure, InputSpec, Severity, TraceRequest
 from fx_lsp.tracer.call import Call
+from fx_lsp.tracer.compat import FakeTensorMode
+from fx_lsp.tracer.failures import sentence
 from fx_lsp.tracer.inputs.body import body_facts, find_function
+from fx_lsp.tracer.inputs.callers import Observed, caller_request, watcher
 from fx_lsp.tracer.inputs.configs import constructor
 from fx_lsp.tracer.inputs.construct import MODULE_RANKS, Constructed, construct
 from fx_lsp.tracer.inputs.layers import add_layer_facts
@@ -25,12 +30,15 @@ from fx_lsp.tracer.inputs.propose import Context
 from fx_lsp.tracer.inputs.repair import Attempt
 from fx_lsp.tracer.inputs.search import search, severity
 from fx_lsp.tracer.inputs.signatures import hints_of, signature_of, takes_any
-from fx_lsp.tracer.inputs.start import is_given, resumed, start_plans
+from fx_lsp.tracer.inputs.start import is_given, needs_objects, resumed, start_plans
 from fx_lsp.tracer.inputs.task import MIN_SECONDS, Task, attempt, search_failure
+from fx_lsp.tracer.load import find, load
 from fx_lsp.tracer.observe import Run, Statements
 from fx_lsp.tracer.provenance import Sources
 
 FUNCTION_RANKS = (2, 3, 4, 1)
+SEARCH_SHARE = 0.6
+"""How much of its time a search may use where callers can be looked at afterwards."""
 
 
 @dataclass
@@ -78,9 +86,12 @@ class Subject:
 
 
 def prepare(
-    request: TraceRequest, module: ModuleType, target: Any, sources: Sources, tree: ast.Module
+    request: TraceRequest, module: ModuleType, target: Any, sources: Sources, tree: ast.Module, mode: FakeTensorMode
 ) -> Prepared | Failure:
-    """Resolve the inputs of `target`; call it inside the fake mode."""
+    """Resolve the inputs of `target`; call it inside the fake mode.
+
+    `target` is None for a function inside another one: it exists only once that one runs.
+    """
     lines = request.source.splitlines()
     deadline = time.monotonic() + request.seconds
     context = Context(module, FUNCTION_RANKS, constructor(module))
@@ -88,10 +99,18 @@ def prepare(
     written = written_offers(request.given, task.evaluate)
     if isinstance(written, Failure):
         return written
+    observe = partial(_observed, task, mode)
+    if target is None:
+        return _prepare_nested(task, written, observe)
     subject = _subject(task, target)
-    if isinstance(subject, Failure):
-        return subject
-    signature = subject.parameters()
+    return subject if isinstance(subject, Failure) else _prepare_subject(task, subject, written, observe)
+
+
+Observe = Callable[[Caller], "Observed | Failure"]
+
+
+def _prepare_subject(task: Task, subject: Subject, written: Written, observe: Observe) -> Prepared | Failure:
+    request, signature = task.request, subject.parameters()
     if signature is None:
         return Failure("unsupported", f"{request.name} has no readable signature")
     unknown = [n for n in written.author.args if n not in signature.parameters and not takes_any(signature)]
@@ -99,13 +118,54 @@ def prepare(
         known = ", ".join(signature.parameters)
         message = f"`{unknown[0]}` is no parameter of {request.name}; its parameters are {known}"
         return Failure("comment", message, written.spans[unknown[0]], severity="error")
-    last: Prepared | Failure | None = None
-    for offer in _offers(task, subject, signature, written):
-        last = _with_offer(task, subject, signature, written.author.over(offer), written)
-        if isinstance(last, Prepared) or offer.final:
-            return last
-    assert last is not None, "there is always an offer that says nothing"
-    return last
+    failure: Failure | None = None
+    for offer in _offers(task, subject, signature, written, observe):
+        found = _with_offer(task, subject, signature, written.author.over(offer), written)
+        if isinstance(found, Prepared) or offer.final:
+            return found
+        failure = found if failure is None or offer.is_empty else failure
+    assert failure is not None, "there is always an offer that says nothing"
+    return failure
+
+
+def _prepare_nested(task: Task, written: Written, observe: Observe) -> Prepared | Failure:
+    """A function inside another: as that one calls it, or as it returns it."""
+    failure: Failure | None = None
+    for caller in task.request.callers:
+        seen = observe(caller)
+        if isinstance(seen, Failure):
+            failure = seen
+        elif seen.function is not None:
+            subject = Subject(task.request.name, seen.function)
+            offers = [seen.offer] if seen.offer is not None else []
+            return _prepare_subject(
+                task, subject, dataclasses.replace(written, recorded=(*written.recorded, *offers)), observe
+            )
+    name, outer = task.request.name.rpartition(".")[2], task.request.name.rpartition(".")[0]
+    if failure is None:
+        return Failure("unsupported", f"{name} is not there after {outer} ran: the code that makes it was not reached")
+    return dataclasses.replace(failure, message=f"{outer}, which makes {name}, cannot be run: {failure.message}")
+
+
+def _observed(task: Task, mode: FakeTensorMode, caller: Caller) -> Observed | Failure:
+    """Run a caller on inputs of its own, and see what it calls the target with."""
+    request = caller_request(task.request, caller, task.seconds)
+    before = sys.modules.get(request.module)
+    try:
+        module = load(request, mode).module
+        watch = watcher(task.request, module, task.tree)
+        target = find(module, request.name)
+        with watch.watching():
+            prepared = prepare(request, module, target, task.sources, task.tree, mode)
+            watch.seen = None
+            if isinstance(prepared, Prepared):
+                prepared.call.run()
+    except Exception as error:
+        return Failure("error", f"{caller.name} cannot be run: {sentence(error)}")
+    finally:
+        if before is not None:
+            sys.modules[request.module] = before
+    return prepared if isinstance(prepared, Failure) else watch.observed(prepared)
 
 
 def _subject(task: Task, target: Any) -> Subject | Failure:
@@ -127,14 +187,33 @@ def _subject(task: Task, target: Any) -> Subject | Failure:
     return Subject(request.name, target)
 
 
-def _offers(task: Task, subject: Subject, signature: inspect.Signature, written: Written) -> Iterator[Offer]:
-    """What each source says, in their order; last an offer that leaves everything to the search."""
+def _offers(
+    task: Task, subject: Subject, signature: inspect.Signature, written: Written, observe: Observe
+) -> Iterator[Offer]:
+    """What each source says, in their order, with the empty offer that leaves everything to the search among them."""
     yield from written.recorded
+    callers = list(task.request.callers)
     if not written.author.args:
-        is_module = task.request.kind == "module"
-        made = signature_of(subject.owner) if is_module and subject.owner is not None else None
-        yield from conventions(task.module, signature, made)
+        if inner := [c for c in callers if c.convention]:
+            yield from _seen_by(inner, observe)
+            callers = [c for c in callers if not c.convention]
+        else:
+            is_module = task.request.kind == "module"
+            made = signature_of(subject.owner) if is_module and subject.owner is not None else None
+            yield from conventions(task.module, signature, made)
+        if needs_objects(signature, hints_of(subject.described, task.module)):
+            yield from _seen_by(callers, observe)
+            callers = []
     yield Offer({})
+    if not written.author.args:
+        yield from _seen_by(callers, observe)
+
+
+def _seen_by(callers: list[Caller], observe: Observe) -> Iterator[Offer]:
+    for caller in callers:
+        seen = observe(caller)
+        if not isinstance(seen, Failure) and seen.offer is not None:
+            yield seen.offer
 
 
 def _with_offer(
@@ -165,7 +244,9 @@ def _with_offer(
     def evaluate(plans: Plans) -> Attempt:
         return attempt(task, plans, alternatives, lambda: call_of(plans))
 
-    found = search(start, evaluate, task.seconds, resumed(start, alternatives, task.request.previous))
+    # what is left when the search fails belongs to the callers
+    budget = task.seconds * (SEARCH_SHARE if task.request.callers and offer.is_empty else 1)
+    found = search(start, evaluate, budget, resumed(start, alternatives, task.request.previous))
     plans, run = found.best.plans, found.best.run
     inputs = made.inputs + input_specs(plans)
     if run.error is None:

@@ -8,10 +8,12 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from torch import nn
+
 from fx_lsp.model import InputSpec
 from fx_lsp.specs import parse_spec
 from fx_lsp.tracer.inputs.body import Facts
-from fx_lsp.tracer.inputs.plan import Plan, Plans, SequencePlan, TensorPlan, ValuePlan, input_specs
+from fx_lsp.tracer.inputs.plan import Plan, Plans, SequencePlan, ValuePlan, input_specs
 from fx_lsp.tracer.inputs.propose import Context, proposals, tensors
 
 Alternatives = dict[str, list[Plan]]
@@ -106,9 +108,13 @@ def is_given(plans: Plans) -> bool:
     )
 
 
-def precise(plan: Plan) -> bool:
-    """Whether an annotation alone says what a parameter is."""
-    return isinstance(plan, (TensorPlan, ValuePlan)) and plan.source == "annotation"
+def needs_objects(signature: inspect.Signature, hints: Mapping[str, Any]) -> bool:
+    """Whether a parameter without default is a module, which a caller has and nobody can guess."""
+    return any(
+        isinstance(hint := hints.get(name), type) and issubclass(hint, nn.Module)
+        for name, parameter in signature.parameters.items()
+        if parameter.default is inspect.Parameter.empty
+    )
 
 
 def _lent_annotations(tree: ast.Module, context: Context, names: list[str]) -> dict[str, Any]:

@@ -154,13 +154,13 @@ function M.replace(old, new)
   vim.api.nvim_buf_set_lines(M.source, number - 1, number, false, { line:sub(1, from - 1) .. new .. line:sub(to + 1) })
 end
 
---- `{ message, text }` of each problem; `text` is the source under it.
+--- `{ message, severity, text }` of each problem; `text` is the source under it.
 function M.problems()
   local found = {}
   for _, d in ipairs(vim.diagnostic.get(M.source)) do
     local lines = vim.api.nvim_buf_get_lines(M.source, d.lnum, d.end_lnum + 1, false)
     local text = #lines == 1 and lines[1]:sub(d.col + 1, d.end_col) or table.concat(lines, '\n')
-    table.insert(found, { message = d.message, text = text })
+    table.insert(found, { message = d.message, severity = vim.diagnostic.severity[d.severity], text = text })
   end
   return found
 end

@@ -1,0 +1,131 @@
+"""`fx-lsp check PATH…`: traces every function and module that it finds, and says what came of each.
+
+Exit codes: 0 clean, 1 problems (code that is wrong, files that do not parse; what cannot be traced for another reason
+is none), 2 usage, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+
+from fx_lsp import __version__, wire
+from fx_lsp.commands.listing import Progress, list_file, list_summary, one_line_summary
+from fx_lsp.commands.options import add_tracing_options, cache_path
+from fx_lsp.commands.sarif import to_sarif
+from fx_lsp.commands.sources import Source, find_sources, project_root
+from fx_lsp.commands.survey import FileReport, summarize, survey, to_json
+from fx_lsp.errors import WorkerStartError
+from fx_lsp.model import TargetKind
+from fx_lsp.tracing.capacity import parallel_traces
+from fx_lsp.tracing.engine import Engine, EngineSettings
+from fx_lsp.tracing.interpreters import Interpreter, find_interpreter, probe
+from fx_lsp.tracing.launch import Limits
+
+KINDS: dict[str, TargetKind] = {"functions": "function", "modules": "module", "methods": "method"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `fx-lsp check`."""
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="a file, a directory, or path/to/file.py::name")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print one JSON document")
+    form.add_argument("--sarif", action="store_true", help="print SARIF 2.1.0, for code hosts and CI")
+    parser.add_argument("--only", choices=tuple(KINDS), help="leave out what is of another kind")
+    add_tracing_options(parser)
+    parser.add_argument(
+        "--jobs", type=_positive, metavar="N", help="traces at once (default: as many as cores and memory allow)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Check what was asked for and print it. Raises TargetError and WorkerStartError for wrong usage."""
+    started = time.perf_counter()
+    sources = find_sources(arguments.paths)
+    found = find_interpreter(arguments.python, _roots(sources), os.environ)
+    interpreter = asyncio.run(probe(found))
+    if interpreter.torch is None:
+        raise WorkerStartError(f"{found} has no torch", "no-torch", "")
+    limits = Limits()
+    settings = EngineSettings(
+        interpreter=found,
+        cache_path=cache_path(arguments),
+        workers=arguments.jobs or parallel_traces(limits.memory_bytes),
+        limits=limits,
+        trace_on_open=False,
+    )
+    kinds: list[TargetKind] = [kind for name, kind in KINDS.items() if arguments.only in (None, name)]
+    reports: list[FileReport] = []
+    progress = Progress(sys.stderr, len(sources))
+    listed = not (arguments.json or arguments.sarif)
+
+    def hear(report: FileReport) -> None:
+        reports.append(report)
+        if listed:
+            progress.clear()
+            print(list_file(report, sys.stdout.isatty()), end="", flush=True)
+        progress.file()
+
+    interrupted = False
+    try:
+        asyncio.run(_check(settings, sources, kinds, hear, progress))
+    except KeyboardInterrupt:
+        interrupted = True
+    finally:
+        progress.clear()
+    seconds = time.perf_counter() - started
+    _print_end(arguments, reports, interpreter, seconds)
+    return 130 if interrupted else 1 if summarize(reports).problems else 0
+
+
+async def _check(
+    settings: EngineSettings,
+    sources: Sequence[Source],
+    kinds: Collection[TargetKind],
+    hear: Callable[[FileReport], None],
+    progress: Progress,
+) -> None:
+    engine = Engine(settings, lambda file: None, lambda status: None)
+    try:
+        await survey(engine, sources, settings.workers, kinds, hear, progress.target)
+    finally:
+        await engine.shutdown()
+
+
+def _print_end(
+    arguments: argparse.Namespace, reports: Sequence[FileReport], interpreter: Interpreter, seconds: float
+) -> None:
+    summary = summarize(reports)
+    if arguments.json:
+        document = {
+            "version": __version__,
+            "torch": interpreter.torch,
+            "python": interpreter.path,
+            "seconds": round(seconds, 3),
+            "summary": wire.to_json(summary),
+            "files": [to_json(report) for report in reports],
+        }
+        print(json.dumps(document, indent=1))
+    elif arguments.sarif:
+        print(json.dumps(to_sarif(reports, Path.cwd()), indent=1))
+    else:
+        print(list_summary(summary, seconds, sys.stdout.isatty()), end="")
+        return
+    sys.stdout.flush()
+    print(one_line_summary(summary, seconds), file=sys.stderr)
+
+
+def _roots(sources: Sequence[Source]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(project_root(source.file) for source in sources))
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1")
+    return int(text)

@@ -1,0 +1,112 @@
+"""What `fx-lsp check` shows a person: lines for each file, the counts, and the progress while it runs."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from typing import TextIO
+
+from fx_lsp.commands.sources import shown_path
+from fx_lsp.commands.survey import FileReport, Summary, TargetReport, is_problem
+from fx_lsp.features.problems import describe
+from fx_lsp.features.text import count, format_bytes, one_line
+from fx_lsp.model import Failure, Span
+
+_NAME_WIDTH = 32
+_BOLD, _RED, _GREEN, _YELLOW = "1", "1;31", "32", "33"
+
+
+def list_file(report: FileReport, colour: bool) -> str:
+    """The lines about one file, each with its end; "" where nothing in it can be traced."""
+    lines = [_paint(shown_path(report.file), _BOLD, colour)]
+    if report.failure is not None:
+        lines.append(f"  {_why(report.failure, report.file, True, colour)}")
+    width = min(max((len(t.target.name) for t in report.targets), default=0), _NAME_WIDTH)
+    lines += [f"  {_line(target, width, colour)}" for target in report.targets]
+    return "\n".join([*lines, "", ""]) if len(lines) > 1 else ""
+
+
+def list_summary(summary: Summary, seconds: float, colour: bool) -> str:
+    """The counts, in one to three lines."""
+    lines = [_paint(one_line_summary(summary, seconds), _BOLD if not summary.problems else _RED, colour)]
+    if summary.sources:
+        lines.append(f"traced with inputs from: {_counts(summary.sources.items())}")
+    if summary.failures:
+        lines.append(f"not traced: {_counts(summary.failures.items())}")
+    return "\n".join([*lines, ""])
+
+
+def one_line_summary(summary: Summary, seconds: float) -> str:
+    """`12 found in 3 files · 10 traced · 2 not · 1 problem · 4.1 s`."""
+    parts = [
+        f"{summary.found:,} found in {count('file', summary.files)}",
+        f"{summary.traced:,} traced",
+        f"{summary.found - summary.traced:,} not",
+        count("problem", summary.problems),
+        f"{seconds:.1f} s",
+    ]
+    return " · ".join(parts)
+
+
+class Progress:
+    """One line, redrawn, on a terminal; nothing where `stream` is none."""
+
+    def __init__(self, stream: TextIO, files: int) -> None:
+        self._stream = stream if stream.isatty() else None
+        self._files = files
+        self._done = self._found = self._traced = 0
+        self._current = ""
+
+    def target(self, report: TargetReport) -> None:
+        """One more target is known."""
+        self._found += 1
+        self._traced += report.failure is None
+        self._current = report.target.id
+        self._draw()
+
+    def file(self) -> None:
+        """One more file is done."""
+        self._done += 1
+        self._draw()
+
+    def clear(self) -> None:
+        """Make the line empty, so that something else can be printed."""
+        self._write("")
+
+    def _draw(self) -> None:
+        counts = f"{self._done}/{self._files} files · {self._found:,} found · {self._traced:,} traced"
+        self._write(one_line(f"{counts} · {shown_path(self._current)}", shutil.get_terminal_size().columns - 1))
+
+    def _write(self, line: str) -> None:
+        if self._stream is not None:
+            self._stream.write(f"\r\x1b[K{line}")
+            self._stream.flush()
+
+
+def _line(report: TargetReport, width: int, colour: bool) -> str:
+    name = report.target.name.ljust(width)
+    if report.failure is not None:
+        return f"{name}  {_why(report.failure, report.target.file, False, colour, report.target.name_span)}"
+    ops = count("op", report.forward or 0)
+    if report.backward is None:
+        graphs = f"{ops} · nothing to differentiate"
+    else:
+        graphs = f"{ops} forward · {report.backward:,} backward · saves {format_bytes(report.saved_bytes or 0)}"
+    return f"{_paint(name, _GREEN, colour)}  {graphs} · {report.seconds:.2f} s · inputs: {report.source}"
+
+
+def _why(failure: Failure, file: str, whole_file: bool, colour: bool, name_span: Span | None = None) -> str:
+    span = failure.span or name_span
+    where = f"{shown_path(span.file)}:{span.line}: " if span else f"{shown_path(file)}: "
+    if is_problem(failure, whole_file):
+        return f"{where}{_paint(f'error ({failure.kind}):', _RED, colour)} {one_line(describe(failure), 1000)}"
+    said = one_line(failure.message, 200)
+    return f"{where}{_paint(f'not traced ({failure.kind}):', _YELLOW, colour)} {said}"
+
+
+def _counts(numbers: Iterable[tuple[str, int]]) -> str:
+    return " · ".join(f"{name} {number:,}" for name, number in numbers)
+
+
+def _paint(text: str, style: str, colour: bool) -> str:
+    return f"\x1b[{style}m{text}\x1b[0m" if colour else text

@@ -1,0 +1,30 @@
+"""The options of every command that traces."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from fx_lsp.tracing.cache import default_cache_path
+
+
+def add_tracing_options(parser: argparse.ArgumentParser) -> None:
+    """`--python` and `--no-cache`."""
+    parser.add_argument(
+        "--python",
+        type=_from_here,
+        metavar="PATH",
+        help="the interpreter that has torch, or its environment (default: as editors find it)",
+    )
+    parser.add_argument("--no-cache", action="store_true", help="trace again even if the answer is known")
+
+
+def cache_path(arguments: argparse.Namespace) -> str | None:
+    """Where answers are kept; None with `--no-cache`."""
+    return None if arguments.no_cache else str(default_cache_path())
+
+
+def _from_here(path: str) -> str:
+    """A path relative to the working directory, where one is there; else a command's name, or what is not there."""
+    found = Path(path).expanduser()
+    return str(found.absolute()) if found.exists() else path

@@ -1,0 +1,103 @@
+"""Reports as SARIF 2.1.0, the format that code hosts and CI services show as annotations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from fx_lsp import __version__
+from fx_lsp.commands.sources import read_source
+from fx_lsp.commands.survey import FileReport, TargetReport, is_problem
+from fx_lsp.features.problems import describe
+from fx_lsp.features.text import sentence
+from fx_lsp.model import Failure, Span
+from fx_lsp.tracing.parsing import split_lines
+
+_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def to_sarif(reports: Iterable[FileReport], base: Path) -> dict[str, Any]:
+    """One SARIF log: errors as level "error", what was not traced for another reason as "note".
+
+    Paths below `base` are written relative to it. A failure in another file stands at the target's name, with the
+    other place as related.
+    """
+    results: list[dict[str, Any]] = []
+    for report in reports:
+        if report.failure is not None:
+            start = report.failure.span or Span(report.file, 1, 0, 1, 0)
+            results.append(_result(report.failure, sentence(describe(report.failure)), start, base, whole_file=True))
+        results += [_target_result(target, target.failure, base) for target in report.targets if target.failure]
+    kinds = sorted({result["ruleId"] for result in results})
+    driver = {"name": "fx-lsp", "version": __version__, "rules": [{"id": kind} for kind in kinds]}
+    return {
+        "$schema": _SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {"driver": driver},
+                "columnKind": "utf16CodeUnits",
+                "originalUriBaseIds": {"%SRCROOT%": {"uri": f"{base.as_uri().rstrip('/')}/"}},
+                "results": results,
+            }
+        ],
+    }
+
+
+def _target_result(report: TargetReport, failure: Failure, base: Path) -> dict[str, Any]:
+    target, span = report.target, failure.span
+    message = f"{target.name} was not traced: {describe(failure)}"
+    here = span if span is not None and span.file == target.file else target.name_span
+    result = _result(failure, message, here, base)
+    result["locations"][0]["logicalLocations"] = [{"fullyQualifiedName": target.name}]
+    if span is not None and span is not here:
+        result["relatedLocations"] = [{**_location(span, base), "message": {"text": sentence(failure.message)}}]
+    return result
+
+
+def _result(failure: Failure, message: str, span: Span, base: Path, whole_file: bool = False) -> dict[str, Any]:
+    return {
+        "ruleId": failure.kind,
+        "level": "error" if is_problem(failure, whole_file) else "note",
+        "message": {"text": message},
+        "locations": [_location(span, base)],
+    }
+
+
+def _location(span: Span, base: Path) -> dict[str, Any]:
+    region = {
+        "startLine": span.line,
+        "startColumn": utf16_column(_line(span.file, span.line), span.col),
+        "endLine": span.end_line,
+        "endColumn": utf16_column(_line(span.file, span.end_line), span.end_col),
+    }
+    return {"physicalLocation": {"artifactLocation": _artifact(span.file, base), "region": region}}
+
+
+def utf16_column(line: str, column: int) -> int:
+    """A column in UTF-8 bytes from 0 as one in UTF-16 code units from 1."""
+    before = line.encode("utf-8", "surrogatepass")[:column].decode("utf-8", "replace")
+    return len(before.encode("utf-16-le", "surrogatepass")) // 2 + 1
+
+
+def _artifact(file: str, base: Path) -> dict[str, Any]:
+    path = Path(file)
+    if path.is_relative_to(base):
+        return {"uri": quote(path.relative_to(base).as_posix()), "uriBaseId": "%SRCROOT%"}
+    return {"uri": path.as_uri()}
+
+
+def _line(file: str, number: int) -> str:
+    lines = _lines(file)
+    return lines[number - 1] if number <= len(lines) else ""
+
+
+@lru_cache(maxsize=4)
+def _lines(file: str) -> list[str]:
+    try:
+        return split_lines(read_source(file))
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return []

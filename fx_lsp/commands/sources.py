@@ -1,0 +1,104 @@
+"""The files that a command is about: which they are, what they say, which project they belong to."""
+
+from __future__ import annotations
+
+import io
+import os
+import tokenize
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from fx_lsp.errors import TargetError
+from fx_lsp.model import Failure
+from fx_lsp.tracing.analysis import module_name
+from fx_lsp.tracing.discover import discover
+
+ROOT_MARKERS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
+_OUTPUT = frozenset({"build", "dist"})
+_NOT_SOURCE = frozenset({"__pycache__", "node_modules"})
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file to look at; `names` are the targets that were asked for, or None for all."""
+
+    file: str
+    names: frozenset[str] | None = None
+
+
+def find_sources(paths: Iterable[str]) -> list[Source]:
+    """The files that `paths` (files, directories, `path::name`) stand for, each once, in order.
+
+    Raises TargetError for a path or a name that is not there.
+    """
+    found: dict[str, frozenset[str] | None] = {}
+    for path in paths:
+        before, separator, name = path.rpartition("::")
+        start = Path(before if separator else path)
+        if not start.exists():
+            raise TargetError(f"there is no file or directory {start}")
+        if separator:
+            file = str(start.resolve())
+            _require(file, name, path)
+            known = found.get(file, frozenset())
+            found[file] = None if known is None else known | {name}
+        else:
+            for file in python_files(start) if start.is_dir() else [start]:
+                found[str(file.resolve())] = None
+    return [Source(file, names) for file, names in found.items()]
+
+
+def python_files(directory: Path) -> Iterator[Path]:
+    """The `*.py` files below a directory, sorted; not those of hidden directories, environments and build output.
+
+    `directory` itself is searched whatever it is called.
+    """
+    for parent, directories, files in os.walk(directory):
+        directories[:] = sorted(name for name in directories if _is_source(Path(parent, name)))
+        yield from (Path(parent, name) for name in sorted(files) if name.endswith(".py"))
+
+
+def read_source(file: str | Path) -> str:
+    """The text of a file in the encoding that it declares. Raises OSError, SyntaxError or UnicodeDecodeError."""
+    data = Path(file).read_bytes()
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    return data.decode(encoding)
+
+
+def project_root(file: str) -> str:
+    """The directory of the project that a file is part of: the nearest with a project marker, else the one to import
+    the file from."""
+    return _marked(Path(file).parent) or module_name(file)[2]
+
+
+def shown_path(file: str) -> str:
+    """A path as people want to read it: relative where it is below the working directory."""
+    try:
+        return str(Path(file).relative_to(Path.cwd()))
+    except ValueError:
+        return file
+
+
+def _require(file: str, name: str, asked: str) -> None:
+    try:
+        found = discover(file, read_source(file))
+    except (OSError, SyntaxError, UnicodeDecodeError) as error:
+        raise TargetError(f"cannot read {asked}: {getattr(error, 'strerror', None) or error}") from error
+    if not isinstance(found.failure, Failure) and name not in {target.name for target in found.targets}:
+        raise TargetError(f"`{asked}` names no function or module that can be traced")
+
+
+def _is_source(directory: Path) -> bool:
+    name = directory.name
+    if name.startswith(".") or name in _NOT_SOURCE or (directory / "pyvenv.cfg").exists():
+        return False
+    return name not in _OUTPUT or (directory / "__init__.py").exists()
+
+
+@cache
+def _marked(directory: Path) -> str | None:
+    if any((directory / marker).exists() for marker in ROOT_MARKERS):
+        return str(directory)
+    return _marked(directory.parent) if directory.parent != directory else None

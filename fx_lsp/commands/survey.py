@@ -1,0 +1,238 @@
+"""Tracing every target of many files: a bounded number of files open and of tracers busy at any time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from fx_lsp import wire
+from fx_lsp.commands.sources import Source, project_root, read_source
+from fx_lsp.model import Failure, FailureKind, InputSource, InputSpec, Outcome, Target, TargetKind
+from fx_lsp.tracing.engine import Engine
+
+WEAKNESS: tuple[InputSource, ...] = (
+    "default",  # what the code itself says: no guess, so that it is no weaker than what the others name
+    "comment",
+    "settings",
+    "recorded",
+    "convention",
+    "annotation",
+    "call site",
+    "search",
+)
+_WHOLE_FILE = frozenset[FailureKind]({"interpreter", "no-torch"})
+
+
+@dataclass(frozen=True)
+class TargetReport:
+    """What came of one target, without what takes memory.
+
+    `source` is the weakest source that any input came from, "default" where nothing had to be found; None where no
+    inputs were found. `forward` counts the operations of forward or inference; it, `backward` and `saved_bytes` are
+    None where there is no such graph. `seconds` are of the trace with torch warm, or of the look-up where the answer
+    was known.
+    """
+
+    target: Target
+    seconds: float
+    inputs: tuple[InputSpec, ...]
+    source: InputSource | None
+    forward: int | None = None
+    backward: int | None = None
+    saved_bytes: int | None = None
+    notes: tuple[str, ...] = ()
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True)
+class FileReport:
+    """What came of one file; `failure` says why nothing in it could be looked at."""
+
+    file: str
+    targets: tuple[TargetReport, ...] = ()
+    failure: Failure | None = None
+
+    @property
+    def failures(self) -> list[Failure]:
+        """Why something was not traced, the whole file or a target."""
+        return [f for f in (self.failure, *(t.failure for t in self.targets)) if f is not None]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Counts over all files. `problems` are errors in the code and whole files that cannot be read or traced."""
+
+    files: int
+    found: int
+    traced: int
+    problems: int
+    sources: dict[InputSource, int]
+    failures: dict[FailureKind, int]
+
+
+async def survey(
+    engine: Engine,
+    sources: Sequence[Source],
+    jobs: int,
+    kinds: Collection[TargetKind],
+    on_file: Callable[[FileReport], None],
+    on_target: Callable[[TargetReport], None],
+) -> None:
+    """Trace the targets of `kinds` in `sources`, `jobs` at once.
+
+    `on_target` hears of each as it is known, `on_file` of the files in their order. When it is cancelled, `on_file`
+    hears of what was known so far.
+    """
+    traces, files = asyncio.Semaphore(jobs), asyncio.Semaphore(jobs + 2)
+    works = [_Work(source) for source in sources]
+    tasks = [asyncio.create_task(_look(engine, work, traces, files, kinds, on_target)) for work in works]
+    reported = 0
+    try:
+        for work, task in zip(works, tasks, strict=True):
+            await task
+            reported += 1
+            on_file(work.report())
+    except asyncio.CancelledError:
+        for work in works[reported:]:
+            if work.failure is not None or work.targets:
+                on_file(work.report())
+        raise
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@dataclass
+class _Work:
+    source: Source
+    failure: Failure | None = None
+    targets: list[TargetReport] = field(default_factory=list[TargetReport])
+
+    def report(self) -> FileReport:
+        ordered = sorted(self.targets, key=lambda t: (t.target.span.line, t.target.span.col))
+        return FileReport(self.source.file, tuple(ordered), self.failure)
+
+
+async def _look(
+    engine: Engine,
+    work: _Work,
+    traces: asyncio.Semaphore,
+    files: asyncio.Semaphore,
+    kinds: Collection[TargetKind],
+    on_target: Callable[[TargetReport], None],
+) -> None:
+    file, names = work.source.file, work.source.names
+
+    async def trace(target: Target) -> None:
+        async with traces:
+            started = time.perf_counter()
+            outcome = await engine.outcome(file, target.name)
+            waited = time.perf_counter() - started
+        work.targets.append(report_target(target, outcome, _seconds(engine, target, waited)))
+        on_target(work.targets[-1])
+
+    async with files:
+        try:
+            text = read_source(file)
+        except (OSError, SyntaxError, UnicodeDecodeError) as error:
+            message = f"the file cannot be read: {getattr(error, 'strerror', None) or error}"
+            work.failure = Failure("syntax", message, severity="error")
+            return
+        engine.open(file, text, (project_root(file),))
+        try:
+            found = await engine.targets(file)
+            if isinstance(found, Failure):
+                work.failure = found
+                return
+            wanted = [t for t in found if t.kind in kinds and (names is None or t.name in names)]
+            await asyncio.gather(*(trace(target) for target in wanted))
+        finally:
+            engine.close(file)
+
+
+def _seconds(engine: Engine, target: Target, waited: float) -> float:
+    state = engine.state(target.file)
+    known = next((t.seconds for t in state.targets if t.target.name == target.name), None) if state else None
+    return waited if known is None else known
+
+
+def report_target(target: Target, outcome: Outcome, seconds: float) -> TargetReport:
+    """The report on one target."""
+    source = weakest(outcome.inputs)
+    if isinstance(outcome, Failure):
+        failure = replace(outcome, output="")
+        return TargetReport(target, seconds, outcome.inputs, source if outcome.inputs else None, failure=failure)
+    forward = outcome.ops("forward")
+    return TargetReport(
+        target,
+        seconds,
+        outcome.inputs,
+        source,
+        forward=outcome.ops("inference") if forward is None else forward,
+        backward=outcome.ops("backward"),
+        saved_bytes=None if forward is None else outcome.saved_bytes,
+        notes=outcome.notes,
+    )
+
+
+def weakest(inputs: Iterable[InputSpec]) -> InputSource:
+    """The source that says least of all that the inputs came from; "default" without any."""
+    found = {i.source for i in inputs}
+    for source in reversed(WEAKNESS):
+        if source in found:
+            return source
+    return WEAKNESS[0]
+
+
+def is_problem(failure: Failure, whole_file: bool = False) -> bool:
+    """Whether the code is wrong, or (`whole_file`) nothing of it could be looked at."""
+    return whole_file or failure.severity == "error" or failure.kind in _WHOLE_FILE
+
+
+def summarize(reports: Iterable[FileReport]) -> Summary:
+    """Counts over `reports`; sources and kinds that did not occur are left out, the most frequent kind is first."""
+    files = found = problems = 0
+    sources: Counter[InputSource] = Counter()
+    failures: Counter[FailureKind] = Counter()
+    for report in reports:
+        files, found = files + 1, found + len(report.targets)
+        sources.update(t.source for t in report.targets if t.failure is None and t.source is not None)
+        failures.update(f.kind for f in report.failures)
+        problems += sum(is_problem(f, whole_file=f is report.failure) for f in report.failures)
+    order: tuple[InputSource, ...] = (*WEAKNESS[1:], WEAKNESS[0])
+    ordered: dict[InputSource, int] = {source: sources[source] for source in order if sources[source]}
+    return Summary(files, found, sources.total(), problems, ordered, dict[FailureKind, int](failures.most_common()))
+
+
+def to_json(report: FileReport) -> dict[str, Any]:
+    """The part of the JSON document that is about one file."""
+    return {
+        "file": report.file,
+        "failure": _failure(report.failure),
+        "targets": [_target(target) for target in report.targets],
+    }
+
+
+def _target(report: TargetReport) -> dict[str, Any]:
+    return {
+        "target": report.target.id,
+        "kind": report.target.kind,
+        "traced": report.failure is None,
+        "ops": {"forward": report.forward, "backward": report.backward},
+        "saved_bytes": report.saved_bytes,
+        "inputs": wire.to_json(report.inputs),
+        "source": report.source,
+        "notes": list(report.notes),
+        "seconds": round(report.seconds, 4),
+        "failure": _failure(report.failure),
+    }
+
+
+def _failure(failure: Failure | None) -> dict[str, Any] | None:
+    fields = ("kind", "message", "span", "hint", "severity")
+    return None if failure is None else {k: wire.to_json(getattr(failure, k)) for k in fields}

@@ -1,0 +1,153 @@
+"""Which `# fx:` comment belongs to which definition, and where each of its characters stands. Standard library only."""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from fx_lsp.model import Given, Span, Target
+from fx_lsp.specs import FX_COMMENT
+
+_NEWLINE = re.compile(r"\r\n|\r|\n")
+_JOINT = ", "
+
+
+@dataclass(frozen=True)
+class CommentLine:
+    """One `# fx:` comment: `span` reaches from its `#` to its last character; `text` starts at the byte `start`."""
+
+    text: str
+    span: Span
+    start: int
+
+
+@dataclass(frozen=True)
+class FxComment:
+    """The `# fx:` lines at one definition, which are read as one text."""
+
+    lines: tuple[CommentLine, ...]
+
+    @property
+    def text(self) -> str:
+        """What `parse_comment` reads: the lines joined by commas."""
+        return _JOINT.join(line.text for line in self.lines if line.text)
+
+    @property
+    def span(self) -> Span:
+        """From the first line's `#` to the last line's end."""
+        first, last = self.lines[0].span, self.lines[-1].span
+        return Span(first.file, first.line, first.col, last.end_line, last.end_col)
+
+    @property
+    def given(self) -> Given:
+        """The inputs that the comment gives."""
+        return Given(self.text, "comment", self.span)
+
+    def place(self, col: int, end_col: int) -> Span:
+        """Where the bytes from `col` to `end_col` of `text` stand in the file; at least one byte long."""
+        line, start = self._place(col)
+        end_line, end = self._place(max(end_col, col + 1))
+        if end_line is not line and end <= end_line.start:
+            end_line, end = line, line.span.end_col
+        if end_line is line:
+            end = max(end, start + 1)
+        return Span(line.span.file, line.span.line, start, end_line.span.line, end)
+
+    def _place(self, col: int) -> tuple[CommentLine, int]:
+        offset = 0
+        line = self.lines[0]
+        for line in (line for line in self.lines if line.text):
+            size = len(line.text.encode("utf-8", "surrogatepass"))
+            if col <= offset + size:
+                return line, line.start + max(col - offset, 0)
+            offset += size + len(_JOINT)
+        return line, line.span.end_col
+
+
+def fx_comment(text: str, target: Target) -> FxComment | None:
+    """The `# fx:` comment at a target.
+
+    It may stand right above the definition or its first decorator, behind the `def` line, or first in the body; for a
+    module also at its `forward`.
+    """
+    lines = _lines_of(text)
+    found = _comments_at(target, lines)
+    if not found and target.kind == "module":
+        forward = _forward_of(target, lines)
+        found = _comments_at(forward, lines) if forward else []
+    return FxComment(tuple(found)) if found else None
+
+
+def _comments_at(target: Target, lines: Sequence[str]) -> list[CommentLine]:
+    above: list[CommentLine] = []
+    for number in range(target.span.line - 1, 0, -1):
+        if not lines[number - 1].lstrip().startswith("#"):
+            break
+        found = _comment_on(target.file, number, lines[number - 1])
+        if found:
+            above.append(found)
+    return above[::-1] or _header_comments(target, lines)
+
+
+def _forward_of(target: Target, lines: Sequence[str]) -> Target | None:
+    """The `forward` of a class as a target of its own, from its first decorator on."""
+    for number in range(target.name_span.line + 1, target.span.end_line + 1):
+        if re.match(r"\s+def\s+forward\b", lines[number - 1]):
+            first = number
+            while lines[first - 2].lstrip().startswith("@"):
+                first -= 1
+            name = Span(target.file, number, 0, number, 0)
+            span = Span(target.file, first, 0, target.span.end_line, target.span.end_col)
+            return Target(target.file, f"{target.name}.forward", "method", name, span)
+    return None
+
+
+@lru_cache(maxsize=4)
+def _lines_of(text: str) -> tuple[str, ...]:
+    return tuple(_NEWLINE.split(text))
+
+
+def _header_comments(target: Target, lines: Sequence[str]) -> list[CommentLine]:
+    """`# fx:` comments between `def` and the first statement of the body, its docstring aside."""
+    start = target.span.line
+    source = io.StringIO("\n".join(lines[start - 1 : target.span.end_line]) + "\n")
+    found: list[CommentLine] = []
+    depth, header_end, docstring = 0, 0, False
+    try:
+        for token in tokenize.generate_tokens(source.readline):
+            line = token.start[0] + start - 1
+            if token.type == tokenize.COMMENT:
+                comment = _comment_on(target.file, line, lines[line - 1], token.start[1])
+                if comment and (not found or found[-1].span.line == line - 1):
+                    found.append(comment)
+            elif token.type == tokenize.OP and not header_end:
+                depth += (token.string in "([{") - (token.string in ")]}")
+                if token.string == ":" and not depth and line >= target.name_span.line:
+                    header_end = line
+            elif header_end and line > header_end:
+                if token.type == tokenize.STRING and not docstring:
+                    docstring = True
+                elif token.type not in (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT):
+                    break
+    except (tokenize.TokenError, SyntaxError):
+        pass
+    return found
+
+
+def _comment_on(file: str, number: int, line: str, start: int | None = None) -> CommentLine | None:
+    start = len(line) - len(line.lstrip()) if start is None else start
+    match = FX_COMMENT.match(line, start)
+    if not match:
+        return None
+    text = match[1].rstrip(" \t,")
+    end = match.start(1) + len(text) if text else len(match[0].rstrip()) + start
+    span = Span(file, number, _bytes(line[:start]), number, _bytes(line[:end]))
+    return CommentLine(text, span, _bytes(line[: match.start(1)]))
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))

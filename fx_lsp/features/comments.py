@@ -1,0 +1,164 @@
+"""What is wrong with `# fx:` comments, seen without running anything."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+from fx_lsp.comments import FxComment, fx_comment
+from fx_lsp.features.parameters import Parameters, signature_of
+from fx_lsp.features.problems import Problem
+from fx_lsp.features.text import sentence
+from fx_lsp.model import Span, Target
+from fx_lsp.specs import FX_COMMENT, CommentError, Item, comment_items, parse_comment
+from fx_lsp.syntax import parse
+
+_NEWLINE = re.compile(r"\r\n|\r|\n")
+_DEFINITION = re.compile(r"\s*(@|(async\s+)?def\b|class\b)")
+_CODE = "comment"
+
+
+def comment_problems(file: str, text: str, targets: Iterable[Target]) -> tuple[Problem, ...]:
+    """The problems of all `# fx:` comments of a text, each at the characters that it is about."""
+    return _comment_problems(file, text, tuple(targets)) if "fx:" in text else ()
+
+
+@lru_cache(maxsize=8)
+def _comment_problems(file: str, text: str, targets: tuple[Target, ...]) -> tuple[Problem, ...]:
+    left = _marked_lines(text)
+    found: list[Problem] = []
+    taken: set[int] = set()
+    for target in targets:
+        first = _first_line(text, target.span.line)
+        if not any(first <= number <= target.span.end_line for number in left):
+            continue
+        comment = fx_comment(text, target)
+        numbers = {line.span.line for line in comment.lines} if comment is not None else set[int]()
+        if comment is not None and not taken & numbers:
+            found += target_problems(text, target, comment)
+        taken |= numbers
+    left = {number: col for number, col in left.items() if number not in taken and not _above_definition(text, number)}
+    return (*found, *(_orphan(file, text, number, col) for number, col in _orphans(file, text, left)))
+
+
+def without_doubles(own: Iterable[Problem], traced: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Both, but of the problems of a comment that tracing met only those where syntax alone found none."""
+    first = tuple(own)
+    places = {(p.span.file, line) for p in first for line in range(p.span.line, p.span.end_line + 1)}
+
+    def double(problem: Problem) -> bool:
+        lines = range(problem.span.line, problem.span.end_line + 1)
+        return problem.code == _CODE and any((problem.span.file, line) in places for line in lines)
+
+    rest = (p for p in traced if not double(p))
+    return tuple(sorted((*first, *rest), key=lambda p: (p.span.line, p.span.col, p.span.end_line, p.span.end_col)))
+
+
+def target_problems(text: str, target: Target, comment: FxComment) -> Iterator[Problem]:
+    """The problems of the comment at one target."""
+
+    def problem(message: str, start: int, end: int) -> Problem:
+        return Problem(comment.place(start, end), "error", sentence(message), _CODE)
+
+    parsed = parse_comment(comment.text)
+    if isinstance(parsed, CommentError):
+        yield problem(f"the `# fx:` comment is not understood: {parsed.message}", parsed.col, parsed.end_col)
+        return
+    items, signature = comment_items(comment.text), signature_of(text, target)
+    seen: set[tuple[bool, str]] = set()
+    for item in items.items:
+        if (item.in_init, item.name) in seen:
+            yield problem(f"`{item.name}` is given twice", item.col, item.end_col)
+        seen.add((item.in_init, item.name))
+    if signature is None:
+        return
+    if items.init is not None and signature.init is None:
+        yield problem(f"`init(…)` is for modules and methods; {target.name} is a function", *items.init)
+    for item in items.items:
+        known = signature.init if item.in_init else signature.call
+        if known is not None and known.complete and item.name not in known:
+            yield problem(_unknown(item, target, known), item.col, item.end_col)
+
+
+def _unknown(item: Item, target: Target, known: Parameters) -> str:
+    names = ", ".join(p.name for p in known.seen)
+    of = f"{target.name}'s constructor" if item.in_init else target.name
+    return f"`{item.name}` is no parameter of {of}" + (
+        f"; its parameters are {names}" if names else ", which takes none"
+    )
+
+
+def _orphan(file: str, text: str, number: int, col: int) -> Problem:
+    line = _lines(text)[number - 1]
+    start, end = len(line[:col].encode(errors="replace")), len(line.rstrip().encode(errors="replace"))
+    message = "This comment belongs to no definition: it goes right above one, or first in its body."
+    return Problem(Span(file, number, start, number, end), "hint", message, _CODE)
+
+
+def _orphans(file: str, text: str, marked: dict[int, int]) -> list[tuple[int, int]]:
+    """The marked lines that are comments, and at no function or class at all; none where the text does not parse."""
+    tree = _tree(text) if marked else None
+    if tree is None:
+        return []
+    left = dict(marked)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "fx:" in node.value:
+            for number in range(node.lineno, (node.end_lineno or node.lineno) + 1):
+                left.pop(number, None)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and left:
+            for number in _reached(file, text, node, left):
+                left.pop(number, None)
+    return sorted(left.items())
+
+
+def _reached(
+    file: str, text: str, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, marked: Iterable[int]
+) -> list[int]:
+    first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+    start = _first_line(text, first)
+    last = next((n.lineno for n in node.body[1:2]), node.end_lineno or node.lineno)
+    if not any(start <= number <= last for number in marked):
+        return []
+    name = Span(file, node.lineno, node.col_offset, node.lineno, node.col_offset)
+    whole = Span(file, first, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or 0)
+    kind = "module" if isinstance(node, ast.ClassDef) else "function"
+    target = Target(file, node.name, kind, name, whole)
+    above = fx_comment(text, target)
+    return [] if above is None else [line.span.line for line in above.lines]
+
+
+def _first_line(text: str, definition: int) -> int:
+    """The first of the comment lines right above the line of a definition."""
+    lines = _lines(text)
+    while definition > 1 and lines[definition - 2].lstrip().startswith("#"):
+        definition -= 1
+    return definition
+
+
+def _above_definition(text: str, number: int) -> bool:
+    """Whether the first line after a comment begins a definition: told without parsing, which takes longer."""
+    lines = _lines(text)
+    while number <= len(lines) and lines[number - 1].lstrip().startswith("#"):
+        number += 1
+    return number <= len(lines) and _DEFINITION.match(lines[number - 1]) is not None
+
+
+def _marked_lines(text: str) -> dict[int, int]:
+    """The lines with what looks like a `# fx:` comment, and the index of its `#`, which is the line's first."""
+    found = {n: FX_COMMENT.search(line) for n, line in enumerate(_lines(text), 1) if "fx:" in line}
+    return {n: match.start() for n, match in found.items() if match and match.start() == match.string.find("#")}
+
+
+@lru_cache(maxsize=4)
+def _lines(text: str) -> tuple[str, ...]:
+    return tuple(_NEWLINE.split(text))
+
+
+@lru_cache(maxsize=4)
+def _tree(text: str) -> ast.Module | None:
+    try:
+        return parse(text.removeprefix("\ufeff"))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None

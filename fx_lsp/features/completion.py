@@ -1,0 +1,164 @@
+"""What to offer while a `# fx:` comment is being typed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from fx_lsp.comments import fx_comment
+from fx_lsp.features.inputs import source_text
+from fx_lsp.features.parameters import Parameter, Parameters, signature_of
+from fx_lsp.features.pin import written_values
+from fx_lsp.model import InputSpec, Outcome, Target
+from fx_lsp.specs import DTYPES
+
+CompletionKind = Literal["parameter", "constructor", "value", "dtype", "device"]
+_BEFORE = re.compile(r"[^\n]*?#\s*fx:(.*)$")
+_INIT = "init."
+
+
+@dataclass(frozen=True)
+class Completion:
+    """One offer: `text` replaces the line from the byte `col` to the cursor; those that fit best come first."""
+
+    label: str
+    kind: CompletionKind
+    text: str
+    col: int
+    detail: str = ""
+
+
+def in_comment(before: str) -> bool:
+    """Whether `before`, a line up to the cursor, reaches into a `# fx:` comment. Asked at every keystroke."""
+    return "fx:" in before and _BEFORE.match(before) is not None
+
+
+def completions(
+    text: str, line: str, at: tuple[int, int], targets: Sequence[tuple[Target, Outcome | None]]
+) -> tuple[Completion, ...]:
+    """The offers at the position `at` (line, column) of `text`, whose line there is `line`; () outside comments."""
+    number, col = at
+    before = line.encode()[:col].decode(errors="ignore")
+    match = _BEFORE.match(before)
+    if match is None:
+        return ()
+    for target, outcome in targets:
+        comment = fx_comment(text, target)
+        if comment is not None and any(part.span.line == number for part in comment.lines):
+            earlier = [part.text for part in comment.lines if part.span.line < number and part.text]
+            typed = _read(", ".join([*earlier, match[1]]))
+            everything = _read(comment.text)
+            return tuple(_offers(text, target, outcome, typed, everything.names, col))
+    return ()
+
+
+@dataclass
+class _Typed:
+    """A comment as far as it is typed: the names given so far (with `init.`), and what is being written at its end."""
+
+    names: list[str] = field(default_factory=list[str])
+    open: list[str] = field(default_factory=list[str])
+    item: str = ""
+    value: str | None = None
+
+
+def _read(text: str) -> _Typed:
+    typed, quote = _Typed(), ""
+    for char in text:
+        outside = typed.open in ([], ["init"])
+        if quote or char in "'\"":
+            quote = "" if char == quote else quote or char
+        elif char in "([{":
+            constructing = not typed.open and typed.value is None and typed.item.strip() == "init"
+            typed.open.append("init" if constructing else char)
+            if constructing:
+                typed.item = ""
+                continue
+        elif char in ")]}" and typed.open:
+            if typed.open.pop() == "init":
+                typed.item, typed.value = "", None
+                continue
+        elif char == "," and outside:
+            typed.item, typed.value = "", None
+            continue
+        elif char == "=" and outside and typed.value is None:
+            typed.names.append((_INIT if typed.open else "") + typed.item.strip())
+            typed.item, typed.value = typed.item.strip(), ""
+            continue
+        if typed.value is None:
+            typed.item += char
+        else:
+            typed.value += char
+    return typed
+
+
+def _offers(
+    text: str, target: Target, outcome: Outcome | None, typed: _Typed, given: list[str], col: int
+) -> list[Completion]:
+    signature = signature_of(text, target)
+    inputs = () if outcome is None else outcome.inputs
+    prefix = _INIT if typed.open[:1] == ["init"] else ""
+    seen = signature and (signature.init if prefix else signature.call)
+    parameters = _parameters(seen or Parameters(), inputs, prefix)
+    if typed.value is None:
+        word = _last_word(typed.item)
+        start = col - len(word.encode())
+        offers = [
+            Completion(p.name, "parameter", f"{p.name}=", start, _about(p))
+            for p in parameters
+            if prefix + p.name not in given
+        ]
+        if not prefix and signature is not None and signature.init is not None and not typed.names:
+            offers.append(Completion("init(", "constructor", "init(", start, f"how {target.name} is constructed"))
+        return offers
+    device = re.search(r"@\s*([\w:]*)$", typed.value)
+    if device:
+        return [Completion(name, "device", name, col - len(device[1])) for name in ("cuda", "cpu")]
+    if typed.open[-1:] == ["["] and re.search(r"\b(" + "|".join(DTYPES) + r")\s*\[[^\[\]]*$", typed.value):
+        return []
+    parameter = next((p for p in parameters if p.name == typed.item), Parameter(typed.item))
+    return _values(text, parameter, prefix, inputs, typed, col)
+
+
+def _values(
+    text: str, parameter: Parameter, prefix: str, inputs: Sequence[InputSpec], typed: _Typed, col: int
+) -> list[Completion]:
+    word = _last_word(typed.value or "")
+    start = col - len(word.encode())
+    offers: list[Completion] = []
+    if (typed.value or "").strip() == word:
+        now = written_values(text, inputs).get(prefix + parameter.name)
+        if now is not None:
+            source = next(i for i in inputs if i.name.startswith(prefix + parameter.name))
+            offers.append(Completion(now, "value", now, start, f"as traced now, {source_text(source)}"))
+        if parameter.default and parameter.default != now:
+            offers.append(Completion(parameter.default, "value", parameter.default, start, "the default"))
+    offers += [Completion(name, "value", name, start) for name in ("None", "True", "False")]
+    offers += [Completion(f"{short}[", "dtype", f"{short}[", start, f"torch.{long}") for short, long in DTYPES.items()]
+    best: dict[str, Completion] = {}
+    for offer in offers:
+        best.setdefault(offer.label, offer)
+    return list(best.values())
+
+
+def _parameters(seen: Parameters, inputs: Sequence[InputSpec], prefix: str) -> list[Parameter]:
+    """Those of the text, and those that a trace knows of besides."""
+    found = {p.name: p for p in seen.seen}
+    for item in inputs:
+        own = item.name.startswith(_INIT) == bool(prefix)
+        name = re.split(r"[\[.]", item.name[len(prefix) :], maxsplit=1)[0]
+        if own and name not in found:
+            found[name] = Parameter(name)
+    return list(found.values())
+
+
+def _about(parameter: Parameter) -> str:
+    annotation = f": {parameter.annotation}" if parameter.annotation else ""
+    return annotation[2:] if not parameter.default else f"{annotation} = {parameter.default}".lstrip(": ")
+
+
+def _last_word(text: str) -> str:
+    found = re.search(r"[\w.]*$", text)
+    return found[0] if found else ""

@@ -1,0 +1,61 @@
+"""The inputs of a trace in words: what they are, and where each came from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from fx_lsp.features.text import code, is_tensor_spec, one_line, plain
+from fx_lsp.model import InputSpec
+
+_SHOWN = 8
+_ELEMENT = re.compile(r"(.*)\[\d+\]$")
+
+
+def inputs_text(inputs: Iterable[InputSpec]) -> str:
+    """A Markdown list with a line for each source: "- `x: f32[8, 128]`, `n=4` · from the call at line 40"."""
+    groups: dict[str, list[InputSpec]] = {}
+    for item in inputs:
+        groups.setdefault(source_text(item), []).append(item)
+    return "\n".join(f"- {_names(items)} · {plain(source)}" for source, items in groups.items())
+
+
+def input_text(item: InputSpec) -> str:
+    """`x: f32[8, 128]`, or `n=4` for what is no tensor."""
+    joint = ": " if is_tensor_spec(item.spec) else "="
+    return f"{item.name}{joint}{one_line(item.spec)}"
+
+
+def source_text(item: InputSpec) -> str:
+    """Where an input came from: "from the call at line 40"."""
+    detail = one_line(item.detail)
+    words = {
+        "comment": "from the `# fx:` comment",
+        "settings": f"from {detail or 'the settings'}",
+        "convention": f"from {detail or 'get_inputs()'}",
+        "call site": f"from the call at {detail}" if detail else "from a call",
+    }
+    if item.source in words:
+        return words[item.source]
+    found = {"annotation": "from its annotation", "search": "found by search"}.get(item.source, item.source)
+    return f"{found}, {detail}" if detail else found
+
+
+def _names(items: list[InputSpec]) -> str:
+    """The inputs of one source; equal elements of a container stand once."""
+    shown: dict[str, list[InputSpec]] = {}
+    for item in items:
+        element = _ELEMENT.match(item.name)
+        shown.setdefault(f"{element[1]}[…]: {item.spec}" if element else item.name, []).append(item)
+    names = [code(_range(same)) for same in shown.values()]
+    rest = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + rest
+
+
+def _range(same: list[InputSpec]) -> str:
+    """`xs[0]: f32[2]`, or `xs[0…31]: f32[2]` for elements with the same spec."""
+    first, last = same[0], same[-1]
+    if len(same) == 1:
+        return input_text(first)
+    end = last.name.rpartition("[")[2]
+    return input_text(InputSpec(f"{first.name[:-1]}…{end}", first.spec, first.source))

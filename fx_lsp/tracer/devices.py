@@ -1,0 +1,91 @@
+"""Devices that this build of torch does not know: code for them is traced on the CPU instead.
+
+A fake tensor needs no GPU, but it needs a torch that was built for one: any other ends the process at the first such
+tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.overrides import TorchFunctionMode
+
+
+def known_devices() -> frozenset[str]:
+    """The types of devices that fake tensors can be on."""
+    known = {"cpu", "meta"}
+    if torch.backends.cuda.is_built():
+        known.add("cuda")
+    if torch.backends.mps.is_built():
+        known.add("mps")
+    if getattr(torch, "xpu", None) is not None and torch.xpu._is_compiled():  # pyright: ignore[reportPrivateUsage]
+        known.add("xpu")
+    return frozenset(known)
+
+
+class OnCpu(TorchFunctionMode):
+    """Puts on the CPU what is asked for on a device that is not `known`; `replaced` collects those devices' types."""
+
+    def __init__(self, known: frozenset[str]) -> None:
+        super().__init__()
+        self._known = known
+        self.replaced: set[str] = set()
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        if name in _MOVES and func is getattr(torch.Tensor, name, None):
+            if name not in self._known:
+                self.replaced.add(name)
+                return args[0]
+            return func(*args, **kwargs)
+        if name == "device" and func is torch.device:
+            return func(*args, **kwargs)
+        if any(isinstance(a, torch.device) for a in args) or (name == "to" and any(isinstance(a, str) for a in args)):
+            args = tuple(self._possible(a) if isinstance(a, (str, torch.device)) else a for a in args)
+        if kwargs.get("device") is not None:
+            kwargs = {**kwargs, "device": self._possible(kwargs["device"])}
+        return func(*args, **kwargs)
+
+    def _possible(self, device: Any) -> Any:
+        try:
+            kind = "cuda" if type(device) is int else torch.device(device).type
+        except (RuntimeError, TypeError):
+            return device
+        if kind in self._known:
+            return device
+        self.replaced.add(kind)
+        return "cpu"
+
+
+_MOVES = frozenset({"cuda", "xpu", "ipu", "hpu", "mtia"})
+
+
+@contextmanager
+def possible_devices() -> Generator[OnCpu | None, None, None]:
+    """The mode to trace in; none where this torch was built for GPUs."""
+    known = known_devices()
+    if "cuda" in known:
+        yield None
+        return
+    original = FunctionalTensor.cuda
+    FunctionalTensor.cuda = lambda self, *args, **kwargs: self  # that of AOTAutograd asks which GPU is the current one
+    try:
+        with OnCpu(known) as mode:
+            yield mode
+    finally:
+        FunctionalTensor.cuda = original
+
+
+def device_note(mode: OnCpu | None) -> list[str]:
+    """What to tell the user of devices that were replaced."""
+    if mode is None or not mode.replaced:
+        return []
+    kinds = " and ".join(sorted(mode.replaced))
+    return [f"this torch {torch.__version__} is built without {kinds}: what the code puts there stands on the CPU"]

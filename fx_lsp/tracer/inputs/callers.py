@@ -1,0 +1,181 @@
+"""What the code around a target calls it with: run a caller on inputs of its own, and watch the target's frame."""
+
+from __future__ import annotations
+
+import ast
+import gc
+import inspect
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from types import CodeType, FrameType, FunctionType, ModuleType
+from typing import Any, TypeAlias
+
+from fx_lsp.model import Caller, TraceRequest
+from fx_lsp.tracer.inputs.body import find_function
+from fx_lsp.tracer.inputs.offers import Offer
+from fx_lsp.tracer.inputs.plan import Plan, plan_of_made
+from fx_lsp.tracer.load import find
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What a caller showed of the target: its function (None for classes), and how it was called, if it was."""
+
+    function: Callable[..., Any] | None
+    offer: Offer | None
+
+
+@dataclass
+class Seen:
+    """The target's first call: its arguments, its receiver (`self`, None for functions) and the code that ran."""
+
+    args: dict[str, Plan]
+    receiver: Any
+    code: CodeType
+
+
+Constructed: TypeAlias = tuple[Any, dict[str, Plan]]
+"""An object and the arguments that its constructor was called with."""
+
+
+@dataclass
+class Watcher:
+    """Looks at every Python call for that of the target.
+
+    `code` is the target's where it is known beforehand; `constructed` are constructor arguments by object.
+    """
+
+    file: str
+    matches: Callable[[FrameType], bool]
+    code: CodeType | None = None
+    constructors: frozenset[CodeType] = frozenset()
+    seen: Seen | None = None
+    constructed: dict[int, tuple[Any, dict[str, Plan]]] = field(
+        default_factory=dict[int, "tuple[Any, dict[str, Plan]]"]
+    )
+
+    @contextmanager
+    def watching(self) -> Generator[None, None, None]:
+        """Watch what runs inside."""
+        before = sys.getprofile()
+        sys.setprofile(self._event)
+        try:
+            yield
+        finally:
+            sys.setprofile(before)
+
+    def _event(self, frame: FrameType, event: str, arg: Any) -> None:
+        if event != "call" or frame.f_code.co_filename != self.file:
+            return
+        if frame.f_code in self.constructors:
+            receiver, args = _arguments(frame, self._detail(frame), method=True)
+            self.constructed[id(receiver)] = receiver, args
+        elif self.seen is None and self.matches(frame):
+            method = frame.f_code.co_varnames[:1] == ("self",)
+            receiver, args = _arguments(frame, self._detail(frame), method)
+            self.seen = Seen(args, receiver, frame.f_code)
+
+    def _line(self, frame: FrameType) -> int:
+        caller = frame.f_back
+        while caller is not None and caller.f_code.co_filename != self.file:
+            caller = caller.f_back
+        return caller.f_lineno if caller is not None else frame.f_lineno
+
+    def _detail(self, frame: FrameType) -> str:
+        return f"line {self._line(frame)}"
+
+    def observed(self, keep: Any) -> Observed:
+        """What was seen; `keep` holds what the caller returned, which may be the target."""
+        code = self.seen.code if self.seen is not None else self.code
+        function = function_of(code) if code is not None else None
+        if self.seen is None:
+            return Observed(function, None)
+        receiver = self.seen.receiver
+        known = self.constructed.get(id(receiver))
+        init = known[1] if known is not None and known[0] is receiver else None
+        return Observed(function, Offer(self.seen.args, init, receiver))
+
+
+def _arguments(frame: FrameType, detail: str, method: bool) -> tuple[Any, dict[str, Plan]]:
+    """The receiver of a call (None for functions), and plans for its arguments."""
+    code = frame.f_code
+    count = code.co_argcount + code.co_kwonlyargcount
+    names = list(code.co_varnames[:count])
+    values = frame.f_locals
+    receiver = values.get(names.pop(0)) if method and names else None
+    plans = {name: plan_of_made(values[name], "call site", detail) for name in names if name in values}
+    if code.co_flags & inspect.CO_VARARGS:
+        plans[code.co_varnames[count]] = plan_of_made(values[code.co_varnames[count]], "call site", detail)
+        count += 1
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        rest: dict[str, Any] = values[code.co_varnames[count]]
+        plans.update({name: plan_of_made(value, "call site", detail) for name, value in rest.items()})
+    return receiver, plans
+
+
+def watcher(request: TraceRequest, module: ModuleType, tree: ast.Module) -> Watcher:
+    """A watcher for the request's target in a module that has run a caller's slice."""
+    try:
+        target = find(module, request.name)
+    except AttributeError:
+        return _nested_watcher(request, module, tree)
+    if not isinstance(target, type):
+        code = _code_of(target)
+        return Watcher(request.file, lambda frame: frame.f_code is code, code)
+    kind, forward = target, _code_of(getattr(target, "forward", None))
+    constructor = _code_of(target.__init__)
+
+    def matches(frame: FrameType) -> bool:
+        return frame.f_code is forward and isinstance(frame.f_locals.get("self"), kind)
+
+    return Watcher(request.file, matches, constructors=frozenset([constructor] if constructor else ()))
+
+
+def _nested_watcher(request: TraceRequest, module: ModuleType, tree: ast.Module) -> Watcher:
+    """A watcher for a function that is made anew whenever the one around it runs; its code is the same every time."""
+    node = find_function(tree, request.name)
+    lines = {node.lineno, *(d.lineno for d in node.decorator_list)} if node is not None else set[int]()
+    name = request.name.rpartition(".")[2]
+
+    def is_it(code: CodeType) -> bool:
+        return code.co_name == name and code.co_firstlineno in lines
+
+    outer: Any = module
+    for part in request.name.split(".")[:-1]:
+        outer = getattr(outer, part, None)
+    return Watcher(request.file, lambda frame: is_it(frame.f_code), _inner_code(_code_of(outer), is_it))
+
+
+def _code_of(function: Any) -> CodeType | None:
+    return getattr(inspect.unwrap(getattr(function, "__func__", function)), "__code__", None)
+
+
+def _inner_code(code: CodeType | None, is_it: Callable[[CodeType], bool]) -> CodeType | None:
+    for constant in code.co_consts if code is not None else ():
+        if isinstance(constant, CodeType):
+            found = constant if is_it(constant) else _inner_code(constant, is_it)
+            if found is not None:
+                return found
+    return None
+
+
+def caller_request(request: TraceRequest, caller: Caller, seconds: float) -> TraceRequest:
+    """The request to resolve a caller's own inputs."""
+    return replace(
+        request,
+        name=caller.name,
+        kind=caller.kind,
+        sliced=caller.sliced,
+        given=(),
+        previous=(),
+        callers=(),
+        seconds=seconds,
+    )
+
+
+def function_of(code: CodeType) -> FunctionType | None:
+    """The function that runs a code object: the last one made, where there are several."""
+    found = [f for f in gc.get_referrers(code) if isinstance(f, FunctionType) and f.__code__ is code]
+    return found[-1] if found else None

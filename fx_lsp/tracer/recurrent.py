@@ -1,0 +1,82 @@
+"""Recurrent layers as one operation each, the one that cuDNN runs, whatever the device.
+
+Elsewhere PyTorch unrolls them: an LSTM over 512 steps would be a graph of thousands of nodes that nobody can read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+aten = torch.ops.aten
+
+MODES: dict[str, int] = {"rnn_relu": 0, "rnn_tanh": 1, "lstm": 2, "gru": 3}
+"""Functions of torch that run a whole recurrent layer, with the number that cuDNN has for each."""
+
+NOTE = (
+    "recurrent layers stand as the one operation that cuDNN runs (its reserve space is not counted as saved); "
+    "without cuDNN, PyTorch loops over the steps"
+)
+
+
+class OneOperation(TorchFunctionMode):
+    """Calls `aten._cudnn_rnn` for every recurrent layer; `used` tells whether there was one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used = False
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        name = getattr(func, "__name__", "")
+        if name not in MODES or not args or len(args) != 9 or kwargs or func is not getattr(torch, name, None):
+            return func(*args, **(kwargs or {}))
+        self.used = True
+        return _layer(MODES[name], args)
+
+
+def _layer(mode: int, args: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
+    packed = isinstance(args[3], (list, tuple))
+    if packed:
+        data, sizes, hidden, weights, biased, layers, dropout, train, both = args
+        batch_sizes, batch_first = [int(size) for size in sizes.tolist()], False
+    else:
+        data, hidden, weights, biased, layers, dropout, train, both, batch_first = args
+        batch_sizes = list[int]()
+    is_lstm = mode == MODES["lstm"]
+    hx, cx = (hidden[0], hidden[1]) if is_lstm else (hidden, None)
+    size = (cx if cx is not None else hx).size(2)
+    projected = hx.size(2) if hx.size(2) != size else 0
+    per_layer = (4 if biased else 2) + (1 if projected else 0)
+    found = aten._cudnn_rnn(
+        data, weights, per_layer, weights[0].detach(), hx, cx, mode, size, projected, layers,
+        batch_first, dropout, train, both, batch_sizes, None,
+    )  # fmt: skip
+    return tuple(found[: 3 if is_lstm else 2])
+
+
+def _backward_specs(
+    input: torch.Tensor,
+    weight: Sequence[torch.Tensor],
+    weight_stride0: int,
+    weight_buf: torch.Tensor,
+    hx: torch.Tensor,
+    cx: torch.Tensor | None,
+    *rest: Any,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, list[torch.Tensor]]:
+    """What `aten._cudnn_rnn_backward` returns: a gradient like each of its inputs."""
+    return (
+        torch.empty_like(input, memory_format=torch.contiguous_format),
+        torch.empty_like(hx),
+        torch.empty_like(cx) if cx is not None else input.new_empty(0),
+        [torch.empty_like(w) for w in weight],
+    )
+
+
+with suppress(RuntimeError):  # once torch has one of its own
+    torch.library.register_fake("aten::_cudnn_rnn_backward", _backward_specs)

@@ -1,0 +1,88 @@
+"""Inputs that a project writes down: `[tool.fx-lsp.inputs]` in the nearest pyproject.toml above a file.
+
+    [tool.fx-lsp.inputs]
+    "model.py::Block" = "init(dim=64), x=f32[8, 64]"
+
+A key is a target, its path relative to the pyproject.toml; a value is what a `# fx:` comment would say.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path, PurePath
+from typing import Any
+
+from fx_lsp.model import Given
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+log = logging.getLogger(__name__)
+
+PYPROJECT = "pyproject.toml"
+
+
+@dataclass(frozen=True)
+class Project:
+    """What a project says of one file: inputs by the target's name; `trouble` is why it cannot be read, or ""."""
+
+    inputs: Mapping[str, str] = field(default_factory=dict[str, str])
+    trouble: str = ""
+
+    def given(self, name: str) -> tuple[Given, ...]:
+        """What is written down for the target `name` of the file."""
+        text = self.inputs.get(name)
+        return () if text is None else (Given(text, "settings", detail=PYPROJECT),)
+
+
+def read_project(file: str) -> Project:
+    """What the nearest pyproject.toml above `file` says; it is read again only when its time or size has changed."""
+    for directory in Path(file).parents:
+        path = directory / PYPROJECT
+        try:
+            status = path.stat()
+        except OSError:
+            continue
+        entries, trouble = _read(str(path), status.st_mtime_ns, status.st_size)
+        own = PurePath(file).relative_to(directory).as_posix()
+        mine = {name: text for where, name, text in entries if where == own}
+        return Project(mine, trouble)
+    return Project()
+
+
+def concerns(changed: Collection[str], file: str) -> bool:
+    """Whether one of the files that have changed is a pyproject.toml above `file`."""
+    return any(path.name == PYPROJECT and path.parent in Path(file).parents for path in map(Path, changed))
+
+
+@lru_cache(maxsize=64)
+def _read(path: str, mtime_ns: int, size: int) -> tuple[tuple[tuple[str, str, str], ...], str]:
+    """The entries as (path, name, text), and what is wrong with the file as a whole."""
+    try:
+        table: Any = tomllib.loads(Path(path).read_text("utf-8"))
+        for key in ("tool", "fx-lsp", "inputs"):
+            table = table.get(key, {})
+        given: dict[str, Any] = dict(table)
+    except (OSError, ValueError) as error:
+        return _unreadable(f"{path} is not read: {error}")
+    except (AttributeError, TypeError):
+        return _unreadable(f"{path} is not read: [tool.fx-lsp.inputs] is no table")
+    entries: list[tuple[str, str, str]] = []
+    for key, value in given.items():
+        where, _, name = key.partition("::")
+        # What is no text is no list of inputs either: the tracer says so, at the target's name.
+        text = value if isinstance(value, str) else repr(value)
+        entries.append((os.path.normpath(where).replace(os.sep, "/"), name, text))
+    return tuple(entries), ""
+
+
+def _unreadable(trouble: str) -> tuple[tuple[tuple[str, str, str], ...], str]:
+    log.warning("%s", trouble)
+    return (), trouble
