@@ -72,6 +72,7 @@ class TraceFixture(Protocol):
 def warm_torch() -> None:
     """torch and AOTAutograd, imported and used once, so that forked tests find them warm."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # as in a zygote: CUDA does not survive a fork
+    os.environ["PYTORCH_JIT"] = "0"
     from fx_lsp.tracer.warm import warm
 
     warm()

@@ -13,18 +13,34 @@ import torch
 from torch import nn
 
 from fx_lsp.model import SavedKind
-from fx_lsp.tracer.state import held_tensors, replaced, unchanged
+from fx_lsp.tracer.state import Held, held_tensors, replaced, surroundings, unchanged
 
 
 @dataclass
 class Call:
-    """The target with its arguments. `modules` are those whose parameters are inputs of the graph, by name prefix."""
+    """The target with its arguments.
+
+    `modules` are those whose parameters are inputs of the graph, by name prefix; so are the tensors with the ids
+    `touched` that the function finds by itself.
+    """
 
     function: Callable[..., Any]
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     modules: dict[str, nn.Module] = field(default_factory=dict)
     parameter_names: tuple[str, ...] = ()
+    touched: frozenset[int] = frozenset()
+
+    def held(self) -> list[Held]:
+        """The tensors that the call reads besides its arguments, each once."""
+        found = [held for prefix, module in self.modules.items() for held in held_tensors(module, prefix)]
+        known = {id(held.tensor) for held in found} | {id(tensor) for _, tensor in self.arguments()}
+        return found + [h for h in surroundings(self.function, self.touched - known)]
+
+    def arguments(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """The tensors among the arguments, each with its path."""
+        for name, value in [*((_argument_name(self, i), a) for i, a in enumerate(self.args)), *self.kwargs.items()]:
+            yield from tensors_in(value, name)
 
     def run(self) -> Any:
         """Call the target; what it assigns to attributes of the modules is undone."""
@@ -47,13 +63,8 @@ class FlatInput:
 
 def flat_inputs(call: Call) -> list[FlatInput]:
     """All tensors that the call reads: parameters and buffers first, then arguments in order."""
-    inputs: list[FlatInput] = []
-    for prefix, module in call.modules.items():
-        inputs.extend(FlatInput(held.name, held.tensor, held.kind) for held in held_tensors(module, prefix))
-    named = [(_argument_name(call, i), a) for i, a in enumerate(call.args)] + list(call.kwargs.items())
-    for name, value in named:
-        inputs.extend(FlatInput(path, tensor, "input") for path, tensor in tensors_in(value, name))
-    return inputs
+    held = [FlatInput(item.name, item.tensor, item.kind) for item in call.held()]
+    return held + [FlatInput(path, tensor, "input") for path, tensor in call.arguments()]
 
 
 def flat_function(call: Call, wrap: Callable[[], Any], outputs: list[str]) -> Callable[..., tuple[torch.Tensor, ...]]:
@@ -62,11 +73,12 @@ def flat_function(call: Call, wrap: Callable[[], Any], outputs: list[str]) -> Ca
     `wrap()` gives the context managers to run it in; `outputs` is filled with a name for each result.
     """
 
+    held = call.held()
+
     def flat(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         supply = iter(tensors)
         with ExitStack() as stack:
-            for module in call.modules.values():
-                stack.enter_context(replaced(held_tensors(module), supply))
+            stack.enter_context(replaced(held, supply))
             args = tuple(substitute(a, supply) for a in call.args)
             kwargs = {k: substitute(v, supply) for k, v in call.kwargs.items()}
             stack.enter_context(wrap())

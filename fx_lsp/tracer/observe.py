@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Any
@@ -35,7 +35,7 @@ class Run:
     """What one watched run showed. `calls` counts torch calls that returned, a measure of how far it came.
 
     `expansions` counts element-wise calls whose operands had different ranks above one: a sign of inputs that fit by
-    accident.
+    accident. `touched` are the ids of the tensors that torch calls were given.
     """
 
     result: Any = None
@@ -43,6 +43,7 @@ class Run:
     failed: FailedCall | None = None
     calls: int = 0
     expansions: int = 0
+    touched: set[int] = field(default_factory=set[int])
     values: list[Value] = field(default_factory=list)
 
 
@@ -73,6 +74,7 @@ class Watch(TorchFunctionMode):
             if tracer is not None:
                 sys.settrace(tracer)
         self._run.calls += 1
+        self._run.touched.update(id(a) for a in tensors_among(args, kwargs))
         ranks = {a.dim() for a in args if isinstance(a, torch.Tensor)}
         if len(ranks) > 1 and min(ranks) > 1 and getattr(func, "__name__", "") in _ELEMENTWISE:
             self._run.expansions += 1
@@ -83,6 +85,15 @@ class Watch(TorchFunctionMode):
                 direct = frame.f_code.co_filename == self._sources.file
                 self._values.add(chain[0], "", result, last=not direct)
         return result
+
+
+def tensors_among(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
+    """The tensors among the arguments of a torch call, also those in its lists."""
+    for a in (*args, *kwargs.values()):
+        if isinstance(a, torch.Tensor):
+            yield a
+        elif isinstance(a, (list, tuple)):
+            yield from (item for item in a if isinstance(item, torch.Tensor))
 
 
 def check_dtypes(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
+import inspect
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import CellType
 from typing import Any
 
 import torch
@@ -43,6 +45,41 @@ def held_tensors(module: nn.Module, prefix: str = "") -> list[Held]:
     return list(found.values())
 
 
+def surroundings(function: Callable[..., Any], touched: Collection[int]) -> list[Held]:
+    """The tensors that a function reads without being given them, of those whose ids are `touched`.
+
+    It may find them in the variables of the function around it, in the object it is a method of, and at the top level
+    of its file; also inside modules that are there.
+    """
+    plain = inspect.unwrap(getattr(function, "__func__", function))
+    found: list[Held] = []
+    names: tuple[str, ...] = getattr(getattr(plain, "__code__", None), "co_freevars", ())
+    for name, cell in zip(names, getattr(plain, "__closure__", None) or (), strict=False):
+        found += _held_at(name, cell, "cell_contents", _contents(cell))
+    receiver = getattr(function, "__self__", None)
+    if receiver is not None and not isinstance(receiver, (type, nn.Module)):
+        for name, value in getattr(receiver, "__dict__", {}).items():
+            found += _held_at(f"self.{name}", receiver.__dict__, name, value)
+    namespace: dict[str, Any] = getattr(plain, "__globals__", {})
+    for name, value in list(namespace.items()):
+        found += _held_at(name, namespace, name, value)
+    unique = {id(held.tensor): held for held in reversed(found) if id(held.tensor) in touched}
+    return list(reversed(unique.values()))
+
+
+def _held_at(name: str, container: Any, key: Any, value: Any) -> list[Held]:
+    if isinstance(value, torch.Tensor):
+        return [Held(name, value, "buffer", [(container, key)])]
+    return held_tensors(value, name) if isinstance(value, nn.Module) else []
+
+
+def _contents(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # a variable that was never assigned
+        return None
+
+
 def _add(found: dict[int, Held], path: str, tensors: Mapping[str, Any], kind: SavedKind, container: Any = None) -> None:
     for name, tensor in tensors.items():
         if isinstance(tensor, torch.Tensor):
@@ -69,7 +106,10 @@ def replaced(held: Iterable[Held], supply: Iterator[torch.Tensor]) -> Generator[
 
 def _put(slots: list[tuple[Any, Any]], tensor: torch.Tensor) -> None:
     for container, key in slots:
-        container[key] = tensor
+        if isinstance(container, CellType):
+            container.cell_contents = tensor
+        else:
+            container[key] = tensor
 
 
 @contextmanager

@@ -134,7 +134,7 @@ def analyse(file: str, text: str, workspace: tuple[str, ...]) -> Analysis:
     tree, project, recorded = parse(file, text), read_project(file), recorded_calls(file)
     if isinstance(tree, Failure):
         return Analysis(file, text, roots, module, package, {}, tree, None, project, recorded)
-    found = discover(file, text, tree, project.inputs.keys())
+    found = discover(file, text, tree, project.inputs.keys() | recorded.keys())
     targets = {target.name: target for target in found.targets}
     return Analysis(file, text, roots, module, package, targets, None, SourceGraph(text, tree), project, recorded)
 

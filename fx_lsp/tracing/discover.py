@@ -38,8 +38,11 @@ def discover(file: str, text: str, tree: ast.Module | None = None, asked: Collec
     modules = _target_classes(outline)
     lines = split_lines(text)
     accepted |= _asked_for(outline, lines) | (outline.functions.keys() & asked) - outline.excluded
-    targets = [_target(file, lines, name, outline.functions[name].node, _kind(name)) for name in accepted]
+    targets = [
+        _target(file, lines, name, outline.functions[name].node, _kind(outline.functions[name])) for name in accepted
+    ]
     targets += [_target(file, lines, name, outline.classes[name].node, "module") for name in modules]
+    targets += [_target(file, lines, name, outline.classes[name].node, "function") for name in outline.autograd]
     return Discovery(tuple(sorted(targets, key=lambda t: (t.span.line, t.span.col))), None)
 
 
@@ -58,9 +61,12 @@ def _asked_for(outline: _Outline, lines: list[str]) -> set[str]:
 
 @dataclass(frozen=True)
 class _Function:
+    """`owner` is the class of a method; `outer` the qualified name of the function around a nested one."""
+
     node: ast.FunctionDef
     owner: str | None
     params: list[ast.arg]
+    outer: str | None = None
 
 
 @dataclass(frozen=True)
@@ -78,6 +84,7 @@ class _Outline:
     functions: dict[str, _Function] = field(default_factory=dict[str, _Function])
     modules: set[str] = field(default_factory=set[str])
     excluded: set[str] = field(default_factory=set[str])
+    autograd: set[str] = field(default_factory=set[str])
 
 
 _SKIPPED_DECORATORS = frozenset(
@@ -96,12 +103,29 @@ def _outline(tree: ast.Module) -> _Outline:
             _add_function(outline, node, None)
     outline.modules.update(name for name, found in outline.classes.items() if _is_module(found, outline))
     for name, found in outline.classes.items():
-        if _holds_no_code(found, outline):
+        if _is_autograd_function(found):
+            outline.autograd.add(name)
+        if _is_autograd_function(found) or _holds_no_code(found):
             continue
         for node in found.node.body:
             if isinstance(node, ast.FunctionDef):
                 _add_function(outline, node, name)
+    for name, function in list(outline.functions.items()):
+        _add_nested(outline, name, function.node)
+    for name in outline.modules:
+        if (forward := outline.classes[name].forward) is not None:
+            _add_nested(outline, f"{name}.forward", forward)
     return outline
+
+
+def _add_nested(outline: _Outline, outer: str, node: ast.FunctionDef) -> None:
+    """The functions directly inside a function: `outer.inner`."""
+    for inner in _definitions(node.body):
+        if isinstance(inner, ast.FunctionDef):
+            name = f"{outer}.{inner.name}"
+            outline.functions[name] = _Function(inner, None, parameters(inner, skip_first=False), outer)
+            if _is_no_target(inner, outline.functions[name].params, outline.imports):
+                outline.excluded.add(name)
 
 
 def _definitions(body: list[ast.stmt]) -> Iterator[ast.FunctionDef | ast.ClassDef]:
@@ -189,11 +213,15 @@ def _calls_super(node: ast.ClassDef) -> bool:
     )
 
 
-def _holds_no_code(found: _Class, outline: _Outline) -> bool:
+def _holds_no_code(found: _Class) -> bool:
     last = {base.rpartition(".")[2] for base in found.bases}
-    return bool(last & {"Protocol", "TypedDict", "Enum", "TestCase"}) or "torch.autograd.Function" in {
-        base.replace("torch.autograd.function.", "torch.autograd.") for base in found.bases
-    }
+    return bool(last & {"Protocol", "TypedDict", "Enum", "TestCase"})
+
+
+def _is_autograd_function(found: _Class) -> bool:
+    """Whether a class is a `torch.autograd.Function`, which runs when its `apply` is called."""
+    bases = {base.replace("torch.autograd.function.", "torch.autograd.") for base in found.bases}
+    return "torch.autograd.Function" in bases
 
 
 def _add_function(outline: _Outline, node: ast.FunctionDef, owner: str | None) -> None:
@@ -209,14 +237,18 @@ def _add_function(outline: _Outline, node: ast.FunctionDef, owner: str | None) -
     outline.excluded.discard(name)
     params = parameters(node, skip_first=owner is not None and "staticmethod" not in decorators)
     outline.functions[name] = _Function(node, owner, params)
-    if (
+    if _is_no_target(node, params, outline.imports):
+        outline.excluded.add(name)
+
+
+def _is_no_target(node: ast.FunctionDef, params: list[ast.arg], imports: Mapping[str, str]) -> bool:
+    return (
         not params
-        or decorators & _SKIPPED_DECORATORS
-        or _is_foreign_kernel(node, outline.imports)
+        or bool(_decorators(node) & _SKIPPED_DECORATORS)
+        or _is_foreign_kernel(node, imports)
         or _is_stub(node)
         or any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in walk(*node.body))
-    ):
-        outline.excluded.add(name)
+    )
 
 
 def _is_foreign_kernel(node: ast.FunctionDef, imports: Mapping[str, str]) -> bool:
@@ -239,6 +271,7 @@ def _looks(outline: _Outline) -> dict[str, Look]:
 
 def _accept(outline: _Outline, looks: Mapping[str, Look]) -> set[str]:
     programs = {name for name, look in looks.items() if look.program}
+    programs |= {name for name, function in outline.functions.items() if function.outer in programs}
     while True:
         callers = {name for name in looks if name not in programs and _callees(name, outline, looks) & programs}
         if not callers:
@@ -313,8 +346,8 @@ def _unsubscripted(node: ast.expr) -> ast.expr:
     return node.value if isinstance(node, ast.Subscript) else node
 
 
-def _kind(name: str) -> TargetKind:
-    return "method" if "." in name else "function"
+def _kind(function: _Function) -> TargetKind:
+    return "method" if function.owner else "function"
 
 
 def _target(file: str, lines: list[str], name: str, node: ast.FunctionDef | ast.ClassDef, kind: TargetKind) -> Target:

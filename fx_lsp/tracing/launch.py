@@ -14,6 +14,7 @@ from fx_lsp.tracing.processes import SETTING_HINT, describe_status, gist
 START_SECONDS = 180.0
 
 _SET = {
+    "PYTORCH_JIT": "0",  # a scripted function is traced as it is written
     "CUDA_VISIBLE_DEVICES": "",
     "HF_HUB_OFFLINE": "1",
     "MALLOC_ARENA_MAX": "2",  # each arena reserves 64 MiB of what the memory limit counts

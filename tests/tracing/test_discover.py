@@ -65,7 +65,7 @@ def test_tensor_code_is_a_target(code: str) -> None:
         "def f(x: Tensor): raise NotImplementedError('later')",
         "@overload\ndef f(x: Tensor): return x",
         "@triton.jit\ndef f(x, n: tl.constexpr): return x.view(n)",
-        "def f(x):\n  def inner(y: Tensor): return y\n  return inner",
+        "def f(x):\n  def inner(y):\n    def innermost(z: Tensor): return z\n    return innermost\n  return inner",
         "def f(module):\n  if isinstance(module, nn.Linear): torch.nn.init.zeros_(module.bias)",
     ],
 )
@@ -205,3 +205,25 @@ def test_text_that_does_not_parse_is_a_failure(text: str, message: str, position
 def test_a_long_chain_of_branches_is_read() -> None:
     code = "if a == 0: pass\n" + "elif a: pass\n" * 200 + "else:\n  def f(x: 'Tensor'): return x\n"
     assert [target.name for target in discover("/m.py", code).targets] == ["f"]
+
+
+def test_functions_inside_functions_and_autograd_functions() -> None:
+    code = """
+        def make(eps):
+            def norm(x: Tensor):
+                return x / (x.norm() + eps)
+            return norm
+        class Net(nn.Module):
+            def forward(self, x):
+                def gate(y):
+                    return torch.sigmoid(y)
+                return gate(x)
+        class Spike(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, v):
+                return v > 0
+        def main():
+            def step(x: Tensor):
+                return x
+        """
+    assert found(code) == {"make.norm": "function", "Net": "module", "Net.forward.gate": "function", "Spike": "function"}

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from types import BuiltinFunctionType, FunctionType
 from typing import Any, TypeAlias
 
 import torch
+from torch import nn
 
 from fx_lsp.model import InputSource, InputSpec
 from fx_lsp.specs import Expression, TensorSpec
@@ -94,8 +96,16 @@ class Plans:
 
 def value(constant: Any, source: InputSource, detail: str = "") -> ValuePlan:
     """A plan for a value that every run may share."""
+    return ValuePlan(lambda: constant, readable(constant), source, detail)
+
+
+def readable(constant: Any) -> str:
+    """A value as the user would write it, if that is short: `4`, `torch.nn.functional.relu`, `LlamaConfig(…)`."""
+    if isinstance(constant, (type, FunctionType, BuiltinFunctionType)):
+        module, name = constant.__module__ or "", constant.__qualname__
+        return f"{module}.{name}" if module.startswith("torch") else name
     shown = repr(constant)
-    return ValuePlan(lambda: constant, shown if len(shown) <= 60 else f"{type(constant).__name__}(…)", source, detail)
+    return shown if len(shown) <= 60 and "\n" not in shown else f"{type(constant).__name__}(…)"
 
 
 def tensor(dtype: str, sizes: tuple[int, ...], source: InputSource = "search", detail: str = "") -> TensorPlan:
@@ -115,11 +125,12 @@ def fresh_sizes(rank: int, taken: set[int]) -> tuple[int, ...]:
 
 @dataclass
 class Materialized:
-    """Arguments made from plans, and which input each tensor is (by identity)."""
+    """Arguments made from plans, which input each tensor is (by identity), and the modules among them by name."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     paths: dict[int, str]
+    modules: dict[str, nn.Module]
 
 
 def materialize(plans: Plans, named_sizes: dict[str, Any] | None = None) -> Materialized:
@@ -130,6 +141,7 @@ def materialize(plans: Plans, named_sizes: dict[str, Any] | None = None) -> Mate
     paths: dict[int, str] = {}
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
+    modules: dict[str, nn.Module] = {}
     in_order = True
     spread = dict(plans.items).get(plans.starred or "")
     spreads = isinstance(spread, SequencePlan) and bool(spread.items)
@@ -138,13 +150,15 @@ def materialize(plans: Plans, named_sizes: dict[str, Any] | None = None) -> Mate
             in_order = False
             continue
         made = _make(plan, name, paths, named_sizes)
+        if isinstance(made, nn.Module):
+            modules[name] = made
         if name == plans.starred:
             args.extend(made)
         elif in_order and name in plans.positional:
             args.append(made)
         else:
             kwargs[name] = made
-    return Materialized(tuple(args), kwargs, paths)
+    return Materialized(tuple(args), kwargs, paths, modules)
 
 
 def _make(plan: Plan, path: str, paths: dict[int, str], named_sizes: dict[str, Any] | None) -> Any:
@@ -203,7 +217,9 @@ def plan_of(given: Any, source: InputSource, evaluate: Callable[[str], Any], det
     if isinstance(given, Expression):
         text = given.text
         return ValuePlan(lambda: evaluate(text), text, source, detail)
-    if isinstance(given, (list, tuple)) and any(isinstance(g, (TensorSpec, Expression, list, tuple)) for g in given):
+    if isinstance(given, (list, tuple)) and any(
+        isinstance(g, (TensorSpec, Expression, list, tuple, dict)) for g in given
+    ):
         return SequencePlan(tuple(plan_of(g, source, evaluate, detail) for g in given), type(given))
     if isinstance(given, dict):
         items = tuple(plan_of(g, source, evaluate, detail) for g in given.values())

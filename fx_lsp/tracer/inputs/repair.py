@@ -10,14 +10,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain as concat
 from itertools import pairwise
-from typing import Any
 
-import torch
-
-from fx_lsp.tracer.failures import expression
 from fx_lsp.tracer.inputs.plan import Plan, Plans, SequencePlan, TensorPlan, ValuePlan, fresh_sizes
-from fx_lsp.tracer.observe import Run
+from fx_lsp.tracer.observe import Run, tensors_among
 from fx_lsp.tracer.provenance import Sources
+from fx_lsp.tracer.snippets import expression
 
 _NUMBER = r"-?\d+"
 _LIST = re.compile(r"[\[(]\s*(-?\d+(?:\s*[,x×]\s*-?\d+)*),?\s*[\])]")
@@ -165,7 +162,7 @@ def _conflicts(attempt: Attempt, text: str) -> Iterator[tuple[int, int]]:
     pairs += [(a, b) for a in plain for b in plain if a != b][:12]
     failed = attempt.run.failed
     if failed is not None:
-        shapes = [tuple(int(s) for s in a.shape) for a in _tensors_of(failed.args, failed.kwargs)]
+        shapes = [tuple(int(s) for s in a.shape) for a in tensors_among(failed.args, failed.kwargs)]
         for first in shapes:
             for second in shapes:
                 if first is not second and first and second:
@@ -270,19 +267,12 @@ def _involved(attempt: Attempt) -> list[str]:
     if failed is None:
         return []
     found: list[str] = []
-    for argument in _tensors_of(failed.args, failed.kwargs):
+    for argument in tensors_among(failed.args, failed.kwargs):
         base = argument._base if argument._base is not None else argument
         path = attempt.paths.get(id(argument)) or attempt.paths.get(id(base))
         if path is not None:
             found.append(path)
     return found
-
-
-def _tensors_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
-    flat: list[Any] = []
-    for a in (*args, *kwargs.values()):
-        flat.extend(a if isinstance(a, (list, tuple)) else [a])
-    return [a for a in flat if isinstance(a, torch.Tensor)]
 
 
 def mentioned_names(attempt: Attempt) -> dict[str, int]:

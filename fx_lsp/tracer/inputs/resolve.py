@@ -13,6 +13,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
+import torch
 from torch import nn
 
 from fx_lsp.model import Caller, Failure, InputSpec, Severity, TraceRequest
@@ -29,7 +30,7 @@ from fx_lsp.tracer.inputs.plan import Plans, input_specs, materialize
 from fx_lsp.tracer.inputs.propose import Context
 from fx_lsp.tracer.inputs.repair import Attempt
 from fx_lsp.tracer.inputs.search import search, severity
-from fx_lsp.tracer.inputs.signatures import hints_of, signature_of, takes_any
+from fx_lsp.tracer.inputs.signatures import apply_of, hints_of, signature_of, takes_any
 from fx_lsp.tracer.inputs.start import is_given, needs_objects, resumed, start_plans
 from fx_lsp.tracer.inputs.task import MIN_SECONDS, Task, attempt, search_failure
 from fx_lsp.tracer.load import find, load
@@ -184,6 +185,8 @@ def _subject(task: Task, target: Any) -> Subject | Failure:
         bound = isinstance(inspect.getattr_static(owner, name), (staticmethod, classmethod))
         if isinstance(owner, type) and not bound:
             return Subject(request.name, owner=owner, attribute=name)
+    if isinstance(target, type) and issubclass(target, torch.autograd.Function):
+        return Subject(f"{request.name}.forward", apply_of(target))
     return Subject(request.name, target)
 
 
@@ -239,7 +242,8 @@ def _with_offer(
     def call_of(plans: Plans) -> tuple[Call, dict[int, str]]:
         arguments = materialize(plans, dict(written.named))
         names = tuple(n for n, _ in plans.items if n in plans.positional)
-        return Call(function, arguments.args, arguments.kwargs, modules, names), arguments.paths
+        held = {**modules, **arguments.modules}
+        return Call(function, arguments.args, arguments.kwargs, held, names), arguments.paths
 
     def evaluate(plans: Plans) -> Attempt:
         return attempt(task, plans, alternatives, lambda: call_of(plans))
@@ -251,7 +255,8 @@ def _with_offer(
     inputs = made.inputs + input_specs(plans)
     if run.error is None:
         notes = [f"{name} was traced as {size}" for name, size in written.named.items()]
-        return Prepared(call_of(plans)[0], inputs, run, notes)
+        call = dataclasses.replace(call_of(plans)[0], touched=frozenset(run.touched))
+        return Prepared(call, inputs, run, notes)
     bad: Severity = "information"
     if made.trusted and is_given(start):
         bad = "error"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 import typing
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
+
+import torch
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
@@ -30,6 +33,20 @@ def hints_of(function: Any, module: ModuleType) -> dict[str, Any]:
         except Exception:
             hints[name] = annotation
     return hints
+
+
+def apply_of(function: type[torch.autograd.Function]) -> Callable[..., Any]:
+    """`function.apply` with the parameters of its `forward`, which may be given by name."""
+    signature = inspect.signature(function.forward)
+    if function.setup_context is torch.autograd.Function.setup_context:
+        signature = signature.replace(parameters=list(signature.parameters.values())[1:])
+
+    @functools.wraps(function.forward)
+    def apply(*args: Any, **kwargs: Any) -> Any:
+        return function.apply(*signature.bind(*args, **kwargs).args)
+
+    apply.__signature__ = signature  # pyright: ignore[reportAttributeAccessIssue]
+    return apply
 
 
 def takes_any(signature: inspect.Signature) -> bool:

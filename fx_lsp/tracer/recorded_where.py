@@ -1,0 +1,110 @@
+"""Which code is the project's, and what it is called."""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+from functools import lru_cache
+from types import CodeType, FunctionType
+from typing import Any
+
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+_MAX_DECORATORS = 16
+
+
+class ProjectFiles:
+    """The Python files below `root` that are neither installed nor part of a virtual environment.
+
+    `directory` is what relative names are relative to; `foreign` are the names asked for that are of other files.
+    """
+
+    def __init__(self, root: str, directory: str) -> None:
+        self._root = os.path.realpath(root)
+        self._directory = directory
+        self._known: dict[str, str | None] = {}
+        self.foreign: set[str] = set()
+
+    def relative(self, file: str) -> str | None:
+        """The file (a code object's `co_filename`) relative to the root, with slashes; None where it is not one."""
+        try:
+            return self._known[file]
+        except KeyError:
+            self._known[file] = found = self._find(file)
+            if found is None:
+                self.foreign.add(file)
+            return found
+
+    def _find(self, file: str) -> str | None:
+        if not file or file.startswith("<"):
+            return None
+        path = os.path.realpath(os.path.join(self._directory, file))
+        if not _is_below(path, self._root) or not os.path.isfile(path):
+            return None
+        if any(_is_below(prefix, self._root) and _is_below(path, prefix) for prefix in _prefixes()):
+            return None
+        relative = os.path.relpath(path, self._root)
+        parts = relative.split(os.sep)[:-1]
+        if not _INSTALLED.isdisjoint(parts):
+            return None
+        folders = (os.path.join(self._root, *parts[:end]) for end in range(1, len(parts) + 1))
+        if any(os.path.exists(os.path.join(folder, "pyvenv.cfg")) for folder in folders):
+            return None
+        return relative.replace(os.sep, "/")
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return path.startswith(directory.rstrip(os.sep) + os.sep)
+
+
+def _prefixes() -> set[str]:
+    return {os.path.realpath(prefix) for prefix in (sys.prefix, sys.base_prefix)}
+
+
+def qualified_name(code: CodeType) -> str:
+    """`Block.extra`, `outer.<locals>.inner`."""
+    if sys.version_info >= (3, 11):
+        return code.co_qualname
+    return _names_in(code.co_filename).get((code.co_firstlineno, code.co_name), code.co_name)
+
+
+@lru_cache(maxsize=256)
+def _names_in(file: str) -> dict[tuple[int, str], str]:
+    """Qualified names by first line (a decorator's, where there is one) and name."""
+    try:
+        with open(file, "rb") as source:
+            tree = ast.parse(source.read())
+    except (OSError, SyntaxError, ValueError):
+        return {}
+    names: dict[tuple[int, str], str] = {}
+    waiting: list[tuple[ast.AST, str]] = [(tree, "")]
+    while waiting:
+        node, prefix = waiting.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            name = f"{prefix}{node.name}"
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            names[first, node.name] = name
+            prefix = f"{name}." if isinstance(node, ast.ClassDef) else f"{name}.<locals>."
+        waiting += [(child, prefix) for child in ast.iter_child_nodes(node)]
+    return names
+
+
+def owner_of(first: Any, owner: str, name: str) -> type | None:
+    """The class with the qualified name `owner` that `first`, an instance or a class, belongs to.
+
+    None where there is none, or where its `name` is a static method: then `first` is an argument like any other.
+    """
+    cls = first if isinstance(first, type) else type(first)
+    found = next((k for k in cls.__mro__ if k.__qualname__ == owner), None)
+    return None if found is None or isinstance(vars(found).get(name), staticmethod) else found
+
+
+def code_of(function: Any) -> CodeType | None:
+    """The code of a function, below decorators that tell what they wrap; None for anything else."""
+    for _ in range(_MAX_DECORATORS):
+        if not isinstance(function, FunctionType):
+            break
+        if "__wrapped__" not in vars(function):
+            return function.__code__
+        function = vars(function)["__wrapped__"]
+    return None
