@@ -124,7 +124,11 @@ SavedKind = Literal["input", "parameter", "buffer", "activation"]
 
 @dataclass(frozen=True)
 class Saved:
-    """A value that forward keeps for backward. `bytes` is its storage; `used_by` names its backward nodes."""
+    """A value that forward keeps for backward. `bytes` is its storage; `used_by` names its backward nodes.
+
+    Where sizes are names, `bytes` counts each dynamic dimension as the number that a note of the trace says, and a size
+    that depends on a tensor's values as nothing.
+    """
 
     name: str
     spec: str
@@ -150,11 +154,20 @@ class Value:
 
 
 @dataclass(frozen=True)
+class Remark:
+    """A sentence for the user about one place ("B becomes 16 here: …"), or about none in their code."""
+
+    message: str
+    span: Span | None
+
+
+@dataclass(frozen=True)
 class Trace:
     """A traced target, without the nodes of its stages (those are loaded one at a time: `Stage`).
 
     `seconds` is the time the worker took; `torch` its version; `notes` are sentences for the user
-    ("the whole module was imported, because …"). An inference-only target has the one stage `inference`.
+    ("the whole module was imported, because …"); `remarks` say what the code demands of the dynamic dimensions.
+    An inference-only target has the one stage `inference`.
     """
 
     target: str
@@ -166,6 +179,7 @@ class Trace:
     seconds: float
     torch: str
     notes: tuple[str, ...] = ()
+    remarks: tuple[Remark, ...] = ()
 
     @property
     def saved_bytes(self) -> int:
@@ -248,6 +262,25 @@ class Caller:
 
 
 @dataclass(frozen=True)
+class CallSite:
+    """A call of a target in straight-line code, of its own file or of a test, at `line` of `file`.
+
+    `text` is that file with everything blanked that the call does not need, its lines where they were; `then` is an
+    expression that gets to the call once it has run, or "". The rest is "" for the target's own file: `module` and
+    `package` to run it under, `sliced` what it uses of the target's file, `imported` the name of that.
+    """
+
+    file: str
+    line: int
+    text: str
+    then: str = ""
+    module: str = ""
+    package: str = ""
+    sliced: str = ""
+    imported: str = ""
+
+
+@dataclass(frozen=True)
 class TraceRequest:
     """What a tracer process is asked to do.
 
@@ -255,7 +288,8 @@ class TraceRequest:
     does not reach, so positions agree. `module` and `package` are the dotted `__name__` and `__package__` to run it
     under; `roots` go on `sys.path`; `overlays` are unsaved texts of other files, by absolute path.
     `given` are inputs that are written down, those that count most first; `previous` those that an earlier text of the
-    target was traced with, where a search may begin; `callers` use the target; `seconds` bounds the search.
+    target was traced with, where a search may begin; `callers` use the target, and `sites` call it; `seconds` bounds
+    the search.
     """
 
     file: str
@@ -269,6 +303,7 @@ class TraceRequest:
     given: tuple[Given, ...] = ()
     previous: tuple[InputSpec, ...] = ()
     callers: tuple[Caller, ...] = ()
+    sites: tuple[CallSite, ...] = ()
     overlays: dict[str, str] = field(default_factory=dict[str, str])
     seconds: float = 5.0
 
@@ -278,8 +313,9 @@ class TraceReply:
     """A tracer's answer: the outcome, its encoded stages, and what it depends on.
 
     `stages` maps a stage's name to `wire.encode_stage` bytes. `dependencies` are absolute paths of the files besides
-    the target's own whose text the answer depends on; `packages` are the dotted names of the
-    installed modules that had to be imported, which a zygote may import beforehand.
+    the target's own whose text the answer depends on, and `file::name` where it depends on how the target's own file
+    calls it; `packages` are the dotted names of the installed modules that had to be imported, which a zygote may
+    import beforehand.
     """
 
     outcome: Outcome

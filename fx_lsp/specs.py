@@ -50,7 +50,7 @@ class TensorSpec:
 
     dtype: str
     sizes: tuple[int | str, ...]
-    strides: tuple[int, ...] | None = None
+    strides: tuple[int | str, ...] | None = None
     device: str | None = None
 
     def __str__(self) -> str:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import pickle
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
 import pytest
+
+os.environ["PYTORCH_JIT"] = "0"  # before anything imports torch, as in a worker
 
 from fx_lsp import wire
 from fx_lsp.model import Failure, Given, InputSpec, Stage, Trace, TraceReply, TraceRequest
@@ -64,7 +68,12 @@ class Traced:
 
 class TraceFixture(Protocol):
     def __call__(
-        self, source: str, name: str = "f", comment: str | None = None, previous: tuple[InputSpec, ...] = ()
+        self,
+        source: str,
+        name: str = "f",
+        comment: str | None = None,
+        previous: tuple[InputSpec, ...] = (),
+        files: Mapping[str, str] = ...,
     ) -> Traced: ...
 
 
@@ -72,7 +81,6 @@ class TraceFixture(Protocol):
 def warm_torch() -> None:
     """torch and AOTAutograd, imported and used once, so that forked tests find them warm."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # as in a zygote: CUDA does not survive a fork
-    os.environ["PYTORCH_JIT"] = "0"
     from fx_lsp.tracer.warm import warm
 
     warm()
@@ -80,9 +88,18 @@ def warm_torch() -> None:
 
 @pytest.fixture
 def trace(warm_torch: None, tmp_path: Path) -> Iterator[TraceFixture]:
-    """Trace a function of a source text in a forked process, as the server would."""
+    """Trace a function of a source text (`user.py`; `files` are others) in a forked process, as the server would."""
 
-    def run(source: str, name: str = "f", comment: str | None = None, previous: tuple[InputSpec, ...] = ()) -> Traced:
+    def run(
+        source: str,
+        name: str = "f",
+        comment: str | None = None,
+        previous: tuple[InputSpec, ...] = (),
+        files: Mapping[str, str] = MappingProxyType({}),
+    ) -> Traced:
+        for path, content in files.items():
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / path).write_text(textwrap.dedent(content).strip("\n") + "\n")
         text = textwrap.dedent(source).strip("\n") + "\n"
         file = tmp_path / "user.py"
         file.write_text(text)
@@ -116,6 +133,7 @@ def in_fork(work: Callable[[], TraceReply]) -> TraceReply:
     pid = os.fork()
     if pid == 0:
         os.close(read)
+        logging.disable(logging.CRITICAL)
         try:
             payload = pickle.dumps(work())
         except BaseException as error:

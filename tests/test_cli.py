@@ -249,6 +249,7 @@ def test_json_of_a_checked_target(checked: dict[str, Any], project: Path):
             "inputs": [{"name": "x", "spec": "f32[4, 8]", "source": "convention", "detail": "get_inputs()"}],
             "source": "convention",
             "notes": [],
+            "remarks": [],
             "failure": None,
         }
     )

@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stage", choices=STAGES, help="which graph (default: forward, or inference where there is no backward)"
     )
+    parser.add_argument("--full", action="store_true", help="print every node, also where loops and layers repeat")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     add_tracing_options(parser)
 
@@ -67,7 +68,7 @@ async def _graph(arguments: argparse.Namespace) -> int:
     elif isinstance(outcome, Failure):
         print(_failure_text(outcome, name, text), file=sys.stderr)
     else:
-        return _print_stage(outcome, stages, arguments.stage, {file: text})
+        return _print_stage(outcome, stages, arguments.stage, arguments.full, {file: text})
     return 1 if isinstance(outcome, Failure) else 0
 
 
@@ -82,13 +83,13 @@ def _read_target(target: str) -> tuple[str, str, str]:
         raise TargetError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
 
 
-def _print_stage(trace: Trace, stages: list[Stage], wanted: str | None, texts: dict[str, str]) -> int:
+def _print_stage(trace: Trace, stages: list[Stage], wanted: str | None, full: bool, texts: dict[str, str]) -> int:
     known = {s.name: s for s in stages}
     name = wanted or ("forward" if "forward" in known else "inference")
     if name not in known:
         print(f"fx-lsp: {trace.target} has no {name} graph; it has {', '.join(known)}", file=sys.stderr)
         return 1
-    document = render_stage(trace, known[name], lambda span: _source_line(span, texts))
+    document = render_stage(trace, known[name], lambda span: _source_line(span, texts), full)
     print(highlight(document.text) if sys.stdout.isatty() else document.text, end="")
     return 0
 

@@ -8,7 +8,7 @@ from typing import TextIO
 
 from fx_lsp.commands.sources import shown_path
 from fx_lsp.commands.survey import FileReport, Summary, TargetReport, is_problem
-from fx_lsp.features.problems import describe
+from fx_lsp.features.problems import describe, remark_text
 from fx_lsp.features.text import count, format_bytes, one_line
 from fx_lsp.model import Failure, Span
 
@@ -22,7 +22,9 @@ def list_file(report: FileReport, colour: bool) -> str:
     if report.failure is not None:
         lines.append(f"  {_why(report.failure, report.file, True, colour)}")
     width = min(max((len(t.target.name) for t in report.targets), default=0), _NAME_WIDTH)
-    lines += [f"  {_line(target, width, colour)}" for target in report.targets]
+    for target in report.targets:
+        lines.append(f"  {_line(target, width, colour)}")
+        lines += [f"    {one_line(remark_text(remark), 200)}" for remark in target.remarks]
     return "\n".join([*lines, "", ""]) if len(lines) > 1 else ""
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from fx_lsp import wire
 from fx_lsp.commands.sources import Source, project_root, read_source
-from fx_lsp.model import Failure, FailureKind, InputSource, InputSpec, Outcome, Target, TargetKind
+from fx_lsp.model import Failure, FailureKind, InputSource, InputSpec, Outcome, Remark, Target, TargetKind
 from fx_lsp.tracing.engine import Engine
 
 WEAKNESS: tuple[InputSource, ...] = (
@@ -45,6 +45,7 @@ class TargetReport:
     backward: int | None = None
     saved_bytes: int | None = None
     notes: tuple[str, ...] = ()
+    remarks: tuple[Remark, ...] = ()
     failure: Failure | None = None
 
 
@@ -177,6 +178,7 @@ def report_target(target: Target, outcome: Outcome, seconds: float) -> TargetRep
         backward=outcome.ops("backward"),
         saved_bytes=None if forward is None else outcome.saved_bytes,
         notes=outcome.notes,
+        remarks=outcome.remarks,
     )
 
 
@@ -228,6 +230,7 @@ def _target(report: TargetReport) -> dict[str, Any]:
         "inputs": wire.to_json(report.inputs),
         "source": report.source,
         "notes": list(report.notes),
+        "remarks": wire.to_json(report.remarks),
         "seconds": round(report.seconds, 4),
         "failure": _failure(report.failure),
     }

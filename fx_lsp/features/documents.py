@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import PurePosixPath, PureWindowsPath
+from typing import NamedTuple
 
+from fx_lsp.features.folding import Fold, describe, folds, shorten
 from fx_lsp.features.lenses import summarize
+from fx_lsp.features.problems import remark_text
 from fx_lsp.features.text import count, format_bytes, is_tensor_spec, one_line
 from fx_lsp.model import InputSpec, Node, Saved, Span, Stage, Trace
 from fx_lsp.syntax import parse
@@ -16,38 +19,68 @@ WIDTH = 100
 SourceLine = Callable[[Span], "str | None"]
 
 
-@dataclass(frozen=True)
-class Document:
-    """Text, and for each of its lines the source expressions that it came from (innermost first)."""
+class Line(NamedTuple):
+    """A line of a document: the source expressions that it came from, innermost first, and the nodes it stands for."""
 
     text: str
-    line_spans: tuple[tuple[Span, ...], ...]
+    spans: tuple[Span, ...] = ()
+    nodes: tuple[str, ...] = ()
 
 
-def render_stage(trace: Trace, stage: Stage, source_line: SourceLine) -> Document:
-    """The whole document of a stage. `source_line` is the text of the line that a span starts on, where it is known."""
-    lines: list[tuple[str, tuple[Span, ...]]] = [(line, ()) for line in _header(trace, stage)]
-    lines += body(trace, stage, source_line)
-    return Document("\n".join(line for line, _ in lines) + "\n", tuple(spans for _, spans in lines))
+@dataclass(frozen=True)
+class Document:
+    """The lines of a document; those that a fold leaves out belong to the line that says so."""
+
+    lines: tuple[Line, ...]
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        return "\n".join(line.text for line in self.lines) + "\n"
+
+    def line_of(self, node: str) -> int | None:
+        """The index of the line that a node stands on, or is folded into."""
+        return next((i for i, line in enumerate(self.lines) if node in line.nodes), None)
 
 
-def body(trace: Trace, stage: Stage, source_line: SourceLine) -> list[tuple[str, tuple[Span, ...]]]:
-    """The `def` of a stage, line by line with the spans of each."""
+def render_stage(trace: Trace, stage: Stage, source_line: SourceLine, full: bool = False) -> Document:
+    """The whole document of a stage. `source_line` is the text of the line that a span starts on, where it is known.
+
+    Rounds of loops and layers that repeat each other are folded, unless `full`.
+    """
+    lines = body(trace, stage, source_line, full)
+    return Document((*(Line(line) for line in _header(trace, stage, lines)), *lines))
+
+
+def body(trace: Trace, stage: Stage, source_line: SourceLine, full: bool = False) -> list[Line]:
+    """The `def` of a stage, line by line."""
     saved = {s.name: s for s in trace.saved} if stage.name == "forward" else {}
-    parameters = [n for n in stage.nodes if n.op == "placeholder"]
-    lines = _definition(stage.name, parameters, saved)
-    last: tuple[str, int] | None = None
+    lines = _definition(stage.name, [n for n in stage.nodes if n.op == "placeholder"], saved, full)
     statements = [n for n in stage.nodes if n.op != "placeholder"]
-    for node in statements:
+    marks = [_saved_mark(saved.get(n.name)) for n in statements]
+    hidden = {} if full else {f.start: f for f in folds(statements, marks)}
+    loops = [fold for fold in hidden.values() if fold.period > 1]
+    borders = {border for fold in loops for border in (fold.start - fold.period, fold.stop + fold.period)}
+    place: tuple[str, int] | None = None
+    index = 0
+    while index < len(statements):
+        if index in hidden:
+            fold = hidden[index]
+            lines += [Line(""), *_fold_lines(fold, statements), Line("")]
+            index = fold.stop
+        node, mark = statements[index], marks[index]
         span = node.span
-        if span is not None and node.op != "output" and (span.file, span.line) != last:
-            last = span.file, span.line
-            if not lines[-1][0].endswith("):"):
-                lines.append(("", ()))
-            lines.append((f"    # {_location(span, source_line)}", node.spans))
-        lines.append(("    " + render_node(node) + _trailing(node, saved.get(node.name)), node.spans))
+        if index in borders and not _opens(lines[-1]):
+            lines.append(Line(""))
+        if span is not None and node.op != "output" and (span.file, span.line) != place:
+            place = span.file, span.line
+            if not _opens(lines[-1]):
+                lines.append(Line(""))
+            lines.append(Line(f"    # {_location(span, source_line)}", node.spans))
+        lines.append(_statement(node, mark, full))
+        index += 1
     if not statements:
-        lines.append(("    pass", ()))
+        lines.append(Line("    pass"))
     return lines
 
 
@@ -71,14 +104,36 @@ def render_call(node: Node) -> str:
     return f"{target}({', '.join(node.args)})"
 
 
-def _header(trace: Trace, stage: Stage) -> list[str]:
+def _statement(node: Node, mark: str, full: bool) -> Line:
+    arguments, omitted = (node.args, 0) if full else shorten(node.args)
+    more = f"{omitted:,} values in place of ..." if omitted else ""
+    return Line(
+        "    " + render_node(replace(node, args=arguments)) + _trailing(node, mark, more), node.spans, (node.name,)
+    )
+
+
+def _opens(line: Line) -> bool:
+    return not line.text or line.text.endswith("):")
+
+
+def _fold_lines(fold: Fold, nodes: list[Node]) -> list[Line]:
+    spans = nodes[fold.start].spans
+    first, *rest = (f"    # {line}" for line in describe(fold, nodes))
+    return [Line(first, spans, tuple(n.name for n in nodes[fold.start : fold.stop])), *(Line(t, spans) for t in rest)]
+
+
+def _header(trace: Trace, stage: Stage, body: list[Line]) -> list[str]:
     file, _, name = trace.target.rpartition("::")
     ops = trace.ops(stage.name)
     size = count("op", sum(n.op.startswith("call_") for n in stage.nodes) if ops is None else ops)
     lines = [f"# {_basename(file)}::{name} · {stage.name} graph · {size}"]
     lines.append(f"# torch {trace.torch} · {summarize(trace)}")
     lines += [f"#   {_input(item)}" for item in trace.inputs]
-    lines += [f"# note: {one_line(note, 400)}" for note in trace.notes]
+    lines += [f"# note: {one_line(note, 400)}" for note in (*trace.notes, *map(remark_text, trace.remarks))]
+    folded = sum(len(line.nodes) for line in body if len(line.nodes) > 1)
+    if folded:
+        whole = f"{name}.{stage.name}.full.py, or `graph --full`, has them all"
+        lines.append(f"# note: {folded:,} of {count('node', len(stage.nodes))} repeat others and are folded; {whole}")
     return [*lines, ""]
 
 
@@ -88,22 +143,28 @@ def _input(item: InputSpec) -> str:
     return f"{item.name}{joint}{one_line(item.spec)}   ({item.source}{detail})"
 
 
-def _definition(name: str, nodes: list[Node], saved: dict[str, Saved]) -> list[tuple[str, tuple[Span, ...]]]:
+def _definition(name: str, nodes: list[Node], saved: dict[str, Saved], full: bool) -> list[Line]:
     parts = [f"{n.name}: {_annotation(n.spec)}" if n.spec else n.name for n in nodes]
-    marks = [_trailing(n, saved.get(n.name)) for n in nodes]
+    marks = [_saved_mark(saved.get(n.name)) for n in nodes]
+    trailing = [_trailing(n, mark) for n, mark in zip(nodes, marks, strict=True)]
     head = name if name.isidentifier() else "".join(c if c.isalnum() else "_" for c in name)
     line = f"def {head}({', '.join(parts)}):"
-    if len(line) <= WIDTH and not any(marks):
-        return [(line, ())]
-    rows = [(f"    {part},{mark}", n.spans) for part, mark, n in zip(parts, marks, nodes, strict=True)]
-    return [(f"def {head}(", ()), *rows, ("):", ())]
+    if len(line) <= WIDTH and not any(trailing):
+        return [Line(line, (), tuple(n.name for n in nodes))]
+    rows = [Line(f"    {p},{t}", n.spans, (n.name,)) for p, t, n in zip(parts, trailing, nodes, strict=True)]
+    for fold in reversed([] if full else folds(nodes, marks)):
+        rows[fold.start : fold.stop] = _fold_lines(fold, nodes)
+    return [Line(f"def {head}("), *rows, Line("):")]
 
 
-def _trailing(node: Node, saved: Saved | None) -> str:
-    comments = [one_line(node.comment, 400)] if node.comment else []
-    if saved is not None:
-        comments.append(f"saved for backward, {format_bytes(saved.bytes)}")
-    return f"  # {' · '.join(comments)}" if comments else ""
+def _saved_mark(saved: Saved | None) -> str:
+    return "" if saved is None else f"saved for backward, {format_bytes(saved.bytes)}"
+
+
+def _trailing(node: Node, *marks: str) -> str:
+    comments = [one_line(node.comment, 400) if node.comment else "", *marks]
+    text = " · ".join(comment for comment in comments if comment)
+    return f"  # {text}" if text else ""
 
 
 def _output(args: tuple[str, ...]) -> str:

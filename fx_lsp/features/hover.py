@@ -10,6 +10,7 @@ from fx_lsp.features.documents import body, render_call
 from fx_lsp.features.inputs import inputs_text
 from fx_lsp.features.lenses import default_stage
 from fx_lsp.features.parameters import parameter_at
+from fx_lsp.features.problems import remark_text
 from fx_lsp.features.signature import signature
 from fx_lsp.features.source import Expression, expression_at
 from fx_lsp.features.text import count, format_bytes, is_tensor_spec, one_line, plain, sentence
@@ -40,7 +41,7 @@ def hover_name(target: Target, outcome: Outcome, stale: bool, stage: Stage | Non
         " · ".join(part for part in (*_costs(outcome), _saved(outcome)) if part),
         "" if stage is None else _excerpt(outcome, stage),
         _links(target, outcome, link),
-        "\n\n".join(f"*{plain(note)}*" for note in outcome.notes),
+        "\n\n".join(f"*{plain(note)}*" for note in (*outcome.notes, *map(remark_text, outcome.remarks))),
         f"torch {plain(outcome.torch)} · traced in {outcome.seconds * 1000:,.0f} ms",
     ]
     return Hover(_join(sections), target.name_span)
@@ -71,9 +72,10 @@ def hover_expression(
     for span in expression.spans:
         found = [(name, nodes[span]) for name, nodes in groups if span in nodes]
         value = values.get(span)
-        if found or value is not None:
+        said = [f"*{plain(remark.message)}*" for remark in outcome.remarks if remark.span == span]
+        if found or said or value is not None:
             source = "" if value is None else _spec("", value)
-            return Hover(_join([source, *(_ops(name, nodes) for name, nodes in found)]), span)
+            return Hover(_join([source, *said, *(_ops(name, nodes) for name, nodes in found)]), span)
     return None
 
 
@@ -181,7 +183,7 @@ def _saved(trace: Trace) -> str:
 
 def _excerpt(trace: Trace, stage: Stage) -> str:
     few = Stage(stage.name, stage.nodes[: 4 * GRAPH_LINES])
-    lines = [line for line, _ in body(trace, few, lambda span: None) if line]
+    lines = [line.text for line in body(trace, few, lambda span: None, full=True) if line.text]
     cut = len(lines) > GRAPH_LINES or len(few.nodes) < len(stage.nodes)
     shown = "\n".join(line[:160] for line in lines[:GRAPH_LINES])
     return f"```python\n{shown}\n{'    …' if cut else ''}".rstrip() + "\n```"

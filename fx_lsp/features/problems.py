@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from fx_lsp.features.text import one_line, sentence
-from fx_lsp.model import Failure, Outcome, Severity, Span, Target
+from fx_lsp.model import Failure, Outcome, Remark, Severity, Span, Target, Trace
 
 ProblemSeverity = Literal[Severity, "hint"]
 
@@ -24,7 +24,7 @@ class Related:
 
 @dataclass(frozen=True)
 class Problem:
-    """A message at `span` of the file; `code` is the failure's kind."""
+    """A message at `span` of the file; `code` is the failure's kind, or "dimension" for a remark of a trace."""
 
     span: Span
     severity: ProblemSeverity
@@ -43,6 +43,7 @@ def problems(
     """
     known = list(outcomes)
     found = [_target_problem(target, outcome) for target, outcome in known if isinstance(outcome, Failure)]
+    found += [_remark(t, remark) for t, outcome in known if isinstance(outcome, Trace) for remark in outcome.remarks]
     if whole is not None:
         found.append(_file_problem(file, whole, stale=any(outcome is not None for _, outcome in known)))
     merged: dict[tuple[Span | None, str], Problem] = {}
@@ -61,6 +62,11 @@ def describe(failure: Failure) -> str:
     return " ".join(sentence(part) for part in (failure.message, failure.hint) if part.strip())
 
 
+def remark_text(remark: Remark) -> str:
+    """A remark with the line that it is about."""
+    return remark.message if remark.span is None else f"line {remark.span.line}: {remark.message}"
+
+
 def _target_problem(target: Target, failure: Failure) -> Problem:
     message, span = describe(failure), failure.span
     if failure.kind in _WHOLE_FILE:
@@ -71,6 +77,15 @@ def _target_problem(target: Target, failure: Failure) -> Problem:
     if target.span.contains(span):
         return Problem(span, failure.severity, message, failure.kind)
     return Problem(span, failure.severity, message, failure.kind, (Related(target.name_span, f"traced {target.name}"),))
+
+
+def _remark(target: Target, remark: Remark) -> Problem:
+    message, span = sentence(remark.message), remark.span
+    if span is None or span.file != target.file:
+        related = () if span is None else (Related(span, one_line(remark.message, 200)),)
+        return Problem(target.name_span, "information", f"{target.name}: {message}", "dimension", related)
+    related = () if target.span.contains(span) else (Related(target.name_span, f"traced {target.name}"),)
+    return Problem(span, "information", message, "dimension", related)
 
 
 def _file_problem(file: str, failure: Failure, stale: bool) -> Problem:

@@ -1,7 +1,8 @@
 """`fx-lsp:` URIs: a readable name for a view of a target, enough to rebuild the view after a restart.
 
 `fx-lsp:/home/me/model.py/Block.forward.py` is the forward graph of `Block` in `/home/me/model.py`. The last segment is
-what an editor shows in a tab, and ends in `.py` so that editors take the text for Python.
+what an editor shows in a tab, and ends in `.py` so that editors take the text for Python. `Block.forward.full.py` is
+the same with nothing folded.
 """
 
 from __future__ import annotations
@@ -14,20 +15,25 @@ SCHEME = "fx-lsp"
 
 _DRIVE = re.compile(r"/[A-Za-z]:/")
 _SUFFIX = ".py"
+_FULL = ".full"
 
 
 @dataclass(frozen=True)
 class View:
-    """One document made from a target: `stage` of the target `name` in the absolute path `file`."""
+    """One document made from a target: `stage` of the target `name` in the absolute path `file`.
+
+    `full`: with every node, where repeated rounds of loops and layers would be folded.
+    """
 
     file: str
     name: str
     stage: str
+    full: bool = False
 
     @property
     def title(self) -> str:
         """The file name that an editor shows: `Block.forward.py`."""
-        return f"{self.name}.{self.stage}{_SUFFIX}"
+        return f"{self.name}.{self.stage}{_FULL if self.full else ''}{_SUFFIX}"
 
 
 def format_uri(view: View) -> str:
@@ -48,11 +54,13 @@ def parse_uri(uri: str) -> View | None:
     if rest.startswith("///"):
         rest = rest[2:]
     path, slash, title = unquote(rest.split("?")[0].split("#")[0]).rpartition("/")
-    name, dot, stage = title.removesuffix(_SUFFIX).rpartition(".")
-    if not (slash and dot and path and name and stage and title.endswith(_SUFFIX) and path.startswith("/")):
+    title, suffix = title.removesuffix(_SUFFIX), title.endswith(_SUFFIX)
+    full = title.endswith(_FULL)
+    name, dot, stage = title.removesuffix(_FULL).rpartition(".")
+    if not (slash and dot and path and name and stage and suffix and path.startswith("/")):
         return None
     if _DRIVE.match(path):
         path = path[1:].replace("/", "\\")
     elif path.startswith("//"):
         path = path.replace("/", "\\")
-    return View(path, name, stage)
+    return View(path, name, stage, full)

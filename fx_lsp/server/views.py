@@ -97,7 +97,7 @@ class Views:
             known = lines[span.file]
             return known[span.line - 1] if 0 < span.line <= len(known) else None
 
-        return render_stage(outcome, stage, source_line).text
+        return render_stage(outcome, stage, source_line, view.full).text
 
     async def write(self, view: View) -> Path:
         """Writes a view to its read-only file, in one step, and returns the path. Raises OSError where it cannot."""

@@ -41,22 +41,25 @@ class _Done(BaseException):
     """Leaves AOTAutograd as soon as the graphs are there: nothing needs to be compiled or run."""
 
 
-def capture_what_is_possible(call: Call, sources: Sources, new_names: Callable[[], Names]) -> Captured:
+def capture_what_is_possible(
+    call: Call, sources: Sources, new_names: Callable[[], Names], symbolic: bool = False
+) -> Captured:
     """The graphs of `call`; only the inference graph, with a note, of code that PyTorch cannot differentiate.
 
+    `symbolic` where sizes of its tensors are symbols, or may become some.
     Raises whatever the target or AOTAutograd raises.
     """
     try:
-        return capture(call, sources, new_names())
+        return capture(call, sources, new_names(), symbolic=symbolic)
     except RuntimeError as error:
         with suppress(Exception):
-            captured = capture(call, sources, new_names(), differentiate=False)
+            captured = capture(call, sources, new_names(), differentiate=False, symbolic=symbolic)
             captured.notes = (f"it has no backward graph: {sentence(error)}", *captured.notes)
             return captured
         raise
 
 
-def capture(call: Call, sources: Sources, names: Names, differentiate: bool = True) -> Captured:
+def capture(call: Call, sources: Sources, names: Names, differentiate: bool = True, symbolic: bool = False) -> Captured:
     """Trace `call` on its fake tensors with AOTAutograd and the min-cut partitioner.
 
     Raises whatever the target or AOTAutograd raises.
@@ -94,6 +97,7 @@ def capture(call: Call, sources: Sources, names: Names, differentiate: bool = Tr
         bw_compiler=compile_,
         partition_fn=partition,
         keep_inference_input_mutations=True,
+        dynamic=symbolic,
     )
     with without_compilation(), preserve_node_meta(), suppress(_Done):
         compiled(*(i.tensor if differentiate else i.tensor.detach() for i in captured.inputs))

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
+import sympy  # pyright: ignore[reportMissingTypeStubs]
 import torch
 import torch.fx.traceback as fx_traceback
+from sympy.printing.str import StrPrinter  # pyright: ignore[reportMissingTypeStubs]
+from torch._dispatch.python import enable_python_dispatcher as enable_python_dispatcher
+from torch._dynamo.source import ConstantSource as ConstantSource
 from torch._functorch.aot_autograd import aot_function as aot_function
 from torch._functorch.partitioners import min_cut_rematerialization_partition as min_cut_partition
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, GuardOnDataDependentSymNode, ShapeEnv
+from torch.utils._sympy.printers import PythonPrinter as SymbolPrinter
 
 try:
     from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
@@ -25,14 +30,22 @@ __all__ = [
     "DATA_DEPENDENT",
     "HAS_ANNOTATE",
     "HAS_COLUMNS",
+    "ConstantSource",
+    "DimDynamic",
     "FakeTensor",
     "FakeTensorMode",
+    "ShapeEnv",
+    "StrPrinter",
+    "SymbolPrinter",
     "annotate",
     "annotation",
     "aot_function",
+    "as_if_compiling",
     "descriptor",
+    "enable_python_dispatcher",
     "min_cut_partition",
     "preserve_node_meta",
+    "sympy",
     "without_compilation",
 ]
 
@@ -79,3 +92,17 @@ def annotation(node: torch.fx.Node, key: str) -> Any:
 def descriptor(node: torch.fx.Node) -> Any:
     """AOTAutograd's description of a placeholder or of an output node's values, or None where torch has none."""
     return node.meta.get("desc")
+
+
+@contextmanager
+def as_if_compiling() -> Generator[None, None, None]:
+    """Inside, `torch.compiler.is_compiling()` and `is_exporting()` are true, as far as this torch has them."""
+    flags = [f for f in ("_is_compiling_flag", "_is_exporting_flag") if hasattr(torch.compiler, f)]
+    before = {flag: getattr(torch.compiler, flag) for flag in flags}
+    try:
+        for flag in flags:
+            setattr(torch.compiler, flag, True)
+        yield
+    finally:
+        for flag, value in before.items():
+            setattr(torch.compiler, flag, value)

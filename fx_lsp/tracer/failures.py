@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import linecache
 import re
 from typing import Any
 
@@ -12,9 +13,11 @@ import torch.overrides
 
 from fx_lsp.model import Failure, FailureKind, InputSpec, Severity, Span
 from fx_lsp.tracer.compat import DATA_DEPENDENT
+from fx_lsp.tracer.datadependent import NO_VALUES, explain
 from fx_lsp.tracer.guards import EffectBlocked
 from fx_lsp.tracer.observe import FailedCall
 from fx_lsp.tracer.provenance import Sources
+from fx_lsp.tracer.snippets import expression
 from fx_lsp.tracer.tensors import describe
 
 _SHAPE = re.compile(
@@ -48,6 +51,10 @@ def failure_of(
     if kind in _NOT_WRONG or isinstance(error, (OSError, EOFError)):
         severity = "information"
     hint = "" if severity == "error" else _hint(kind, inputs)
+    if kind == "data-dependent" and span is not None:
+        shown = lines if span.file == sources.file else list(map(str.rstrip, linecache.getlines(span.file)))
+        if (need := explain(_operation(error), span, shown)) is not None:
+            message, hint = f"{need.message}, and {NO_VALUES}", need.hint
     return Failure(kind, message, span, hint, severity, inputs=inputs)
 
 
@@ -89,9 +96,9 @@ def sentence(error: BaseException) -> str:
     if isinstance(error, EOFError):
         return "the code reads standard input, which is empty while tracing"
     if isinstance(error, DATA_DEPENDENT):
-        operation = re.search(r"aten\.\w+(\.\w+)?", str(error))
-        what = f" (`{operation[0]}`)" if operation else ""
-        return f"the code needs the value of a tensor here{what}, and a trace has shapes but no values"
+        operation = _operation(error)
+        what = f" (`{operation}`)" if operation else ""
+        return f"the code needs the value of a tensor here{what}, and {NO_VALUES}"
     text = str(error).strip().splitlines()[0] if str(error).strip() else ""
     for pattern, plain in _PLAINER:
         if match := re.search(pattern, text):
@@ -99,6 +106,11 @@ def sentence(error: BaseException) -> str:
     if isinstance(error, (RuntimeError, ValueError, IndexError)) and text:
         return text.rstrip(".")
     return f"{type(error).__name__}: {text}".rstrip(": .")
+
+
+def _operation(error: BaseException) -> str:
+    found = re.search(r"aten\.\w+(\.\w+)?", str(error))
+    return found[0] if found else ""
 
 
 _PLAINER = (
@@ -162,19 +174,6 @@ def _parameter_names(failed: FailedCall) -> list[str]:
 
 def _tensors(failed: FailedCall) -> int:
     return sum(isinstance(a, torch.Tensor) for a in (*failed.args, *failed.kwargs.values()))
-
-
-def expression(span: Span | None, lines: list[str]) -> ast.expr | None:
-    """The expression at a span of a file's lines, parsed; None where the text there is none."""
-    if span is None or span.line > len(lines) or span.end_line > len(lines) or span.end_col == 0:
-        return None
-    text = b"\n".join(line.encode() for line in lines[span.line - 1 : span.end_line])
-    cut = len(lines[span.end_line - 1].encode()) - span.end_col
-    text = text[span.col : len(text) - cut]
-    try:
-        return ast.parse(b"(" + text + b"\n)", mode="eval").body
-    except (SyntaxError, ValueError):
-        return None
 
 
 def _hint(kind: FailureKind, inputs: tuple[InputSpec, ...]) -> str:

@@ -14,6 +14,7 @@ from fx_lsp.tracer.call import FlatInput
 from fx_lsp.tracer.compat import annotation, descriptor
 from fx_lsp.tracer.names import Namer, assigned_names, identifier, variables_of
 from fx_lsp.tracer.provenance import KEY, Chain, Sources
+from fx_lsp.tracer.symbols import expressions, scalar_text, size_hint
 from fx_lsp.tracer.tensors import spec_of
 
 
@@ -54,7 +55,7 @@ class Names:
                 self._name(node, variable)
         for node in nodes:
             if node.name not in self._by_node:
-                self._name(node, node.name)
+                self._name(node, _own_name(node))
 
     def _inherit(self, nodes: Sequence[torch.fx.Node]) -> None:
         """Chains for nodes that AOTAutograd adds by itself.
@@ -79,7 +80,7 @@ class Names:
     def __getitem__(self, node: torch.fx.Node) -> str:
         name = self._by_node.get(node.name)
         if name is None:
-            self._name(node, node.name)
+            self._name(node, _own_name(node))
             name = self._by_node[node.name]
         return name
 
@@ -87,6 +88,12 @@ class Names:
         """The user's expressions that `node` came from, innermost first; empty where none is known."""
         number = annotation(node, KEY)
         return self.sources.chains[number] if isinstance(number, int) else self._inherited.get(node.name, ())
+
+
+def _own_name(node: torch.fx.Node) -> str:
+    """What a node is called that no variable holds: a size by its own name where it has one, `B`."""
+    text = scalar_text(node.meta.get("val"))
+    return text if text is not None and text.isidentifier() else node.name
 
 
 def stage_of(name: str, graph: torch.fx.Graph, names: Names, forward_ops: set[str] | None = None) -> Stage:
@@ -117,7 +124,7 @@ def node_spec(node: torch.fx.Node) -> str | None:
     if isinstance(value, torch.Tensor):
         return str(spec_of(value))
     if isinstance(value, (list, tuple)) and any(isinstance(v, torch.Tensor) for v in value):
-        items = [str(spec_of(v)) if isinstance(v, torch.Tensor) else str(v) for v in value]
+        items = [str(spec_of(v)) if isinstance(v, torch.Tensor) else scalar_text(v) or str(v) for v in value]
         return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
     return None
 
@@ -160,11 +167,11 @@ def saved_values(nodes: Sequence[torch.fx.Node], backward: torch.fx.GraphModule,
 
 
 def _bytes(value: torch.Tensor) -> int:
-    sizes = [s for s, stride in zip(value.shape, value.stride(), strict=True) if stride != 0]
-    count = 1
-    for size in sizes:
-        count *= int(size.node.hint or 0) if isinstance(size, torch.SymInt) else size
-    return count * value.element_size()
+    count = value.element_size()
+    for size, stride in zip(value.shape, expressions(value.stride()), strict=True):
+        if stride != 0:
+            count *= size_hint(size)
+    return count
 
 
 def _kind(node: torch.fx.Node, names: Names) -> SavedKind:
@@ -232,7 +239,9 @@ def _first_backward(nodes: Sequence[torch.fx.Node]) -> int:
 
 def _argument(value: Any, names: Names) -> str:
     if isinstance(value, torch.fx.Node):
-        return names[value]
+        return scalar_text(value.meta.get("val")) or names[value]
+    if (text := scalar_text(value)) is not None:
+        return text
     if isinstance(value, (list, tuple)):
         inside = ", ".join(_argument(v, names) for v in value)
         if isinstance(value, list) or type(value).__name__ == "immutable_list":

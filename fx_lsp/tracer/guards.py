@@ -34,7 +34,7 @@ class Effects:
     blocked: list[str] = field(default_factory=list[str])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Rules:
     reads: bool
     network_only: bool

@@ -10,18 +10,22 @@ import sys
 import sysconfig
 import time
 import warnings
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from fx_lsp import wire
-from fx_lsp.model import Failure, Outcome, Saved, Stage, StageInfo, Trace, TraceReply, TraceRequest
+from fx_lsp.model import Failure, InputSpec, Outcome, Saved, Stage, StageInfo, Trace, TraceReply, TraceRequest
+from fx_lsp.specs import parse_spec
 from fx_lsp.tracer.bootstrap import insert_user_paths
 from fx_lsp.tracer.call import tensors_in
 from fx_lsp.tracer.capture import Captured, capture_what_is_possible, stages
 from fx_lsp.tracer.compat import HAS_ANNOTATE, HAS_COLUMNS, FakeTensorMode
+from fx_lsp.tracer.conditions import under
 from fx_lsp.tracer.devices import OnCpu, device_note, possible_devices
-from fx_lsp.tracer.failures import failure_of, load_failure
+from fx_lsp.tracer.failures import failure_of, load_failure, sentence
 from fx_lsp.tracer.fakes import FakeMode, movable_modules
 from fx_lsp.tracer.graphs import Names, saved_values
 from fx_lsp.tracer.guards import EffectBlocked, forbid_effects
@@ -30,6 +34,7 @@ from fx_lsp.tracer.inputs.resolve import Prepared, prepare
 from fx_lsp.tracer.load import Loaded, LoadError, dependencies, find, forget_changed, load
 from fx_lsp.tracer.names import returned_names
 from fx_lsp.tracer.provenance import Sources
+from fx_lsp.tracer.symbols import Symbols
 
 STARTED = time.time()
 """When this module was imported: before anything of the user's."""
@@ -60,8 +65,11 @@ def run(request: TraceRequest) -> TraceReply:
         reply = TraceReply(load_failure(cause, sources, request.name))
     files, packages = dependencies(request, package_dir, site_dirs, before)
     seen = isinstance(reply.outcome, Trace) and any(i.source == "call site" for i in reply.outcome.inputs)
-    if whole or seen:
+    if whole:
         files = (*files, request.file)
+    elif seen:
+        files = (*files, f"{request.file}::{request.name}")
+    files = tuple(dict.fromkeys((*files, *(site.file for site in request.sites if site.file != request.file))))
     return TraceReply(reply.outcome, reply.stages, files, packages)
 
 
@@ -103,24 +111,58 @@ def _trace(
     def new_names() -> Names:
         return Names(sources, {request.file: tree}, returned_names(tree, definition))
 
-    try:
-        with forbid_effects():
-            captured = capture_what_is_possible(prepared.call, sources, new_names)
-    except (Exception, EffectBlocked) as error:
-        return TraceReply(_capture_failure(error, sources, request, prepared))
+    tried = _captured(prepared, mode, sources, new_names, request)
+    if isinstance(tried, Failure):
+        return TraceReply(tried)
+    prepared, captured = tried
+    symbols = prepared.conditions.symbols
     found = stages(captured)
+    saved = _saved(captured)
+    if saved and symbols is not None and (counted := symbols.counted()):
+        notes.append(f"sizes in bytes count {counted}")
     outcome: Outcome = Trace(
         target=f"{request.file}::{request.name}",
-        inputs=prepared.inputs,
+        inputs=tuple(_with_settled_sizes(i, symbols) for i in prepared.inputs) if symbols else prepared.inputs,
         stages=tuple(_info(s) for s in found),
-        saved=tuple(_saved(captured)),
+        saved=tuple(saved),
         values=tuple(prepared.run.values),
         outputs=tuple(_output_specs(found[0] if captured.inference is not None else found[1], captured)),
         seconds=time.perf_counter() - started,
         torch=torch.__version__,
         notes=(*notes, *prepared.notes, *captured.notes, *_why_inference(captured, prepared), *device_note(devices)),
+        remarks=symbols.remarks() if symbols is not None else (),
     )
     return TraceReply(outcome, {s.name: wire.encode_stage(s) for s in found})
+
+
+def _captured(
+    prepared: Prepared,
+    mode: FakeTensorMode,
+    sources: Sources,
+    new_names: Callable[[], Names],
+    request: TraceRequest,
+) -> tuple[Prepared, Captured] | Failure:
+    """The graphs, of what is prepared or else of what there is otherwise."""
+    try:
+        with forbid_effects(), under(mode, prepared.conditions):
+            symbolic = prepared.conditions.symbols is not None
+            return prepared, capture_what_is_possible(prepared.call, sources, new_names, symbolic)
+    except (Exception, EffectBlocked) as error:
+        if isinstance(prepared.otherwise, Failure):
+            return prepared.otherwise
+        if prepared.otherwise is None:
+            return _capture_failure(error, sources, request, prepared)
+        prepared.otherwise.notes.append(f"named sizes stand as numbers: with symbols, {sentence(error)}")
+        return _captured(prepared.otherwise, mode, sources, new_names, request)
+
+
+def _with_settled_sizes(given: InputSpec, symbols: Symbols) -> InputSpec:
+    """An input with what became of its named sizes: `with B = 16`."""
+    spec = parse_spec(given.spec)
+    names = dict.fromkeys(s for s in (spec.sizes if spec is not None else ()) if isinstance(s, str))
+    settled = [f"{n} = {value}" for n in names if (value := symbols.value_of(n)) != n]
+    detail = ", ".join([*([given.detail] if given.detail else []), f"with {' and '.join(settled)}"])
+    return replace(given, detail=detail) if settled else given
 
 
 def _why_inference(captured: Captured, prepared: Prepared) -> list[str]:

@@ -3,24 +3,40 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 
 from fx_lsp.specs import DTYPES, SHORT_NAMES, TensorSpec
+from fx_lsp.tracer.symbols import expressions, scalar_text
 
 MAX_ITEMS = 8
 
 
 def spec_of(tensor: torch.Tensor) -> TensorSpec:
     """The spec of one tensor; strides only where it is not contiguous, the device only where it is not the CPU."""
-    sizes = tuple(str(s) if isinstance(s, torch.SymInt) else int(s) for s in tensor.shape)
+    sizes = _numbers(tensor.shape)
     strides = None
-    if tensor.layout is torch.strided and all(not isinstance(s, str) for s in sizes) and not tensor.is_contiguous():
-        strides = tuple(int(s) for s in tensor.stride())
+    if tensor.layout is torch.strided and not _is_contiguous(tensor, sizes):
+        strides = _numbers(tensor.stride())
     device = None if tensor.device.type in ("cpu", "meta") else str(tensor.device)
     return TensorSpec(short_name(tensor.dtype), sizes, strides, device)
+
+
+def _numbers(sizes: Iterable[Any]) -> tuple[int | str, ...]:
+    return tuple(s if type(s) is int else scalar_text(s) or int(s) for s in sizes)
+
+
+def _is_contiguous(tensor: torch.Tensor, sizes: tuple[int | str, ...]) -> bool:
+    if not any(isinstance(s, str) for s in sizes):
+        return tensor.is_contiguous()
+    expected: Any = 1  # asking a tensor with symbolic sizes may fix them
+    for size, stride in reversed(list(zip(expressions(tensor.shape), expressions(tensor.stride()), strict=True))):
+        if size != 1 and stride != expected:
+            return False
+        expected = expected * size
+    return True
 
 
 def short_name(dtype: torch.dtype) -> str:
@@ -67,17 +83,20 @@ def _describe(value: Any, depth: int) -> str:
     if items:
         shown = {k: v for k, v in items.items() if v != "None"}
         return f"{type(value).__name__}({', '.join(f'{k}={v}' for k, v in shown.items())})"
+    if (symbolic := scalar_text(value)) is not None:
+        return symbolic
     return repr(value) if isinstance(value, (int, float, bool, str, type(None))) and len(repr(value)) < 40 else "..."
 
 
-def make_tensor(spec: TensorSpec, sizes: dict[str, Any] | None = None) -> torch.Tensor:
+def make_tensor(spec: TensorSpec, sizes: Mapping[str, Any] | None = None) -> torch.Tensor:
     """An uninitialised tensor of that spec; call it inside a fake mode.
 
     `sizes` gives the value of named sizes. Raises RuntimeError where strides or device are impossible.
     """
     dtype: torch.dtype = getattr(torch, DTYPES[spec.dtype])
-    shape = [(sizes or {})[s] if isinstance(s, str) else s for s in spec.sizes]
+    known = sizes or {}
+    shape, strides = ([known[s] if isinstance(s, str) else s for s in g] for g in (spec.sizes, spec.strides or ()))
     device = spec.device or "cpu"
     if spec.strides is not None:
-        return torch.empty_strided(shape, spec.strides, dtype=dtype, device=device)
+        return torch.empty_strided(shape, strides, dtype=dtype, device=device)
     return torch.empty(shape, dtype=dtype, device=device)

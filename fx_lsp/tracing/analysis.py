@@ -6,14 +6,15 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import fx_lsp
 from fx_lsp.comments import fx_comment
-from fx_lsp.model import Failure, Given, InputSpec, Span, Target, TraceRequest
+from fx_lsp.model import CallSite, Failure, Given, InputSpec, Span, Target, TraceRequest
 from fx_lsp.specs import Comment, names_used, parse_comment
 from fx_lsp.tracing.cache import cache_key
 from fx_lsp.tracing.callers import callers_of
+from fx_lsp.tracing.callsites import call_sites
 from fx_lsp.tracing.discover import discover
 from fx_lsp.tracing.parsing import parse, split_lines
 from fx_lsp.tracing.project import PYPROJECT, Project, read_project
@@ -104,9 +105,22 @@ class Analysis:
             given=plan.given,
             previous=previous,
             callers=callers_of(name, self.targets, self.graph) if self.graph else (),
+            sites=self._sites(plan.target, overlays),
             overlays={path: text for path, text in overlays.items() if path != self.file and path.endswith(".py")},
             seconds=search_seconds,
         )
+
+    def _sites(self, target: Target, overlays: Mapping[str, str]) -> tuple[CallSite, ...]:
+        graph = self.graph
+        return call_sites(target, graph, self.text, self.module, self.roots, overlays, module_name) if graph else ()
+
+    def use_of(self, name: str, overlays: Mapping[str, str]) -> str:
+        """The text of this file that says what the target `name` is called with: its callers and call sites."""
+        if self.graph is None or name not in self.targets:
+            return ""
+        callers = callers_of(name, self.targets, self.graph)
+        sites = (site for site in self._sites(self.targets[name], overlays) if site.file == self.file)
+        return "\n".join([*(caller.sliced for caller in callers), *(site.text + site.sliced for site in sites)])
 
     @property
     def trouble(self) -> str:
@@ -161,6 +175,24 @@ def module_name(file: str) -> tuple[str, str, str]:
         return package, package, str(directory)
     stem = path.stem if packages or path.stem != "__main__" else "main"
     return ".".join([*packages, stem]), package, str(directory)
+
+
+class Texts(dict[str, str]):
+    """Unsaved texts by file, and, under `file::name`, the text that says what a target is called with."""
+
+    def __init__(self, texts: Mapping[str, str], analyses: Mapping[str, Analysis]) -> None:
+        super().__init__(texts)
+        self._analyses = analyses
+
+    def __contains__(self, path: object) -> bool:
+        return super().__contains__(path) or (isinstance(path, str) and path.partition("::")[0] in self._analyses)
+
+    def get(self, path: str, default: Any = None) -> Any:
+        """The text of a file or of a use, or `default`."""
+        file, separator, name = path.partition("::")
+        if separator and file in self._analyses:
+            return self._analyses[file].use_of(name, self)
+        return super().get(path, default)
 
 
 async def aside(text: str, work: Callable[[], T]) -> T:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 import os
 import sqlite3
 import sys
@@ -12,7 +13,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -48,6 +49,10 @@ class CachedTrace:
     lines: tuple[int, ...]
     dependencies: tuple[Dependency, ...]
     packages: tuple[str, ...] = ()
+
+
+UNKNOWN = "unknown"
+"""The digest of a file that changed while it was read."""
 
 
 def cache_key(
@@ -89,9 +94,17 @@ def default_cache_path() -> str:
     return str(base / "fx-lsp" / "traces.sqlite3")
 
 
-def read_dependencies(paths: Sequence[str], overlays: Mapping[str, str]) -> tuple[Dependency, ...]:
-    """The present state of files, unsaved texts (`overlays`) before the disk. A missing file has the digest ""."""
-    return tuple(_read_dependency(path, overlays) for path in paths)
+def read_dependencies(
+    paths: Sequence[str], overlays: Mapping[str, str], since: float = math.inf
+) -> tuple[Dependency, ...]:
+    """The present state of files, unsaved texts (`overlays`) before the disk. A missing file has the digest "".
+
+    A file that was written after `since` (seconds since the epoch), so that nobody knows which of its texts was read,
+    has a digest that no file has.
+    """
+    found = (_read_dependency(path, overlays) for path in paths)
+    now = time.time()
+    return tuple(replace(d, digest=UNKNOWN, mtime_ns=-1) if since < d.mtime_ns / 1e9 <= now else d for d in found)
 
 
 def is_fresh(dependencies: Sequence[Dependency], overlays: Mapping[str, str]) -> bool:

@@ -8,15 +8,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Callable, Collection, Coroutine
-from dataclasses import dataclass, field
 from typing import Any
 
 from fx_lsp.errors import WorkerStartError
 from fx_lsp.model import Failure, Outcome, Stage, Target, TraceReply
-from fx_lsp.tracing.analysis import Analysis, analyse, aside
+from fx_lsp.tracing.analysis import Analysis, Texts, analyse, aside
 from fx_lsp.tracing.answers import Answers
-from fx_lsp.tracing.cache import Cache, CachedTrace, is_fresh, read_dependencies
+from fx_lsp.tracing.cache import UNKNOWN, Cache, CachedTrace, is_fresh, read_dependencies
 from fx_lsp.tracing.endings import our_fault
 from fx_lsp.tracing.files import (
     FileState,
@@ -32,29 +32,13 @@ from fx_lsp.tracing.hosts import Backend, Host, default_backend
 from fx_lsp.tracing.project import concerns
 from fx_lsp.tracing.reporting import EngineStatus, Reporter, summarize
 from fx_lsp.tracing.scheduling import Job, Scheduler, Urgency
-from fx_lsp.tracing.workers import Limits
+from fx_lsp.tracing.settings import EngineSettings
 
 __all__ = ["Engine", "EngineSettings", "EngineStatus", "FileState", "TargetState"]
 
 _DEBOUNCE = 0.015
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class EngineSettings:
-    """`interpreter` is a path or None to look for one; `cache_path` None keeps nothing on disk.
-
-    `workers` bounds the traces at once per interpreter, `search_seconds` the search for inputs. With `trace_on_open`
-    false, only what is asked for is traced.
-    """
-
-    interpreter: str | None = None
-    cache_path: str | None = None
-    workers: int = 2
-    limits: Limits = field(default_factory=Limits)
-    search_seconds: float = 5.0
-    trace_on_open: bool = True
 
 
 class Engine:
@@ -298,10 +282,13 @@ class Engine:
         if analysis is None or host is None or found.keys.get(name) != key:
             return
         plan, overlays, answers = analysis.plan(name), self._overlays(), self._answers
-        request = analysis.request(name, overlays, self._settings.search_seconds, found.inputs.get(name, ()))
+        inputs, search_seconds = found.inputs.get(name, ()), self._settings.search_seconds
+        started = time.time()
         try:
+            request = await asyncio.to_thread(analysis.request, name, overlays, search_seconds, inputs)
             traced = await host.trace(request, plan.target.name_span)
-            reply, seconds, repeats = traced.reply, traced.seconds, traced.repeats(self._settings.search_seconds)
+            reply, seconds, repeats = traced.reply, traced.seconds, traced.repeats(search_seconds)
+            dependencies = await asyncio.to_thread(read_dependencies, reply.dependencies, overlays, started)
         except WorkerStartError as error:
             for other in self._files.values():
                 if other.host is host:
@@ -310,8 +297,7 @@ class Engine:
         except Exception as error:
             log.exception("tracing %s failed inside fx-lsp", plan.target.id)
             reply = TraceReply(our_fault(f"fx-lsp failed to trace {name}", error, plan.target.name_span))
-            seconds, repeats = None, False
-        dependencies = await asyncio.to_thread(read_dependencies, reply.dependencies, overlays)
+            seconds, repeats, dependencies = None, False, ()
         answer = CachedTrace(reply.outcome, plan.lines, dependencies, reply.packages)
         answers.keep(key, answer, reply.stages)
         self._run(answers.decode(key, list(reply.stages)))
@@ -319,7 +305,8 @@ class Engine:
             self._run(answers.store(key, reply, plan.lines, dependencies))
         if not found.closed and found.keys.get(name) == key:
             found.show(name, key, answer, seconds)
-            if not is_fresh([d for d in dependencies if d.path in self._files], self._overlays()):
+            changing = [d for d in dependencies if d.path in self._files or d.digest == UNKNOWN]
+            if not is_fresh(changing, self._overlays()):
                 self._read_soon(found, 0)
             self._touch(found)
 
@@ -357,9 +344,10 @@ class Engine:
         self._scheduler.refresh()
         self._touch(found)
 
-    def _overlays(self) -> dict[str, str]:
+    def _overlays(self) -> Texts:
         """The last good text of every open file; a text that does not parse would only break those that import it."""
-        return {file: (f.good.text if f.good else f.text) for file, f in self._files.items()}
+        good = {file: f.good for file, f in self._files.items() if f.good is not None}
+        return Texts({file: (f.good.text if f.good else f.text) for file, f in self._files.items()}, good)
 
     def _refresh_dependents(self, file: str) -> None:
         for other in self._files.values():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from fx_lsp.model import Failure, Node, Outcome, Saved, Span, Stage, Trace, Value
+from fx_lsp.model import Failure, Node, Outcome, Remark, Saved, Span, Stage, Trace, Value
 
 
 def relocate_span(span: Span, file: str, mapping: Mapping[int, int]) -> Span | None:
@@ -23,11 +23,16 @@ def relocate_span(span: Span, file: str, mapping: Mapping[int, int]) -> Span | N
 def relocate_outcome(outcome: Outcome, file: str, mapping: Mapping[int, int]) -> Outcome:
     """`outcome` with the spans of `file` moved from old to new lines (`mapping`).
 
-    Values on lines that are gone are dropped.
+    Values and remarks on lines that are gone are dropped.
     """
     if isinstance(outcome, Failure):
         return outcome if outcome.span is None else replace(outcome, span=relocate_span(outcome.span, file, mapping))
-    return replace(outcome, saved=_saved(outcome, file, mapping), values=_values(outcome, file, mapping))
+    return replace(
+        outcome,
+        saved=_saved(outcome, file, mapping),
+        values=_values(outcome, file, mapping),
+        remarks=_remarks(outcome, file, mapping),
+    )
 
 
 def relocate_stage(stage: Stage, file: str, mapping: Mapping[int, int]) -> Stage:
@@ -66,3 +71,8 @@ def _saved(trace: Trace, file: str, mapping: Mapping[int, int]) -> tuple[Saved, 
 def _values(trace: Trace, file: str, mapping: Mapping[int, int]) -> tuple[Value, ...]:
     moved = ((value, relocate_span(value.span, file, mapping)) for value in trace.values)
     return tuple(value if span is value.span else replace(value, span=span) for value, span in moved if span)
+
+
+def _remarks(trace: Trace, file: str, mapping: Mapping[int, int]) -> tuple[Remark, ...]:
+    moved = ((r, r.span and relocate_span(r.span, file, mapping)) for r in trace.remarks)
+    return tuple(replace(remark, span=span) for remark, span in moved if span is not None or remark.span is None)

@@ -61,7 +61,7 @@ class SourceGraph:
         self._lines = [line.encode("utf-8", "surrogatepass") for line in split_lines(text.removeprefix("\ufeff"))]
         self._statements = tree.body
         self._loads: dict[int, frozenset[str]] = {}
-        self._tree = tree
+        self.tree = tree
 
     def slice(self, name: str, also: Collection[str] = ()) -> Slice:
         """The slice for the target `name` (`f`, `Block` or `Block.extra`), and what the names `also` stand for."""
@@ -80,7 +80,7 @@ class SourceGraph:
         return [
             node.name
             for number, node in enumerate(self._statements)
-            if isinstance(node, definitions) and name in self._loads_of(number)
+            if isinstance(node, definitions) and name in self.loads(number)
         ]
 
     def reached(self, name: str) -> set[str]:
@@ -97,14 +97,15 @@ class SourceGraph:
                 return node.lineno
         return None
 
-    def _loads_of(self, number: int) -> frozenset[str]:
+    def loads(self, number: int) -> frozenset[str]:
+        """Module-level names that a statement of the module (by its index) may read."""
         if number not in self._loads:
             self._loads[number] = loads_of(self._statements[number])
         return self._loads[number]
 
     @cached_property
     def _literals(self) -> set[int]:
-        return _literal_lines(self._tree)
+        return _literal_lines(self.tree)
 
     @cached_property
     def _always(self) -> list[int]:
@@ -142,7 +143,7 @@ class SourceGraph:
             while waiting:
                 number = waiting.pop()
                 kept.add(number)
-                fresh = self._loads_of(number) - needed
+                fresh = self.loads(number) - needed
                 needed |= fresh
                 names.extend(fresh)
         return kept
@@ -151,7 +152,7 @@ class SourceGraph:
     def _annotations(self) -> Mapping[str, frozenset[str]]:
         """For each parameter name, the names in its first annotation anywhere in the file."""
         found: dict[str, frozenset[str]] = {}
-        for node in walk(self._tree):
+        for node in walk(self.tree):
             if isinstance(node, ast.arg) and node.annotation is not None and node.arg not in found:
                 found[node.arg] = frozenset(n.id for n in walk(node.annotation) if isinstance(n, ast.Name))
         return found

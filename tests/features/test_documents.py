@@ -86,9 +86,9 @@ def test_text_from_the_program_stays_in_its_comment():
 def test_lines_know_their_source():
     document = render_stage(TRACE, FORWARD, source_line)
     lines = document.text.splitlines()
-    assert len(document.line_spans) == len(lines)
+    assert len(document.lines) == len(lines)
     row = next(i for i, line in enumerate(lines) if line.startswith("    relu:"))
-    assert document.line_spans[row][0] == RELU
+    assert document.lines[row].spans[0] == RELU
 
 
 @pytest.mark.parametrize(

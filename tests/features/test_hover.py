@@ -5,7 +5,7 @@ from inline_snapshot import snapshot
 from samples import BACKWARD, BROKEN, FAILURE, FORWARD, MATMUL, RELU, SOURCE, TRACE, F, span
 
 from fx_lsp.features.hover import Hover, hover_expression, hover_name
-from fx_lsp.model import InputSpec, Stage
+from fx_lsp.model import InputSpec, Remark, Stage
 
 
 def hover_at(caret: str) -> Hover | None:
@@ -129,6 +129,20 @@ backward · 1 op
 ```python
 aten.mm.default(x, where) -> f32[128, 4]
 ```\
+""")
+
+
+def test_a_remark_stands_at_its_expression_and_at_the_name():
+    trace = replace(TRACE, remarks=(Remark("B becomes 8 here", MATMUL),))
+    at_name = hover_name(F, trace, False, None, None).markdown
+    assert f"*line {MATMUL.line}: B becomes 8 here*" in at_name
+    hover = hover_expression(SOURCE, F, trace, (), MATMUL.line, MATMUL.col + 2)
+    assert text(hover) == snapshot("""\
+```python
+f32[8, 4]
+```
+
+*B becomes 8 here*\
 """)
 
 

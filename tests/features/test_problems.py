@@ -1,10 +1,10 @@
 from dataclasses import replace
 
 from inline_snapshot import snapshot
-from samples import BROKEN, FAILURE, FILE, TRACE, F
+from samples import BROKEN, FAILURE, FILE, MATMUL, TRACE, F
 
 from fx_lsp.features.problems import problems
-from fx_lsp.model import Failure, Span
+from fx_lsp.model import Failure, Remark, Span
 
 
 def test_a_failure_stands_on_its_expression():
@@ -17,6 +17,18 @@ def test_a_failure_stands_on_its_expression():
 
 def test_code_that_runs_has_no_problem():
     assert problems(FILE, [(F, TRACE), (BROKEN, None)], None) == ()
+
+
+def test_a_remark_of_a_trace_stands_where_the_code_asks_for_it():
+    remarks = (
+        Remark("B becomes 8 here: the code asks for it", MATMUL),
+        Remark("T becomes 4 in the backward pass", None),
+    )
+    found = problems(FILE, [(F, replace(TRACE, remarks=remarks))], None)
+    assert [(p.span, p.severity, p.code, p.message) for p in found] == [
+        (F.name_span, "information", "dimension", "f: T becomes 4 in the backward pass."),
+        (MATMUL, "information", "dimension", "B becomes 8 here: the code asks for it."),
+    ]
 
 
 def test_a_failure_without_a_place_stands_at_the_name():

@@ -65,10 +65,10 @@ def f(ids, table, labels, mask):
     )
     assert traced.inputs() == snapshot(
         [
-            "ids: i64[4, 12] · search",
-            "table: f32[8, 160] · search",
-            "labels: i64[48] · search",
-            "mask: b8[12, 160] · search",
+            "ids: i64[4, 20] · search",
+            "table: f32[12, 32] · search",
+            "labels: i64[80] · search",
+            "mask: b8[20, 32] · search",
         ]
     )
 

@@ -141,7 +141,8 @@ def command_line(*command: str) -> list[str]:
 
 
 def environment_of(project: Path, **more: str) -> dict[str, str]:
-    return {**os.environ, "XDG_CACHE_HOME": str(project / "cache"), "PYTHONWARNINGS": "ignore", **more}
+    cache = str(project / "cache")
+    return {**os.environ, "XDG_CACHE_HOME": cache, "PYTHONWARNINGS": "ignore", "COLUMNS": "120", **more}
 
 
 def write(project: Path, **files: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fx_lsp.model import Failure, FailureKind, Given, Outcome, Span, Trace, TraceReply
-from fx_lsp.tracing.cache import Cache, cache_key, default_cache_path, read_dependencies
+from fx_lsp.tracing.cache import Cache, cache_key, default_cache_path, is_fresh, read_dependencies
 
 TRACE = Trace("/m.py::f", (), (), (), (), ("f32[2]",), 0.1, "2.13", ("a note",))
 
@@ -26,6 +26,7 @@ def warnings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the cache has warned of."""
     logged: list[str] = []
     logger = logging.getLogger("fx_lsp.tracing.cache")
+    monkeypatch.setattr(logger, "disabled", False)  # import-linter configures logging for its whole process
     monkeypatch.setattr(logger, "handle", lambda r: logged.append(r.getMessage()) if r.levelno > logging.INFO else None)
     return logged
 
@@ -238,3 +239,11 @@ def test_the_cache_is_where_the_platform_keeps_caches(monkeypatch: pytest.Monkey
     monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
     assert Path(default_cache_path()) == Path("/xdg/fx-lsp/traces.sqlite3")
+
+
+def test_a_file_that_changed_while_it_was_read_is_never_fresh(tmp_path: Path) -> None:
+    helper = tmp_path / "helper.py"
+    helper.write_text("A = 1")
+    written = helper.stat().st_mtime
+    assert is_fresh(read_dependencies([str(helper)], {}, written + 1), {})
+    assert not is_fresh(read_dependencies([str(helper)], {}, written - 1), {})

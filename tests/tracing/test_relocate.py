@@ -1,4 +1,5 @@
-from fx_lsp.model import Failure, InputSpec, Node, Saved, Span, Stage, StageInfo, Trace, Value
+from fx_lsp import wire
+from fx_lsp.model import Failure, InputSpec, Node, Remark, Saved, Span, Stage, StageInfo, Trace, Value
 from fx_lsp.tracing.relocate import edited_lines, relocate_outcome, relocate_stage
 
 
@@ -16,11 +17,15 @@ def test_every_span_of_the_file_moves() -> None:
         outputs=("f32[2]",),
         seconds=0.1,
         torch="2.13",
+        remarks=(Remark("B becomes 2 here", span(4)), Remark("gone", span(5)), Remark("in the backward pass", None)),
     )
+    trace = wire.outcome_from_json(wire.outcome_to_json(trace))
+    assert isinstance(trace, Trace)
     moved = relocate_outcome(trace, "/m.py", {3: 13, 4: 15})
     assert isinstance(moved, Trace)
     assert [s.span for s in moved.saved] == [span(13), None]
     assert [v.span for v in moved.values] == [span(13, 15), span(7, file="/other.py")]
+    assert moved.remarks == (Remark("B becomes 2 here", span(15)), Remark("in the backward pass", None))
     assert moved.inputs == trace.inputs
 
 

@@ -4,24 +4,33 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Use = Literal["tensor", "called", "iterated", "count", "compared", "operand"]
+from fx_lsp.tracer.inputs.dims import Shape, parameter_shape
+from fx_lsp.tracer.inputs.requirements import Requirement, requirements, shape_of
+
+Use = Literal["tensor", "called", "iterated", "count", "compared", "operand", "indexed"]
 
 
 @dataclass
 class Facts:
     """What the body shows of one parameter.
 
-    `rank` is exact; `min_rank` a lower bound; `last_sizes` are those of its last dimensions; `dtype` is a short name;
-    `uses` what it is used as; `literals` what it is compared with.
+    `rank` is exact, `likely_rank` a guess, `min_rank` a lower bound; `sizes` those that the code demands, by index;
+    `shape` is what the docstring says; `dtype` a short name; `uses` what it is used as; `length` how many items it is
+    unpacked into; `literals` what it is compared with; `attributes` are read from it, and `keys` looked up in it.
     """
 
     rank: int | None = None
+    likely_rank: int | None = None
     min_rank: int = 0
-    last_sizes: tuple[int, ...] = ()
+    sizes: dict[int, int] = field(default_factory=dict[int, int])
+    shape: Shape | None = None
+    length: int | None = None
+    attributes: set[str] = field(default_factory=set[str])
+    keys: set[str] = field(default_factory=set[str])
     dtype: str | None = None
     uses: set[Use] = field(default_factory=set)
     literals: list[Any] = field(default_factory=list)
@@ -47,6 +56,22 @@ _INDEX_ARGUMENT = {"embedding": 0, "one_hot": 0, "gather": 1, "index_select": 1,
 _MASK_ARGUMENT = {"masked_fill": 0, "masked_fill_": 0, "where": 0, "masked_select": 0}
 
 
+_COUNTS = {
+    **dict.fromkeys(
+        ("range", "arange", "view", "reshape", "expand", "repeat", "new_zeros", "new_ones", "new_empty"), 0
+    ),
+    **dict.fromkeys(("zeros", "ones", "empty", "rand", "randn", "eye", "unflatten", "int"), 0),
+    **dict.fromkeys(("linspace", "full", "topk", "chunk", "split", "unfold", "repeat_interleave", "roll", "narrow"), 1),
+}
+"""Functions that count with their arguments, from the one at that position on."""
+
+
+def _inside_call(expression: ast.expr, name: ast.Name) -> bool:
+    """Whether a name stands in a call, an attribute or a subscript below `expression`: it does not count then."""
+    nodes = [n for n in ast.walk(expression) if isinstance(n, (ast.Call, ast.Attribute, ast.Subscript))]
+    return any(name in ast.walk(node) for node in nodes)
+
+
 def body_facts(function: ast.FunctionDef | None) -> dict[str, Facts]:
     """Facts by parameter name; variables that only rename a parameter are not followed."""
     if function is None:
@@ -59,7 +84,51 @@ def body_facts(function: ast.FunctionDef | None) -> dict[str, Facts]:
     rebound = _rebound_lines(function, facts)
     for node in ast.walk(function):
         _visit(node, facts, rebound)
+    for demand in requirements(function):
+        if demand.name in facts:
+            _demand(facts[demand.name], demand)
+    docstring = ast.get_docstring(function) or ""
+    for name, found in facts.items():
+        found.shape = parameter_shape(docstring, name) if docstring else None
     return facts
+
+
+def constructor_facts(definition: ast.ClassDef | None) -> dict[str, Facts]:
+    """Facts by parameter of a class's constructor, also those that methods show of `self.name = name`."""
+    methods = [n for n in definition.body if isinstance(n, ast.FunctionDef)] if definition is not None else []
+    constructor = next((m for m in methods if m.name == "__init__"), None)
+    facts = body_facts(constructor)
+    kept: dict[str, str] = {}
+    for node in ast.walk(constructor) if constructor is not None else ():
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id in facts:
+            kept |= {t.attr: node.value.id for t in node.targets if isinstance(t, ast.Attribute)}
+    for method in methods:
+        for node in ast.walk(method):
+            _visit(node, facts, {}, kept)
+    return facts
+
+
+def lend_facts(tree: ast.Module, facts: dict[str, Facts]) -> None:
+    """Likely ranks of parameters that are only handed on, from those of the same name elsewhere in the file.
+
+    Names of up to three letters stand for anything and lend nothing.
+    """
+    poor = {n for n, f in facts.items() if len(n) > 3 and f.rank is None and f.shape is None}
+    for function in ast.walk(tree) if poor else ():
+        if isinstance(function, ast.FunctionDef):
+            shared = poor & {a.arg for a in [*function.args.args, *function.args.kwonlyargs]}
+            found = body_facts(function) if shared else {}
+            for name in shared:
+                facts[name].likely_rank = facts[name].likely_rank or found[name].rank
+
+
+def _demand(facts: Facts, demand: Requirement) -> None:
+    facts.uses.add("tensor")
+    facts.rank = demand.rank if demand.rank is not None else facts.rank
+    facts.min_rank = max(facts.min_rank, demand.min_rank)
+    if demand.size is not None:
+        facts.sizes.setdefault(demand.index, demand.size)
+        facts.min_rank = max(facts.min_rank, demand.index + 1 if demand.index >= 0 else -demand.index)
 
 
 def _rebound_lines(function: ast.FunctionDef, facts: dict[str, Facts]) -> dict[str, int]:
@@ -71,15 +140,30 @@ def _rebound_lines(function: ast.FunctionDef, facts: dict[str, Facts]) -> dict[s
     return lines
 
 
-def _visit(node: ast.AST, facts: dict[str, Facts], rebound: dict[str, int]) -> None:
+def _visit(
+    node: ast.AST, facts: dict[str, Facts], rebound: dict[str, int], kept: Mapping[str, str] | None = None
+) -> None:
+    """Take in what one node shows; with `kept` only of attributes of `self`, by the parameter that each holds."""
+
+    def named(name: str, line: int) -> Facts | None:
+        if kept is not None:
+            return None
+        return facts.get(name) if line <= rebound.get(name, line) else None
+
     def of(expression: ast.expr) -> Facts | None:
-        if isinstance(expression, ast.Name) and expression.lineno <= rebound.get(expression.id, expression.lineno):
-            return facts.get(expression.id)
+        if kept is None:
+            return named(expression.id, expression.lineno) if isinstance(expression, ast.Name) else None
+        if isinstance(expression, ast.Attribute) and isinstance(expression.value, ast.Name):
+            return facts.get(kept.get(expression.attr, "")) if expression.value.id == "self" else None
         return None
 
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], (ast.Tuple, ast.List)):
-        subject = of(shaped) if (shaped := _shape_of(node.value)) is not None else None
+        shaped = shape_of(node.value)
+        subject = named(shaped, node.lineno) if shaped is not None else None
         elements = node.targets[0].elts
+        if subject is None and (found := of(node.value)) is not None:
+            found.uses.add("iterated")
+            found.length = len(elements)
         if subject is not None:
             starred = sum(isinstance(e, ast.Starred) for e in elements)
             if starred:
@@ -87,11 +171,12 @@ def _visit(node: ast.AST, facts: dict[str, Facts], rebound: dict[str, int]) -> N
             else:
                 subject.rank = len(elements)
     elif isinstance(node, ast.Subscript):
-        _visit_subscript(node, of)
+        _visit_subscript(node, of, named)
     elif isinstance(node, ast.Attribute):
         found = of(node.value)
         if found is not None:
             found.uses.add("tensor")
+            found.attributes.add(node.attr)
     elif isinstance(node, ast.Call):
         _visit_call(node, of)
     elif isinstance(node, (ast.For, ast.comprehension)):
@@ -102,7 +187,9 @@ def _visit(node: ast.AST, facts: dict[str, Facts], rebound: dict[str, int]) -> N
         found = of(node.left)
         if found is not None:
             found.uses.add("compared")
-            found.literals += [c.value for c in node.comparators if isinstance(c, ast.Constant)]
+            for comparator in node.comparators:
+                parts = comparator.elts if isinstance(comparator, (ast.Tuple, ast.List, ast.Set)) else [comparator]
+                found.literals += [part.value for part in parts if isinstance(part, ast.Constant)]
     elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub, ast.Mult, ast.Div)):
         for side in (node.left, node.right):
             if (found := of(side)) is not None:
@@ -115,15 +202,22 @@ def _visit(node: ast.AST, facts: dict[str, Facts], rebound: dict[str, int]) -> N
                 found.min_rank = max(found.min_rank, 2)
 
 
-def _visit_subscript(node: ast.Subscript, of: Any) -> None:
-    shaped = _shape_of(node.value)
+def _visit_subscript(node: ast.Subscript, of: Any, named: Any) -> None:
+    shaped = shape_of(node.value)
     if shaped is not None:
-        found = of(shaped)
+        found = named(shaped, node.lineno)
         index = _integer(node.slice)
         if found is not None and index is not None:
             found.min_rank = max(found.min_rank, index + 1 if index >= 0 else -index)
         return
+    if isinstance(node.value, ast.Dict) and (key := of(node.slice)) is not None:
+        key.uses.add("compared")
+        key.literals += [k.value for k in node.value.keys if isinstance(k, ast.Constant)]
     found = of(node.value)
+    if found is not None and _integer(node.slice) is not None:
+        found.uses.add("indexed")
+    if found is not None and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+        found.keys.add(node.slice.value)
     if found is None or not isinstance(node.slice, ast.Tuple):
         return
     items = [i for i in node.slice.elts if not (isinstance(i, ast.Constant) and i.value in (None, Ellipsis))]
@@ -157,10 +251,15 @@ def _visit_call(node: ast.Call, of: Any) -> None:
             name in ("transpose", "size", "swapaxes", "flatten", "squeeze", "sum", "mean", "softmax", "chunk") and dims
         ):
             subject.min_rank = max(subject.min_rank, *(d + 1 if d >= 0 else -d for d in dims))
-    if name in ("range", "arange"):
-        for argument in node.args:
-            if (found := of(argument)) is not None:
-                found.uses.add("count")
+    if name in _COUNTS and (method or isinstance(node.func, ast.Name) or name not in ("view", "repeat", "expand")):
+        for argument in node.args[_COUNTS[name] :]:
+            for part in ast.walk(argument):
+                if (
+                    isinstance(part, (ast.Name))
+                    and (found := of(part)) is not None
+                    and not _inside_call(argument, part)
+                ):
+                    found.uses.add("count")
     if (
         name == "einsum"
         and node.args
@@ -177,7 +276,7 @@ def _visit_call(node: ast.Call, of: Any) -> None:
         for position, argument in enumerate(node.args[:2]):
             if (found := of(argument)) is not None:
                 found.rank = spatial + 2
-                found.last_sizes = (3,) * spatial if position == 1 else ()
+                found.sizes.update({-1 - i: 3 for i in range(spatial)} if position == 1 else {})
     if not method:
         for position, rank in _OPERAND_RANKS.get(name, {}).items():
             if position < len(node.args) and (found := of(node.args[position])) is not None:
@@ -192,26 +291,17 @@ def _visit_call(node: ast.Call, of: Any) -> None:
                 found.dtype = dtype
 
 
-def _shape_of(node: ast.expr) -> ast.expr | None:
-    """`x` for `x.shape` and `x.size()`."""
-    if isinstance(node, ast.Attribute) and node.attr == "shape":
-        return node.value
-    if (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "size"
-        and not node.args
-    ):
-        return node.func.value
-    return None
-
-
 def _integer(node: ast.expr) -> int | None:
     try:
         found = ast.literal_eval(node)
     except ValueError:
         return None
     return found if type(found) is int else None
+
+
+def find_class(tree: ast.Module, name: str) -> ast.ClassDef | None:
+    """The definition of a class at the top level, or None."""
+    return next((n for n in reversed(_definitions(tree.body)) if n.name == name and isinstance(n, ast.ClassDef)), None)
 
 
 def find_function(tree: ast.Module, name: str) -> ast.FunctionDef | None:

@@ -15,7 +15,8 @@ from typing import Any, TypeAlias
 from fx_lsp.model import Caller, TraceRequest
 from fx_lsp.tracer.inputs.body import find_function
 from fx_lsp.tracer.inputs.offers import Offer
-from fx_lsp.tracer.inputs.plan import Plan, plan_of_made
+from fx_lsp.tracer.inputs.plan import Plan, ValuePlan, plan_of_made, value
+from fx_lsp.tracer.inputs.signatures import signature_of
 from fx_lsp.tracer.load import find
 
 
@@ -29,22 +30,28 @@ class Observed:
 
 @dataclass
 class Seen:
-    """The target's first call: its arguments, its receiver (`self`, None for functions) and the code that ran."""
+    """The target's first call: its arguments, its receiver (`self`, None for functions) and the function that ran."""
 
     args: dict[str, Plan]
     receiver: Any
-    code: CodeType
+    function: Callable[..., Any] | None
 
 
 Constructed: TypeAlias = tuple[Any, dict[str, Plan]]
 """An object and the arguments that its constructor was called with."""
 
 
+class Reached(BaseException):
+    """Unwinds what runs once the target was entered: there is nothing more to see. No `except Exception` stops it."""
+
+
 @dataclass
 class Watcher:
     """Looks at every Python call for that of the target.
 
-    `code` is the target's where it is known beforehand; `constructed` are constructor arguments by object.
+    `code` is the target's where it is known beforehand; `constructed` are constructor arguments by object. `site` is
+    the file whose line is told where that is not the target's `file`, and `shown` how it reads; with `stop`, Reached
+    is raised instead of running the target.
     """
 
     file: str
@@ -55,6 +62,9 @@ class Watcher:
     constructed: dict[int, tuple[Any, dict[str, Plan]]] = field(
         default_factory=dict[int, "tuple[Any, dict[str, Plan]]"]
     )
+    site: str = ""
+    shown: str = ""
+    stop: bool = False
 
     @contextmanager
     def watching(self) -> Generator[None, None, None]:
@@ -75,27 +85,41 @@ class Watcher:
         elif self.seen is None and self.matches(frame):
             method = frame.f_code.co_varnames[:1] == ("self",)
             receiver, args = _arguments(frame, self._detail(frame), method)
-            self.seen = Seen(args, receiver, frame.f_code)
+            self.seen = Seen(args, receiver, function_of(frame.f_code))
+            if self.stop:
+                raise Reached
 
     def _line(self, frame: FrameType) -> int:
         caller = frame.f_back
-        while caller is not None and caller.f_code.co_filename != self.file:
+        while caller is not None and caller.f_code.co_filename != (self.site or self.file):
             caller = caller.f_back
         return caller.f_lineno if caller is not None else frame.f_lineno
 
     def _detail(self, frame: FrameType) -> str:
-        return f"line {self._line(frame)}"
+        return f"{self.shown}:{self._line(frame)}" if self.shown else f"line {self._line(frame)}"
 
     def observed(self, keep: Any) -> Observed:
         """What was seen; `keep` holds what the caller returned, which may be the target."""
-        code = self.seen.code if self.seen is not None else self.code
-        function = function_of(code) if code is not None else None
         if self.seen is None:
-            return Observed(function, None)
-        receiver = self.seen.receiver
+            return Observed(function_of(self.code) if self.code is not None else None, None)
+        receiver, function = self.seen.receiver, self.seen.function
         known = self.constructed.get(id(receiver))
         init = known[1] if known is not None and known[0] is receiver else None
-        return Observed(function, Offer(self.seen.args, init, receiver))
+        if init is not None:
+            init = _beside_defaults(init, type(receiver).__init__)
+        function = self.seen.function
+        return Observed(function, Offer(_beside_defaults(self.seen.args, function), init, receiver))
+
+
+def _beside_defaults(plans: dict[str, Plan], function: Callable[..., Any] | None) -> dict[str, Plan]:
+    """The same plans, of which those that say what the parameter's default says are of that source."""
+    signature = signature_of(function) if function is not None else None
+    found = dict(plans)
+    for name, parameter in signature.parameters.items() if signature is not None else ():
+        plan, default = plans.get(name), parameter.default
+        if isinstance(plan, ValuePlan) and default is not inspect.Parameter.empty and plan.make() is default:
+            found[name] = value(default, "default")
+    return found
 
 
 def _arguments(frame: FrameType, detail: str, method: bool) -> tuple[Any, dict[str, Plan]]:
@@ -171,6 +195,7 @@ def caller_request(request: TraceRequest, caller: Caller, seconds: float) -> Tra
         given=(),
         previous=(),
         callers=(),
+        sites=(),
         seconds=seconds,
     )
 

@@ -1,15 +1,20 @@
-"""Objects that parameters ask for by their class: configurations and the like, made from defaults."""
+"""Objects that parameters ask for: by their class, made from defaults, or by the attributes that are read from them."""
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
+
+import torch
+from torch import nn
 
 from fx_lsp.tracer.inputs.body import Facts
-from fx_lsp.tracer.inputs.plan import Plans, materialize
-from fx_lsp.tracer.inputs.propose import Context, proposals
+from fx_lsp.tracer.inputs.plan import Plans, ValuePlan, materialize
+from fx_lsp.tracer.inputs.propose import Context, integers, proposals
 from fx_lsp.tracer.inputs.signatures import hints_of, signature_of
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -28,10 +33,84 @@ def constructor(module: ModuleType) -> Callable[[type], Any]:
         for name, parameter in (signature.parameters if signature else {}).items():
             if parameter.default is not inspect.Parameter.empty or parameter.kind in _VARIADIC:
                 continue
-            context = Context(module, (), construct, constructing=True)
+            context = Context(module, (), construct, namespaces(module, construct), constructing=True)
             plan = proposals(parameter, hints.get(name, parameter.annotation), Facts(), set(), context)[0]
             arguments.update(materialize(Plans(((name, plan),))).kwargs)
         made[cls] = cls(**arguments)
         return made[cls]
 
     return construct
+
+
+class Settings(dict[str, Any]):
+    """Values by name, to be read as attributes or as items."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self:
+            raise AttributeError(f"'Settings' object has no attribute '{name}'")
+        return self[name]
+
+
+Namespace: TypeAlias = Callable[[Collection[str], Collection[str]], ValuePlan]
+
+
+def namespaces(module: ModuleType, construct: Callable[[type], Any]) -> Namespace:
+    """Makes the plan for an object that has certain attributes and keys.
+
+    An instance of a class that the file knows where one has them all; otherwise values by their names.
+    """
+
+    def namespace(attributes: Collection[str], keys: Collection[str]) -> ValuePlan:
+        wanted = {a for a in attributes if not a.startswith("__") and a not in _DICT_METHODS}
+        for name, cls in list(vars(module).items()):
+            if isinstance(cls, type) and not issubclass(cls, nn.Module) and wanted and wanted <= _attributes(cls):
+                return ValuePlan(lambda cls=cls: construct(cls), f"{name}()", "search")
+        return settings_plan({name: value_for(name, module) for name in sorted({*wanted, *keys})}, bool(keys))
+
+    return namespace
+
+
+def settings_plan(values: dict[str, Any], items: bool) -> ValuePlan:
+    """The plan for an object with these values; `items`: they are looked up as in a dict."""
+    shown = repr(values) if items else f"SimpleNamespace({', '.join(f'{n}={v!r}' for n, v in values.items())})"
+    return ValuePlan(lambda: Settings(values), shown, "search")
+
+
+def with_value(plan: ValuePlan, name: str, module: ModuleType) -> ValuePlan | None:
+    """The plan for the same object with one more value; None where the object cannot have any."""
+    made = plan.make()
+    if isinstance(made, Settings):
+        return settings_plan({**made, name: value_for(name, module)}, plan.shown.startswith("{"))
+    if isinstance(made, (int, float, str, tuple, list, dict, torch.Tensor, nn.Module, type)) or made is None:
+        return None
+    added = value_for(name, module)
+
+    def make() -> Any:
+        again = copy.copy(plan.make())
+        setattr(again, name, added)
+        return again
+
+    inside = plan.shown.removesuffix(")")
+    return ValuePlan(make, f"{inside}{'' if inside.endswith('(') else ', '}{name}={added!r})", "search", plan.detail)
+
+
+def value_for(name: str, module: ModuleType) -> Any:
+    """What a value of that name may be: a number, a flag, a rate."""
+    parameter = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY)
+
+    def nothing(attributes: Collection[str], keys: Collection[str]) -> ValuePlan:
+        return settings_plan({}, False)
+
+    context = Context(module, (2,), constructor(module), nothing, constructing=True)
+    plan = proposals(parameter, inspect.Parameter.empty, Facts(), set(), context)[0]
+    return plan.make() if isinstance(plan, ValuePlan) else integers(name, Facts(), context)[0]
+
+
+_DICT_METHODS = frozenset({"get", "items", "keys", "pop", "setdefault", "update", "values"})
+
+
+def _attributes(cls: type) -> set[str]:
+    """The attributes that instances of a class have: fields, constructor parameters and what the class itself has."""
+    fields = {f.name for f in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else set[str]()
+    signature = signature_of(cls) if cls.__init__ is not object.__init__ else None
+    return fields | set(signature.parameters if signature else ()) | set(dir(cls))

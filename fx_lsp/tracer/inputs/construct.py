@@ -10,9 +10,9 @@ from typing import Any
 from fx_lsp.model import Failure, InputSpec
 from fx_lsp.tracer.call import Call
 from fx_lsp.tracer.fakes import construct_fake
-from fx_lsp.tracer.inputs.body import body_facts, find_function
+from fx_lsp.tracer.inputs.attempt import Attempt
+from fx_lsp.tracer.inputs.body import constructor_facts, find_class
 from fx_lsp.tracer.inputs.plan import Plan, Plans, input_specs, materialize
-from fx_lsp.tracer.inputs.repair import Attempt
 from fx_lsp.tracer.inputs.search import search
 from fx_lsp.tracer.inputs.signatures import hints_of, signature_of
 from fx_lsp.tracer.inputs.start import resumed, start_plans
@@ -39,7 +39,7 @@ def construct(task: Task, cls: type, given: Mapping[str, Plan]) -> Constructed |
     signature, hints = signature_of(cls), hints_of(cls.__init__, task.module)
     if signature is None:
         return Failure("construct", f"the constructor of {cls.__name__} has no readable signature")
-    facts = body_facts(find_function(task.tree, f"{cls.__name__}.__init__"))
+    facts = constructor_facts(find_class(task.tree, cls.__name__))
     context = dataclasses.replace(task.context, ranks=MODULE_RANKS, constructing=True)
     start, alternatives = start_plans(signature, hints, facts, given, context, task.tree)
 
@@ -63,5 +63,9 @@ def construct(task: Task, cls: type, given: Mapping[str, Plan]) -> Constructed |
         arguments = ", ".join(f"{n}=…" for n, _ in found.best.plans.items) or "…"
         hint = f"Say how in a comment above the class: `# fx: init({arguments})`."
         return dataclasses.replace(failure, kind="construct", message=message, hint=hint)
-    shown = tuple(i for i in input_specs(found.best.plans, "init.") if i.source != "default")
-    return Constructed(found.best.run.result, shown)
+    return Constructed(found.best.run.result, shown_init(dict(found.best.plans.items)))
+
+
+def shown_init(plans: Mapping[str, Plan]) -> tuple[InputSpec, ...]:
+    """How constructor arguments read to the user, without those that are the defaults."""
+    return tuple(i for i in input_specs(Plans(tuple(plans.items())), "init.") if i.source != "default")

@@ -12,9 +12,12 @@ from torch import nn
 
 from fx_lsp.model import Failure, Given, InputSource, Span
 from fx_lsp.specs import Comment, CommentError, TensorSpec, parse_comment
-from fx_lsp.tracer.inputs.plan import LEADING, Plan, plan_of, plan_of_made
+from fx_lsp.tracer.inputs.plan import Plan, plan_of, plan_of_made
 
 Evaluate = Callable[[str], Any]
+
+HINTS = (16, 24, 40, 48, 56, 72, 80, 88, 104)
+"""What named sizes are taken to be where a number is needed: sizes that a search tries late, and that divide well."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ def _collect_names(given: Any, named: dict[str, int]) -> None:
     if isinstance(given, TensorSpec):
         for size in given.sizes:
             if isinstance(size, str) and size not in named:
-                named[size] = LEADING[len(named) % len(LEADING)]
+                named[size] = HINTS[len(named) % len(HINTS)]
     elif isinstance(given, (list, tuple)):
         for item in given:
             _collect_names(item, named)

@@ -6,7 +6,7 @@ changes every dimension that has it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, TypeAlias
@@ -113,14 +113,26 @@ def tensor(dtype: str, sizes: tuple[int, ...], source: InputSource = "search", d
     return TensorPlan(TensorSpec(dtype, sizes), source, detail)
 
 
-def fresh_sizes(rank: int, taken: set[int]) -> tuple[int, ...]:
-    """`rank` sizes that differ from each other and from those taken; the last is a larger one, as feature sizes are."""
+def fresh_sizes(rank: int, taken: set[int], features: bool = True) -> tuple[int, ...]:
+    """`rank` sizes that differ from each other and from those taken; with `features` the last is a larger one."""
     sizes: list[int] = []
     for position in range(rank):
-        palette = LAST if position == rank - 1 else LEADING
+        palette = LAST if features and position == rank - 1 else LEADING
         free = next((s for s in palette if s not in taken and s not in sizes), 128 + 4 * len(taken))
         sizes.append(free)
     return tuple(sizes)
+
+
+def with_size(plans: Plans, old: int, new: int) -> Plans:
+    """The plans with every searched dimension of size `old` made `new`."""
+
+    def change(path: str, plan: TensorPlan) -> TensorPlan:
+        if plan.source != "search" or old not in plan.spec.sizes:
+            return plan
+        sizes = tuple(new if s == old else s for s in plan.spec.sizes)
+        return replace(plan, spec=replace(plan.spec, sizes=sizes), detail="sizes from an error")
+
+    return plans.map_tensors(change)
 
 
 @dataclass
@@ -133,7 +145,7 @@ class Materialized:
     modules: dict[str, nn.Module]
 
 
-def materialize(plans: Plans, named_sizes: dict[str, Any] | None = None) -> Materialized:
+def materialize(plans: Plans, named_sizes: Mapping[str, Any] | None = None) -> Materialized:
     """Make the arguments; call it inside the fake mode. Raises what making a tensor or value raises.
 
     Defaults are left to the function, unless a `*args` follows; what follows one is passed by keyword.
@@ -150,18 +162,18 @@ def materialize(plans: Plans, named_sizes: dict[str, Any] | None = None) -> Mate
             in_order = False
             continue
         made = _make(plan, name, paths, named_sizes)
-        if isinstance(made, nn.Module):
-            modules[name] = made
         if name == plans.starred:
             args.extend(made)
         elif in_order and name in plans.positional:
             args.append(made)
         else:
             kwargs[name] = made
+        if isinstance(made, nn.Module):
+            modules[name] = made
     return Materialized(tuple(args), kwargs, paths, modules)
 
 
-def _make(plan: Plan, path: str, paths: dict[int, str], named_sizes: dict[str, Any] | None) -> Any:
+def _make(plan: Plan, path: str, paths: dict[int, str], named_sizes: Mapping[str, Any] | None) -> Any:
     if isinstance(plan, SequencePlan):
         made = [_make(p, where, paths, named_sizes) for where, p in zip(plan.paths(path), plan.items, strict=True)]
         return plan.kind(made) if plan.keys is None else dict(zip(plan.keys, made, strict=True))

@@ -7,21 +7,24 @@ import enum
 import inspect
 import re
 import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from types import ModuleType, UnionType
 from typing import Any
 
 import torch
 from torch import nn
 
+from fx_lsp.specs import TensorSpec
 from fx_lsp.tracer.inputs.body import Facts
-from fx_lsp.tracer.inputs.plan import Plan, SequencePlan, TensorPlan, ValuePlan, fresh_sizes, tensor, value
+from fx_lsp.tracer.inputs.dims import shapes_in, sizes_of, words
+from fx_lsp.tracer.inputs.plan import Plan, SequencePlan, TensorPlan, ValuePlan, fresh_sizes, value
 from fx_lsp.tracer.tensors import short_name
 
 INDEX_NAME = re.compile(r"(^|_)(ids?|idx|index|indices|labels?|tokens?)$")
 CLASS_NAME = re.compile(r"(^|_)(idx|index|indices|labels?|targets?)$")
 VECTOR_NAME = re.compile(r"(^|_)(b|bias|beta|gamma|weight|scale|shift)$")
 MASK_NAME = re.compile(r"mask")
+IMAGE_NAME = re.compile(r"(^|_)(images?|imgs?|pixels?)(_values)?\d?$")
 _INTEGERS: tuple[tuple[re.Pattern[str], int], ...] = tuple(
     (re.compile(pattern), number)
     for pattern, number in (
@@ -29,15 +32,21 @@ _INTEGERS: tuple[tuple[re.Pattern[str], int], ...] = tuple(
         (r"heads?$|groups?$", 4),
         (r"(^|_)(layers?|blocks?|depth|repeats?|reps?|rep|times|stages|experts)$", 2),
         (r"kernel", 3),
+        (r"window|patch", 4),
+        (r"(?i)^(h|w|height|width)$", 8),
+        (r"image_size|img_size|resolution", 32),
         (r"stride|dilation|scale|factor|ratio|expansion|mult", 2),
         (r"padding|pad|offset|start|layer_(idx|id|index)|(^|_)(idx|index)$", 0),
         (r"vocab|num_embeddings|num_classes|classes", 1000),
         (r"out(put)?_?(features|channels|dim|size|planes)|out_", 32),
         (r"inner|intermediate|mlp|ffn|ff_", 256),
-        (r"dim|size|features|channels|hidden|width|planes|embed|d_model|units", 64),
+        (r"dim|size|features|channels|hidden|width|planes|embe?d|d_model|units", 64),
         (r"len|steps|seq|num_|^n_|count|max", 8),
     )
 )
+_FLAG = re.compile(r"^(use|is|has|with|do|no|return|add|apply|enable)_|bias$|affine$|causal|bidirectional|inplace")
+TENSOR_ATTRIBUTES = frozenset(dir(torch.Tensor))
+"""What a value may be asked for that is a tensor."""
 _AXIS = re.compile(r"(^|_)(dim|axis)$")
 _FLOATS: tuple[tuple[re.Pattern[str], float], ...] = tuple(
     (re.compile(pattern), number)
@@ -47,12 +56,14 @@ _FLOATS: tuple[tuple[re.Pattern[str], float], ...] = tuple(
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """What proposals may look at besides the parameter itself."""
+    """What proposals may look at besides the parameter itself; `named` are sizes by the name that people gave them."""
 
     module: ModuleType
     ranks: Sequence[int]
     construct: Callable[[type], Any]
+    namespace: Callable[[Collection[str], Collection[str]], Plan]
     constructing: bool = False
+    named: dict[str, int] = dataclasses.field(default_factory=dict[str, int])
 
 
 def proposals(
@@ -84,19 +95,35 @@ def tensors(name: str, facts: Facts, taken: set[int], context: Context) -> list[
         usual = 1 if CLASS_NAME.search(name) or (VECTOR_NAME.search(name) and "operand" in facts.uses) else 2
         if dtype == "i64" or usual == 1:
             ranks = sorted(ranks, key=lambda r: (r != usual, r))
+        likely = facts.likely_rank or (4 if IMAGE_NAME.search(name) else None)
+        if likely is not None:
+            ranks = sorted({likely, *ranks}, key=lambda r: (r != likely, [*ranks, r].index(r)))
+    sizes = [(fresh_sizes(rank, taken, features=dtype != "i64"), "") for rank in ranks]
+    if facts.shape is not None:
+        sizes.insert(0, (sizes_of(facts.shape, context.named, taken), "shape from the docstring"))
+    elif IMAGE_NAME.search(name) and 4 in ranks:
+        batch, _, *spatial = fresh_sizes(4, taken)
+        sizes.insert(0, ((batch, 3, *spatial), ""))
     grad, known = not MASK_NAME.search(name), facts.dtype is not None
-    plans: list[Plan] = []
-    for rank in ranks:
-        sizes = fresh_sizes(rank, taken)
-        sizes = (*sizes[: rank - len(facts.last_sizes)], *facts.last_sizes) if facts.last_sizes else sizes
-        plans.append(dataclasses.replace(tensor(dtype, sizes), grad=grad, dtype_known=known))
-    return plans
+    return [
+        TensorPlan(TensorSpec(dtype, _demanded(found, facts)), "search", detail, grad, known) for found, detail in sizes
+    ]
+
+
+def _demanded(sizes: tuple[int, ...], facts: Facts) -> tuple[int, ...]:
+    changed = list(sizes)
+    for index, size in facts.sizes.items():
+        if -len(sizes) <= index < len(sizes):
+            changed[index] = size
+    return tuple(changed)
 
 
 def _from_annotation(annotation: Any, name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
     if annotation in (inspect.Parameter.empty, Any, None) or isinstance(annotation, str):
         return _from_text(annotation, name, facts, taken, context) if isinstance(annotation, str) else []
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if (written := _written_shape(annotation)) is not None:
+        return _from_written(written, name, facts, taken, context)
     if origin is typing.Annotated:
         return _from_annotation(arguments[0], name, facts, taken, context)
     if origin in (typing.Union, UnionType):
@@ -118,6 +145,33 @@ def _from_annotation(annotation: Any, name: str, facts: Facts, taken: set[int], 
     if isinstance(annotation, type):
         return _from_class(annotation, name, facts, taken, context)
     return []
+
+
+def _written_shape(annotation: Any) -> tuple[str, str | None] | None:
+    """The dimensions and the kind of dtype that an annotation spells out, as jaxtyping's or `Annotated` ones do."""
+    dimensions = getattr(annotation, "dim_str", None)
+    if isinstance(dimensions, str):
+        return dimensions, getattr(annotation, "__name__", "").partition("[")[0]
+    if typing.get_origin(annotation) is typing.Annotated:
+        first, *rest = typing.get_args(annotation)
+        if isinstance(first, type) and issubclass(first, torch.Tensor):
+            return next(((text, None) for text in rest if isinstance(text, str)), None)
+    return None
+
+
+def _from_written(
+    written: tuple[str, str | None], name: str, facts: Facts, taken: set[int], context: Context
+) -> list[Plan]:
+    text, kind = written
+    shape = next(iter(shapes_in(text)), None) or words(text)
+    dtype = _DTYPES_BY_KIND.get(kind or "") or facts.dtype or ("i64" if INDEX_NAME.search(name) else "f32")
+    sizes = sizes_of(shape, context.named, taken)
+    return [TensorPlan(TensorSpec(dtype, sizes), "annotation", dtype_known=kind is not None)]
+
+
+_DTYPES_BY_KIND = {"Bool": "b8", "Int": "i64", "Int64": "i64", "Int32": "i32", "Integer": "i64", "UInt8": "u8"} | {
+    "Complex": "c64", "Float64": "f64", "Float16": "f16", "BFloat16": "bf16", "Float": "f32", "Float32": "f32"
+}  # fmt: skip
 
 
 def _from_class(annotation: type, name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
@@ -175,24 +229,51 @@ def _from_text(annotation: str, name: str, facts: Facts, taken: set[int], contex
 
 
 def _is_precise(annotation: Any) -> bool:
-    return annotation not in (inspect.Parameter.empty, Any, None)
+    if annotation in (inspect.Parameter.empty, Any, None):
+        return False
+    return not any(word in str(annotation) for word in ("tuple[", "Tuple[", "list[", "List[")) or "Tensor" not in str(
+        annotation
+    )  # people write `tuple[Tensor]` where a tensor is meant
 
 
 def _from_use(name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
     if "called" in facts.uses:
-        return [value(torch.nn.functional.relu, "search"), ValuePlan(nn.Identity, "nn.Identity()", "search")]
+        return _callables(name, context)
+    if facts.keys or (facts.attributes and not facts.attributes & TENSOR_ATTRIBUTES):
+        return [context.namespace(facts.attributes, facts.keys)]
+    if context.constructing and (facts.length or "indexed" in facts.uses):
+        number = integers(name, facts, context)[0]
+        return [value((number,) * (facts.length or 2), "search")]
     if "count" in facts.uses:
         return [value(n, "search") for n in integers(name, facts, context)]
     if "compared" in facts.uses and facts.literals and "tensor" not in facts.uses:
         return [value(x, "search") for x in facts.literals]
     if "iterated" in facts.uses and "tensor" not in facts.uses:
+        if context.constructing:
+            return [value([n, n], "search") for n in integers(name, facts, context)[:2]]
         first = tensors(name, Facts(), taken, context)
-        return [SequencePlan((p, p), list) for p in first[:2]]
+        return [SequencePlan((p,) * (facts.length or 2), list) for p in first[:2]]
     return []
 
 
+def _callables(name: str, context: Context) -> list[Plan]:
+    """Functions and modules; to a constructor, classes of layers as well: it calls them to make layers."""
+    if context.constructing:
+        layer = nn.LayerNorm if "norm" in name else nn.GELU if "act" in name else nn.Identity
+        return [value(layer, "search"), value(nn.Identity, "search"), value(nn.Linear, "search")]
+    return [value(torch.nn.functional.relu, "search"), ValuePlan(nn.Identity, "nn.Identity()", "search")]
+
+
 def _anything(name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
-    found: list[Plan] = tensors(name, facts, taken, context)
+    found: list[Plan] = [*tensors(name, facts, taken, context)]
+    if context.constructing and "tensor" not in facts.uses:
+        numbers: list[Plan] = [value(n, "search") for n in integers(name, facts, context)[:3]]
+        pair = value((numbers[0].make(),) * 2, "search") if isinstance(numbers[0], ValuePlan) else numbers[0]
+        floats: list[Plan] = [value(_float(name), "search")]
+        flags: list[Plan] = [value(flag, "search") for flag in (False, True)]
+        first = flags if _FLAG.search(name) else floats if any(p.search(name) for p, _ in _FLOATS) else []
+        module = ValuePlan(nn.Identity, "nn.Identity()", "search")
+        return [*first, *numbers, pair, *floats, module, *flags, *found]
     if "tensor" in facts.uses or facts.rank or facts.min_rank or facts.dtype:
         return found
     number = next((n for pattern, n in _INTEGERS if pattern.search(name)), None)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import math
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import chain as concat
 from itertools import pairwise
 
-from fx_lsp.tracer.inputs.plan import Plan, Plans, SequencePlan, TensorPlan, ValuePlan, fresh_sizes
-from fx_lsp.tracer.observe import Run, tensors_among
-from fx_lsp.tracer.provenance import Sources
-from fx_lsp.tracer.snippets import expression
+from fx_lsp.tracer.inputs.attempt import Attempt, involved, mentioned_names, mentioned_tensors
+from fx_lsp.tracer.inputs.configs import with_value
+from fx_lsp.tracer.inputs.demands import described, guarded, single_batch
+from fx_lsp.tracer.inputs.plan import Plan, Plans, SequencePlan, TensorPlan, ValuePlan, fresh_sizes, value, with_size
+from fx_lsp.tracer.observe import tensors_among
+from fx_lsp.tracer.symbols import size_hint
 
 _NUMBER = r"-?\d+"
 _LIST = re.compile(r"[\[(]\s*(-?\d+(?:\s*[,x×]\s*-?\d+)*),?\s*[\])]")
@@ -23,18 +23,6 @@ _RANK_ERROR = re.compile(
     r"values to unpack|Dimension out of range|too many indices|\dD |\dD\b|number of dim|ndim|dimensional|"
     r"permute|at least \d|dim\(\)|Dimension specified as|must be a matrix|must match|batch1 must|1D tensors|2D|3D",
 )
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """One run of a set of plans: which input each tensor was, and the source lines for looking at expressions."""
-
-    plans: Plans
-    run: Run
-    paths: dict[int, str]
-    alternatives: dict[str, list[Plan]]
-    sources: Sources
-    lines: list[str]
 
 
 def repairs(attempt: Attempt) -> Iterator[Plans]:
@@ -70,12 +58,14 @@ def _dtype(attempt: Attempt, text: str) -> Iterator[Plans]:
         r"must be long|Long, Int|must be.*(int64|integer)|scalar type (Long|Int)|indices.*(long|int)|int64", text, re.I
     ):
         wanted.append("i64")
+    if re.search(r"Promotion of|result type (Float|Double) can't be cast", text):
+        wanted.append("i64")
     if re.search(r"bool", text, re.IGNORECASE):
         wanted.append("b8")
     if re.search(r"Float|float|floating|same dtype|complex|'Long'|'Bool'|Half", text):
         wanted.append("f32")
     for dtype in wanted:
-        for path in _involved(attempt):
+        for path in involved(attempt):
             yield _with_dtype(attempt.plans, path, dtype)
     for dtype in wanted:
         for path, _ in attempt.plans.tensors():
@@ -96,7 +86,7 @@ def _rank(attempt: Attempt, text: str) -> Iterator[Plans]:
         return
     wanted = [int(next(g for g in groups if g)) for groups in _RANK.findall(text) if any(groups)]
     for path in dict.fromkeys(
-        [*_involved(attempt), *_mentioned_tensors(attempt), *(p for p, _ in attempt.plans.tensors())]
+        [*involved(attempt), *mentioned_tensors(attempt), *(p for p, _ in attempt.plans.tensors())]
     ):
         plan = dict(attempt.plans.tensors())[path]
         rank = len(plan.spec.sizes)
@@ -139,18 +129,6 @@ def _resized(plans: Plans, have: int, need: int, sizes: set[int]) -> Iterator[Pl
             yield with_size(plans, size, need * (size // have))
 
 
-def with_size(plans: Plans, old: int, new: int) -> Plans:
-    """The plans with every searched dimension of size `old` made `new`."""
-
-    def change(path: str, plan: TensorPlan) -> TensorPlan:
-        if plan.source != "search" or old not in plan.spec.sizes:
-            return plan
-        sizes = tuple(new if s == old else s for s in plan.spec.sizes)
-        return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, sizes=sizes), detail="sizes from an error")
-
-    return plans.map_tensors(change)
-
-
 def _conflicts(attempt: Attempt, text: str) -> Iterator[tuple[int, int]]:
     """Pairs (size that is there, size that is wanted) which an error may be about."""
     pairs = plain_conflicts(text)
@@ -162,7 +140,7 @@ def _conflicts(attempt: Attempt, text: str) -> Iterator[tuple[int, int]]:
     pairs += [(a, b) for a in plain for b in plain if a != b][:12]
     failed = attempt.run.failed
     if failed is not None:
-        shapes = [tuple(int(s) for s in a.shape) for a in tensors_among(failed.args, failed.kwargs)]
+        shapes = [tuple(map(size_hint, a.shape)) for a in tensors_among(failed.args, failed.kwargs)]
         for first in shapes:
             for second in shapes:
                 if first is not second and first and second:
@@ -171,7 +149,7 @@ def _conflicts(attempt: Attempt, text: str) -> Iterator[tuple[int, int]]:
         numbers = [n for values in lists for n in values if n > 0]
         last = [s[-1] for s in shapes if s]
         pairs += [(a, b) for a in last for b in [*plain, *numbers] if a != b]
-    for have, need in dict.fromkeys(p for p in pairs if min(p) != 1):
+    for have, need in dict.fromkeys(p for p in pairs if min(p) > 1):
         yield have, need
         yield need, have
 
@@ -182,6 +160,9 @@ def plain_conflicts(text: str) -> list[tuple[int, int]]:
     if broadcast:
         expected = [int(n) for n in broadcast[3].split(",")]
         return [(int(broadcast[1]), expected[-int(broadcast[2])])]
+    if mask := re.search(r"shape of the mask .*?\[([\d, ]+)\].*indexed tensor .*?\[([\d, ]+)\]", text):
+        mask_sizes, sizes = ([int(n) for n in re.findall(r"\d+", found)] for found in mask.groups())
+        return [(a, b) for a, b in zip(mask_sizes, sizes, strict=False) if a != b]
     matches = (re.search(pattern, text) for pattern in _CONFLICTS)
     return [(int(match["have"]), int(match["need"])) for match in matches if match]
 
@@ -221,7 +202,7 @@ def _in_place(attempt: Attempt, text: str) -> Iterator[Plans]:
     """An input that the code writes to in place cannot be a leaf that needs a gradient."""
     if "leaf Variable" not in text:
         return
-    for wanted in dict.fromkeys([*_involved(attempt), *(p for p, _ in attempt.plans.tensors())]):
+    for wanted in dict.fromkeys([*involved(attempt), *(p for p, _ in attempt.plans.tensors())]):
 
         def change(path: str, plan: TensorPlan, wanted: str = wanted) -> TensorPlan:
             return (
@@ -233,6 +214,47 @@ def _in_place(attempt: Attempt, text: str) -> Iterator[Plans]:
         yield attempt.plans.map_tensors(change)
 
 
+def _missing_attribute(attempt: Attempt, text: str) -> Iterator[Plans]:
+    """An attribute or a key that an object of settings lacks."""
+    missing = re.search(r"'(\w+)' object has no attribute '(\w+)'", text)
+    name = missing[2] if missing else text.strip("'") if isinstance(attempt.run.error, KeyError) else None
+    if name is None or not name.isidentifier():
+        return
+    guessed = {
+        n: p for n, p in attempt.plans.items if isinstance(p, ValuePlan) and p.source in ("search", "annotation")
+    }
+    for parameter in _by_relevance(attempt, list(guessed)):
+        if missing is None or type(guessed[parameter].make()).__name__ == missing[1]:
+            plan = with_value(guessed[parameter], name, attempt.module)
+            if plan is not None:
+                yield attempt.plans.with_plan(parameter, plan)
+
+
+def _pairs(attempt: Attempt, text: str) -> Iterator[Plans]:
+    """A number where several are needed: two of it."""
+    if not re.search(r"'int' object is not (subscriptable|iterable)|non-iterable int|'int' has no len", text):
+        return
+    numbers = _guessed_numbers(attempt)
+    for name in _by_relevance(attempt, list(numbers)):
+        number = numbers[name]
+        yield attempt.plans.with_plan(name, value((number, number), "search"))
+
+
+def _parity(attempt: Attempt, text: str) -> Iterator[Plans]:
+    """A number that has to be odd, or even."""
+    wanted = re.search(r"\b(odd|even)\b", text)
+    numbers = _guessed_numbers(attempt) if wanted else {}
+    for name in _by_relevance(attempt, list(numbers)):
+        if numbers[name] % 2 != (wanted is not None and wanted[1] == "odd"):
+            yield attempt.plans.with_plan(name, value(numbers[name] + 1, "search"))
+
+
+def _guessed_numbers(attempt: Attempt) -> dict[str, int]:
+    plans = {n: p for n, p in attempt.plans.items if isinstance(p, ValuePlan) and p.source == "search"}
+    made = {n: p.make() for n, p in plans.items() if p.shown.lstrip("-").isdigit()}
+    return {n: number for n, number in made.items() if type(number) is int}
+
+
 def _other_kind(attempt: Attempt, text: str) -> Iterator[Plans]:
     """Something else altogether for a parameter that the failing expression mentions."""
     names = [n for n, _ in attempt.plans.items]
@@ -242,7 +264,21 @@ def _other_kind(attempt: Attempt, text: str) -> Iterator[Plans]:
 
 
 Rule = Callable[[Attempt, str], Iterator[Plans]]
-RULES: tuple[Rule, ...] = (_in_place, _missing_value, _dtype, _divisibility, _sizes, _rank, _other_kind)
+RULES: tuple[Rule, ...] = (
+    _in_place,
+    _missing_attribute,
+    _missing_value,
+    _dtype,
+    guarded,
+    described,
+    _pairs,
+    _parity,
+    single_batch,
+    _divisibility,
+    _sizes,
+    _rank,
+    _other_kind,
+)
 
 
 def _refreshed(plan: Plan, plans: Plans) -> Plan:
@@ -259,40 +295,6 @@ def _refreshed(plan: Plan, plans: Plans) -> Plan:
         return plan
 
     return fresh(plan)
-
-
-def _involved(attempt: Attempt) -> list[str]:
-    """Paths of the inputs that the failing torch call was given as they are, or as views."""
-    failed = attempt.run.failed
-    if failed is None:
-        return []
-    found: list[str] = []
-    for argument in tensors_among(failed.args, failed.kwargs):
-        base = argument._base if argument._base is not None else argument
-        path = attempt.paths.get(id(argument)) or attempt.paths.get(id(base))
-        if path is not None:
-            found.append(path)
-    return found
-
-
-def mentioned_names(attempt: Attempt) -> dict[str, int]:
-    """The names in the user's expressions that were running when the error was raised, by depth of the innermost."""
-    error = attempt.run.error
-    names: dict[str, int] = {}
-    for depth, span in enumerate(attempt.sources.traceback_chain(error.__traceback__ if error else None)):
-        if span.file != attempt.sources.file:
-            continue
-        node = expression(span, attempt.lines)
-        line = attempt.lines[span.line - 1] if span.line <= len(attempt.lines) else ""
-        found = [n.id for n in ast.walk(node) if isinstance(n, ast.Name)] if node else []
-        for name in [*found, *re.findall(r"\w+", line)]:
-            names.setdefault(name, depth)
-    return names
-
-
-def _mentioned_tensors(attempt: Attempt) -> list[str]:
-    names = mentioned_names(attempt)
-    return [p for p, _ in attempt.plans.tensors() if re.split(r"\W", p)[0] in names]
 
 
 def _by_relevance(attempt: Attempt, names: list[str]) -> list[str]:

@@ -7,7 +7,7 @@ import dataclasses
 import inspect
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from types import ModuleType
@@ -19,17 +19,20 @@ from torch import nn
 from fx_lsp.model import Caller, Failure, InputSpec, Severity, TraceRequest
 from fx_lsp.tracer.call import Call
 from fx_lsp.tracer.compat import FakeTensorMode
+from fx_lsp.tracer.conditions import Conditions, under
 from fx_lsp.tracer.failures import sentence
-from fx_lsp.tracer.inputs.body import body_facts, find_function
+from fx_lsp.tracer.inputs.attempt import Attempt
+from fx_lsp.tracer.inputs.body import body_facts, find_function, lend_facts
 from fx_lsp.tracer.inputs.callers import Observed, caller_request, watcher
-from fx_lsp.tracer.inputs.configs import constructor
-from fx_lsp.tracer.inputs.construct import MODULE_RANKS, Constructed, construct
+from fx_lsp.tracer.inputs.callsites import seen_at_call_sites
+from fx_lsp.tracer.inputs.configs import constructor, namespaces
+from fx_lsp.tracer.inputs.construct import MODULE_RANKS, Constructed, construct, shown_init
 from fx_lsp.tracer.inputs.layers import add_layer_facts
 from fx_lsp.tracer.inputs.offers import Offer, Written, conventions, written_offers
 from fx_lsp.tracer.inputs.plan import Plans, input_specs, materialize
 from fx_lsp.tracer.inputs.propose import Context
-from fx_lsp.tracer.inputs.repair import Attempt
 from fx_lsp.tracer.inputs.search import search, severity
+from fx_lsp.tracer.inputs.settle import Settled, settle
 from fx_lsp.tracer.inputs.signatures import apply_of, hints_of, signature_of, takes_any
 from fx_lsp.tracer.inputs.start import is_given, needs_objects, resumed, start_plans
 from fx_lsp.tracer.inputs.task import MIN_SECONDS, Task, attempt, search_failure
@@ -44,12 +47,17 @@ SEARCH_SHARE = 0.6
 
 @dataclass
 class Prepared:
-    """A call with fake arguments that ran once, how they read to the user, and what was seen in that run."""
+    """A call with fake arguments that ran once under `conditions`, how they read to the user, and what was seen.
+
+    `otherwise` is what to take where it cannot be captured so.
+    """
 
     call: Call
     inputs: tuple[InputSpec, ...]
     run: Run
     notes: list[str] = field(default_factory=list[str])
+    conditions: Conditions = field(default_factory=Conditions)
+    otherwise: Prepared | Failure | None = None
 
 
 @dataclass(frozen=True)
@@ -95,8 +103,9 @@ def prepare(
     """
     lines = request.source.splitlines()
     deadline = time.monotonic() + request.seconds
-    context = Context(module, FUNCTION_RANKS, constructor(module))
-    task = Task(request, module, sources, lines, tree, Statements(tree, request.file), deadline, context)
+    construct_class = constructor(module)
+    context = Context(module, FUNCTION_RANKS, construct_class, namespaces(module, construct_class))
+    task = Task(request, module, sources, lines, tree, Statements(tree, request.file), deadline, context, mode)
     written = written_offers(request.given, task.evaluate)
     if isinstance(written, Failure):
         return written
@@ -160,7 +169,8 @@ def _observed(task: Task, mode: FakeTensorMode, caller: Caller) -> Observed | Fa
             prepared = prepare(request, module, target, task.sources, task.tree, mode)
             watch.seen = None
             if isinstance(prepared, Prepared):
-                prepared.call.run()
+                with under(mode, prepared.conditions):
+                    prepared.call.run()
     except Exception as error:
         return Failure("error", f"{caller.name} cannot be run: {sentence(error)}")
     finally:
@@ -204,7 +214,9 @@ def _offers(
             is_module = task.request.kind == "module"
             made = signature_of(subject.owner) if is_module and subject.owner is not None else None
             yield from conventions(task.module, signature, made)
-        if needs_objects(signature, hints_of(subject.described, task.module)):
+        hints = hints_of(subject.described, task.module)
+        yield from seen_at_call_sites(task, signature, hints)
+        if needs_objects(signature, hints):
             yield from _seen_by(callers, observe)
             callers = []
     yield Offer({})
@@ -222,7 +234,7 @@ def _seen_by(callers: list[Caller], observe: Observe) -> Iterator[Offer]:
 def _with_offer(
     task: Task, subject: Subject, signature: inspect.Signature, offer: Offer, written: Written
 ) -> Prepared | Failure:
-    made = Constructed(offer.instance)
+    made = Constructed(offer.instance, shown_init(offer.init or {}))
     if subject.owner is not None and offer.instance is None:
         found = construct(task, subject.owner, offer.init or {})
         if isinstance(found, Failure):
@@ -234,32 +246,40 @@ def _with_offer(
     facts = body_facts(node)
     if modules:
         add_layer_facts(node, facts, modules[""])
+    lend_facts(task.tree, facts)
     context = dataclasses.replace(task.context, ranks=MODULE_RANKS if modules else FUNCTION_RANKS)
     start, alternatives = start_plans(
         signature, hints_of(subject.described, task.module), facts, offer.args, context, task.tree
     )
 
-    def call_of(plans: Plans) -> tuple[Call, dict[int, str]]:
-        arguments = materialize(plans, dict(written.named))
+    def call_of(plans: Plans, sizes: Mapping[str, Any]) -> tuple[Call, dict[int, str]]:
+        arguments = materialize(plans, sizes)
         names = tuple(n for n, _ in plans.items if n in plans.positional)
         held = {**modules, **arguments.modules}
         return Call(function, arguments.args, arguments.kwargs, held, names), arguments.paths
 
     def evaluate(plans: Plans) -> Attempt:
-        return attempt(task, plans, alternatives, lambda: call_of(plans))
+        return attempt(task, plans, alternatives, lambda: call_of(plans, written.named))
 
     # what is left when the search fails belongs to the callers
     budget = task.seconds * (SEARCH_SHARE if task.request.callers and offer.is_empty else 1)
     found = search(start, evaluate, budget, resumed(start, alternatives, task.request.previous))
-    plans, run = found.best.plans, found.best.run
-    inputs = made.inputs + input_specs(plans)
-    if run.error is None:
-        notes = [f"{name} was traced as {size}" for name, size in written.named.items()]
-        call = dataclasses.replace(call_of(plans)[0], touched=frozenset(run.touched))
-        return Prepared(call, inputs, run, notes)
+    inputs = made.inputs + input_specs(found.best.plans)
+    settled = settle(task, found, written.named, call_of, alternatives)
+    if settled is not None:
+        failed = found.best.run.error is not None
+        return _prepared(settled, made.inputs, search_failure(task, found, "information", inputs) if failed else None)
     bad: Severity = "information"
     if made.trusted and is_given(start):
         bad = "error"
     elif made.trusted and task.seconds > MIN_SECONDS:
         bad = severity(found, evaluate)
     return search_failure(task, found, bad, inputs)
+
+
+def _prepared(settled: Settled, constructed: tuple[InputSpec, ...], failure: Failure | None) -> Prepared:
+    run = settled.attempt.run
+    call = dataclasses.replace(settled.call, touched=frozenset(run.touched))
+    otherwise = failure if settled.plain is None else _prepared(settled.plain, constructed, failure)
+    inputs = constructed + input_specs(settled.attempt.plans)
+    return Prepared(call, inputs, run, settled.notes, settled.conditions, otherwise)

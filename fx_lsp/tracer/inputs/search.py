@@ -11,14 +11,17 @@ from itertools import count
 
 from fx_lsp.model import Severity
 from fx_lsp.tracer.failures import kind_of
-from fx_lsp.tracer.inputs.plan import Plans, TensorPlan, fresh_sizes
-from fx_lsp.tracer.inputs.repair import Attempt, plain_conflicts, repairs, with_rank, with_size
+from fx_lsp.tracer.inputs.attempt import Attempt
+from fx_lsp.tracer.inputs.plan import Plans, TensorPlan, fresh_sizes, with_size
+from fx_lsp.tracer.inputs.repair import plain_conflicts, repairs, with_rank
 
 Evaluate = Callable[[Plans], Attempt]
 
 MAX_ATTEMPTS = 400
 STAGNATION = 80
 """How many attempts in a row may come no further than the best before the search ends."""
+PATIENCE_WITH_VALUES = 8
+"""The same where the best ended at code that needs a tensor's value, which other inputs seldom mend."""
 REPAIRS_PER_RANK = 12
 """How many attempts another rank gets to prove a better fit than plans that already run."""
 MAX_SIZE = 1 << 16
@@ -75,7 +78,7 @@ def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts
     furthest: Attempt | None = None
     failures: list[Attempt] = []
     stagnation = 0
-    while queue and len(failures) < attempts and stagnation < STAGNATION:
+    while queue and len(failures) < attempts and stagnation < _patience(furthest):
         if furthest is not None and time.monotonic() > deadline:
             break
         _, doubt, _, plans, parent = heapq.heappop(queue)
@@ -95,6 +98,12 @@ def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts
             heapq.heappush(queue, (-attempt.run.calls, doubt + unlikely, next(order), child, stop))
     assert furthest is not None
     return Found(furthest, failures)
+
+
+def _patience(furthest: Attempt | None) -> int:
+    run = furthest.run if furthest is not None else None
+    needs_value = run is not None and run.error is not None and kind_of(run.error, run.failed) == "data-dependent"
+    return PATIENCE_WITH_VALUES if needs_value else STAGNATION
 
 
 def _better_fit(best: Attempt, evaluate: Evaluate, deadline: float, seen: set[Plans]) -> Attempt | None:

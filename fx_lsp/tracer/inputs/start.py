@@ -33,6 +33,7 @@ def start_plans(
     positional: set[str] = set()
     starred: str | None = None
     taken: set[int] = set()
+    context = dataclasses.replace(context, named={})
     lent = _lent_annotations(tree, context, [n for n in signature.parameters if n not in hints])
     for name, parameter in signature.parameters.items():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:

@@ -12,10 +12,11 @@ from typing import Any
 
 from fx_lsp.model import Failure, InputSpec, Severity, TraceRequest
 from fx_lsp.tracer.call import RUN_CODE, Call
+from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.failures import failure_of
+from fx_lsp.tracer.inputs.attempt import Attempt
 from fx_lsp.tracer.inputs.plan import Plan, Plans
 from fx_lsp.tracer.inputs.propose import Context
-from fx_lsp.tracer.inputs.repair import Attempt
 from fx_lsp.tracer.inputs.search import Found
 from fx_lsp.tracer.observe import Run, Statements, watched_run
 from fx_lsp.tracer.provenance import Sources
@@ -26,7 +27,10 @@ MIN_SECONDS = 0.2
 
 @dataclass
 class Task:
-    """One target whose inputs are looked for until `deadline` (`time.monotonic`)."""
+    """One target whose inputs are looked for until `deadline` (`time.monotonic`).
+
+    `retried` tells whether code that needs the values of tensors was tried without them.
+    """
 
     request: TraceRequest
     module: ModuleType
@@ -36,6 +40,8 @@ class Task:
     statements: Statements
     deadline: float
     context: Context
+    mode: FakeTensorMode
+    retried: bool = False
 
     @property
     def seconds(self) -> float:
@@ -54,9 +60,9 @@ def attempt(
     try:
         call, paths = make()
     except Exception as error:
-        return Attempt(plans, Run(error=error, calls=-1), {}, alternatives, task.sources, task.lines)
+        return Attempt(plans, Run(error=error, calls=-1), {}, alternatives, task.sources, task.lines, task.module)
     run = watched_run(task.sources, call.run, RUN_CODE, task.statements)
-    return Attempt(plans, run, paths, alternatives, task.sources, task.lines)
+    return Attempt(plans, run, paths, alternatives, task.sources, task.lines, task.module)
 
 
 HARD = frozenset({"data-dependent", "effect", "exit", "memory", "import"})

@@ -1,0 +1,37 @@
+"""What a trace is made under, besides the inputs: symbols for sizes, and what `torch.compiler` tells the code."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from fx_lsp.tracer.compat import FakeTensorMode, as_if_compiling, enable_python_dispatcher
+from fx_lsp.tracer.symbols import Symbols
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """With `symbols`, sizes may be names; with `compiling`, the code believes that it is being compiled."""
+
+    symbols: Symbols | None = None
+    compiling: bool = False
+
+
+@contextmanager
+def under(mode: FakeTensorMode, conditions: Conditions) -> Generator[None, None, None]:
+    """Run fake tensors of `mode` under those conditions; without any this changes nothing."""
+    if conditions.symbols is None:
+        yield
+        return
+    before = mode.shape_env, mode.cache_enabled
+    with ExitStack() as stack:
+        stack.enter_context(enable_python_dispatcher())
+        if conditions.compiling:
+            stack.enter_context(as_if_compiling())
+        # The cache would answer for another trace's symbols, and leave out what it demanded of them.
+        mode.shape_env, mode.cache_enabled = conditions.symbols, False
+        try:
+            yield
+        finally:
+            mode.shape_env, mode.cache_enabled = before

@@ -1,0 +1,61 @@
+"""One run of a set of plans, and which inputs its error is about."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from types import ModuleType
+
+from fx_lsp.tracer.failures import expression
+from fx_lsp.tracer.inputs.plan import Plan, Plans
+from fx_lsp.tracer.observe import Run, tensors_among
+from fx_lsp.tracer.provenance import Sources
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One run of a set of plans: which input each tensor was, and the source lines for looking at expressions."""
+
+    plans: Plans
+    run: Run
+    paths: dict[int, str]
+    alternatives: dict[str, list[Plan]]
+    sources: Sources
+    lines: list[str]
+    module: ModuleType
+
+
+def involved(attempt: Attempt) -> list[str]:
+    """Paths of the inputs that the failing torch call was given as they are, or as views."""
+    failed = attempt.run.failed
+    if failed is None:
+        return []
+    found: list[str] = []
+    for argument in tensors_among(failed.args, failed.kwargs):
+        base = argument._base if argument._base is not None else argument
+        path = attempt.paths.get(id(argument)) or attempt.paths.get(id(base))
+        if path is not None:
+            found.append(path)
+    return found
+
+
+def mentioned_names(attempt: Attempt) -> dict[str, int]:
+    """The names in the user's expressions that were running when the error was raised, by depth of the innermost."""
+    error = attempt.run.error
+    names: dict[str, int] = {}
+    for depth, span in enumerate(attempt.sources.traceback_chain(error.__traceback__ if error else None)):
+        if span.file != attempt.sources.file:
+            continue
+        node = expression(span, attempt.lines)
+        line = attempt.lines[span.line - 1] if span.line <= len(attempt.lines) else ""
+        found = [n.id for n in ast.walk(node) if isinstance(n, ast.Name)] if node else []
+        for name in [*found, *re.findall(r"\w+", line)]:
+            names.setdefault(name, depth)
+    return names
+
+
+def mentioned_tensors(attempt: Attempt) -> list[str]:
+    """Paths of the tensors that those expressions mention by name."""
+    names = mentioned_names(attempt)
+    return [p for p, _ in attempt.plans.tensors() if re.split(r"\W", p)[0] in names]

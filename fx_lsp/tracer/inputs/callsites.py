@@ -1,0 +1,186 @@
+"""What a target is called with in straight-line code: run what one call needs, and stop where the target is entered."""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import importlib.machinery
+import inspect
+import linecache
+import os
+import signal
+import sys
+import threading
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from fx_lsp.model import CallSite, TraceRequest
+from fx_lsp.tracer.compat import FakeTensorMode
+from fx_lsp.tracer.guards import forbid_effects
+from fx_lsp.tracer.inputs.body import Facts
+from fx_lsp.tracer.inputs.callers import Reached, Watcher, watcher
+from fx_lsp.tracer.inputs.offers import Offer
+from fx_lsp.tracer.inputs.plan import TensorPlan
+from fx_lsp.tracer.inputs.propose import proposals
+from fx_lsp.tracer.inputs.task import Task
+from fx_lsp.tracer.load import find, load
+
+SHARE = 0.2
+"""How much of the time that is left one call site may use."""
+
+
+def seen_at_call_sites(task: Task, signature: inspect.Signature, hints: Mapping[str, Any]) -> Iterator[Offer]:
+    """The arguments at each call site of the request that gets as far as the target; call it inside the fake mode.
+
+    Whatever else a site does (it raises, ends the process, writes files, takes too long) it is no offer. What an
+    annotation spells out is tried before what the site has in its place.
+    """
+    request = task.request
+    for site in request.sites:
+        with _modules_kept((request.module, site.imported, site.module)):
+            offer = _seen_at(request, site, task.tree, task.seconds * SHARE, task.mode)
+        if offer is None:
+            continue
+        rest = {name: plan for name, plan in offer.args.items() if not _is_stated(name, signature, hints, task)}
+        if len(rest) < len(offer.args):
+            yield replace(offer, args=rest)
+        yield offer
+
+
+def _is_stated(name: str, signature: inspect.Signature, hints: Mapping[str, Any], task: Task) -> bool:
+    """Whether the annotation of a parameter says its shape."""
+    parameter = signature.parameters.get(name)
+    if parameter is None or name not in hints:
+        return False
+    first = proposals(parameter, hints[name], Facts(), set(), task.context)[0]
+    return isinstance(first, TensorPlan) and first.source == "annotation"
+
+
+def _seen_at(
+    request: TraceRequest, site: CallSite, tree: ast.Module, seconds: float, mode: FakeTensorMode
+) -> Offer | None:
+    own = site.file == request.file
+    watch: Watcher | None = None
+    with suppress(BaseException), ExitStack() as stack:
+        stack.enter_context(forbid_effects())
+        stack.enter_context(_started_as(site.file))
+        stack.enter_context(torch.compiler.set_stance("force_eager"))
+        stack.enter_context(_time_limit(seconds))
+        target = None if own else _target_module(request, site, mode)
+        module = _new_module(request, site)
+        for code, imports in _statements(site):
+            if watch is None:
+                watch = _watcher(request, target or module, tree, site)
+            with watch.watching() if watch else nullcontext(), forbid_effects(network_only=imports):
+                exec(code, module.__dict__)
+            if imports and target is not None:
+                _prefer(target, module)
+        if watch is not None and site.then:
+            with watch.watching():
+                eval(site.then, module.__dict__)
+    return watch.observed(None).offer if watch is not None else None
+
+
+def _statements(site: CallSite) -> Iterator[tuple[Any, bool]]:
+    """The code of each statement of the site's text, and whether it is an import."""
+    tree = ast.parse(site.text, site.file)
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
+    names = [alias.name for node in imports for alias in node.names]
+    flags = sum(getattr(__future__, name).compiler_flag for name in names)
+    for node in tree.body:
+        code = compile(ast.Module([node], []), site.file, "exec", flags, dont_inherit=True)
+        yield code, isinstance(node, (ast.Import, ast.ImportFrom))
+
+
+def _target_module(request: TraceRequest, site: CallSite, mode: FakeTensorMode) -> ModuleType:
+    """What a test uses of the target's file, importable under its name and under the test's name for it."""
+    module = load(replace(request, sliced=site.sliced, overlays={}), mode).module
+    if site.imported:
+        sys.modules[site.imported] = module
+    return module
+
+
+def _new_module(request: TraceRequest, site: CallSite) -> ModuleType:
+    name = site.module or request.module
+    module = ModuleType(name)
+    module.__file__ = site.file
+    module.__package__ = site.package if site.module else request.package
+    module.__spec__ = importlib.machinery.ModuleSpec(name, None, origin=site.file)
+    sys.modules[name] = module
+    linecache.cache[site.file] = (len(site.text), None, site.text.splitlines(keepends=True), site.file)
+    return module
+
+
+def _prefer(target: ModuleType, module: ModuleType) -> None:
+    """Replace what `module` has imported of the target's file on disk by that of its unsaved text."""
+    for name, value in list(vars(module).items()):
+        called = getattr(value, "__name__", None)
+        if isinstance(called, str) and getattr(value, "__module__", None) == target.__name__:
+            setattr(module, name, getattr(target, called, value))
+
+
+def _watcher(request: TraceRequest, module: ModuleType, tree: ast.Module, site: CallSite) -> Watcher | None:
+    """A watcher that stops at the target; None as long as the module has none."""
+    try:
+        find(module, request.name.partition(".")[0])
+    except AttributeError:
+        return None
+    return replace(watcher(request, module, tree), stop=True, site=site.file, shown=_shown(site.file, request))
+
+
+def _shown(file: str, request: TraceRequest) -> str:
+    """A test file as people say it: relative to the outermost root that it is in; "" for the target's own."""
+    if file == request.file:
+        return ""
+    roots = [root for root in request.roots if file.startswith(root + os.sep)]
+    return os.path.relpath(file, min(roots, key=len)) if roots else os.path.basename(file)
+
+
+@contextmanager
+def _modules_kept(names: Collection[str]) -> Generator[None, None, None]:
+    """Put `sys.modules` back as it was, as far as these names go."""
+    before = {name: sys.modules.get(name) for name in names if name}
+    try:
+        yield
+    finally:
+        for name, module in before.items():
+            if module is None:
+                sys.modules.pop(name, None)
+            else:
+                sys.modules[name] = module
+
+
+@contextmanager
+def _started_as(file: str) -> Generator[None, None, None]:
+    """The arguments and the import path that Python gives the script `file` when nothing follows its name."""
+    before: tuple[Sequence[str], Sequence[str]] = list(sys.argv), list(sys.path)
+    sys.argv[:] = [file]
+    sys.path.append(os.path.dirname(file))
+    try:
+        yield
+    finally:
+        sys.argv[:], sys.path[:] = before
+
+
+@contextmanager
+def _time_limit(seconds: float) -> Generator[None, None, None]:
+    """Raise Reached in the main thread after `seconds`, and again, where the platform has timers."""
+    if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ring(*_: object) -> None:
+        raise Reached
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,181 @@
+"""What the code itself says a tensor should look like: the check that raised, and the words that it raised."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import linecache
+import re
+from collections.abc import Iterator
+from functools import partial
+from types import FrameType
+from typing import Any
+
+import torch
+
+from fx_lsp.tracer.inputs.attempt import Attempt, mentioned_tensors
+from fx_lsp.tracer.inputs.dims import Shape, shapes_in
+from fx_lsp.tracer.inputs.plan import Plans, TensorPlan, fresh_sizes, with_size
+from fx_lsp.tracer.inputs.requirements import Requirement, demanded_by, guard_at
+
+
+def guarded(attempt: Attempt, text: str) -> Iterator[Plans]:
+    """The condition of the `assert`, or of the `if` around the `raise`, in the frame that raised."""
+    found = _raising(attempt)
+    if found is None:
+        return
+    frame, line = found
+    tree = _function_around("".join(linecache.getlines(frame.f_code.co_filename)), frame.f_code.co_firstlineno)
+    guard = guard_at(tree, line) if tree is not None else None
+    if guard is None:
+        return
+    plans = attempt.plans
+    for demand in demanded_by(guard):
+        path = path_of(attempt, frame.f_locals.get(demand.name))
+        if path is not None:
+            plans = _meeting(plans, path, demand)
+            yield plans
+    sizes = attempt.plans.sizes()
+    for have, need in _compared_numbers(guard, frame):
+        if have in sizes and need > 0:
+            yield with_size(attempt.plans, have, need)
+
+
+def _compared_numbers(guard: ast.stmt, frame: FrameType) -> Iterator[tuple[int, int]]:
+    """Numbers that the condition compares, each with what it would have to be: `L == H * W`, `C % groups == 0`."""
+    test = guard.test if isinstance(guard, (ast.Assert, ast.If)) else None
+    for node in ast.walk(test) if test is not None else ():
+        if not isinstance(node, ast.Compare):
+            continue
+        left, right = _number(node.left, frame), _number(node.comparators[0], frame)
+        if isinstance(node.left, ast.BinOp) and isinstance(node.left.op, ast.Mod) and right == 0:
+            whole, part = _number(node.left.left, frame), _number(node.left.right, frame)
+            if whole is not None and part:
+                yield whole, (whole // part + 1) * part
+                yield part, whole
+        elif left is not None and right is not None and left != right:
+            yield left, right
+            yield right, left
+
+
+def _number(node: ast.expr, frame: FrameType) -> int | None:
+    """The value of a plain expression of numbers in a frame; None for anything else."""
+    calls = [n.func for n in ast.walk(node) if isinstance(n, ast.Call)]
+    if any((f.id if isinstance(f, ast.Name) else getattr(f, "attr", "")) not in _HARMLESS for f in calls):
+        return None
+    try:
+        code = compile(ast.fix_missing_locations(ast.Expression(node)), "<condition>", "eval")
+        found = eval(code, frame.f_globals, frame.f_locals)
+    except Exception:
+        return None
+    return found if type(found) is int else None
+
+
+_HARMLESS = frozenset({"len", "size", "dim", "int", "numel"})
+
+
+def described(attempt: Attempt, text: str) -> Iterator[Plans]:
+    """Shapes in the words of a `raise`: one that is there, `[4, 64]`, and one that is wanted, `(B, 3, H, W)`."""
+    shapes = shapes_in(text) if _raising(attempt) is not None else []
+    tensors = dict(attempt.plans.tensors())
+    there = {s: [p for p, t in tensors.items() if t.spec.sizes == s] for s in shapes}
+    for wanted in shapes:
+        concrete = all(isinstance(d, int) for d in wanted)
+        paths = [p for shape in shapes if shape != wanted for p in there[shape]]
+        if not concrete and not paths:
+            paths = mentioned_tensors(attempt) or list(tensors)
+        for path in dict.fromkeys(paths):
+            plans = _shaped(attempt.plans, path, wanted)
+            if plans != attempt.plans:
+                yield plans
+
+
+def single_batch(attempt: Attempt, text: str) -> Iterator[Plans]:
+    """Code that takes one example at a time says so."""
+    if not re.search(r"batch", text, re.IGNORECASE) or _raising(attempt) is None:
+        return
+    leading = [plan.spec.sizes[0] for _, plan in attempt.plans.tensors() if plan.spec.sizes[:1] not in ((), (1,))]
+    for size in leading[:1]:
+        yield attempt.plans.map_tensors(partial(_with_leading_one, size))
+
+
+def _with_leading_one(old: int | str, path: str, plan: TensorPlan) -> TensorPlan:
+    if plan.source != "search" or plan.spec.sizes[:1] != (old,):
+        return plan
+    return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, sizes=(1, *plan.spec.sizes[1:])))
+
+
+def path_of(attempt: Attempt, value: Any) -> str | None:
+    """Which input a tensor is, or is a view of."""
+    if not isinstance(value, torch.Tensor):
+        return None
+    base = value._base if value._base is not None else value
+    return attempt.paths.get(id(value)) or attempt.paths.get(id(base))
+
+
+def _raising(attempt: Attempt) -> tuple[FrameType, int] | None:
+    """The frame that raised the error with a statement of its own, and the line."""
+    traceback = attempt.run.error.__traceback__ if attempt.run.error else None
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    if traceback is None or attempt.sources.rank(traceback.tb_frame.f_code.co_filename) == 2:
+        return None
+    return traceback.tb_frame, traceback.tb_lineno
+
+
+def _function_around(text: str, line: int) -> ast.AST | None:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return None
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+            if line in (first, node.lineno):
+                return node
+    return tree
+
+
+def _meeting(plans: Plans, path: str, demand: Requirement) -> Plans:
+    """The plans with the tensor at `path` changed to meet a demand."""
+    taken = plans.sizes()
+
+    def change(where: str, plan: TensorPlan) -> TensorPlan:
+        if where != path or plan.source != "search":
+            return plan
+        sizes = list(plan.spec.sizes)
+        needed = demand.index + 1 if demand.index >= 0 else -demand.index
+        rank = demand.rank if demand.rank is not None else max(len(sizes), demand.min_rank)
+        rank = max(rank, needed) if demand.size is not None else rank
+        if rank != len(sizes):
+            sizes = [*fresh_sizes(rank, taken)[: max(rank - len(sizes), 0)], *sizes[max(len(sizes) - rank, 0) :]]
+        if demand.size is not None:
+            sizes[demand.index] = demand.size
+        return dataclasses.replace(
+            plan, spec=dataclasses.replace(plan.spec, sizes=tuple(sizes)), detail="from the check that failed"
+        )
+
+    return plans.map_tensors(change)
+
+
+def _shaped(plans: Plans, path: str, shape: Shape) -> Plans:
+    """The plans with the tensor at `path` of that shape: what has a name keeps its size, where there is one."""
+    taken = plans.sizes()
+
+    def change(where: str, plan: TensorPlan) -> TensorPlan:
+        if where != path or plan.source != "search":
+            return plan
+        have = plan.spec.sizes
+        rank = len(shape)
+        if "..." in shape:
+            rank = max(rank, len(have)) if shape[0] == "..." else rank - 1
+        dimensions: list[int | str] = [d for d in shape if d != "..."]
+        missing = rank - len(dimensions)
+        dimensions = [*("" for _ in range(missing)), *dimensions]
+        padded = [*fresh_sizes(rank, taken)[: max(rank - len(have), 0)], *have[max(len(have) - rank, 0) :]]
+        sizes = tuple(d if isinstance(d, int) else old for d, old in zip(dimensions, padded, strict=True))
+        return dataclasses.replace(
+            plan, spec=dataclasses.replace(plan.spec, sizes=sizes), detail="from the words of an error"
+        )
+
+    return plans.map_tensors(change)

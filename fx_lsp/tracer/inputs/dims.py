@@ -1,0 +1,106 @@
+"""Shapes as people write them, in docstrings, annotations and error messages: `(B, 3, H, W)`, `BxCxHxW`, `"b t d"`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import MutableMapping, Sequence, Set
+from typing import TypeAlias
+
+from fx_lsp.tracer.inputs.plan import fresh_sizes
+
+Shape: TypeAlias = tuple[int | str, ...]
+"""Dimensions by size or name, `...` for any number of them. The same name is the same size."""
+
+_LISTED = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
+_CROSSED = re.compile(r"(?<![\w*])((?:[A-Z]\w*?|\d+|\*)(?:\s?[x×]\s?(?:[A-Z]\w*?|\d+)){1,5})(?![\w])")
+_DIMENSION = re.compile(r"[A-Za-z]\w*|\d+")
+_CALCULATED = re.compile(r"[\w\s+*/-]+")
+# fmt: off
+_NOT_A_DIMENSION = frozenset({
+    "a", "an", "and", "any", "bool", "callable", "default", "deprecated", "dict", "exclusive", "false", "float",
+    "floats", "for", "if", "in", "inclusive", "int", "ints", "is", "list", "max", "mean", "min", "none", "of",
+    "optional", "or", "required", "see", "std", "str", "string", "sum", "tensor", "tensors", "the", "torch",
+    "true", "tuple", "with",
+})
+# fmt: on
+
+
+def shapes_in(text: str) -> list[Shape]:
+    """The shapes that a text mentions, in their order; concrete ones (`torch.Size([4, 8])`) among them."""
+    text = re.sub(r":math:|`|\$|\\(?:times|text|mathrm|ldots|dots)", " ", text.replace("\\times", " x "))
+    found: list[tuple[int, Shape]] = []
+    for match in _LISTED.finditer(text):
+        shape = (int(match[1]),) if match[0][0] == "[" and match[1].strip().isdigit() else _listed(match[1])
+        if shape is not None:
+            found.append((match.start(), shape))
+        found += [(match.start() + start, crossed) for start, crossed in _crossed(match[1])]
+    outside = _LISTED.sub(lambda match: " " * len(match[0]), text)
+    found += _crossed(outside)
+    return [shape for _, shape in sorted(found, key=lambda item: item[0])]
+
+
+def _crossed(text: str) -> list[tuple[int, Shape]]:
+    """Shapes such as `BxCxHxW`; one of numbers alone (`2x2`) is no shape but an extent."""
+    parts = [(match.start(), re.split(r"\s?[x×]\s?", match[1])) for match in _CROSSED.finditer(text)]
+    return [(start, tuple(map(_dimension, found))) for start, found in parts if not all(p.isdigit() for p in found)]
+
+
+def _listed(text: str) -> Shape | None:
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) < 2:
+        return None
+    if parts[-1] == "":
+        parts.pop()
+    dimensions: list[int | str] = []
+    for part in parts:
+        if part in ("*", "...", "…"):
+            dimensions.append("...")
+        elif _DIMENSION.fullmatch(part) and part.lower() not in _NOT_A_DIMENSION:
+            dimensions.append(_dimension(part))
+        elif _CALCULATED.fullmatch(part) and re.search(r"[+*/-]", part) and not part.startswith("-"):
+            dimensions.append(re.sub(r"\s", "", part))
+        else:
+            return None
+    return tuple(dimensions) if dimensions.count("...") <= 1 else None
+
+
+def _dimension(text: str) -> int | str:
+    return int(text) if text.isdigit() else "..." if text == "*" else text
+
+
+def words(text: str) -> Shape:
+    """A shape written as words, as jaxtyping and einops have it: `"b t 3"`, `"*batch h w"`, `"... c"`."""
+    return tuple("..." if w == "..." or w.startswith("*") else _dimension(w) for w in text.replace("#", "").split())
+
+
+def sizes_of(shape: Shape, named: MutableMapping[str, int], taken: Set[int]) -> tuple[int, ...]:
+    """Sizes for a shape: of names that are `named` already their sizes, for others fresh ones, which are noted there.
+
+    `...` becomes one dimension in front of others, none behind them.
+    """
+    dimensions: Sequence[int | str] = shape if shape[:1] == ("...",) else [d for d in shape if d != "..."]
+    fresh = fresh_sizes(len(dimensions), set(taken) | set(named.values()))
+    sizes: list[int] = []
+    for dimension, size in zip(dimensions, fresh, strict=True):
+        sizes.append(dimension if isinstance(dimension, int) else named.setdefault(dimension, size))
+    return tuple(sizes)
+
+
+def parameter_shape(docstring: str, name: str) -> Shape | None:
+    """The shape that a docstring gives for a parameter, in Google's, NumPy's or Sphinx' style."""
+    lines = docstring.splitlines()
+    start = re.compile(rf"^(\s*)(?::param\s+(?:\w+\s+)?|[-*]\s+)?[`*]*{re.escape(name)}[`*]*\s*(?=[:(\s-]|$)(.*)")
+    for number, line in enumerate(lines):
+        match = start.match(line)
+        if match is None or not re.match(r"\s*(\(|:|--?\s|$)", match[2]):
+            continue
+        indent = len(match[1])
+        entry = [match[2]]
+        for following in lines[number + 1 :]:
+            if following.strip() and len(following) - len(following.lstrip()) <= indent:
+                break
+            entry.append(following)
+        found = shapes_in("\n".join(entry))
+        if found:
+            return found[0]
+    return None

@@ -1,0 +1,180 @@
+"""From the end of a search to a call that can be captured: named sizes as symbols, symbols for tensors' values."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fx_lsp.tracer.call import Call
+from fx_lsp.tracer.conditions import Conditions, under
+from fx_lsp.tracer.failures import kind_of, sentence
+from fx_lsp.tracer.inputs.attempt import Attempt
+from fx_lsp.tracer.inputs.plan import Plan, Plans, TensorPlan
+from fx_lsp.tracer.inputs.search import Found, search
+from fx_lsp.tracer.inputs.task import Task, attempt
+from fx_lsp.tracer.names import assigned_names
+from fx_lsp.tracer.symbols import Symbols
+
+CallOf = Callable[[Plans, Mapping[str, Any]], tuple[Call, dict[int, str]]]
+"""Makes the call of plans with a value for each named size, and says which input each tensor is."""
+
+MAX_HINTS = 16
+"""How many other numbers are tried for named sizes that the target does not run with."""
+
+
+@dataclass
+class Settled:
+    """A call that ran once under `conditions`; `plain` is the same without, where that runs as well."""
+
+    attempt: Attempt
+    call: Call
+    conditions: Conditions = field(default_factory=Conditions)
+    notes: list[str] = field(default_factory=list[str])
+    plain: Settled | None = None
+
+
+def settle(
+    task: Task, found: Found, named: Mapping[str, int], call_of: CallOf, alternatives: dict[str, list[Plan]]
+) -> Settled | None:
+    """The call to capture after a search; None where the target does not run.
+
+    Named sizes become symbols. Code that needs the values of tensors is tried with symbols in their place, and then as
+    if it were compiled, once for each target.
+    """
+    trial = _Trial(task, call_of, alternatives)
+    best, hints = found.best, dict(named)
+    if best.run.error is not None and named:
+        best, hints = _with_other_hints(trial, best, hints)
+    if best.run.error is None:
+        notes = [f"{name} was traced as {size}" for name, size in hints.items()]
+        plain = Settled(best, call_of(best.plans, hints)[0], notes=notes)
+        return (_with_symbols(trial, best, hints, plain) if named else None) or plain
+    if kind_of(best.run.error, best.run.failed) != "data-dependent" or task.retried:
+        return None
+    task.retried = True
+    return _without_values(trial, best, hints, compiling=False) or _without_values(trial, best, hints, compiling=True)
+
+
+@dataclass
+class _Trial:
+    task: Task
+    call_of: CallOf
+    alternatives: dict[str, list[Plan]]
+
+    def plain(self, plans: Plans, hints: Mapping[str, int]) -> Attempt:
+        """One watched run with numbers in place of named sizes."""
+        return attempt(self.task, plans, self.alternatives, lambda: self.call_of(plans, hints))
+
+    def symbolic(
+        self, plans: Plans, hints: Mapping[str, int], unbacked: bool = False, compiling: bool = False
+    ) -> tuple[Attempt, Symbols]:
+        """One watched run with symbols of its own."""
+        symbols = self.symbols(unbacked)
+        with under(self.task.mode, Conditions(symbols, compiling)):
+            sizes = symbols.sizes(hints)
+            return attempt(self.task, plans, self.alternatives, lambda: self.call_of(plans, sizes)), symbols
+
+    def settled(
+        self, tried: Attempt, hints: Mapping[str, int], unbacked: bool, compiling: bool, notes: list[str]
+    ) -> Settled:
+        """The call that a symbolic run has shown to work, with fresh symbols that nothing was asked of yet."""
+        conditions = Conditions(self.symbols(unbacked), compiling)
+        assert conditions.symbols is not None
+        with under(self.task.mode, conditions):
+            call = self.call_of(tried.plans, conditions.symbols.sizes(hints))[0]
+        return Settled(tried, call, conditions, notes)
+
+    def symbols(self, unbacked: bool) -> Symbols:
+        """Fresh symbols."""
+        assigned = assigned_names(self.task.tree, self.task.sources.file)
+        return Symbols(self.task.sources, self.task.lines, assigned, unbacked)
+
+
+def _with_symbols(trial: _Trial, best: Attempt, hints: dict[str, int], plain: Settled) -> Settled | None:
+    tried, symbols = trial.symbolic(best.plans, hints)
+    if tried.run.error is not None:
+        plain.notes.append(f"named sizes stand as numbers: with symbols, {sentence(tried.run.error)}")
+        return None
+    fixed = _fixed(symbols, hints)
+    if fixed and (wider := _named_as_well(best.plans, {hints[name]: name for name in fixed})) != best.plans:
+        again, symbols = trial.symbolic(wider, hints)
+        if again.run.error is None and len(_fixed(symbols, hints)) < len(fixed):
+            tried = again
+    return dataclasses.replace(trial.settled(tried, hints, False, False, []), plain=plain)
+
+
+def _fixed(symbols: Symbols, hints: Mapping[str, int]) -> list[str]:
+    return [name for name in hints if symbols.value_of(name).isdigit()]
+
+
+def _named_as_well(plans: Plans, names: Mapping[int, str]) -> Plans:
+    """The plans with a name for the sizes that were only guessed, to be what the name was taken to be."""
+
+    def change(path: str, plan: TensorPlan) -> TensorPlan:
+        if plan.source != "search" or plan.spec.strides is not None:
+            return plan
+        sizes = tuple(names.get(s, s) if isinstance(s, int) else s for s in plan.spec.sizes)
+        return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, sizes=sizes))
+
+    return plans.map_tensors(change)
+
+
+def _with_other_hints(trial: _Trial, best: Attempt, hints: dict[str, int]) -> tuple[Attempt, dict[str, int]]:
+    """Other numbers for named sizes: those that the error or the code speaks of. The furthest run counts."""
+    tried = {tuple(hints.values())}
+    while best.run.error is not None:
+        candidates = ({**hints, name: number} for number in _numbers(trial.task, best) for name in hints)
+        for other in candidates:
+            if tuple(other.values()) in tried:
+                continue
+            tried.add(tuple(other.values()))
+            if len(tried) > MAX_HINTS or time.monotonic() > trial.task.deadline:
+                return best, hints
+            result = trial.plain(best.plans, other)
+            if result.run.error is None or result.run.calls > best.run.calls:
+                best, hints = result, other
+                break
+        else:
+            break
+    return best, hints
+
+
+def _numbers(task: Task, failed: Attempt) -> Iterator[int]:
+    chain = failed.sources.traceback_chain(failed.run.error.__traceback__ if failed.run.error else None)
+    lines = [n for span in chain if span.file == task.sources.file for n in range(span.line, span.end_line + 1)]
+    told = [int(n) for n in re.findall(r"(?<![\w.])\d+(?![\w.])", str(failed.run.error))]
+    written = [
+        node.value
+        for node in ast.walk(task.tree)
+        if isinstance(node, ast.Constant) and type(node.value) is int and node.lineno in lines
+    ]
+    yield from (n for n in dict.fromkeys([*told, *written, 64, 12]) if 1 < n <= 4096)
+
+
+def _without_values(trial: _Trial, best: Attempt, hints: dict[str, int], compiling: bool) -> Settled | None:
+    symbols: Symbols | None = None
+
+    def evaluate(plans: Plans) -> Attempt:
+        nonlocal symbols
+        tried, symbols = trial.symbolic(plans, hints, True, compiling)
+        return tried
+
+    assert best.run.error is not None
+    tried = evaluate(best.plans)
+    if tried.run.error is not None and kind_of(tried.run.error, tried.run.failed) != "data-dependent":
+        tried = search(best.plans, evaluate, trial.task.seconds).best
+    if tried.run.error is not None:
+        return None
+    notes: list[str] = []
+    if symbols is not None and symbols.has_unknown:
+        notes.append("numbers and sizes that depend on the values of tensors stand as names")
+    if compiling:
+        notes.append(
+            "traced as if compiling (`torch.compiler.is_compiling()` is true): else it needs values of tensors"
+        )
+    return trial.settled(tried, hints, True, compiling, notes)

@@ -1,0 +1,20 @@
+"""Pieces of source text as syntax trees."""
+
+from __future__ import annotations
+
+import ast
+
+from fx_lsp.model import Span
+
+
+def expression(span: Span | None, lines: list[str]) -> ast.expr | None:
+    """The expression at a span of a file's lines, parsed; None where the text there is none."""
+    if span is None or span.line > len(lines) or span.end_line > len(lines) or span.end_col == 0:
+        return None
+    text = b"\n".join(line.encode() for line in lines[span.line - 1 : span.end_line])
+    cut = len(lines[span.end_line - 1].encode()) - span.end_col
+    text = text[span.col : len(text) - cut]
+    try:
+        return ast.parse(b"(" + text + b"\n)", mode="eval").body
+    except (SyntaxError, ValueError):
+        return None

@@ -1,0 +1,23 @@
+"""What an engine can be told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fx_lsp.tracing.launch import Limits
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """`interpreter` is a path or None to look for one; `cache_path` None keeps nothing on disk.
+
+    `workers` bounds the traces at once per interpreter, `search_seconds` the search for inputs. With `trace_on_open`
+    false, only what is asked for is traced.
+    """
+
+    interpreter: str | None = None
+    cache_path: str | None = None
+    workers: int = 2
+    limits: Limits = field(default_factory=Limits)
+    search_seconds: float = 5.0
+    trace_on_open: bool = True

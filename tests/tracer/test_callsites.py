@@ -1,0 +1,390 @@
+"""Inputs from calls in the file and in its tests: what the call needs is run, and nothing else."""
+
+from inline_snapshot import snapshot
+
+BLOCK = """
+import argparse
+import itertools
+import torch
+from torch import nn
+
+class Block(nn.Module):
+    def __init__(self, dim, heads=2):
+        super().__init__()
+        self.fc = nn.Linear(dim, dim * heads)
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x, scale=1.0):
+        return self.drop(self.fc(x)) * scale
+
+    def extra(self, y):
+        return torch.relu(self.fc(y))
+"""
+
+ATTENTION = """
+import torch
+
+def attention(q, k, v, causal=False):
+    return torch.softmax(q @ k.transpose(-2, -1), -1) @ v
+"""
+
+
+def lines(traced):
+    """The inputs that a call site gave, with the place."""
+    return [f"{i.name}: {i.spec} · {i.detail}" for i in traced.trace.inputs if i.source == "call site"]
+
+
+def test_a_main_guard_with_a_model_and_a_training_loop(trace):
+    traced = trace(
+        BLOCK
+        + """
+if __name__ == "__main__":
+    model = Block(48, heads=4)
+    model.eval()
+    print("never", undefined)
+    x = torch.randn(2, 10, 48)
+    for _ in range(100):
+        y = model(x)
+        y.sum().backward()
+""",
+        "Block",
+    )
+    assert lines(traced) == snapshot(
+        ["init.dim: 48 · line 19", "init.heads: 4 · line 19", "x: f32[2, 10, 48] · line 24"]
+    )
+    assert "dropout" not in traced.graph("forward")
+
+
+def test_a_call_at_module_level(trace):
+    traced = trace(
+        ATTENTION
+        + """
+q = torch.randn(2, 4, 8, 16)
+out = attention(q, q, v=torch.randn(2, 4, 8, 32).requires_grad_(), causal=True)
+""",
+        "attention",
+    )
+    assert lines(traced) == snapshot(
+        [
+            "q: f32[2, 4, 8, 16] · line 7",
+            "k: f32[2, 4, 8, 16] · line 7",
+            "v: f32[2, 4, 8, 32] · line 7",
+            "causal: True · line 7",
+        ]
+    )
+
+
+def test_a_test_file_with_a_helper(trace):
+    traced = trace(
+        BLOCK,
+        "Block",
+        files={
+            "tests/test_user.py": """
+            import torch
+            from user import Block
+
+            def check(dim, x):
+                assert Block(dim)(x, scale=2.0).shape == x.shape
+
+            def test_block():
+                check(24, torch.randn(3, 24))
+            """
+        },
+    )
+    assert lines(traced) == snapshot(
+        [
+            "init.dim: 24 · tests/test_user.py:5",
+            "x: f32[3, 24] · tests/test_user.py:5",
+            "scale: 2.0 · tests/test_user.py:5",
+        ]
+    )
+    assert [d.rpartition("/")[2] for d in traced.reply.dependencies] == snapshot(["user.py::Block", "test_user.py"])
+
+
+def test_a_method_of_an_instance(trace):
+    traced = trace(
+        BLOCK
+        + """
+def test_extra():
+    block = Block(32)
+    assert block.extra(torch.zeros(5, 32)).shape == (5, 64)
+""",
+        "Block.extra",
+    )
+    assert lines(traced) == snapshot(["y: f32[5, 32] · line 20"])
+
+
+def test_a_call_without_gradients_on_a_gpu(trace):
+    traced = trace(
+        BLOCK
+        + """
+def demo(batch=6):
+    device = "cuda"
+    model = Block(16).to(device)
+    x = torch.randn(batch, 16, device=device)
+    with torch.no_grad():
+        return model(x.to(torch.device(device)))
+""",
+        "Block",
+    )
+    assert lines(traced) == snapshot(["init.dim: 16 · line 20", "x: f32[6, 16] · line 23"])
+
+
+def test_sizes_from_the_command_line_are_its_defaults(trace):
+    traced = trace(
+        BLOCK
+        + """
+parser = argparse.ArgumentParser()
+parser.add_argument("--dim", type=int, default=40)
+
+def main():
+    args = parser.parse_args()
+    model = Block(args.dim)
+    model(torch.randn(7, args.dim))
+""",
+        "Block",
+    )
+    assert lines(traced) == snapshot(["init.dim: 40 · line 23", "x: f32[7, 40] · line 24"])
+
+
+def test_a_command_line_that_must_say_something_is_no_source(trace):
+    traced = trace(
+        BLOCK
+        + """
+parser = argparse.ArgumentParser()
+parser.add_argument("dim", type=int)
+
+def main():
+    model = Block(parser.parse_args().dim)
+    model(torch.randn(7, 40))
+""",
+        "Block",
+    )
+    assert lines(traced) == []
+
+
+def test_batches_of_a_loader_are_not_looked_at(trace):
+    traced = trace(
+        BLOCK
+        + """
+if __name__ == "__main__":
+    data = torch.utils.data.TensorDataset(torch.randn(8, 16), torch.randn(8))
+    loader = torch.utils.data.DataLoader(data, batch_size=4, shuffle=True)
+    model = Block(16)
+    for x, y in loader:
+        model(x)
+""",
+        "Block",
+    )
+    assert lines(traced) == []
+
+
+def test_a_site_that_does_not_run_is_passed_over(trace):
+    traced = trace(
+        ATTENTION
+        + """
+def test_first():
+    attention(torch.randn(2, 3), torch.randn(missing), torch.randn(2, 3))
+
+def test_second():
+    attention(torch.randn(5, 3), torch.randn(7, 3), torch.randn(7, 2))
+""",
+        "attention",
+    )
+    assert lines(traced) == snapshot(["q: f32[5, 3] · line 10", "k: f32[7, 3] · line 10", "v: f32[7, 2] · line 10"])
+
+
+def test_a_call_that_the_target_does_not_run_with_is_passed_over(trace):
+    traced = trace(ATTENTION + "\ndef demo():\n    attention(1, 2, 3)\n", "attention")
+    assert lines(traced) == []
+    assert traced.inputs()
+
+
+def test_a_site_that_never_comes_to_the_call(trace):
+    traced = trace(
+        ATTENTION
+        + """
+def size():
+    while True:
+        try:
+            pass
+        except Exception:
+            pass
+
+def demo():
+    attention(torch.randn(size(), 3), torch.randn(7, 3), torch.randn(7, 2))
+""",
+        "attention",
+    )
+    assert lines(traced) == []
+
+
+def test_what_starts_programs_is_not_run(trace):
+    traced = trace(
+        ATTENTION
+        + """
+import os
+
+def demo():
+    attention(torch.randn(3 + os.system("true"), 3), torch.randn(7, 3), torch.randn(7, 2))
+""",
+        "attention",
+    )
+    assert lines(traced) == []
+
+
+def test_the_first_parameters_and_the_fixtures_of_a_test(trace):
+    traced = trace(
+        BLOCK,
+        "Block",
+        files={
+            "test_user.py": """
+            import pytest
+            import torch
+            import user
+
+            @pytest.fixture
+            def block():
+                yield user.Block(20)
+
+            @pytest.mark.parametrize("batch, length", [(9, 3), (1, 1)])
+            def test_shapes(block, batch, length):
+                assert block(torch.randn(batch, length, 20)).shape[0] == batch
+            """
+        },
+    )
+    assert lines(traced) == snapshot(["init.dim: 20 · test_user.py:7", "x: f32[9, 3, 20] · test_user.py:11"])
+
+
+def test_a_comment_wins(trace):
+    call = "\nif __name__ == '__main__':\n    attention(*torch.randn(3, 2, 2))\n"
+    traced = trace(ATTENTION + call, "attention", comment="q=f32[5, 6], k=f32[7, 6], v=f32[7, 8]")
+    assert lines(traced) == []
+
+
+def test_what_an_annotation_spells_out_wins(trace):
+    traced = trace(
+        """
+from typing import Annotated
+import torch
+from torch import Tensor
+
+def scaled(x: Annotated[Tensor, "3 5"], w):
+    return x @ w
+
+def test_scaled():
+    scaled(torch.randn(2, 5), torch.randn(5, 7))
+""",
+        "scaled",
+    )
+    assert traced.inputs() == snapshot(["x: f32[3, 5] · annotation", "w: f32[5, 7] · call site"])
+
+
+def test_a_test_that_imports_through_the_package(trace):
+    traced = trace(
+        BLOCK,
+        "Block.extra",
+        files={
+            "__init__.py": "from .user import Block",
+            "tests/__init__.py": "",
+            "tests/test_user.py": """
+            import torch
+            from .. import Block as B
+
+            def test_extra():
+                b = B(12)
+                b.half()
+                b.extra(torch.zeros(5, 12, dtype=torch.half))
+            """,
+        },
+    )
+    assert lines(traced) == snapshot(["y: f16[5, 12] · test_a_test_that_imports_throu0/tests/test_user.py:7"])
+
+
+def test_a_test_that_imports_the_module_in_its_function(trace):
+    traced = trace(
+        ATTENTION,
+        "attention",
+        files={
+            "test/user_test.py": """
+            import torch
+
+            def test_attention():
+                import user as module
+                out = [module.attention(x, x, x) for x in torch.randn(3, 6, 2)]
+            """
+        },
+    )
+    assert lines(traced) == snapshot(
+        [
+            "q: f32[6, 2] · test/user_test.py:5",
+            "k: f32[6, 2] · test/user_test.py:5",
+            "v: f32[6, 2] · test/user_test.py:5",
+        ]
+    )
+
+
+def test_a_test_class(trace):
+    traced = trace(
+        BLOCK,
+        "Block",
+        files={
+            "tests/test_user.py": """
+            import unittest
+            import torch
+            from user import Block
+
+            class BlockTest(unittest.TestCase):
+                def setUp(self):
+                    self.block = Block(dim=14).eval()
+
+                def test_shape(self):
+                    self.assertEqual(self.block(torch.ones(2, 14)).shape, (2, 28))
+            """
+        },
+    )
+    assert lines(traced) == snapshot(["init.dim: 14 · tests/test_user.py:7", "x: f32[2, 14] · tests/test_user.py:10"])
+
+
+def test_a_module_inside_another_one(trace):
+    traced = trace(
+        BLOCK
+        + """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block(2**n) for n in range(3))
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+if __name__ == "__main__":
+    net = torch.compile(Net())
+    print(Net()(torch.ones(3, 1)))
+""",
+        "Block",
+    )
+    assert lines(traced) == snapshot(["init.dim: 1 · line 21", "x: f32[3, 1] · line 25"])
+
+
+def test_an_edited_test_is_looked_at_again(trace):
+    test = "import torch\nfrom user import attention\n\ndef test_it():\n    attention(*torch.ones({}))\n"
+    for sizes, expected in (("3, 2, 2", "q: f32[2, 2]"), ("3, 5, 5", "q: f32[5, 5]"), ("2, 5, 5", None)):
+        traced = trace(ATTENTION, "attention", files={"tests/test_user.py": test.format(sizes)})
+        assert (lines(traced) or [None])[0] == (expected and f"{expected} · tests/test_user.py:5")
+        assert any(path.endswith("tests/test_user.py") for path in traced.reply.dependencies)
+
+
+def test_a_compiled_module_is_entered_as_it_is_written(trace):
+    traced = trace(
+        BLOCK
+        + """
+if __name__ == "__main__":
+    model = torch.compile(Block(18))
+    print(model(torch.ones(3, 18)))
+""",
+        "Block",
+    )
+    assert lines(traced) == snapshot(["init.dim: 18 · line 19", "x: f32[3, 18] · line 20"])

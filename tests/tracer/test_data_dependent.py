@@ -1,0 +1,253 @@
+"""Code that needs the values of tensors: traced with names in their place, or explained."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import TraceFixture
+from inline_snapshot import snapshot
+
+
+def test_a_number_that_is_carried_along(trace: TraceFixture) -> None:
+    traced = trace("""
+        # fx: x=f32[4, 8]
+        def f(x):
+            scale = x.max().item()
+            return x / scale
+    """)
+    assert traced.graph("forward") == snapshot("""\
+x: f32[4, 8] = placeholder
+max_1: f32[] = aten.max.default(x)
+convert_element_type_default: f64[] = prims.convert_element_type.default(max_1, torch.float64)
+convert_element_type_default_1: f32[] = prims.convert_element_type.default(convert_element_type_default, torch.float32)
+div_tensor: f32[4, 8] = aten.div.Tensor(x, convert_element_type_default_1)
+return (div_tensor, convert_element_type_default_1)\
+""")
+    assert traced.trace.notes == snapshot(("numbers and sizes that depend on the values of tensors stand as names",))
+
+
+def test_a_number_that_is_a_size(trace: TraceFixture) -> None:
+    traced = trace("""
+        # fx: x=f32[4, 16], lengths=i64[4]
+        def f(x, lengths):
+            n = lengths.max().item()
+            return x[:, :n] * 2
+    """)
+    assert traced.graph("forward") == snapshot("""\
+x: f32[4, 16] = placeholder
+lengths: i64[4] = placeholder
+max_1: i64[] = aten.max.default(lengths)
+n: None = aten._local_scalar_dense.default(max_1)
+slice_1: f32[4, n_1](16, 1) = aten.slice.Tensor(x, 1, 0, n)
+mul: f32[4, n_1] = aten.mul.Tensor(slice_1, 2)
+return (mul, n)\
+""")
+    assert traced.graph("backward") == snapshot("""\
+n: None = placeholder
+grad_out: f32[4, n_1] = placeholder
+mul_1: f32[4, n_1] = aten.mul.Tensor(grad_out, 2)
+grad_x: f32[4, 16] = aten.slice_backward.default(mul_1, [4, 16], 1, 0, n, 1)
+return (grad_x, None)\
+""")
+
+
+def test_nonzero(trace: TraceFixture) -> None:
+    traced = trace("""
+        import torch
+
+        # fx: x=f32[4, 8], m=b8[4]
+        def f(x, m):
+            rows = torch.nonzero(m).squeeze(-1)
+            return x.index_add(0, rows, x[rows] * 2)
+    """)
+    assert traced.graph("forward") == snapshot("""\
+x: f32[4, 8] = placeholder
+m: b8[4] = placeholder
+nonzero: i64[num_nonzero, 1] = aten.nonzero.default(m)
+rows: i64[num_nonzero] = aten.squeeze.dim(nonzero, -1)
+index: f32[num_nonzero, 8] = aten.index.Tensor(x, [rows])
+mul: f32[num_nonzero, 8] = aten.mul.Tensor(index, 2)
+index_add: f32[4, 8] = aten.index_add.default(x, 0, rows, mul)
+num_nonzero: None = aten.sym_size.int(nonzero, 0)
+return (index_add, nonzero, num_nonzero)\
+""")
+    assert [f"{s.name}: {s.spec}" for s in traced.trace.saved] == snapshot(["nonzero: i64[num_nonzero, 1]"])
+
+
+def test_a_mask_and_a_named_size(trace: TraceFixture) -> None:
+    traced = trace("""
+        # fx: x=f32[B, 8], m=b8[B]
+        def f(x, m):
+            return x[m] * 2
+    """)
+    assert traced.graph("forward") == snapshot("""\
+x: f32[B, 8] = placeholder
+m: b8[B] = placeholder
+index: f32[num_nonzero, 8] = aten.index.Tensor(x, [m])
+mul: f32[num_nonzero, 8] = aten.mul.Tensor(index, 2)
+B: None = aten.sym_size.int(x, 0)
+return (mul, m, B)\
+""")
+    assert [f"{n.name}: {n.spec}" for n in traced.stage("backward").nodes[:-1]] == snapshot(
+        [
+            "B: None",
+            "m: b8[B]",
+            "grad_out: f32[num_nonzero, 8]",
+            "mul_1: f32[num_nonzero, 8]",
+            "new_zeros: f32[B, 8]",
+            "grad_x: f32[B, 8]",
+        ]
+    )
+
+
+def test_unique_and_tolist(trace: TraceFixture) -> None:
+    traced = trace("""
+        import torch
+
+        # fx: x=f32[4, 8], ids=i64[2]
+        def f(x, ids):
+            a, b = torch.split(x, ids.tolist())
+            return a.sum() * torch.unique(ids), b * 2
+    """)
+    assert traced.trace.outputs == snapshot(("f32[num_unique]", "f32[item_1, 8]"))
+
+
+def test_checks_that_compiled_code_leaves_out(trace: TraceFixture) -> None:
+    traced = trace("""
+        import torch
+
+        # fx: x=f32[4, 8]
+        def f(x):
+            if not torch.compiler.is_compiling() and not (x > 0).all():
+                raise ValueError("x is negative")
+            return x.log()
+    """)
+    assert traced.graph("forward") == snapshot("""\
+x: f32[4, 8] = placeholder
+log: f32[4, 8] = aten.log.default(x)
+return (log, x)\
+""")
+    assert traced.trace.notes == snapshot(
+        ("traced as if compiling (`torch.compiler.is_compiling()` is true): else it needs values of tensors",)
+    )
+
+
+EXPLAINED = {
+    "a branch": (
+        """
+        # fx: x=f32[4]
+        def f(x):
+            if x.sum() > 0:
+                return x * 2
+            return x
+        """,
+        snapshot("""\
+x.sum() > 0
+`if x.sum() > 0:` branches on a tensor's value
+Use `torch.where` (both sides are computed) or `torch.cond`, or branch on shapes.\
+"""),
+    ),
+    "a number that decides later": (
+        """
+        # fx: x=f32[4]
+        def f(x):
+            n = x.sum().item()
+            y = x + 1
+            return y if n > 3 else y * 2
+        """,
+        snapshot("""\
+x.sum().item()
+`n = x.sum().item()` turns a tensor into a Python number: `y if n > 3 else y * 2` branches on a tensor's value
+Use `torch.where` (both sides are computed) or `torch.cond`, or branch on shapes.\
+"""),
+    ),
+    "a loop until": (
+        """
+        # fx: x=f32[4]
+        def f(x):
+            while x.norm() > 1:
+                x = x / 2
+            return x
+        """,
+        snapshot("""\
+x.norm() > 1
+`while x.norm() > 1:` loops until a tensor's value says stop
+Loop a fixed number of times and let `torch.where` keep what is finished.\
+"""),
+    ),
+    "a range": (
+        """
+        # fx: x=f32[4], n=i64[]
+        def f(x, n):
+            for _ in range(n):
+                x = x * 2
+            return x
+        """,
+        snapshot("""\
+range(n)
+`for _ in range(n):` loops as often as a tensor's value says
+Loop over a fixed number, or pass the number as an argument.\
+"""),
+    ),
+    "int as a size": (
+        """
+        # fx: x=i64[4]
+        def f(x):
+            return x.new_zeros(int(x.max()), 4)
+        """,
+        snapshot("""\
+int(x.max())
+`int(x.max())` turns a tensor into a Python number, used as a size in `x.new_zeros(int(x.max()), 4)`
+Pass the number as an argument, or keep the full size and mask what is too much.\
+"""),
+    ),
+    "an assert": (
+        """
+        # fx: x=f32[4]
+        def f(x):
+            y = x.log()
+            assert not y.isnan().any()
+            return y
+        """,
+        snapshot("""\
+assert not y.isnan().any()
+`assert not y.isnan().any()` checks a tensor's value
+Check it outside of the traced function, or with `torch._assert_async`.\
+"""),
+    ),
+    "a bound of a slice": (
+        """
+        # fx: x=f32[8, 4], i=i64[2]
+        def f(x, i):
+            return x[i[0] : i[1]] * 2
+        """,
+        snapshot("""\
+x[i[0] : i[1]]
+`x[i[0]:i[1]]` takes a tensor as the bound of a slice
+Pass the number as an argument, or keep the full size and mask what is too much.\
+"""),
+    ),
+    "equal": (
+        """
+        import torch
+
+        def f(x):
+            same = torch.equal(x, x.T)
+            return x * 2 if same else x
+        """,
+        snapshot("""\
+torch.equal(x, x.T)
+`torch.equal(x, x.T)` compares the values of tensors
+Compare with `torch.eq`, which stays a tensor.\
+"""),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", EXPLAINED)
+def test_what_a_value_was_needed_for(trace: TraceFixture, case: str) -> None:
+    source, expected = EXPLAINED[case]
+    traced = trace(source)
+    failure = traced.failure
+    assert (failure.kind, failure.severity) == ("data-dependent", "information")
+    message = failure.message.removesuffix(", and a trace has shapes but no values")
+    assert "\n".join([traced.at(failure.span), message, failure.hint]) == expected

@@ -1,0 +1,331 @@
+"""Which calls of a target are found, and which statements each of them needs."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from inline_snapshot import snapshot
+
+from fx_lsp.model import CallSite
+from fx_lsp.tracing import testfiles
+from fx_lsp.tracing.analysis import analyse
+
+PRELUDE = """
+import torch
+from torch import nn
+
+class Block(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.fc = nn.Linear(dim, dim)
+
+    def forward(self, x):
+        return torch.relu(self.fc(x))
+
+def scaled(x, w):
+    return torch.relu(x) * w
+"""
+PRELUDE_LINES = PRELUDE.count("\n")
+
+
+def sites(
+    file: Path, source: str, name: str = "Block", tests: Mapping[str, str] = {}, overlays: Mapping[str, str] = {}
+) -> tuple[CallSite, ...]:
+    text = PRELUDE + textwrap.dedent(source)
+    for path, content in tests.items():
+        (file.parent / path).parent.mkdir(parents=True, exist_ok=True)
+        (file.parent / path).write_text(textwrap.dedent(content))
+    return analyse(str(file), text, (str(file.parent),)).request(name, overlays, 5.0).sites
+
+
+def needed(site: CallSite) -> str:
+    """What is left of the text below what it begins with, without blank lines and trailing spaces."""
+    own = not site.module
+    rest = site.text.split("\n")[PRELUDE_LINES if own else 0 :]
+    return "\n".join([line.rstrip() for line in rest if line.strip()] + ([f"then {site.then}"] if site.then else []))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "user.py"
+
+
+def test_a_main_guard_keeps_what_the_call_needs(file: Path) -> None:
+    (site,) = sites(
+        file,
+        """
+        import logging
+        dim = 64  # a comment
+        logging.basicConfig()
+        if __name__ == "__main__":
+            model = Block(dim)
+            optimizer = torch.optim.SGD(model.parameters())
+            model.load_state_dict(torch.load("model.pt"))
+            model.eval()
+            x = torch.randn(2, 10, dim)
+            print(x)
+            with torch.no_grad():
+                for step in range(100):
+                    loss = model(
+                        x
+                    ).sum()
+                    print(loss)
+            model.train()
+        """,
+    )
+    assert needed(site) == snapshot("""\
+dim = 64
+if True                  :
+    model = Block(dim)
+    0
+    0
+    model.eval()
+    x = torch.randn(2, 10, dim)
+    0
+    with torch.no_grad():
+        for step in range(100):
+            (      model(
+                x
+            ))
+            0
+    0\
+""")
+    assert site.text.split("\n")[site.line - 1].strip() == "(      model("
+
+
+def test_the_branch_of_the_call_is_taken_and_others_are_gone(file: Path) -> None:
+    (site,) = sites(
+        file,
+        """
+        def main(half=False, device="cpu"):
+            block = Block(8)
+            x = torch.randn(2, 8)
+            if half:
+                print("half")
+                x = x.half()
+            elif device != "cpu":
+                x = x.to(device)
+            while input():
+                if (device
+                        == "cuda"):
+                    return
+                else:
+                    return scaled(block(x), 2)
+        """,
+    )
+    assert needed(site) == snapshot("""\
+def main(half=False, device="cpu"):
+    block = Block(8)
+    x = torch.randn(2, 8)
+    if half:
+        0
+        x = x.half()
+    elif device != "cpu":
+        x = x.to(device)
+    if    True   :
+        if (False
+                         ):
+            0
+        else:
+            (             block(x))
+then main()\
+""")
+    compile(site.text, "user.py", "exec")
+
+
+def test_what_a_call_looks_like(file: Path) -> None:
+    source = """
+        def make():
+            return Block(4)
+
+        def demo():
+            a = nn.Sequential(make(), nn.ReLU())
+            a.train()
+            print(a, scaled)
+            y = a(torch.zeros(2, 4))
+
+        def another():
+            return Block(4).to("cpu")(torch.zeros(3, 4))
+
+        def third(required):
+            return Block(4)(torch.zeros(4, 4))
+        """
+    found = [(site.line - PRELUDE_LINES, site.then) for site in sites(file, source)]
+    assert found == snapshot([(12, "another()"), (9, "demo()")])
+
+
+def test_functions_and_methods_are_called_by_their_names(file: Path) -> None:
+    source = """
+        z = [scaled(x, 1) for x in torch.randn(3, 2)]
+        fast = torch.compile(scaled)
+        fast(torch.zeros(1), 2)
+        """
+    first, second = sites(file, source, "scaled")
+    assert needed(first) == snapshot("z = [scaled(x, 1) for x in torch.randn(3, 2)]")
+    assert needed(second) == snapshot("""\
+fast = torch.compile(scaled)
+(fast(torch.zeros(1), 2))\
+""")
+
+
+def test_statements_on_one_line_and_in_strings(file: Path) -> None:
+    (site,) = sites(
+        file,
+        '''
+        def demo():
+            note = """
+        print(1)
+            """; x = torch.ones(len(note)); print(x)
+            Block(4)(x); print(2)
+        ''',
+    )
+    assert needed(site) == snapshot('''\
+def demo():
+    note = """
+print(1)
+    """; x = torch.ones(len(note)); 0
+    (Block(4)(x)); 0
+then demo()\
+''')
+
+
+def test_a_call_that_is_meant_to_fail_is_none(file: Path) -> None:
+    source = """
+        import pytest
+
+        def test_bad():
+            with pytest.raises(RuntimeError):
+                Block(4)(torch.zeros(5))
+        """
+    assert sites(file, source) == ()
+
+
+def test_a_test_class_is_set_up(file: Path) -> None:
+    (site,) = sites(
+        file,
+        "",
+        tests={
+            "test/test_user.py": """
+            import unittest
+            import torch
+            from user import Block
+
+            class BlockTest(unittest.TestCase):
+                width = 4
+
+                def setUp(self):
+                    self.block = Block(self.width)
+
+                def test_other(self):
+                    self.assertTrue(other)
+
+                def test_shape(self):
+                    x = torch.ones(2, 4)
+                    self.assertEqual(self.block(x).shape, x.shape)
+            """
+        },
+    )
+    assert needed(site) == snapshot("""\
+import unittest
+import torch
+from user import Block
+class BlockTest(unittest.TestCase):
+    width = 4
+    def setUp(self):
+        self.block = Block(self.width)
+    0
+    def test_shape(self):
+        x = torch.ones(2, 4)
+        (                self.block(x))
+then (lambda t: (t.setUp(), t.test_shape()))(BlockTest('test_shape'))\
+""")
+
+
+def test_parameters_and_fixtures(file: Path) -> None:
+    source = """
+        import pytest
+        import torch
+        from user import Block
+
+        CASES = [(1, 2)]
+
+        @pytest.fixture(name="block")
+        def _block(dim):
+            return Block(dim)
+
+        @pytest.fixture
+        def dim():
+            yield 4
+
+        @pytest.mark.parametrize(["n", "m"], CASES)
+        @pytest.mark.parametrize("dtype", [pytest.param(torch.half, id="half")])
+        @pytest.mark.skip
+        def test_block(block, n, m, dtype):
+            assert block(torch.ones(n, m, 4, dtype=dtype)).ndim == 3
+
+        def test_elsewhere(block, tmp_path):
+            block(torch.ones(1, 4))
+        """
+    (site,) = sites(file, "", tests={"user_test.py": source})
+    assert needed(site) == snapshot("""\
+import pytest
+import torch
+from user import Block
+CASES = [(1, 2)]
+def _block(dim):
+    return Block(dim)
+def dim():
+    yield 4
+def test_block(block, n, m, dtype):
+    (      block(torch.ones(n, m, 4, dtype=dtype)))
+then test_block(n=(next(iter(CASES)))[0], m=(next(iter(CASES)))[1], dtype=torch.half, block=_block(dim=next(dim())))\
+""")
+
+
+def test_test_files_are_found_by_name_and_by_what_they_say(tmp_path: Path) -> None:
+    file = tmp_path / "src" / "lib" / "nets" / "user.py"
+    file.parent.mkdir(parents=True)
+    for directory in (file.parent, file.parent.parent):
+        (directory / "__init__.py").touch()
+    text = PRELUDE
+    call = "import torch\nfrom lib.nets.user import scaled as s\ndef test_it():\n    s(torch.ones(1), 2)\n"
+    for path in ("tests/nets/test_all.py", "tests/lib/nets/test_user.py", "tests/unrelated/test_user.py"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(call)
+    (tmp_path / "tests" / "nets" / "test_silent.py").write_text(call.replace("scaled", "other"))
+    found = analyse(str(file), text, (str(tmp_path),)).request("scaled", {}, 5.0).sites
+    assert [Path(site.file).relative_to(tmp_path).as_posix() for site in found] == snapshot(
+        ["tests/lib/nets/test_user.py", "tests/nets/test_all.py"]
+    )
+    assert {site.imported for site in found} == {"lib.nets.user"}
+
+
+def test_the_unsaved_text_of_a_test_counts(file: Path) -> None:
+    saved = "from user import scaled\ndef test_it():\n    scaled(1, 2)\n"
+    path = file.parent / "test_user.py"
+    (site,) = sites(file, "", "scaled", {path.name: saved}, {str(path): f"\n{saved}"})
+    assert site.line == 4
+    (site,) = sites(file, "", "scaled", {path.name: saved})
+    assert site.line == 3
+
+
+def test_what_a_test_uses_of_the_file_is_there(file: Path) -> None:
+    source = """
+        import user as u
+        def test_it():
+            u.scaled(u.ones(2), u.Block)
+        """
+    (site,) = sites(file, "ones = torch.ones\nother = torch.zeros\n", "scaled", {"test_user.py": source})
+    assert "ones = torch.ones" in site.sliced
+    assert "class Block" in site.sliced
+    assert "other" not in site.sliced
+
+
+def test_few_files_are_read(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    call = "from user import scaled\ndef test_it():\n    scaled(1, 2)\n"
+    monkeypatch.setattr(testfiles, "MAX_READ", 2)
+    assert len(sites(file, "", "scaled", {f"test_{n}.py": call if n == 1 else "" for n in range(4)})) == 1
+    assert sites(file, "", "scaled", {f"test_{n}.py": call if n == 3 else "" for n in range(4)}) == ()
