@@ -76,7 +76,7 @@ EXAMPLES = {
         hints={"F.mish(x)": "x: f32[128, 512] = "},
     ),
     "lif_neuron.py": Example(
-        lenses={"def lif_step": TRAINS, "class LIFLayer": TRAINS},
+        lenses={"class Spike": TRAINS, "def lif_step": TRAINS, "class LIFLayer": TRAINS},
         hover=Look(("Spike.apply(voltage", "apply"), ("aten.gt.Scalar(", "aten.abs.default(", "aten.div.Tensor(")),
         hints={"Spike.apply(": "spike: f32[", "= lif_step(": "spike: f32[8, 64], voltage: f32[8, 64] = "},
         graph=Look(
@@ -99,7 +99,7 @@ EXAMPLES = {
         hover=Look(("self.hidden(features", "hidden"), ("inner sizes 256 and 64 differ", "`images: f32[")),
         problems={
             "self.hidden(features.flatten(1))": ("input: f32[4, 256]", "weight: f32[128, 64]"),
-            "self.project(embedded)": ("input: f32[4, 64, 64]", "weight: bf16[64, 64]"),
+            "self.project(embedded)": ("input: f32[4, 8, 64]", "weight: bf16[64, 64]"),
         },
     ),
 }

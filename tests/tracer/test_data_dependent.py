@@ -250,4 +250,6 @@ def test_what_a_value_was_needed_for(trace: TraceFixture, case: str) -> None:
     failure = traced.failure
     assert (failure.kind, failure.severity) == ("data-dependent", "information")
     message = failure.message.removesuffix(", and a trace has shapes but no values")
-    assert "\n".join([traced.at(failure.span), message, failure.hint]) == expected
+    where = "\n".join([traced.at(failure.span), message, failure.hint])
+    # Python 3.12 says of an assertion which part of it was running
+    assert where.removeprefix("assert not ") == expected.removeprefix("assert not ")

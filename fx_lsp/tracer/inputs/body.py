@@ -108,18 +108,20 @@ def constructor_facts(definition: ast.ClassDef | None) -> dict[str, Facts]:
     return facts
 
 
-def lend_facts(tree: ast.Module, facts: dict[str, Facts]) -> None:
+def lend_facts(tree: ast.Module, facts: dict[str, Facts], methods: bool) -> None:
     """Likely ranks of parameters that are only handed on, from those of the same name elsewhere in the file.
 
-    Names of up to three letters stand for anything and lend nothing.
+    Methods lend to methods and functions to functions; names of up to three letters stand for anything.
     """
     poor = {n for n, f in facts.items() if len(n) > 3 and f.rank is None and f.shape is None}
-    for function in ast.walk(tree) if poor else ():
-        if isinstance(function, ast.FunctionDef):
-            shared = poor & {a.arg for a in [*function.args.args, *function.args.kwonlyargs]}
-            found = body_facts(function) if shared else {}
-            for name in shared:
-                facts[name].likely_rank = facts[name].likely_rank or found[name].rank
+    for function in _definitions(tree.body) if poor else ():
+        bodies = function.body if isinstance(function, ast.ClassDef) and methods else [function]
+        for body in bodies:
+            if isinstance(body, ast.FunctionDef) and methods == isinstance(function, ast.ClassDef):
+                shared = poor & {a.arg for a in [*body.args.args, *body.args.kwonlyargs]}
+                found = body_facts(body) if shared else {}
+                for name in shared:
+                    facts[name].likely_rank = facts[name].likely_rank or found[name].rank
 
 
 def _demand(facts: Facts, demand: Requirement) -> None:

@@ -12,6 +12,9 @@ from dataclasses import dataclass, field, replace
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, TypeAlias
 
+import torch
+from torch import nn
+
 from fx_lsp.model import Caller, TraceRequest
 from fx_lsp.tracer.inputs.body import find_function
 from fx_lsp.tracer.inputs.offers import Offer
@@ -112,14 +115,22 @@ class Watcher:
 
 
 def _beside_defaults(plans: dict[str, Plan], function: Callable[..., Any] | None) -> dict[str, Plan]:
-    """The same plans, of which those that say what the parameter's default says are of that source."""
+    """The same plans, of which those that say what the parameter's default says are of that source.
+
+    So is an object that nobody could write down (a cache, a tokenizer) where the parameter does without.
+    """
     signature = signature_of(function) if function is not None else None
     found = dict(plans)
     for name, parameter in signature.parameters.items() if signature is not None else ():
         plan, default = plans.get(name), parameter.default
-        if isinstance(plan, ValuePlan) and default is not inspect.Parameter.empty and plan.make() is default:
+        if not isinstance(plan, ValuePlan) or default is inspect.Parameter.empty:
+            continue
+        if plan.make() is default or (default is None and not isinstance(plan.make(), _WRITABLE)):
             found[name] = value(default, "default")
     return found
+
+
+_WRITABLE = (bool, int, float, str, bytes, type, FunctionType, torch.dtype, torch.device, nn.Module)
 
 
 def _arguments(frame: FrameType, detail: str, method: bool) -> tuple[Any, dict[str, Plan]]:

@@ -246,7 +246,7 @@ def _with_offer(
     facts = body_facts(node)
     if modules:
         add_layer_facts(node, facts, modules[""])
-    lend_facts(task.tree, facts)
+    lend_facts(task.tree, facts, bool(modules))
     context = dataclasses.replace(task.context, ranks=MODULE_RANKS if modules else FUNCTION_RANKS)
     start, alternatives = start_plans(
         signature, hints_of(subject.described, task.module), facts, offer.args, context, task.tree

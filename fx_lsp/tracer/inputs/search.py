@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
+from typing import TypeAlias
 
 from fx_lsp.model import Severity
 from fx_lsp.tracer.failures import kind_of
@@ -24,6 +25,8 @@ PATIENCE_WITH_VALUES = 8
 """The same where the best ended at code that needs a tensor's value, which other inputs seldom mend."""
 REPAIRS_PER_RANK = 12
 """How many attempts another rank gets to prove a better fit than plans that already run."""
+DETOUR = 5
+"""How many attempts come no further until one is made from elsewhere."""
 MAX_SIZE = 1 << 16
 NO_EFFECT = 20
 """How unlikely the children of a repair are that left the error as it was."""
@@ -81,7 +84,7 @@ def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts
     while queue and len(failures) < attempts and stagnation < _patience(furthest):
         if furthest is not None and time.monotonic() > deadline:
             break
-        _, doubt, _, plans, parent = heapq.heappop(queue)
+        _, doubt, _, plans, parent = _next(queue, stagnation)
         attempt = evaluate(plans)
         if attempt.run.error is None:
             return Found(attempt, failures)
@@ -104,6 +107,19 @@ def _patience(furthest: Attempt | None) -> int:
     run = furthest.run if furthest is not None else None
     needs_value = run is not None and run.error is not None and kind_of(run.error, run.failed) == "data-dependent"
     return PATIENCE_WITH_VALUES if needs_value else STAGNATION
+
+
+_Entry: TypeAlias = "tuple[int, int, int, Plans, object]"
+
+
+def _next(queue: list[_Entry], stagnation: int) -> _Entry:
+    """What follows from the furthest run; now and then, where nothing comes further, the least unlikely of all."""
+    if stagnation == 0 or stagnation % DETOUR:
+        return heapq.heappop(queue)
+    entry = min(queue, key=lambda entry: entry[1:3])
+    queue.remove(entry)
+    heapq.heapify(queue)
+    return entry
 
 
 def _better_fit(best: Attempt, evaluate: Evaluate, deadline: float, seen: set[Plans]) -> Attempt | None:
