@@ -109,6 +109,14 @@ def with_rank(plans: Plans, wanted: str, rank: int) -> Plans:
     return plans.map_tensors(change)
 
 
+def _plain_sizes(attempt: Attempt, text: str) -> Iterator[Plans]:
+    """Sizes that an error names plainly."""
+    sizes = attempt.plans.sizes()
+    for have, need in plain_conflicts(text):
+        if have in sizes and 0 < need != have:
+            yield with_size(attempt.plans, have, need)
+
+
 def _sizes(attempt: Attempt, text: str) -> Iterator[Plans]:
     sizes = attempt.plans.sizes()
     for have, need in _conflicts(attempt, text):
@@ -267,6 +275,7 @@ Rule = Callable[[Attempt, str], Iterator[Plans]]
 RULES: tuple[Rule, ...] = (
     _in_place,
     _missing_attribute,
+    _plain_sizes,
     _missing_value,
     _dtype,
     guarded,
@@ -282,19 +291,23 @@ RULES: tuple[Rule, ...] = (
 
 
 def _refreshed(plan: Plan, plans: Plans) -> Plan:
-    """The same plan with sizes that are not in use yet."""
+    """The same plan with other sizes in place of those that are in use; small ones mean something and stay."""
     taken = plans.sizes()
 
     def fresh(plan: Plan) -> Plan:
         if isinstance(plan, SequencePlan):
             return dataclasses.replace(plan, items=tuple(fresh(p) for p in plan.items))
         if isinstance(plan, TensorPlan) and plan.source == "search":
-            return dataclasses.replace(
-                plan, spec=dataclasses.replace(plan.spec, sizes=fresh_sizes(len(plan.spec.sizes), taken))
-            )
+            new = fresh_sizes(len(plan.spec.sizes), taken)
+            kept = (s if isinstance(s, int) and s <= SMALL else n for s, n in zip(plan.spec.sizes, new, strict=True))
+            return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, sizes=tuple(kept)))
         return plan
 
     return fresh(plan)
+
+
+SMALL = 3
+"""Sizes up to this are never made up: they are channels, coordinates, kernels."""
 
 
 def _by_relevance(attempt: Attempt, names: list[str]) -> list[str]:

@@ -15,6 +15,7 @@ from fx_lsp.tracer.failures import kind_of
 from fx_lsp.tracer.inputs.attempt import Attempt
 from fx_lsp.tracer.inputs.plan import Plans, TensorPlan, fresh_sizes, with_size
 from fx_lsp.tracer.inputs.repair import plain_conflicts, repairs, with_rank
+from fx_lsp.tracer.observe import tensors_among
 
 Evaluate = Callable[[Plans], Attempt]
 
@@ -161,6 +162,8 @@ def severity(found: Found, evaluate: Evaluate) -> Severity:
         return "information"
     kind = kind_of(best.run.error, best.run.failed)
     if kind == "dtype":
+        if not _mixes_dtypes(best):
+            return "information"
         again = [evaluate(plans) for plans in _other_dtypes(best.plans)]
         return "error" if all(_place(a) == _place(best) for a in again) else "information"
     if kind != "shape":
@@ -194,6 +197,12 @@ def _place(attempt: Attempt) -> object:
     error = attempt.run.error
     chain = attempt.sources.traceback_chain(error.__traceback__ if error else None)
     return chain[0] if chain else None
+
+
+def _mixes_dtypes(attempt: Attempt) -> bool:
+    """Whether the failing call was given tensors of several dtypes; others may be wrong about this machine only."""
+    failed = attempt.run.failed
+    return failed is not None and len({t.dtype for t in tensors_among(failed.args, failed.kwargs)}) > 1
 
 
 def _conflict(attempt: Attempt) -> tuple[int, int] | None:
