@@ -7,7 +7,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 EDITORS := .venv/.editors
 
-.PHONY: demo test lint bench format clean
+.PHONY: coverage overhead demo test lint bench format clean
 
 demo: $(READY)
 	$(BIN)/python scripts/demo.py
@@ -23,6 +23,12 @@ lint: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/latency.py $(ARGS)
+
+coverage: $(READY)
+	$(BIN)/python benchmarks/coverage.py $(ARGS)
+
+overhead: $(READY)
+	$(BIN)/python benchmarks/record.py $(ARGS)
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
