@@ -389,3 +389,18 @@ if __name__ == "__main__":
         "Block",
     )
     assert lines(traced) == snapshot(["init.dim: 18 · line 19", "x: f32[3, 18] · line 20"])
+
+
+def test_constructor_arguments_of_a_comment_make_an_object_of_their_own(trace):
+    traced = trace(
+        BLOCK
+        + """
+if __name__ == "__main__":
+    Block(16)(torch.randn(6, 16))
+""",
+        "Block",
+        comment="init(dim=24)",
+    )
+    shown = traced.inputs()
+    assert shown[0] == "init.dim: 24 · comment"
+    assert next(node.spec for node in traced.stage("forward").nodes if node.name == "fc_weight") == "f32[48, 24]"

@@ -39,9 +39,13 @@ class Offer:
         return not self.args and self.init is None and self.instance is None
 
     def over(self, other: Offer) -> Offer:
-        """Both offers as one; where they speak of the same parameter this one counts."""
+        """Both offers as one; where they speak of the same parameter this one counts.
+
+        An object that was made with other constructor arguments than this offer's does not stand.
+        """
         init = None if self.init is None and other.init is None else {**(other.init or {}), **(self.init or {})}
-        return Offer({**other.args, **self.args}, init, self.instance or other.instance, self.final or other.final)
+        instance = self.instance if self.init is not None or self.instance is not None else other.instance
+        return Offer({**other.args, **self.args}, init, instance, self.final or other.final)
 
 
 @dataclass(frozen=True)
