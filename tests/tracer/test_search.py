@@ -127,6 +127,14 @@ class Flagged(nn.Module):
         self.fc = nn.Linear(dim, dim)
     def forward(self, x):
         return self.fc(x)
+
+class FeedForward(nn.Module):
+    def __init__(self, args):
+        super().__init__()
+        self.up = nn.Linear(args.dim, args.hidden_dim, bias=False)
+        self.scale = args["scale"]
+    def forward(self, x):
+        return F.silu(self.up(x)) * self.scale
 """
 
 
@@ -207,3 +215,9 @@ def test_one_example_at_a_time(trace):
 
 def test_an_annotation_that_is_wrong(trace):
     assert inputs(trace, "lies") == snapshot(["states: f32[8, 32] · search"])
+
+
+def test_a_configuration_with_names_that_tensors_have_too_read_both_ways(trace):
+    assert inputs(trace, "FeedForward") == snapshot(
+        ["init.args: AttributeDict({'dim': 64, 'hidden_dim': 64, 'scale': 0.5}) · search", "x: f32[4, 8, 64] · search"]
+    )

@@ -66,12 +66,6 @@ _COUNTS = {
 """Functions that count with their arguments, from the one at that position on."""
 
 
-def _inside_call(expression: ast.expr, name: ast.Name) -> bool:
-    """Whether a name stands in a call, an attribute or a subscript below `expression`: it does not count then."""
-    nodes = [n for n in ast.walk(expression) if isinstance(n, (ast.Call, ast.Attribute, ast.Subscript))]
-    return any(name in ast.walk(node) for node in nodes)
-
-
 def body_facts(function: ast.FunctionDef | None) -> dict[str, Facts]:
     """Facts by parameter name; variables that only rename a parameter are not followed."""
     if function is None:
@@ -122,6 +116,12 @@ def lend_facts(tree: ast.Module, facts: dict[str, Facts], methods: bool) -> None
                 found = body_facts(body) if shared else {}
                 for name in shared:
                     facts[name].likely_rank = facts[name].likely_rank or found[name].rank
+
+
+def _inside_call(expression: ast.expr, name: ast.Name) -> bool:
+    """Whether a name stands in a call, an attribute or a subscript below `expression`: it does not count then."""
+    nodes = [n for n in ast.walk(expression) if isinstance(n, (ast.Call, ast.Attribute, ast.Subscript))]
+    return any(name in ast.walk(node) for node in nodes)
 
 
 def _demand(facts: Facts, demand: Requirement) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import CodeType, FrameType, FunctionType, ModuleType
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import nn
@@ -38,10 +38,6 @@ class Seen:
     args: dict[str, Plan]
     receiver: Any
     function: Callable[..., Any] | None
-
-
-Constructed: TypeAlias = tuple[Any, dict[str, Plan]]
-"""An object and the arguments that its constructor was called with."""
 
 
 class Reached(BaseException):
@@ -110,7 +106,6 @@ class Watcher:
         init = known[1] if known is not None and known[0] is receiver else None
         if init is not None:
             init = _beside_defaults(init, type(receiver).__init__)
-        function = self.seen.function
         return Observed(function, Offer(_beside_defaults(self.seen.args, function), init, receiver))
 
 

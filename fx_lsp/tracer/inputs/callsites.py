@@ -17,8 +17,6 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
-import torch
-
 from fx_lsp.model import CallSite, TraceRequest
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.guards import forbid_effects
@@ -69,7 +67,6 @@ def _seen_at(
     with suppress(BaseException), ExitStack() as stack:
         stack.enter_context(forbid_effects())
         stack.enter_context(_started_as(site.file))
-        stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(_time_limit(seconds))
         target = None if own else _target_module(request, site, mode)
         module = _new_module(request, site)

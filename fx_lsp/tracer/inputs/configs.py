@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import inspect
 from collections.abc import Callable, Collection
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, TypeAlias
 
 import torch
@@ -42,15 +42,6 @@ def constructor(module: ModuleType) -> Callable[[type], Any]:
     return construct
 
 
-class Settings(dict[str, Any]):
-    """Values by name, to be read as attributes or as items."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in self:
-            raise AttributeError(f"'Settings' object has no attribute '{name}'")
-        return self[name]
-
-
 Namespace: TypeAlias = Callable[[Collection[str], Collection[str]], ValuePlan]
 
 
@@ -65,25 +56,44 @@ def namespaces(module: ModuleType, construct: Callable[[type], Any]) -> Namespac
         for name, cls in list(vars(module).items()):
             if isinstance(cls, type) and not issubclass(cls, nn.Module) and wanted and wanted <= _attributes(cls):
                 return ValuePlan(lambda cls=cls: construct(cls), f"{name}()", "search")
-        return settings_plan({name: value_for(name, module) for name in sorted({*wanted, *keys})}, bool(keys))
+        values = {name: value_for(name, module) for name in sorted({*wanted, *keys})}
+        if not keys:
+            return settings_plan(SimpleNamespace(**values))
+        return settings_plan(AttributeDict(values) if wanted else values)
 
     return namespace
 
 
-def settings_plan(values: dict[str, Any], items: bool) -> ValuePlan:
-    """The plan for an object with these values; `items`: they are looked up as in a dict."""
-    shown = repr(values) if items else f"SimpleNamespace({', '.join(f'{n}={v!r}' for n, v in values.items())})"
-    return ValuePlan(lambda: Settings(values), shown, "search")
+class AttributeDict(dict[str, Any]):
+    """A dict whose items can be read as attributes too, as many configurations are."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self:
+            raise AttributeError(f"'AttributeDict' object has no attribute '{name}'")
+        return self[name]
+
+    def __repr__(self) -> str:
+        return f"AttributeDict({super().__repr__()})"
+
+
+def settings_plan(settings: dict[str, Any] | SimpleNamespace) -> ValuePlan:
+    """The plan for such an object; every run has a copy of its own."""
+    shown = repr(settings)
+    if isinstance(settings, SimpleNamespace):
+        shown = f"SimpleNamespace({shown.partition('(')[2]}"
+    return ValuePlan(lambda: copy.copy(settings), shown, "search")
 
 
 def with_value(plan: ValuePlan, name: str, module: ModuleType) -> ValuePlan | None:
     """The plan for the same object with one more value; None where the object cannot have any."""
     made = plan.make()
-    if isinstance(made, Settings):
-        return settings_plan({**made, name: value_for(name, module)}, plan.shown.startswith("{"))
-    if isinstance(made, (int, float, str, tuple, list, dict, torch.Tensor, nn.Module, type)) or made is None:
-        return None
     added = value_for(name, module)
+    if isinstance(made, dict):
+        return settings_plan(type(made)({**made, name: added}))
+    if isinstance(made, SimpleNamespace):
+        return settings_plan(SimpleNamespace(**vars(made), **{name: added}))
+    if isinstance(made, (int, float, str, tuple, list, torch.Tensor, nn.Module, type)) or made is None:
+        return None
 
     def make() -> Any:
         again = copy.copy(plan.make())
@@ -99,7 +109,7 @@ def value_for(name: str, module: ModuleType) -> Any:
     parameter = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY)
 
     def nothing(attributes: Collection[str], keys: Collection[str]) -> ValuePlan:
-        return settings_plan({}, False)
+        return settings_plan({})
 
     context = Context(module, (2,), constructor(module), nothing, constructing=True)
     plan = proposals(parameter, inspect.Parameter.empty, Facts(), set(), context)[0]

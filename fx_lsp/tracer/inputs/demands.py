@@ -15,7 +15,7 @@ import torch
 
 from fx_lsp.tracer.inputs.attempt import Attempt, mentioned_tensors
 from fx_lsp.tracer.inputs.dims import Shape, shapes_in
-from fx_lsp.tracer.inputs.plan import Plans, TensorPlan, fresh_sizes, with_size
+from fx_lsp.tracer.inputs.plan import Plans, TensorPlan, reranked, with_size
 from fx_lsp.tracer.inputs.requirements import Requirement, demanded_by, guard_at
 
 
@@ -143,12 +143,10 @@ def _meeting(plans: Plans, path: str, demand: Requirement) -> Plans:
     def change(where: str, plan: TensorPlan) -> TensorPlan:
         if where != path or plan.source != "search":
             return plan
-        sizes = list(plan.spec.sizes)
         needed = demand.index + 1 if demand.index >= 0 else -demand.index
-        rank = demand.rank if demand.rank is not None else max(len(sizes), demand.min_rank)
+        rank = demand.rank if demand.rank is not None else max(len(plan.spec.sizes), demand.min_rank)
         rank = max(rank, needed) if demand.size is not None else rank
-        if rank != len(sizes):
-            sizes = [*fresh_sizes(rank, taken)[: max(rank - len(sizes), 0)], *sizes[max(len(sizes) - rank, 0) :]]
+        sizes = list(reranked(plan.spec.sizes, rank, taken))
         if demand.size is not None:
             sizes[demand.index] = demand.size
         return dataclasses.replace(
@@ -172,7 +170,7 @@ def _shaped(plans: Plans, path: str, shape: Shape) -> Plans:
         dimensions: list[int | str] = [d for d in shape if d != "..."]
         missing = rank - len(dimensions)
         dimensions = [*("" for _ in range(missing)), *dimensions]
-        padded = [*fresh_sizes(rank, taken)[: max(rank - len(have), 0)], *have[max(len(have) - rank, 0) :]]
+        padded = reranked(have, rank, taken)
         sizes = tuple(d if isinstance(d, int) else old for d, old in zip(dimensions, padded, strict=True))
         return dataclasses.replace(
             plan, spec=dataclasses.replace(plan.spec, sizes=sizes), detail="from the words of an error"

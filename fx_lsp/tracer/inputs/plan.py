@@ -123,6 +123,12 @@ def fresh_sizes(rank: int, taken: set[int], features: bool = True) -> tuple[int,
     return tuple(sizes)
 
 
+def reranked(sizes: tuple[int | str, ...], rank: int, taken: set[int]) -> tuple[int | str, ...]:
+    """The last `rank` of the sizes; where there are fewer, fresh ones stand in front."""
+    added = fresh_sizes(rank, taken)[: max(rank - len(sizes), 0)]
+    return (*added, *sizes[max(len(sizes) - rank, 0) :])
+
+
 def with_size(plans: Plans, old: int, new: int) -> Plans:
     """The plans with every searched dimension of size `old` made `new`."""
 

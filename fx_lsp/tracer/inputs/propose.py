@@ -231,15 +231,20 @@ def _from_text(annotation: str, name: str, facts: Facts, taken: set[int], contex
 def _is_precise(annotation: Any) -> bool:
     if annotation in (inspect.Parameter.empty, Any, None):
         return False
-    return not any(word in str(annotation) for word in ("tuple[", "Tuple[", "list[", "List[")) or "Tensor" not in str(
-        annotation
-    )  # people write `tuple[Tensor]` where a tensor is meant
+    return not _is_sequence_of_tensors(annotation)  # people write `tuple[Tensor]` where a tensor is meant
+
+
+def _is_sequence_of_tensors(annotation: Any) -> bool:
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (typing.Union, UnionType):
+        return any(map(_is_sequence_of_tensors, arguments))
+    return origin in (tuple, list) and any(isinstance(a, type) and issubclass(a, torch.Tensor) for a in arguments)
 
 
 def _from_use(name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
     if "called" in facts.uses:
         return _callables(name, context)
-    if facts.keys or (facts.attributes and not facts.attributes & TENSOR_ATTRIBUTES):
+    if facts.keys or facts.attributes - TENSOR_ATTRIBUTES:
         return [context.namespace(facts.attributes, facts.keys)]
     if context.constructing and (facts.length or "indexed" in facts.uses):
         number = integers(name, facts, context)[0]
@@ -267,8 +272,9 @@ def _callables(name: str, context: Context) -> list[Plan]:
 def _anything(name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
     found: list[Plan] = [*tensors(name, facts, taken, context)]
     if context.constructing and "tensor" not in facts.uses:
-        numbers: list[Plan] = [value(n, "search") for n in integers(name, facts, context)[:3]]
-        pair = value((numbers[0].make(),) * 2, "search") if isinstance(numbers[0], ValuePlan) else numbers[0]
+        likely = integers(name, facts, context)
+        numbers: list[Plan] = [value(n, "search") for n in likely[:3]]
+        pair = value((likely[0],) * 2, "search")
         floats: list[Plan] = [value(_float(name), "search")]
         flags: list[Plan] = [value(flag, "search") for flag in (False, True)]
         first = flags if _FLAG.search(name) else floats if any(p.search(name) for p, _ in _FLOATS) else []

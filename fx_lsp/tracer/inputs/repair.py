@@ -12,7 +12,17 @@ from itertools import pairwise
 from fx_lsp.tracer.inputs.attempt import Attempt, involved, mentioned_names, mentioned_tensors
 from fx_lsp.tracer.inputs.configs import with_value
 from fx_lsp.tracer.inputs.demands import described, guarded, single_batch
-from fx_lsp.tracer.inputs.plan import Plan, Plans, SequencePlan, TensorPlan, ValuePlan, fresh_sizes, value, with_size
+from fx_lsp.tracer.inputs.plan import (
+    Plan,
+    Plans,
+    SequencePlan,
+    TensorPlan,
+    ValuePlan,
+    fresh_sizes,
+    reranked,
+    value,
+    with_size,
+)
 from fx_lsp.tracer.observe import tensors_among
 from fx_lsp.tracer.symbols import size_hint
 
@@ -102,8 +112,7 @@ def with_rank(plans: Plans, wanted: str, rank: int) -> Plans:
     def change(path: str, plan: TensorPlan) -> TensorPlan:
         if path != wanted or plan.source != "search":
             return plan
-        sizes = plan.spec.sizes
-        new = fresh_sizes(rank, taken)[: max(rank - len(sizes), 0)] + sizes[len(sizes) - min(rank, len(sizes)) :]
+        new = reranked(plan.spec.sizes, rank, taken)
         return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, sizes=new), detail="rank from an error")
 
     return plans.map_tensors(change)

@@ -109,7 +109,7 @@ def prepare(
     written = written_offers(request.given, task.evaluate)
     if isinstance(written, Failure):
         return written
-    observe = partial(_observed, task, mode)
+    observe = partial(_observed, task)
     if target is None:
         return _prepare_nested(task, written, observe)
     subject = _subject(task, target)
@@ -157,19 +157,19 @@ def _prepare_nested(task: Task, written: Written, observe: Observe) -> Prepared 
     return dataclasses.replace(failure, message=f"{outer}, which makes {name}, cannot be run: {failure.message}")
 
 
-def _observed(task: Task, mode: FakeTensorMode, caller: Caller) -> Observed | Failure:
+def _observed(task: Task, caller: Caller) -> Observed | Failure:
     """Run a caller on inputs of its own, and see what it calls the target with."""
     request = caller_request(task.request, caller, task.seconds)
     before = sys.modules.get(request.module)
     try:
-        module = load(request, mode).module
+        module = load(request, task.mode).module
         watch = watcher(task.request, module, task.tree)
         target = find(module, request.name)
         with watch.watching():
-            prepared = prepare(request, module, target, task.sources, task.tree, mode)
+            prepared = prepare(request, module, target, task.sources, task.tree, task.mode)
             watch.seen = None
             if isinstance(prepared, Prepared):
-                with under(mode, prepared.conditions):
+                with under(task.mode, prepared.conditions):
                     prepared.call.run()
     except Exception as error:
         return Failure("error", f"{caller.name} cannot be run: {sentence(error)}")
