@@ -1,9 +1,12 @@
-"""Parsing Python. Standard library only."""
+"""Parsing Python, and what is written inside its strings. Standard library only."""
 
 from __future__ import annotations
 
 import ast
+import re
+from typing import TypeAlias
 
+FunctionNode: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef"
 _ATTEMPTS = 5
 
 
@@ -27,3 +30,56 @@ def parse_expression(text: str) -> ast.expr:
     if len(body) != 1 or not isinstance(body[0], ast.Expr):
         raise SyntaxError("not an expression")
     return body[0].value
+
+
+def bound_lambda(node: ast.stmt) -> ast.FunctionDef | None:
+    """The definition that `name = lambda x: …` amounts to, at the place of that statement; None for anything else."""
+    if isinstance(node, ast.Assign) and len(node.targets) == 1:
+        target, value = node.targets[0], node.value
+    elif isinstance(node, ast.AnnAssign):
+        target, value = node.target, node.value
+    else:
+        return None
+    if not isinstance(target, ast.Name) or not isinstance(value, ast.Lambda):
+        return None
+    (definition,) = parse("def _(): pass").body
+    assert isinstance(definition, ast.FunctionDef)
+    definition.name, definition.args = target.id, value.args
+    definition.body = [ast.copy_location(ast.Return(value.body), value.body)]
+    return ast.copy_location(definition, node)
+
+
+Term: TypeAlias = "tuple[tuple[str, ...], ...]"
+"""What a pattern of axes says of one tensor: for each dimension the axes that it is made of, `...` for any number."""
+_TERM = re.compile(r"(?:\s*(?:\.\.\.|[A-Za-z_]\w*|\d+|\*|\((?:\s*(?:\.\.\.|[A-Za-z_]\w*|\d+))*\s*\))(?=[\s()]|$))*\s*")
+_AXIS = re.compile(r"\.\.\.|\w+|\*|[()]")
+
+
+def axis_terms(text: str) -> list[Term] | None:
+    """The terms on the left of a pattern with axes by name, `"b (h d) n, b n -> b h d"`; None for any other text.
+
+    One without a blank or a bracket may as well be in letters (`"ij,jk->ik"`), and is none.
+    """
+    left, arrow, right = text.partition("->")
+    terms = left.split(",")
+    if not arrow or not left.strip() or not all(_TERM.fullmatch(part) for part in (*terms, right)):
+        return None
+    if not any(re.search(r"[\s()]", part.strip()) for part in (*terms, right)):
+        return None
+    return [_dimensions(term) for term in terms]
+
+
+def _dimensions(term: str) -> Term:
+    found: list[tuple[str, ...]] = []
+    product: list[str] | None = None
+    for axis in _AXIS.findall(term):
+        if axis == "(":
+            product = []
+        elif axis == ")":
+            found.append(tuple(product or ()))
+            product = None
+        elif product is not None:
+            product.append(axis)
+        else:
+            found.append((axis,))
+    return tuple(found)

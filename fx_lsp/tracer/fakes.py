@@ -1,4 +1,4 @@
-"""Objects that hold fake tensors, also where their constructor needs real ones."""
+"""The mode that fake tensors belong to, and objects that hold them, also where their constructor needs real ones."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from typing import Any
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.nn.parameter import is_lazy
 
 from fx_lsp.tracer.compat import DATA_DEPENDENT, FakeTensor, FakeTensorMode
 
 
-class FakeMode(FakeTensorMode):
-    """The one mode that all fake tensors of a trace belong to, copies of modules included."""
+def fake_mode() -> FakeTensorMode:
+    """The one mode that all fake tensors of a trace belong to, copies of modules included.
 
-    def __init__(self) -> None:
-        super().__init__(allow_non_fake_inputs=True)
-
-    def __deepcopy__(self, memo: Any) -> FakeMode:
-        return self
+    It is no subclass: higher-order operators look up what to do by a mode's very class.
+    """
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    mode.__dict__["__deepcopy__"] = lambda memo: mode  # pyright: ignore[reportUnknownLambdaType]
+    return mode
 
 
 @contextmanager
@@ -58,6 +59,8 @@ def movable_modules() -> Generator[None, None, None]:
 def _changed(tensor: torch.Tensor, fn: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
     with torch.no_grad():
         found = fn(tensor)
+    if is_lazy(tensor):
+        return type(tensor)(tensor.requires_grad, device=found.device, dtype=found.dtype)
     if found is tensor or not isinstance(tensor, nn.Parameter):
         return found
     return nn.Parameter(found, requires_grad=tensor.requires_grad)

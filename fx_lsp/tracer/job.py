@@ -26,7 +26,7 @@ from fx_lsp.tracer.compat import HAS_ANNOTATE, HAS_COLUMNS, FakeTensorMode
 from fx_lsp.tracer.conditions import under
 from fx_lsp.tracer.devices import OnCpu, device_note, possible_devices
 from fx_lsp.tracer.failures import failure_of, load_failure, sentence
-from fx_lsp.tracer.fakes import FakeMode, movable_modules
+from fx_lsp.tracer.fakes import fake_mode, movable_modules
 from fx_lsp.tracer.graphs import Names, saved_values
 from fx_lsp.tracer.guards import EffectBlocked, forbid_effects
 from fx_lsp.tracer.inputs.body import find_function
@@ -52,7 +52,7 @@ def run(request: TraceRequest) -> TraceReply:
     package_dir = _package_dir(request, site_dirs)
     forget_changed(request, package_dir, STARTED)
     sources = Sources(request.file, package_dir)
-    mode = FakeMode()
+    mode = fake_mode()
     whole = False
     try:
         with possible_devices() as devices, movable_modules():

@@ -102,7 +102,7 @@ def prepare(
     `target` is None for a function inside another one: it exists only once that one runs.
     """
     lines = request.source.splitlines()
-    deadline = time.monotonic() + request.seconds
+    deadline = time.process_time() + request.seconds
     construct_class = constructor(module)
     context = Context(module, FUNCTION_RANKS, construct_class, namespaces(module, construct_class))
     task = Task(request, module, sources, lines, tree, Statements(tree, request.file), deadline, context, mode)

@@ -51,7 +51,7 @@ def search(start: Plans, evaluate: Evaluate, seconds: float, earlier: Plans | No
         attempt = evaluate(earlier)
         if attempt.run.error is None:
             return Found(attempt)
-    deadline = time.monotonic() + seconds
+    deadline = time.process_time() + seconds
     found = _first_that_runs(start, evaluate, deadline, MAX_ATTEMPTS)
     seen = {start}
     while found.best.run.error is None and found.best.run.expansions:
@@ -67,7 +67,7 @@ def search(start: Plans, evaluate: Evaluate, seconds: float, earlier: Plans | No
 def _simplest(start: Plans, best: Attempt, evaluate: Evaluate, deadline: float) -> Attempt:
     """Take back what a repair gave to a parameter that runs with its default just as well."""
     for name, plan in start.items:
-        if getattr(plan, "source", "") == "default" and best.plans[name] != plan and time.monotonic() < deadline:
+        if getattr(plan, "source", "") == "default" and best.plans[name] != plan and time.process_time() < deadline:
             attempt = evaluate(best.plans.with_plan(name, plan))
             if attempt.run.error is None:
                 best = attempt
@@ -83,7 +83,7 @@ def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts
     failures: list[Attempt] = []
     stagnation = 0
     while queue and len(failures) < attempts and stagnation < _patience(furthest):
-        if furthest is not None and time.monotonic() > deadline:
+        if furthest is not None and time.process_time() > deadline:
             break
         _, doubt, _, plans, parent = _next(queue, stagnation)
         attempt = evaluate(plans)
@@ -125,7 +125,7 @@ def _next(queue: list[_Entry], stagnation: int) -> _Entry:
 
 def _better_fit(best: Attempt, evaluate: Evaluate, deadline: float, seen: set[Plans]) -> Attempt | None:
     for plans in _other_ranks(best.plans):
-        if plans in seen or time.monotonic() > deadline:
+        if plans in seen or time.process_time() > deadline:
             continue
         seen.add(plans)
         attempt = _first_that_runs(plans, evaluate, deadline, REPAIRS_PER_RANK).best

@@ -133,7 +133,7 @@ def _with_other_hints(trial: _Trial, best: Attempt, hints: dict[str, int]) -> tu
             if tuple(other.values()) in tried:
                 continue
             tried.add(tuple(other.values()))
-            if len(tried) > MAX_HINTS or time.monotonic() > trial.task.deadline:
+            if len(tried) > MAX_HINTS or time.process_time() > trial.task.deadline:
                 return best, hints
             result = trial.plain(best.plans, other)
             if result.run.error is None or result.run.calls > best.run.calls:

@@ -27,7 +27,7 @@ MIN_SECONDS = 0.2
 
 @dataclass
 class Task:
-    """One target whose inputs are looked for until `deadline` (`time.monotonic`).
+    """One target whose inputs are looked for until `deadline` (`time.process_time`: other programs do not use it up).
 
     `retried` tells whether code that needs the values of tensors was tried without them.
     """
@@ -46,7 +46,7 @@ class Task:
     @property
     def seconds(self) -> float:
         """What is left of the budget, but never nothing."""
-        return max(self.deadline - time.monotonic(), MIN_SECONDS)
+        return max(self.deadline - time.process_time(), MIN_SECONDS)
 
     def evaluate(self, text: str) -> Any:
         """The value of an expression in the user's module."""
