@@ -1,4 +1,4 @@
-"""The command line: `serve` for editors; `graph`, `check` and `record` for terminals, scripts and CI.
+"""The command line: `serve` for editors; `graph`, `passes`, `check` and `record` for terminals, scripts and CI.
 
 Exit codes are those of the command; 2 is wrong usage, 130 an interrupt. Only `serve` imports pygls.
 """
@@ -18,6 +18,7 @@ from fx_lsp.errors import TargetError, WorkerStartError
 
 COMMANDS = {
     "graph": "trace a function or module and print a graph",
+    "passes": "show what each pass of the compiler makes of a function or module",
     "check": "trace every function and module of files and directories",
     "record": "run a command and keep what functions are called with",
 }

@@ -99,24 +99,49 @@ class Node:
 
 
 StageName = str
-"""`joint`, `forward`, `backward`, `inference`; later `torch`, `decomposed` and one per pass."""
+"""`torch`, `joint`, `decomposed`, `forward`, `backward`, `inference`, and one per pass (`joint:remove_noop_ops`)."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One graph of the pipeline, in execution order; the last node is the output."""
+    """One graph of the pipeline, in execution order; the last node is the output.
+
+    A stage that is no graph (generated code, a table) has `text` and no nodes.
+    """
 
     name: StageName
-    nodes: tuple[Node, ...]
+    nodes: tuple[Node, ...] = ()
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a pass did to its graph, in nodes; `moved` are those that it only put elsewhere."""
+
+    added: int = 0
+    removed: int = 0
+    changed: int = 0
+    moved: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed or self.changed or self.moved)
 
 
 @dataclass(frozen=True)
 class StageInfo:
-    """What is known of a stage without its nodes: `ops` counts call nodes, `nodes` all of them."""
+    """What is known of a stage without its nodes: `ops` counts call nodes, `nodes` all of them.
+
+    `title` is what a person calls the step that made it. A pass has the stage that it was given, `before`, and what it
+    did to it; a stage of a pass that changed nothing is that one again. `note` is a sentence about the step.
+    """
 
     name: StageName
     ops: int
     nodes: int
+    title: str = ""
+    before: StageName = ""
+    change: Change | None = None
+    note: str = ""
 
 
 SavedKind = Literal["input", "parameter", "buffer", "activation"]
@@ -153,12 +178,17 @@ class Value:
     varies: bool = False
 
 
+Severity = Literal["error", "information"]
+ProblemSeverity = Literal[Severity, "hint"]
+
+
 @dataclass(frozen=True)
 class Remark:
     """A sentence for the user about one place ("B becomes 16 here: …"), or about none in their code."""
 
     message: str
     span: Span | None
+    severity: ProblemSeverity = "information"
 
 
 @dataclass(frozen=True)
@@ -186,9 +216,50 @@ class Trace:
         """Bytes of all values that forward keeps for backward, inputs and parameters included."""
         return sum(s.bytes for s in self.saved)
 
+    def info(self, stage: StageName) -> StageInfo | None:
+        """What is known of `stage`, or None when the target has no such stage."""
+        return next((s for s in self.stages if s.name == stage), None)
+
+    def kept(self, stage: StageName) -> StageName | None:
+        """The stage with the graph of `stage`: the one before it where its pass changed nothing. None without any."""
+        info = self.info(stage)
+        while info is not None and info.change is not None and not info.change:
+            info = self.info(info.before)
+        return None if info is None else info.name
+
     def ops(self, stage: StageName) -> int | None:
         """Number of operations in `stage`, or None when the target has no such stage."""
-        return next((s.ops for s in self.stages if s.name == stage), None)
+        info = self.info(stage)
+        return None if info is None else info.ops
+
+
+PassKind = Literal["function", "transformer", "rewrite", "manager", "matcher", "support"]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Something in a file that rewrites graphs or looks for parts of them.
+
+    `uses` are, for a "rewrite" of one pattern to another, the replacement and the filters.
+    """
+
+    file: str
+    name: str
+    kind: PassKind
+    name_span: Span
+    uses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PassSource:
+    """A pass as a tracer loads it; the other fields are those of a request."""
+
+    found: Pass
+    source: str
+    sliced: str
+    module: str
+    package: str
+    roots: tuple[str, ...]
 
 
 FailureKind = Literal[
@@ -210,8 +281,6 @@ FailureKind = Literal[
     "crash",  # the process died by a signal
     "unsupported",  # PyTorch cannot capture it, or there is nothing to capture
 ]
-
-Severity = Literal["error", "information"]
 
 
 @dataclass(frozen=True)
@@ -280,6 +349,10 @@ class CallSite:
     imported: str = ""
 
 
+Work: TypeAlias = str
+"""What is done with a target besides tracing it, as in the query of a URI: `passes`, `passes&table=core`, or ""."""
+
+
 @dataclass(frozen=True)
 class TraceRequest:
     """What a tracer process is asked to do.
@@ -289,7 +362,7 @@ class TraceRequest:
     under; `roots` go on `sys.path`; `overlays` are unsaved texts of other files, by absolute path.
     `given` are inputs that are written down, those that count most first; `previous` those that an earlier text of the
     target was traced with, where a search may begin; `callers` use the target, and `sites` call it; `seconds` bounds
-    the search.
+    the search. `work` says which stages are wanted, `passes` are those of the user that it needs.
     """
 
     file: str
@@ -306,6 +379,8 @@ class TraceRequest:
     sites: tuple[CallSite, ...] = ()
     overlays: dict[str, str] = field(default_factory=dict[str, str])
     seconds: float = 5.0
+    work: Work = ""
+    passes: tuple[PassSource, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Tensor specs (`f32[8, 128]`) and the `# fx:` comment, as text. Standard library only.
 
     spec     := dtype "[" [size ("," size)*] "]" [strides] ["@" device]
-    comment  := item ("," item)*          item := "init(" arguments ")" | name "=" value
+    comment  := item ("," item)*          item := "init(" arguments ")" | mode | name "=" value
+    mode     := "eval()" | "train()"      of a module, which is in training mode otherwise
     value    := spec | Python literal | tuple, list or dict of values | any other Python expression
 
 A size is a number, or a name for a dynamic dimension.
@@ -69,11 +70,13 @@ class Expression:
 class Comment:
     """A parsed `# fx:` comment: arguments by parameter name, and constructor arguments.
 
-    Values are literals, `TensorSpec`, `Expression`, or tuples, lists and dicts of them.
+    Values are literals, `TensorSpec`, `Expression`, or tuples, lists and dicts of them. `training` is the mode that the
+    comment puts a module in, None where it says nothing.
     """
 
     args: dict[str, Any] = field(default_factory=dict[str, Any])
     init: dict[str, Any] | None = None
+    training: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,11 @@ class CommentError:
 
 FX_COMMENT = re.compile(r"#\s*fx:\s*(.*?)\s*$")
 """The comment that says what to trace a definition with; group 1 is what `parse_comment` reads."""
+
+MODE = "self.training"
+"""The name under which a module's mode stands among the inputs of a trace."""
+MODES = {"eval": False, "train": True}
+"""The items that say a module's mode, as the methods are called, and what they make of its `training`."""
 
 _PREFIX = "_("
 _SCALAR = re.compile(r"\b(" + "|".join(DTYPES) + r")(\[\s*\])")
@@ -104,10 +112,21 @@ def parse_comment(text: str) -> Comment | CommentError:
         return CommentError("not `name=value, …`: unmatched ')'", 0, len(text.encode()))
     args: dict[str, Any] = {}
     init: dict[str, Any] | None = None
+    training: bool | None = None
     try:
         for item in call.args:
-            if not (isinstance(item, ast.Call) and isinstance(item.func, ast.Name) and item.func.id == "init"):
+            called = item.func.id if isinstance(item, ast.Call) and isinstance(item.func, ast.Name) else ""
+            if isinstance(item, ast.Name) and item.id in MODES:
+                raise _Bad(item, f"write the mode as `{item.id}()`")
+            if not isinstance(item, ast.Call) or called not in ("init", *MODES):
                 raise _Bad(item, "write every input as `name=value`; constructor arguments as `init(name=value)`")
+            if called in MODES and (item.args or item.keywords):
+                raise _Bad(item, f"`{called}()` takes nothing")
+            if called in MODES:
+                if training is not None:
+                    raise _Bad(item, "the mode is given twice")
+                training = MODES[called]
+                continue
             if item.args:
                 raise _Bad(item.args[0], "constructor arguments need their names: `init(dim=64)`")
             init = _keywords(item.keywords)
@@ -115,7 +134,7 @@ def parse_comment(text: str) -> Comment | CommentError:
     except _Bad as bad:
         start, end = bad.node.col_offset, bad.node.end_col_offset or bad.node.col_offset + 1
         return CommentError(bad.message, max(start - len(_PREFIX), 0), max(end - len(_PREFIX), 1))
-    return Comment(args, init)
+    return Comment(args, init, training)
 
 
 def names_used(comment: Comment) -> frozenset[str]:
@@ -146,10 +165,14 @@ class Item:
 
 @dataclass(frozen=True)
 class Items:
-    """Every `name=value` of a comment in order; `init` are the columns of the word `init`, where it stands."""
+    """Every `name=value` of a comment in order; `init` are the columns of the word `init`, where it stands.
+
+    `mode` is the item `eval()` or `train()` with its columns, where there is one; it has no value and no parentheses.
+    """
 
     items: tuple[Item, ...] = ()
     init: tuple[int, int] | None = None
+    mode: Item | None = None
 
 
 def comment_items(text: str) -> Items:
@@ -159,12 +182,21 @@ def comment_items(text: str) -> Items:
     call = parse_expression(f"{_PREFIX}{_as_python(text)})")
     assert isinstance(call, ast.Call)
     data = text.encode()
-    constructors = [item for item in call.args if isinstance(item, ast.Call)]
+    calls = [
+        (item, item.func.id) for item in call.args if isinstance(item, ast.Call) and isinstance(item.func, ast.Name)
+    ]
+    constructors = [item for item, name in calls if name == "init"]
+    modes = [_mode(item, name) for item, name in calls if name in MODES]
     groups = [(True, c.keywords) for c in constructors] + [(False, call.keywords)]
     items = [_item(keyword, data, in_init) for in_init, keywords in groups for keyword in keywords]
     start = min((c.col_offset - len(_PREFIX) for c in constructors), default=None)
     init = None if start is None else (start, start + len("init"))
-    return Items(tuple(sorted(items, key=lambda item: item.col)), init)
+    return Items(tuple(sorted(items, key=lambda item: item.col)), init, modes[0] if modes else None)
+
+
+def _mode(call: ast.Call, name: str) -> Item:
+    start = call.col_offset - len(_PREFIX)
+    return Item(name, "", False, start, (call.end_col_offset or call.col_offset) - len(_PREFIX))
 
 
 def _item(keyword: ast.keyword, data: bytes, in_init: bool) -> Item:
@@ -191,7 +223,11 @@ def _syntax_error(text: str, error: SyntaxError | ValueError) -> CommentError:
     start, stop = offset - 1 - len(_PREFIX), end - 1 - len(_PREFIX)
     opened = _open_bracket(text)
     if message.startswith("positional argument follows"):
-        message, start, stop = "`init(…)` comes first, and every input is written as `name=value`", 0, len(text)
+        message, start, stop = (
+            "`init(…)` and `eval()` come first, and every input is written as `name=value`",
+            0,
+            len(text),
+        )
     elif opened is not None and start >= len(text):
         message, start, stop = f"'{text[opened]}' was never closed", opened, opened + 1
     start = min(max(start, 0), max(len(text) - 1, 0))

@@ -66,6 +66,9 @@ def axis_terms(text: str) -> list[Term] | None:
         return None
     if not any(re.search(r"[\s()]", part.strip()) for part in (*terms, right)):
         return None
+    results = set(re.findall(r"[A-Za-z_]\w*|\.\.\.", right))
+    if results and results.isdisjoint(_AXIS.findall(left)):
+        return None  # prose: what comes out has nothing of what went in
     return [_dimensions(term) for term in terms]
 
 

@@ -120,6 +120,7 @@ def encode_stage(stage: Stage) -> bytes:
     return json.dumps(
         {
             "name": stage.name,
+            "text": stage.text,
             "files": list(files),
             "spans": [[files[s.file], s.line, s.col, s.end_line, s.end_col] for s in spans],
             "chains": [[spans[s] for s in chain] for chain in chains],
@@ -142,7 +143,7 @@ def decode_stage(data: bytes) -> Stage:
         numbers: list[list[int]] = table["chains"]
         chains: list[tuple[Span, ...]] = [tuple(spans[i] for i in chain) for chain in numbers]
         encoded: list[list[Any]] = table["nodes"]
-        return Stage(table["name"], tuple(_node(row, chains) for row in encoded))
+        return Stage(table["name"], tuple(_node(row, chains) for row in encoded), table["text"])
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise ProtocolError(f"not a stage: {data[:80]!r}") from error
 

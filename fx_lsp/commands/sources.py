@@ -12,8 +12,8 @@ from pathlib import Path
 
 from fx_lsp.errors import TargetError
 from fx_lsp.model import Failure
-from fx_lsp.tracing.analysis import module_name
 from fx_lsp.tracing.discover import discover
+from fx_lsp.tracing.parsing import module_name
 
 ROOT_MARKERS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
 _OUTPUT = frozenset({"build", "dist"})

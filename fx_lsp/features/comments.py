@@ -76,6 +76,9 @@ def target_problems(text: str, target: Target, comment: FxComment) -> Iterator[P
         return
     if items.init is not None and signature.init is None:
         yield problem(f"`init(…)` is for modules and methods; {target.name} is a function", *items.init)
+    if items.mode is not None and signature.init is None:
+        message = f"`{items.mode.name}()` is for modules and methods; {target.name} is a function"
+        yield problem(message, items.mode.col, items.mode.end_col)
     for item in items.items:
         known = signature.init if item.in_init else signature.call
         if known is not None and known.complete and item.name not in known:

@@ -12,11 +12,12 @@ from fx_lsp.features.inputs import source_text
 from fx_lsp.features.parameters import Parameter, Parameters, signature_of
 from fx_lsp.features.pin import written_values
 from fx_lsp.model import InputSpec, Outcome, Target
-from fx_lsp.specs import DTYPES
+from fx_lsp.specs import DTYPES, MODES
 
 CompletionKind = Literal["parameter", "constructor", "value", "dtype", "device"]
 _BEFORE = re.compile(r"[^\n]*?#\s*fx:(.*)$")
 _INIT = "init."
+_ABOUT = {"eval": "evaluation mode", "train": "training mode"}
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,13 @@ def completions(
 
 @dataclass
 class _Typed:
-    """A comment as far as it is typed: the names given so far (with `init.`), and what is being written at its end."""
+    """A comment as far as it is typed: the names given so far (with `init.`), and what is being written at its end.
+
+    `calls` are the items that are written with parentheses.
+    """
 
     names: list[str] = field(default_factory=list[str])
+    calls: set[str] = field(default_factory=set[str])
     open: list[str] = field(default_factory=list[str])
     item: str = ""
     value: str | None = None
@@ -72,6 +77,8 @@ def _read(text: str) -> _Typed:
             quote = "" if char == quote else quote or char
         elif char in "([{":
             constructing = not typed.open and typed.value is None and typed.item.strip() == "init"
+            if not typed.open and typed.value is None:
+                typed.calls.add(typed.item.strip())
             typed.open.append("init" if constructing else char)
             if constructing:
                 typed.item = ""
@@ -110,8 +117,13 @@ def _offers(
             for p in parameters
             if prefix + p.name not in given
         ]
-        if not prefix and signature is not None and signature.init is not None and not typed.names:
-            offers.append(Completion("init(", "constructor", "init(", start, f"how {target.name} is constructed"))
+        if not prefix and signature is not None and signature.init is not None:
+            if not typed.names and "init" not in typed.calls:
+                offers.append(Completion("init(", "constructor", "init(", start, f"how {target.name} is constructed"))
+            if all(name.startswith(_INIT) for name in typed.names) and not typed.calls & MODES.keys():
+                offers += [
+                    Completion(f"{mode}()", "constructor", f"{mode}()", start, about) for mode, about in _ABOUT.items()
+                ]
         return offers
     device = re.search(r"@\s*([\w:]*)$", typed.value)
     if device:

@@ -46,8 +46,13 @@ class Document:
 def render_stage(trace: Trace, stage: Stage, source_line: SourceLine, full: bool = False) -> Document:
     """The whole document of a stage. `source_line` is the text of the line that a span starts on, where it is known.
 
-    Rounds of loops and layers that repeat each other are folded, unless `full`.
+    Rounds of loops and layers that repeat each other are folded, unless `full`. A stage that is no graph is its text.
     """
+    info = trace.info(stage.name)
+    if not stage.nodes:
+        head = title_lines(trace, stage.name, info.title if info else "")
+        notes = [f"# {one_line(info.note, 400)}"] if info is not None and info.note else []
+        return Document(tuple(Line(line) for line in (*head, *notes, *stage.text.splitlines())))
     lines = body(trace, stage, source_line, full)
     return Document((*(Line(line) for line in _header(trace, stage, lines)), *lines))
 
@@ -122,17 +127,25 @@ def _fold_lines(fold: Fold, nodes: list[Node]) -> list[Line]:
     return [Line(first, spans, tuple(n.name for n in nodes[fold.start : fold.stop])), *(Line(t, spans) for t in rest)]
 
 
-def _header(trace: Trace, stage: Stage, body: list[Line]) -> list[str]:
+def title_lines(trace: Trace, what: str, how: str) -> list[str]:
+    """The first lines of every document: the target, what is shown of it, how that came about, and the inputs."""
     file, _, name = trace.target.rpartition("::")
-    ops = trace.ops(stage.name)
-    size = count("op", sum(n.op.startswith("call_") for n in stage.nodes) if ops is None else ops)
-    lines = [f"# {_basename(file)}::{name} · {stage.name} graph · {size}"]
-    lines.append(f"# torch {trace.torch} · {summarize(trace)}")
-    lines += [f"#   {_input(item)}" for item in trace.inputs]
+    lines = [f"# {_basename(file)}::{name} · {what}", f"# torch {trace.torch}" + (f" · {how}" if how else "")]
+    return [*lines, *(f"#   {_input(item)}" for item in trace.inputs), ""]
+
+
+def _header(trace: Trace, stage: Stage, body: list[Line]) -> list[str]:
+    info = trace.info(stage.name)
+    ops = sum(n.op.startswith("call_") for n in stage.nodes) if info is None else info.ops
+    graph = "" if ":" in stage.name else " graph"
+    how = info.title if info is not None and info.title else summarize(trace)
+    lines = title_lines(trace, f"{stage.name}{graph} · {count('op', ops)}", how)[:-1]
     lines += [f"# note: {one_line(note, 400)}" for note in (*trace.notes, *map(remark_text, trace.remarks))]
+    if info is not None and info.note:
+        lines.append(f"# note: {one_line(info.note, 400)}")
     folded = sum(len(line.nodes) for line in body if len(line.nodes) > 1)
     if folded:
-        whole = f"{name}.{stage.name}.full.py, or `graph --full`, has them all"
+        whole = f"{trace.target.rpartition('::')[2]}.{stage.name}.full.py, or `--full`, has them all"
         lines.append(f"# note: {folded:,} of {count('node', len(stage.nodes))} repeat others and are folded; {whole}")
     return [*lines, ""]
 

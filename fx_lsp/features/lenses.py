@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from fx_lsp.features.text import count, format_bytes, one_line
-from fx_lsp.model import Failure, Outcome, Span, Target, Trace
+from fx_lsp.model import Failure, Outcome, Pass, Span, Target, Trace, Work
 
+PASSES = "passes"
+"""The stage that lists all stages, and the work that makes them."""
+RUN = "run"
+"""The stage that says everything about the run of a pass."""
+OFFERED = 3
+"""How many targets a pass offers to run on."""
 _SHOWN = ("forward", "backward", "joint", "inference")
 
 
 @dataclass(frozen=True)
 class Lens:
-    """A clickable title over `span`: shows `stage` of the target `name`, or why it failed (`stage` is then "")."""
+    """A clickable title over `span`: shows `stage` of the target `name`, or why it failed (`stage` is then "").
+
+    The stage comes from `work`. One that runs the pass `name` has the `target` to run it on, or None to ask for one.
+    """
 
     span: Span
     title: str
-    action: Literal["show stage", "show failure"]
+    action: Literal["show stage", "show failure", "run pass"]
     name: str
     stage: str = ""
+    work: Work = ""
+    target: Target | None = None
 
 
 def lenses(target: Target, outcome: Outcome | None, stale: bool) -> tuple[Lens, ...]:
@@ -34,7 +46,19 @@ def lenses(target: Target, outcome: Outcome | None, stale: bool) -> tuple[Lens, 
     first = default_stage(outcome)
     summary = Lens(target.name_span, prefix + summarize(outcome), "show stage", target.name, first)
     shows = sorted(stages, key=_SHOWN.index)
-    return (summary, *(Lens(target.name_span, f"show {s} graph", "show stage", target.name, s) for s in shows))
+    graphs = (Lens(target.name_span, f"show {s} graph", "show stage", target.name, s) for s in shows)
+    return (summary, *graphs, Lens(target.name_span, "passes", "show stage", target.name, PASSES, PASSES))
+
+
+def pass_lenses(found: Pass, recent: Sequence[Target]) -> tuple[Lens, ...]:
+    """The lenses of a pass: it runs on one of the `recent` targets, or on another."""
+    runs = (Lens(found.name_span, f"run on {t.name}", "run pass", found.name, target=t) for t in recent[:OFFERED])
+    return (*runs, Lens(found.name_span, "run on …", "run pass", found.name))
+
+
+def run_of(found: Pass) -> Work:
+    """The work of running a pass."""
+    return f"pass={found.file}::{found.name}"
 
 
 def default_stage(trace: Trace) -> str:

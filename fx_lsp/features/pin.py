@@ -13,7 +13,7 @@ from typing import Any
 from fx_lsp.comments import FxComment, fx_comment
 from fx_lsp.features.parameters import signature_of
 from fx_lsp.model import InputSpec, Outcome, Target, Trace
-from fx_lsp.specs import Comment, comment_items, names_used, parse_comment
+from fx_lsp.specs import MODE, MODES, Comment, Items, comment_items, names_used, parse_comment
 from fx_lsp.syntax import parse, parse_expression
 
 WIDTH = 100
@@ -67,12 +67,21 @@ def pin(text: str, target: Target, outcome: Outcome, line: int) -> Pin | None:
 
 def comment_text(text: str, inputs: Iterable[InputSpec], comment: FxComment | None = None) -> list[str]:
     """The items of a comment that gives these inputs; what `comment` says already stays as it is written."""
-    written = comment_items(comment.text).items if comment is not None else ()
-    kept = {(_INIT if item.in_init else "") + item.name: item.value for item in written}
-    values = {**kept, **written_values(text, [i for i in inputs if i.source != "default"]), **kept}
+    found = comment_items(comment.text) if comment is not None else Items()
+    kept = {(_INIT if item.in_init else "") + item.name: item.value for item in found.items}
+    seen = [i for i in inputs if i.source != "default"]
+    values = {**kept, **written_values(text, [i for i in seen if i.name != MODE]), **kept}
     made = [f"{name[len(_INIT) :]}={value}" for name, value in values.items() if name.startswith(_INIT)]
     called = [f"{name}={value}" for name, value in values.items() if not name.startswith(_INIT)]
-    return [*([f"init({', '.join(made)})"] if made else []), *called]
+    return [*([f"init({', '.join(made)})"] if made else []), *_mode(found, seen), *called]
+
+
+def _mode(written: Items, inputs: list[InputSpec]) -> list[str]:
+    """`eval()` or `train()`, as it is written or as it was traced."""
+    if written.mode is not None:
+        return [f"{written.mode.name}()"]
+    traced = [i.spec for i in inputs if i.name == MODE]
+    return [f"{word}()" for word, training in MODES.items() if repr(training) in traced]
 
 
 def written_values(text: str, inputs: Iterable[InputSpec]) -> dict[str, str]:

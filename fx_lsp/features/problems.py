@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from fx_lsp.features.text import one_line, sentence
-from fx_lsp.model import Failure, Outcome, Remark, Severity, Span, Target, Trace
-
-ProblemSeverity = Literal[Severity, "hint"]
+from fx_lsp.model import Failure, Outcome, ProblemSeverity, Remark, Severity, Span, Target, Trace
 
 _WHOLE_FILE = frozenset({"no-torch", "interpreter"})
 
@@ -86,6 +83,12 @@ def _remark(target: Target, remark: Remark) -> Problem:
         return Problem(target.name_span, "information", f"{target.name}: {message}", "dimension", related)
     related = () if target.span.contains(span) else (Related(target.name_span, f"traced {target.name}"),)
     return Problem(span, "information", message, "dimension", related)
+
+
+def work_problems(remarks: Iterable[Remark]) -> tuple[Problem, ...]:
+    """What passes say of places in a file: what they raised, as errors, and what they matched, as hints."""
+    said = {(r.span, r.message): r for r in remarks if r.severity != "information"}
+    return tuple(Problem(r.span, r.severity, sentence(r.message), "pass") for r in said.values() if r.span is not None)
 
 
 def _file_problem(file: str, failure: Failure, stale: bool) -> Problem:

@@ -6,6 +6,7 @@ import re
 
 from fx_lsp.features.text import is_tensor_spec, one_line
 from fx_lsp.model import InputSpec, Target, Trace
+from fx_lsp.specs import MODE
 
 _ROOT = re.compile(r"[^\[.]+")
 _INIT = "init."
@@ -18,9 +19,10 @@ def signature(target: Target, trace: Trace, width: int = 100) -> str:
     """
     inputs = trace.inputs
     if target.kind != "module":
-        return _call(f"def {target.name.rpartition('.')[2]}", inputs, trace.outputs, width)
+        given = tuple(i for i in inputs if i.name != MODE)
+        return _call(f"def {target.name.rpartition('.')[2]}", given, trace.outputs, width)
     built = tuple(i for i in inputs if i.name.startswith(_INIT))
-    called = tuple(i for i in inputs if not i.name.startswith(_INIT))
+    called = tuple(i for i in inputs if not i.name.startswith(_INIT) and i.name != MODE)
     return "\n".join(
         (
             _call(target.name, tuple(InputSpec(i.name[len(_INIT) :], i.spec, i.source) for i in built), (), width),

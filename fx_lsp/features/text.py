@@ -18,9 +18,9 @@ def format_bytes(size: int) -> str:
     return f"{value:.1f}".removesuffix(".0") + f" {_UNITS[power]}"
 
 
-def count(noun: str, number: int) -> str:
+def count(noun: str, number: int, plural: str = "") -> str:
     """`1 op`, `12 ops`, `1,024 ops`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def one_line(text: str, limit: int = 120) -> str:

@@ -2,7 +2,8 @@
 
 `fx-lsp:/home/me/model.py/Block.forward.py` is the forward graph of `Block` in `/home/me/model.py`. The last segment is
 what an editor shows in a tab, and ends in `.py` so that editors take the text for Python. `Block.forward.full.py` is
-the same with nothing folded.
+the same with nothing folded. A query names the work that a stage comes from, and a stage to compare it with:
+`…/Block.joint%3Aremove_noop_ops.diff?passes&from=decomposed`.
 """
 
 from __future__ import annotations
@@ -11,29 +12,36 @@ import re
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
+from fx_lsp.model import Work
+
 SCHEME = "fx-lsp"
 
 _DRIVE = re.compile(r"/[A-Za-z]:/")
 _SUFFIX = ".py"
+_DIFF = ".diff"
 _FULL = ".full"
+_FROM = "from="
 
 
 @dataclass(frozen=True)
 class View:
     """One document made from a target: `stage` of the target `name` in the absolute path `file`.
 
-    `full`: with every node, where repeated rounds of loops and layers would be folded.
+    `full`: with every node, where repeated rounds of loops and layers would be folded. The stage comes from `work`;
+    with `before`, the document is what changed from that stage to this one.
     """
 
     file: str
     name: str
     stage: str
     full: bool = False
+    work: Work = ""
+    before: str = ""
 
     @property
     def title(self) -> str:
         """The file name that an editor shows: `Block.forward.py`."""
-        return f"{self.name}.{self.stage}{_FULL if self.full else ''}{_SUFFIX}"
+        return f"{self.name}.{self.stage}{_FULL if self.full else ''}{_DIFF if self.before else _SUFFIX}"
 
 
 def format_uri(view: View) -> str:
@@ -43,7 +51,10 @@ def format_uri(view: View) -> str:
         path = "/" + path.replace("\\", "/")
     elif path.startswith("\\\\"):
         path = path.replace("\\", "/")
-    return f"{SCHEME}:{quote(path, safe='/:' if _DRIVE.match(path) else '/')}/{quote(view.title, safe='')}"
+    parts = [view.work, f"{_FROM}{view.before}" if view.before else ""]
+    query = "&".join(quote(part, safe="/:=&~") for part in parts if part)
+    uri = f"{SCHEME}:{quote(path, safe='/:' if _DRIVE.match(path) else '/')}/{quote(view.title, safe='')}"
+    return f"{uri}?{query}" if query else uri
 
 
 def parse_uri(uri: str) -> View | None:
@@ -53,8 +64,11 @@ def parse_uri(uri: str) -> View | None:
         return None
     if rest.startswith("///"):
         rest = rest[2:]
-    path, slash, title = unquote(rest.split("?")[0].split("#")[0]).rpartition("/")
-    title, suffix = title.removesuffix(_SUFFIX), title.endswith(_SUFFIX)
+    place, _, query = rest.split("#")[0].partition("?")
+    path, slash, title = unquote(place).rpartition("/")
+    work, before = _query(unquote(query))
+    ending = _DIFF if before else _SUFFIX
+    title, suffix = title.removesuffix(ending), title.endswith(ending)
     full = title.endswith(_FULL)
     name, dot, stage = title.removesuffix(_FULL).rpartition(".")
     if not (slash and dot and path and name and stage and suffix and path.startswith("/")):
@@ -63,4 +77,10 @@ def parse_uri(uri: str) -> View | None:
         path = path[1:].replace("/", "\\")
     elif path.startswith("//"):
         path = path.replace("/", "\\")
-    return View(path, name, stage, full)
+    return View(path, name, stage, full, work, before)
+
+
+def _query(query: str) -> tuple[Work, str]:
+    parts = query.split("&") if query else []
+    before = next((part.removeprefix(_FROM) for part in parts if part.startswith(_FROM)), "")
+    return "&".join(part for part in parts if not part.startswith(_FROM)), before

@@ -134,6 +134,8 @@ _OPTIONS = {
 
 _COMMANDS: dict[str, Handler] = {
     "fxLsp.showStage": commands.show_stage,
+    "fxLsp.passes": commands.passes,
+    "fxLsp.runPass": commands.run_pass,
     "fxLsp.showFailure": commands.show_failure,
     "fxLsp.restart": commands.restart,
     "fxLsp.clearCache": commands.clear_cache,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
 from pygls.exceptions import JsonRpcInvalidParams
 
-from fx_lsp.features.lenses import default_stage
+from fx_lsp.features.lenses import PASSES, RUN, default_stage, run_of
+from fx_lsp.features.passes import change_text, is_unchanged
 from fx_lsp.features.problems import describe
 from fx_lsp.features.uris import View, format_uri
 from fx_lsp.model import Failure
@@ -18,9 +20,14 @@ if TYPE_CHECKING:
     from fx_lsp.server.session import Server
 
 
+MOST = 12
+"""How many targets are offered to run a pass on."""
+
+
 async def show_stage(server: Server, arguments: list[Any]) -> dict[str, str] | None:
-    """`fxLsp.showStage(uri, name, stage?)`: opens a stage in the editor. Returns its `uri`, and a file's `path`."""
-    file, name, stage = _target(server, arguments)
+    """`fxLsp.showStage(uri, name, stage?, work?, before?)`: opens a stage in the editor, or what changed from `before`
+    to it. Returns its `uri`, and a file's `path`."""
+    file, name, stage, work, before = _target(server, arguments)
     if server.engine is None:
         return None
     if server.engine.state(file) is None and read_source(server, file) is None:
@@ -31,7 +38,11 @@ async def show_stage(server: Server, arguments: list[Any]) -> dict[str, str] | N
             await _show_failure(server, outcome)
             return None
         stage = stage or default_stage(outcome)
-    view = View(file, name, stage or "forward")
+    return await _open(server, View(file, name, stage or "forward", False, work, before))
+
+
+async def _open(server: Server, view: View) -> dict[str, str] | None:
+    """Shows a view in the editor."""
     if server.client.text_document_content or server.settings.virtual_documents:
         uri = format_uri(view)
         if server.client.show_document:
@@ -50,9 +61,65 @@ async def show_stage(server: Server, arguments: list[Any]) -> dict[str, str] | N
     return shown
 
 
+async def passes(server: Server, arguments: list[Any]) -> list[dict[str, Any]] | None:
+    """`fxLsp.passes(uri, name, work?)`: the stages of a target, for a client that lets its user choose among them.
+
+    Each has `stage`, `title`, `ops`, `change`, `note`, `unchanged`, the `uri` of its document, and (`diff`) that of
+    what it changed.
+    """
+    file, name, work, _, _ = _target(server, arguments)
+    work = work or PASSES
+    if server.engine is None or server.engine.state(file) is None:
+        return None
+    outcome = await server.engine.outcome(file, name, work)
+    if isinstance(outcome, Failure):
+        await _show_failure(server, outcome)
+        return None
+    return [
+        {
+            "stage": info.name,
+            "title": info.title,
+            "ops": info.ops,
+            "change": change_text(info.change),
+            "note": info.note,
+            "unchanged": is_unchanged(info),
+            "uri": format_uri(View(file, name, info.name, False, work)),
+            "diff": format_uri(View(file, name, info.name, False, work, info.before)) if info.before else None,
+        }
+        for info in outcome.stages
+    ]
+
+
+async def run_pass(server: Server, arguments: list[Any]) -> dict[str, str] | None:
+    """`fxLsp.runPass(uri, pass, file?, target?)`: runs a pass on a target, and asks which where none is given.
+
+    Shows what the pass did; returns what `fxLsp.showStage` does.
+    """
+    file, name, on_file, on_name, _ = _target(server, arguments)
+    if server.engine is None:
+        return None
+    found = next((p for p in server.engine.passes(file) if p.name == name), None)
+    if found is None:
+        raise JsonRpcInvalidParams(f"{file} has no pass {name!r}")
+    if not on_name:
+        recent = server.engine.recent(file)
+        if not recent:
+            server.tell(f"fx-lsp: open a file with a function or module to run {name} on; none is traced yet")
+            return None
+        titles = {f"{t.name} · {Path(t.file).name}": t for t in recent[:MOST]}
+        actions = [types.MessageActionItem(title=title) for title in titles]
+        question = types.ShowMessageRequestParams(types.MessageType.Info, f"Run {name} on …", actions)
+        chosen = await server.ask(types.WINDOW_SHOW_MESSAGE_REQUEST, question)
+        target = titles.get(getattr(chosen, "title", ""))
+        if target is None:
+            return None
+        on_file, on_name = target.file, target.name
+    return await _open(server, View(on_file, on_name, RUN, False, run_of(found)))
+
+
 async def show_failure(server: Server, arguments: list[Any]) -> None:
     """`fxLsp.showFailure(uri, name)`: says why a target is not traced and goes to the cause."""
-    file, name, _ = _target(server, arguments)
+    file, name, *_ = _target(server, arguments)
     if server.engine is not None and server.engine.state(file) is not None:
         outcome = await server.engine.outcome(file, name)
         if isinstance(outcome, Failure):
@@ -88,11 +155,12 @@ async def _show_failure(server: Server, failure: Failure) -> None:
         )
 
 
-def _target(server: Server, arguments: list[Any]) -> tuple[str, str, str]:
-    if not 2 <= len(arguments) <= 3 or not all(isinstance(a, str) and a for a in arguments[:2]):
+def _target(server: Server, arguments: list[Any]) -> tuple[str, str, str, str, str]:
+    """A file, the name of a target, and up to three more words, "" where they are missing."""
+    if not 2 <= len(arguments) <= 5 or not all(isinstance(a, str) and a for a in arguments[:2]):
         raise JsonRpcInvalidParams("the arguments are a document's URI, the name of a target, and a stage")
     file = from_proto.file_of_uri(arguments[0], server.roots())
     if file is None:
         raise JsonRpcInvalidParams(f"{arguments[0]!r} is no document that is traced")
-    stage = arguments[2] if len(arguments) == 3 and isinstance(arguments[2], str) else ""
-    return file, arguments[1], stage
+    words = [a if isinstance(a, str) else "" for a in arguments[2:]] + ["", "", ""]
+    return file, arguments[1], words[0], words[1], words[2]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lsprotocol import types
 
 from fx_lsp.features.comments import comment_problems, without_doubles
-from fx_lsp.features.problems import problems
+from fx_lsp.features.problems import problems, work_problems
 from fx_lsp.model import Span
 from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.documents import read_source, uri_of_file
@@ -24,6 +24,8 @@ def publish(server: Server, file: str) -> None:
         return
     traced = problems(file, [(t.target, t.outcome) for t in state.targets], state.syntax)
     found = without_doubles(comment_problems(file, state.text, [t.target for t in state.targets]), traced)
+    if server.engine is not None:
+        found = (*found, *work_problems(server.engine.remarks(file)))
     if not server.settings.diagnostics:
         found = ()
 

@@ -201,10 +201,11 @@ class Server(LanguageServer):
         files, self._changed = self._changed, set()
         if self._closed or not files:
             return
-        for file in files:
+        for file in dict.fromkeys((*files, *(d.file for d in self.documents))):  # a pass speaks of other files, too
             try:
                 publish(self, file)
-                self.views.refresh(file)
+                if file in files:
+                    self.views.refresh(file)
             except Exception as error:
                 self.internal_error("diagnostics", error)
         if self.client.code_lens_refresh:

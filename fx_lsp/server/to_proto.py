@@ -17,6 +17,7 @@ from fx_lsp.model import Span
 
 SHOW_STAGE = "fxLsp.showStage"
 SHOW_FAILURE = "fxLsp.showFailure"
+RUN_PASS = "fxLsp.runPass"
 
 _SEVERITIES = {
     "error": types.DiagnosticSeverity.Error,
@@ -54,7 +55,11 @@ def code_lens(lens: Lens, uri: str, lines: Sequence[str], encoding: str, place: 
     """
     span = replace(lens.span, col=min(place, lens.span.end_col))
     if lens.action == "show stage":
-        command = types.Command(title=lens.title, command=SHOW_STAGE, arguments=[uri, lens.name, lens.stage])
+        words = [lens.stage, lens.work] if lens.work else [lens.stage]
+        command = types.Command(title=lens.title, command=SHOW_STAGE, arguments=[uri, lens.name, *words])
+    elif lens.action == "run pass":
+        target = [lens.target.file, lens.target.name] if lens.target else []
+        command = types.Command(title=lens.title, command=RUN_PASS, arguments=[uri, lens.name, *target])
     else:
         command = types.Command(title=lens.title, command=SHOW_FAILURE, arguments=[uri, lens.name])
     return types.CodeLens(range=range_(lines, span, encoding), command=command)

@@ -11,6 +11,7 @@ import hashlib
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,10 +19,13 @@ from typing import TYPE_CHECKING, Any
 from lsprotocol import types
 from pygls.exceptions import JsonRpcInvalidParams
 
+from fx_lsp.features.diffs import render_diff
 from fx_lsp.features.documents import render_stage
 from fx_lsp.features.hover import failure_text
+from fx_lsp.features.lenses import PASSES, RUN
+from fx_lsp.features.passes import render_passes, render_run
 from fx_lsp.features.uris import View, format_uri, parse_uri
-from fx_lsp.model import Failure, Outcome, Span
+from fx_lsp.model import Failure, Outcome, Span, Stage, Trace
 from fx_lsp.server import from_proto
 from fx_lsp.server.documents import read_source, roots_of
 
@@ -33,9 +37,12 @@ DOCUMENT = "fxLsp/document"
 
 @dataclass
 class _Shown:
-    """A view that the client may be showing: what it was made from, and the file that it was written to."""
+    """A view that the client may be showing, and the file that it was written to.
 
-    outcome: Outcome | None
+    `known` is the trace that it was made from, and whether the work that it shows was done with that.
+    """
+
+    known: tuple[Outcome, bool] | None
     path: Path | None = None
     open: bool = False
 
@@ -59,6 +66,8 @@ class Views:
         if view is None:
             return
         self._shown.pop(view, None)
+        if view.work and self._server.engine is not None and not any(v.work == view.work for v in self._shown):
+            self._server.engine.forget(view.file, view.name, view.work)
         self._close_unused(view.file)
 
     def _close_unused(self, file: str) -> None:
@@ -80,29 +89,59 @@ class Views:
             server.engine.open(view.file, source, roots_of(server.roots(), view.file))
         try:
             outcome = await server.engine.outcome(view.file, view.name)
+            known = outcome, True
+            if view.work and isinstance(outcome, Trace):
+                outcome = await server.engine.outcome(view.file, view.name, view.work)
+            self._shown.setdefault(view, _Shown(None)).known = known
         except asyncio.CancelledError:
             self._close_unused(view.file)
             raise
-        self._shown.setdefault(view, _Shown(None)).outcome = outcome
         if isinstance(outcome, Failure):
             return _comment(failure_text(outcome))
-        stage = await server.engine.stage(view.file, view.name, view.stage)
-        if isinstance(stage, Failure):
-            return _comment(failure_text(stage))
+        if view.stage == PASSES and view.work:
+            return render_passes(outcome, view.full).text
+        if view.stage == RUN and view.work:
+            return await self._run(view, outcome)
+        found = [
+            await server.engine.stage(view.file, view.name, name, view.work)
+            for name in (view.before, view.stage)
+            if name
+        ]
+        for stage in found:
+            if isinstance(stage, Failure):
+                return _comment(failure_text(stage))
+        *before, stage = [s for s in found if isinstance(s, Stage)]
+        if before:
+            return render_diff(outcome, before[0], stage).text
+        return render_stage(outcome, stage, self._source_lines(), view.full).text
+
+    async def _run(self, view: View, trace: Trace) -> str:
+        """Everything about the run of a pass."""
+        assert self._server.engine is not None
+        stages: dict[str, Stage] = {}
+        for info in trace.stages:
+            if info.change is None or info.change:
+                stage = await self._server.engine.stage(view.file, view.name, info.name, view.work)
+                if isinstance(stage, Stage):
+                    stages[info.name] = stage
+        return render_run(trace, stages).text
+
+    def _source_lines(self) -> Callable[[Span], str | None]:
         lines: dict[str, list[str]] = {}
 
         def source_line(span: Span) -> str | None:
             if span.file not in lines:
-                lines[span.file] = from_proto.split_lines(read_source(server, span.file) or "")
+                lines[span.file] = from_proto.split_lines(read_source(self._server, span.file) or "")
             known = lines[span.file]
             return known[span.line - 1] if 0 < span.line <= len(known) else None
 
-        return render_stage(outcome, stage, source_line, view.full).text
+        return source_line
 
     async def write(self, view: View) -> Path:
         """Writes a view to its read-only file, in one step, and returns the path. Raises OSError where it cannot."""
         text = await self.text(view)
-        folder = views_folder() / hashlib.sha256(view.file.encode(errors="replace")).hexdigest()[:8]
+        rest = "".join(part for part in (view.file, view.work, view.before) if part)
+        folder = views_folder() / hashlib.sha256(rest.encode(errors="replace")).hexdigest()[:8]
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / _file_name(f"{Path(view.file).stem}.{view.title}")
         handle, scratch = tempfile.mkstemp(dir=folder, prefix=".")
@@ -127,16 +166,19 @@ class Views:
 
     def refresh(self, file: str) -> None:
         """Brings the views of a file up to date where the trace of their target changed."""
-        server = self._server
-        state = None if server.engine is None else server.engine.state(file)
-        if state is None:
+        server, engine = self._server, self._server.engine
+        state = None if engine is None else engine.state(file)
+        if engine is None or state is None:
             return
         outcomes = {t.target.name: t.outcome for t in state.targets if not t.pending and not t.stale}
         for view, shown in tuple(self._shown.items()):
             outcome = outcomes.get(view.name) if view.file == file else None
-            if outcome is None or outcome == shown.outcome:
+            if outcome is None:
                 continue
-            shown.outcome = outcome
+            known = outcome, not view.work or engine.known(file, view.name, view.work) is not None
+            if known == shown.known:
+                continue
+            shown.known = known
             if shown.path is not None:
                 server.spawn("views", self._rewrite(view))
             if shown.open or shown.path is None:

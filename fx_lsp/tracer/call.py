@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from fx_lsp.model import SavedKind
+from fx_lsp.tracer.drive import finished
 from fx_lsp.tracer.state import Held, held_tensors, replaced, surroundings, unchanged
 
 
@@ -21,7 +22,7 @@ class Call:
     """The target with its arguments.
 
     `modules` are those whose parameters are inputs of the graph, by name prefix; so are the tensors with the ids
-    `touched` that the function finds by itself.
+    `touched` that the function finds by itself. `created` names the parameters that the last run gave the modules.
     """
 
     function: Callable[..., Any]
@@ -30,12 +31,14 @@ class Call:
     modules: dict[str, nn.Module] = field(default_factory=dict)
     parameter_names: tuple[str, ...] = ()
     touched: frozenset[int] = frozenset()
+    created: list[str] = field(default_factory=list[str])
 
     def held(self) -> list[Held]:
         """The tensors that the call reads besides its arguments, each once."""
-        found = [held for prefix, module in self.modules.items() for held in held_tensors(module, prefix)]
+        inside = [held for prefix, module in self.modules.items() for held in held_tensors(module, prefix)]
+        found = [held for held in inside if not held.plain or id(held.tensor) in self.touched]
         known = {id(held.tensor) for held in found} | {id(tensor) for _, tensor in self.arguments()}
-        return found + [h for h in surroundings(self.function, self.touched - known)]
+        return found + surroundings(self.function, self.touched - known, self.modules.values())
 
     def arguments(self) -> Iterator[tuple[str, torch.Tensor]]:
         """The tensors among the arguments, each with its path."""
@@ -44,8 +47,14 @@ class Call:
 
     def run(self) -> Any:
         """Call the target; what it assigns to attributes of the modules is undone."""
-        with unchanged(self.modules.values()):
-            return self.function(*self.args, **self.kwargs)
+        with unchanged(self.modules.values()) as before:
+            result = finished(self.function(*self.args, **self.kwargs))
+            self.created[:] = before.created()
+            return result
+
+    def run_for_good(self) -> None:
+        """Call the target; what it makes of the modules stays."""
+        finished(self.function(*self.args, **self.kwargs))
 
 
 RUN_CODE: CodeType = Call.run.__code__

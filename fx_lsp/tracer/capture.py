@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +11,7 @@ import torch
 
 from fx_lsp.model import Stage
 from fx_lsp.tracer.call import RUN_CODE, Call, FlatInput, flat_function, flat_inputs
+from fx_lsp.tracer.checkpointing import tagged_checkpoints
 from fx_lsp.tracer.compat import aot_function, min_cut_partition, preserve_node_meta, without_compilation
 from fx_lsp.tracer.failures import sentence
 from fx_lsp.tracer.graphs import Names, stage_of
@@ -59,17 +60,28 @@ def capture_what_is_possible(
         raise
 
 
-def capture(call: Call, sources: Sources, names: Names, differentiate: bool = True, symbolic: bool = False) -> Captured:
-    """Trace `call` on its fake tensors with AOTAutograd and the min-cut partitioner.
+def capture(
+    call: Call,
+    sources: Sources,
+    names: Names,
+    differentiate: bool = True,
+    symbolic: bool = False,
+    decompositions: Mapping[Any, Callable[..., Any]] | None = None,
+    partition_fn: Callable[..., tuple[torch.fx.GraphModule, torch.fx.GraphModule]] = min_cut_partition,
+    unrolled: bool = False,
+) -> Captured:
+    """Trace `call` on its fake tensors with AOTAutograd and a partitioner.
 
-    Raises whatever the target or AOTAutograd raises.
+    `decompositions` replace operations by others, as `aot_function` takes them; with `unrolled`, recurrent layers stand
+    as PyTorch runs them here. Raises whatever the target or AOTAutograd raises.
     """
     captured = Captured(flat_inputs(call), names=names)
     recurrent = OneOperation()
 
     def modes() -> ExitStack:
         stack = ExitStack()
-        stack.enter_context(recurrent)
+        if not unrolled:
+            stack.enter_context(recurrent)
         stack.enter_context(Annotate(sources, RUN_CODE))
         return stack
 
@@ -80,9 +92,9 @@ def capture(call: Call, sources: Sources, names: Names, differentiate: bool = Tr
     ) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
         names.assign(joint.graph, captured.inputs, captured.outputs)
         captured.joint = stage_of("joint", joint.graph, names)  # now: the partitioner rewrites the graph
-        forward, backward = min_cut_partition(joint, inputs, **options)
+        forward, backward = partition_fn(joint, inputs, **options)
         captured.forward, captured.backward = forward, backward
-        captured.saved = _saved_nodes(forward, options["num_fwd_outputs"])
+        captured.saved = saved_nodes(forward, options["num_fwd_outputs"])
         return forward, backward
 
     def compile_(gm: torch.fx.GraphModule, example_inputs: Any) -> Any:
@@ -96,16 +108,18 @@ def capture(call: Call, sources: Sources, names: Names, differentiate: bool = Tr
         fw_compiler=compile_,
         bw_compiler=compile_,
         partition_fn=partition,
+        decompositions=None if decompositions is None else dict(decompositions),
         keep_inference_input_mutations=True,
         dynamic=symbolic,
     )
-    with without_compilation(), preserve_node_meta(), suppress(_Done):
+    with without_compilation(), preserve_node_meta(), tagged_checkpoints(), suppress(_Done):
         compiled(*(i.tensor if differentiate else i.tensor.detach() for i in captured.inputs))
     captured.notes = (RECURRENT_NOTE,) if recurrent.used else ()
     return captured
 
 
-def _saved_nodes(forward: torch.fx.GraphModule, num_outputs: int) -> list[torch.fx.Node]:
+def saved_nodes(forward: torch.fx.GraphModule, num_outputs: int) -> list[torch.fx.Node]:
+    """The values that a forward graph returns behind its `num_outputs` results: backward reads them."""
     output = next(n for n in reversed(forward.graph.nodes) if n.op == "output")
     values = output.args[0]
     assert isinstance(values, (list, tuple))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from importlib import import_module
+from typing import Any, Literal
+from unittest import mock
 
 import sympy  # pyright: ignore[reportMissingTypeStubs]
 import torch
@@ -14,6 +16,7 @@ from sympy.printing.str import StrPrinter  # pyright: ignore[reportMissingTypeSt
 from torch._dispatch.python import enable_python_dispatcher as enable_python_dispatcher
 from torch._dynamo.source import ConstantSource as ConstantSource
 from torch._functorch.aot_autograd import aot_function as aot_function
+from torch._functorch.partitioners import default_partition as default_partition
 from torch._functorch.partitioners import min_cut_rematerialization_partition as min_cut_partition
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, GuardOnDataDependentSymNode, ShapeEnv
@@ -41,11 +44,19 @@ __all__ = [
     "annotation",
     "aot_function",
     "as_if_compiling",
+    "both_graphs",
+    "default_partition",
     "descriptor",
     "enable_python_dispatcher",
+    "exact_positions",
+    "memory_budget",
     "min_cut_partition",
+    "options_of",
+    "output_code",
+    "placeholder_source",
     "preserve_node_meta",
     "sympy",
+    "uncached",
     "without_compilation",
 ]
 
@@ -92,6 +103,88 @@ def annotation(node: torch.fx.Node, key: str) -> Any:
 def descriptor(node: torch.fx.Node) -> Any:
     """AOTAutograd's description of a placeholder or of an output node's values, or None where torch has none."""
     return node.meta.get("desc")
+
+
+def placeholder_source(node: torch.fx.Node) -> str:
+    """Where Dynamo found the value of a placeholder (`L['x']`), or "" where this torch does not keep it."""
+    source = getattr(node, "_dynamo_source", None) or getattr(node.meta.get("grapharg"), "source", None)
+    name = getattr(source, "name", "")
+    return str(name() if callable(name) else name)
+
+
+@contextmanager
+def exact_positions() -> Generator[None, None, None]:
+    """Inside, the stacks that Dynamo prints mark expressions to their end: it leaves the line out that they end on."""
+    from torch._dynamo.symbolic_convert import InstructionTranslatorBase
+    from torch._guards import TracingContext
+
+    def patched(method: Any, positions_of: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def summary(self: Any) -> Any:
+            frame = method(self)
+            positions = positions_of(self)
+            if frame is not None and positions is not None and hasattr(frame, "end_lineno"):
+                frame.end_lineno = positions.end_lineno
+            return frame
+
+        return summary
+
+    places: list[tuple[type, str, Callable[[Any], Any]]] = [
+        (InstructionTranslatorBase, "frame_summary", lambda tx: getattr(tx.current_instruction, "positions", None)),
+        (TracingContext, "_populate_loc_in_frame_summary", lambda tc: getattr(tc, "loc_in_frame_positions", None)),
+    ]
+    with ExitStack() as stack:
+        for owner, name, positions_of in places:
+            if (method := getattr(owner, name, None)) is not None:
+                stack.enter_context(mock.patch.object(owner, name, patched(method, positions_of)))
+        yield
+
+
+def output_code(lowering: Any) -> str:
+    """The Python that Inductor generates for a lowered graph."""
+    code = lowering.codegen()[0]
+    return str(getattr(code, "value", code))
+
+
+_OPTIONS = {
+    "partition": ("_functorch", ("activation_memory_budget", "aggressive_recomputation", "recompute_views")),
+    "inductor": ("_inductor", ("pattern_matcher", "joint_graph_constant_folding", "fallback_random", "freezing")),
+}
+
+
+def options_of(step: Literal["partition", "inductor"]) -> str:
+    """The options that a step of the compiler depends on most, as ` (activation_memory_budget=1.0, …)`."""
+    package, names = _OPTIONS[step]
+    config = import_module(f"torch.{package}.config")
+    known = [f"{name}={getattr(config, name)!r}" for name in names if hasattr(config, name)]
+    return f" ({', '.join(known)})" if known else ""
+
+
+def memory_budget(budget: float) -> AbstractContextManager[Any]:
+    """Inside, the min-cut partitioner keeps to a share of the memory that it would use, between 0 and 1."""
+    import torch._functorch.config as functorch_config
+
+    return functorch_config.patch({"activation_memory_budget": budget})
+
+
+@contextmanager
+def uncached() -> Generator[None, None, None]:
+    """Inside, Inductor compiles anew and in this process."""
+    import torch._functorch.config as functorch_config
+    import torch._inductor.config as inductor_config
+
+    wanted = {"force_disable_caches": True, "fx_graph_cache": False, "compile_threads": 1}
+    known = {name: value for name, value in wanted.items() if hasattr(inductor_config, name)}
+    aot = {"enable_autograd_cache": False} if hasattr(functorch_config, "enable_autograd_cache") else {}
+    with inductor_config.patch(known), functorch_config.patch(aot):
+        yield
+
+
+def both_graphs() -> AbstractContextManager[Any]:
+    """Inside, AOTAutograd compiles the backward graph together with the forward; does nothing where torch cannot."""
+    import torch._functorch.config as functorch_config
+
+    name = "force_non_lazy_backward_lowering"
+    return functorch_config.patch({name: True}) if hasattr(functorch_config, name) else nullcontext()
 
 
 @contextmanager

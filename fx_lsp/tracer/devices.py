@@ -54,6 +54,8 @@ class OnCpu(TorchFunctionMode):
         return func(*args, **kwargs)
 
     def _possible(self, device: Any) -> Any:
+        if not isinstance(device, (str, int, torch.device)):
+            return device  # a proxy of torch.fx
         try:
             kind = "cuda" if type(device) is int else torch.device(device).type
         except (RuntimeError, TypeError):
@@ -81,6 +83,19 @@ def possible_devices() -> Generator[OnCpu | None, None, None]:
             yield mode
     finally:
         FunctionalTensor.cuda = original
+
+
+@contextmanager
+def left(mode: OnCpu | None) -> Generator[None, None, None]:
+    """Inside, the mode is off where it has replaced nothing so far: Dynamo would trace through it, which shows."""
+    if mode is None or mode.replaced:
+        yield
+        return
+    mode.__exit__(None, None, None)
+    try:
+        yield
+    finally:
+        mode.__enter__()
 
 
 def device_note(mode: OnCpu | None) -> list[str]:

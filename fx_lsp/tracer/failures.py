@@ -14,6 +14,7 @@ import torch.overrides
 from fx_lsp.model import Failure, FailureKind, InputSpec, Severity, Span
 from fx_lsp.tracer.compat import DATA_DEPENDENT
 from fx_lsp.tracer.datadependent import NO_VALUES, explain
+from fx_lsp.tracer.drive import Unfinished
 from fx_lsp.tracer.guards import EffectBlocked
 from fx_lsp.tracer.observe import FailedCall
 from fx_lsp.tracer.provenance import Sources
@@ -58,7 +59,7 @@ def failure_of(
     return Failure(kind, message, span, hint, severity, inputs=inputs)
 
 
-_NOT_WRONG = frozenset({"effect", "exit", "memory", "data-dependent", "import"})
+_NOT_WRONG = frozenset({"effect", "unsupported", "exit", "memory", "data-dependent", "import"})
 """What correct code may do as well, so that it is no error."""
 
 
@@ -67,6 +68,8 @@ def kind_of(error: BaseException, failed: FailedCall | None = None) -> FailureKi
     text = str(error)
     if isinstance(error, EffectBlocked):
         return "effect"
+    if isinstance(error, Unfinished):
+        return "unsupported"
     if isinstance(error, SystemExit):
         return "exit"
     if isinstance(error, MemoryError) or "can't allocate memory" in text:
@@ -87,6 +90,8 @@ def sentence(error: BaseException) -> str:
     """What an exception says, in one line."""
     if isinstance(error, SystemExit):
         return f"the code ends the process (sys.exit({error.code!r}))"
+    if isinstance(error, Unfinished):
+        return str(error)
     if isinstance(error, EffectBlocked):
         return f"the code {error.what}; tracing only runs code without such effects"
     if isinstance(error, MemoryError):
@@ -187,7 +192,7 @@ def _hint(kind: FailureKind, inputs: tuple[InputSpec, ...]) -> str:
         return 'Raise an ordinary exception instead; at the top level, move it under `if __name__ == "__main__":`.'
     if kind == "memory":
         return "Give smaller inputs in a `# fx:` comment, or raise `fx-lsp.limits.memory`."
-    if kind == "effect":
+    if kind in ("effect", "unsupported"):
         return "Keep it out of the traced function, or pass what it needs as an argument."
     return ""
 

@@ -11,7 +11,10 @@ from torch import nn
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.nn.parameter import is_lazy
 
+from fx_lsp.tracer import grouped
 from fx_lsp.tracer.compat import DATA_DEPENDENT, FakeTensor, FakeTensorMode
+
+grouped.register()
 
 
 def fake_mode() -> FakeTensorMode:
@@ -60,7 +63,8 @@ def _changed(tensor: torch.Tensor, fn: Callable[[torch.Tensor], torch.Tensor]) -
     with torch.no_grad():
         found = fn(tensor)
     if is_lazy(tensor):
-        return type(tensor)(tensor.requires_grad, device=found.device, dtype=found.dtype)
+        kind: Any = type(tensor)
+        return kind(tensor.requires_grad, device=found.device, dtype=found.dtype)
     if found is tensor or not isinstance(tensor, nn.Parameter):
         return found
     return nn.Parameter(found, requires_grad=tensor.requires_grad)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import copy
 import types
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -47,12 +48,7 @@ class Names:
             if node.name not in self._by_node:
                 self._name(node, f"grad_{identifier(of)}")
         self._inherit(nodes)
-        chains = {n: self.chain(n) for n in nodes if n.op == "call_function"}
-        first_backward = _first_backward(nodes)
-        forward = [n for n in nodes[:first_backward] if n in chains]
-        for node, variable in variables_of(forward, chains, self._assigned).items():
-            if node.name not in self._by_node:
-                self._name(node, variable)
+        self.name_variables(nodes[: first_backward(nodes)])
         for node in nodes:
             if node.name not in self._by_node:
                 self._name(node, _own_name(node))
@@ -76,6 +72,41 @@ class Names:
         if self._returned is not None and len(self._returned) == len(outputs):
             return [r or identifier(o) for r, o in zip(self._returned, outputs, strict=True)]
         return [identifier(o) for o in outputs]
+
+    def name_variables(self, nodes: Iterable[torch.fx.Node]) -> None:
+        """Name the calls among `nodes` after the variables that they were bound to."""
+        chains = {n: self.chain(n) for n in nodes if n.op.startswith("call_")}
+        for node, variable in variables_of(list(chains), chains, self._assigned).items():
+            if node.name not in self._by_node:
+                self._name(node, variable)
+
+    def name_inputs(self, inputs: Iterable[tuple[torch.fx.Node, FlatInput]]) -> None:
+        """Name placeholders, and say what they are."""
+        for node, item in inputs:
+            self.inputs[node.name] = item
+            self._name(node, item.name)
+
+    def copy(self) -> Names:
+        """The same names, for a graph that goes another way from here."""
+        other = copy.copy(self)
+        other._namer = copy.deepcopy(self._namer)
+        other._by_node, other._inherited = dict(self._by_node), dict(self._inherited)
+        other.inputs = dict(self.inputs)
+        return other
+
+    def of_copy(self, origins: Mapping[str, str]) -> Names:
+        """The names of a copied graph; `origins` maps torch's names for its nodes to those of their originals."""
+        other = self.copy()
+        other._by_node = {new: self._by_node[old] for new, old in origins.items() if old in self._by_node}
+        other._inherited = {new: self._inherited[old] for new, old in origins.items() if old in self._inherited}
+        other.inputs = {new: self.inputs[old] for new, old in origins.items() if old in self.inputs}
+        return other
+
+    def inherit(self, node: torch.fx.Node, old: torch.fx.Node) -> None:
+        """`node` has taken the place of `old`: it has its name, and its origin where it has none of its own."""
+        self._by_node[node.name] = self[old]
+        if not self.chain(node):
+            self._inherited[node.name] = self.chain(old)
 
     def __getitem__(self, node: torch.fx.Node) -> str:
         name = self._by_node.get(node.name)
@@ -120,7 +151,7 @@ def stage_of(name: str, graph: torch.fx.Graph, names: Names, forward_ops: set[st
 
 def node_spec(node: torch.fx.Node) -> str | None:
     """The spec of what a node computes."""
-    value = node.meta.get("val")
+    value = node.meta.get("val", node.meta.get("example_value"))
     if isinstance(value, torch.Tensor):
         return str(spec_of(value))
     if isinstance(value, (list, tuple)) and any(isinstance(v, torch.Tensor) for v in value):
@@ -228,7 +259,7 @@ def _gradients(output: torch.fx.Node, inputs: Sequence[FlatInput]) -> dict[torch
     return found
 
 
-def _first_backward(nodes: Sequence[torch.fx.Node]) -> int:
+def first_backward(nodes: Sequence[torch.fx.Node]) -> int:
     """Index of the first node that depends on a tangent; the number of nodes in a graph without any."""
     dependent = {n for n in nodes if n.op == "placeholder" and n.name.startswith("tangents")}
     for index, node in enumerate(nodes):

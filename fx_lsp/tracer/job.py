@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from fx_lsp import wire
-from fx_lsp.model import Failure, InputSpec, Outcome, Saved, Stage, StageInfo, Trace, TraceReply, TraceRequest
+from fx_lsp.model import Failure, InputSpec, Outcome, Remark, Saved, Stage, StageInfo, Trace, TraceReply, TraceRequest
 from fx_lsp.specs import parse_spec
 from fx_lsp.tracer.bootstrap import insert_user_paths
 from fx_lsp.tracer.call import tensors_in
@@ -31,9 +31,12 @@ from fx_lsp.tracer.graphs import Names, saved_values
 from fx_lsp.tracer.guards import EffectBlocked, forbid_effects
 from fx_lsp.tracer.inputs.body import find_function
 from fx_lsp.tracer.inputs.resolve import Prepared, prepare
+from fx_lsp.tracer.lazy import lazy_tensors
 from fx_lsp.tracer.load import Loaded, LoadError, dependencies, find, forget_changed, load
 from fx_lsp.tracer.names import returned_names
 from fx_lsp.tracer.provenance import Sources
+from fx_lsp.tracer.stages.ledger import count_ops
+from fx_lsp.tracer.stages.works import Traced, further_stages
 from fx_lsp.tracer.symbols import Symbols
 
 STARTED = time.time()
@@ -55,7 +58,7 @@ def run(request: TraceRequest) -> TraceReply:
     mode = fake_mode()
     whole = False
     try:
-        with possible_devices() as devices, movable_modules():
+        with possible_devices() as devices, movable_modules(), lazy_tensors():
             with forbid_effects(network_only=True):
                 loaded = load(request, mode)
             whole = loaded.whole
@@ -69,6 +72,7 @@ def run(request: TraceRequest) -> TraceReply:
         files = (*files, request.file)
     elif seen:
         files = (*files, f"{request.file}::{request.name}")
+    files = (*files, *(source.found.file for source in request.passes))
     files = tuple(dict.fromkeys((*files, *(site.file for site in request.sites if site.file != request.file))))
     return TraceReply(reply.outcome, reply.stages, files, packages)
 
@@ -115,22 +119,34 @@ def _trace(
     if isinstance(tried, Failure):
         return TraceReply(tried)
     prepared, captured = tried
+    captured.notes = (*captured.notes, *_why_inference(captured, prepared))
     symbols = prepared.conditions.symbols
     found = stages(captured)
+    infos = [StageInfo(s.name, count_ops(s), len(s.nodes)) for s in found]
+    last = found[0] if captured.inference is not None else found[1]
+    remarks: list[Remark] = []
+    if request.work:
+        known = Traced(request, prepared.call, captured, found, sources, mode, devices, new_names, symbols is not None)
+        try:
+            with under(mode, prepared.conditions):
+                ledger = further_stages(known)
+        except ValueError as error:
+            return TraceReply(Failure("unsupported", str(error)))
+        infos, found, remarks = ledger.infos, ledger.stages, ledger.remarks
     saved = _saved(captured)
     if saved and symbols is not None and (counted := symbols.counted()):
         notes.append(f"sizes in bytes count {counted}")
     outcome: Outcome = Trace(
         target=f"{request.file}::{request.name}",
         inputs=tuple(_with_settled_sizes(i, symbols) for i in prepared.inputs) if symbols else prepared.inputs,
-        stages=tuple(_info(s) for s in found),
+        stages=tuple(infos),
         saved=tuple(saved),
         values=tuple(prepared.run.values),
-        outputs=tuple(_output_specs(found[0] if captured.inference is not None else found[1], captured)),
+        outputs=tuple(_output_specs(last, captured)),
         seconds=time.perf_counter() - started,
         torch=torch.__version__,
-        notes=(*notes, *prepared.notes, *captured.notes, *_why_inference(captured, prepared), *device_note(devices)),
-        remarks=symbols.remarks() if symbols is not None else (),
+        notes=(*notes, *prepared.notes, *captured.notes, *device_note(devices)),
+        remarks=(*(symbols.remarks() if symbols is not None else ()), *remarks),
     )
     return TraceReply(outcome, {s.name: wire.encode_stage(s) for s in found})
 
@@ -180,11 +196,6 @@ def _capture_failure(error: BaseException, sources: Sources, request: TraceReque
         message = f"it runs, but AOTAutograd cannot capture it: {failure.message}"
         return Failure("unsupported", message, failure.span, failure.hint, inputs=prepared.inputs)
     return failure
-
-
-def _info(stage: Stage) -> StageInfo:
-    ops = sum(n.op.startswith("call_") and n.target != "operator.getitem" for n in stage.nodes)
-    return StageInfo(stage.name, ops, len(stage.nodes))
 
 
 def _saved(captured: Captured) -> list[Saved]:

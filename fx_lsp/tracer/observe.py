@@ -65,6 +65,7 @@ class Watch(TorchFunctionMode):
             sys.settrace(None)
         try:
             check_dtypes(func, args, kwargs)
+            check_masks(func, args)
             result = func(*args, **kwargs)
         except BaseException:
             if self._run.failed is None:
@@ -108,6 +109,27 @@ def check_dtypes(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
     dtypes = list(dict.fromkeys(a.dtype for a in operands[:2]))
     if len(dtypes) > 1:
         raise RuntimeError(f"expected both operands to have the same dtype, but got {dtypes[0]} and {dtypes[1]}")
+
+
+def check_masks(func: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    """Raise IndexError where `x[mask] = …` has a mask of other sizes than `x`: fake tensors let it pass."""
+    if getattr(func, "__name__", "") != "__setitem__":
+        return
+    shape, position = args[0].shape, 0
+    for part in args[1] if isinstance(args[1], tuple) else (args[1],):
+        if part is ...:
+            return
+        if isinstance(part, torch.Tensor) and part.dtype is torch.bool:
+            there = shape[position : position + part.dim()]
+            known = all(isinstance(size, int) for size in (*part.shape, *there))
+            if known and part.shape != there:
+                raise IndexError(
+                    f"The shape of the mask {list(part.shape)} at index 0 does not match the shape of the indexed "
+                    f"tensor {list(shape)} at index {position}"
+                )
+            position += part.dim()
+        elif part is not None:
+            position += 1
 
 
 _PRODUCTS = frozenset(
@@ -186,6 +208,9 @@ class Statements:
                 first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
                 for line in range(first, node.body[0].lineno):
                     self._functions[line] = Span(file, node.lineno, node.col_offset, node.lineno, node.col_offset)
+            elif isinstance(node, ast.Lambda):
+                place = Span(file, node.lineno, node.col_offset, node.lineno, node.col_offset)
+                self._functions.setdefault(node.lineno, place)
             for head in _binding_heads(node):
                 for line in range(head.lineno, (head.end_lineno or head.lineno) + 1):
                     for name in _stored_names(head):
@@ -238,7 +263,8 @@ def _locals_tracer(sources: Sources, statements: Statements, values: Values) -> 
             return None
         known = {name: id(value) for name, value in frame.f_locals.items()}
         header = statements.function(frame.f_code.co_firstlineno)
-        if header is not None:
+        resumed = frame.f_lineno != frame.f_code.co_firstlineno  # a generator or a coroutine that goes on
+        if header is not None and not resumed:
             for name, value in list(frame.f_locals.items()):
                 values.add(header, name, value)
         last = frame.f_lineno

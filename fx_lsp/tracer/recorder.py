@@ -158,6 +158,7 @@ class Recorder:
                 self._note_construction(function, values)
             else:
                 mark = fingerprint(function.parameters, values)
+                mark = mark and (*mark, _evaluates(values.get(function.parameters[0])))
                 if mark is not None and mark in function.known:
                     function.quiet += 1
                 else:
@@ -227,6 +228,7 @@ class Recorder:
             function.done = not function.tensors and function.quiet >= WITHOUT_TENSORS
             return
         function.tensors = True
+        text = f"eval(), {text}" if owner is not None and _evaluates(first) else text
         text = text if construction is None else f"init({construction}), {text}"
         seen = self._seen.setdefault((file, name), set())
         if len(seen) >= MAX_SIGNATURES:
@@ -256,6 +258,11 @@ class Recorder:
             return None
         constructor = next((vars(k)["__init__"] for k in owner.__mro__ if "__init__" in vars(k)), None)
         return made.arguments.get(id(code_of(constructor)))
+
+
+def _evaluates(receiver: Any) -> bool:
+    """Whether it is a module in evaluation mode."""
+    return isinstance(receiver, nn.Module) and not receiver.training
 
 
 def _look_at(code: CodeType, file: str) -> _Function:

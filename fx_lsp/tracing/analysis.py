@@ -10,13 +10,14 @@ from typing import Any, TypeVar
 
 import fx_lsp
 from fx_lsp.comments import fx_comment
-from fx_lsp.model import CallSite, Failure, Given, InputSpec, Span, Target, TraceRequest
+from fx_lsp.model import CallSite, Failure, Given, InputSpec, Pass, Span, Target, TraceRequest, Work
 from fx_lsp.specs import Comment, names_used, parse_comment
 from fx_lsp.tracing.cache import cache_key
 from fx_lsp.tracing.callers import callers_of
 from fx_lsp.tracing.callsites import call_sites
 from fx_lsp.tracing.discover import discover
-from fx_lsp.tracing.parsing import parse, split_lines
+from fx_lsp.tracing.parsing import module_name, parse, split_lines
+from fx_lsp.tracing.passes import find_passes
 from fx_lsp.tracing.project import PYPROJECT, Project, read_project
 from fx_lsp.tracing.recordings import recorded_calls
 from fx_lsp.tracing.slicing import Slice, SourceGraph
@@ -39,8 +40,9 @@ class Plan:
 class Analysis:
     """One text of a file and what is in it; plans and keys are made when asked for and kept.
 
-    `failure` says why there are no targets. `roots` are the directories to import from, the nearest first; `project` is
-    what the settings of the project say of the file, `recorded` the calls of its targets that were recorded, by name.
+    `failure` says why there are no targets. `passes` rewrite graphs, or look for parts of them. `roots` are the
+    directories to import from, the nearest first; `project` is what the settings of the project say of the file,
+    `recorded` the calls of its targets that were recorded, by name.
     """
 
     file: str
@@ -53,6 +55,7 @@ class Analysis:
     graph: SourceGraph | None
     project: Project
     recorded: Mapping[str, tuple[Given, ...]]
+    passes: tuple[Pass, ...] = ()
     _plans: dict[str, Plan] = field(default_factory=dict[str, Plan])
     _keys: dict[tuple[str, str, float], str] = field(default_factory=dict[tuple[str, str, float], str])
 
@@ -89,7 +92,12 @@ class Analysis:
         return self._keys[known]
 
     def request(
-        self, name: str, overlays: Mapping[str, str], search_seconds: float, previous: tuple[InputSpec, ...] = ()
+        self,
+        name: str,
+        overlays: Mapping[str, str],
+        search_seconds: float,
+        previous: tuple[InputSpec, ...] = (),
+        work: Work = "",
     ) -> TraceRequest:
         """What to ask a tracer for the target `name`, whose earlier text was traced with the inputs `previous`."""
         plan = self.plan(name)
@@ -108,6 +116,7 @@ class Analysis:
             sites=self._sites(plan.target, overlays),
             overlays={path: text for path, text in overlays.items() if path != self.file and path.endswith(".py")},
             seconds=search_seconds,
+            work=work,
         )
 
     def _sites(self, target: Target, overlays: Mapping[str, str]) -> tuple[CallSite, ...]:
@@ -149,32 +158,17 @@ def analyse(file: str, text: str, workspace: tuple[str, ...]) -> Analysis:
     if isinstance(tree, Failure):
         return Analysis(file, text, roots, module, package, {}, tree, None, project, recorded)
     found = discover(file, text, tree, project.inputs.keys() | recorded.keys())
-    targets = {target.name: target for target in found.targets}
-    return Analysis(file, text, roots, module, package, targets, None, SourceGraph(text, tree), project, recorded)
+    passes = find_passes(file, text, tree)
+    rewriting = {p.name for p in passes if p.kind != "rewrite"}
+    targets = {target.name: target for target in found.targets if target.name.partition(".")[0] not in rewriting}
+    graph = SourceGraph(text, tree)
+    return Analysis(file, text, roots, module, package, targets, None, graph, project, recorded, passes)
 
 
 def _names_in(given: Iterable[Given]) -> set[str]:
     """The names that written inputs look up in the file."""
     parsed = (parse_comment(item.text) for item in given)
     return {name for comment in parsed if isinstance(comment, Comment) for name in names_used(comment)}
-
-
-def module_name(file: str) -> tuple[str, str, str]:
-    """`__name__` and `__package__` of a file, and the directory to import it from: above the outermost `__init__.py`.
-
-    The name is never `__main__`.
-    """
-    path = Path(file)
-    directory = path.parent
-    packages: list[str] = []
-    while (directory / "__init__.py").is_file() and directory.parent != directory:
-        packages.insert(0, directory.name)
-        directory = directory.parent
-    package = ".".join(packages)
-    if path.stem == "__init__" and packages:
-        return package, package, str(directory)
-    stem = path.stem if packages or path.stem != "__main__" else "main"
-    return ".".join([*packages, stem]), package, str(directory)
 
 
 class Texts(dict[str, str]):

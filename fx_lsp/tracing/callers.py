@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from fx_lsp.model import Caller, Target, TargetKind
 from fx_lsp.tracing.slicing import SourceGraph
@@ -14,26 +13,18 @@ CALLERS = 3
 
 def callers_of(name: str, targets: Mapping[str, Target], graph: SourceGraph) -> tuple[Caller, ...]:
     """The callers of the target `name`, the most telling first: what `get_inputs()` is meant for, then the shortest."""
-    around = _around(name, targets)
-    users = [around.name] if around else []
+    around = _around(name, targets, graph)
     top = name.partition(".")[0]
-    users += [user for user in graph.users(top) if user in targets and user != top]
+    users = [user for user in graph.users(top) if user in targets and user != top and user not in around]
     root = conventional(targets, graph)
-    if root is not None and root != name and top in graph.reached(root):
+    if root is not None and root != name and root not in around and top in graph.reached(root):
         users.insert(0, root)
-    slices = {user: graph.slice(user) for user in dict.fromkeys(users)}
-    first = {root, around.name if around else None}
-    chosen = sorted(slices, key=lambda user: (user not in first, len(slices[user].lines)))[:CALLERS]
-    kinds: dict[str, TargetKind] = {user: target.kind for user, target in targets.items()}
-    if around:
-        kinds[around.name] = around.kind
+    slices = {user: graph.slice(user) for user in [*around, *dict.fromkeys(users)]}
+    others = sorted(dict.fromkeys(users), key=lambda user: (user != root, len(slices[user].lines)))
+    first = [*([root] if root in others else []), *around]
+    chosen = [*first, *(user for user in others if user != root)][:CALLERS]
+    kinds: dict[str, TargetKind] = {**{user: target.kind for user, target in targets.items()}, **around}
     return tuple(Caller(user, kinds[user], slices[user].text, user == root) for user in chosen)
-
-
-@dataclass(frozen=True)
-class _Around:
-    name: str
-    kind: TargetKind
 
 
 def conventional(targets: Mapping[str, Target], graph: SourceGraph) -> str | None:
@@ -45,14 +36,21 @@ def conventional(targets: Mapping[str, Target], graph: SourceGraph) -> str | Non
     return unused[-1] if unused else None
 
 
-def _around(name: str, targets: Mapping[str, Target]) -> _Around | None:
-    """What a nested function is in (a target or not), or the class of a method, where that is a target."""
+def _around(name: str, targets: Mapping[str, Target], graph: SourceGraph) -> dict[str, TargetKind]:
+    """What a nested function is in (targets or not), from the outermost on, or the class of a method.
+
+    Each with its kind; a class only where it is a target.
+    """
     outer = name.rpartition(".")[0]
     if not outer:
-        return None
-    if targets[name].kind == "function":  # a nested one
-        owner = outer.rpartition(".")[0]
-        if owner in targets and targets[owner].kind == "module" and outer == f"{owner}.forward":
-            return _Around(owner, "module")
-        return _Around(outer, "method" if owner else "function")
-    return _Around(outer, targets[outer].kind) if outer in targets else None
+        return {}
+    if targets[name].kind != "function":
+        return {outer: targets[outer].kind} if outer in targets else {}
+    parts = outer.split(".")
+    in_class = graph.is_class(parts[0])
+    first = ".".join(parts[:2] if in_class else parts[:1])
+    inner = (".".join(parts[:length]) for length in range(3 if in_class else 2, len(parts) + 1))
+    functions: dict[str, TargetKind] = {function: "function" for function in inner}
+    if parts[0] in targets and targets[parts[0]].kind == "module" and first == f"{parts[0]}.forward":
+        return {parts[0]: "module", **functions}
+    return {first: "method" if in_class else "function", **functions}

@@ -7,28 +7,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import time
-from collections.abc import Callable, Collection, Coroutine
-from typing import Any
+from collections.abc import Callable, Collection
 
 from fx_lsp.errors import WorkerStartError
-from fx_lsp.model import Failure, Outcome, Stage, Target, TraceReply
+from fx_lsp.model import Failure, Outcome, Pass, Remark, Stage, Target, Work
 from fx_lsp.tracing.analysis import Analysis, Texts, analyse, aside
 from fx_lsp.tracing.answers import Answers
-from fx_lsp.tracing.cache import UNKNOWN, Cache, CachedTrace, is_fresh, read_dependencies
+from fx_lsp.tracing.asking import ask
+from fx_lsp.tracing.background import Background
+from fx_lsp.tracing.cache import UNKNOWN, Cache, CachedTrace, is_fresh
 from fx_lsp.tracing.endings import our_fault
 from fx_lsp.tracing.files import (
     FileState,
     OpenFile,
     TargetState,
     build_state,
+    entry_of,
     known_outcome,
     known_targets,
+    remarks_on,
     shown_stage,
+    split_entry,
     urgency,
 )
-from fx_lsp.tracing.hosts import Backend, Host, default_backend
+from fx_lsp.tracing.hosts import Backend, Host, Hosts, default_backend
 from fx_lsp.tracing.project import concerns
 from fx_lsp.tracing.reporting import EngineStatus, Reporter, summarize
 from fx_lsp.tracing.scheduling import Job, Scheduler, Urgency
@@ -57,12 +59,11 @@ class Engine:
     ) -> None:
         self._settings = settings
         self._reporter = Reporter(on_update, on_status, self._current_status)
-        self._backend = backend or default_backend()
         self._files: dict[str, OpenFile] = {}
-        self._hosts: dict[str, Host] = {}
+        self._hosts = Hosts(backend or default_backend(), self._reporter.status_changed)
         self._answers = Answers(Cache(settings.cache_path))
         self._scheduler = self._new_scheduler()
-        self._background: set[asyncio.Task[Any]] = set()
+        self._background = Background(self._reporter.status_changed)
         self._focused: OpenFile | None = None
         self._closed = False
 
@@ -87,8 +88,7 @@ class Engine:
             return
         closed.closed = True
         closed.stop_reading()
-        if self._focused is closed:
-            self._focused = None
+        self._focused = None if self._focused is closed else self._focused
         closed.changed.set()
         self._scheduler.refresh()
         self._refresh_dependents(file)
@@ -123,44 +123,72 @@ class Engine:
     @property
     def busy(self) -> bool:
         """Whether something is being read or traced."""
-        reading = any(f.timer is not None or (f.task is not None and not f.task.done()) for f in self._files.values())
-        return reading or not self._scheduler.idle
+        return any(f.reading for f in self._files.values()) or not self._scheduler.idle
 
     async def targets(self, file: str) -> tuple[Target, ...] | Failure:
         """What can be traced in the present text of a file, in order; waits until it is read, and traces nothing.
 
         A `Failure` where the whole file has one, as in `FileState.syntax`.
         """
-
         found = self._files.get(file)
         return _not_open(file) if found is None else await found.when_settled(lambda: known_targets(found))
 
-    async def outcome(self, file: str, name: str) -> Outcome:
-        """What tracing the present text of a target gives; waits for it, through edits made meanwhile.
+    async def outcome(self, file: str, name: str, work: Work = "") -> Outcome:
+        """What tracing the present text of a target gives, and doing `work` with it; waits for it, through edits made
+        meanwhile.
 
         Raises asyncio.CancelledError when everything was cancelled.
         """
-        return (await self._answer(file, name))[0]
+        return (await self._answer(file, entry_of(name, work)))[0]
 
-    async def stage(self, file: str, name: str, stage: str) -> Stage | Failure:
-        """One graph of a target's present text; waits for it. A `Failure` where there is none."""
+    async def stage(self, file: str, name: str, stage: str, work: Work = "") -> Stage | Failure:
+        """One stage of a target's present text; waits for it. A `Failure` where there is none.
+
+        That of a pass that changed nothing is the stage before it.
+        """
+        entry = entry_of(name, work)
         for _ in range(2):
-            outcome, key = await self._answer(file, name)
+            outcome, key = await self._answer(file, entry)
             if isinstance(outcome, Failure):
                 return outcome
-            if outcome.ops(stage) is None:
+            kept = outcome.kept(stage)
+            if kept is None:
                 there = ", ".join(info.name for info in outcome.stages) or "none"
                 return Failure("unsupported", f"{name} has no stage {stage!r}; it has: {there}")
             found = self._files.get(file)
-            decoded = await self._answers.stage(key, stage)
+            decoded = await self._answers.stage(key, kept)
             if decoded is not None and found is not None:
-                shown = found.shown.get(name)
-                return shown_stage(found, name, decoded) if shown and shown.key == key else decoded
+                shown = found.shown.get(entry)
+                return shown_stage(found, entry, decoded) if shown and shown.key == key else decoded
             self._answers.forget(key)
             if found is not None:
-                found.shown.pop(name, None)
-                self._schedule(found, name, key)
+                found.shown.pop(entry, None)
+                self._schedule(found, entry, key)
         return Failure("unsupported", f"the stage {stage!r} of {name} could not be kept")
+
+    def known(self, file: str, name: str, work: Work) -> Outcome | None:
+        """What is known of `work` with the present text of a target, without waiting."""
+        shown = self._files[file].current(entry_of(name, work)) if file in self._files else None
+        return shown.outcome if shown else None
+
+    def forget(self, file: str, name: str, work: Work) -> None:
+        """Nobody looks at `work` with a target any more: what it says of places in the code is said no longer."""
+        if file in self._files and self._files[file].shown.pop(entry_of(name, work), None):
+            self._touch(self._files[file])
+
+    def recent(self, file: str) -> list[Target]:
+        """What a pass in `file` can be run on: traced targets of that file, then of the others."""
+        own_first = sorted(self._files.values(), key=lambda f: f.file != file)
+        return [target for found in own_first for target in found.traced()]
+
+    def passes(self, file: str) -> tuple[Pass, ...]:
+        """The passes in the last good text of a file."""
+        found = self._files.get(file)
+        return found.good.passes if found and found.good else ()
+
+    def remarks(self, file: str) -> list[Remark]:
+        """What work with targets of all open files says of places in `file`."""
+        return remarks_on(self._files.values(), file)
 
     def stage_now(self, file: str, name: str, stage: str) -> Stage | None:
         """The stage that belongs to what `state` shows, if it is at hand without waiting."""
@@ -183,9 +211,7 @@ class Engine:
     async def restart(self) -> None:
         """End the tracers, forget what may have been bad luck, and trace anew."""
         await self._scheduler.cancel()
-        hosts = list(self._hosts.values())
-        self._hosts.clear()
-        await asyncio.gather(*(host.close() for host in hosts))
+        await self._hosts.close()
         self._answers.close()
         self._answers = Answers(Cache(self._settings.cache_path))
         for found in self._files.values():
@@ -213,9 +239,8 @@ class Engine:
             found.changed.set()
         self._reporter.close()
         await self._scheduler.close()
-        await asyncio.gather(*(host.close() for host in self._hosts.values()))
-        while self._background:
-            await asyncio.wait(set(self._background))
+        await self._hosts.close()
+        await self._background.wait()
         self._answers.close()
 
     def _read_soon(self, found: OpenFile, delay: float) -> None:
@@ -229,7 +254,7 @@ class Engine:
 
     def _start_reading(self, found: OpenFile) -> None:
         found.timer = None
-        found.task = self._run(self._read(found))
+        found.task = self._background.run(self._read(found))
 
     async def _read(self, found: OpenFile) -> None:
         text = found.text
@@ -260,84 +285,79 @@ class Engine:
         seconds = self._settings.search_seconds
         names = list(analysis.targets)
         keys = await aside(found.text, lambda: {name: analysis.key(name, identity, seconds) for name in names})
-        answers = await self._answers.find(keys.values(), self._overlays())
-        found.trouble = None if host.error is None else found.trouble
         found.take_keys(analysis, keys)
-        for name, key in keys.items():
+        entries = dict(found.keys)
+        answers = await self._answers.find(entries.values(), self._overlays())
+        found.trouble = None if host.error is None else found.trouble
+        for entry, key in entries.items():
             if key in answers:
-                found.show(name, key, answers[key])
+                found.show(entry, key, answers[key])
                 continue
-            found.mark_old(name, key)
-            if self._settings.trace_on_open or found.awaited[name]:
-                self._schedule(found, name, key)
+            found.mark_old(entry, key)
+            if found.awaited[entry] or (self._settings.trace_on_open and entry in analysis.targets):
+                self._schedule(found, entry, key)
         self._scheduler.refresh()
         self._touch(found)
 
-    def _schedule(self, found: OpenFile, name: str, key: str) -> None:
+    def _schedule(self, found: OpenFile, entry: str, key: str) -> None:
         if found.host is not None:
-            self._scheduler.add(Job(key, found.host, name, lambda: self._trace(found, name, key)))
+            title = " ".join(part for part in split_entry(entry) if part)
+            self._scheduler.add(Job(key, found.host, title, lambda: self._trace(found, entry, key)))
 
-    async def _trace(self, found: OpenFile, name: str, key: str) -> None:
+    async def _trace(self, found: OpenFile, entry: str, key: str) -> None:
         analysis, host = found.good, found.host
-        if analysis is None or host is None or found.keys.get(name) != key:
+        if analysis is None or host is None or found.keys.get(entry) != key:
             return
+        name, work = split_entry(entry)
         plan, overlays, answers = analysis.plan(name), self._overlays(), self._answers
-        inputs, search_seconds = found.inputs.get(name, ()), self._settings.search_seconds
-        started = time.time()
+        if work and (known := await answers.find([key], overlays)):
+            found.show(entry, key, known[key])
+            self._touch(found)
+            return
+        previous, search_seconds = found.inputs.get(name, ()), self._settings.search_seconds
         try:
-            request = await asyncio.to_thread(analysis.request, name, overlays, search_seconds, inputs)
-            traced = await host.trace(request, plan.target.name_span)
-            reply, seconds, repeats = traced.reply, traced.seconds, traced.repeats(search_seconds)
-            dependencies = await asyncio.to_thread(read_dependencies, reply.dependencies, overlays, started)
+            asked = await ask(host, analysis, name, work, overlays, previous, search_seconds)
         except WorkerStartError as error:
             for other in self._files.values():
                 if other.host is host:
                     self._give_up(other, error)
             return
-        except Exception as error:
-            log.exception("tracing %s failed inside fx-lsp", plan.target.id)
-            reply = TraceReply(our_fault(f"fx-lsp failed to trace {name}", error, plan.target.name_span))
-            seconds, repeats, dependencies = None, False, ()
+        reply, dependencies = asked.reply, asked.dependencies
         answer = CachedTrace(reply.outcome, plan.lines, dependencies, reply.packages)
         answers.keep(key, answer, reply.stages)
-        self._run(answers.decode(key, list(reply.stages)))
-        if repeats:
-            self._run(answers.store(key, reply, plan.lines, dependencies))
-        if not found.closed and found.keys.get(name) == key:
-            found.show(name, key, answer, seconds)
+        self._background.run(answers.decode(key, list(reply.stages)))
+        if asked.repeats:
+            self._background.run(answers.store(key, reply, plan.lines, dependencies))
+        if not found.closed and found.keys.get(entry) == key:
+            found.show(entry, key, answer, asked.seconds)
             changing = [d for d in dependencies if d.path in self._files or d.digest == UNKNOWN]
             if not is_fresh(changing, self._overlays()):
                 self._read_soon(found, 0)
             self._touch(found)
 
-    async def _answer(self, file: str, name: str) -> tuple[Outcome, str]:
+    async def _answer(self, file: str, entry: str) -> tuple[Outcome, str]:
         found = self._files.get(file)
         if found is None:
             return _not_open(file), ""
 
         def known() -> tuple[Outcome, str] | None:
-            answer = known_outcome(found, name)
+            answer = known_outcome(found, entry)
             if answer is None:
-                self._schedule(found, name, found.keys[name])
+                self._schedule(found, entry, found.keys[entry])
                 self._scheduler.refresh()
             return answer
 
-        found.awaited[name] += 1
+        found.awaited[entry] += 1
         try:
             answer = await found.when_settled(known)
             return (answer, "") if isinstance(answer, Failure) else answer
         finally:
-            found.awaited[name] -= 1
+            found.awaited[entry] -= 1
             if not self._closed:
                 self._scheduler.refresh()
 
     def _host(self, found: OpenFile) -> Host:
-        if found.host is not None:
-            return found.host
-        python = self._backend.find(self._settings.interpreter, found.workspace, os.environ)
-        if python not in self._hosts:
-            self._hosts[python] = Host(python, self._settings.limits, self._backend, self._reporter.status_changed)
-        return self._hosts[python]
+        return found.host or self._hosts.find(self._settings.interpreter, found.workspace, self._settings.limits)
 
     def _give_up(self, found: OpenFile, error: WorkerStartError) -> None:
         found.trouble = error
@@ -360,25 +380,13 @@ class Engine:
 
         return Scheduler(self._settings.workers, urgency_of, self._reporter.status_changed)
 
-    def _run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._finished)
-        return task
-
-    def _finished(self, task: asyncio.Task[None]) -> None:
-        self._background.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            asyncio.get_running_loop().call_exception_handler({"message": "fx-lsp engine", "exception": error})
-        self._reporter.status_changed()
-
     def _touch(self, found: OpenFile) -> None:
         found.state = None
         found.changed.set()
         self._reporter.file_changed(found.file)
 
     def _current_status(self) -> EngineStatus:
-        hosts, troubles = self._hosts.values(), [f.trouble for f in self._files.values() if f.trouble]
+        hosts, troubles = self._hosts.all, [f.trouble for f in self._files.values() if f.trouble]
         wrong = next((f.good.trouble for f in self._files.values() if f.good and f.good.trouble), "")
         return summarize(hosts, troubles, self._scheduler.message, self._answers.trouble or wrong, not self.busy)
 

@@ -8,9 +8,8 @@ import sys
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from fx_lsp.syntax import FunctionNode, axis_terms
 from fx_lsp.tracing.parsing import walk
-
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 _TENSOR_WORD = re.compile(r"\b\w*Tensor\b")
 
@@ -19,7 +18,7 @@ _NOT_ON_TENSORS = re.compile(r"torch\.(load|save|compile|device|manual_seed|seed
 
 _TENSOR_ATTRIBUTES = frozenset({"shape", "ndim", "mT", "requires_grad", "is_cuda"})
 # fmt: off
-_TENSOR_METHODS = frozenset({
+TENSOR_METHODS = frozenset({
     "abs", "amax", "amin", "argmax", "argmin", "argsort", "bfloat16", "bmm", "chunk", "clamp", "clone",
     "contiguous", "cos", "cumsum", "detach", "dim", "div", "einsum", "exp", "expand", "expand_as", "flatten",
     "float", "gather", "half", "index_add", "index_select", "is_floating_point", "layer_norm", "log", "log_softmax",
@@ -58,7 +57,7 @@ class Look:
     self_calls: frozenset[str]
 
 
-def parameters(function: Function, skip_first: bool) -> list[ast.arg]:
+def parameters(function: FunctionNode, skip_first: bool) -> list[ast.arg]:
     """All parameters in order, without `self`/`cls` when `skip_first`."""
     arguments = function.args
     positional = [*arguments.posonlyargs, *arguments.args][1 if skip_first else 0 :]
@@ -99,13 +98,13 @@ def is_stdlib(name: str) -> bool:
 
 
 def look_at(
-    function: Function, params: list[ast.arg], imports: Mapping[str, str], layers: Collection[str], uses_torch: bool
+    function: FunctionNode, params: list[ast.arg], imports: Mapping[str, str], layers: Collection[str], uses_torch: bool
 ) -> Look:
     """Judge one function. `layers` are attributes of `self` that hold modules; `uses_torch`: the file imports torch."""
     nodes = list(walk(*function.body))
     names = {param.arg for param in params} - _modules_among(nodes, imports)
-    derived = _derived(nodes, names)
-    annotated = any(_mentions_tensor(node) for node in (*(param.annotation for param in params), function.returns))
+    derived = derived_from(nodes, names)
+    annotated = any(mentions_tensor(node) for node in (*(param.annotation for param in params), function.returns))
     calls = [node for node in nodes if isinstance(node, ast.Call)]
     program = (
         function.name == "main"
@@ -118,11 +117,11 @@ def look_at(
         uses_torch
         and (
             any(_is_tensor_call(call, imports, layers, derived) for call in calls)
-            or any(_is_tensor_use(node, derived) for node in nodes)
-            or (_mentions_torch(nodes, imports) and any(_is_arithmetic(node, derived) for node in nodes))
+            or any(is_tensor_use(node, derived) for node in nodes)
+            or (_mentions_torch(nodes, imports) and any(is_arithmetic(node, derived) for node in nodes))
         )
     )
-    receives = [call for call in calls if _mentions_any([*call.args, *(k.value for k in call.keywords)], derived)]
+    receives = [call for call in calls if mentions_any([*call.args, *(k.value for k in call.keywords)], derived)]
     return Look(
         tensors=tensors,
         program=program,
@@ -131,15 +130,15 @@ def look_at(
     )
 
 
-def receives_parameter(function: Function, params: list[ast.arg], callees: Collection[str]) -> bool:
+def receives_parameter(function: FunctionNode, params: list[ast.arg], callees: Collection[str]) -> bool:
     """Whether `function` passes something made of its parameters to one of the functions named `callees`."""
     nodes = list(walk(*function.body))
-    derived = _derived(nodes, {param.arg for param in params})
+    derived = derived_from(nodes, {param.arg for param in params})
     return any(
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id in callees
-        and _mentions_any([*node.args, *(k.value for k in node.keywords)], derived)
+        and mentions_any([*node.args, *(k.value for k in node.keywords)], derived)
         for node in nodes
     )
 
@@ -163,22 +162,22 @@ def _names_a_module(name: str) -> bool:
     return defined_here or name.startswith("torch.nn.")
 
 
-def _derived(nodes: Iterable[ast.AST], names: set[str]) -> set[str]:
+def derived_from(nodes: Iterable[ast.AST], names: set[str]) -> set[str]:
     assigned = sorted((n for n in nodes if isinstance(n, (ast.Assign, ast.AugAssign, ast.For))), key=lambda n: n.lineno)
     derived = set(names)
     for node in assigned:
         source = node.iter if isinstance(node, ast.For) else node.value
-        if _mentions_any([source], derived):
+        if mentions_any([source], derived):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             derived.update(n.id for n in walk(*targets) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
     return derived
 
 
-def _mentions_any(nodes: Iterable[ast.AST], names: Collection[str]) -> bool:
+def mentions_any(nodes: Iterable[ast.AST], names: Collection[str]) -> bool:
     return any(isinstance(node, ast.Name) and node.id in names for node in walk(*nodes))
 
 
-def _mentions_tensor(annotation: ast.AST | None) -> bool:
+def mentions_tensor(annotation: ast.AST | None) -> bool:
     return annotation is not None and _annotation_matches(annotation, _TENSOR_WORD)
 
 
@@ -194,7 +193,7 @@ def _annotation_matches(annotation: ast.AST, pattern: re.Pattern[str]) -> bool:
 
 def _is_program_parameter(param: ast.arg) -> bool:
     if param.annotation is not None:
-        if _mentions_tensor(param.annotation):
+        if mentions_tensor(param.annotation):
             return False
         if _annotation_matches(param.annotation, _PROGRAM_ANNOTATIONS):
             return True
@@ -236,27 +235,32 @@ def _only_prints(body: list[ast.stmt]) -> bool:
 def _is_tensor_call(
     call: ast.Call, imports: Mapping[str, str], layers: Collection[str], derived: Collection[str]
 ) -> bool:
-    if not _mentions_any([*call.args, *(k.value for k in call.keywords)], derived):
+    if not mentions_any([*call.args, *(k.value for k in call.keywords)], derived):
         return False
     if _self_attribute(call.func) in layers:
         return True
-    name = dotted(call.func, imports)
-    if name is None:
-        return False
+    if any(isinstance(arg, ast.Constant) and isinstance(arg.value, str) and axis_terms(arg.value) for arg in call.args):
+        return True
+    name = dotted(call.func, imports) or ""
     namespace, _, function = name.rpartition(".")
     if function == "apply" and namespace[:1].isupper():  # a torch.autograd.Function
         return True
+    return is_tensor_function(name)
+
+
+def is_tensor_function(name: str) -> bool:
+    """Whether a dotted name is that of a function of torch on tensors."""
+    namespace, _, function = name.rpartition(".")
     return (
-        namespace.startswith(_TENSOR_NAMESPACES)
-        and (namespace in _TENSOR_NAMESPACES or namespace.startswith("torch.ops."))
+        (namespace in _TENSOR_NAMESPACES or namespace.startswith("torch.ops."))
         and function[:1].islower()
         and not _NOT_ON_TENSORS.match(name)
     )
 
 
-def _is_tensor_use(node: ast.AST, derived: Collection[str]) -> bool:
+def is_tensor_use(node: ast.AST, derived: Collection[str]) -> bool:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
-        return _mentions_any([node.left, node.right], derived)
+        return mentions_any([node.left, node.right], derived)
     if isinstance(node, ast.Attribute) and node.attr in _TENSOR_ATTRIBUTES:
         return isinstance(node.value, ast.Name) and node.value.id in derived
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Compare):
@@ -265,7 +269,7 @@ def _is_tensor_use(node: ast.AST, derived: Collection[str]) -> bool:
         name = node.func.attr
         in_place = name.endswith("_") and not name.startswith("_")
         return (
-            (in_place or name in _TENSOR_METHODS)
+            (in_place or name in TENSOR_METHODS)
             and isinstance(node.func.value, ast.Name)
             and node.func.value.id in derived
         )
@@ -276,7 +280,7 @@ def _mentions_torch(nodes: Iterable[ast.AST], imports: Mapping[str, str]) -> boo
     return any(isinstance(n, ast.Name) and imports.get(n.id) in _TENSOR_NAMESPACES for n in nodes)
 
 
-def _is_arithmetic(node: ast.AST, derived: Collection[str]) -> bool:
+def is_arithmetic(node: ast.AST, derived: Collection[str]) -> bool:
     return (
         isinstance(node, (ast.BinOp, ast.AugAssign))
         and not isinstance(node.op, (ast.FloorDiv, ast.Mod))

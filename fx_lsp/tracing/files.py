@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from fx_lsp.errors import WorkerStartError
-from fx_lsp.model import Failure, FailureKind, InputSpec, Outcome, Stage, Target, Trace
+from fx_lsp.model import Failure, FailureKind, InputSpec, Outcome, Remark, Stage, Target, Trace, Work
 from fx_lsp.tracing.analysis import Analysis
 from fx_lsp.tracing.cache import CachedTrace
 from fx_lsp.tracing.hosts import Host
@@ -67,11 +67,22 @@ class Shown:
     seconds: float | None
 
 
+def entry_of(name: str, work: Work) -> str:
+    """What is asked about a target, as one word: `Block`, or `Block?passes` with work besides tracing it."""
+    return f"{name}?{work}" if work else name
+
+
+def split_entry(entry: str) -> tuple[str, Work]:
+    """The name of the target and the work; the inverse of `entry_of`."""
+    name, _, work = entry.partition("?")
+    return name, work
+
+
 @dataclass(eq=False)
 class OpenFile:
     """`good` is the last analysis that parsed; `keys` are its targets' cache keys, once `resolved` is it.
 
-    `inputs` are what each target was last traced with.
+    What is known, awaited and shown goes by entries (`entry_of`). `inputs` are what each target was last traced with.
     """
 
     file: str
@@ -97,6 +108,11 @@ class OpenFile:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     closed: bool = False
     cancelled: int = 0
+
+    @property
+    def reading(self) -> bool:
+        """Whether the text is being read, or will be soon."""
+        return self.timer is not None or (self.task is not None and not self.task.done())
 
     @property
     def settled(self) -> bool:
@@ -132,15 +148,31 @@ class OpenFile:
     def take_keys(self, analysis: Analysis, keys: dict[str, str]) -> None:
         """The keys of `analysis` are known; forget what is shown for targets that are gone."""
         self.resolved, self.keys = analysis, keys
-        self.names = {key: name for name, key in keys.items()}
         self.order = {name: number for number, name in enumerate(keys)}
-        self.shown = {name: shown for name, shown in self.shown.items() if name in keys}
+        self.names = {key: name for name, key in keys.items()}
+        self.shown = {entry: shown for entry, shown in self.shown.items() if split_entry(entry)[0] in keys}
+        for entry in [*self.shown, *(entry for entry, count in self.awaited.items() if count)]:
+            self.key_of(entry)
+
+    def key_of(self, entry: str) -> str | None:
+        """The key that an entry has in the present text, or None where its target is not there."""
+        name, work = split_entry(entry)
+        if entry not in self.keys and name in self.keys:
+            key = self.keys[entry] = entry_of(self.keys[name], work)
+            self.names[key] = entry
+            self.order[entry] = self.order[name]
+        return self.keys.get(entry)
 
     def mark_old(self, name: str, key: str) -> None:
         """The answer under `key` no longer holds, because something that it depends on has changed."""
         shown = self.shown.get(name)
         if shown is not None and shown.key == key:
             self.shown[name] = replace(shown, key="")
+
+    def traced(self) -> list[Target]:
+        """The targets whose graphs are known."""
+        known = self.good.targets.items() if self.good else ()
+        return [t for name, t in known if name in self.shown and isinstance(self.shown[name].outcome, Trace)]
 
     def dependencies(self) -> set[str]:
         """The other files that what is shown depends on."""
@@ -155,9 +187,10 @@ class OpenFile:
         ]
 
     def show(self, name: str, key: str, answer: CachedTrace, seconds: float | None = None) -> None:
-        """`answer` is what is known of a target of the last good text; it took `seconds`, where it was traced now."""
+        """`answer` is what is known of an entry of the last good text; it took `seconds`, where it was traced now."""
         assert self.good is not None, "keys come from a good analysis"
-        lines = self.good.plan(name).lines
+        target, _ = split_entry(name)
+        lines = self.good.plan(target).lines
         moved = None if lines == answer.lines else dict(zip(answer.lines, lines, strict=False))
         outcome = answer.outcome if moved is None else relocate_outcome(answer.outcome, self.file, moved)
         before = self.shown.get(name)
@@ -166,7 +199,7 @@ class OpenFile:
         self.shown[name] = Shown(key, self.good.text, answer, outcome, moved, seconds)
         self.stages = {k: v for k, v in self.stages.items() if k[0] != key}
         if isinstance(outcome, Trace):
-            self.inputs[name] = outcome.inputs
+            self.inputs[target] = outcome.inputs
 
     def current(self, name: str) -> Shown | None:
         """The answer for the present text, or None while it is not known."""
@@ -187,7 +220,7 @@ def urgency(files: Iterable[OpenFile], focused: OpenFile | None, key: str, unask
         if found.awaited[name]:
             wanted.append((0, found.order[name]))
         elif unasked:
-            target = found.resolved.targets[name] if found is focused and found.resolved else None
+            target = found.resolved.targets[split_entry(name)[0]] if found is focused and found.resolved else None
             at_focus = target and found.focus and target.span.line <= found.focus <= target.span.end_line
             wanted.append((1 if at_focus else 2 if found is focused else 3, found.order[name]))
     return min(wanted, default=None)
@@ -211,16 +244,24 @@ def known_targets(open_file: OpenFile) -> tuple[Target, ...] | Failure:
     return trouble_of(open_file) or tuple(good.targets.values() if good else ())
 
 
-def known_outcome(open_file: OpenFile, name: str) -> tuple[Outcome, str] | None:
-    """What a settled file knows of a target, and the key that it is stored under ("" without); None before a trace."""
+def known_outcome(open_file: OpenFile, entry: str) -> tuple[Outcome, str] | None:
+    """What a settled file knows of an entry, and the key that it is stored under ("" without); None before a trace."""
     failure = trouble_of(open_file)
     if failure is not None:
         return failure, ""
-    if name not in open_file.keys:
+    if open_file.key_of(entry) is None:
+        name, _ = split_entry(entry)
         message = f"{open_file.file} has no function or module {name!r} that can be traced"
         return Failure("unsupported", message), ""
-    shown = open_file.current(name)
+    shown = open_file.current(entry)
     return None if shown is None else (shown.outcome, shown.key)
+
+
+def remarks_on(files: Iterable[OpenFile], file: str) -> list[Remark]:
+    """What work with the targets of `files` says of places in `file`."""
+    shown = [s.outcome for f in files for entry, s in f.shown.items() if split_entry(entry)[1]]
+    outcomes = [outcome for outcome in shown if isinstance(outcome, Trace)]
+    return [r for outcome in outcomes for r in outcome.remarks if r.span is not None and r.span.file == file]
 
 
 def build_state(open_file: OpenFile, tracing: Container[str]) -> FileState:

@@ -180,3 +180,30 @@ class Host:
         if message != self.message:
             self.message = message
             self._on_change()
+
+
+class Hosts:
+    """The hosts of an engine, one for each interpreter. `on_change` is that of each of them."""
+
+    def __init__(self, backend: Backend, on_change: Callable[[], None]) -> None:
+        self._backend = backend
+        self._on_change = on_change
+        self._hosts: dict[str, Host] = {}
+
+    @property
+    def all(self) -> list[Host]:
+        """Those that there are."""
+        return list(self._hosts.values())
+
+    def find(self, interpreter: str | None, workspace: Sequence[str], limits: Limits) -> Host:
+        """The host of a workspace's interpreter. Raises WorkerStartError where there is none."""
+        python = self._backend.find(interpreter, workspace, os.environ)
+        if python not in self._hosts:
+            self._hosts[python] = Host(python, limits, self._backend, self._on_change)
+        return self._hosts[python]
+
+    async def close(self) -> None:
+        """End the processes of every interpreter, and forget them."""
+        hosts = self.all
+        self._hosts.clear()
+        await asyncio.gather(*(host.close() for host in hosts))

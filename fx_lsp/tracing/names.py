@@ -40,6 +40,10 @@ _MUTATING_METHODS = frozenset({
 # fmt: on
 
 
+def _alters(method: str) -> bool:
+    return method in _MUTATING_METHODS or method.startswith(("add_", "register_", "set_"))
+
+
 @dataclass
 class _Scope:
     parent: _Scope | None
@@ -211,7 +215,7 @@ def _called(statement: ast.stmt) -> Iterator[str]:
     for node in _own_statements(statement):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             called = node.value.func
-            if isinstance(called, ast.Attribute) and called.attr in _MUTATING_METHODS and (name := _root_name(called)):
+            if isinstance(called, ast.Attribute) and _alters(called.attr) and (name := _root_name(called)):
                 yield name
 
 

@@ -6,6 +6,7 @@ import ast
 import re
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 from fx_lsp.model import Failure, Span
 from fx_lsp.syntax import parse as parse_python
@@ -71,6 +72,24 @@ def end_of(node: ast.stmt) -> tuple[int, int]:
     line, col = node.end_lineno, node.end_col_offset
     assert line is not None and col is not None, "ast.parse sets every end position"
     return line, col
+
+
+def module_name(file: str) -> tuple[str, str, str]:
+    """`__name__` and `__package__` of a file, and the directory to import it from: above the outermost `__init__.py`.
+
+    The name is never `__main__`.
+    """
+    path = Path(file)
+    directory = path.parent
+    packages: list[str] = []
+    while (directory / "__init__.py").is_file() and directory.parent != directory:
+        packages.insert(0, directory.name)
+        directory = directory.parent
+    package = ".".join(packages)
+    if path.stem == "__init__" and packages:
+        return package, package, str(directory)
+    stem = path.stem if packages or path.stem != "__main__" else "main"
+    return ".".join([*packages, stem]), package, str(directory)
 
 
 def is_main_guard(node: ast.stmt) -> bool:

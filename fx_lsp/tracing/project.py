@@ -1,9 +1,12 @@
-"""Inputs that a project writes down: `[tool.fx-lsp.inputs]` in the nearest pyproject.toml above a file.
+"""What a project writes down: `[tool.fx-lsp]` in the nearest pyproject.toml above a file.
+
+    [tool.fx-lsp]
+    passes = ["compiler/passes.py::fuse_bias"]
 
     [tool.fx-lsp.inputs]
     "model.py::Block" = "init(dim=64), x=f32[8, 64]"
 
-A key is a target, its path relative to the pyproject.toml; a value is what a `# fx:` comment would say.
+Targets and passes have paths relative to the pyproject.toml; the value of an input is what a `# fx:` comment would say.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, cast
 
 from fx_lsp.model import Given
 
@@ -31,9 +34,11 @@ PYPROJECT = "pyproject.toml"
 
 @dataclass(frozen=True)
 class Project:
-    """What a project says of one file: inputs by the target's name; `trouble` is why it cannot be read, or ""."""
+    """What a project says of one file: inputs by the target's name, and the passes to show on everything, by their ids;
+    `trouble` is why it cannot be read, or ""."""
 
     inputs: Mapping[str, str] = field(default_factory=dict[str, str])
+    passes: tuple[str, ...] = ()
     trouble: str = ""
 
     def given(self, name: str) -> tuple[Given, ...]:
@@ -50,10 +55,10 @@ def read_project(file: str) -> Project:
             status = path.stat()
         except OSError:
             continue
-        entries, trouble = _read(str(path), status.st_mtime_ns, status.st_size)
+        entries, passes, trouble = _read(str(path), status.st_mtime_ns, status.st_size)
         own = PurePath(file).relative_to(directory).as_posix()
         mine = {name: text for where, name, text in entries if where == own}
-        return Project(mine, trouble)
+        return Project(mine, passes, trouble)
     return Project()
 
 
@@ -62,27 +67,35 @@ def concerns(changed: Collection[str], file: str) -> bool:
     return any(path.name == PYPROJECT and path.parent in Path(file).parents for path in map(Path, changed))
 
 
+_Read = tuple[tuple[tuple[str, str, str], ...], tuple[str, ...], str]
+
+
 @lru_cache(maxsize=64)
-def _read(path: str, mtime_ns: int, size: int) -> tuple[tuple[tuple[str, str, str], ...], str]:
-    """The entries as (path, name, text), and what is wrong with the file as a whole."""
+def _read(path: str, mtime_ns: int, size: int) -> _Read:
+    """The inputs as (path, name, text), the ids of the passes, and what is wrong with the file as a whole."""
     try:
         table: Any = tomllib.loads(Path(path).read_text("utf-8"))
-        for key in ("tool", "fx-lsp", "inputs"):
+        for key in ("tool", "fx-lsp"):
             table = table.get(key, {})
-        given: dict[str, Any] = dict(table)
+        given: dict[str, Any] = dict(table.get("inputs", {}))
+        named: Any = table.get("passes", [])
     except (OSError, ValueError) as error:
         return _unreadable(f"{path} is not read: {error}")
     except (AttributeError, TypeError):
         return _unreadable(f"{path} is not read: [tool.fx-lsp.inputs] is no table")
+    items = cast("list[Any]", named) if isinstance(named, list) else [named]
+    if not all(isinstance(item, str) and "::" in item for item in items):
+        return _unreadable(f'{path} is not read: passes of [tool.fx-lsp] is no list like ["passes.py::fuse"]')
     entries: list[tuple[str, str, str]] = []
     for key, value in given.items():
         where, _, name = key.partition("::")
         # What is no text is no list of inputs either: the tracer says so, at the target's name.
         text = value if isinstance(value, str) else repr(value)
         entries.append((os.path.normpath(where).replace(os.sep, "/"), name, text))
-    return tuple(entries), ""
+    passes = tuple(os.path.normpath(Path(path).parent / item) for item in items)
+    return tuple(entries), passes, ""
 
 
-def _unreadable(trouble: str) -> tuple[tuple[tuple[str, str, str], ...], str]:
+def _unreadable(trouble: str) -> _Read:
     log.warning("%s", trouble)
-    return (), trouble
+    return (), (), trouble

@@ -47,7 +47,7 @@ def relocate_stage(stage: Stage, file: str, mapping: Mapping[int, int]) -> Stage
             if moved == node.spans:
                 moved = chains[node.spans] = node.spans
         nodes.append(node if moved is node.spans or moved == node.spans else replace(node, spans=moved))
-    return Stage(stage.name, tuple(nodes))
+    return replace(stage, nodes=tuple(nodes))
 
 
 def edited_lines(old: list[str], new: list[str]) -> dict[int, int]:

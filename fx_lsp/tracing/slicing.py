@@ -74,6 +74,11 @@ class SourceGraph:
         """Whether a top-level statement binds `name`."""
         return name in self._binders
 
+    def is_class(self, name: str) -> bool:
+        """Whether a top-level statement defines a class `name`."""
+        binders = self._binders.get(name, [])
+        return any(isinstance(n, ast.ClassDef) and n.name == name for i in binders for n in walk(self._statements[i]))
+
     def users(self, name: str) -> list[str]:
         """The functions and classes at the top level that mention `name`."""
         definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -200,7 +205,7 @@ class SourceGraph:
 
 
 _BUILDERS = re.compile(
-    r"(list|dict|set|bytearray|deque|defaultdict|Counter|\w*Dict|\w*List|\w*Set|\w*Registry|Library)$"
+    r"(list|dict|set|bytearray|deque|defaultdict|Counter|\w*Dict|\w*List|\w*Set|\w*Registry|\w*Manager|Library)$"
 )
 
 

@@ -14,8 +14,8 @@ pytestmark = [pytest.mark.editor, pytest.mark.torch]
 
 FOLDER = REPOSITORY / "examples"
 
-TRAINS = "* ops forward · * backward · saves * | show forward graph | show backward graph | show joint graph"
-ONLY_VIEWS = "* ops · nothing to differentiate | show inference graph"
+TRAINS = "* ops forward · * backward · saves * | show forward graph | show backward graph | show joint graph | passes"
+ONLY_VIEWS = "* ops · nothing to differentiate | show inference graph | passes"
 WRONG = "not traced: *"
 
 

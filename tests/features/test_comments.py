@@ -75,6 +75,30 @@ def test_a_function_is_not_constructed():
     """) == snapshot("`init(…)` is for modules and methods; f is a function.")
 
 
+def test_a_function_has_no_mode():
+    assert message("""
+        # fx: eval(), x=f32[8]
+              ^^^^^^
+        def f(x):
+            return x.sin()
+    """) == snapshot("`eval()` is for modules and methods; f is a function.")
+
+
+def test_a_mode_has_parentheses_and_comes_before_the_inputs():
+    assert message("""
+        # fx: eval, x=f32[8]
+              ^^^^
+        def f(x):
+            return x.sin()
+    """).endswith("write the mode as `eval()`.")
+    assert message("""
+        # fx: x=f32[8], eval()
+              ^^^^^^^^^^^^^^^^
+        def f(x):
+            return x.sin()
+    """).endswith("`init(…)` and `eval()` come first, and every input is written as `name=value`.")
+
+
 def test_a_constructor_argument_that_is_not_there():
     assert message("""
         import torch
@@ -119,12 +143,22 @@ def test_a_comment_at_nothing():
         "# fx: x=f32[8], y=2\ndef f(x, **rest):\n    return x.sin()\n",
         "# fx: x=f32[8], y=2\n@changes_the_signature\ndef f(x):\n    return x.sin()\n",
         "# fx: init(a=1), x=f32[8]\nclass Block(Base):\n    def forward(self, x):\n        return x.sin()\n",
+        "# fx: eval(), x=f32[1]\nclass Block(nn.Module):\n    def forward(self, x):\n        return x.sin()\n",
         "# fx: text=3\ndef prints(text):\n    print(text)\n",
         'def f(x):\n    """As in\n    # fx: x=f32[8]\n    """\n    return x.sin()\n',
         "# fx:\ndef f(x):\n    return x.sin()\n",
         "# fx: x=f32[8]\n\ndef f(x:\n",
     ],
-    ids=["kwargs", "decorator", "inherited constructor", "no tensors", "in a string", "empty", "a broken file"],
+    ids=[
+        "kwargs",
+        "decorator",
+        "inherited constructor",
+        "a mode",
+        "no tensors",
+        "in a string",
+        "empty",
+        "a broken file",
+    ],
 )
 def test_what_is_no_problem(text: str):
     assert comment_problems(FILE, text, discover(FILE, text).targets) == ()

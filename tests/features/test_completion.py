@@ -51,12 +51,17 @@ def labels(comment: str) -> list[str]:
 @pytest.mark.parametrize(
     ("comment", "expected"),
     [
-        ("# fx: |", ["x", "mask", "causal", "init("]),
-        ("# fx: m|", ["x", "mask", "causal", "init("]),
+        ("# fx: |", ["x", "mask", "causal", "init(", "eval()", "train()"]),
+        ("# fx: m|", ["x", "mask", "causal", "init(", "eval()", "train()"]),
         ("# fx: init(|", ["dim", "heads"]),
+        ("# fx: ev|", ["x", "mask", "causal", "init(", "eval()", "train()"]),
+        ("# fx: eval(), |", ["x", "mask", "causal", "init("]),
+        ("# fx: init(), |", ["x", "mask", "causal", "eval()", "train()"]),
+        ("# fx: init(dim=2), |", ["x", "mask", "causal", "eval()", "train()"]),
+        ("# fx: init(dim=2), eval(), |", ["x", "mask", "causal"]),
         ("# fx: init(dim=2, |)", ["heads"]),
         ("# fx: init(dim=2), x=f32[2], |", ["mask", "causal"]),
-        ("# fx: init(dim=2), |, mask=None", ["x", "causal"]),
+        ("# fx: init(dim=2), |, mask=None", ["x", "causal", "eval()", "train()"]),
         ("# fx: init(dim=2), x=f32[2],\n# fx: |", ["mask", "causal"]),
         ("# fx: x=|", ["f32[4, 64]", "None", "True", "False"]),
         ("# fx: causal=|", ["False", "None", "True"]),
@@ -80,7 +85,14 @@ def test_what_is_offered_says_what_it_is():
         )
     )
     assert [offer.detail for offer in offers("# fx: |")] == snapshot(
-        ["", "torch.Tensor | None = None", "= False", "how Block is constructed"]
+        [
+            "",
+            "torch.Tensor | None = None",
+            "= False",
+            "how Block is constructed",
+            "evaluation mode",
+            "training mode",
+        ]
     )
 
 

@@ -74,6 +74,13 @@ def forward(x: f32[2, 64], rope: (f32[2], f32[2])) -> f32[8]
 """)
 
 
+def test_the_mode_of_a_module_is_an_input_and_no_parameter():
+    inputs = (InputSpec("self.training", "False", "comment"), InputSpec("x", "f32[2, 64]", "search"))
+    hover = hover_name(replace(F, kind="module", name="Block"), replace(TRACE, inputs=inputs), False, None, None)
+    assert "def forward(x: f32[2, 64])" in hover.markdown
+    assert "`self.training=False` · from the `# fx:` comment" in hover.markdown
+
+
 def test_a_long_signature_has_a_line_for_each_parameter():
     inputs = tuple(InputSpec(f"tensor_{i}", "f32[8, 128]", "search") for i in range(5))
     hover = hover_name(F, replace(TRACE, inputs=inputs), False, None, None)

@@ -11,7 +11,7 @@ from inline_snapshot import snapshot
 from fx_lsp.comments import fx_comment
 from fx_lsp.features.pin import WIDTH, comment_text, pin, spec_text
 from fx_lsp.model import Failure, InputSource, InputSpec, Outcome, Span, Target, Trace
-from fx_lsp.specs import Comment, TensorSpec, parse_comment
+from fx_lsp.specs import MODE, Comment, TensorSpec, parse_comment
 
 FILE = "/project/model.py"
 
@@ -97,6 +97,25 @@ def test_a_module_gets_its_constructor_and_its_indentation():
     assert after.split("\n")[3:6] == snapshot(
         ["class Outer:", "    # fx: init(dim=64), x=f32[4, 64]", "    class Block(nn.Module):"]
     )
+
+
+@pytest.mark.parametrize(
+    ("comment", "training", "written"),
+    [
+        (None, "False", ["init(dim=64)", "eval()", "x=f32[4]"]),
+        (None, "True", ["init(dim=64)", "train()", "x=f32[4]"]),
+        ("# fx: train()", "False", ["init(dim=64)", "train()", "x=f32[4]"]),
+        ("# fx: eval(), init(dim=3)", None, ["init(dim=3)", "eval()", "x=f32[4]"]),
+    ],
+)
+def test_the_mode_is_written_too(comment: str | None, training: str | None, written: list[str]):
+    text = f"{comment or ''}\n{MODULE[MODULE.index('    class') :]}"
+    inputs = (InputSpec("init.dim", "64", "call site"), *given(x="f32[4]"))
+    mode = () if training is None else (InputSpec(MODE, training, "call site"),)
+    assert comment_text(text, (*mode, *inputs), fx_comment(text, target(text, "Block", "module"))) == written
+    parsed = parse_comment(", ".join(written))
+    assert isinstance(parsed, Comment)
+    assert parsed.training == ("train()" in written)
 
 
 @pytest.mark.parametrize(("line", "offered"), [(4, False), (5, True), (7, False), (9, True), (11, True), (13, False)])

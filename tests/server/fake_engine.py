@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Collection
 from typing import Any, cast
 
-from fx_lsp.model import Failure, InputSpec, Node, Outcome, Span, Stage, StageInfo, Target, Trace, Value
+from fx_lsp.model import Failure, InputSpec, Node, Outcome, Pass, Remark, Span, Stage, StageInfo, Target, Trace, Value
 from fx_lsp.server.app import serve
 from fx_lsp.tracing.engine import Engine, EngineSettings, EngineStatus, FileState, TargetState
 
@@ -64,7 +64,7 @@ class FakeEngine:
         state = self.states.get(file)
         return None if state is None else next((t for t in state.targets if t.target.name == name), None)
 
-    async def outcome(self, file: str, name: str) -> Outcome:
+    async def outcome(self, file: str, name: str, work: str = "") -> Outcome:
         known = self._target(file, name)
         if known is None:
             return Failure("inputs", f"there is no target {name}")
@@ -77,13 +77,25 @@ class FakeEngine:
             raise
         return known.outcome
 
-    async def stage(self, file: str, name: str, stage: str) -> Stage | Failure:
+    async def stage(self, file: str, name: str, stage: str, work: str = "") -> Stage | Failure:
         return self.stage_now(file, name, stage) or Failure("unsupported", f"{name} has no {stage} graph")
 
     def stage_now(self, file: str, name: str, stage: str) -> Stage | None:
         known = self._target(file, name)
         outcome = None if known is None else known.outcome
         return _stage(outcome) if isinstance(outcome, Trace) and stage == "inference" else None
+
+    def known(self, file: str, name: str, work: str) -> Outcome | None:
+        return None
+
+    def passes(self, file: str) -> tuple[Pass, ...]:
+        return ()
+
+    def remarks(self, file: str) -> list[Remark]:
+        return []
+
+    def forget(self, file: str, name: str, work: str) -> None:
+        pass
 
     def saved(self, file: str) -> None:
         pass

@@ -30,6 +30,8 @@ async def test_capabilities():
     assert capabilities["inlayHintProvider"] == {"resolveProvider": False}
     assert set(capabilities["executeCommandProvider"]["commands"]) == {
         "fxLsp.showStage",
+        "fxLsp.passes",
+        "fxLsp.runPass",
         "fxLsp.showFailure",
         "fxLsp.restart",
         "fxLsp.clearCache",

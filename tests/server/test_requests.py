@@ -22,6 +22,7 @@ async def test_lenses(tmp_path: Path):
             [
                 (0, "1 op · nothing to differentiate", "fxLsp.showStage"),
                 (0, "show inference graph", "fxLsp.showStage"),
+                (0, "passes", "fxLsp.showStage"),
                 (2, "not traced: sizes do not fit", "fxLsp.showFailure"),
             ]
         )

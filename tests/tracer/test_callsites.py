@@ -50,7 +50,12 @@ if __name__ == "__main__":
         "Block",
     )
     assert lines(traced) == snapshot(
-        ["init.dim: 48 · line 19", "init.heads: 4 · line 19", "x: f32[2, 10, 48] · line 24"]
+        [
+            "init.dim: 48 · line 19",
+            "init.heads: 4 · line 19",
+            "self.training: False · line 24",
+            "x: f32[2, 10, 48] · line 24",
+        ]
     )
     assert "dropout" not in traced.graph("forward")
 
@@ -344,7 +349,13 @@ def test_a_test_class(trace):
             """
         },
     )
-    assert lines(traced) == snapshot(["init.dim: 14 · tests/test_user.py:7", "x: f32[2, 14] · tests/test_user.py:10"])
+    assert lines(traced) == snapshot(
+        [
+            "init.dim: 14 · tests/test_user.py:7",
+            "self.training: False · tests/test_user.py:10",
+            "x: f32[2, 14] · tests/test_user.py:10",
+        ]
+    )
 
 
 def test_a_module_inside_another_one(trace):

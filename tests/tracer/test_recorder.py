@@ -51,6 +51,8 @@ PROGRAM = """
         def forward(self, x, name):
             return super().forward(x)
 
+    class Quiet(nn.Dropout):
+        def forward(self, x): return super().forward(x)
     class Scale:
         def __init__(self, by):
             self.by = by
@@ -95,7 +97,7 @@ PROGRAM = """
 
     t = torch.ones
     scaled(t(2)); scaled(t(2)); scaled(t(3, 4).t(), -1, t(1), t(2, dtype=torch.int64), bias=t(4)[::2], gate=t(1) > 0)
-    outer(t(2, 3))
+    outer(t(2, 3)); quiet = Quiet(); quiet(t(2)); quiet(t(2)); quiet.eval()(t(2)); quiet(t(2)); quiet.train()(t(3))
     Block(8)(t(2, 8)); Small()(t(2, 4)); Named(2)(t(1, 2), "a")
     Scale(3).apply(t(5)); Scale.half(t(6)); Scale.make(t(7))
     typed(t(1), torch.float64, torch.device("cpu"))
@@ -183,6 +185,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
                 "init(dim=2, act='gelu'), x=f32[1, 2]",
             ],
         ),
+        ("Quiet", ["x=f32[2]", "eval(), x=f32[2]", "x=f32[3]"]),
         ("Scale.apply", ["init(by=3), x=f32[5]"]),
         ("Scale.half", ["x=f32[6]"]),
         ("Scale.make", ["x=f32[7]"]),
@@ -216,7 +219,7 @@ def test_the_program_does_not_see_the_recorder(program: Recorded):
 
 def test_the_summary(program: Recorded):
     first, file, *lines = program.err.splitlines()
-    assert first == snapshot("fx-lsp recorded 30 calls of 17 functions in 1 file")
+    assert first == snapshot("fx-lsp recorded 33 calls of 18 functions in 1 file")
     assert file == "train.py"
     assert lines[:3] == snapshot(
         [

@@ -41,6 +41,40 @@ def test_a_nested_function_is_made_by_the_one_around_it() -> None:
     assert callers("Block.forward.inner")[0] == ("Block", "module", False)
 
 
+def test_a_function_further_down_is_made_by_all_of_those_around_it() -> None:
+    text = """
+import torch
+class Block(torch.nn.Module):
+    def forward(self, x):
+        def outer(y):
+            def inner(z):
+                return torch.relu(z)
+            return inner(y)
+        return outer(x)
+    def helper(self, x: torch.Tensor):
+        def outer(y):
+            def inner(z):
+                return torch.relu(z)
+            return inner
+        return outer
+def make(n):
+    def outer(f):
+        def inner(z):
+            return torch.relu(z)
+        return inner
+    return outer
+"""
+    assert callers("Block.forward.outer.inner", text) == [
+        ("Block", "module", False),
+        ("Block.forward.outer", "function", False),
+    ]
+    assert callers("Block.helper.outer.inner", text) == [
+        ("Block.helper", "method", False),
+        ("Block.helper.outer", "function", False),
+    ]
+    assert callers("make.outer.inner", text) == [("make", "function", False), ("make.outer", "function", False)]
+
+
 def test_inputs_of_the_file_are_for_the_module_that_nothing_uses() -> None:
     assert callers("gate", SOURCE + CONVENTION) == [("Model", "module", True), ("Block", "module", False)]
     assert callers("Model", SOURCE + CONVENTION) == []

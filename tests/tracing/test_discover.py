@@ -43,6 +43,14 @@ def found(source: str, header: str = HEADER) -> dict[str, str]:
         "@torch.no_grad()\ndef f(x): return x.sum()",
         "@custom\ndef f(x): return x.sum()",
         "def f(*, x): return x.view(-1)",
+        "async def f(x: Tensor): return x",
+        "async def f(x): return (await g(x)).sum() + x.sum()",
+        "def f(x: Tensor): yield x",
+        "def f(x):\n  for y in x.chunk(2): yield from g(y)",
+        "f = lambda x: torch.relu(x)",
+        "f: Callable = lambda x, y: x @ y",
+        "if True:\n  f = lambda x: x.sum()",
+        "def f(x): return regroup(x, 'b n (h d) -> b h n d', h=8)",
         "if True:\n  def f(x): return x.sum()",
         "try:\n  from fast import f\nexcept ImportError:\n  def f(x): return x.sum()",
     ],
@@ -58,14 +66,16 @@ def test_tensor_code_is_a_target(code: str) -> None:
         "def f(a, b): return a + b",
         "def f(name): return name.split('.')",
         "def f(dim): return nn.Sequential(nn.Linear(dim, dim), nn.ReLU())",
-        "async def f(x: Tensor): return x",
-        "def f(x: Tensor): yield x",
         "def f(x: Tensor): ...",
+        "@contextmanager\ndef f(x: Tensor): yield x",
+        "@pytest.fixture\ndef f(x: Tensor): yield x",
+        "f = lambda: torch.ones(3)",
+        "f = lambda name: name.split('.')",
+        "f = [lambda x: torch.relu(x)]",
         "def f(x: Tensor):\n  'A stub.'",
         "def f(x: Tensor): raise NotImplementedError('later')",
         "@overload\ndef f(x: Tensor): return x",
         "@triton.jit\ndef f(x, n: tl.constexpr): return x.view(n)",
-        "def f(x):\n  def inner(y):\n    def innermost(z: Tensor): return z\n    return innermost\n  return inner",
         "def f(module):\n  if isinstance(module, nn.Linear): torch.nn.init.zeros_(module.bias)",
     ],
 )
@@ -227,3 +237,116 @@ def test_functions_inside_functions_and_autograd_functions() -> None:
         """
     expected = {"make.norm": "function", "Net": "module", "Net.forward.gate": "function", "Spike": "function"}
     assert found(code) == expected
+
+
+def test_functions_at_any_depth() -> None:
+    code = """
+        def f(x):
+            def middle(y):
+                if y is not None:
+                    def innermost(z: Tensor): return z
+                return innermost
+            return middle
+        class Net(nn.Module):
+            def forward(self, x):
+                def outer(y):
+                    async def inner(z):
+                        return torch.sigmoid(z)
+                    return inner(y)
+                return outer(x)
+        def main():
+            def run(x):
+                def step(x: Tensor):
+                    return x
+                return step
+        """
+    expected = {"f.middle.innermost": "function", "Net": "module", "Net.forward.outer.inner": "function"}
+    assert found(code) == expected
+
+
+def test_partial_applications_of_targets() -> None:
+    code = """
+        import functools
+        from functools import partial
+        def power(x: Tensor, n): return x ** n
+        def plain(a, b): return a + b
+        square = partial(power, n=2)
+        cube = functools.partial(power, n=3)
+        inverted = partial(power, torch.ones(3))
+        complete = partial(power, torch.ones(3), 2)
+        added = partial(plain, 1)
+        linear = partial(nn.Linear, 3)
+        relu = partial(torch.relu)
+        unknown = partial(power, *settings)
+        """
+    assert found(code).keys() == {"power", "square", "cube", "inverted"}
+
+
+CALCULATIONS = """
+def plain(a, b):
+    return a + b
+def blend(a, b, t):
+    'Between the two.'
+    return a + (b - a) * t
+def quad(a):
+    return blend(a, a, 4)
+def negative(h):
+    return -h if h is not None else 0
+def modulate(h, shift, scale):
+    return h * (1 + scale) + shift
+def ceil_div(a, b):
+    return (a + b - 1) // b
+def warmup(step, steps) -> float:
+    return step / steps
+def halved(hidden):
+    return hidden / 2
+def scaled(count):
+    return count * 2
+def nested(x):
+    return [x * 2]
+def rounded(x):
+    return int(x * 2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("", set[str]()),
+        ("def g(): return blend(torch.ones(3), 1, 2)", {"blend", "quad"}),
+        ("y = torch.ones(3).exp()\nz = blend(0, t=-y[0], b=1)", {"blend", "quad"}),
+        ("def g(v: Tensor): return quad(v)", {"g", "quad", "blend"}),
+        ("def g(v):\n  b, c = v.chunk(2)\n  return negative(c)", {"g", "negative"}),
+        ("def main(v):\n  torch.relu(v)\n  negative(v)", {"negative"}),
+        ("def g(v: Tensor):\n  def inner(): return plain(v, 1)\n  return inner", {"g", "plain"}),
+        ("def g(v: Tensor): return torch.zeros(ceil_div(v.shape[0], 2))", {"g"}),
+        ("def g(v: Tensor): return v * warmup(v.sum(), 2)", {"g"}),
+        ("def g(v: Tensor): return nested(v), rounded(v)", {"g"}),
+        ("def g(n): return torch.zeros(plain(n, 1))", {"g"}),
+        ("def g(hidden: Tensor): return hidden", {"g", "halved"}),
+        ("def g(hidden): return hidden.shape", {"g", "halved"}),
+        ("def g(hidden: Tensor): return hidden, halved(2)", {"g"}),
+        ("def g(hidden: Tensor): return hidden\ndef h(hidden: int): return hidden", {"g"}),
+        ("def g(count: int, a: Tensor): return a", {"g"}),
+        (
+            "class Net(nn.Module):\n"
+            "  def __init__(self):\n    super().__init__()\n    self.norm = nn.LayerNorm(3)\n"
+            "  def forward(self, x, shift): return modulate(self.norm(x), shift, 1)\n"
+            "  def halve(self, x): return x / 2\n"
+            "  def twice(self, x: Tensor): return self.halve(x)\n",
+            {"Net", "Net.twice", "Net.halve", "modulate"},
+        ),
+        (
+            "class Cell(nn.Module):\n"
+            "  def forward(self, x: Tensor):\n    self.state = self.step(x)\n    return self.state\n"
+            "  def step(self, x): return self.state * 0.9 + x\n",
+            {"Cell"},
+        ),
+    ],
+)
+def test_calculations_are_targets_where_they_are_handed_tensors(code: str, expected: set[str]) -> None:
+    assert found(CALCULATIONS + code).keys() == expected
+
+
+def test_calculations_in_a_file_without_torch_are_none() -> None:
+    assert found(CALCULATIONS + "def g(v: 'torch.Tensor'): return blend(v, v, 1)", "").keys() == {"g"}

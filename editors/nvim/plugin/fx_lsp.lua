@@ -18,6 +18,9 @@ end, {
     end, { 'forward', 'backward', 'joint', 'inference' })
   end,
 })
+command('FxPasses', function(args)
+  require('fx_lsp').passes(args.bang)
+end, { bang = true, desc = 'Choose among the passes of the compiler; with ! also those that changed nothing' })
 command('FxRestart', function()
   require('fx_lsp').restart()
 end, { desc = 'Trace everything again in fresh processes' })

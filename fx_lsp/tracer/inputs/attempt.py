@@ -15,7 +15,10 @@ from fx_lsp.tracer.provenance import Sources
 
 @dataclass(frozen=True)
 class Attempt:
-    """One run of a set of plans: which input each tensor was, and the source lines for looking at expressions."""
+    """One run of a set of plans: which input each tensor was, and the source lines for looking at expressions.
+
+    `created` names the parameters that a module had only once it ran.
+    """
 
     plans: Plans
     run: Run
@@ -24,6 +27,7 @@ class Attempt:
     sources: Sources
     lines: list[str]
     module: ModuleType
+    created: tuple[str, ...] = ()
 
 
 def involved(attempt: Attempt) -> list[str]:

@@ -6,9 +6,10 @@ import ast
 import gc
 import inspect
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
@@ -16,11 +17,14 @@ import torch
 from torch import nn
 
 from fx_lsp.model import Caller, TraceRequest
+from fx_lsp.tracer.call import children
+from fx_lsp.tracer.functions import innermost
 from fx_lsp.tracer.inputs.body import find_function
 from fx_lsp.tracer.inputs.offers import Offer
 from fx_lsp.tracer.inputs.plan import Plan, ValuePlan, plan_of_made, value
 from fx_lsp.tracer.inputs.signatures import signature_of
 from fx_lsp.tracer.load import find
+from fx_lsp.tracer.state import contents_of
 
 
 @dataclass(frozen=True)
@@ -33,11 +37,15 @@ class Observed:
 
 @dataclass
 class Seen:
-    """The target's first call: its arguments, its receiver (`self`, None for functions) and the function that ran."""
+    """The target's first call: its arguments, its receiver (`self`, None for functions) and the function that ran.
+
+    `mode` is the receiver's `training` where that is a module in evaluation mode.
+    """
 
     args: dict[str, Plan]
     receiver: Any
     function: Callable[..., Any] | None
+    mode: ValuePlan | None = None
 
 
 class Reached(BaseException):
@@ -64,6 +72,7 @@ class Watcher:
     site: str = ""
     shown: str = ""
     stop: bool = False
+    is_nested: Callable[[CodeType], bool] | None = None
 
     @contextmanager
     def watching(self) -> Generator[None, None, None]:
@@ -75,6 +84,11 @@ class Watcher:
         finally:
             sys.setprofile(before)
 
+    def look_inside(self, function: Callable[..., Any]) -> None:
+        """Take the code of a nested target from that of the function around it which really ran."""
+        if self.is_nested is not None:
+            self.code = _inner_code(_code_of(function), self.is_nested) or self.code
+
     def _event(self, frame: FrameType, event: str, arg: Any) -> None:
         if event != "call" or frame.f_code.co_filename != self.file:
             return
@@ -84,7 +98,9 @@ class Watcher:
         elif self.seen is None and self.matches(frame):
             method = frame.f_code.co_varnames[:1] == ("self",)
             receiver, args = _arguments(frame, self._detail(frame), method)
-            self.seen = Seen(args, receiver, function_of(frame.f_code))
+            evaluates = isinstance(receiver, nn.Module) and not receiver.training
+            mode = value(False, "call site", self._detail(frame)) if evaluates else None
+            self.seen = Seen(args, receiver, function_of(frame.f_code, frame.f_locals), mode)
             if self.stop:
                 raise Reached
 
@@ -97,16 +113,17 @@ class Watcher:
     def _detail(self, frame: FrameType) -> str:
         return f"{self.shown}:{self._line(frame)}" if self.shown else f"line {self._line(frame)}"
 
-    def observed(self, keep: Any) -> Observed:
-        """What was seen; `keep` holds what the caller returned, which may be the target."""
+    def observed(self, result: Any) -> Observed:
+        """What was seen; `result` is what the caller returned, which may be the target or hold it."""
         if self.seen is None:
-            return Observed(function_of(self.code) if self.code is not None else None, None)
+            return Observed(function_of(self.code, result=result) if self.code is not None else None, None)
         receiver, function = self.seen.receiver, self.seen.function
         known = self.constructed.get(id(receiver))
         init = known[1] if known is not None and known[0] is receiver else None
         if init is not None:
             init = _beside_defaults(init, type(receiver).__init__)
-        return Observed(function, Offer(_beside_defaults(self.seen.args, function), init, receiver))
+        args = _beside_defaults(self.seen.args, function)
+        return Observed(function, Offer(args, init, receiver, mode=self.seen.mode))
 
 
 def _beside_defaults(plans: dict[str, Plan], function: Callable[..., Any] | None) -> dict[str, Plan]:
@@ -152,8 +169,8 @@ def watcher(request: TraceRequest, module: ModuleType, tree: ast.Module) -> Watc
     except AttributeError:
         return _nested_watcher(request, module, tree)
     if not isinstance(target, type):
-        code = _code_of(target)
-        return Watcher(request.file, lambda frame: frame.f_code is code, code)
+        code, bound = _code_of(target), _bound(target)
+        return Watcher(request.file, lambda frame: frame.f_code is code and _given(frame, bound), code)
     kind, forward = target, _code_of(getattr(target, "forward", None))
     constructor = _code_of(target.__init__)
 
@@ -161,6 +178,16 @@ def watcher(request: TraceRequest, module: ModuleType, tree: ast.Module) -> Watc
         return frame.f_code is forward and isinstance(frame.f_locals.get("self"), kind)
 
     return Watcher(request.file, matches, constructors=frozenset([constructor] if constructor else ()))
+
+
+def _bound(target: Any) -> Mapping[str, Any]:
+    """The arguments that a `functools.partial` gives, by which its calls differ from others of the same function."""
+    signature = signature_of(target.func) if isinstance(target, partial) else None
+    return signature.bind_partial(*target.args, **target.keywords).arguments if signature is not None else {}
+
+
+def _given(frame: FrameType, arguments: Mapping[str, Any]) -> bool:
+    return all(frame.f_locals.get(name) is value for name, value in arguments.items())
 
 
 def _nested_watcher(request: TraceRequest, module: ModuleType, tree: ast.Module) -> Watcher:
@@ -174,12 +201,13 @@ def _nested_watcher(request: TraceRequest, module: ModuleType, tree: ast.Module)
 
     outer: Any = module
     for part in request.name.split(".")[:-1]:
-        outer = getattr(outer, part, None)
-    return Watcher(request.file, lambda frame: is_it(frame.f_code), _inner_code(_code_of(outer), is_it))
+        outer = getattr(outer, part, outer)
+    code = _inner_code(_code_of(outer), is_it)
+    return Watcher(request.file, lambda frame: is_it(frame.f_code), code, is_nested=is_it)
 
 
 def _code_of(function: Any) -> CodeType | None:
-    return getattr(inspect.unwrap(getattr(function, "__func__", function)), "__code__", None)
+    return getattr(innermost(function), "__code__", None)
 
 
 def _inner_code(code: CodeType | None, is_it: Callable[[CodeType], bool]) -> CodeType | None:
@@ -192,7 +220,7 @@ def _inner_code(code: CodeType | None, is_it: Callable[[CodeType], bool]) -> Cod
 
 
 def caller_request(request: TraceRequest, caller: Caller, seconds: float) -> TraceRequest:
-    """The request to resolve a caller's own inputs."""
+    """The request to resolve a caller's own inputs. One that is a nested function keeps what is around it."""
     return replace(
         request,
         name=caller.name,
@@ -200,13 +228,24 @@ def caller_request(request: TraceRequest, caller: Caller, seconds: float) -> Tra
         sliced=caller.sliced,
         given=(),
         previous=(),
-        callers=(),
+        callers=tuple(around for around in request.callers if caller.name.startswith(f"{around.name}.")),
         sites=(),
         seconds=seconds,
     )
 
 
-def function_of(code: CodeType) -> FunctionType | None:
-    """The function that runs a code object: the last one made, where there are several."""
+def function_of(code: CodeType, variables: Mapping[str, Any] | None = None, result: Any = None) -> FunctionType | None:
+    """The function that runs a code object.
+
+    Where there are several, made by several runs of what is around it: the one that sees these `variables`, or the one
+    that is `result` or in it.
+    """
     found = [f for f in gc.get_referrers(code) if isinstance(f, FunctionType) and f.__code__ is code]
-    return found[-1] if found else None
+    returned = {id(result), *(id(item) for _, item in children(result))}
+    chosen = [f for f in found if id(f) in returned or (variables is not None and _sees(f, variables))]
+    return (chosen or found or [None])[-1]
+
+
+def _sees(function: FunctionType, variables: Mapping[str, Any]) -> bool:
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
+    return all(name in variables and contents_of(cell) is variables[name] for name, cell in cells)

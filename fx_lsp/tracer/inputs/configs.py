@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import nn
 
-from fx_lsp.tracer.inputs.body import Facts
+from fx_lsp.tracer.inputs.facts import Facts
 from fx_lsp.tracer.inputs.plan import Plans, ValuePlan, materialize
 from fx_lsp.tracer.inputs.propose import Context, integers, proposals
 from fx_lsp.tracer.inputs.signatures import hints_of, signature_of
@@ -86,12 +86,16 @@ def settings_plan(settings: dict[str, Any] | SimpleNamespace) -> ValuePlan:
 
 def with_value(plan: ValuePlan, name: str, module: ModuleType) -> ValuePlan | None:
     """The plan for the same object with one more value; None where the object cannot have any."""
+    return with_attribute(plan, name, value_for(name, module))
+
+
+def with_attribute(plan: ValuePlan, name: str, added: Any) -> ValuePlan | None:
+    """The plan for the same object with that value; None where the object cannot have any."""
     made = plan.make()
-    added = value_for(name, module)
     if isinstance(made, dict):
         return settings_plan(type(made)({**made, name: added}))
     if isinstance(made, SimpleNamespace):
-        return settings_plan(SimpleNamespace(**vars(made), **{name: added}))
+        return settings_plan(SimpleNamespace(**{**vars(made), name: added}))
     if isinstance(made, (int, float, str, tuple, list, torch.Tensor, nn.Module, type)) or made is None:
         return None
 

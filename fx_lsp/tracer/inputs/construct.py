@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from fx_lsp.model import Failure, InputSpec
+from torch import nn
+
+from fx_lsp.model import Failure, InputSpec, Span
+from fx_lsp.specs import MODE
 from fx_lsp.tracer.call import Call
+from fx_lsp.tracer.failures import failure_of
 from fx_lsp.tracer.fakes import construct_fake
 from fx_lsp.tracer.inputs.attempt import Attempt
 from fx_lsp.tracer.inputs.body import constructor_facts, find_class
-from fx_lsp.tracer.inputs.plan import Plan, Plans, input_specs, materialize
+from fx_lsp.tracer.inputs.plan import Plan, Plans, ValuePlan, input_specs, materialize
 from fx_lsp.tracer.inputs.search import search
 from fx_lsp.tracer.inputs.signatures import hints_of, signature_of
 from fx_lsp.tracer.inputs.start import resumed, start_plans
@@ -23,10 +27,14 @@ MODULE_RANKS = (3, 4, 2, 1, 5)
 
 @dataclass(frozen=True)
 class Constructed:
-    """An object of the target's class and the constructor arguments that differ from the defaults."""
+    """An object of the target's class and the constructor arguments that differ from the defaults.
+
+    `plans` are all of them, where it was constructed here.
+    """
 
     instance: Any
     inputs: tuple[InputSpec, ...] = ()
+    plans: Mapping[str, Plan] = field(default_factory=dict[str, Plan])
 
     @property
     def trusted(self) -> bool:
@@ -63,7 +71,23 @@ def construct(task: Task, cls: type, given: Mapping[str, Plan]) -> Constructed |
         arguments = ", ".join(f"{n}=…" for n, _ in found.best.plans.items) or "…"
         hint = f"Say how in a comment above the class: `# fx: init({arguments})`."
         return dataclasses.replace(failure, kind="construct", message=message, hint=hint)
-    return Constructed(found.best.run.result, shown_init(dict(found.best.plans.items)))
+    plans = dict(found.best.plans.items)
+    return Constructed(found.best.run.result, shown_init(plans), plans)
+
+
+def switch(
+    task: Task, modules: Mapping[str, nn.Module], mode: ValuePlan, span: Span | None
+) -> tuple[InputSpec, ...] | Failure:
+    """Put the target's module into a mode, as its own `train` or `eval` does; `span` is where the mode is written."""
+    name = task.request.name
+    if "" not in modules:
+        message = f"`{'train' if mode.make() else 'eval'}()` is for modules, and {name} belongs to none"
+        return Failure("comment", message, span, severity="error")
+    try:
+        modules[""].train() if mode.make() else modules[""].eval()
+    except Exception as error:
+        return failure_of(error, task.sources, None, task.lines, "information", ())
+    return input_specs(Plans(((MODE, mode),)))
 
 
 def shown_init(plans: Mapping[str, Plan]) -> tuple[InputSpec, ...]:

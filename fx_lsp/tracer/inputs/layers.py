@@ -8,10 +8,12 @@ from typing import Any
 
 from torch import nn
 
-from fx_lsp.tracer.inputs.body import Facts
+from fx_lsp.syntax import FunctionNode, axis_terms
+from fx_lsp.tracer.inputs.facts import Facts
+from fx_lsp.tracer.inputs.patterns import take_term
 
 
-def add_layer_facts(forward: ast.FunctionDef | None, facts: dict[str, Facts], module: nn.Module) -> None:
+def add_layer_facts(forward: FunctionNode | None, facts: dict[str, Facts], module: nn.Module) -> None:
     """Ranks and dtypes of parameters that go straight into a layer: `self.conv(images)` wants a batch of images."""
     for node in ast.walk(forward) if forward is not None else ():
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args):
@@ -35,3 +37,14 @@ def _add(facts: Facts, layer: Any) -> None:
         is_torch = type(layer).__module__.startswith("torch.nn.")
         if is_torch and not type(layer).__name__.startswith(("BatchNorm1d", "InstanceNorm1d")):
             facts.rank = facts.rank or int(spatial[1]) + 2
+    elif isinstance(layer, nn.Module):
+        _add_pattern(facts, layer)
+
+
+def _add_pattern(facts: Facts, layer: nn.Module) -> None:
+    """A pattern of axes that a layer was made with, and the lengths of axes that it keeps."""
+    kept = list(vars(layer).values())
+    terms = next((found for text in kept if isinstance(text, str) and (found := axis_terms(text))), None)
+    entries = [entry for held in kept if isinstance(held, dict) for entry in held.items()]
+    if terms is not None:
+        take_term(facts, terms[0], {k: n for k, n in entries if isinstance(k, str) and type(n) is int})

@@ -11,8 +11,8 @@ from typing import Any
 from torch import nn
 
 from fx_lsp.model import Failure, Given, InputSource, Span
-from fx_lsp.specs import Comment, CommentError, TensorSpec, parse_comment
-from fx_lsp.tracer.inputs.plan import Plan, plan_of, plan_of_made
+from fx_lsp.specs import MODE, Comment, CommentError, TensorSpec, parse_comment
+from fx_lsp.tracer.inputs.plan import Plan, ValuePlan, plan_of, plan_of_made, value
 
 Evaluate = Callable[[str], Any]
 
@@ -24,19 +24,21 @@ HINTS = (16, 24, 40, 48, 56, 72, 80, 88, 104)
 class Offer:
     """Plans by parameter, and by constructor parameter (None: nothing is said of the constructor).
 
-    `instance` is the object itself where the source has made one. An offer that is `final` says all there is to say:
-    where the target does not run with it, nothing else is tried.
+    `instance` is the object itself where the source has made one, `mode` a plan for its `training` where it is a module
+    and the source speaks of that. An offer that is `final` says all there is to say: where the target does not run with
+    it, nothing else is tried.
     """
 
     args: Mapping[str, Plan]
     init: Mapping[str, Plan] | None = None
     instance: Any = None
     final: bool = False
+    mode: ValuePlan | None = None
 
     @property
     def is_empty(self) -> bool:
         """Whether it leaves everything to the search."""
-        return not self.args and self.init is None and self.instance is None
+        return not self.args and self.init is None and self.instance is None and self.mode is None
 
     def over(self, other: Offer) -> Offer:
         """Both offers as one; where they speak of the same parameter this one counts.
@@ -45,7 +47,8 @@ class Offer:
         """
         init = None if self.init is None and other.init is None else {**(other.init or {}), **(self.init or {})}
         instance = self.instance if self.init is not None or self.instance is not None else other.instance
-        return Offer({**other.args, **self.args}, init, instance, self.final or other.final)
+        mode = other.mode if self.mode is None else self.mode
+        return Offer({**other.args, **self.args}, init, instance, self.final or other.final, mode)
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ def written_offers(given: tuple[Given, ...], evaluate: Evaluate) -> Written | Fa
             recorded.append(offer)
             continue
         author = author.over(offer)
-        for name in parsed.args:
+        for name in (*parsed.args, *((MODE,) if parsed.training is not None else ())):
             spans.setdefault(name, item.span)
         _collect_names(parsed.args, named)
     return Written(author, tuple(recorded), named, spans)
@@ -87,9 +90,8 @@ def written_offers(given: tuple[Given, ...], evaluate: Evaluate) -> Written | Fa
 
 def _offer(parsed: Comment, source: InputSource, detail: str, evaluate: Evaluate) -> Offer:
     args = {n: plan_of(v, source, evaluate, detail) for n, v in parsed.args.items()}
-    if parsed.init is None:
-        return Offer(args)
-    return Offer(args, {n: plan_of(v, source, evaluate, detail) for n, v in parsed.init.items()})
+    init = None if parsed.init is None else {n: plan_of(v, source, evaluate, detail) for n, v in parsed.init.items()}
+    return Offer(args, init, mode=None if parsed.training is None else value(parsed.training, source, detail))
 
 
 def _at(given: Given, error: CommentError) -> Span | None:
@@ -148,11 +150,11 @@ def bound_plans(signature: inspect.Signature, made: Any, source: InputSource, de
     except TypeError:
         return None
     plans: dict[str, Plan] = {}
-    for name, value in bound.arguments.items():
+    for name, given in bound.arguments.items():
         if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
-            plans.update({n: plan_of_made(v, source, detail) for n, v in value.items()})
+            plans.update({n: plan_of_made(v, source, detail) for n, v in given.items()})
         else:
-            plans[name] = plan_of_made(value, source, detail)
+            plans[name] = plan_of_made(given, source, detail)
     return plans
 
 

@@ -101,6 +101,8 @@ def value(constant: Any, source: InputSource, detail: str = "") -> ValuePlan:
 
 def readable(constant: Any) -> str:
     """A value as the user would write it, if that is short: `4`, `torch.nn.functional.relu`, `LlamaConfig(…)`."""
+    if isinstance(constant, torch.Tensor):
+        return str(spec_of(constant))
     if isinstance(constant, (type, FunctionType, BuiltinFunctionType)):
         module, name = constant.__module__ or "", constant.__qualname__
         return f"{module}.{name}" if module.startswith("torch") else name

@@ -15,14 +15,16 @@ import torch
 from torch import nn
 
 from fx_lsp.specs import TensorSpec
-from fx_lsp.tracer.inputs.body import Facts
 from fx_lsp.tracer.inputs.dims import shapes_in, sizes_of, words
+from fx_lsp.tracer.inputs.facts import Facts
 from fx_lsp.tracer.inputs.plan import Plan, SequencePlan, TensorPlan, ValuePlan, fresh_sizes, value
 from fx_lsp.tracer.tensors import short_name
 
 INDEX_NAME = re.compile(r"(^|_)(ids?|idx|index|indices|labels?|tokens?)$")
 CLASS_NAME = re.compile(r"(^|_)(idx|index|indices|labels?|targets?)$")
 VECTOR_NAME = re.compile(r"(^|_)(b|bias|beta|gamma|weight|scale|shift)$")
+_ONE_INDEX = re.compile(r"^[a-z]$|(^|_)(idx|index|axis|dim|layer|level|step|stage|head|pos)\d?$")
+"""Names of what selects one item, a number as soon as a tensor."""
 MASK_NAME = re.compile(r"mask")
 IMAGE_NAME = re.compile(r"(^|_)(images?|imgs?|pixels?)(_values)?\d?$")
 _INTEGERS: tuple[tuple[re.Pattern[str], int], ...] = tuple(
@@ -87,12 +89,14 @@ def proposals(
 
 def tensors(name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
     """Tensor plans for one parameter, one per plausible rank."""
-    dtype = facts.dtype or ("i64" if INDEX_NAME.search(name) else "f32")
+    index = "index" in facts.uses
+    by_name = "b8" if index and MASK_NAME.search(name) else "i64" if index or INDEX_NAME.search(name) else "f32"
+    dtype = facts.dtype or by_name
     if facts.rank is not None:
         ranks: list[int] = [facts.rank]
     else:
         ranks = [r for r in context.ranks if r >= facts.min_rank] or [facts.min_rank]
-        usual = 1 if CLASS_NAME.search(name) or (VECTOR_NAME.search(name) and "operand" in facts.uses) else 2
+        usual = 1 if index or CLASS_NAME.search(name) or (VECTOR_NAME.search(name) and "operand" in facts.uses) else 2
         if dtype == "i64" or usual == 1:
             ranks = sorted(ranks, key=lambda r: (r != usual, r))
         likely = facts.likely_rank or (4 if IMAGE_NAME.search(name) else None)
@@ -115,6 +119,9 @@ def _demanded(sizes: tuple[int, ...], facts: Facts) -> tuple[int, ...]:
     for index, size in facts.sizes.items():
         if -len(sizes) <= index < len(sizes):
             changed[index] = size
+    for index, factor in facts.multiples.items():
+        if -len(sizes) <= index < len(sizes):
+            changed[index] = factor * max(-(-changed[index] // factor), 2)  # the other factor is more than one
     return tuple(changed)
 
 
@@ -282,6 +289,9 @@ def _anything(name: str, facts: Facts, taken: set[int], context: Context) -> lis
         return [*first, *numbers, pair, *floats, module, *flags, *found]
     if "tensor" in facts.uses or facts.rank or facts.min_rank or facts.dtype:
         return found
+    if "index" in facts.uses:
+        numbers = [value(n, "search") for n in (0, 1)]
+        return [*numbers, *found] if _ONE_INDEX.search(name) else [*found, *numbers]
     number = next((n for pattern, n in _INTEGERS if pattern.search(name)), None)
     numeric = [value(n, "search") for n in integers(name, facts, context)[:2]] + [value(_float(name), "search")]
     if any(p.search(name) for p, _ in _FLOATS):

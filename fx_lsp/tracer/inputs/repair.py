@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain as concat
 from itertools import pairwise
 
+from fx_lsp.tracer.drive import Unfinished
 from fx_lsp.tracer.inputs.attempt import Attempt, involved, mentioned_names, mentioned_tensors
 from fx_lsp.tracer.inputs.configs import with_value
 from fx_lsp.tracer.inputs.demands import described, guarded, single_batch
@@ -39,6 +40,8 @@ def repairs(attempt: Attempt) -> Iterator[Plans]:
     """Plans worth trying after an attempt that raised."""
     error = attempt.run.error
     assert error is not None
+    if isinstance(error, Unfinished):
+        return
     seen = {attempt.plans}
     for plans in concat(*(rule(attempt, str(error)) for rule in RULES)):
         if plans not in seen:

@@ -17,20 +17,23 @@ import torch
 from torch import nn
 
 from fx_lsp.model import Caller, Failure, InputSpec, Severity, TraceRequest
-from fx_lsp.tracer.call import Call
+from fx_lsp.specs import MODE
+from fx_lsp.tracer.call import Call, tensors_in
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.conditions import Conditions, under
 from fx_lsp.tracer.failures import sentence
+from fx_lsp.tracer.functions import innermost
 from fx_lsp.tracer.inputs.attempt import Attempt
 from fx_lsp.tracer.inputs.body import body_facts, find_function, lend_facts
 from fx_lsp.tracer.inputs.callers import Observed, caller_request, watcher
 from fx_lsp.tracer.inputs.callsites import seen_at_call_sites
 from fx_lsp.tracer.inputs.configs import constructor, namespaces
-from fx_lsp.tracer.inputs.construct import MODULE_RANKS, Constructed, construct, shown_init
+from fx_lsp.tracer.inputs.construct import MODULE_RANKS, Constructed, construct, shown_init, switch
 from fx_lsp.tracer.inputs.layers import add_layer_facts
 from fx_lsp.tracer.inputs.offers import Offer, Written, conventions, written_offers
 from fx_lsp.tracer.inputs.plan import Plans, input_specs, materialize
 from fx_lsp.tracer.inputs.propose import Context
+from fx_lsp.tracer.inputs.rebuilt import rebuilt
 from fx_lsp.tracer.inputs.search import search, severity
 from fx_lsp.tracer.inputs.settle import Settled, settle
 from fx_lsp.tracer.inputs.signatures import apply_of, hints_of, signature_of, takes_any
@@ -41,6 +44,8 @@ from fx_lsp.tracer.observe import Run, Statements
 from fx_lsp.tracer.provenance import Sources
 
 FUNCTION_RANKS = (2, 3, 4, 1)
+MAX_REBUILDS = 3
+"""How often an object may be constructed in another way because the call misses an attribute."""
 SEARCH_SHARE = 0.6
 """How much of its time a search may use where callers can be looked at afterwards."""
 
@@ -161,22 +166,34 @@ def _observed(task: Task, caller: Caller) -> Observed | Failure:
     """Run a caller on inputs of its own, and see what it calls the target with."""
     request = caller_request(task.request, caller, task.seconds)
     before = sys.modules.get(request.module)
+    result = None
     try:
         module = load(request, task.mode).module
         watch = watcher(task.request, module, task.tree)
-        target = find(module, request.name)
+        target = _found(module, request)
         with watch.watching():
             prepared = prepare(request, module, target, task.sources, task.tree, task.mode)
             watch.seen = None
             if isinstance(prepared, Prepared):
+                watch.look_inside(prepared.call.function)
                 with under(task.mode, prepared.conditions):
-                    prepared.call.run()
+                    result = prepared.call.run()
     except Exception as error:
         return Failure("error", f"{caller.name} cannot be run: {sentence(error)}")
     finally:
         if before is not None:
             sys.modules[request.module] = before
-    return prepared if isinstance(prepared, Failure) else watch.observed(prepared)
+    return prepared if isinstance(prepared, Failure) else watch.observed(result)
+
+
+def _found(module: ModuleType, request: TraceRequest) -> Any:
+    """What the request's name stands for in the module; None for a function inside one that is among its callers."""
+    try:
+        return find(module, request.name)
+    except AttributeError:
+        if not request.callers:
+            raise
+        return None
 
 
 def _subject(task: Task, target: Any) -> Subject | Failure:
@@ -197,6 +214,8 @@ def _subject(task: Task, target: Any) -> Subject | Failure:
             return Subject(request.name, owner=owner, attribute=name)
     if isinstance(target, type) and issubclass(target, torch.autograd.Function):
         return Subject(f"{request.name}.forward", apply_of(target))
+    if isinstance(target, partial):
+        return Subject(getattr(innermost(target), "__qualname__", request.name), target)
     return Subject(request.name, target)
 
 
@@ -232,7 +251,12 @@ def _seen_by(callers: list[Caller], observe: Observe) -> Iterator[Offer]:
 
 
 def _with_offer(
-    task: Task, subject: Subject, signature: inspect.Signature, offer: Offer, written: Written
+    task: Task,
+    subject: Subject,
+    signature: inspect.Signature,
+    offer: Offer,
+    written: Written,
+    rebuilds: int = MAX_REBUILDS,
 ) -> Prepared | Failure:
     made = Constructed(offer.instance, shown_init(offer.init or {}))
     if subject.owner is not None and offer.instance is None:
@@ -241,6 +265,11 @@ def _with_offer(
             return found
         made = found
     bound = subject.bind(made.instance)
+    if offer.mode is not None:
+        switched = switch(task, bound.modules, offer.mode, written.spans.get(MODE))
+        if isinstance(switched, Failure):
+            return switched
+        made = dataclasses.replace(made, inputs=made.inputs + switched)
     function, modules = bound.described, bound.modules
     node = find_function(task.tree, subject.definition)
     facts = body_facts(node)
@@ -269,6 +298,11 @@ def _with_offer(
     if settled is not None:
         failed = found.best.run.error is not None
         return _prepared(settled, made.inputs, search_failure(task, found, "information", inputs) if failed else None)
+    for init in rebuilt(task, made, found.best.run.error) if rebuilds else ():
+        offered = dataclasses.replace(offer, init={**(offer.init or {}), **init})
+        again = _with_offer(task, subject, signature, offered, written, rebuilds - 1)
+        if isinstance(again, Prepared):
+            return again
     bad: Severity = "information"
     if made.trusted and is_given(start):
         bad = "error"
@@ -279,7 +313,10 @@ def _with_offer(
 
 def _prepared(settled: Settled, constructed: tuple[InputSpec, ...], failure: Failure | None) -> Prepared:
     run = settled.attempt.run
-    call = dataclasses.replace(settled.call, touched=frozenset(run.touched))
+    module = settled.call.modules.get("")
+    mode = [] if module is None or module.training else ["traced in evaluation mode"]
+    returned = {id(tensor) for _, tensor in tensors_in(run.result, "")}
+    call = dataclasses.replace(settled.call, touched=frozenset(run.touched | returned))
     otherwise = failure if settled.plain is None else _prepared(settled.plain, constructed, failure)
     inputs = constructed + input_specs(settled.attempt.plans)
-    return Prepared(call, inputs, run, settled.notes, settled.conditions, otherwise)
+    return Prepared(call, inputs, run, [*mode, *settled.notes], settled.conditions, otherwise)

@@ -7,6 +7,7 @@ import dataclasses
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +26,8 @@ CallOf = Callable[[Plans, Mapping[str, Any]], tuple[Call, dict[int, str]]]
 
 MAX_HINTS = 16
 """How many other numbers are tried for named sizes that the target does not run with."""
+MAX_CREATED = 4
+"""How many of the parameters that a first call makes a note names."""
 
 
 @dataclass
@@ -43,17 +46,18 @@ def settle(
 ) -> Settled | None:
     """The call to capture after a search; None where the target does not run.
 
-    Named sizes become symbols. Code that needs the values of tensors is tried with symbols in their place, and then as
-    if it were compiled, once for each target.
+    Named sizes become symbols. Parameters that only a call makes are made first. Code that needs the values of tensors
+    is tried with symbols in their place, and then as if it were compiled, once for each target.
     """
     trial = _Trial(task, call_of, alternatives)
     best, hints = found.best, dict(named)
     if best.run.error is not None and named:
         best, hints = _with_other_hints(trial, best, hints)
     if best.run.error is None:
-        notes = [f"{name} was traced as {size}" for name, size in hints.items()]
+        best, first = _after_first_call(trial, best, hints) if best.created else (best, list[str]())
+        notes = [*first, *(f"{name} was traced as {size}" for name, size in hints.items())]
         plain = Settled(best, call_of(best.plans, hints)[0], notes=notes)
-        return (_with_symbols(trial, best, hints, plain) if named else None) or plain
+        return (_with_symbols(trial, best, hints, plain, first) if named else None) or plain
     if kind_of(best.run.error, best.run.failed) != "data-dependent" or task.retried:
         return None
     task.retried = True
@@ -95,7 +99,20 @@ class _Trial:
         return Symbols(self.task.sources, self.task.lines, assigned, unbacked)
 
 
-def _with_symbols(trial: _Trial, best: Attempt, hints: dict[str, int], plain: Settled) -> Settled | None:
+def _after_first_call(trial: _Trial, best: Attempt, hints: dict[str, int]) -> tuple[Attempt, list[str]]:
+    """The run after a first one whose parameters stay, and a note of them."""
+    with suppress(Exception):
+        trial.call_of(best.plans, hints)[0].run_for_good()
+        again = trial.plain(best.plans, hints)
+        if again.run.error is None:
+            named = ", ".join(best.created[:MAX_CREATED]) + (", …" if len(best.created) > MAX_CREATED else "")
+            return again, [f"traced after a first call, which makes {named}"]
+    return best, []
+
+
+def _with_symbols(
+    trial: _Trial, best: Attempt, hints: dict[str, int], plain: Settled, notes: list[str]
+) -> Settled | None:
     tried, symbols = trial.symbolic(best.plans, hints)
     if tried.run.error is not None:
         plain.notes.append(f"named sizes stand as numbers: with symbols, {sentence(tried.run.error)}")
@@ -105,7 +122,7 @@ def _with_symbols(trial: _Trial, best: Attempt, hints: dict[str, int], plain: Se
         again, symbols = trial.symbolic(wider, hints)
         if again.run.error is None and len(_fixed(symbols, hints)) < len(fixed):
             tried = again
-    return dataclasses.replace(trial.settled(tried, hints, False, False, []), plain=plain)
+    return dataclasses.replace(trial.settled(tried, hints, False, False, notes), plain=plain)
 
 
 def _fixed(symbols: Symbols, hints: Mapping[str, int]) -> list[str]:

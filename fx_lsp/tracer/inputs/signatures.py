@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from fx_lsp.tracer.functions import innermost
+
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
     """The signature of a callable, or None where Python cannot read one."""
@@ -23,7 +25,7 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
 
 def hints_of(function: Any, module: ModuleType) -> dict[str, Any]:
     """Evaluated annotations; those that cannot be evaluated stay as text."""
-    function = inspect.unwrap(getattr(function, "__func__", function))
+    function = innermost(function)
     raw: dict[str, Any] = dict(getattr(function, "__annotations__", {}))
     namespace = getattr(function, "__globals__", None) or vars(sys.modules.get(module.__name__, module))
     hints: dict[str, Any] = {}

@@ -12,7 +12,7 @@ from torch import nn
 
 from fx_lsp.model import InputSpec
 from fx_lsp.specs import parse_spec
-from fx_lsp.tracer.inputs.body import Facts
+from fx_lsp.tracer.inputs.facts import Facts
 from fx_lsp.tracer.inputs.plan import Plan, Plans, SequencePlan, ValuePlan, input_specs
 from fx_lsp.tracer.inputs.propose import Context, proposals, tensors
 

@@ -62,10 +62,11 @@ def attempt(
     except Exception as error:
         return Attempt(plans, Run(error=error, calls=-1), {}, alternatives, task.sources, task.lines, task.module)
     run = watched_run(task.sources, call.run, RUN_CODE, task.statements)
-    return Attempt(plans, run, paths, alternatives, task.sources, task.lines, task.module)
+    created = tuple(call.created)
+    return Attempt(plans, run, paths, alternatives, task.sources, task.lines, task.module, created)
 
 
-HARD = frozenset({"data-dependent", "effect", "exit", "memory", "import"})
+HARD = frozenset({"data-dependent", "effect", "unsupported", "exit", "memory", "import"})
 """Kinds of failures that other inputs do not mend."""
 
 

@@ -93,7 +93,11 @@ function M.config(overrides)
     init_options = { virtualDocuments = true },
     capabilities = capabilities,
     handlers = handlers,
-    commands = { ['fxLsp.showStage'] = run_lens, ['fxLsp.showFailure'] = run_lens },
+    commands = {
+      ['fxLsp.showStage'] = run_lens,
+      ['fxLsp.showFailure'] = run_lens,
+      ['fxLsp.runPass'] = run_lens,
+    },
   }, overrides or {})
 end
 
@@ -171,6 +175,25 @@ function M.status()
   return text, status
 end
 
+--- Calls `run` with the client, the document's URI and the name of the function or pass at the cursor.
+local function at_cursor(buf, run)
+  local client = M.client(buf)
+  if not client then
+    return warn('no server is running for this buffer')
+  end
+  local line = vim.api.nvim_win_get_cursor(0)[1]
+  local params = { textDocument = vim.lsp.util.make_text_document_params() }
+  compat.request(client, 'textDocument/codeLens', params, function(err, lenses)
+    local name, command = M._at(buf, not err and lenses or {}, line)
+    if name then
+      run(client, params.textDocument.uri, name, command == 'fxLsp.runPass')
+    else
+      local text, status = M.status()
+      warn(status and not status.quiescent and text:gsub('^fx%-lsp: ', '') or 'no traced function at the cursor')
+    end
+  end, buf)
+end
+
 --- Opens a stage of the function at the cursor; without `stage` the one that the server thinks best.
 --- In a graph it goes to another stage of the same function.
 ---@param stage string|nil
@@ -180,21 +203,46 @@ function M.graph(stage)
     views.go_to_stage(buf, stage or 'forward')
     return
   end
-  local client = M.client(buf)
-  if not client then
-    return warn('no server is running for this buffer')
-  end
-  local line = vim.api.nvim_win_get_cursor(0)[1]
-  local params = { textDocument = vim.lsp.util.make_text_document_params() }
-  compat.request(client, 'textDocument/codeLens', params, function(err, lenses)
-    local name = not err and M._at(buf, lenses or {}, line)
-    if name then
-      execute(client, 'fxLsp.showStage', { params.textDocument.uri, name, stage }, buf)
+  at_cursor(buf, function(client, uri, name, is_pass)
+    if is_pass then
+      execute(client, 'fxLsp.runPass', { uri, name }, buf)
     else
-      local text, status = M.status()
-      warn(status and not status.quiescent and text:gsub('^fx%-lsp: ', '') or 'no traced function at the cursor')
+      execute(client, 'fxLsp.showStage', { uri, name, stage }, buf)
     end
-  end, buf)
+  end)
+end
+
+--- Lists what the compiler makes of the function at the cursor, pass by pass, and opens what is chosen: what a pass
+--- changed, or the graph of a stage that is no pass. With `all` also the passes that changed nothing.
+---@param all boolean|nil
+function M.passes(all)
+  local buf = vim.api.nvim_get_current_buf()
+  at_cursor(buf, function(client, uri, name, is_pass)
+    if is_pass then
+      return execute(client, 'fxLsp.runPass', { uri, name }, buf)
+    end
+    local params = { command = 'fxLsp.passes', arguments = { uri, name } }
+    compat.request(client, 'workspace/executeCommand', params, function(err, steps)
+      if err or not steps then
+        return err and warn(err.message)
+      end
+      local shown = vim.tbl_filter(function(step)
+        return all or not step.unchanged
+      end, steps)
+      vim.ui.select(shown, { prompt = name, kind = 'fx-lsp', format_item = M._step }, function(step)
+        local document = step and step.diff ~= vim.NIL and step.diff or step and step.uri
+        if document then
+          views.show_document(nil, { uri = document, takeFocus = true }, { client_id = client.id })
+        end
+      end)
+    end, buf)
+  end)
+end
+
+--- One row of the list of passes.
+function M._step(step)
+  local change = step.change ~= '' and step.change or (step.ops > 0 and step.ops .. ' ops' or '')
+  return string.format('%-34s %-14s %s', step.stage, change, step.note ~= '' and step.note or step.title)
 end
 
 --- Ends the tracing processes and traces again; starts the server where it is gone.
@@ -229,13 +277,14 @@ function M.refresh_lenses(buf)
   end
 end
 
---- The name of the innermost target around a line: the closest lens above it, unless its block ended before the line.
+--- The name of the innermost target around a line, and the command of its lens: the closest lens above the line, unless
+--- its block ended before that.
 function M._at(buf, lenses, line)
   local text = vim.api.nvim_buf_get_lines(buf, 0, line, false)
   local function indent(at)
     return #text[at]:match('^%s*')
   end
-  local best, name
+  local best, name, command
   for _, lens in ipairs(lenses) do
     local start = lens.range.start.line + 1
     local inside = start <= line
@@ -244,10 +293,10 @@ function M._at(buf, lenses, line)
       inside = inside and (indent(at) > indent(start) or not text[at]:find('^%s*[^%s#%)%]}]'))
     end
     if inside and start >= (best or 0) then
-      best, name = start, lens.command.arguments[2]
+      best, name, command = start, lens.command.arguments[2], lens.command.command
     end
   end
-  return name
+  return name, command
 end
 
 return M

@@ -76,7 +76,7 @@ function M.read(buf)
   vim.bo[buf].undolevels = -1
   vim.bo[buf].bufhidden = 'unload'
   fill(buf, { '# tracing …' })
-  vim.bo[buf].filetype = 'python'
+  vim.bo[buf].filetype = vim.api.nvim_buf_get_name(buf):find('%.diff%f[?%z]') and 'diff' or 'python'
   M.load(buf)
 end
 
@@ -93,7 +93,7 @@ end
 --- The same target's graph of another stage, in this window.
 function M.go_to_stage(buf, stage)
   local name = vim.api.nvim_buf_get_name(buf)
-  local other = name:gsub('%.[^./]+%.py$', '.' .. stage:gsub('%%', '%%%%') .. '.py')
+  local other = name:gsub('?.*$', ''):gsub('%.[^./]+%.%a+$', '.' .. stage:gsub('%%', '%%%%') .. '.py')
   owners[other] = owners[name]
   vim.cmd('edit ' .. vim.fn.fnameescape(other))
 end

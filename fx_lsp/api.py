@@ -1,0 +1,160 @@
+"""The library: AOTAutograd's graphs of a callable, for scripts and notebooks. Importing this module imports torch."""
+
+from __future__ import annotations
+
+import html
+import linecache
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import torch
+
+from fx_lsp.features.documents import render_stage
+from fx_lsp.features.lenses import default_stage, summarize
+from fx_lsp.model import InputSpec, Saved, Span, Stage, Trace
+from fx_lsp.tracer.library import generate
+from fx_lsp.tracer.library.prepared import Options
+
+Decompositions: TypeAlias = "Mapping[Any, Callable[..., Any]] | Literal['core']"
+"""Functions to trace in place of operations (`torch.ops.aten.silu.default`, or `torch.ops.aten.silu` for all its
+overloads), or "core" for those that leave core ATen alone."""
+
+
+def generate_inference_graph(
+    fn: Callable[..., Any],
+    example_inputs: Sequence[Any],
+    *,
+    decompositions: Decompositions | None = None,
+    static_argnums: int | Sequence[int] = (),
+    dynamic: bool = False,
+) -> torch.fx.Graph:
+    """The ATen graph that `fn(*example_inputs)` runs where nothing is differentiated.
+
+    `fn` is a function, a method or an `nn.Module`; it runs on fake tensors alone. `example_inputs` are real or fake
+    tensors, lists, tuples and dicts of them, and anything else, which is a constant; nothing of them is changed.
+
+    The graph takes the parameters of the module, its buffers, and then the tensors among the inputs, and returns a
+    tuple of the tensors among the results; it writes into the inputs that `fn` writes into. A placeholder has the name
+    of what it stands for; `meta["input"]` is that name as it is written (`fc.weight`) and `meta["kind"]` is
+    "parameter", "buffer" or "input". Each node has the expressions that it came from in `meta["spans"]`. Tensors that
+    `fn` finds by itself are constants without a gradient: attributes of `graph.owning_module`, with which the graph
+    runs as `torch.fx.GraphModule(graph.owning_module, graph)`.
+
+    `decompositions` replace operations; inputs in `static_argnums` are constants also where they are tensors; with
+    `dynamic` the sizes of inputs are symbols, so that the graph holds for others than those of the examples.
+
+    Raises ValueError where no graph can be captured or what `fn` returns is no tensor, list or tuple; errors that `fn`
+    raises are passed on.
+    """
+    options = Options(None, decompositions, _numbers(static_argnums), dynamic)
+    return generate.inference(fn, example_inputs, options)
+
+
+def generate_forward_and_backward_graph(
+    fn: Callable[..., Any],
+    example_inputs: Sequence[Any],
+    requires_grad: Sequence[bool] | None = None,
+    *,
+    decompositions: Decompositions | None = None,
+    static_argnums: int | Sequence[int] = (),
+    dynamic: bool = False,
+    partition_fn: Callable[..., Any] | None = None,
+) -> tuple[torch.fx.Graph, torch.fx.Graph]:
+    """The ATen graphs that `fn(*example_inputs)` and its backward pass run, split by the min-cut partitioner.
+
+    Inputs, constants and names are as in `generate_inference_graph`. `requires_grad` has a bool for each example input,
+    which counts for all dense floating tensors in it, whatever they say themselves. Without it, inputs and parameters
+    require a gradient where they say so; where none of them does, all floating inputs do.
+
+    Forward returns the new value of each input that requires a gradient and that `fn` writes into (it writes into the
+    others itself), the tensors among the results, and what it saves. Backward takes what forward saves, in that order,
+    and a gradient for each of the others that is differentiable; it returns a gradient for each input of forward, or
+    None. Its placeholders are of the kind "saved" or "tangent". Neither graph has a `detach`. `partition_fn` is another
+    partitioner, such as `functorch.compile.default_partition`.
+
+    Raises ValueError also where `requires_grad` has another length than `example_inputs`, and where nothing is
+    differentiable.
+    """
+    options = Options(requires_grad, decompositions, _numbers(static_argnums), dynamic, partition_fn)
+    return generate.forward_and_backward(fn, example_inputs, options)
+
+
+def trace(
+    fn: Callable[..., Any],
+    *inputs: Any,
+    requires_grad: Sequence[bool] | None = None,
+    decompositions: Decompositions | None = None,
+    static_argnums: int | Sequence[int] = (),
+    dynamic: bool = False,
+    partition_fn: Callable[..., Any] | None = None,
+) -> Traced:
+    """What an editor shows of `fn(*inputs)`: its graphs, what they save, and the shape of every expression.
+
+    The options are those of `generate_forward_and_backward_graph`. Parameters and other tensors that `fn` finds by
+    itself are inputs of the graphs, and recurrent layers are one operation, as in an editor. Where nothing is
+    differentiable there is an inference graph.
+    """
+    options = Options(requires_grad, decompositions, _numbers(static_argnums), dynamic, partition_fn)
+    return Traced(*generate.traced(fn, inputs, options))
+
+
+@dataclass(frozen=True, repr=False)
+class Traced:
+    """A traced call: the model, and its stages with all nodes. A notebook shows the graphs."""
+
+    trace: Trace
+    stages: tuple[Stage, ...]
+
+    @property
+    def inputs(self) -> tuple[InputSpec, ...]:
+        """The arguments that it was traced with."""
+        return self.trace.inputs
+
+    @property
+    def saved(self) -> tuple[Saved, ...]:
+        """What forward keeps for backward."""
+        return self.trace.saved
+
+    def stage(self, name: str | None = None) -> Stage:
+        """The stage `name` ("forward", "backward", "joint" or "inference"); without a name, forward or inference.
+
+        Raises ValueError where there is none of that name.
+        """
+        wanted = name or default_stage(self.trace)
+        found = next((stage for stage in self.stages if stage.name == wanted), None)
+        if found is None:
+            raise ValueError(f"there is no {wanted} graph; there is {', '.join(stage.name for stage in self.stages)}")
+        return found
+
+    def text(self, stage: str | None = None, full: bool = False) -> str:
+        """A stage as Python that a person can read; what repeats is folded, unless `full`."""
+        return render_stage(self.trace, self.stage(stage), _source_line, full).text
+
+    def show(self, stage: str | None = None, full: bool = False) -> None:
+        """Print a stage."""
+        print(self.text(stage, full), end="")
+
+    def __repr__(self) -> str:
+        name = self.trace.target.rpartition("::")[2]
+        return f"<Traced {name}: {summarize(self.trace)}>"
+
+    def _repr_markdown_(self) -> str:
+        return "\n".join(f"**{stage.name}**\n\n```python\n{self.text(stage.name)}```\n" for stage in self.stages)
+
+    def _repr_html_(self) -> str:
+        first = self.stage().name
+        parts = [
+            f"<details{' open' if stage.name == first else ''}><summary>{html.escape(stage.name)}</summary>"
+            f"<pre>{html.escape(self.text(stage.name))}</pre></details>"
+            for stage in self.stages
+        ]
+        return f"<div>{html.escape(repr(self))}{''.join(parts)}</div>"
+
+
+def _numbers(numbers: int | Sequence[int]) -> Sequence[int]:
+    return (numbers,) if isinstance(numbers, int) else numbers
+
+
+def _source_line(span: Span) -> str | None:
+    return linecache.getline(span.file, span.line) or None

@@ -1,0 +1,118 @@
+"""`fx-lsp passes TARGET`: the stages that the compiler makes of a function or module, and what each pass changed.
+
+Exit codes: 0 traced, 1 not traced, 2 usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from typing import Any
+
+from fx_lsp import wire
+from fx_lsp.commands.graph import to_json
+from fx_lsp.commands.options import add_tracing_options
+from fx_lsp.commands.targets import failure_text, opened, print_document, read_target, source_line
+from fx_lsp.features.diffs import render_diff
+from fx_lsp.features.documents import render_stage
+from fx_lsp.features.passes import render_passes, render_run
+from fx_lsp.model import Failure, Outcome, Stage, Trace, Work
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `fx-lsp passes`."""
+    parser.add_argument("target", metavar="TARGET", help="path/to/file.py::function, ::Class or ::Class.method")
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument("--diff", nargs=2, metavar=("A", "B"), help="print what changed from stage A to stage B")
+    shown.add_argument("--stage", metavar="S", help="print one stage")
+    shown.add_argument("--json", action="store_true", help="print every stage as JSON")
+    parser.add_argument("--all", action="store_true", help="list the passes that changed nothing, too")
+    parser.add_argument("--full", action="store_true", help="print every node, also where loops and layers repeat")
+    parser.add_argument("--code", action="store_true", help="have Inductor generate its output code as well")
+    parser.add_argument(
+        "--table",
+        metavar="T",
+        help="decompositions: inductor (default), core (core ATen), or module.attribute of another table",
+    )
+    parser.add_argument("--pass", dest="own", metavar="FILE::NAME", help="run this pass of yours on the target instead")
+    parser.add_argument("--on", metavar="G", help="its graph: inference, core, torch, joint, forward or backward")
+    add_tracing_options(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compile the target up to its code, and print what was asked for. Raises TargetError for one in no file."""
+    return asyncio.run(_passes(arguments))
+
+
+def work_of(arguments: argparse.Namespace) -> Work:
+    """The work that the arguments ask for."""
+    if arguments.own:
+        chosen = read_target(arguments.own)
+        graph = f"on={arguments.on}" if arguments.on else ""
+        return "&".join(part for part in (f"pass={chosen.file}::{chosen.name}", graph) if part)
+    wanted = [arguments.stage or "", *(arguments.diff or ())]
+    code = arguments.code or any(name.endswith(":code") for name in wanted)
+    table = f"table={arguments.table}" if arguments.table and arguments.table != "inductor" else ""
+    return "&".join(part for part in ("passes", table, "code" if code else "") if part)
+
+
+async def _passes(arguments: argparse.Namespace) -> int:
+    chosen, work = read_target(arguments.target), work_of(arguments)
+    stages: list[Stage] = []
+    async with opened(arguments, chosen) as engine:
+        outcome: Outcome = await engine.outcome(chosen.file, chosen.name, work)
+        if isinstance(outcome, Trace):
+            for name in _wanted(arguments, outcome):
+                stage = await engine.stage(chosen.file, chosen.name, name, work)
+                if isinstance(stage, Failure):
+                    outcome = stage
+                    break
+                stages.append(stage)
+    if arguments.json:
+        print(json.dumps(to_contract(arguments.target, outcome, stages), indent=2))
+    elif isinstance(outcome, Failure):
+        print(failure_text(outcome, chosen), file=sys.stderr)
+    elif arguments.diff:
+        print_document(render_diff(outcome, *stages))
+    elif arguments.own and not arguments.stage:
+        print_document(render_run(outcome, {stage.name: stage for stage in stages}))
+    elif stages:
+        texts = {chosen.file: chosen.text}
+        print_document(render_stage(outcome, stages[0], lambda span: source_line(span, texts), arguments.full))
+    else:
+        print_document(render_passes(outcome, arguments.all))
+    return 1 if isinstance(outcome, Failure) else 0
+
+
+def _wanted(arguments: argparse.Namespace, trace: Trace) -> list[str]:
+    """The stages to print."""
+    if arguments.diff or arguments.stage:
+        return list(arguments.diff or [arguments.stage])
+    made = [info.name for info in trace.stages if info.change is None or info.change]
+    return made if arguments.json or arguments.own else []
+
+
+def to_contract(target: str, outcome: Outcome, stages: list[Stage]) -> dict[str, Any]:
+    """The JSON that scripts rely on: every stage with what made it; those of passes that did something with nodes."""
+    if isinstance(outcome, Failure):
+        fields = ("kind", "message", "span", "hint")
+        return {"target": target, "failure": {k: wire.to_json(getattr(outcome, k)) for k in fields}}
+    known = {stage.name: stage for stage in stages}
+    found: list[dict[str, Any]] = []
+    for info in outcome.stages:
+        stage = known.get(info.name)
+        entry: dict[str, Any] = wire.to_json(info)
+        if stage is not None:
+            entry |= {"text": stage.text} if stage.text else {"nodes": [to_json(n) for n in stage.nodes]}
+        else:
+            del entry["nodes"]
+        found.append(entry)
+    return {
+        "target": target,
+        "torch": outcome.torch,
+        "inputs": [{"name": i.name, "spec": i.spec, "source": i.source} for i in outcome.inputs],
+        "stages": found,
+        "seconds": outcome.seconds,
+    }

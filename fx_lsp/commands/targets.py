@@ -1,0 +1,110 @@
+"""One target of the command line: which it is, an engine that has it open, and how its documents are printed."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+import tokenize
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from fx_lsp.commands.options import cache_path
+from fx_lsp.commands.sources import project_root, read_source
+from fx_lsp.errors import TargetError
+from fx_lsp.features.documents import Document
+from fx_lsp.model import Failure, Span
+from fx_lsp.tracing.engine import Engine, EngineSettings
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The target that a command is about, in its file as it is on disk."""
+
+    file: str
+    name: str
+    text: str
+
+
+def read_target(target: str) -> Chosen:
+    """The target `path/to/file.py::name`. Raises TargetError where it names no file."""
+    path, separator, name = target.rpartition("::")
+    if not separator or not name:
+        raise TargetError(f"`{target}` names no function: write it as path/to/file.py::function")
+    file = Path(path).resolve()
+    try:
+        return Chosen(str(file), name, read_source(file))
+    except (OSError, SyntaxError, UnicodeDecodeError) as error:
+        raise TargetError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+@asynccontextmanager
+async def opened(arguments: argparse.Namespace, chosen: Chosen) -> AsyncGenerator[Engine, None]:
+    """An engine that has the target's file open and traces what it is asked for."""
+    settings = EngineSettings(
+        interpreter=arguments.python,
+        cache_path=cache_path(arguments),
+        trace_on_open=False,
+    )
+    engine = Engine(settings, lambda file: None, lambda status: None)
+    try:
+        engine.open(chosen.file, chosen.text, (project_root(chosen.file),))
+        yield engine
+    finally:
+        await engine.shutdown()
+
+
+def print_document(document: Document) -> None:
+    """Print a document, in colours on a terminal."""
+    print(highlight(document.text) if sys.stdout.isatty() else document.text, end="")
+
+
+def source_line(span: Span, texts: dict[str, str]) -> str | None:
+    """The line that a span starts on; `texts` keeps the files that were read."""
+    if span.file not in texts:
+        try:
+            texts[span.file] = Path(span.file).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            texts[span.file] = ""
+    lines = texts[span.file].splitlines()
+    return lines[span.line - 1] if span.line <= len(lines) else None
+
+
+def failure_text(failure: Failure, chosen: Chosen) -> str:
+    """Why the target was not traced, where, and what to do."""
+    lines = chosen.text.splitlines()
+    parts = [f"{chosen.name} was not traced: {failure.message}"]
+    if failure.span is not None:
+        parts.append(f"  {failure.span.file}:{failure.span.line}")
+        if failure.span.line <= len(lines):
+            parts.append(f"    {lines[failure.span.line - 1].strip()}")
+    if failure.hint:
+        parts.append(failure.hint)
+    return "\n".join(parts)
+
+
+def highlight(text: str) -> str:
+    """Python text with ANSI colours for a terminal: comments dim, operations bold, specs in colour."""
+    painted = [list(line) for line in text.splitlines(keepends=True)]
+    tokens = [t for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.string.strip()]
+    for before, token, after in zip([None, *tokens[:-1]], tokens, [*tokens[1:], None], strict=True):
+        style = _style(token, before.string if before else "", after.string if after else "")
+        if style:
+            row, start = token.start
+            painted[row - 1][start] = f"\x1b[{style}m{painted[row - 1][start]}"
+            painted[row - 1][token.end[1] - 1] += "\x1b[0m"
+    return "".join("".join(line) for line in painted)
+
+
+def _style(token: tokenize.TokenInfo, before: str, after: str) -> str:
+    if token.type == tokenize.COMMENT:
+        return "2"
+    if token.type == tokenize.NUMBER:
+        return "33"
+    if token.string in ("def", "return"):
+        return "35"
+    if token.type == tokenize.NAME and after == "[" and before in (":", "(", ","):
+        return "36"
+    return "1" if token.type == tokenize.NAME and before == "." else ""

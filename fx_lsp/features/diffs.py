@@ -1,0 +1,127 @@
+"""What a pass changed, as a unified diff of two stages that follows nodes by their names.
+
+Nodes keep their names through passes, so that the lines of two stages are those of the same nodes. That makes the
+comparison linear, and a renumbering no difference.
+"""
+
+from __future__ import annotations
+
+import difflib
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from fx_lsp.features.documents import Document, Line, render_node, title_lines
+from fx_lsp.model import Node, Stage, Trace
+
+CONTEXT = 3
+
+
+class Edit(NamedTuple):
+    """One line of a diff: " " for a node that both stages have, "-" and "+" for one that only one of them has."""
+
+    mark: str
+    node: Node
+    comment: str = ""
+
+
+def render_diff(trace: Trace, before: Stage, after: Stage) -> Document:
+    """The document of a diff: a header, and hunks with three lines around every change."""
+    head = [Line(line) for line in title_lines(trace, after.name, f"{before.name} → {after.name}")]
+    return Document((*head, *diff_lines(before, after)))
+
+
+def diff_lines(before: Stage, after: Stage) -> list[Line]:
+    """The diff without the document's header."""
+    if before.text or after.text:
+        texts = before.text.splitlines(), after.text.splitlines()
+        hunks = [Line(line) for line in list(difflib.unified_diff(*texts, lineterm="", n=CONTEXT))[2:]]
+    else:
+        hunks = list(_hunks(list(edits(before, after))))
+    return [Line(f"--- {before.name}"), Line(f"+++ {after.name}"), *(hunks or [Line("# no difference")])]
+
+
+def edits(before: Stage, after: Stage) -> Iterator[Edit]:
+    """The lines of both stages in one order. A node that moved stands at both of its places."""
+    old = {n.name: n for n in before.nodes}
+    new = {n.name: n for n in after.nodes}
+    common = {name for name in new if name in old and _is_same(old[name], new[name])}
+    staying = set(_longest_run([n for n in old if n in common], [n for n in new if n in common]))
+    pending = iter(before.nodes)
+    for node in after.nodes:
+        if node.name not in staying:
+            yield Edit("+", node, "moved here" if node.name in common else "")
+            continue
+        for gone in pending:
+            if gone.name == node.name:
+                yield from _kept(gone, node)
+                break
+            yield Edit("-", gone, "moved" if gone.name in common else "")
+    for gone in pending:
+        yield Edit("-", gone, "moved" if gone.name in common else "")
+
+
+def _kept(old: Node, new: Node) -> Iterator[Edit]:
+    same = (old.op, old.target, old.args) == (new.op, new.target, new.args)
+    if same and (old.spec == new.spec or new.op == "output"):
+        yield Edit(" ", new)
+    else:
+        yield Edit("-", old)
+        yield Edit("+", new)
+
+
+def _is_same(old: Node, new: Node) -> bool:
+    """Whether nodes of one name are one node: graphs that were traced anew may give the name to another."""
+    return old.op == new.op and (old.target == new.target or old.spans == new.spans)
+
+
+def _longest_run(before: Sequence[str], after: Sequence[str]) -> list[str]:
+    """A longest sequence of names that stand in this order in both."""
+    place = {name: i for i, name in enumerate(before)}
+    tails: list[int] = []
+    last: list[str] = []
+    previous: dict[str, str | None] = {}
+    for name in after:
+        at = bisect_left(tails, place[name])
+        previous[name] = last[at - 1] if at else None
+        tails[at : at + 1] = [place[name]]
+        last[at : at + 1] = [name]
+    run: list[str] = []
+    name = last[-1] if last else None
+    while name is not None:
+        run.append(name)
+        name = previous[name]
+    return run[::-1]
+
+
+def _hunks(found: list[Edit]) -> Iterator[Line]:
+    changed = [i for i, edit in enumerate(found) if edit.mark != " "]
+    start = 0
+    while start < len(changed):
+        stop = start + 1
+        while stop < len(changed) and changed[stop] - changed[stop - 1] <= 2 * CONTEXT + 1:
+            stop += 1
+        first, end = max(changed[start] - CONTEXT, 0), min(changed[stop - 1] + CONTEXT + 1, len(found))
+        yield Line(_hunk_head(found, first, end))
+        for edit in found[first:end]:
+            yield _line(edit)
+        start = stop
+
+
+def _hunk_head(found: list[Edit], first: int, end: int) -> str:
+    def extent(mark: str) -> str:
+        before = sum(e.mark in (" ", mark) for e in found[:first])
+        length = sum(e.mark in (" ", mark) for e in found[first:end])
+        return f"{before + bool(length)},{length}"
+
+    return f"@@ -{extent('-')} +{extent('+')} @@"
+
+
+def _line(edit: Edit) -> Line:
+    node = edit.node
+    comments = [c for c in (node.comment, edit.comment) if c]
+    text = f"{node.name}: {node.spec}" if node.op == "placeholder" else render_node(node)
+    if node.op == "placeholder":
+        comments.insert(0, "input")
+    tail = f"  # {' · '.join(comments)}" if comments else ""
+    return Line(f"{edit.mark}    {text}{tail}", node.spans, (node.name,))

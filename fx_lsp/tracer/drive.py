@@ -1,0 +1,64 @@
+"""Running a call to its end where calling alone does not: coroutines without an event loop, and generators."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Coroutine, Generator
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from typing import Any
+
+MAX_STEPS = 1000
+"""How many values a generator may yield, and how often a coroutine may let others run."""
+
+
+class Unfinished(Exception):
+    """The code does not come to an end on its own: it waits for something outside of it, or yields for ever."""
+
+
+def finished(result: Any) -> Any:
+    """What a call gives in the end: what awaiting a coroutine gives, and of a generator the tuple of all it yields.
+
+    Raises Unfinished inside of the code that has no end, where it stands.
+    """
+    if isinstance(result, CoroutineType):
+        result = _awaited(result)
+    if isinstance(result, GeneratorType):
+        return _yielded(result)
+    return _yielded_in_time(result) if isinstance(result, AsyncGeneratorType) else result
+
+
+def _yielded(generator: Generator[Any, None, Any]) -> tuple[Any, ...]:
+    found: list[Any] = []
+    for item in generator:
+        found.append(item)
+        if len(found) > MAX_STEPS:
+            generator.throw(Unfinished(f"it has yielded {MAX_STEPS} values here, and there is no end of it"))
+    return tuple(found)
+
+
+def _yielded_in_time(generator: AsyncGenerator[Any, None]) -> tuple[Any, ...]:
+    found: list[Any] = []
+    while len(found) <= MAX_STEPS:
+        try:
+            found.append(_awaited(generator.__anext__()))
+        except StopAsyncIteration:
+            return tuple(found)
+    _awaited(generator.athrow(Unfinished(f"it has yielded {MAX_STEPS} values here, and there is no end of it")))
+    return tuple(found)
+
+
+def _awaited(coroutine: Coroutine[Any, None, Any]) -> Any:
+    """What a coroutine returns. A bare `yield` in what it awaits only lets others run, of which there are none."""
+    try:
+        for _ in range(MAX_STEPS):
+            if coroutine.send(None) is not None:
+                break
+        coroutine.throw(Unfinished("it waits here for something outside of it, and a trace has no event loop"))
+    except StopIteration as end:
+        return end.value
+    except RuntimeError as error:
+        if "event loop" not in str(error):
+            raise
+        found = Unfinished("it needs a running event loop here, and a trace has none")
+        raise found.with_traceback(error.__traceback__) from None
+    coroutine.close()
+    raise Unfinished("it waits again and again for something outside of it, and a trace has no event loop")

@@ -1,0 +1,34 @@
+"""What is known of one parameter before anything runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from fx_lsp.tracer.inputs.dims import Shape
+
+Use = Literal["tensor", "called", "iterated", "count", "compared", "operand", "indexed", "index"]
+
+
+@dataclass
+class Facts:
+    """What the body shows of one parameter.
+
+    `rank` is exact, `likely_rank` a guess, `min_rank` a lower bound; `sizes` those that the code demands, by index, and
+    `multiples` what others have to be multiples of; `shape` is what the docstring says; `dtype` a short name; `uses`
+    what it is used as; `length` how many items it is unpacked into; `literals` what it is compared with; `attributes`
+    are read from it, and `keys` looked up in it.
+    """
+
+    rank: int | None = None
+    likely_rank: int | None = None
+    min_rank: int = 0
+    sizes: dict[int, int] = field(default_factory=dict[int, int])
+    multiples: dict[int, int] = field(default_factory=dict[int, int])
+    shape: Shape | None = None
+    length: int | None = None
+    attributes: set[str] = field(default_factory=set[str])
+    keys: set[str] = field(default_factory=set[str])
+    dtype: str | None = None
+    uses: set[Use] = field(default_factory=set)
+    literals: list[Any] = field(default_factory=list)

@@ -1,0 +1,66 @@
+"""What patterns of axes say of the tensors that they are passed with: `"b (h d) n -> b h n d"`, `"ij,jk->ik"`."""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from fx_lsp.syntax import Term, axis_terms
+from fx_lsp.tracer.inputs.facts import Facts
+
+
+def visit_pattern(node: ast.Call, of: Any) -> None:
+    """What a call with a pattern among its arguments shows of the others.
+
+    Its keyword arguments are lengths of axes. `of` gives the facts of the parameter that an expression is, or None.
+    """
+    texts = [arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
+    text = next((text for text in texts if axis_terms(text)), None)
+    operands = [arg for arg in node.args if not (isinstance(arg, ast.Constant) and isinstance(arg.value, str))]
+    if text is None:
+        _visit_letters(node, texts, operands, of)
+        return
+    if isinstance(node.func, ast.Attribute) and of(node.func.value) is not None:
+        operands.insert(0, node.func.value)
+    axes = set(re.findall(r"\w+", text))
+    lengths = {k.arg: k.value for k in node.keywords if k.arg is not None and k.arg in axes}
+    numbers = {name: length.value for name, length in lengths.items() if isinstance(length, ast.Constant)}
+    for operand, term in zip(operands, axis_terms(text) or (), strict=False):
+        if (found := of(operand)) is not None:
+            take_term(found, term, {name: n for name, n in numbers.items() if type(n) is int})
+    for length in lengths.values():
+        if (found := of(length)) is not None:
+            found.uses.add("count")
+
+
+def take_term(facts: Facts, term: Term, lengths: Mapping[str, int]) -> None:
+    """Take in what a term says of a tensor; `lengths` are those of axes, by name."""
+    open_ended = [position for position, axes in enumerate(term) if "..." in axes or axes == ("*",)]
+    facts.uses.add("tensor")
+    if open_ended:
+        facts.min_rank = max(facts.min_rank, len(term) - len(open_ended))
+    else:
+        facts.rank = len(term)
+    for position, axes in enumerate(term):
+        if position in open_ended or len(open_ended) > 1:
+            continue
+        index = position - len(term) if open_ended and position > open_ended[0] else position
+        known = [int(axis) if axis.isdigit() else lengths[axis] for axis in axes if axis.isdigit() or axis in lengths]
+        if len(known) == len(axes):
+            facts.sizes.setdefault(index, math.prod(known))
+        elif math.prod(known) > 1:
+            facts.multiples.setdefault(index, math.prod(known))
+
+
+def _visit_letters(node: ast.Call, texts: list[str], operands: list[ast.expr], of: Any) -> None:
+    """The equation of an `einsum`, in which every letter is an axis."""
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    if name != "einsum" or not texts:
+        return
+    terms = texts[0].replace(" ", "").split("->")[0].split(",")
+    for term, operand in zip(terms, operands, strict=False):
+        if (found := of(operand)) is not None and "..." not in term:
+            found.rank = len(term)

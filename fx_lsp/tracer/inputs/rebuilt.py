@@ -1,0 +1,141 @@
+"""Other constructor arguments for an object that lacks what its methods read: `if bias: self.table = …`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from fx_lsp.tracer.inputs.body import FUNCTIONS, find_class
+from fx_lsp.tracer.inputs.configs import with_attribute, with_value
+from fx_lsp.tracer.inputs.construct import Constructed
+from fx_lsp.tracer.inputs.plan import Plan, ValuePlan, value
+from fx_lsp.tracer.inputs.task import Task
+
+Path: TypeAlias = tuple[str, ...]
+"""A constructor parameter, or an attribute of one: `("bias",)`, `("config", "bias")`."""
+
+_MISSING = re.compile(r"'(\w+)' object has no attribute '(\w+)'")
+_GUESSED = ("search", "annotation", "default")
+
+
+def rebuilt(task: Task, made: Constructed, error: BaseException | None) -> Iterator[Mapping[str, Plan]]:
+    """Constructor arguments with which the attribute is there that a call has missed; of those given none is changed.
+
+    It is missing in the object itself, whose constructor says on what condition it makes it, or in an object that the
+    constructor was given.
+    """
+    missing = _MISSING.search(str(error)) if isinstance(error, AttributeError) else None
+    if missing is None:
+        return
+    owner, name = missing.groups()
+    guessed = {n: p for n, p in made.plans.items() if isinstance(p, ValuePlan) and p.source in _GUESSED}
+    if owner == type(made.instance).__name__:
+        for settings in _conditions(task.tree, type(made.instance), name):
+            plans = _changed(guessed, settings, f"for self.{name}")
+            if plans:
+                yield plans
+    for parameter, plan in guessed.items():
+        if type(plan.make()).__name__ == owner:
+            other = with_value(plan, name, task.module)
+            if other is not None:
+                yield {parameter: other}
+
+
+def _changed(guessed: Mapping[str, ValuePlan], settings: Mapping[Path, Any], why: str) -> dict[str, Plan] | None:
+    """The plans that differ with those settings; None where a setting belongs to no argument that was guessed."""
+    plans: dict[str, ValuePlan] = {}
+    for (parameter, *attribute), wanted in settings.items():
+        plan = plans.get(parameter, guessed.get(parameter))
+        other = None if plan is None else value(wanted, "search", why)
+        if plan is not None and attribute:
+            other = with_attribute(plan, attribute[0], wanted)
+        if other is None:
+            return None
+        plans[parameter] = other
+    return dict(plans)
+
+
+def _conditions(tree: ast.Module, cls: type, name: str) -> Iterator[dict[Path, Any]]:
+    """What has to hold for a constructor to make the attribute, one dict for each place that does."""
+    for base in cls.__mro__:
+        definition = find_class(tree, base.__name__)
+        methods = definition.body if definition is not None else []
+        constructor = next((m for m in methods if isinstance(m, FUNCTIONS) and m.name == "__init__"), None)
+        if constructor is not None:
+            parameters = [a.arg for a in (*constructor.args.args[1:], *constructor.args.kwonlyargs)]
+            known: dict[str, Path] = {parameter: (parameter,) for parameter in parameters}
+            yield from _reaching(constructor.body, name, known, {})
+
+
+def _reaching(
+    body: Sequence[ast.stmt], name: str, known: dict[str, Path], so_far: dict[Path, Any]
+) -> Iterator[dict[Path, Any]]:
+    """The conditions on the way to a statement that makes the attribute; `known` are paths by how they are written."""
+    for node in body:
+        if isinstance(node, ast.If):
+            for branch, truth in ((node.body, True), (node.orelse, False)):
+                wanted = _wanted(node.test, truth, known)
+                if wanted is not None:
+                    yield from _reaching(branch, name, known, {**so_far, **wanted})
+        elif so_far and _makes(node, name):
+            yield so_far
+        elif isinstance(node, ast.Assign) and (path := _path(node.value, known)) is not None:
+            known |= {ast.unparse(target): path for target in node.targets}
+
+
+def _makes(statement: ast.stmt, name: str) -> bool:
+    made: list[str] = []
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            made += [node.attr] if ast.unparse(node.value) == "self" else []
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in _REGISTERS:
+            made += [str(first.value) for first in node.args[:1] if isinstance(first, ast.Constant)]
+    return name in made
+
+
+_REGISTERS = frozenset({f"self.{word}" for word in ("register_buffer", "register_parameter", "add_module")})
+
+
+def _wanted(test: ast.expr, truth: bool, known: Mapping[str, Path]) -> dict[Path, Any] | None:
+    """Values of arguments that give a condition this truth; None where it is about something else."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return _wanted(test.operand, not truth, known)
+    if isinstance(test, ast.BoolOp):
+        parts = [_wanted(part, truth, known) for part in test.values]
+        if isinstance(test.op, ast.And) != truth:
+            return next((part for part in parts if part is not None), None)
+        found = [part for part in parts if part is not None]
+        return {path: v for part in found for path, v in part.items()} if len(found) == len(parts) else None
+    if (
+        isinstance(test, ast.Compare)
+        and len(test.ops) == 1
+        and isinstance(constant := test.comparators[0], ast.Constant)
+    ):
+        path = _path(test.left, known)
+        same = isinstance(test.ops[0], (ast.Eq, ast.Is))
+        return (
+            {path: constant.value} if path is not None and same == truth and isinstance(test.ops[0], _EQUAL) else None
+        )
+    path = _path(test, known)
+    return None if path is None else {path: truth}
+
+
+_EQUAL = (ast.Eq, ast.Is, ast.NotEq, ast.IsNot)
+
+
+def _path(node: ast.expr, known: Mapping[str, Path]) -> Path | None:
+    """The argument that an expression stands for: `bias`, `self.bias`, `config.bias`, `getattr(config, "bias", …)`."""
+    found = known.get(ast.unparse(node))
+    if found is not None:
+        return found
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "getattr" and len(node.args) > 1:
+        named = node.args[1]
+        attribute = named.value if isinstance(named, ast.Constant) else None
+        base = known.get(ast.unparse(node.args[0]))
+    elif isinstance(node, ast.Attribute):
+        attribute, base = node.attr, known.get(ast.unparse(node.value))
+    else:
+        return None
+    return (*base, attribute) if base is not None and len(base) == 1 and isinstance(attribute, str) else None

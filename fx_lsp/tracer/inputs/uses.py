@@ -1,0 +1,152 @@
+"""What a single call or subscript shows of the parameters in it.
+
+`of` gives the facts of the parameter that an expression is, or None.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Any
+
+from fx_lsp.tracer.inputs.patterns import visit_pattern
+from fx_lsp.tracer.inputs.requirements import shape_of
+
+
+def visit_subscript(node: ast.Subscript, of: Any, named: Any) -> None:
+    """What `x[…]` shows of `x`, and of what stands in the brackets."""
+    shaped = shape_of(node.value)
+    if shaped is not None:
+        found = named(shaped, node.lineno)
+        index = _integer(node.slice)
+        if found is not None and index is not None:
+            found.min_rank = max(found.min_rank, index + 1 if index >= 0 else -index)
+        return
+    if isinstance(node.value, ast.Dict) and (key := of(node.slice)) is not None:
+        key.uses.add("compared")
+        key.literals += [k.value for k in node.value.keys if isinstance(k, ast.Constant)]
+    _visit_index(node.slice, of)
+    found = of(node.value)
+    if found is not None and _integer(node.slice) is not None:
+        found.uses.add("indexed")
+    if found is not None and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+        found.keys.add(node.slice.value)
+    if found is None or not isinstance(node.slice, ast.Tuple):
+        return
+    items = [i for i in node.slice.elts if not (isinstance(i, ast.Constant) and i.value in (None, Ellipsis))]
+    found.uses.add("tensor")
+    if any(isinstance(i, ast.Constant) and i.value is Ellipsis for i in node.slice.elts):
+        found.min_rank = max(found.min_rank, len(items))
+    elif isinstance(node.slice.elts[-1], ast.Slice) and node.slice.elts[-1].lower is None:
+        found.rank = found.rank or len(items)
+    else:
+        found.min_rank = max(found.min_rank, len(items))
+
+
+def _visit_index(index: ast.expr, of: Any) -> None:
+    """What stands in brackets: indices and masks (`x[i]`, `x[:, ~mask]`), and numbers that bound a slice."""
+    for part in index.elts if isinstance(index, ast.Tuple) else [index]:
+        inverted = isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.Invert)
+        if (found := of(part.operand if isinstance(part, ast.UnaryOp) and inverted else part)) is not None:
+            found.uses.add("index")
+            found.dtype = "b8" if inverted else found.dtype
+        for bound in (part.lower, part.upper, part.step) if isinstance(part, ast.Slice) else ():
+            if bound is not None:
+                _visit_count(bound, of)
+
+
+def _visit_count(expression: ast.expr, of: Any) -> None:
+    for part in ast.walk(expression):
+        if isinstance(part, ast.Name) and (found := of(part)) is not None and not _inside_call(expression, part):
+            found.uses.add("count")
+
+
+def visit_call(node: ast.Call, of: Any) -> None:
+    """What a call shows of what is called and of its arguments."""
+    called = of(node.func)
+    if called is not None:
+        called.uses.add("called")
+    name = (
+        node.func.attr
+        if isinstance(node.func, ast.Attribute)
+        else node.func.id
+        if isinstance(node.func, ast.Name)
+        else ""
+    )
+    subject = of(node.func.value) if isinstance(node.func, ast.Attribute) else None
+    method = subject is not None
+    dims = [i for i in map(_integer, node.args) if i is not None]
+    if subject is not None:
+        if name in ("permute",) and len(dims) == len(node.args) > 1:
+            subject.rank = len(dims)
+        elif (
+            name in ("transpose", "size", "swapaxes", "flatten", "squeeze", "sum", "mean", "softmax", "chunk") and dims
+        ):
+            subject.min_rank = max(subject.min_rank, *(d + 1 if d >= 0 else -d for d in dims))
+    if name in _COUNTS and (method or isinstance(node.func, ast.Name) or name not in ("view", "repeat", "expand")):
+        for argument in node.args[_COUNTS[name] :]:
+            _visit_count(argument, of)
+    visit_pattern(node, of)
+    convolution = re.fullmatch(r"conv(_transpose)?([123])d", name)
+    if convolution and not method:
+        spatial = int(convolution[2])
+        for position, argument in enumerate(node.args[:2]):
+            if (found := of(argument)) is not None:
+                found.rank = spatial + 2
+                found.sizes.update({-1 - i: 3 for i in range(spatial)} if position == 1 else {})
+    if not method:
+        for position, rank in _OPERAND_RANKS.get(name, {}).items():
+            if position < len(node.args) and (found := of(node.args[position])) is not None:
+                found.rank = rank
+    for table, dtype in ((_INDEX_ARGUMENT, "i64"), (_MASK_ARGUMENT, "b8")):
+        if name in table:
+            index = table[name] - (
+                1 if method and table is _INDEX_ARGUMENT and name in ("gather", "index_select") else 0
+            )
+            index += 1 if not method and table is _MASK_ARGUMENT and name != "where" else 0
+            if 0 <= index < len(node.args) and (found := of(node.args[index])) is not None:
+                found.dtype = dtype
+
+
+def _inside_call(expression: ast.expr, name: ast.Name) -> bool:
+    """Whether a name stands in a call, an attribute or a subscript below `expression`: it does not count then."""
+    nodes = [n for n in ast.walk(expression) if isinstance(n, (ast.Call, ast.Attribute, ast.Subscript))]
+    return any(name in ast.walk(node) for node in nodes)
+
+
+def _integer(node: ast.expr) -> int | None:
+    try:
+        found = ast.literal_eval(node)
+    except ValueError:
+        return None
+    return found if type(found) is int else None
+
+
+_OPERAND_RANKS = {
+    "linear": {1: 2, 2: 1},
+    "layer_norm": {2: 1, 3: 1},
+    "rms_norm": {2: 1},
+    "group_norm": {2: 1, 3: 1},
+    "batch_norm": {1: 1, 2: 1, 3: 1, 4: 1},
+    "embedding": {1: 2},
+    "bmm": {0: 3, 1: 3},
+    "mm": {0: 2, 1: 2},
+    "addmm": {1: 2, 2: 2},
+    "scaled_dot_product_attention": {0: 4, 1: 4, 2: 4},
+    "conv1d": {2: 1},
+    "conv2d": {2: 1},
+    "conv3d": {2: 1},
+}
+"""The rank of an operand of a torch function, by its position."""
+_INDEX_ARGUMENT = {"embedding": 0, "one_hot": 0, "gather": 1, "index_select": 1, "cross_entropy": 1, "nll_loss": 1}
+_MASK_ARGUMENT = {"masked_fill": 0, "masked_fill_": 0, "where": 0, "masked_select": 0}
+
+
+_COUNTS = {
+    **dict.fromkeys(
+        ("range", "arange", "view", "reshape", "expand", "repeat", "new_zeros", "new_ones", "new_empty"), 0
+    ),
+    **dict.fromkeys(("zeros", "ones", "empty", "rand", "randn", "eye", "unflatten", "int"), 0),
+    **dict.fromkeys(("linspace", "full", "topk", "chunk", "split", "unfold", "repeat_interleave", "roll", "narrow"), 1),
+}
+"""Functions that count with their arguments, from the one at that position on."""

@@ -1,0 +1,206 @@
+"""A graph while passes rewrite it: what each of them changed, with every node under the name that it had before."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch.fx.node import map_arg
+
+from fx_lsp.model import Change, Remark, Stage, StageInfo
+from fx_lsp.tracer.graphs import Names, stage_of
+
+
+class Row(NamedTuple):
+    """What a node was at one moment. Argument tuples are never changed in place, so that keeping them is a copy."""
+
+    node: torch.fx.Node
+    target: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+Rows = list[Row]
+Origins = Mapping[str, str]
+"""For nodes of a graph that is a copy, by name: the name of the node that each of them is a copy of."""
+
+
+def rows_of(graph: torch.fx.Graph) -> Rows:
+    """The present state of a graph."""
+    return [Row(n, n.target, n.args, n.kwargs) for n in graph.nodes]
+
+
+@dataclass
+class Lane:
+    """One graph on its way through passes: its last stage, and its state then."""
+
+    stage: str
+    rows: Rows
+    names: Names
+
+
+@dataclass
+class Ledger:
+    """The stages of a pipeline in their order; those of passes that changed nothing have no `Stage`.
+
+    `remarks` are what there is to say about places in the user's code.
+    """
+
+    infos: list[StageInfo] = field(default_factory=list[StageInfo])
+    stages: list[Stage] = field(default_factory=list[Stage])
+    remarks: list[Remark] = field(default_factory=list[Remark])
+
+    def begin(
+        self, name: str, title: str, graph: torch.fx.Graph, names: Names, before: str = "", note: str = ""
+    ) -> Lane:
+        """A graph that a step made anew, out of that of the stage `before` where there is one."""
+        name = self._unused(name)
+        self.add(stage_of(name, graph, names), title, before, None, note)
+        return Lane(name, rows_of(graph), names)
+
+    def step(
+        self,
+        lane: Lane,
+        name: str,
+        title: str,
+        graph: torch.fx.Graph,
+        note: str = "",
+        origins: Origins | None = None,
+    ) -> StageInfo:
+        """What a pass made of the graph of `lane`; `origins` where it made a copy and they are known."""
+        name = self._unused(name)
+        rows = rows_of(graph)
+        if _untouched(lane.rows, rows):
+            change = Change()
+        else:
+            known = _origins(lane.rows, rows, origins)
+            names = lane.names if known is None else lane.names.of_copy(known)
+            change = follow(lane.rows, rows, names, known or {})
+            lane.rows, lane.names = rows, names
+        if change:
+            info = self.add(stage_of(name, graph, lane.names), title, lane.stage, change, note)
+            lane.stage = name
+            return info
+        last = next(i for i in self.infos if i.name == lane.stage)
+        info = StageInfo(name, last.ops, last.nodes, title, lane.stage, Change(), note)
+        self.infos.append(info)
+        return info
+
+    def settle(self, lane: Lane, name: str, title: str, graph: torch.fx.Graph) -> None:
+        """As `step`, where something may have changed between passes: no stage where nothing has."""
+        if not _untouched(lane.rows, rows_of(graph)):
+            self.step(lane, name, title, graph)
+
+    def text(self, name: str, title: str, text: str = "", before: str = "", note: str = "") -> None:
+        """A stage that is no graph; without text, one that could not be made, as `note` says."""
+        name = self._unused(name)
+        self.stages.append(Stage(name, text=text))
+        self.infos.append(StageInfo(name, 0, 0, title, before, None, note))
+
+    def add(
+        self, stage: Stage, title: str, before: str = "", change: Change | None = None, note: str = ""
+    ) -> StageInfo:
+        """A stage that is there already."""
+        info = StageInfo(stage.name, count_ops(stage), len(stage.nodes), title, before, change, note)
+        self.infos.append(info)
+        self.stages.append(stage)
+        return info
+
+    def _unused(self, name: str) -> str:
+        taken = {i.name for i in self.infos}
+        return next(n for n in _numbered(name) if n not in taken)
+
+
+def count_ops(stage: Stage) -> int:
+    """The operations of a stage: calls that compute something."""
+    return sum(n.op.startswith("call_") and n.target != "operator.getitem" for n in stage.nodes)
+
+
+def _numbered(name: str) -> Iterator[str]:
+    yield name
+    count = 2
+    while True:
+        yield f"{name}~{count}"
+        count += 1
+
+
+def _untouched(before: Rows, after: Rows) -> bool:
+    return len(before) == len(after) and all(
+        old.node is new.node and old.target is new.target and old.args == new.args and old.kwargs == new.kwargs
+        for old, new in zip(before, after, strict=True)
+    )
+
+
+def _origins(before: Rows, after: Rows, known: Origins | None) -> Origins | None:
+    """Where the nodes of a copy come from: as is known, else by name. None for the same graph, changed in place."""
+    if known is not None:
+        return known
+    old = {row.node.name: row for row in before}
+    if any(row.node.name in old and old[row.node.name].node is row.node for row in after):
+        return None
+    names = [row.node.name for row in after]
+    return {n: n for n, row in zip(names, after, strict=True) if n in old and old[n].target == row.target}
+
+
+def follow(before: Rows, after: Rows, names: Names, origins: Origins) -> Change:
+    """What changed between two states of a graph. A node that replaced another inherits its name and origin."""
+    old = {row.node.name: row for row in before}
+    new: dict[str, Row] = {}
+    for row in after:
+        name = origins.get(row.node.name, row.node.name) if origins else row.node.name
+        new[name if name not in new and (not origins or row.node.name in origins) else f"+{row.node.name}"] = row
+    shown = {row.node.name: name for name, row in new.items()}
+    gone = [name for name in old if name not in new]
+    come = [name for name in new if name not in old]
+    replaced = _replacements(old, new, shown)
+    for name, by in replaced.items():
+        names.inherit(new[by].node, old[name].node)
+    changed = sum(_differs(row, new[name], replaced, shown) for name, row in old.items() if name in new)
+    moved = _moved([n for n in old if n in new], [n for n in new if n in old])
+    return Change(len(come) - len(replaced), len(gone) - len(replaced), changed + len(replaced), moved)
+
+
+def _replacements(old: dict[str, Row], new: dict[str, Row], shown: dict[str, str]) -> dict[str, str]:
+    """For each node that is gone, the new one that stands where it stood in the arguments of its users."""
+    found: dict[str, str] = {}
+    taken: set[str] = set()
+    pairs = [(row, new[name]) for name, row in reversed(old.items()) if name in new]
+    while pairs:
+        following: list[tuple[Row, Row]] = []
+        for before, after in pairs:
+            for a, b in zip(_inputs(before, {}), _inputs(after, shown), strict=False):
+                if a not in new and b not in old and a in old and b in new and a not in found and b not in taken:
+                    found[a] = b
+                    taken.add(b)
+                    following.append((old[a], new[b]))
+        pairs = following
+    return found
+
+
+def _inputs(row: Row, shown: Mapping[str, str]) -> list[str]:
+    found: list[str] = []
+    map_arg((row.args, row.kwargs), lambda node: found.append(shown.get(node.name, node.name)))
+    return found
+
+
+def _differs(before: Row, after: Row, replaced: dict[str, str], shown: dict[str, str]) -> bool:
+    if before.target is not after.target and before.target != after.target:
+        return True
+    if before.args == after.args and before.kwargs == after.kwargs:
+        return False
+    one = map_arg((before.args, before.kwargs), lambda node: f"%{replaced.get(node.name, node.name)}")
+    other = map_arg((after.args, after.kwargs), lambda node: f"%{shown.get(node.name, node.name)}")
+    return one != other
+
+
+def _moved(before: list[str], after: list[str]) -> int:
+    """How many of the same names stand in another order: all but a longest run that does not."""
+    place = {name: i for i, name in enumerate(before)}
+    tails: list[int] = []
+    for name in after:
+        at = bisect_left(tails, place[name])
+        tails[at : at + 1] = [place[name]]
+    return len(after) - len(tails)

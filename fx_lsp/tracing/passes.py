@@ -1,0 +1,176 @@
+"""Find the passes in a file: what rewrites graph modules, or looks for parts of them. Reads syntax only."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from fx_lsp.model import Failure, Pass, PassKind, PassSource, Span, TraceRequest
+from fx_lsp.syntax import FunctionNode
+from fx_lsp.tracing.evidence import collect_imports
+from fx_lsp.tracing.parsing import module_name, parse, split_lines, walk
+from fx_lsp.tracing.slicing import SourceGraph
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_FX = re.compile(r"torch\.(fx|_inductor|export|ao)\b")
+_GRAPHS = frozenset({"GraphModule", "Graph"})
+_CLASSES: dict[str, PassKind] = {
+    "Transformer": "transformer",
+    "PassBase": "transformer",
+    "ExportPass": "transformer",
+    "OperatorSupport": "support",
+    "OperatorSupportBase": "support",
+}
+_MAKERS: dict[str, PassKind] = {
+    "PassManager": "manager",
+    "SubgraphMatcher": "matcher",
+    "SubgraphMatcherWithNameNodeMap": "matcher",
+    "OperatorSupport": "support",
+    "chain": "support",
+    "any_chain": "support",
+    "create_op_support": "support",
+}
+_REPLACE = frozenset({"replace_pattern", "replace_pattern_with_filters"})
+
+
+def find_passes(file: str, text: str, tree: ast.Module) -> tuple[Pass, ...]:
+    """The passes at the top level of a file, in source order; none where it imports nothing of torch.fx."""
+    imports = collect_imports(walk(tree))
+    if not any(_FX.match(name) for name in imports.values()):
+        return ()
+    lines = split_lines(text)
+    functions = {n.name: n for n in tree.body if isinstance(n, _FUNCTIONS)}
+    found: dict[str, Pass] = {}
+    for name, line, kind, uses in _candidates(tree, functions, imports):
+        found.setdefault(name, Pass(file, name, kind, _name_span(file, lines, line, name), uses))
+    used = {use for item in found.values() for use in item.uses}
+    return tuple(sorted((p for p in found.values() if p.name not in used), key=lambda p: p.name_span.line))
+
+
+_Candidate = tuple[str, int, PassKind, tuple[str, ...]]
+
+
+def _candidates(
+    tree: ast.Module, functions: Mapping[str, FunctionNode], imports: Mapping[str, str]
+) -> Iterator[_Candidate]:
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            base = next((base for base in map(_last, node.bases) if base in _CLASSES), None)
+            if base is not None:
+                yield node.name, node.lineno, _CLASSES[base], ()
+        elif isinstance(node, _FUNCTIONS):
+            if _takes_graph(node):
+                yield node.name, node.lineno, "function", ()
+        elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            name, value = node.targets[0].id, node.value
+            if isinstance(value, ast.Call) and (kind := _MAKERS.get(_last(value.func))) is not None:
+                yield name, node.lineno, kind, ()
+            elif isinstance(value, ast.Tuple) and _is_rewriting(value, functions):
+                yield name, node.lineno, "rewrite", ()
+    yield from _pairs(tree, functions)
+
+
+def _takes_graph(node: FunctionNode) -> bool:
+    """Whether the first parameter is a graph module: it says so, or its `graph` is what the body works on."""
+    arguments = [*node.args.posonlyargs, *node.args.args]
+    required = len(arguments) - len(node.args.defaults)
+    if not arguments or required > 1:
+        return False
+    first = arguments[0]
+    if first.annotation is not None:
+        return _last(first.annotation) in _GRAPHS
+    return any(
+        isinstance(n, ast.Attribute)
+        and n.attr in ("nodes", "lint", "erase_node", "inserting_before", "inserting_after", "find_nodes")
+        and isinstance(n.value, ast.Attribute)
+        and n.value.attr == "graph"
+        and isinstance(n.value.value, ast.Name)
+        and n.value.value.id == first.arg
+        for n in ast.walk(node)
+    )
+
+
+def _is_rewriting(value: ast.Tuple, functions: Mapping[str, FunctionNode]) -> bool:
+    names = [e.id for e in value.elts if isinstance(e, ast.Name)]
+    if len(names) < 2 or names[0] not in functions or names[1] not in functions:
+        return False
+    pattern, replacement = (functions[name].args for name in names[:2])
+    return len(pattern.args) == len(replacement.args)
+
+
+def _pairs(tree: ast.Module, functions: Mapping[str, FunctionNode]) -> Iterator[_Candidate]:
+    """Patterns with their replacements: as a call of the rewriter names them, or by their own names."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _last(node.func) in _REPLACE and len(node.args) >= 3:
+            names = [a.id for a in node.args[1:3] if isinstance(a, ast.Name) and a.id in functions]
+            if len(names) == 2:
+                filters = _filters(node, functions)
+                yield names[0], functions[names[0]].lineno, "rewrite", (names[1], *filters)
+    for name, function in functions.items():
+        other = re.sub(r"pattern$", "replacement", name)
+        if other != name and other in functions:
+            filters = [n for n in (re.sub(r"pattern$", "filter", name),) if n in functions]
+            yield name, function.lineno, "rewrite", (other, *filters)
+
+
+def _filters(call: ast.Call, functions: Mapping[str, FunctionNode]) -> list[str]:
+    given = [*call.args[3:4], *(k.value for k in call.keywords if k.arg == "match_filters")]
+    items = [e for value in given if isinstance(value, (ast.List, ast.Tuple)) for e in value.elts]
+    return [e.id for e in items if isinstance(e, ast.Name) and e.id in functions]
+
+
+def _last(node: ast.expr) -> str:
+    """The last part of a dotted name, also of one in quotes and of the first of `A | None`."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value.rpartition(".")[2]
+    if isinstance(node, ast.BinOp):
+        return _last(node.left)
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _name_span(file: str, lines: list[str], line: int, name: str) -> Span:
+    text = lines[line - 1] if line <= len(lines) else ""
+    at = re.search(rf"\b{re.escape(name)}\b", text)
+    start = len(text[: at.start()].encode()) if at else 0
+    return Span(file, line, start, line, start + len(name.encode()) if at else 0)
+
+
+def with_passes(
+    request: TraceRequest, configured: Sequence[str], overlays: Mapping[str, str]
+) -> TraceRequest | Failure:
+    """A request with the passes that its work needs: the one that is named, or the `configured` ones.
+
+    A `Failure` for one that is not there. `overlays` are unsaved texts by file.
+    """
+    kind, _, rest = request.work.partition("&")[0].partition("=")
+    wanted = [rest] if kind == "pass" else list(configured) if kind == "passes" else []
+    sources: list[PassSource] = []
+    for identifier in wanted:
+        found = _source(identifier, overlays, request.roots)
+        if isinstance(found, Failure):
+            return found
+        sources.append(found)
+    return replace(request, passes=tuple(sources))
+
+
+def _source(identifier: str, overlays: Mapping[str, str], roots: tuple[str, ...]) -> PassSource | Failure:
+    file, _, name = identifier.rpartition("::")
+    try:
+        text = overlays[file] if file in overlays else Path(file).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        return Failure("unsupported", f"the pass {identifier} cannot be read: {error}")
+    tree = parse(file, text)
+    if isinstance(tree, Failure):
+        return replace(tree, message=f"the file of the pass {name} does not parse: {tree.message}")
+    found = next((p for p in find_passes(file, text, tree) if p.name == name), None)
+    if found is None:
+        hint = "A pass is a function of a GraphModule, a Transformer, a pattern with its replacement, a PassManager, …"
+        return Failure("unsupported", f"{file} has no pass {name!r}", hint=hint)
+    module, package, root = module_name(file)
+    part = SourceGraph(text, tree).slice(name, found.uses)
+    return PassSource(found, text, part.text, module, package, tuple(dict.fromkeys((root, *roots))))

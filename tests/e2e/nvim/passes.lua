@@ -1,0 +1,60 @@
+-- The passes of the compiler, and passes of one's own: chosen from a list, run from a lens, run again after an edit.
+local drive = dofile(vim.env.FX_DRIVE)
+local result = drive.result
+
+local function view(pattern)
+  for _, buf in ipairs(vim.api.nvim_list_bufs()) do
+    if vim.api.nvim_buf_is_loaded(buf) and vim.api.nvim_buf_get_name(buf):find(pattern) then
+      return buf
+    end
+  end
+end
+
+local function shown(pattern, text)
+  return drive.wait(text, function()
+    local buf = view(pattern)
+    local found = buf and drive.text(buf)
+    return found and found:find(text, 1, true) and found
+  end)
+end
+
+drive.run(function()
+  drive.open(vim.env.FX_FILE)
+  drive.wait('a lens', function()
+    return drive.lens('def gate'):find('^%d')
+  end)
+
+  drive.go('def gate', 'gate')
+  vim.ui.select = function(items, options, choose)
+    result.steps = vim.tbl_map(options.format_item, items)
+    for _, item in ipairs(items) do
+      if item.stage == 'decomposed' then
+        return choose(item)
+      end
+    end
+  end
+  require('fx_lsp').passes()
+  result.diff = shown('decomposed.diff', '+++ decomposed')
+  result.filetype = vim.bo[view('decomposed.diff')].filetype
+
+  vim.api.nvim_set_current_win(vim.fn.bufwinid(drive.source))
+  result.lens = drive.wait('the lens of the pass', function()
+    local lens = drive.lens('def relu_to_gelu')
+    return lens:find('run on gate', 1, true) and lens
+  end)
+  drive.go('def relu_to_gelu', 'relu_to_gelu')
+  vim.ui.select = function(items, _, choose)
+    choose(items[1])
+  end
+  vim.lsp.codelens.run()
+  result.run = shown('gate.run', '+++ pass:relu_to_gelu')
+
+  drive.replace('aten.gelu.default', 'aten.tanh.default')
+  result.again = shown('gate.run', 'aten.tanh.default(')
+
+  drive.replace('node.target = aten.tanh.default', 'node.target = missing')
+  result.problems = drive.wait('the error of the pass', function()
+    local found = drive.problems()
+    return #found == 1 and found
+  end)
+end)
