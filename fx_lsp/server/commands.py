@@ -98,6 +98,7 @@ async def run_pass(server: Server, arguments: list[Any]) -> dict[str, str] | Non
     file, name, on_file, on_name, _ = _target(server, arguments)
     if server.engine is None:
         return None
+    await server.engine.targets(file)  # its present text is read by then
     found = next((p for p in server.engine.passes(file) if p.name == name), None)
     if found is None:
         raise JsonRpcInvalidParams(f"{file} has no pass {name!r}")

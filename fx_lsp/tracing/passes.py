@@ -33,6 +33,10 @@ _MAKERS: dict[str, PassKind] = {
     "any_chain": "support",
     "create_op_support": "support",
 }
+_REWRITES = frozenset(
+    {"erase_node", "replace_all_uses_with", "replace_input_with", "inserting_before", "inserting_after", "recompile"}
+)
+_FIELDS = frozenset({"target", "args", "kwargs"})
 _REPLACE = frozenset({"replace_pattern", "replace_pattern_with_filters"})
 
 
@@ -74,7 +78,7 @@ def _candidates(
 
 
 def _takes_graph(node: FunctionNode) -> bool:
-    """Whether the first parameter is a graph module: it says so, or its `graph` is what the body works on."""
+    """Whether the first parameter is a graph module: it says so, or the body rewrites its `graph`."""
     arguments = [*node.args.posonlyargs, *node.args.args]
     required = len(arguments) - len(node.args.defaults)
     if not arguments or required > 1:
@@ -82,14 +86,14 @@ def _takes_graph(node: FunctionNode) -> bool:
     first = arguments[0]
     if first.annotation is not None:
         return _last(first.annotation) in _GRAPHS
-    return any(
-        isinstance(n, ast.Attribute)
-        and n.attr in ("nodes", "lint", "erase_node", "inserting_before", "inserting_after", "find_nodes")
-        and isinstance(n.value, ast.Attribute)
-        and n.value.attr == "graph"
-        and isinstance(n.value.value, ast.Name)
-        and n.value.value.id == first.arg
-        for n in ast.walk(node)
+    nodes = list(walk(node))
+    reads = any(
+        isinstance(n, ast.Attribute) and n.attr == "graph" and isinstance(n.value, ast.Name) and n.value.id == first.arg
+        for n in nodes
+    )
+    return reads and any(
+        isinstance(n, ast.Attribute) and (n.attr in _REWRITES or (n.attr in _FIELDS and isinstance(n.ctx, ast.Store)))
+        for n in nodes
     )
 
 

@@ -12,6 +12,7 @@ from torch.fx.node import map_arg
 
 from fx_lsp.model import Change, Remark, Stage, StageInfo
 from fx_lsp.tracer.graphs import Names, stage_of
+from fx_lsp.tracer.stages.verify import Results, compare, run_for_real
 
 
 class Row(NamedTuple):
@@ -35,19 +36,23 @@ def rows_of(graph: torch.fx.Graph) -> Rows:
 
 @dataclass
 class Lane:
-    """One graph on its way through passes: its last stage, and its state then."""
+    """One graph on its way through passes: its last stage, its state then, and what it computed where that is checked."""
 
     stage: str
     rows: Rows
     names: Names
+    results: Results | None = None
 
 
 @dataclass
 class Ledger:
     """The stages of a pipeline in their order; those of passes that changed nothing have no `Stage`.
 
-    `remarks` are what there is to say about places in the user's code.
+    `remarks` are what there is to say about places in the user's code. With `check`, graphs are run before and after
+    each pass, and notes say whether they are the same function.
     """
+
+    check: bool = False
 
     infos: list[StageInfo] = field(default_factory=list[StageInfo])
     stages: list[Stage] = field(default_factory=list[Stage])
@@ -59,7 +64,7 @@ class Ledger:
         """A graph that a step made anew, out of that of the stage `before` where there is one."""
         name = self._unused(name)
         self.add(stage_of(name, graph, names), title, before, None, note)
-        return Lane(name, rows_of(graph), names)
+        return Lane(name, rows_of(graph), names, run_for_real(graph, _alone(graph)) if self.check else None)
 
     def step(
         self,
@@ -80,6 +85,9 @@ class Ledger:
             names = lane.names if known is None else lane.names.of_copy(known)
             change = follow(lane.rows, rows, names, known or {})
             lane.rows, lane.names = rows, names
+        if change and lane.results is not None and not note:
+            results = run_for_real(graph, _alone(graph))
+            note, lane.results = compare(lane.results, results), results
         if change:
             info = self.add(stage_of(name, graph, lane.names), title, lane.stage, change, note)
             lane.stage = name
@@ -93,6 +101,16 @@ class Ledger:
         """As `step`, where something may have changed between passes: no stage where nothing has."""
         if not _untouched(lane.rows, rows_of(graph)):
             self.step(lane, name, title, graph)
+
+    def lay_out(self, lane: Lane, name: str, title: str, graph: torch.fx.Graph) -> None:
+        """As `settle`, where nodes are the same and what they hold may have another shape, dtype or layout."""
+        stage = stage_of(self._unused(name), graph, lane.names)
+        last = next(s for s in reversed(self.stages) if s.name == lane.stage)
+        pairs = zip(last.nodes, stage.nodes, strict=True)
+        changed = sum(old.spec != new.spec and new.op != "output" for old, new in pairs)
+        if changed:
+            self.add(stage, title, lane.stage, Change(changed=changed))
+            lane.stage = stage.name
 
     def text(self, name: str, title: str, text: str = "", before: str = "", note: str = "") -> None:
         """A stage that is no graph; without text, one that could not be made, as `note` says."""
@@ -112,6 +130,11 @@ class Ledger:
     def _unused(self, name: str) -> str:
         taken = {i.name for i in self.infos}
         return next(n for n in _numbered(name) if n not in taken)
+
+
+def _alone(graph: torch.fx.Graph) -> bool:
+    """Whether a graph is one before differentiation; the others compute gradients themselves, or are given some."""
+    return not any(n.op == "placeholder" and n.name.startswith("tangents") for n in graph.nodes)
 
 
 def count_ops(stage: Stage) -> int:

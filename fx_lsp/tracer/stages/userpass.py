@@ -72,7 +72,7 @@ def run_pass(traced: Traced) -> Ledger:
     wanted = traced.options.get("on")
     best: Ledger | None = None
     for name in (wanted,) if wanted else AUTOMATIC:
-        ledger = Ledger()
+        ledger = Ledger("check" in traced.options)
         try:
             bench = _bench(traced, ledger, name)
         except ValueError:
