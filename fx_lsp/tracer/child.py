@@ -6,6 +6,7 @@ It is a fork of the zygote, or (where there is no fork) a fresh process that `bo
 from __future__ import annotations
 
 import faulthandler
+import gc
 import importlib
 import logging
 import os
@@ -25,6 +26,8 @@ from fx_lsp.tracer.imports import Unusable, import_packages, import_torch
 from fx_lsp.wire import frame, from_json, outcome_to_json, read_frame, to_json
 
 Job = Callable[[TraceRequest], TraceReply]
+GC_THRESHOLDS = 50_000, 20, 20
+"""The process ends before most of its garbage is worth collecting."""
 PRIVATE_FD = 100
 """The protocol's descriptors are moved here or above, away from those that user code likes to close."""
 
@@ -123,6 +126,7 @@ def _answer(channel: Channel, header: dict[str, Any], job: str) -> None:
     request = from_json(TraceRequest, header["request"])
     run = find_job(job)
     logging.disable(logging.CRITICAL)
+    gc.set_threshold(*GC_THRESHOLDS)
     with _memory_limit(header.get("memory_bytes")):
         reply: Any = run(request)
     if not isinstance(reply, TraceReply):

@@ -5,8 +5,11 @@ from __future__ import annotations
 import importlib
 import sys
 from contextlib import suppress
+from typing import Any
 
-from fx_lsp.model import Given, TraceRequest
+from fx_lsp.model import Given, Stage, TraceRequest
+from fx_lsp.specs import parse_spec
+from fx_lsp.wire import decode_stage
 
 MODULES = ("torch.nn.functional", "torch._dynamo", "torch._functorch.aot_autograd", "fx_lsp.tracer.job")
 LAZY_MODULES = ("torch._functorch.compilers", "torch._inductor.compile_fx")
@@ -32,6 +35,10 @@ class Inference(Training):
 """
 
 
+MOST_NODES = 1000
+"""How much of a graph is rehearsed: a spare should be ready soon."""
+
+
 def warm() -> None:
     """Import torch and AOTAutograd and trace once, so that forked processes inherit both.
 
@@ -46,9 +53,35 @@ def warm() -> None:
     _trace("Inference")
 
 
-def rehearse() -> None:
-    """Trace a small module, backward included. A process that has done so owns the memory that tracing writes to."""
+def rehearse(graph: bytes = b"") -> None:
+    """Trace a small module, backward included, and run the operations of an encoded stage on fake tensors.
+
+    A process that has done so owns the memory that tracing writes to, and knows what those operations return: the next
+    trace of much the same code need not work it out.
+    """
     _trace("Training")
+    if graph:
+        _replay(decode_stage(graph))
+
+
+def _replay(stage: Stage) -> None:
+    """Run the ATen operations of a graph one by one; what is no ATen operation, and all that needs it, is left out."""
+    import operator
+
+    import torch
+
+    from fx_lsp.tracer.compat import FakeTensorMode
+    from fx_lsp.tracer.tensors import make_tensor
+
+    known: dict[str, Any] = {"torch": torch, "aten": torch.ops.aten, "prims": torch.ops.prims, "operator": operator}
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+        for node in stage.nodes[:MOST_NODES]:
+            with suppress(Exception):
+                spec = parse_spec(node.spec or "") if node.op == "placeholder" else None
+                if spec is not None:
+                    known[node.name] = make_tensor(spec)
+                elif node.op == "call_function" and node.target.startswith(("aten.", "prims.", "operator.getitem")):
+                    known[node.name] = eval(f"{node.target}({', '.join(node.args)})", known)  # noqa: S307
 
 
 def _trace(name: str) -> None:

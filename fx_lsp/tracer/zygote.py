@@ -1,13 +1,15 @@
 """The warm process that does nothing but fork: torch is imported once, every request gets a copy of it.
 
 Control channel (a Unix socket, frames of `fx_lsp.wire`), from the server: `{"fork": id}` together with two descriptors
-(the request channel and the pipe for printed output) and `{"preload": names}`; to the server, once:
+(the request channel and the pipe for printed output), `{"preload": names}`, and `{"rehearse": true}` with a descriptor of
+an encoded stage, the graph that was traced last; to the server, once:
 `{"ready": true, "torch"}` or `{"failed": kind, "message"}`, then `{"forked": id, "pid"}` or
 `{"unforked": id, "message"}`, `{"exited": pid, "status"}` (negative: a signal) and `{"preloaded": name, "threads"}`.
 When the channel closes, every child is killed and the process ends. No user code ever runs here.
 
 One child is forked ahead of its request: this spare rehearses a trace, after which the memory that tracing writes to
-is its own, and then waits. A trace in it takes about as long as in a warm interpreter.
+is its own, and the operations of the last graph, which torch then knows, and waits. A trace in it takes about as long as
+in a warm interpreter.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ SPARE_DELAY = 0.2
 """Seconds after a request or preload until the next spare is forked: it must not compete with a running trace."""
 
 
-def _rehearsal() -> Callable[[], None]:
+def _rehearsal() -> Callable[[bytes], None]:
     from fx_lsp.tracer.warm import rehearse
 
     return rehearse
@@ -69,7 +71,7 @@ class _Spare:
 class _Zygote:
     """`rehearse` is what a spare does before its request comes; without it there are no spares."""
 
-    def __init__(self, control: socket.socket, job: str, rehearse: Callable[[], None] | None) -> None:
+    def __init__(self, control: socket.socket, job: str, rehearse: Callable[[bytes], None] | None) -> None:
         self._control = control
         self._job = job
         self._rehearse = rehearse
@@ -79,6 +81,7 @@ class _Zygote:
         self._children: set[int] = set()
         self._received: list[int] = []
         self._preloads: list[str] = []
+        self._graph = b""
         self._wake, self._waker = os.pipe()
         for fd in (self._wake, self._waker):
             os.set_blocking(fd, False)
@@ -131,6 +134,9 @@ class _Zygote:
         if "preload" in header:
             self._preloads += header["preload"]
             return
+        if "rehearse" in header:
+            self._take_graph(self._received.pop(0))
+            return
         channel, output = self._received[:2]
         del self._received[:2]
         self._spare_due = time.monotonic() + SPARE_DELAY
@@ -149,6 +155,15 @@ class _Zygote:
                 os.setpgid(pid, pid)
             self._children.add(pid)
             self._send({"forked": header["fork"], "pid": pid})
+
+    def _take_graph(self, descriptor: int) -> None:
+        """What the next spare rehearses; one that waits has rehearsed something else."""
+        with open(descriptor, "rb") as stream:
+            graph = stream.read()
+        if graph != self._graph:
+            self._graph = graph
+            self._drop_spare()
+            self._spare_due = time.monotonic() + SPARE_DELAY / 2
 
     def _become_child(self, wait: Callable[[], tuple[int, int]]) -> None:
         """In a fork: answer the request whose channel and output pipe `wait()` gives, and end."""
@@ -186,7 +201,7 @@ class _Zygote:
 
     def _wait_as_spare(self, hand_over: socket.socket) -> tuple[int, int]:
         assert self._rehearse is not None
-        self._rehearse()
+        self._rehearse(self._graph)
         data, descriptors, _, _ = socket.recv_fds(hand_over, 1, 2)
         if not data:
             os._exit(0)

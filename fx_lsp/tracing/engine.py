@@ -38,7 +38,7 @@ from fx_lsp.tracing.settings import EngineSettings
 
 __all__ = ["Engine", "EngineSettings", "EngineStatus", "FileState", "TargetState"]
 
-_DEBOUNCE = 0.015
+_DEBOUNCE = 0.005
 
 log = logging.getLogger(__name__)
 

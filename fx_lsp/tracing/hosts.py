@@ -34,6 +34,7 @@ class Tracers(Protocol):
     async def start(self) -> None: ...
     async def run(self, request: TraceRequest, seconds: float | None = None) -> TraceReply: ...
     def preload(self, packages: Sequence[str]) -> None: ...
+    async def rehearse(self, graph: bytes) -> None: ...
     async def close(self) -> None: ...
 
 
@@ -127,6 +128,9 @@ class Host:
                 raise
             if reply.packages:
                 tracers.preload(reply.packages)
+            graph = reply.stages.get("joint") or reply.stages.get("inference")
+            if graph and not request.work:
+                await tracers.rehearse(graph)
             return Traced(reply, self._clock() - started)
 
     async def close(self) -> None:

@@ -86,6 +86,10 @@ class Workers:
         """Have installed third-party packages imported beforehand, in this waiting process and its successors."""
         self._source.preload(packages)
 
+    async def rehearse(self, graph: bytes) -> None:
+        """Have the next process know the operations of a graph, an encoded stage, before its request comes."""
+        await self._source.rehearse(graph)
+
     async def close(self) -> None:
         """Kill every process and wait until they are gone; pending `run`s raise WorkerDied."""
         self._closed = True
@@ -114,6 +118,7 @@ class _Source(Protocol):
     async def start(self) -> None: ...
     async def child(self) -> Child: ...
     def preload(self, packages: Sequence[str]) -> None: ...
+    async def rehearse(self, graph: bytes) -> None: ...
     async def close(self) -> None: ...
 
 
@@ -149,6 +154,10 @@ class _Forks:
         self._packages += [p for p in packages if p not in known]
         if self._zygote:
             self._zygote.preload(packages)
+
+    async def rehearse(self, graph: bytes) -> None:
+        if self._zygote and self._zygote.alive:
+            await self._zygote.rehearse(graph)
 
     async def close(self) -> None:
         self._closed = True
@@ -219,6 +228,9 @@ class _Spares:
         self._packages += new
         if child := self._ready():
             preload(child, new)
+
+    async def rehearse(self, graph: bytes) -> None:
+        """A fresh process has no time for it: it is warm later than it is asked for."""
 
     async def close(self) -> None:
         self._closed = True

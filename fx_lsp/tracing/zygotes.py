@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import socket
+import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -108,6 +109,13 @@ class Zygote:
             self.preloading += new
             with suppress(OSError):
                 self._control.send(frame({"preload": new}))
+
+    async def rehearse(self, graph: bytes) -> None:
+        """Have the next child know the operations of a graph, an encoded stage, before its request comes."""
+        with suppress(OSError), tempfile.TemporaryFile() as file:
+            file.write(graph)
+            file.seek(0)
+            await self._send({"rehearse": True}, [file.fileno()])
 
     async def end(self) -> None:
         """Kill the zygote and its children, and wait until they are gone."""

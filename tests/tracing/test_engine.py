@@ -56,6 +56,8 @@ class Tracers:
 
     def preload(self, packages: Sequence[str]) -> None: ...
 
+    async def rehearse(self, graph: bytes) -> None: ...
+
     async def close(self) -> None:
         self.pid = None
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from fx_lsp.model import Failure, TraceRequest
+from fx_lsp.model import Failure, Node, Stage, TraceRequest
 from fx_lsp.tracing.workers import Limits, Workers
+from fx_lsp.wire import encode_stage
 
 pytestmark = [
     pytest.mark.torch,
@@ -77,3 +78,29 @@ async def test_a_preload_replaces_the_spare(workers):
     workers.preload(["wave"])
     await gone(spare)
     assert await answering_pid(workers) != spare
+
+
+KNOWN = """
+import torch
+from torch._subclasses import FakeTensorMode
+known = {str(key.key[0]) for key in FakeTensorMode.cache}
+def f(x):
+    raise ValueError(f"tan: {'aten.tan.default' in known}, cos: {'aten.cos.default' in known}")
+"""
+
+
+async def test_a_spare_knows_the_operations_of_the_last_graph(workers):
+    spare = await spare_of(workers)
+    nodes = (
+        Node("x", "placeholder", "x", spec="f32[3, 5]"),
+        Node("tan", "call_function", "aten.tan.default", ("x",), spec="f32[3, 5]"),
+        Node("own", "call_function", "mine.operation.default", ("tan",)),
+        Node("cos", "call_function", "aten.cos.default", ("own",)),
+        Node("output", "output", "output", ("cos",)),
+    )
+    await workers.rehearse(encode_stage(Stage("joint", nodes)))
+    await gone(spare)
+    await spare_of(workers)
+    outcome = (await workers.run(TraceRequest("k.py", "f", "function", KNOWN, KNOWN, "k", "", ()))).outcome
+    assert isinstance(outcome, Failure)
+    assert "tan: True, cos: False" in outcome.message
