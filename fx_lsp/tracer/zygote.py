@@ -1,15 +1,15 @@
 """The warm process that does nothing but fork: torch is imported once, every request gets a copy of it.
 
 Control channel (a Unix socket, frames of `fx_lsp.wire`), from the server: `{"fork": id}` together with two descriptors
-(the request channel and the pipe for printed output), `{"preload": names}`, and `{"rehearse": true}` with a descriptor of
-an encoded stage, the graph that was traced last; to the server, once:
+(the request channel and the pipe for printed output), `{"preload": names}`, and `{"rehearse": true}` with a descriptor
+of an encoded stage, the graph that was traced last; to the server, once:
 `{"ready": true, "torch"}` or `{"failed": kind, "message"}`, then `{"forked": id, "pid"}` or
 `{"unforked": id, "message"}`, `{"exited": pid, "status"}` (negative: a signal) and `{"preloaded": name, "threads"}`.
 When the channel closes, every child is killed and the process ends. No user code ever runs here.
 
 One child is forked ahead of its request: this spare rehearses a trace, after which the memory that tracing writes to
-is its own, and the operations of the last graph, which torch then knows, and waits. A trace in it takes about as long as
-in a warm interpreter.
+is its own, and the operations of the last graph, which torch then knows, and waits. A trace in it takes about as long
+as in a warm interpreter.
 """
 
 from __future__ import annotations
