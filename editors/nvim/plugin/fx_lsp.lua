@@ -19,8 +19,18 @@ end, {
   end,
 })
 command('FxPasses', function(args)
-  require('fx_lsp').passes(args.bang)
-end, { bang = true, desc = 'Choose among the passes of the compiler; with ! also those that changed nothing' })
+  require('fx_lsp').passes(args.bang, args.args == 'check')
+end, {
+  bang = true,
+  nargs = '?',
+  desc = 'Choose among the passes of the compiler; with ! also those that changed nothing',
+  complete = function()
+    return { 'check' }
+  end,
+})
+command('FxPartitions', function()
+  require('fx_lsp').page('table', 'partitions')
+end, { desc = 'Compare what partitioners save for backward and compute again' })
 command('FxRestart', function()
   require('fx_lsp').restart()
 end, { desc = 'Trace everything again in fresh processes' })

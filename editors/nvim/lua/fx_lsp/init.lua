@@ -213,15 +213,18 @@ function M.graph(stage)
 end
 
 --- Lists what the compiler makes of the function at the cursor, pass by pass, and opens what is chosen: what a pass
---- changed, or the graph of a stage that is no pass. With `all` also the passes that changed nothing.
+--- changed, or the graph of a stage that is no pass. With `all` also the passes that changed nothing; with `check` the
+--- graphs are run before and after each pass on random inputs, and the list says whether they compute the same.
 ---@param all boolean|nil
-function M.passes(all)
+---@param check boolean|nil
+function M.passes(all, check)
   local buf = vim.api.nvim_get_current_buf()
   at_cursor(buf, function(client, uri, name, is_pass)
     if is_pass then
       return execute(client, 'fxLsp.runPass', { uri, name }, buf)
     end
-    local params = { command = 'fxLsp.passes', arguments = { uri, name } }
+    local work = check and 'passes&check' or 'passes'
+    local params = { command = 'fxLsp.passes', arguments = { uri, name, work } }
     compat.request(client, 'workspace/executeCommand', params, function(err, steps)
       if err or not steps then
         return err and warn(err.message)
@@ -236,6 +239,16 @@ function M.passes(all)
         end
       end)
     end, buf)
+  end)
+end
+
+--- Opens a page about the function at the cursor: `stage` of some work with it.
+---@param stage string
+---@param work string
+function M.page(stage, work)
+  local buf = vim.api.nvim_get_current_buf()
+  at_cursor(buf, function(client, uri, name)
+    execute(client, 'fxLsp.showStage', { uri, name, stage, work }, buf)
   end)
 end
 
