@@ -29,12 +29,13 @@ class Span:
         )
 
 
-TargetKind = Literal["function", "module", "method"]
+TargetKind = Literal["function", "module", "method", "graph"]
 
 
 @dataclass(frozen=True)
 class Target:
-    """Something that can be traced: a function, an `nn.Module` class, or a method of a class.
+    """Something that can be traced: a function, an `nn.Module` class, or a method of a class. A "graph" is a function
+    that builds one of torch.fx, or a name of the module that holds one: it is shown as it is.
 
     `name` is the qualified name (`f`, `Block`, `Block.extra`); `name_span` covers the identifier that
     hovers and lenses attach to; `span` covers the whole definition with its decorators.

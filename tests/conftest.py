@@ -10,14 +10,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import pytest
 
-os.environ["PYTORCH_JIT"] = "0"  # before anything imports torch, as in a worker
+# As in a worker, before anything imports torch. A fork of a process whose OpenMP threads have run would wait for them.
+os.environ.update(PYTORCH_JIT="0", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
 from fx_lsp import wire
 from fx_lsp.model import Failure, Given, InputSpec, Stage, Trace, TraceReply, TraceRequest
+
+T = TypeVar("T")
 
 
 class Traced:
@@ -74,6 +77,7 @@ class TraceFixture(Protocol):
         comment: str | None = None,
         previous: tuple[InputSpec, ...] = (),
         files: Mapping[str, str] = ...,
+        work: str = "",
     ) -> Traced: ...
 
 
@@ -96,6 +100,7 @@ def trace(warm_torch: None, tmp_path: Path) -> Iterator[TraceFixture]:
         comment: str | None = None,
         previous: tuple[InputSpec, ...] = (),
         files: Mapping[str, str] = MappingProxyType({}),
+        work: str = "",
     ) -> Traced:
         for path, content in files.items():
             (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
@@ -103,7 +108,8 @@ def trace(warm_torch: None, tmp_path: Path) -> Iterator[TraceFixture]:
         text = textwrap.dedent(source).strip("\n") + "\n"
         file = tmp_path / "user.py"
         file.write_text(text)
-        return Traced(in_fork(lambda: _reply(request_for(str(file), text, name, comment, previous))), text)
+        request = replace(request_for(str(file), text, name, comment, previous), work=work)
+        return Traced(in_fork(lambda: _reply(request)), text)
 
     yield run
 
@@ -127,7 +133,7 @@ def _reply(request: TraceRequest) -> TraceReply:
     return run(request)
 
 
-def in_fork(work: Callable[[], TraceReply]) -> TraceReply:
+def in_fork(work: Callable[[], T]) -> T:
     """The result of `work()` in a forked child, so that nothing it imports or sets stays behind."""
     read, write = os.pipe()
     pid = os.fork()

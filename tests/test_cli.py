@@ -132,6 +132,14 @@ def test_a_stage_that_the_target_has_not(folder: Path):
     assert "it has" in done.stderr
 
 
+def test_a_graph_that_is_built_by_hand(folder: Path):
+    source = "from torch import fx\ndef build():\n    g = fx.Graph()\n    g.output(g.placeholder('x'))\n    return g\n"
+    (folder / "built.py").write_text(source)
+    assert graph(folder, "built.py::build").stdout.splitlines()[-2:] == ["def graph(x):", "    return x"]
+    scripted = graph(folder, "built.py::build", "--stage", "torchscript").stdout
+    assert "x: Tensor) -> Tensor:\n  return x\n" in scripted
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

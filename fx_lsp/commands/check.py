@@ -28,7 +28,7 @@ from fx_lsp.tracing.engine import Engine, EngineSettings
 from fx_lsp.tracing.interpreters import Interpreter, find_interpreter, probe
 from fx_lsp.tracing.launch import Limits
 
-KINDS: dict[str, TargetKind] = {"functions": "function", "modules": "module", "methods": "method"}
+KINDS: dict[str, TargetKind] = {"functions": "function", "modules": "module", "methods": "method", "graphs": "graph"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

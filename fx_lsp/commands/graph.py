@@ -16,16 +16,20 @@ from fx_lsp import wire
 from fx_lsp.commands.options import add_tracing_options
 from fx_lsp.commands.targets import failure_text, opened, print_document, read_target, source_line
 from fx_lsp.features.documents import render_stage
+from fx_lsp.features.lenses import TORCHSCRIPT, default_stage
 from fx_lsp.model import Failure, Node, Outcome, Stage, Trace
 
-STAGES = ("forward", "backward", "joint", "inference")
+STAGES = ("forward", "backward", "joint", "inference", "graph", "table", "code", TORCHSCRIPT)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `fx-lsp graph`."""
     parser.add_argument("target", metavar="TARGET", help="path/to/file.py::function, ::Class or ::Class.method")
     parser.add_argument(
-        "--stage", choices=STAGES, help="which graph (default: forward, or inference where there is no backward)"
+        "--stage",
+        choices=STAGES,
+        help="which graph (default: forward, or inference where there is no backward); of one that is built by hand: "
+        "graph (default), table or code; torchscript of either",
     )
     parser.add_argument("--full", action="store_true", help="print every node, also where loops and layers repeat")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
@@ -39,12 +43,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _graph(arguments: argparse.Namespace) -> int:
     chosen = read_target(arguments.target)
+    work = TORCHSCRIPT if arguments.stage == TORCHSCRIPT else ""
     async with opened(arguments, chosen) as engine:
-        outcome = await engine.outcome(chosen.file, chosen.name)
+        outcome = await engine.outcome(chosen.file, chosen.name, work)
         stages: list[Stage] = []
         if isinstance(outcome, Trace):
             for info in outcome.stages:
-                stage = await engine.stage(chosen.file, chosen.name, info.name)
+                stage = await engine.stage(chosen.file, chosen.name, info.name, work)
                 if isinstance(stage, Failure):
                     outcome = stage
                     break
@@ -60,9 +65,9 @@ async def _graph(arguments: argparse.Namespace) -> int:
 
 def _print_stage(trace: Trace, stages: list[Stage], wanted: str | None, full: bool, texts: dict[str, str]) -> int:
     known = {s.name: s for s in stages}
-    name = wanted or ("forward" if "forward" in known else "inference")
+    name = wanted or default_stage(trace)
     if name not in known:
-        print(f"fx-lsp: {trace.target} has no {name} graph; it has {', '.join(known)}", file=sys.stderr)
+        print(f"fx-lsp: {trace.target} has no stage {name}; it has {', '.join(known)}", file=sys.stderr)
         return 1
     print_document(render_stage(trace, known[name], lambda span: source_line(span, texts), full))
     return 0
@@ -76,10 +81,16 @@ def to_contract(target: str, outcome: Outcome, stages: Sequence[Stage]) -> dict[
     return {
         "target": target,
         "inputs": [{"name": i.name, "spec": i.spec, "source": i.source} for i in outcome.inputs],
-        "stages": [{"name": s.name, "nodes": [to_json(n) for n in s.nodes]} for s in stages],
+        "stages": [stage_to_json(s) for s in stages],
         "saved": [{k: wire.to_json(getattr(s, k)) for k in ("name", "spec", "bytes", "span")} for s in outcome.saved],
         "seconds": outcome.seconds,
     }
+
+
+def stage_to_json(stage: Stage) -> dict[str, Any]:
+    """A stage as the contract has it; one that is no graph has `text`."""
+    shown: dict[str, Any] = {"name": stage.name, "nodes": [to_json(n) for n in stage.nodes]}
+    return {**shown, "text": stage.text} if stage.text else shown
 
 
 def to_json(node: Node) -> dict[str, Any]:

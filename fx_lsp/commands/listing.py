@@ -90,7 +90,9 @@ def _line(report: TargetReport, width: int, colour: bool) -> str:
     if report.failure is not None:
         return f"{name}  {_why(report.failure, report.target.file, False, colour, report.target.name_span)}"
     ops = count("op", report.forward or 0)
-    if report.backward is None:
+    if report.target.kind == "graph":
+        graphs = f"{ops} · built by hand"
+    elif report.backward is None:
         graphs = f"{ops} · nothing to differentiate"
     else:
         graphs = f"{ops} forward · {report.backward:,} backward · saves {format_bytes(report.saved_bytes or 0)}"

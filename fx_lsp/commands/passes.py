@@ -17,6 +17,7 @@ from fx_lsp.commands.options import add_tracing_options
 from fx_lsp.commands.targets import failure_text, opened, print_document, read_target, source_line
 from fx_lsp.features.diffs import render_diff
 from fx_lsp.features.documents import render_stage
+from fx_lsp.features.lenses import work_of_pass
 from fx_lsp.features.passes import render_passes, render_run
 from fx_lsp.model import Failure, Outcome, Stage, Trace, Work
 
@@ -36,7 +37,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="T",
         help="decompositions: inductor (default), core (core ATen), or module.attribute of another table",
     )
+    parser.add_argument(
+        "--check", action="store_true", help="run the graphs before and after each pass on random inputs, and compare"
+    )
     parser.add_argument("--pass", dest="own", metavar="FILE::NAME", help="run this pass of yours on the target instead")
+    parser.add_argument("--partitions", action="store_true", help="compare partitioners: what each one saves")
+    parser.add_argument("--budgets", metavar="B,…", help="their activation_memory_budget values, from 0 to 1")
+    parser.add_argument(
+        "--debug",
+        action="store_true",
+        help="show the graph before functionalization and in core operations, aliases and mutations, fake against real",
+    )
     parser.add_argument("--on", metavar="G", help="its graph: inference, core, torch, joint, forward or backward")
     add_tracing_options(parser)
 
@@ -48,14 +59,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 def work_of(arguments: argparse.Namespace) -> Work:
     """The work that the arguments ask for."""
+    if arguments.partitions or arguments.budgets:
+        return f"partitions&budgets={arguments.budgets}" if arguments.budgets else "partitions"
+    if arguments.debug:
+        return "debug"
+    check = "check" if arguments.check else ""
     if arguments.own:
         chosen = read_target(arguments.own)
         graph = f"on={arguments.on}" if arguments.on else ""
-        return "&".join(part for part in (f"pass={chosen.file}::{chosen.name}", graph) if part)
+        return "&".join(part for part in (work_of_pass(chosen.file, chosen.name), graph, check) if part)
     wanted = [arguments.stage or "", *(arguments.diff or ())]
     code = arguments.code or any(name.endswith(":code") for name in wanted)
     table = f"table={arguments.table}" if arguments.table and arguments.table != "inductor" else ""
-    return "&".join(part for part in ("passes", table, "code" if code else "") if part)
+    return "&".join(part for part in ("passes", table, "code" if code else "", check) if part)
 
 
 async def _passes(arguments: argparse.Namespace) -> int:
@@ -76,7 +92,7 @@ async def _passes(arguments: argparse.Namespace) -> int:
         print(failure_text(outcome, chosen), file=sys.stderr)
     elif arguments.diff:
         print_document(render_diff(outcome, *stages))
-    elif arguments.own and not arguments.stage:
+    elif (arguments.own or arguments.debug) and not arguments.stage:
         print_document(render_run(outcome, {stage.name: stage for stage in stages}))
     elif stages:
         texts = {chosen.file: chosen.text}
@@ -90,8 +106,10 @@ def _wanted(arguments: argparse.Namespace, trace: Trace) -> list[str]:
     """The stages to print."""
     if arguments.diff or arguments.stage:
         return list(arguments.diff or [arguments.stage])
+    if (arguments.partitions or arguments.budgets) and not arguments.json:
+        return ["table"]
     made = [info.name for info in trace.stages if info.change is None or info.change]
-    return made if arguments.json or arguments.own else []
+    return made if arguments.json or arguments.own or arguments.debug else []
 
 
 def to_contract(target: str, outcome: Outcome, stages: list[Stage]) -> dict[str, Any]:

@@ -32,9 +32,9 @@ class TargetReport:
     """What came of one target, without what takes memory.
 
     `source` is the weakest source that any input came from, "default" where nothing had to be found; None where no
-    inputs were found. `forward` counts the operations of forward or inference; it, `backward` and `saved_bytes` are
-    None where there is no such graph. `seconds` are of the trace with torch warm, or of the look-up where the answer
-    was known.
+    inputs were found. `forward` counts the operations of forward or inference, or of a graph that is built by hand; it,
+    `backward` and `saved_bytes` are None where there is no such graph. `seconds` are of the trace with torch warm, or
+    of the look-up where the answer was known.
     """
 
     target: Target
@@ -169,12 +169,13 @@ def report_target(target: Target, outcome: Outcome, seconds: float) -> TargetRep
         failure = replace(outcome, output="")
         return TargetReport(target, seconds, outcome.inputs, source if outcome.inputs else None, failure=failure)
     forward = outcome.ops("forward")
+    other = outcome.ops("graph" if target.kind == "graph" else "inference")
     return TargetReport(
         target,
         seconds,
         outcome.inputs,
         source,
-        forward=outcome.ops("inference") if forward is None else forward,
+        forward=other if forward is None else forward,
         backward=outcome.ops("backward"),
         saved_bytes=None if forward is None else outcome.saved_bytes,
         notes=outcome.notes,

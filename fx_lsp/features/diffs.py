@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from fx_lsp.features.documents import Document, Line, render_node, title_lines
@@ -42,27 +43,34 @@ def diff_lines(before: Stage, after: Stage) -> list[Line]:
 
 
 def edits(before: Stage, after: Stage) -> Iterator[Edit]:
-    """The lines of both stages in one order. A node that moved stands at both of its places."""
+    """The lines of both stages in one order: between nodes that both have, first what is gone, then what is new.
+
+    A node that moved stands at both of its places.
+    """
     old = {n.name: n for n in before.nodes}
     new = {n.name: n for n in after.nodes}
     common = {name for name in new if name in old and _is_same(old[name], new[name])}
     staying = set(_longest_run([n for n in old if n in common], [n for n in new if n in common]))
     pending = iter(before.nodes)
+    come: list[Edit] = []
     for node in after.nodes:
         if node.name not in staying:
-            yield Edit("+", node, "moved here" if node.name in common else "")
+            come.append(Edit("+", node, "moved here" if node.name in common else ""))
             continue
         for gone in pending:
             if gone.name == node.name:
+                yield from come
                 yield from _kept(gone, node)
                 break
             yield Edit("-", gone, "moved" if gone.name in common else "")
+        come = []
     for gone in pending:
         yield Edit("-", gone, "moved" if gone.name in common else "")
+    yield from come
 
 
 def _kept(old: Node, new: Node) -> Iterator[Edit]:
-    same = (old.op, old.target, old.args) == (new.op, new.target, new.args)
+    same = new.op == "placeholder" or (old.op, old.target, old.args) == (new.op, new.target, new.args)
     if same and (old.spec == new.spec or new.op == "output"):
         yield Edit(" ", new)
     else:
@@ -96,25 +104,24 @@ def _longest_run(before: Sequence[str], after: Sequence[str]) -> list[str]:
 
 def _hunks(found: list[Edit]) -> Iterator[Line]:
     changed = [i for i, edit in enumerate(found) if edit.mark != " "]
+    old = list(accumulate((edit.mark != "+" for edit in found), initial=0))
+    new = list(accumulate((edit.mark != "-" for edit in found), initial=0))
     start = 0
     while start < len(changed):
         stop = start + 1
         while stop < len(changed) and changed[stop] - changed[stop - 1] <= 2 * CONTEXT + 1:
             stop += 1
         first, end = max(changed[start] - CONTEXT, 0), min(changed[stop - 1] + CONTEXT + 1, len(found))
-        yield Line(_hunk_head(found, first, end))
+        yield Line(f"@@ -{_extent(old, first, end)} +{_extent(new, first, end)} @@")
         for edit in found[first:end]:
             yield _line(edit)
         start = stop
 
 
-def _hunk_head(found: list[Edit], first: int, end: int) -> str:
-    def extent(mark: str) -> str:
-        before = sum(e.mark in (" ", mark) for e in found[:first])
-        length = sum(e.mark in (" ", mark) for e in found[first:end])
-        return f"{before + bool(length)},{length}"
-
-    return f"@@ -{extent('-')} +{extent('+')} @@"
+def _extent(lines: list[int], first: int, end: int) -> str:
+    """First line and number of lines of a hunk in one of the stages; `lines` counts its lines before every edit."""
+    length = lines[end] - lines[first]
+    return f"{lines[first] + bool(length)},{length}"
 
 
 def _line(edit: Edit) -> Line:

@@ -137,7 +137,7 @@ def title_lines(trace: Trace, what: str, how: str) -> list[str]:
 def _header(trace: Trace, stage: Stage, body: list[Line]) -> list[str]:
     info = trace.info(stage.name)
     ops = sum(n.op.startswith("call_") for n in stage.nodes) if info is None else info.ops
-    graph = "" if ":" in stage.name else " graph"
+    graph = "" if ":" in stage.name or stage.name == "graph" else " graph"
     how = info.title if info is not None and info.title else summarize(trace)
     lines = title_lines(trace, f"{stage.name}{graph} · {count('op', ops)}", how)[:-1]
     lines += [f"# note: {one_line(note, 400)}" for note in (*trace.notes, *map(remark_text, trace.remarks))]

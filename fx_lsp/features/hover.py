@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fx_lsp.features.documents import body, render_call
 from fx_lsp.features.inputs import inputs_text
-from fx_lsp.features.lenses import default_stage
+from fx_lsp.features.lenses import default_stage, summarize
 from fx_lsp.features.parameters import parameter_at
 from fx_lsp.features.problems import remark_text
 from fx_lsp.features.signature import signature
@@ -161,6 +161,8 @@ def _spec(name: str, value: Value) -> str:
 
 
 def _costs(trace: Trace) -> list[str]:
+    if trace.info("graph") is not None:
+        return [summarize(trace)]
     stages = [s for s in trace.stages if s.name in ("forward", "backward", "inference")]
     counts = [f"{count('op', s.ops)} {s.name}" for s in stages]
     if trace.ops("backward") is None:
@@ -193,7 +195,8 @@ def _links(target: Target, trace: Trace, link: Link | None) -> str:
     if link is None:
         return ""
     names = dict.fromkeys([default_stage(trace), *(s.name for s in trace.stages)])
-    return " · ".join(f"[show {name} graph]({link(target.name, name)})" for name in names)
+    shown = {name: name if trace.info("graph") is not None else f"{name} graph" for name in names}
+    return " · ".join(f"[show {title}]({link(target.name, name)})" for name, title in shown.items())
 
 
 def _stale(stale: bool) -> str:

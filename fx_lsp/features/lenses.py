@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
+from urllib.parse import quote
 
 from fx_lsp.features.text import count, format_bytes, one_line
 from fx_lsp.model import Failure, Outcome, Pass, Span, Target, Trace, Work
@@ -15,6 +16,10 @@ RUN = "run"
 """The stage that says everything about the run of a pass."""
 OFFERED = 3
 """How many targets a pass offers to run on."""
+TORCHSCRIPT = "torchscript"
+"""The stage of a graph as TorchScript, and the work that makes it."""
+_BUILT = ("graph", "table", "code")
+_PLAIN = "".join(chr(c) for c in range(32, 127) if chr(c) not in "%&")
 _SHOWN = ("forward", "backward", "joint", "inference")
 
 
@@ -42,12 +47,24 @@ def lenses(target: Target, outcome: Outcome | None, stale: bool) -> tuple[Lens, 
     if isinstance(outcome, Failure):
         title = f"{prefix}not traced: {one_line(outcome.message, 60)}"
         return (Lens(target.name_span, title, "show failure", target.name),)
+    if target.kind == "graph":
+        return _graph_lenses(target, outcome, prefix)
     stages = [s.name for s in outcome.stages if s.name in _SHOWN]
     first = default_stage(outcome)
     summary = Lens(target.name_span, prefix + summarize(outcome), "show stage", target.name, first)
     shows = sorted(stages, key=_SHOWN.index)
     graphs = (Lens(target.name_span, f"show {s} graph", "show stage", target.name, s) for s in shows)
     return (summary, *graphs, Lens(target.name_span, "passes", "show stage", target.name, PASSES, PASSES))
+
+
+def _graph_lenses(target: Target, trace: Trace, prefix: str) -> tuple[Lens, ...]:
+    """Those of a graph that is built by hand: it is there to be read."""
+    place, name = target.name_span, target.name
+    return (
+        Lens(place, prefix + summarize(trace), "show stage", name, "graph"),
+        *(Lens(place, f"show {stage}", "show stage", name, stage) for stage in _BUILT),
+        Lens(place, "TorchScript", "show stage", name, TORCHSCRIPT, TORCHSCRIPT),
+    )
 
 
 def pass_lenses(found: Pass, recent: Sequence[Target]) -> tuple[Lens, ...]:
@@ -58,7 +75,12 @@ def pass_lenses(found: Pass, recent: Sequence[Target]) -> tuple[Lens, ...]:
 
 def run_of(found: Pass) -> Work:
     """The work of running a pass."""
-    return f"pass={found.file}::{found.name}"
+    return work_of_pass(found.file, found.name)
+
+
+def work_of_pass(file: str, name: str) -> Work:
+    """The work of running the pass `name` of a file; what would end it in a work is quoted."""
+    return f"pass={quote(file, safe=_PLAIN)}::{name}"
 
 
 def default_stage(trace: Trace) -> str:
@@ -68,7 +90,9 @@ def default_stage(trace: Trace) -> str:
 
 
 def summarize(trace: Trace) -> str:
-    """`12 ops forward · 18 backward · saves 4.1 KiB`, or `9 ops · nothing to differentiate`."""
+    """`12 ops forward · 18 backward · saves 4.1 KiB`, or `9 ops · nothing to differentiate`; `12 nodes` of a graph."""
+    if (built := trace.info("graph")) is not None:
+        return count("node", built.nodes)
     forward, backward = trace.ops("forward"), trace.ops("backward")
     if forward is None or backward is None:
         inference = trace.ops("inference")

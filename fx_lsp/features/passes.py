@@ -62,7 +62,9 @@ def render_passes(trace: Trace, every: bool = False) -> Document:
     infos = trace.stages if every else tuple(step.info for step in steps(trace))
     width = max([len(info.name) for info in infos], default=0)
     changes = max([len(change_text(info.change)) for info in infos] + [6])
-    lines = [Line(line) for line in title_lines(trace, PASSES, "what the compiler makes of it, stage by stage")]
+    title = title_lines(trace, PASSES, "what the compiler makes of it, stage by stage")
+    notes = [f"# note: {one_line(note, 400)}" for note in trace.notes]
+    lines = [Line(line) for line in [*title[:-1], *notes, ""]]
     lines += [Line(f"# {'stage':<{width}}  {'ops':>6}  {'change':<{changes}}  made by")]
     for info in infos:
         ops = f"{info.ops:,}" if info.nodes else ""

@@ -21,7 +21,8 @@ class Related:
 
 @dataclass(frozen=True)
 class Problem:
-    """A message at `span` of the file; `code` is the failure's kind, or "dimension" for a remark of a trace."""
+    """A message at `span` of the file; `code` is the failure's kind, "dimension" for a remark of a trace, or "graph"
+    for one of a graph that is built by hand."""
 
     span: Span
     severity: ProblemSeverity
@@ -78,11 +79,12 @@ def _target_problem(target: Target, failure: Failure) -> Problem:
 
 def _remark(target: Target, remark: Remark) -> Problem:
     message, span = sentence(remark.message), remark.span
+    severity, code = ("information", "dimension") if target.kind != "graph" else (remark.severity, "graph")
     if span is None or span.file != target.file:
         related = () if span is None else (Related(span, one_line(remark.message, 200)),)
-        return Problem(target.name_span, "information", f"{target.name}: {message}", "dimension", related)
+        return Problem(target.name_span, severity, f"{target.name}: {message}", code, related)
     related = () if target.span.contains(span) else (Related(target.name_span, f"traced {target.name}"),)
-    return Problem(span, "information", message, "dimension", related)
+    return Problem(span, severity, message, code, related)
 
 
 def work_problems(remarks: Iterable[Remark]) -> tuple[Problem, ...]:

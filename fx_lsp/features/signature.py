@@ -15,9 +15,11 @@ _INIT = "init."
 def signature(target: Target, trace: Trace, width: int = 100) -> str:
     """`def f(x: f32[8, 128], n=4) -> f32[8, 128]`, one parameter per line where longer than `width`.
 
-    For a module the line of its constructor stands before that of `forward`.
+    For a module the line of its constructor stands before that of `forward`; a graph has a `forward` alone.
     """
     inputs = trace.inputs
+    if target.kind == "graph":
+        return _call("def forward", inputs, trace.outputs, width)
     if target.kind != "module":
         given = tuple(i for i in inputs if i.name != MODE)
         return _call(f"def {target.name.rpartition('.')[2]}", given, trace.outputs, width)

@@ -44,7 +44,7 @@ async def _hover(
     for state in sorted(around, key=lambda s: s.target.span.end_line - s.target.span.line):
         if state.outcome is None:
             continue
-        stages = [await server.known_stage(state, name) for name in ("forward", "inference", "backward")]
+        stages = [await server.known_stage(state, name) for name in ("forward", "inference", "backward", "graph")]
         known = [stage for stage in stages if isinstance(stage, Stage)]
         found = features.hover_expression(text, state.target, state.outcome, known, place.line, place.col)
         if found is not None:

@@ -15,7 +15,7 @@ from fx_lsp.tracer.checkpointing import tagged_checkpoints
 from fx_lsp.tracer.compat import aot_function, min_cut_partition, preserve_node_meta, without_compilation
 from fx_lsp.tracer.failures import sentence
 from fx_lsp.tracer.graphs import Names, stage_of
-from fx_lsp.tracer.provenance import Annotate, Sources
+from fx_lsp.tracer.provenance import Annotate, Sources, annotated_backwards
 from fx_lsp.tracer.recurrent import NOTE as RECURRENT_NOTE
 from fx_lsp.tracer.recurrent import OneOperation
 
@@ -69,11 +69,13 @@ def capture(
     decompositions: Mapping[Any, Callable[..., Any]] | None = None,
     partition_fn: Callable[..., tuple[torch.fx.GraphModule, torch.fx.GraphModule]] = min_cut_partition,
     unrolled: bool = False,
+    options: Mapping[str, Any] | None = None,
 ) -> Captured:
     """Trace `call` on its fake tensors with AOTAutograd and a partitioner.
 
     `decompositions` replace operations by others, as `aot_function` takes them; with `unrolled`, recurrent layers stand
-    as PyTorch runs them here. Raises whatever the target or AOTAutograd raises.
+    as PyTorch runs them here; `options` are further ones of `aot_function`. Raises whatever the target or AOTAutograd
+    raises.
     """
     captured = Captured(flat_inputs(call), names=names)
     recurrent = OneOperation()
@@ -92,6 +94,8 @@ def capture(
     ) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
         names.assign(joint.graph, captured.inputs, captured.outputs)
         captured.joint = stage_of("joint", joint.graph, names)  # now: the partitioner rewrites the graph
+        if "static_lifetime_input_indices" in options:
+            options["static_lifetime_input_indices"] = _static_inputs(joint.graph, names)
         forward, backward = partition_fn(joint, inputs, **options)
         captured.forward, captured.backward = forward, backward
         captured.saved = saved_nodes(forward, options["num_fwd_outputs"])
@@ -111,8 +115,15 @@ def capture(
         decompositions=None if decompositions is None else dict(decompositions),
         keep_inference_input_mutations=True,
         dynamic=symbolic,
+        **(options or {}),
     )
-    with without_compilation(), preserve_node_meta(), tagged_checkpoints(), suppress(_Done):
+    with (
+        without_compilation(),
+        preserve_node_meta(),
+        tagged_checkpoints(),
+        annotated_backwards(sources),
+        suppress(_Done),
+    ):
         compiled(*(i.tensor if differentiate else i.tensor.detach() for i in captured.inputs))
     captured.notes = (RECURRENT_NOTE,) if recurrent.used else ()
     return captured
@@ -124,6 +135,12 @@ def saved_nodes(forward: torch.fx.GraphModule, num_outputs: int) -> list[torch.f
     values = output.args[0]
     assert isinstance(values, (list, tuple))
     return [v for v in values[num_outputs:] if isinstance(v, torch.fx.Node)]
+
+
+def _static_inputs(joint: torch.fx.Graph, names: Names) -> list[int]:
+    """Which inputs of a joint graph are parameters and buffers: they outlive it, so that keeping them costs nothing."""
+    known = [names.inputs.get(n.name) for n in joint.nodes if n.op == "placeholder"]
+    return [i for i, item in enumerate(known) if item is not None and item.kind in ("parameter", "buffer")]
 
 
 def stages(captured: Captured) -> list[Stage]:

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from importlib import import_module
+from inspect import signature
+from types import SimpleNamespace
 from typing import Any, Literal
 from unittest import mock
 
@@ -49,15 +51,20 @@ __all__ = [
     "descriptor",
     "enable_python_dispatcher",
     "exact_positions",
+    "kept_meta",
     "memory_budget",
     "min_cut_partition",
     "options_of",
     "output_code",
     "placeholder_source",
     "preserve_node_meta",
+    "report_layouts",
     "sympy",
     "uncached",
+    "with_meta",
     "without_compilation",
+    "without_functionalization",
+    "wrappers_of_inputs",
 ]
 
 HAS_COLUMNS = sys.version_info >= (3, 11)
@@ -93,6 +100,50 @@ def without_compilation() -> AbstractContextManager[Any]:
     except ImportError:
         return nullcontext()
     return _use_lazy_graph_module(True)
+
+
+def without_functionalization() -> dict[str, Any] | None:
+    """The option that has `aot_function` leave views and in-place operations as they are; None where torch has none."""
+    name = "disable_functionalization"
+    return {name: True} if name in signature(aot_function).parameters else None
+
+
+def wrappers_of_inputs() -> tuple[Any, Any]:
+    """The classes with which AOTAutograd takes out duplicated inputs, and puts bases in place of views that alias.
+
+    Raises ImportError where this torch has others.
+    """
+    from torch._functorch._aot_autograd.runtime_wrappers import AOTDedupeWrapper, AOTSyntheticBaseWrapper
+
+    return AOTDedupeWrapper, AOTSyntheticBaseWrapper
+
+
+@contextmanager
+def kept_meta(key: str) -> Generator[None, None, None]:
+    """Inside, nodes that are traced keep what is attached to them under `key`."""
+    import torch.fx.proxy
+
+    fields: list[str] | None = getattr(torch.fx.proxy, "_COPY_META_FIELDS", None)
+    if fields is None:
+        yield
+        return
+    with mock.patch.object(torch.fx.proxy, "_COPY_META_FIELDS", [*fields, key]):
+        yield
+
+
+@contextmanager
+def with_meta(key: str, value: Any) -> Generator[None, None, None]:
+    """Inside, `value` is attached to nodes under `key`, where `kept_meta` has them keep it."""
+    meta = fx_traceback.current_meta
+    before = meta.get(key)
+    meta[key] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            meta.pop(key, None)
+        else:
+            meta[key] = before
 
 
 def annotation(node: torch.fx.Node, key: str) -> Any:
@@ -143,6 +194,22 @@ def output_code(lowering: Any) -> str:
     """The Python that Inductor generates for a lowered graph."""
     code = lowering.codegen()[0]
     return str(getattr(code, "value", code))
+
+
+def report_layouts(lowering: Any) -> None:
+    """Tell AOTAutograd how a lowered forward graph lays out its results, as Inductor does once it has compiled it: the
+    backward graph is compiled for inputs laid out like that."""
+    from torch._inductor.utils import set_tracing_context_output_strides  # pyright: ignore[reportUnknownVariableType]
+    from torch.fx.experimental.symbolic_shapes import SymExprPrinter, free_unbacked_symbols
+
+    strides: list[tuple[str, ...] | None] = []
+    for output in lowering.graph_outputs or ():
+        known = hasattr(output, "has_tensor_output") and output.has_tensor_output()
+        found = output.get_layout().stride if known else ()
+        fixed = known and not free_unbacked_symbols(found)
+        strides.append(tuple(map(SymExprPrinter().doprint, found)) if fixed else None)
+    compiled: Any = SimpleNamespace(output_strides=strides)
+    set_tracing_context_output_strides(lowering.example_inputs, compiled)
 
 
 _OPTIONS = {

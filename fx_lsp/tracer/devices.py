@@ -1,7 +1,7 @@
-"""Devices that this build of torch does not know: code for them is traced on the CPU instead.
+"""Devices that are not there: code for them is traced on the CPU instead.
 
-A fake tensor needs no GPU, but it needs a torch that was built for one: any other ends the process at the first such
-tensor.
+A fake tensor on a GPU needs a torch that was built for one: any other ends the process at the first such tensor. And
+autograd asks for the GPU itself, which tracers do not see: they would take memory on it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from torch.overrides import TorchFunctionMode
 
 
 def known_devices() -> frozenset[str]:
-    """The types of devices that fake tensors can be on."""
+    """The types of devices that fake tensors can be on, and be differentiated: those that this process sees."""
     known = {"cpu", "meta"}
-    if torch.backends.cuda.is_built():
+    if torch.cuda.is_available():
         known.add("cuda")
     if torch.backends.mps.is_built():
         known.add("mps")
@@ -71,7 +71,7 @@ _MOVES = frozenset({"cuda", "xpu", "ipu", "hpu", "mtia"})
 
 @contextmanager
 def possible_devices() -> Generator[OnCpu | None, None, None]:
-    """The mode to trace in; none where this torch was built for GPUs."""
+    """The mode to trace in; none where this process sees a GPU."""
     known = known_devices()
     if "cuda" in known:
         yield None
@@ -103,4 +103,4 @@ def device_note(mode: OnCpu | None) -> list[str]:
     if mode is None or not mode.replaced:
         return []
     kinds = " and ".join(sorted(mode.replaced))
-    return [f"this torch {torch.__version__} is built without {kinds}: what the code puts there stands on the CPU"]
+    return [f"traces see no GPU: what the code puts on {kinds} stands on the CPU"]

@@ -14,7 +14,7 @@ from fx_lsp.model import Node, Saved, SavedKind, Span, Stage
 from fx_lsp.tracer.call import FlatInput
 from fx_lsp.tracer.compat import annotation, descriptor
 from fx_lsp.tracer.names import Namer, assigned_names, identifier, variables_of
-from fx_lsp.tracer.provenance import KEY, Chain, Sources
+from fx_lsp.tracer.provenance import BACKWARD, KEY, Chain, Sources
 from fx_lsp.tracer.symbols import expressions, scalar_text, size_hint
 from fx_lsp.tracer.tensors import spec_of
 
@@ -36,7 +36,7 @@ class Names:
     def assign(self, graph: torch.fx.Graph, inputs: Sequence[FlatInput], outputs: Sequence[str]) -> None:
         """Name the nodes of `graph`: inputs, gradients, the user's variables, then what PyTorch calls them."""
         nodes = list(graph.nodes)
-        labels = self._output_labels(outputs)
+        labels = self.output_labels(outputs)
         for position, node in enumerate(n for n in nodes if n.op == "placeholder"):
             source = _input_index(node, position)
             if source is not None and source < len(inputs):
@@ -68,7 +68,8 @@ class Names:
     def _name(self, node: torch.fx.Node, wish: str) -> None:
         self._by_node[node.name] = self._namer.unique(wish)
 
-    def _output_labels(self, outputs: Sequence[str]) -> list[str]:
+    def output_labels(self, outputs: Sequence[str]) -> list[str]:
+        """What the user calls the results: the variables that are returned, else `out[0]`."""
         if self._returned is not None and len(self._returned) == len(outputs):
             return [r or identifier(o) for r, o in zip(self._returned, outputs, strict=True)]
         return [identifier(o) for o in outputs]
@@ -102,11 +103,11 @@ class Names:
         other.inputs = {new: self.inputs[old] for new, old in origins.items() if old in self.inputs}
         return other
 
-    def inherit(self, node: torch.fx.Node, old: torch.fx.Node) -> None:
-        """`node` has taken the place of `old`: it has its name, and its origin where it has none of its own."""
-        self._by_node[node.name] = self[old]
+    def inherit(self, node: torch.fx.Node, old: torch.fx.Node, names: Names) -> None:
+        """`node` has taken the place of `old`, which `names` know: it has its name, and its origin if it has none."""
+        self._by_node[node.name] = names[old]
         if not self.chain(node):
-            self._inherited[node.name] = self.chain(old)
+            self._inherited[node.name] = names.chain(old)
 
     def __getitem__(self, node: torch.fx.Node) -> str:
         name = self._by_node.get(node.name)
@@ -117,8 +118,10 @@ class Names:
 
     def chain(self, node: torch.fx.Node) -> Chain:
         """The user's expressions that `node` came from, innermost first; empty where none is known."""
-        number = annotation(node, KEY)
-        return self.sources.chains[number] if isinstance(number, int) else self._inherited.get(node.name, ())
+        chain = [n for n in (node.meta.get(BACKWARD), annotation(node, KEY)) if isinstance(n, int)]
+        if not chain:
+            return self._inherited.get(node.name, ())
+        return tuple(span for number in chain for span in self.sources.chains[number])
 
 
 def _own_name(node: torch.fx.Node) -> str:
@@ -137,8 +140,7 @@ def stage_of(name: str, graph: torch.fx.Graph, names: Names, forward_ops: set[st
                 name=names[node],
                 op=node.op,
                 target=target_name(node.target),
-                args=tuple(_argument(a, names) for a in node.args)
-                + tuple(f"{k}={_argument(v, names)}" for k, v in node.kwargs.items()),
+                args=arguments_of(node, names),
                 inputs=tuple(names[n] for n in node.all_input_nodes),
                 users=tuple(names[n] for n in node.users),
                 spec=node_spec(node),
@@ -149,9 +151,19 @@ def stage_of(name: str, graph: torch.fx.Graph, names: Names, forward_ops: set[st
     return Stage(name, tuple(nodes))
 
 
+def arguments_of(node: torch.fx.Node, names: Names) -> tuple[str, ...]:
+    """The arguments of a node as they are shown."""
+    named = (f"{k}={_argument(v, names)}" for k, v in node.kwargs.items())
+    return (*(_argument(a, names) for a in node.args), *named)
+
+
 def node_spec(node: torch.fx.Node) -> str | None:
     """The spec of what a node computes."""
-    value = node.meta.get("val", node.meta.get("example_value"))
+    return value_spec(node.meta.get("val", node.meta.get("example_value")))
+
+
+def value_spec(value: Any) -> str | None:
+    """The spec of a tensor or of several; None for anything else."""
     if isinstance(value, torch.Tensor):
         return str(spec_of(value))
     if isinstance(value, (list, tuple)) and any(isinstance(v, torch.Tensor) for v in value):
@@ -286,6 +298,6 @@ def _argument(value: Any, names: Names) -> str:
         return f"slice({_argument(value.start, names)}, {_argument(value.stop, names)}, {_argument(value.step, names)})"
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return f"float({str(value)!r})"
-    if isinstance(value, (int, float, bool, str, type(None), torch.dtype, torch.layout, torch.memory_format)):
+    if isinstance(value, (int, float, complex, bool, str, type(None), torch.dtype, torch.layout, torch.memory_format)):
         return repr(value)
     return target_name(value) if callable(value) else repr(str(value))

@@ -11,6 +11,7 @@ import sysconfig
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -35,7 +36,9 @@ from fx_lsp.tracer.lazy import lazy_tensors
 from fx_lsp.tracer.load import Loaded, LoadError, dependencies, find, forget_changed, load
 from fx_lsp.tracer.names import returned_names
 from fx_lsp.tracer.provenance import Sources
+from fx_lsp.tracer.stages.built import built
 from fx_lsp.tracer.stages.ledger import count_ops
+from fx_lsp.tracer.stages.made import marked
 from fx_lsp.tracer.stages.works import Traced, further_stages
 from fx_lsp.tracer.symbols import Symbols
 
@@ -59,10 +62,15 @@ def run(request: TraceRequest) -> TraceReply:
     whole = False
     try:
         with possible_devices() as devices, movable_modules(), lazy_tensors():
-            with forbid_effects(network_only=True):
-                loaded = load(request, mode)
-            whole = loaded.whole
-            reply = _trace(request, loaded, sources, mode, devices, started)
+            builds = request.kind == "graph"
+            with marked(sources, run.__code__) if builds else nullcontext():
+                with forbid_effects(network_only=True):
+                    loaded = load(request, mode)
+                whole = loaded.whole
+                if builds:
+                    reply = built(request, loaded, sources, mode, started)
+                else:
+                    reply = _trace(request, loaded, sources, mode, devices, started)
     except (LoadError, SystemExit) as error:
         cause = error.__cause__ if isinstance(error, LoadError) and error.__cause__ is not None else error
         reply = TraceReply(load_failure(cause, sources, request.name))

@@ -10,12 +10,13 @@ import linecache
 import os
 import sys
 from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from fx_lsp.model import TraceRequest
-from fx_lsp.tracer.compat import DATA_DEPENDENT, FakeTensorMode
+from fx_lsp.tracer.compat import DATA_DEPENDENT
 
 
 @dataclass
@@ -34,10 +35,10 @@ class LoadError(Exception):
 _SLICE_TOO_SMALL = (NameError, AttributeError, KeyError)
 
 
-def load(request: TraceRequest, mode: FakeTensorMode) -> Loaded:
+def load(request: TraceRequest, mode: AbstractContextManager[object]) -> Loaded:
     """Execute the target's slice as a module; raises LoadError from what the user's code raised.
 
-    Tensors that the module makes at its top level are fake.
+    Its top level runs under `mode`, so that tensors that it makes there are fake.
     """
     if request.overlays:
         sys.meta_path.insert(0, _Overlays(request.overlays))
@@ -51,7 +52,7 @@ def load(request: TraceRequest, mode: FakeTensorMode) -> Loaded:
         raise LoadError from error
 
 
-def _load(request: TraceRequest, mode: FakeTensorMode) -> Loaded:
+def _load(request: TraceRequest, mode: AbstractContextManager[object]) -> Loaded:
     try:
         return Loaded(_execute(request, request.sliced, mode), whole=False)
     except _SLICE_TOO_SMALL as error:
@@ -61,7 +62,7 @@ def _load(request: TraceRequest, mode: FakeTensorMode) -> Loaded:
     return Loaded(_execute(request, request.source, mode), whole=True, why=why)
 
 
-def _execute(request: TraceRequest, text: str, mode: FakeTensorMode) -> ModuleType:
+def _execute(request: TraceRequest, text: str, mode: AbstractContextManager[object]) -> ModuleType:
     code = compile(ast.parse(text, request.file), request.file, "exec", dont_inherit=True)
     linecache.cache[request.file] = (len(text), None, text.splitlines(keepends=True), request.file)
     try:

@@ -10,19 +10,25 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
 from types import CodeType, FrameType, TracebackType
 from typing import Any
+from unittest import mock
 
 import torch
+from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
 
 import fx_lsp
 from fx_lsp.model import Span
-from fx_lsp.tracer.compat import HAS_COLUMNS, annotate
+from fx_lsp.tracer.compat import HAS_COLUMNS, annotate, kept_meta, with_meta
 
 KEY = "fx_lsp"
 """The annotation under which FX nodes carry the number of their chain."""
+
+BACKWARD = "fx_lsp_backward"
+"""The metadata under which nodes of a user's `backward` carry it."""
 
 Chain = tuple[Span, ...]
 
@@ -128,11 +134,17 @@ METADATA = _metadata_getters()
 
 
 class Annotate(TorchFunctionMode):
-    """Marks the FX nodes of every torch call with the chain of the user's expressions it came from."""
+    """Marks the FX nodes of every torch call with the chain of the user's expressions it came from.
 
-    def __init__(self, sources: Sources, stop: CodeType) -> None:
+    `mark` attaches a number to the nodes that are traced inside of what it returns.
+    """
+
+    def __init__(
+        self, sources: Sources, stop: CodeType, mark: Callable[[int], AbstractContextManager[None]] | None = None
+    ) -> None:
         super().__init__()
         self._sources, self._stop = sources, stop
+        self._mark = mark or _annotate_forward
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -140,5 +152,25 @@ class Annotate(TorchFunctionMode):
         if func in METADATA:
             return func(*args, **(kwargs or {}))
         chain = self._sources.chain(sys._getframe(1), self._stop)
-        with annotate({KEY: self._sources.number(chain)}):
+        with self._mark(self._sources.number(chain)):
             return func(*args, **(kwargs or {}))
+
+
+def _annotate_forward(number: int) -> AbstractContextManager[None]:
+    return annotate({KEY: number})
+
+
+@contextmanager
+def annotated_backwards(sources: Sources) -> Generator[None, None, None]:
+    """Inside, operations in the `backward` of the user's `autograd.Function`s are marked, too, with `BACKWARD`.
+
+    AOTAutograd copies the annotations of forward nodes over those of the backward nodes that belong to them.
+    """
+    original = BackwardCFunction.apply
+
+    def apply(self: Any, *args: Any) -> Any:
+        with Annotate(sources, apply.__code__, lambda number: with_meta(BACKWARD, number)):
+            return original(self, *args)
+
+    with mock.patch.object(BackwardCFunction, "apply", apply), kept_meta(BACKWARD):
+        yield

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from fx_lsp.model import Failure, Span, Target, TargetKind
 from fx_lsp.specs import FX_COMMENT
+from fx_lsp.tracing.builders import find_builders
 from fx_lsp.tracing.evidence import Look, look_at, receives_parameter
 from fx_lsp.tracing.handed import handed_tensors
 from fx_lsp.tracing.outline import Function, Outline, outline_of, target_classes
@@ -39,13 +40,25 @@ def discover(file: str, text: str, tree: ast.Module | None = None, asked: Collec
     outline = outline_of(tree)
     lines = split_lines(text)
     wanted = _asked_for(outline, lines) | {*asked}
-    accepted = _accept(outline, tree) | ((outline.functions.keys() & wanted) - outline.excluded)
-    return Discovery(tuple(sorted(_targets(file, lines, outline, accepted, wanted), key=_start)), None)
+    looks = _looks(outline)
+    programs = _programs(outline, looks)
+    builders = find_builders(outline, tree, text)
+    builders = {name: node for name, node in builders.items() if name in wanted or name not in programs}
+    accepted = _accept(outline, tree, looks, programs) | ((outline.functions.keys() & wanted) - outline.excluded)
+    found = _targets(file, lines, outline, accepted - builders.keys(), wanted, builders)
+    return Discovery(tuple(sorted(found, key=_start)), None)
 
 
 def _targets(
-    file: str, lines: list[str], outline: Outline, accepted: Collection[str], wanted: Collection[str]
+    file: str,
+    lines: list[str],
+    outline: Outline,
+    accepted: Collection[str],
+    wanted: Collection[str],
+    builders: Mapping[str, ast.stmt],
 ) -> Iterator[Target]:
+    for name, node in builders.items():
+        yield _target(file, lines, name, node, "graph")
     for name in accepted:
         function = outline.functions[name]
         yield _target(file, lines, name, function.node, _kind(function))
@@ -83,9 +96,7 @@ def _looks(outline: Outline) -> dict[str, Look]:
     }
 
 
-def _accept(outline: Outline, tree: ast.Module) -> set[str]:
-    looks = _looks(outline)
-    programs = _programs(outline, looks)
+def _accept(outline: Outline, tree: ast.Module, looks: Mapping[str, Look], programs: Collection[str]) -> set[str]:
     candidates = [name for name in looks if name not in programs and name not in outline.excluded]
     accepted = {name for name in candidates if looks[name].tensors}
     accepted |= handed_tensors(outline, tree, [name for name in candidates if name not in accepted])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,6 +20,8 @@ from fx_lsp.tracing.relocate import edited_lines, relocate_outcome, relocate_spa
 from fx_lsp.tracing.scheduling import Urgency
 
 T = TypeVar("T")
+_LINES = re.compile(r"(\w+)=(\d+)-(\d+)")
+"""Work that is about some lines of the target's file."""
 
 
 @dataclass(frozen=True)
@@ -158,10 +162,18 @@ class OpenFile:
         """The key that an entry has in the present text, or None where its target is not there."""
         name, work = split_entry(entry)
         if entry not in self.keys and name in self.keys:
-            key = self.keys[entry] = entry_of(self.keys[name], work)
+            key = self.keys[entry] = entry_of(self.keys[name], self._placed(name, work))
             self.names[key] = entry
             self.order[entry] = self.order[name]
         return self.keys.get(entry)
+
+    def _placed(self, name: str, work: Work) -> Work:
+        """`work` with its lines counted in what the target's key is about, which may stand anywhere in the file."""
+        found = _LINES.fullmatch(work)
+        if found is None or self.resolved is None:
+            return work
+        lines = sorted(self.resolved.plan(name).lines)
+        return "{}={}-{}".format(found[1], *(bisect_left(lines, int(line)) for line in found.group(2, 3)))
 
     def mark_old(self, name: str, key: str) -> None:
         """The answer under `key` no longer holds, because something that it depends on has changed."""
@@ -170,8 +182,8 @@ class OpenFile:
             self.shown[name] = replace(shown, key="")
 
     def traced(self) -> list[Target]:
-        """The targets whose graphs are known."""
-        known = self.good.targets.items() if self.good else ()
+        """The targets whose graphs are known, those that build one themselves left out."""
+        known = [(name, t) for name, t in self.good.targets.items() if t.kind != "graph"] if self.good else []
         return [t for name, t in known if name in self.shown and isinstance(self.shown[name].outcome, Trace)]
 
     def dependencies(self) -> set[str]:

@@ -34,8 +34,9 @@ def method_calls_of(statement: ast.stmt) -> frozenset[str]:
 
 # fmt: off
 _MUTATING_METHODS = frozenset({
-    "add", "append", "appendleft", "clear", "define", "discard", "extend", "extendleft", "impl", "insert", "pop",
-    "popitem", "register", "remove", "reverse", "setdefault", "sort", "update",
+    "add", "append", "appendleft", "clear", "define", "discard", "eliminate_dead_code", "erase_node", "extend",
+    "extendleft", "impl", "insert", "output", "pop", "popitem", "recompile", "register", "remove", "reverse",
+    "setdefault", "sort", "update",
 })
 # fmt: on
 
@@ -191,7 +192,10 @@ def _root(node: ast.expr, last: str) -> bool:
 
 
 def _changed(statement: ast.stmt) -> Iterator[str]:
-    """Roots of `NAME.attr = …` and `NAME[k] = …` at module level, and of decorators such as `@NAME.register`."""
+    """Roots of `NAME.attr = …` and `NAME[k] = …` at module level, and of decorators such as `@NAME.register`.
+
+    Also what `torch.fx.wrap("NAME")` names.
+    """
     if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         for decorator in statement.decorator_list:
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
@@ -199,6 +203,8 @@ def _changed(statement: ast.stmt) -> Iterator[str]:
                 yield name
         return
     for node in _own_statements(statement):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and (name := _wrapped(node.value)):
+            yield name
         targets: list[ast.expr] = []
         if isinstance(node, ast.Assign):
             targets = node.targets
@@ -209,6 +215,13 @@ def _changed(statement: ast.stmt) -> Iterator[str]:
                 name = _root_name(target)
                 if name:
                     yield name
+
+
+def _wrapped(call: ast.Call) -> str:
+    named = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    named = call.func.id if isinstance(call.func, ast.Name) else named
+    first = call.args[0] if named == "wrap" and len(call.args) == 1 else None
+    return first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else ""
 
 
 def _called(statement: ast.stmt) -> Iterator[str]:

@@ -252,13 +252,13 @@ def _add_function(outline: Outline, node: FunctionNode, owner: str | None) -> No
         outline.excluded.add(name)
 
 
+def has_skipped_decorator(node: FunctionNode) -> bool:
+    """Whether a decorator makes something else of a function: a property, a context, a fixture."""
+    return bool(_decorators(node) & _SKIPPED_DECORATORS)
+
+
 def _is_no_target(node: FunctionNode, params: list[ast.arg], imports: Mapping[str, str]) -> bool:
-    return (
-        not params
-        or bool(_decorators(node) & _SKIPPED_DECORATORS)
-        or _is_foreign_kernel(node, imports)
-        or _is_stub(node)
-    )
+    return not params or has_skipped_decorator(node) or _is_foreign_kernel(node, imports) or _is_stub(node)
 
 
 def _is_foreign_kernel(node: FunctionNode, imports: Mapping[str, str]) -> bool:

@@ -205,7 +205,8 @@ class SourceGraph:
 
 
 _BUILDERS = re.compile(
-    r"(list|dict|set|bytearray|deque|defaultdict|Counter|\w*Dict|\w*List|\w*Set|\w*Registry|\w*Manager|Library)$"
+    r"(list|dict|set|bytearray|deque|defaultdict|Counter|\w*Dict|\w*List|\w*Set|\w*Registry|\w*Manager|Library"
+    r"|Graph|GraphModule|symbolic_trace)$"
 )
 
 

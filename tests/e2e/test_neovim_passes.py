@@ -39,6 +39,8 @@ def test_passes_are_listed_run_and_run_again(tmp_path: Path) -> None:
     assert not any(stage.startswith("pre_grad:") for stage in stages)  # they changed nothing
     assert shown["filetype"] == "diff"
     assert "@@ " in shown["diff"]
+    assert "# min-cut " in shown["FxPartitions"]
+    assert "# duplicated inputs" in shown["FxDebug"]
     assert "-    y: f32[2, 3] = aten.relu.default(x)\n+    y: f32[2, 3] = aten.gelu.default(x)\n" in shown["run"]
     assert "+    y: f32[2, 3] = aten.tanh.default(x)" in shown["again"]
     (problem,) = shown["problems"]

@@ -5,7 +5,7 @@ from inline_snapshot import snapshot
 from samples import BACKWARD, BROKEN, FAILURE, FORWARD, MATMUL, RELU, SOURCE, TRACE, F, span
 
 from fx_lsp.features.hover import Hover, hover_expression, hover_name
-from fx_lsp.model import InputSpec, Remark, Stage
+from fx_lsp.model import InputSpec, Remark, Stage, StageInfo
 
 
 def hover_at(caret: str) -> Hover | None:
@@ -253,3 +253,32 @@ def f(x, w, n=4):
 """)
     assert hover is not None and (hover.span.line, hover.span.col) == (4, 9)
     assert hover.markdown == snapshot("`w: f32[128, 4]` · from the call at line 12")
+
+
+def test_the_name_of_what_builds_a_graph():
+    graph = replace(FORWARD, name="graph")
+    stages = (StageInfo("graph", 4, 6), StageInfo("table", 0, 0), StageInfo("code", 0, 0))
+    trace = replace(TRACE, inputs=(), stages=stages, saved=(), notes=())
+    hover = hover_name(replace(F, kind="graph"), trace, False, graph, lambda name, stage: f"{name}.{stage}")
+    assert hover.markdown == snapshot("""\
+```python
+def forward() -> f32[8]
+```
+
+6 nodes
+
+```python
+def graph(x: f32[8, 128], w: f32[128, 4]):
+    # model.py:5
+    mm: f32[8, 4] = aten.mm.default(x, w)
+    # model.py:7
+    relu: f32[8, 4] = aten.relu.default(mm)
+    # model.py:8
+    loss: "f32[]" = aten.sum.default(relu)  # keepdim
+    return (loss, x, relu)
+```
+
+[show graph](f.graph) · [show table](f.table) · [show code](f.code)
+
+torch 2.13.0 · traced in 61 ms\
+""")

@@ -45,3 +45,17 @@ def test_stale_lenses_say_so_once():
 
 def test_no_lens_before_anything_is_known():
     assert lenses(F, None, stale=False) == ()
+
+
+def test_a_graph_that_is_built_by_hand_is_there_to_be_read():
+    stages = (StageInfo("graph", 9, 12), StageInfo("table", 0, 0), StageInfo("code", 0, 0))
+    found = lenses(replace(F, kind="graph"), replace(TRACE, stages=stages, saved=()), stale=False)
+    assert [(lens.title, lens.stage, lens.work) for lens in found] == snapshot(
+        [
+            ("12 nodes", "graph", ""),
+            ("show graph", "graph", ""),
+            ("show table", "table", ""),
+            ("show code", "code", ""),
+            ("TorchScript", "torchscript", "torchscript"),
+        ]
+    )

@@ -78,7 +78,7 @@ class Cell(nn.Module):
         "Cell",
         comment="x=f32[4, 8]",
     )
-    assert stages(traced) == snapshot({"joint": 15, "forward": 7, "backward": 8})
+    assert stages(traced) == snapshot({"joint": 15, "forward": 6, "backward": 10})
     assert [n.name for n in traced.stage("forward").nodes if n.op == "placeholder"] == snapshot(
         ["mix_weight", "mix_bias", "hidden", "x"]
     )

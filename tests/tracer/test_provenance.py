@@ -118,3 +118,31 @@ def f(x):
     assert held[4, "a"] == ("f32[4, 8](16, 1)", True)
     assert held[6, "return"][0].startswith("(f32[2, 8]")
     assert (5, "n") not in held
+
+
+def test_operations_of_a_written_backward_stand_on_their_own_lines(trace):
+    traced = trace(
+        PRELUDE
+        + """
+class Swish(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        s = torch.sigmoid(x)
+        ctx.save_for_backward(x, s)
+        return x * s
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, s = ctx.saved_tensors
+        return grad * (s * (1 + x * (1 - s)))
+
+
+# fx: x=f32[8, 16]
+def f(x):
+    return Swish.apply(x).exp()
+"""
+    )
+    found = expressions(traced, "backward")
+    assert ("add", "1 + x * (1 - s)") in found
+    assert found[-1] == ("mul", "grad * (s * (1 + x * (1 - s)))")
+    assert ("mul", "Swish.apply(x).exp()") in found

@@ -191,7 +191,7 @@ def test_two_servers_share_one_file(path: Path) -> None:
     caches = [Cache(str(path)) for _ in range(4)]
 
     def fill(number: int) -> None:
-        for i in range(25):
+        for i in range(8):
             caches[number].put(f"{number}-{i}", reply(), (), ())
 
     threads = [threading.Thread(target=fill, args=(number,)) for number in range(4)]
@@ -199,7 +199,7 @@ def test_two_servers_share_one_file(path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert all(caches[0].get(f"{number}-{i}", {}) for number in range(4) for i in range(25))
+    assert all(caches[0].get(f"{number}-{i}", {}) for number in range(4) for i in range(8))
 
 
 def test_everything_that_changes_the_answer_changes_the_key() -> None:

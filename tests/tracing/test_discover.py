@@ -350,3 +350,53 @@ def test_calculations_are_targets_where_they_are_handed_tensors(code: str, expec
 
 def test_calculations_in_a_file_without_torch_are_none() -> None:
     assert found(CALCULATIONS + "def g(v: 'torch.Tensor'): return blend(v, v, 1)", "").keys() == {"g"}
+
+
+FX = """\
+import torch
+from torch import fx, nn
+from torch.fx.experimental.proxy_tensor import make_fx
+def body(x): return torch.relu(x)
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f() -> fx.Graph: return g()",
+        "def f() -> 'fx.GraphModule': return g()",
+        "def f() -> torch.fx.graph_module.GraphModule: return g()",
+        "def f():\n  graph = fx.Graph()\n  return graph",
+        "def f(width=8, *, deep=True):\n  return fx.GraphModule(nn.Module(), fx.Graph())",
+        "def f(): return fx.symbolic_trace(body)",
+        "def f(): return fx.symbolic_trace(body).graph",
+        "def f(): return make_fx(body)(torch.ones(2))",
+        "def f(): return torch.export.export(nn.ReLU(), (torch.ones(2),)).module()",
+        "class T(fx.Tracer): pass\ndef f():\n  tracer = T()\n  return tracer.trace(body)",
+        "def wrap(graph): return fx.GraphModule(nn.Module(), graph)\ndef f(): return wrap(fx.Graph())",
+        "f = fx.symbolic_trace(body)",
+    ],
+)
+def test_what_builds_a_graph_by_hand(code: str) -> None:
+    assert found(code, FX) == {"body": "function", "f": "graph"}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f(n): return fx.Graph()",
+        "def f(n) -> fx.Graph: return fx.Graph()",
+        "def f(*, n) -> fx.Graph: return fx.Graph()",
+        "def f(*args, **kwargs): return fx.GraphModule(*args, **kwargs)",
+        "def f(): return body",
+        "def f():\n  graph = fx.Graph()\n  graph = 3\n  return graph",
+        "def f():\n  print(fx.symbolic_trace(body).code)",
+        "def f():\n  def inner(): return fx.Graph()\n  return inner",
+        "@pytest.fixture\ndef f() -> fx.Graph: return fx.Graph()",
+        "def main() -> fx.Graph: return fx.Graph()",
+        "def test_graph() -> fx.Graph: return fx.Graph()",
+        "class C:\n  def f(self) -> fx.Graph: return fx.Graph()",
+    ],
+)
+def test_what_builds_no_graph_of_its_own(code: str) -> None:
+    assert found(code, FX) == {"body": "function"}

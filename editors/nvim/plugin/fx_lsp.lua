@@ -28,6 +28,9 @@ end, {
     return { 'check' }
   end,
 })
+command('FxDebug', function()
+  require('fx_lsp').page('aliasing', 'debug')
+end, { desc = 'What AOTAutograd knows of the function at the cursor: mutations, aliases, duplicates' })
 command('FxPartitions', function()
   require('fx_lsp').page('table', 'partitions')
 end, { desc = 'Compare what partitioners save for backward and compute again' })

@@ -16,7 +16,7 @@ from fx_lsp.tracer.checkpointing import tag
 from fx_lsp.tracer.compat import min_cut_partition
 from fx_lsp.tracer.graphs import Names, first_backward
 from fx_lsp.tracer.stages.ledger import Ledger
-from fx_lsp.tracer.stages.partitions import MIN_CUT, Graphs, Partitioner, add_graphs, cut, min_cut, table
+from fx_lsp.tracer.stages.partitions import MIN_CUT, Graphs, Partitioner, add_graphs, cut, min_cut, page, table
 
 if TYPE_CHECKING:
     from fx_lsp.tracer.stages.works import Traced
@@ -49,8 +49,8 @@ def checkpoint_region(traced: Traced, lines: str) -> Ledger:
     if not marked:
         raise ValueError("no operation of forward comes from these statements")
     ledger = Ledger()
-    shown = textwrap.indent(region.source, "    ")
-    ledger.text("checkpoint", "a region as a checkpoint", f"Computed again in backward:\n\n{shown}\n\n{table(cuts)}")
+    head = ["Computed again in backward:", "", *(f"    {line}" for line in region.source.splitlines()), ""]
+    ledger.text("checkpoint", "a region as a checkpoint", page(head) + table(cuts))
     add_graphs(ledger, cuts)
     return ledger
 

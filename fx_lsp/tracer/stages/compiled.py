@@ -15,7 +15,7 @@ from torch._inductor.graph import GraphLowering
 from torch.fx.passes.graph_transform_observer import GraphTransformObserver
 
 from fx_lsp.tracer.call import FlatInput
-from fx_lsp.tracer.compat import both_graphs, exact_positions, options_of, output_code, uncached
+from fx_lsp.tracer.compat import both_graphs, exact_positions, options_of, output_code, report_layouts, uncached
 from fx_lsp.tracer.failures import sentence
 from fx_lsp.tracer.stages.ledger import Lane, Ledger
 from fx_lsp.tracer.stages.written import dynamo_inputs, link, named
@@ -61,10 +61,8 @@ class Watch:
             patch(compile_fx, "min_cut_rematerialization_partition", self._partition)
             patch(GraphTransformObserver, "__enter__", self._enter)
             patch(GraphTransformObserver, "__exit__", self._exit)
-            if self.code:
-                patch(GraphLowering, "compile_to_module", self._generate)
-            else:
-                patch(compile_fx, "GraphLowering", lambda original: _leave)
+            patch(compile_fx, "GraphLowering", self._lower)
+            patch(GraphLowering, "compile_to_module", self._generate)
             stack.enter_context(uncached())
             stack.enter_context(both_graphs())
             yield
@@ -117,7 +115,7 @@ class Watch:
             self.add_known()
             names = self.traced.new_names()
             names.assign(graph.graph, self.inputs, self.traced.captured.outputs)
-            title = "AOTAutograd with Inductor's decompositions"
+            title = f"AOTAutograd with Inductor's decompositions{options_of('inductor')}"
             self.prefix = "joint"
             self.lane = self.ledger.begin("decomposed", title, graph.graph, names, self.traced.stages[0].name)
             self.lanes["joint"] = self.lane
@@ -143,13 +141,16 @@ class Watch:
             self.lane = self.lanes.get(self.prefix) or self.lanes.get("joint")
             if "forward" not in self.lanes:
                 self.prefix = "inference"
-            self._between(graph, "views become reshapes")
+            self._between(graph, "views become reshapes", "view_to_reshape")
+            if backward and self.lane is not None:
+                title = "its inputs, laid out as Inductor's forward leaves them"
+                self.ledger.lay_out(self.lane, "backward:layouts", title, graph.graph)
 
         return self._group(original, prepare, "post-grad passes")
 
-    def _between(self, graph: fx.GraphModule, title: str) -> None:
+    def _between(self, graph: fx.GraphModule, title: str, name: str = "others") -> None:
         if self.lane is not None:
-            self.ledger.settle(self.lane, f"{self.prefix}:others", title, graph.graph)
+            self.ledger.settle(self.lane, f"{self.prefix}:{name}", title, graph.graph)
 
     def _enter(self, original: Callable[..., Any]) -> Any:
         def enter(observer: Any) -> Any:
@@ -171,18 +172,23 @@ class Watch:
 
         return leave
 
+    def _lower(self, original: Callable[..., Any]) -> Any:
+        def lower(*args: Any, **options: Any) -> Any:
+            if self.code or self.prefix == "forward":
+                return original(*args, **options)
+            raise _Done
+
+        return lower
+
     def _generate(self, original: Callable[..., Any]) -> Any:
         def generate(lowering: Any) -> Any:
-            code = output_code(lowering)
-            lane = self.lane
-            self.ledger.text(f"{self.prefix}:code", "Inductor's output code", code, lane.stage if lane else "")
+            report_layouts(lowering)
+            if self.code:
+                code, lane = output_code(lowering), self.lane
+                self.ledger.text(f"{self.prefix}:code", "Inductor's output code", code, lane.stage if lane else "")
             raise _Done
 
         return generate
-
-
-def _leave(*args: Any, **options: Any) -> Any:
-    raise _Done
 
 
 def watch_dynamo(watch: Watch) -> None:

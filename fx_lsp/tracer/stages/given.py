@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from fx_lsp.tracer.capture import capture
-from fx_lsp.tracer.compat import min_cut_partition
-from fx_lsp.tracer.graphs import Names
+from fx_lsp.tracer.compat import FakeTensorMode, min_cut_partition
+from fx_lsp.tracer.graphs import Names, value_spec
 from fx_lsp.tracer.guards import forbid_effects
+from fx_lsp.tracer.stages.verify import value_of
 from fx_lsp.tracer.stages.written import named, symbolic_graph
 
 if TYPE_CHECKING:
@@ -28,15 +30,19 @@ class Given:
     title: str
 
 
+class NoGraph(ValueError):
+    """A target has no such graph; the message says so."""
+
+
 GRAPHS: dict[str, Callable[[Traced], Given]] = {}
 """What a pass can be run on, by the name of the stage."""
 
 
 def given(traced: Traced, name: str) -> Given:
-    """The graph `name` of a target. Raises ValueError where there is none, and whatever making it raises."""
+    """The graph `name` of a target. Raises NoGraph where there is none, and whatever making it raises."""
     make = GRAPHS.get(name)
     if make is None:
-        raise ValueError(f"a pass runs on {', '.join(GRAPHS)}; there is no graph {name!r} to run it on")
+        raise NoGraph(f"there is no graph {name!r} to run a pass on; there are {', '.join(GRAPHS)}")
     with forbid_effects():
         return make(traced)
 
@@ -90,9 +96,9 @@ def _captured(traced: Traced, title: str, decompositions: dict[Any, Callable[...
 
 
 def _part(traced: Traced, which: str, title: str) -> Given:
-    """A graph of the differentiated target. Raises ValueError where there is nothing to differentiate."""
+    """A graph of the differentiated target. Raises NoGraph where there is nothing to differentiate."""
     if traced.captured.inference is not None:
-        raise ValueError(f"there is no {which} graph: {traced.request.name} has nothing to differentiate")
+        raise NoGraph(f"there is no {which} graph: {traced.request.name} has nothing to differentiate")
     seen: list[fx.GraphModule] = []
 
     def partition(joint: fx.GraphModule, inputs: Any, **options: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
@@ -122,17 +128,42 @@ def own(module: fx.GraphModule) -> fx.GraphModule:
 
 def example_values(graph: fx.Graph) -> list[Any]:
     """What the placeholders of a graph hold."""
-    return [n.meta.get("val", n.meta.get("example_value")) for n in graph.nodes if n.op == "placeholder"]
+    return [value_of(n) for n in graph.nodes if n.op == "placeholder"]
 
 
-def fill_values(module: fx.GraphModule, before: list[Any]) -> None:
-    """Give every node of a rewritten graph its value again; `before` are those of the inputs. Raises what running it
-    on fake tensors raises."""
-    from torch._subclasses.fake_tensor import FakeTensor
-    from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+class CannotRun(Exception):
+    """Running `node` raised, as `__cause__` says."""
 
-    if all("val" in n.meta or "example_value" in n.meta for n in module.graph.nodes if n.op.startswith("call_")):
-        return
-    mode = next((v.fake_mode for v in before if isinstance(v, FakeTensor)), None)
+    def __init__(self, node: fx.Node) -> None:
+        super().__init__(f"{node} cannot be run")
+        self.node = node
+
+
+def fill_values(module: fx.GraphModule, inputs: list[Any], mode: FakeTensorMode, same: Collection[fx.Node]) -> None:
+    """Give the nodes of a rewritten graph their values, but for those that are the `same` and read the same values.
+
+    Raises CannotRun where running a node on fake tensors raises.
+    """
     with torch.no_grad():
-        FakeTensorProp(module, mode).propagate_dont_convert_inputs(*before)
+        _Values(module, mode, same).propagate_dont_convert_inputs(*inputs)
+
+
+class _Values(FakeTensorProp):
+    """Runs the part of a graph that has to be run."""
+
+    def __init__(self, module: fx.GraphModule, mode: FakeTensorMode, same: Collection[fx.Node]) -> None:
+        super().__init__(module, mode)
+        self._same, self._other = same, set[fx.Node]()
+
+    def run_node(self, n: fx.Node) -> Any:
+        old = value_of(n)
+        if old is not None and n in self._same and n.op != "output" and self._other.isdisjoint(n.all_input_nodes):
+            return old
+        try:
+            result = super().run_node(n)
+        except Exception as error:
+            raise CannotRun(n) from error
+        new = value_of(n)
+        if old is None or (value_spec(new) or str(new)) != (value_spec(old) or str(old)):
+            self._other.add(n)
+        return result

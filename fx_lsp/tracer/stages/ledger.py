@@ -11,7 +11,9 @@ import torch
 from torch.fx.node import map_arg
 
 from fx_lsp.model import Change, Remark, Stage, StageInfo
-from fx_lsp.tracer.graphs import Names, stage_of
+from fx_lsp.tracer.compat import annotation
+from fx_lsp.tracer.graphs import Names, node_spec, stage_of
+from fx_lsp.tracer.provenance import KEY
 from fx_lsp.tracer.stages.verify import Results, compare, run_for_real
 
 
@@ -34,9 +36,21 @@ def rows_of(graph: torch.fx.Graph) -> Rows:
     return [Row(n, n.target, n.args, n.kwargs) for n in graph.nodes]
 
 
+def unchanged(before: Rows, graph: torch.fx.Graph, origins: Origins | None) -> set[torch.fx.Node]:
+    """The nodes of a graph that do what they did `before`, with the same arguments; `origins` as in `Ledger.step`."""
+    after = rows_of(graph)
+    known = _origins(before, after, origins)
+    if known is None:
+        old = {row.node: row for row in before}
+        return {row.node for row in after if (was := old.get(row.node)) is not None and was[1:] == row[1:]}
+    copied = {row.node.name: row for row in before}
+    pairs = [(copied[known[row.node.name]], row) for row in after if row.node.name in known]
+    return {row.node for was, row in pairs if not _differs(was, row, {}, known)}
+
+
 @dataclass
 class Lane:
-    """One graph on its way through passes: its last stage, its state then, and what it computed where that is checked."""
+    """One graph on its way through passes: its last stage, its state then, and what it computed where it is checked."""
 
     stage: str
     rows: Rows
@@ -64,7 +78,8 @@ class Ledger:
         """A graph that a step made anew, out of that of the stage `before` where there is one."""
         name = self._unused(name)
         self.add(stage_of(name, graph, names), title, before, None, note)
-        return Lane(name, rows_of(graph), names, run_for_real(graph, _alone(graph)) if self.check else None)
+        results = run_for_real(graph, _alone(graph), names.__getitem__) if self.check else None
+        return Lane(name, rows_of(graph), names, results)
 
     def step(
         self,
@@ -83,10 +98,10 @@ class Ledger:
         else:
             known = _origins(lane.rows, rows, origins)
             names = lane.names if known is None else lane.names.of_copy(known)
-            change = follow(lane.rows, rows, names, known or {})
+            change = follow(lane.rows, rows, lane.names, names, known or {})
             lane.rows, lane.names = rows, names
         if change and lane.results is not None and not note:
-            results = run_for_real(graph, _alone(graph))
+            results = run_for_real(graph, _alone(graph), lane.names.__getitem__, lane.results)
             note, lane.results = compare(lane.results, results), results
         if change:
             info = self.add(stage_of(name, graph, lane.names), title, lane.stage, change, note)
@@ -164,12 +179,21 @@ def _origins(before: Rows, after: Rows, known: Origins | None) -> Origins | None
     old = {row.node.name: row for row in before}
     if any(row.node.name in old and old[row.node.name].node is row.node for row in after):
         return None
-    names = [row.node.name for row in after]
-    return {n: n for n, row in zip(names, after, strict=True) if n in old and old[n].target == row.target}
+    pairs = [(old[row.node.name], row) for row in after if row.node.name in old]
+    return {row.node.name: row.node.name for was, row in pairs if was.target == row.target or _one_place(was, row)}
 
 
-def follow(before: Rows, after: Rows, names: Names, origins: Origins) -> Change:
-    """What changed between two states of a graph. A node that replaced another inherits its name and origin."""
+def _one_place(one: Row, other: Row) -> bool:
+    """Whether nodes of one name come from the same expression, so that one is a copy of the other."""
+    number = annotation(one.node, KEY)
+    return number is not None and number == annotation(other.node, KEY)
+
+
+def follow(before: Rows, after: Rows, was: Names, names: Names, origins: Origins) -> Change:
+    """What changed between two states of a graph, whose names were `was` and are `names`.
+
+    A node that replaced another inherits its name and origin.
+    """
     old = {row.node.name: row for row in before}
     new: dict[str, Row] = {}
     for row in after:
@@ -180,10 +204,11 @@ def follow(before: Rows, after: Rows, names: Names, origins: Origins) -> Change:
     come = [name for name in new if name not in old]
     replaced = _replacements(old, new, shown)
     for name, by in replaced.items():
-        names.inherit(new[by].node, old[name].node)
-    changed = sum(_differs(row, new[name], replaced, shown) for name, row in old.items() if name in new)
+        names.inherit(new[by].node, old[name].node, was)
+    same = {name: replaced.get(name, name) for name in old}
+    changed = sum(_differs(row, new[same[name]], replaced, shown) for name, row in old.items() if same[name] in new)
     moved = _moved([n for n in old if n in new], [n for n in new if n in old])
-    return Change(len(come) - len(replaced), len(gone) - len(replaced), changed + len(replaced), moved)
+    return Change(len(come) - len(replaced), len(gone) - len(replaced), changed, moved)
 
 
 def _replacements(old: dict[str, Row], new: dict[str, Row], shown: dict[str, str]) -> dict[str, str]:
@@ -195,12 +220,19 @@ def _replacements(old: dict[str, Row], new: dict[str, Row], shown: dict[str, str
         following: list[tuple[Row, Row]] = []
         for before, after in pairs:
             for a, b in zip(_inputs(before, {}), _inputs(after, shown), strict=False):
-                if a not in new and b not in old and a in old and b in new and a not in found and b not in taken:
+                new_here = a in old and a not in new and a not in found and b in new and b not in old and b not in taken
+                if new_here and (before.target == after.target or _alike(old[a].node, new[b].node)):
                     found[a] = b
                     taken.add(b)
                     following.append((old[a], new[b]))
         pairs = following
     return found
+
+
+def _alike(one: torch.fx.Node, other: torch.fx.Node) -> bool:
+    """Whether two nodes hold the same shape and dtype, as far as that is known: strides may differ."""
+    before, after = node_spec(one), node_spec(other)
+    return before is None or after is None or before.partition("(")[0] == after.partition("(")[0]
 
 
 def _inputs(row: Row, shown: Mapping[str, str]) -> list[str]:
@@ -209,7 +241,7 @@ def _inputs(row: Row, shown: Mapping[str, str]) -> list[str]:
     return found
 
 
-def _differs(before: Row, after: Row, replaced: dict[str, str], shown: dict[str, str]) -> bool:
+def _differs(before: Row, after: Row, replaced: Mapping[str, str], shown: Mapping[str, str]) -> bool:
     if before.target is not after.target and before.target != after.target:
         return True
     if before.args == after.args and before.kwargs == after.kwargs:

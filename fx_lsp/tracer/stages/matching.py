@@ -12,104 +12,139 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.utils.matcher_utils import InternalMatch, SubgraphMatcher
 
 from fx_lsp.model import Remark
-from fx_lsp.tracer.graphs import Names, target_name
+from fx_lsp.tracer.graphs import Names, arguments_of, target_name
 from fx_lsp.tracer.stages.ledger import Ledger
+
+MOST_MISSES = 40
+"""How many places that almost match are shown."""
 
 
 @dataclass(frozen=True)
 class Miss:
-    """A place that almost matches: the node where it begins, how many nodes did match, and why no more."""
+    """A place that almost matches: the node where it begins, the one that does not fit, and why.
+
+    `fits` is how many of the `of` nodes of the pattern fit, 0 of 0 for what is no pattern.
+    """
 
     anchor: fx.Node
-    matched: int
     node: fx.Node
     reason: str
+    fits: int = 0
+    of: int = 0
 
 
 @dataclass
 class Found:
-    """Groups of nodes that matched, and the places that almost did. `what` is the word for a group."""
+    """Groups of nodes that matched, and the places that almost did; `inputs` is how many a pattern has.
+
+    `what` is the word for a group, `nothing` what to add where there is neither.
+    """
 
     what: str
     matches: list[list[fx.Node]] = field(default_factory=list[list[fx.Node]])
     misses: list[Miss] = field(default_factory=list[Miss])
+    nothing: str = ""
+    inputs: int = 0
 
 
 @dataclass
 class _Trial:
-    """The last thing that the matcher compared, and what did not fit."""
+    """What the matcher is comparing, outermost first, which nodes are the `same` operation, and what did not fit."""
 
-    matched: int = 0
+    names: Names
+    path: list[fx.Node] = field(default_factory=list[fx.Node])
+    same: set[fx.Node] = field(default_factory=set[fx.Node])
     node: fx.Node | None = None
     reason: str = ""
 
+    def fails(self, node: fx.Node, reason: str) -> None:
+        if self.node is None:
+            self.node, self.reason = node, reason
 
-def near_misses_of(graph: fx.Graph, pattern: Any, filters: Sequence[Callable[..., bool]]) -> Found:
+
+def near_misses_of(graph: fx.Graph, pattern: Any, filters: Sequence[Callable[..., bool]], names: Names) -> Found:
     """The matches of a pattern (a function, a graph or a `SubgraphMatcher`) in `graph`, and its near misses."""
     matcher = pattern if isinstance(pattern, SubgraphMatcher) else _matcher(pattern)
-    found = Found("match")
+    found = Found("match", inputs=len(matcher.pattern_placeholder_nodes))
     taken: set[fx.Node] = set()
+    size = sum(map(_is_part, matcher.pattern.nodes))
     for match in matcher.match(graph):
-        nodes = [n for p, n in match.nodes_map.items() if p.op not in ("placeholder", "output")]
+        nodes = _in_order(graph, [n for p, n in match.nodes_map.items() if _is_part(p)])
         refused = next((f for f in filters if not f(match, graph, matcher.pattern)), None)
         if refused is None:
-            found.matches.append(_in_order(graph, nodes))
+            found.matches.append(nodes)
             taken.update(nodes)
         else:
-            name = getattr(refused, "__name__", "a filter")
-            found.misses.append(Miss(nodes[0], len(nodes), nodes[0], f"the filter {name} refuses the match"))
+            reason = f"the filter {getattr(refused, '__name__', type(refused).__name__)} refuses the match"
+            found.misses.append(Miss(nodes[-1], nodes[-1], reason, size, size))
     refused_anchors = {miss.anchor for miss in found.misses}
-    for anchor in _anchors(matcher):
-        for node in graph.nodes:
-            if node in taken or node in refused_anchors or node.op in ("placeholder", "output"):
+    anchors = [n for n in matcher.pattern_anchors if _is_part(n)]
+    for anchor in anchors:
+        for node in filter(_is_part, graph.nodes):
+            if node in taken or node in refused_anchors or not _similar(anchor, node):
                 continue
-            if (miss := _try(matcher, anchor, node, taken)) is not None:
+            if (miss := _try(matcher, anchor, node, taken, _Trial(names), size)) is not None:
                 found.misses.append(miss)
+    if anchors and not found.matches and not found.misses:
+        found.nothing = f": no node calls {target_name(anchors[0].target)}, with which the pattern ends"
     return found
 
 
-def _matcher(pattern: Any) -> SubgraphMatcher:
+def _is_part(node: fx.Node) -> bool:
+    """Whether a node of a pattern stands for one of the graph, and not for any value."""
+    return node.op not in ("placeholder", "output")
+
+
+def inputs_of(replacement: Any) -> int:
+    """How many inputs a pattern or a replacement has."""
+    return sum(n.op == "placeholder" for n in _graph(replacement).nodes)
+
+
+def _graph(pattern: Any) -> fx.Graph:
     if isinstance(pattern, fx.GraphModule):
-        pattern = pattern.graph
-    graph = pattern if isinstance(pattern, fx.Graph) else fx.symbolic_trace(pattern).graph
-    return SubgraphMatcher(graph, match_output=False, match_placeholder=False, remove_overlapping_matches=True)
+        return pattern.graph
+    return pattern if isinstance(pattern, fx.Graph) else fx.symbolic_trace(pattern).graph
 
 
-def _anchors(matcher: SubgraphMatcher) -> list[fx.Node]:
-    return [n for n in matcher.pattern_anchors if n.op not in ("placeholder", "output")]
+def _matcher(pattern: Any) -> SubgraphMatcher:
+    return SubgraphMatcher(
+        _graph(pattern), match_output=False, match_placeholder=False, remove_overlapping_matches=True
+    )
 
 
-def _try(matcher: SubgraphMatcher, anchor: fx.Node, node: fx.Node, taken: set[fx.Node]) -> Miss | None:
-    """How far the pattern goes at `node`; None where its first node does not fit already, or all of it does."""
-    if not _similar(anchor, node):
-        return None
-    trial = _Trial(0)
+def _try(
+    matcher: SubgraphMatcher, anchor: fx.Node, node: fx.Node, taken: set[fx.Node], trial: _Trial, size: int
+) -> Miss | None:
+    """How far the pattern goes at `node`; None where all of it fits."""
     match = InternalMatch(anchors=[anchor])
     with _watched(matcher, trial):
         whole = matcher._match_nodes(anchor, node, match)
     if not whole:
-        assert trial.node is not None
-        return Miss(node, trial.matched, trial.node, trial.reason)
-    if matcher._is_contained(match.nodes_map):
-        inside = [n for n in match.nodes_map.values() if n in taken]
-        return Miss(node, len(match.nodes_map), inside[0], "it overlaps with another match") if inside else None
-    for wanted, got in match.nodes_map.items():
-        outside = [u for u in got.users if u not in match.nodes_map.values()]
-        if wanted.op != "placeholder" and wanted not in matcher.pattern_returning_nodes and outside:
-            reason = f"its result is also used by {outside[0].name}, outside of the pattern"
-            return Miss(node, len(match.nodes_map), got, reason)
-    return None
+        fits = len(trial.same - {trial.node})
+        return Miss(node, trial.node or node, trial.reason or "its arguments do not fit", fits, size)
+    parts = {n: p for p, n in match.nodes_map.items() if _is_part(p)}
+    for got, wanted in parts.items():
+        outside = [u for u in got.users if u not in parts]
+        if outside and wanted not in matcher.pattern_returning_nodes:
+            reason = f"its result is also used by {trial.names[outside[0]]}, which is not in the pattern"
+            return Miss(node, got, reason, len(parts), size)
+    inside = next((n for n in parts if n in taken), None)
+    return None if inside is None else Miss(node, inside, "it is in another match already", len(parts), size)
 
 
 def _similar(anchor: fx.Node, node: fx.Node) -> bool:
-    """Whether two nodes are meant to be the same: one operation, in whichever overload."""
+    """Whether two nodes are meant to be the same: one operation, in whichever overload, as a function or a method."""
     if anchor.op != node.op:
-        return False
+        return {anchor.op, node.op} == {"call_function", "call_method"} and _word(anchor) == _word(node)
     return anchor.target == node.target or _packet(anchor.target) == _packet(node.target)
 
 
 def _packet(target: Any) -> Any:
     return target.overloadpacket if isinstance(target, torch._ops.OpOverload) else target
+
+
+def _word(node: fx.Node) -> str:
+    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
 
 
 class _watched:
@@ -124,28 +159,41 @@ class _watched:
         )
 
     def __enter__(self) -> None:
-        trial = self._trial
+        trial, names = self._trial, self._trial.names
 
         def equal(wanted: fx.Node, got: fx.Node, *rest: Any) -> bool:
             fits = self._equal(wanted, got, *rest)
-            if fits:
-                trial.matched += wanted.op != "placeholder"
-            else:
-                trial.node, trial.reason = got, _difference(wanted, got)
+            if not fits:
+                trial.fails(got, _difference(wanted, got))
+            elif _is_part(wanted):
+                trial.same.add(got)
             return fits
 
         def literals(wanted: Any, got: Any, match: Any) -> bool:
             fits = self._literals(wanted, got, match)
-            if not fits:
-                trial.reason = f"the pattern has {_shown(wanted)} where the graph has {_shown(got)}"
+            if not fits and not self._matcher.ignore_literals:
+                reason = f"the pattern has {_shown(wanted)} where the graph has {_given(got, names)}"
+                trial.fails(trial.path[-1], reason)
             return fits
 
         def nodes(wanted: fx.Node, got: fx.Node, match: Any, *rest: Any) -> bool:
-            trial.node, trial.reason = got, ""
+            reader = trial.path[-1] if trial.path else got
+            again = match.nodes_map.get(wanted)
+            other = next((p for p, n in match.nodes_map.items() if n is got and p is not wanted), None)
+            trial.path.append(got)
             fits = self._nodes(wanted, got, match, *rest)
-            if not fits and not trial.reason:
-                trial.node, trial.reason = got, _shape(wanted, got, match)
-            return fits
+            trial.path.pop()
+            if fits:
+                return True
+            if again is not None:
+                reason = f"the pattern has one value, its {wanted.name}, where the graph has {{}} and {names[got]}"
+                trial.fails(reader, reason.format(_given(again, names)))
+            elif other is not None:
+                reason = f"the pattern has two values, its {other.name} and its {wanted.name}, where the graph has {{}}"
+                trial.fails(reader, reason.format(f"{names[got]} twice"))
+            else:
+                trial.fails(got, _shape(wanted, got))
+            return False
 
         self._matcher._nodes_are_equal = equal
         self._matcher._match_literals = literals
@@ -157,31 +205,43 @@ class _watched:
 
 
 def _difference(wanted: fx.Node, got: fx.Node) -> str:
-    if wanted.op != got.op:
-        return f"the pattern has a {wanted.op} node ({target_name(wanted.target)}) here, and it is a {got.op} node"
     mine, theirs = target_name(wanted.target), target_name(got.target)
+    if got.op == "placeholder":
+        return f"the pattern has {mine} here, and the graph an input"
+    if wanted.op != got.op:
+        return f"the pattern has {_KINDS[wanted.op]} {mine} here, and the graph {_KINDS[got.op]} {theirs}"
     if isinstance(wanted.target, torch._ops.OpOverloadPacket) and _packet(got.target) is wanted.target:
-        return f"the pattern calls {wanted.target}, which stands for all overloads: write torch.ops.{theirs}"
-    return f"the pattern calls {mine} here, and the graph calls {theirs}"
+        return f"the pattern has {wanted.target}, which stands for all overloads: write torch.ops.{theirs}"
+    return f"the pattern has {mine} here, and the graph {theirs}"
 
 
-def _shape(wanted: fx.Node, got: fx.Node, match: Any) -> str:
-    if wanted in match.nodes_map:
-        return f"the pattern uses {wanted.name} again, where the graph uses another value"
-    if got in match.nodes_map.values():
-        return "the graph uses one value where the pattern has two"
-    if len(wanted.args) != len(got.args) or list(wanted.kwargs) != list(got.kwargs):
-        return f"the pattern gives it {_arguments(wanted)}, and the graph {_arguments(got)}"
-    return "its arguments do not fit"
+_KINDS = {
+    "call_function": "the function",
+    "call_method": "the method",
+    "call_module": "the module",
+    "get_attr": "the attribute",
+    "output": "the output",
+}
+
+
+def _shape(wanted: fx.Node, got: fx.Node) -> str:
+    mine, theirs = _arguments(wanted), _arguments(got)
+    return "its arguments do not fit" if mine == theirs else f"the pattern gives it {mine}, and the graph {theirs}"
 
 
 def _arguments(node: fx.Node) -> str:
     named = "".join(f", {name}=…" for name in node.kwargs)
-    return f"{len(node.args)} arguments{named}"
+    return f"{len(node.args)} argument{'s' * (len(node.args) != 1)}{named}"
 
 
 def _shown(value: Any) -> str:
-    return value.name if isinstance(value, fx.Node) else repr(value)
+    """Something in a pattern."""
+    return f"a value, its {value.name}," if isinstance(value, fx.Node) else repr(value)
+
+
+def _given(value: Any, names: Names) -> str:
+    """Something in the graph."""
+    return names[value] if isinstance(value, fx.Node) else repr(value)
 
 
 def partition(module: fx.GraphModule, support: Any) -> tuple[Found, Callable[[], fx.GraphModule]]:
@@ -199,7 +259,7 @@ def partition(module: fx.GraphModule, support: Any) -> tuple[Found, Callable[[],
         if node not in inside and node.op.startswith("call_"):
             taken = bool(support.is_node_supported(submodules, node))
             reason = "it would make a cycle of partitions" if taken else f"{target_name(node.target)} is not supported"
-            found.misses.append(Miss(node, 0, node, reason))
+            found.misses.append(Miss(node, node, reason))
     return found, lambda: partitioner.fuse_partitions(partitions)
 
 
@@ -219,16 +279,17 @@ def report(ledger: Ledger, names: Names, found: Found, stage: str, title: str) -
             text = f"{found.what} {number} of {stage.split(':')[1]}: {', '.join(names[n] for n in nodes)}"
             ledger.remarks.append(Remark(text, chain[0], "hint"))
     if not found.matches:
-        lines.append(f"# there is no {found.what}")
+        lines.append(f"# there is no {found.what}" + found.nothing)
     if found.misses:
         lines += ["", "# not taken" if found.what == "partition" else "# near misses"]
-    for miss in found.misses:
-        count = f", {miss.matched} nodes match" if miss.matched else ""
-        at = "" if miss.node is miss.anchor else f" at {names[miss.node]}"
-        lines += [f"    {_line(miss.anchor, names)}", f"        # {miss.reason}{at}{count}"]
+    for miss in found.misses[:MOST_MISSES]:
+        at = "" if miss.node is miss.anchor else f"{_line(miss.node, names)}: "
+        fits = f" ({miss.fits} of {miss.of} nodes fit)" if miss.of else ""
+        lines += [f"    {_line(miss.anchor, names)}", f"        # {at}{miss.reason}{fits}"]
+    if len(found.misses) > MOST_MISSES:
+        lines.append(f"    # … and {len(found.misses) - MOST_MISSES:,} more")
     ledger.text(stage, title, "\n".join(lines) + "\n")
 
 
 def _line(node: fx.Node, names: Names) -> str:
-    inputs = ", ".join(names[n] for n in node.all_input_nodes)
-    return f"{names[node]} = {target_name(node.target)}({inputs})"
+    return f"{names[node]} = {target_name(node.target)}({', '.join(arguments_of(node, names))})"

@@ -50,7 +50,7 @@ def add_known(ledger: Ledger, traced: Traced) -> None:
 
 
 def _compiled(traced: Traced) -> Ledger:
-    ledger = Ledger()
+    ledger = Ledger("check" in traced.options)
     try:
         with forbid_effects():
             module = symbolic_graph(traced.call, traced.mode, traced.sources)

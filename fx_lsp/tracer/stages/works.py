@@ -58,4 +58,12 @@ def further_stages(traced: Traced) -> Ledger:
         from fx_lsp.tracer.stages.checkpoint import checkpoint_region
 
         return checkpoint_region(traced, name.removeprefix("checkpoint="))
+    if name == "torchscript":
+        from fx_lsp.tracer.stages.torchscript import torchscript
+
+        return torchscript(traced)
+    if name == "debug":
+        from fx_lsp.tracer.stages.debug import debug
+
+        return debug(traced)
     raise ValueError(f"there is no work {name!r}")

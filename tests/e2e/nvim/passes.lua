@@ -37,6 +37,13 @@ drive.run(function()
   result.diff = shown('decomposed.diff', '+++ decomposed')
   result.filetype = vim.bo[view('decomposed.diff')].filetype
 
+  for command, title in pairs({ FxPartitions = 'gate.table', FxDebug = 'gate.aliasing' }) do
+    vim.api.nvim_set_current_win(vim.fn.bufwinid(drive.source))
+    drive.go('def gate', 'gate')
+    vim.cmd(command)
+    result[command] = shown(title, '# torch')
+  end
+
   vim.api.nvim_set_current_win(vim.fn.bufwinid(drive.source))
   result.lens = drive.wait('the lens of the pass', function()
     local lens = drive.lens('def relu_to_gelu')
