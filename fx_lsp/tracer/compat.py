@@ -165,28 +165,40 @@ def placeholder_source(node: torch.fx.Node) -> str:
 
 @contextmanager
 def exact_positions() -> Generator[None, None, None]:
-    """Inside, the stacks that Dynamo prints mark expressions to their end: it leaves the line out that they end on."""
+    """Inside, the stacks that Dynamo prints mark the expressions of the instructions that it runs.
+
+    One torch leaves out the line on which an expression ends, and others leave out columns altogether.
+    """
     from torch._dynamo.symbolic_convert import InstructionTranslatorBase
     from torch._guards import TracingContext
 
-    def patched(method: Any, positions_of: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    running: list[Any] = [None]
+
+    def step(self: Any, *args: Any) -> Any:
+        running[0] = self
+        return original(self, *args)
+
+    def marked(method: Callable[[Any], Any], translator_of: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def summary(self: Any) -> Any:
             frame = method(self)
-            positions = positions_of(self)
-            if frame is not None and positions is not None and hasattr(frame, "end_lineno"):
+            positions = getattr(getattr(translator_of(self), "current_instruction", None), "positions", None)
+            if frame is not None and positions is not None and positions.lineno == frame.lineno:
+                frame.colno, frame.end_colno = positions.col_offset, positions.end_col_offset
                 frame.end_lineno = positions.end_lineno
             return frame
 
         return summary
 
+    original = InstructionTranslatorBase.step
     places: list[tuple[type, str, Callable[[Any], Any]]] = [
-        (InstructionTranslatorBase, "frame_summary", lambda tx: getattr(tx.current_instruction, "positions", None)),
-        (TracingContext, "_populate_loc_in_frame_summary", lambda tc: getattr(tc, "loc_in_frame_positions", None)),
+        (InstructionTranslatorBase, "frame_summary", lambda translator: translator),
+        (TracingContext, "_populate_loc_in_frame_summary", lambda context: running[0]),
     ]
     with ExitStack() as stack:
-        for owner, name, positions_of in places:
+        stack.enter_context(mock.patch.object(InstructionTranslatorBase, "step", step))
+        for owner, name, translator_of in places if HAS_COLUMNS else ():
             if (method := getattr(owner, name, None)) is not None:
-                stack.enter_context(mock.patch.object(owner, name, patched(method, positions_of)))
+                stack.enter_context(mock.patch.object(owner, name, marked(method, translator_of)))
         yield
 
 

@@ -69,6 +69,8 @@ class Metadata:
     def _synthetic(self, names: Sequence[str]) -> list[str]:
         mask = list(getattr(self.dedupe, "keep_arg_mask", ()) or ())
         kept = [n for n, keep in zip(names, mask, strict=True) if keep] if mask else list(names)
+        if self.bases is not None and not hasattr(self.bases, "base_groups"):
+            return ["  this torch does not tell"]
         groups: dict[int, list[int]] = getattr(self.bases, "base_groups", None) or {}
         lines = [
             f"  {_listed([kept[i] for i in group])} are views of one storage, and one of them is mutated: the graph"
