@@ -66,8 +66,9 @@ class Views:
         if view is None:
             return
         self._shown.pop(view, None)
-        if view.work and self._server.engine is not None and not any(v.work == view.work for v in self._shown):
-            self._server.engine.forget(view.file, view.name, view.work)
+        done = view.file, view.name, view.work
+        if view.work and self._server.engine and not any((v.file, v.name, v.work) == done for v in self._shown):
+            self._server.engine.forget(*done)
         self._close_unused(view.file)
 
     def _close_unused(self, file: str) -> None:
