@@ -14,7 +14,7 @@ from typing import Any
 
 from fx_lsp import wire
 from fx_lsp.commands.options import add_tracing_options
-from fx_lsp.commands.targets import failure_text, opened, print_document, read_target, source_line
+from fx_lsp.commands.targets import failure_text, opened, print_document, read_target, source_line, stages_of
 from fx_lsp.features.documents import render_stage
 from fx_lsp.features.lenses import TORCHSCRIPT, default_stage
 from fx_lsp.model import Failure, Node, Outcome, Stage, Trace
@@ -48,12 +48,8 @@ async def _graph(arguments: argparse.Namespace) -> int:
         outcome = await engine.outcome(chosen.file, chosen.name, work)
         stages: list[Stage] = []
         if isinstance(outcome, Trace):
-            for info in outcome.stages:
-                stage = await engine.stage(chosen.file, chosen.name, info.name, work)
-                if isinstance(stage, Failure):
-                    outcome = stage
-                    break
-                stages.append(stage)
+            found = await stages_of(engine, chosen, (info.name for info in outcome.stages), work)
+            outcome, stages = (found, []) if isinstance(found, Failure) else (outcome, found)
     if arguments.json:
         print(json.dumps(to_contract(arguments.target, outcome, stages), indent=2))
     elif isinstance(outcome, Failure):

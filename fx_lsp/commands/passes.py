@@ -14,7 +14,7 @@ from typing import Any
 from fx_lsp import wire
 from fx_lsp.commands.graph import to_json
 from fx_lsp.commands.options import add_tracing_options
-from fx_lsp.commands.targets import failure_text, opened, print_document, read_target, source_line
+from fx_lsp.commands.targets import failure_text, opened, print_document, read_target, source_line, stages_of
 from fx_lsp.features.diffs import render_diff
 from fx_lsp.features.documents import render_stage
 from fx_lsp.features.lenses import work_of_pass
@@ -80,12 +80,8 @@ async def _passes(arguments: argparse.Namespace) -> int:
     async with opened(arguments, chosen) as engine:
         outcome: Outcome = await engine.outcome(chosen.file, chosen.name, work)
         if isinstance(outcome, Trace):
-            for name in _wanted(arguments, outcome):
-                stage = await engine.stage(chosen.file, chosen.name, name, work)
-                if isinstance(stage, Failure):
-                    outcome = stage
-                    break
-                stages.append(stage)
+            found = await stages_of(engine, chosen, _wanted(arguments, outcome), work)
+            outcome, stages = (found, []) if isinstance(found, Failure) else (outcome, found)
     if arguments.json:
         print(json.dumps(to_contract(arguments.target, outcome, stages), indent=2))
     elif isinstance(outcome, Failure):

@@ -6,7 +6,7 @@ import argparse
 import io
 import sys
 import tokenize
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from fx_lsp.commands.options import cache_path
 from fx_lsp.commands.sources import project_root, read_source
 from fx_lsp.errors import TargetError
 from fx_lsp.features.documents import Document
-from fx_lsp.model import Failure, Span
+from fx_lsp.model import Failure, Span, Stage, Work
 from fx_lsp.tracing.engine import Engine, EngineSettings
 
 
@@ -54,6 +54,17 @@ async def opened(arguments: argparse.Namespace, chosen: Chosen) -> AsyncGenerato
         yield engine
     finally:
         await engine.shutdown()
+
+
+async def stages_of(engine: Engine, chosen: Chosen, names: Iterable[str], work: Work) -> list[Stage] | Failure:
+    """The stages of those names, in their order; why there are none where one cannot be had."""
+    found: list[Stage] = []
+    for name in names:
+        stage = await engine.stage(chosen.file, chosen.name, name, work)
+        if isinstance(stage, Failure):
+            return stage
+        found.append(stage)
+    return found
 
 
 def print_document(document: Document) -> None:
