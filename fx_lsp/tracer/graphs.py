@@ -159,7 +159,17 @@ def arguments_of(node: torch.fx.Node, names: Names) -> tuple[str, ...]:
 
 def node_spec(node: torch.fx.Node) -> str | None:
     """The spec of what a node computes."""
-    return value_spec(node.meta.get("val", node.meta.get("example_value")))
+    return value_spec(value_of(node))
+
+
+def value_of(node: torch.fx.Node) -> Any:
+    """What a node holds, by AOTAutograd or by Dynamo; None where that is not known."""
+    return node.meta.get("val", node.meta.get("example_value"))
+
+
+def is_tangent(node: torch.fx.Node) -> bool:
+    """Whether a node is an input that brings a gradient: those of joint and backward graphs alone."""
+    return node.op == "placeholder" and node.name.startswith("tangents")
 
 
 def value_spec(value: Any) -> str | None:
@@ -273,7 +283,7 @@ def _gradients(output: torch.fx.Node, inputs: Sequence[FlatInput]) -> dict[torch
 
 def first_backward(nodes: Sequence[torch.fx.Node]) -> int:
     """Index of the first node that depends on a tangent; the number of nodes in a graph without any."""
-    dependent = {n for n in nodes if n.op == "placeholder" and n.name.startswith("tangents")}
+    dependent = {n for n in nodes if is_tangent(n)}
     for index, node in enumerate(nodes):
         if node.op == "call_function" and any(i in dependent for i in node.all_input_nodes):
             return index

@@ -10,7 +10,6 @@ from typing import Any, Literal, cast
 
 import torch
 import torch._dynamo
-from torch._decomp import core_aten_decompositions
 from torch._guards import detect_fake_mode
 from torch.fx.experimental.symbolic_shapes import StatelessSymbolicContext
 from torch.nn.parameter import is_lazy
@@ -18,6 +17,7 @@ from torch.nn.parameter import is_lazy
 from fx_lsp.tracer.call import Call, substitute, tensors_in
 from fx_lsp.tracer.compat import DimDynamic, FakeTensor, FakeTensorMode
 from fx_lsp.tracer.conditions import Conditions, under
+from fx_lsp.tracer.decompositions import find_table
 from fx_lsp.tracer.fakes import fake_mode
 from fx_lsp.tracer.functions import innermost
 from fx_lsp.tracer.graphs import Names
@@ -46,7 +46,7 @@ class Options:
         if isinstance(self.decompositions, str):
             if self.decompositions != "core":
                 raise ValueError(f'decompositions are a table, "core" or None, and not {self.decompositions!r}')
-            return dict(core_aten_decompositions().items())
+            return find_table("core")
         table: dict[Any, Callable[..., Any]] = {}
         for op, function in self.decompositions.items():
             overloads = (

@@ -25,11 +25,13 @@ _LINES = re.compile(r"(\d+)-(\d+)")
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-def checkpoint_region(traced: Traced, lines: str) -> Ledger:
-    """A page with the bytes before and after, and both pairs of graphs; `lines` are those of whole statements, `10-14`.
+def checkpoint_region(traced: Traced) -> Ledger:
+    """A page with the bytes before and after, and both pairs of graphs; `checkpoint` are the lines of whole statements,
+    `10-14`.
 
     Raises ValueError for lines that are none, or that have no part in forward.
     """
+    lines = traced.options["checkpoint"]
     found = _LINES.fullmatch(lines)
     if found is None:
         raise ValueError(f"{lines!r} are no lines: a region is its first and its last line, as in 10-14")

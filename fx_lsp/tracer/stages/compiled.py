@@ -17,6 +17,7 @@ from torch.fx.passes.graph_transform_observer import GraphTransformObserver
 from fx_lsp.tracer.call import FlatInput
 from fx_lsp.tracer.compat import both_graphs, exact_positions, options_of, output_code, report_layouts, uncached
 from fx_lsp.tracer.failures import sentence
+from fx_lsp.tracer.graphs import is_tangent
 from fx_lsp.tracer.stages.ledger import Lane, Ledger
 from fx_lsp.tracer.stages.written import dynamo_inputs, link, named
 
@@ -136,7 +137,7 @@ class Watch:
 
     def _post_grad(self, original: Callable[..., Any]) -> Any:
         def prepare(graph: fx.GraphModule) -> None:
-            backward = any(n.op == "placeholder" and n.name.startswith("tangents") for n in graph.graph.nodes)
+            backward = any(map(is_tangent, graph.graph.nodes))
             self.prefix = "backward" if backward else "forward"
             self.lane = self.lanes.get(self.prefix) or self.lanes.get("joint")
             if "forward" not in self.lanes:

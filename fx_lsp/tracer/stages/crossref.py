@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,15 +10,12 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from fx_lsp.tracer.failures import sentence
-from fx_lsp.tracer.graphs import Names, target_name
+from fx_lsp.tracer.graphs import Names, target_name, value_of
 from fx_lsp.tracer.guards import EffectBlocked, forbid_effects
+from fx_lsp.tracer.stages.ledger import page
+from fx_lsp.tracer.stages.real import FILLS, MOST_BYTES, RANDOM, bytes_of, real_like
 from fx_lsp.tracer.symbols import size_hint
 from fx_lsp.tracer.tensors import short_name
-
-MOST_BYTES = 1 << 30
-"""A graph whose values need more at one time is not run."""
-
-Fill = Callable[[list[int], torch.dtype], torch.Tensor]
 
 
 def cross_reference(module: fx.GraphModule, names: Names) -> str:
@@ -30,19 +26,19 @@ def cross_reference(module: fx.GraphModule, names: Names) -> str:
     needed = peak_bytes(module.graph)
     if needed > MOST_BYTES:
         text = f"Not run: its values need {needed / (1 << 30):.1f} GiB at one time, and more than 1 GiB is not taken."
-        return _comment([text])
+        return page([text])
     run = _Run(module, names)
-    for fill in _FILLS:
+    for fill in FILLS:
         run = _Run(module, names)
         try:
             with _disable_current_modes(), forbid_effects(), torch.no_grad():
                 torch.manual_seed(0)
-                run.run(*(_real(value_of(n), fill) for n in module.graph.nodes if n.op == "placeholder"))
+                run.run(*(real_like(value_of(n), fill) for n in module.graph.nodes if n.op == "placeholder"))
         except (Exception, EffectBlocked) as error:
             run.error = error
         if run.error is None:
             break
-    return _comment(_page(run))
+    return page(_page(run))
 
 
 def _page(run: _Run) -> list[str]:
@@ -86,7 +82,7 @@ class _Run(fx.Interpreter):
         value = self.fetch_attr(target)
         if isinstance(value, FakeTensor):
             constant = getattr(value, "constant", None)
-            return constant if constant is not None else _real(value, _FILLS[0])
+            return constant if constant is not None else real_like(value, RANDOM)
         return value
 
     def _compare(self, node: fx.Node, fake: Any, real: Any, name: str) -> None:
@@ -116,11 +112,6 @@ def _described(value: Any) -> str:
     return f"{shown}({', '.join(strides)})"
 
 
-def value_of(node: fx.Node) -> Any:
-    """What a node holds as far as it is known."""
-    return node.meta.get("val", node.meta.get("example_value"))
-
-
 def peak_bytes(graph: fx.Graph) -> int:
     """Bytes of the values that a run of the graph holds at one time; views count as if they were copies."""
     last: dict[fx.Node, fx.Node] = {}
@@ -132,48 +123,7 @@ def peak_bytes(graph: fx.Graph) -> int:
         freed.setdefault(reader, []).append(node)
     held = peak = 0
     for node in graph.nodes:
-        held += _bytes(value_of(node))
+        held += bytes_of(value_of(node))
         peak = max(peak, held)
-        held -= sum(_bytes(value_of(n)) for n in freed.get(node, ()))
+        held -= sum(bytes_of(value_of(n)) for n in freed.get(node, ()))
     return peak
-
-
-def _bytes(value: Any) -> int:
-    if isinstance(value, (list, tuple)):
-        return sum(map(_bytes, value))
-    if not isinstance(value, torch.Tensor):
-        return 0
-    count = value.element_size()
-    for size in value.shape:
-        count *= size_hint(size)
-    return count
-
-
-def _real(value: Any, fill: Fill) -> Any:
-    """A random tensor with the sizes and strides of a fake one; a size is the number that it stands for."""
-    if isinstance(value, torch.SymInt):
-        return size_hint(value)
-    if not isinstance(value, torch.Tensor):
-        return value
-    sizes, strides = [size_hint(s) for s in value.shape], [size_hint(s) for s in value.stride()]
-    extent = 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True)) if 0 not in sizes else 0
-    return torch.as_strided(fill([extent], value.dtype), sizes, strides)
-
-
-def _fill(floats: Callable[[list[int]], torch.Tensor], low: int, high: int) -> Fill:
-    def fill(sizes: list[int], dtype: torch.dtype) -> torch.Tensor:
-        if dtype is torch.bool:
-            return torch.randint(0, 2, sizes).bool()
-        if dtype.is_floating_point or dtype.is_complex:
-            return floats(sizes).to(dtype)
-        return torch.randint(low, high, sizes).to(dtype)
-
-    return fill
-
-
-_FILLS: Sequence[Fill] = (_fill(torch.randn, 0, 2), _fill(torch.rand, 0, 1), _fill(torch.rand, 1, 2))
-"""How inputs are made; the next way where an operation does not take those: zeros as indices, positive floats."""
-
-
-def _comment(lines: Sequence[str]) -> str:
-    return "".join(f"# {line}".rstrip() + "\n" for line in lines)

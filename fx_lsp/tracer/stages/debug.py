@@ -10,6 +10,7 @@ from torch import fx
 from fx_lsp.model import Stage
 from fx_lsp.tracer.capture import capture, capture_what_is_possible
 from fx_lsp.tracer.compat import without_functionalization
+from fx_lsp.tracer.decompositions import find_table
 from fx_lsp.tracer.failures import sentence
 from fx_lsp.tracer.graphs import stage_of
 from fx_lsp.tracer.guards import EffectBlocked, forbid_effects
@@ -17,7 +18,7 @@ from fx_lsp.tracer.stages.aliasing import watched_metadata
 from fx_lsp.tracer.stages.crossref import cross_reference
 from fx_lsp.tracer.stages.given import given
 from fx_lsp.tracer.stages.ledger import Ledger
-from fx_lsp.tracer.stages.pipeline import add_known, find_table
+from fx_lsp.tracer.stages.pipeline import add_known
 
 if TYPE_CHECKING:
     from fx_lsp.tracer.stages.works import Traced

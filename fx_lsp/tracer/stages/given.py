@@ -12,9 +12,9 @@ from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from fx_lsp.tracer.capture import capture
 from fx_lsp.tracer.compat import FakeTensorMode, min_cut_partition
-from fx_lsp.tracer.graphs import Names, value_spec
+from fx_lsp.tracer.decompositions import find_table
+from fx_lsp.tracer.graphs import Names, value_of, value_spec
 from fx_lsp.tracer.guards import forbid_effects
-from fx_lsp.tracer.stages.verify import value_of
 from fx_lsp.tracer.stages.written import named, symbolic_graph
 
 if TYPE_CHECKING:
@@ -62,9 +62,7 @@ def _inference(traced: Traced) -> Given:
 
 @_graph("core")
 def _core(traced: Traced) -> Given:
-    from torch._decomp import core_aten_decompositions
-
-    return _captured(traced, "the ATen graph in core ATen operations", dict(core_aten_decompositions()))
+    return _captured(traced, "the ATen graph in core ATen operations", find_table("core"))
 
 
 @_graph("torch")

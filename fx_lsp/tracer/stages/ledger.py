@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from torch.fx.node import map_arg
 
 from fx_lsp.model import Change, Remark, Stage, StageInfo
 from fx_lsp.tracer.compat import annotation
-from fx_lsp.tracer.graphs import Names, node_spec, stage_of
+from fx_lsp.tracer.graphs import Names, is_tangent, node_spec, stage_of
 from fx_lsp.tracer.provenance import KEY
 from fx_lsp.tracer.stages.verify import Results, compare, run_for_real
 
@@ -149,7 +149,12 @@ class Ledger:
 
 def _alone(graph: torch.fx.Graph) -> bool:
     """Whether a graph is one before differentiation; the others compute gradients themselves, or are given some."""
-    return not any(n.op == "placeholder" and n.name.startswith("tangents") for n in graph.nodes)
+    return not any(map(is_tangent, graph.nodes))
+
+
+def page(lines: Iterable[str]) -> str:
+    """Lines as the comments of a Python file."""
+    return "".join(f"# {line}".rstrip() + "\n" for line in lines)
 
 
 def count_ops(stage: Stage) -> int:

@@ -17,7 +17,7 @@ from fx_lsp.tracer.failures import sentence
 from fx_lsp.tracer.graphs import Names, saved_values, stage_of
 from fx_lsp.tracer.guards import forbid_effects
 from fx_lsp.tracer.stages.given import own
-from fx_lsp.tracer.stages.ledger import Ledger
+from fx_lsp.tracer.stages.ledger import Ledger, page
 
 if TYPE_CHECKING:
     from fx_lsp.tracer.stages.works import Traced
@@ -208,11 +208,6 @@ def table(found: Sequence[Cut | Refused], against: str = MIN_CUT) -> str:
         elif base is not None and item is not base:
             lines += ["", f"{item.by.name}, against {against}", *(difference(item, base) or ["  the same"])]
     return page(lines)
-
-
-def page(lines: Iterable[str]) -> str:
-    """Lines as the comments of a Python file."""
-    return "".join(f"# {line}".rstrip() + "\n" for line in lines)
 
 
 def _row(item: Cut, base: Cut | None) -> list[str]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import replace
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
 from fx_lsp.tracer.call import RUN_CODE, flat_function, flat_inputs
 from fx_lsp.tracer.capture import capture
+from fx_lsp.tracer.decompositions import find_table
 from fx_lsp.tracer.devices import left
 from fx_lsp.tracer.failures import sentence
 from fx_lsp.tracer.guards import EffectBlocked, forbid_effects
@@ -96,7 +96,8 @@ def _decomposed(traced: Traced, table: str) -> Ledger:
     add_known(ledger, traced)
     differentiate = traced.captured.inference is None
     names, decompositions = traced.new_names(), find_table(table)
-    captured = capture(traced.call, traced.sources, names, differentiate, traced.symbolic, decompositions)
+    with forbid_effects():
+        captured = capture(traced.call, traced.sources, names, differentiate, traced.symbolic, decompositions)
     title = f"decompositions: {table} ({len(decompositions):,} operations)"
     if captured.inference is not None:
         ledger.begin("decomposed", title, captured.inference.graph, names, "inference")
@@ -106,21 +107,3 @@ def _decomposed(traced: Traced, table: str) -> Ledger:
     ledger.begin("forward:partition", _TITLES["forward"], captured.forward.graph, names, "decomposed")
     ledger.begin("backward:partition", _TITLES["backward"], captured.backward.graph, names, "decomposed")
     return ledger
-
-
-def find_table(name: str) -> dict[Any, Any]:
-    """The decompositions that `core` or `module.attribute` stands for: a table, or a function that makes one.
-
-    Raises ValueError where there are none.
-    """
-    if name == "core":
-        from torch._decomp import core_aten_decompositions
-
-        return dict(core_aten_decompositions())
-    module, _, attribute = name.rpartition(".")
-    try:
-        found: Any = getattr(import_module(module), attribute)
-        made: Any = found() if callable(found) else found
-        return dict(made)
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
-        raise ValueError(f"{name!r} is no table of decompositions: {error}") from error

@@ -15,14 +15,13 @@ from torch import fx
 
 from fx_lsp.model import Pass, PassSource, Remark, Span, TraceRequest
 from fx_lsp.tracer.failures import sentence
-from fx_lsp.tracer.graphs import target_name
+from fx_lsp.tracer.graphs import target_name, value_of
 from fx_lsp.tracer.guards import forbid_effects
 from fx_lsp.tracer.load import LoadError, find, load
 from fx_lsp.tracer.stages.given import CannotRun, Given, NoGraph, example_values, fill_values, given
 from fx_lsp.tracer.stages.ledger import Lane, Ledger, Origins, unchanged
 from fx_lsp.tracer.stages.matching import inputs_of, near_misses_of, partition, report
 from fx_lsp.tracer.stages.rewriting import rewrite
-from fx_lsp.tracer.stages.verify import value_of
 
 if TYPE_CHECKING:
     from fx_lsp.tracer.stages.works import Traced

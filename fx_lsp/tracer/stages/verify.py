@@ -9,15 +9,13 @@ from typing import Any
 import torch
 from torch import fx, nn
 from torch._subclasses.fake_tensor import is_fake
-from torch.fx.experimental.symbolic_shapes import free_symbols
 from torch.testing._comparison import default_tolerances
 from torch.utils._python_dispatch import _disable_current_modes
 
 from fx_lsp.tracer.failures import sentence
+from fx_lsp.tracer.graphs import is_tangent, value_of
+from fx_lsp.tracer.stages.real import MOST_BYTES, RANDOM, bytes_of, real_like
 from fx_lsp.tracer.tensors import spec_of
-
-MOST_BYTES = 1 << 30
-"""Graphs whose values need more are not run."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ def run_for_real(
     what an input is called.
     """
     placeholders = [n for n in graph.nodes if n.op == "placeholder"]
-    needed = sum(_bytes(value_of(n)) for n in graph.nodes)
+    needed = sum(bytes_of(value_of(n)) for n in graph.nodes)
     if needed > MOST_BYTES:
         return Results(trouble=f"its values need {needed / (1 << 30):.1f} GiB")
     try:
@@ -88,15 +86,10 @@ def run_for_real(
     called = dict(zip(places, map(label, placeholders), strict=True))
     labels = {f"gradient {i}": f"the gradient of {name}" for i, name in called.items()}
     labels |= {f"input {i}": f"what it leaves in {name}" for i, name in called.items()}
-    joint = any(n.name.startswith("tangents") for n in placeholders) and len(leaves) > 1
+    joint = any(map(is_tangent, placeholders)) and len(leaves) > 1
     gradients = joint or any(name.startswith("gradient") for name in found)
     random = any(_is_random(n.target) for n in graph.nodes)
     return Results(found, labels, "", random, bool(runner.copied), gradients, seeds)
-
-
-def value_of(node: fx.Node) -> Any:
-    """What a node holds, or None where that is not known."""
-    return node.meta.get("val", node.meta.get("example_value"))
 
 
 def _seeds(graph: fx.Graph) -> Seeds:
@@ -233,17 +226,8 @@ class _Runner(fx.Interpreter):
 
 
 def _real(value: Any, seed: int) -> Any:
-    if not isinstance(value, torch.Tensor):
-        return value
     torch.manual_seed(seed)
-    sizes, strides = [int(s) for s in value.shape], [int(s) for s in value.stride()]
-    with torch.no_grad():
-        made = torch.empty_strided(sizes, strides, dtype=value.dtype)
-        if value.dtype.is_floating_point or value.dtype.is_complex:
-            made.copy_(torch.randn(sizes, dtype=torch.complex64 if value.dtype.is_complex else torch.float32))
-        else:
-            made.copy_(torch.randint(0, 2, sizes))
-    return made
+    return real_like(value, RANDOM)
 
 
 def _is_random(target: Any) -> bool:
@@ -273,9 +257,3 @@ def _largest_difference(old: torch.Tensor, new: torch.Tensor) -> float:
         return 0.0
     wide = torch.complex128 if old.dtype.is_complex else torch.float64
     return float(torch.nan_to_num((old.to(wide) - new.to(wide)).abs()).max())
-
-
-def _bytes(value: Any) -> int:
-    if not isinstance(value, torch.Tensor) or free_symbols(value):
-        return 0
-    return value.numel() * value.element_size()

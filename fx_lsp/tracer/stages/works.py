@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from urllib.parse import parse_qsl
 
 from fx_lsp.model import Stage, TraceRequest
@@ -35,35 +36,27 @@ class Traced:
     options: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
+WORKS = {
+    "passes": "pipeline.pipeline",
+    "pass": "userpass.run_pass",
+    "partitions": "partitions.partitions",
+    "checkpoint": "checkpoint.checkpoint_region",
+    "torchscript": "torchscript.torchscript",
+    "debug": "debug.debug",
+}
+"""What does the work of a name, in this package; imported when it is asked for."""
+
+
 def further_stages(traced: Traced) -> Ledger:
     """The stages of the work that was asked for (`passes&table=core`), in order, those of the trace among them.
 
-    Raises ValueError for work that does not exist, or with options that it does not have.
+    The options of a work are all parts of its query, its own name first. Raises ValueError for work that does not
+    exist, or with options that it does not have.
     """
-    name, _, query = traced.request.work.partition("&")
-    traced = replace(traced, options=dict(parse_qsl(query, keep_blank_values=True)))
-    if name == "passes":
-        from fx_lsp.tracer.stages.pipeline import pipeline
-
-        return pipeline(traced)
-    if name.startswith("pass="):
-        from fx_lsp.tracer.stages.userpass import run_pass
-
-        return run_pass(traced)
-    if name == "partitions":
-        from fx_lsp.tracer.stages.partitions import partitions
-
-        return partitions(traced)
-    if name.startswith("checkpoint="):
-        from fx_lsp.tracer.stages.checkpoint import checkpoint_region
-
-        return checkpoint_region(traced, name.removeprefix("checkpoint="))
-    if name == "torchscript":
-        from fx_lsp.tracer.stages.torchscript import torchscript
-
-        return torchscript(traced)
-    if name == "debug":
-        from fx_lsp.tracer.stages.debug import debug
-
-        return debug(traced)
-    raise ValueError(f"there is no work {name!r}")
+    options = dict(parse_qsl(traced.request.work, keep_blank_values=True))
+    name = next(iter(options), "")
+    if name not in WORKS:
+        raise ValueError(f"there is no work {name!r}")
+    module, _, function = WORKS[name].partition(".")
+    do = getattr(import_module(f"fx_lsp.tracer.stages.{module}"), function)
+    return do(replace(traced, options=options))

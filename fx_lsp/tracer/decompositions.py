@@ -1,0 +1,24 @@
+"""Tables of decompositions: which function is traced in place of an operation."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from torch._decomp import core_aten_decompositions
+
+
+def find_table(name: str) -> dict[Any, Any]:
+    """The decompositions that `core` or `module.attribute` stands for: a table, or a function that makes one.
+
+    Raises ValueError where there are none.
+    """
+    if name == "core":
+        return dict(core_aten_decompositions().items())
+    module, _, attribute = name.rpartition(".")
+    try:
+        found: Any = getattr(import_module(module), attribute)
+        made: Any = found() if callable(found) else found
+        return dict(made)
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise ValueError(f"{name!r} is no table of decompositions: {error}") from error
