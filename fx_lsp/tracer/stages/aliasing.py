@@ -12,6 +12,7 @@ import torch
 
 from fx_lsp.tracer.call import FlatInput
 from fx_lsp.tracer.compat import wrappers_of_inputs
+from fx_lsp.tracer.stages.ledger import page
 from fx_lsp.tracer.tensors import spec_of
 
 
@@ -36,7 +37,7 @@ class Metadata:
             ["synthetic bases", *self._synthetic(names)],
             ["tokens", *([f"  {effect}" for effect in getattr(self.meta, "tokens", {})] or ["  none"])],
         ]
-        return "#\n".join("".join(f"# {line}".rstrip() + "\n" for line in section) for section in sections)
+        return "#\n".join(map(page, sections))
 
     def _outputs(self, names: Sequence[str], outputs: Sequence[str]) -> list[list[str]]:
         rows: list[list[str]] = []
