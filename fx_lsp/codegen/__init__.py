@@ -1,0 +1,5 @@
+"""From ATen graphs to a Triton file; `docs/codegen.md` explains the chain in order."""
+
+from fx_lsp.codegen.lowerings import pointwise as pointwise
+from fx_lsp.codegen.lowerings import reductions as reductions
+from fx_lsp.codegen.lowerings import views as views

@@ -1,0 +1,401 @@
+"""How reductions are written: at once where a program holds all elements, else with accumulators in a loop."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from fx_lsp.codegen.helpers import HELPERS
+from fx_lsp.codegen.pull import triton_type
+from fx_lsp.codegen.text import filled, name, unparsed
+from fx_lsp.codegen.values import Axes, Compute, Constant, Load, Reduction, Scalar, Scan, Value
+
+if TYPE_CHECKING:
+    from fx_lsp.codegen.emit import _Emitter as Emitter
+    from fx_lsp.codegen.tiles import Dim
+
+_CALLS = {
+    "sum": "tl.sum(a, {})",
+    "min": "tl.reduce(a, {}, combine_fn=nan_min)",
+    "max": "tl.reduce(a, {}, combine_fn=nan_max)",
+    "prod": "tl.reduce(a, {}, combine_fn=product)",
+}
+_COMBINING = ("nan_max", "nan_min", "product")
+_STEPS = {
+    "sum": "a + b",
+    "max": "nan_max(a, b)",
+    "min": "nan_min(a, b)",
+    "prod": "a * b",
+}
+
+
+def identity(kind: str, dtype: torch.dtype) -> Scalar:
+    """What changes nothing in a reduction of a kind."""
+    if kind in ("sum", "var_mean"):
+        return 0.0 if dtype.is_floating_point else 0
+    if kind == "prod":
+        return 1.0 if dtype.is_floating_point else 1
+    least = kind in ("max", "argmax")
+    if dtype.is_floating_point:
+        return -math.inf if least else math.inf
+    if dtype is torch.bool:
+        return not least
+    info = torch.iinfo(dtype)
+    return info.min if least else info.max
+
+
+def helpers_in(template: str) -> list[str]:
+    """The helper functions that a template calls."""
+    return [n for n in HELPERS if f"{n}(" in template and f".{n}(" not in template and f"_{n}(" not in template]
+
+
+# what a value is where a mask is false
+
+
+_AT_END: dict[str, Callable[..., Any]] = {
+    "a + b": lambda a, b: a + b,
+    "a - b": lambda a, b: a - b,
+    "a * b": lambda a, b: a * b,
+    "a / b": lambda a, b: a / b,
+    "a * a": lambda a: a * a,
+    "-a": lambda a: -a,
+    "tl.abs(a)": lambda a: abs(a),
+    "tl.exp(a)": math.exp,
+    "tl.sigmoid(a)": lambda a: 1 / (1 + math.exp(-a)),
+}
+
+
+def at_end(value: Value, others: Mapping[int, float]) -> float | None:
+    """What a value is where masks are false, if loads give `others` there; None where that is not known."""
+    if isinstance(value, Constant):
+        return float(value.value)
+    if isinstance(value, Load):
+        return others.get(id(value))
+    if not isinstance(value, Compute):
+        return None
+    args = [at_end(a, others) for a in value.args]
+    if value.template.startswith("a.to("):
+        return args[0]
+    if value.template == "a - b" and args[0] is not None and math.isinf(args[0]) and args[1] is None:
+        return args[0]
+    function = _AT_END.get(value.template)
+    if function is None or any(a is None for a in args):
+        return None
+    try:
+        return function(*args)
+    except (ArithmeticError, ValueError):
+        return None
+
+
+def others_of(values: Sequence[Value], masked: Callable[[Axes], list[Dim]]) -> dict[int, float]:
+    """For each load that a reduction needs, what it should give where its mask is false."""
+    reductions = [v for v in values if isinstance(v, (Reduction, Scan)) and masked(frozenset(v.over))]
+    loads: dict[int, Load] = {}
+    stack: list[Value] = [a for r in reductions for a in r.inputs]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, Load):
+            if id(value) not in loads and masked(value.axes):
+                loads[id(value)] = value
+        elif not isinstance(value, Reduction):
+            stack.extend(value.inputs)
+    found = dict.fromkeys(loads, 0.0)
+
+    def met(others: Mapping[int, float]) -> int:
+        return sum(
+            at_end(r.inputs[0], others) == float(identity(r.kind, r.inputs[0].dtype))
+            for r in reductions
+            if isinstance(r, Reduction)
+        )
+
+    for key in found:
+        dtype = loads[key].dtype
+        choices = (0.0, -math.inf, math.inf) if dtype.is_floating_point else (0.0,)
+        found[key] = max(choices, key=lambda c: met({**found, key: c}))
+    return {k: v if loads[k].dtype.is_floating_point else int(v) for k, v in found.items()}
+
+
+# at once
+
+
+def _masked(emitter: Emitter, value: Value, kind: str, over: Axes) -> ast.expr:
+    """The elements of a value, and what changes nothing where there are none."""
+    expr = emitter.ref(value)
+    neutral = identity(kind, value.dtype)
+    if at_end(value, emitter.others) == float(neutral):
+        return expr
+    mask = emitter.mask(over)
+    if not mask:
+        return expr
+    shown = emitter.ref(Constant(value.dtype, None, frozenset(), neutral))
+    return filled("tl.where(m, a, i)", {"m": filled(mask, {}), "a": expr, "i": shown})
+
+
+def _axis(emitter: Emitter, dim: Dim) -> str:
+    return f"axis={emitter.place(dim)}" + (", keep_dims=True" if len(emitter.shaped) == 2 else "")
+
+
+def _spread(emitter: Emitter, value: Value, dim: Dim, expr: ast.expr) -> ast.expr:
+    """`expr` with an element for each of the dimension."""
+    if dim in emitter.dims_of(value.axes):
+        return expr
+    return filled("tl.broadcast_to(a, s)", {"a": expr, "s": filled(emitter.tile_shape(value.axes, dim), {})})
+
+
+def _dim_of(emitter: Emitter, value: Reduction | Scan) -> Dim:
+    return next(d for d in emitter.tile.dims if any(a in d.axes for a in value.over))
+
+
+def immediate(emitter: Emitter, value: Reduction) -> ast.expr:
+    """A reduction of elements that a program holds at once."""
+    dim = _dim_of(emitter, value)
+    over = frozenset(value.over)
+    if value.kind in ("argmax", "argmin"):
+        return _winner(emitter, value, dim)
+    arg = _spread(emitter, value.args[0], dim, _masked(emitter, value.args[0], value.kind, over))
+    call = _CALLS[value.kind]
+    if value.kind in ("max", "min") and (_only_shifts(emitter, value) or not value.dtype.is_floating_point):
+        call = f"tl.{value.kind}(a, {{}})"
+    emitter.need(*(h for h in _COMBINING if h in call))
+    return filled(call.format(_axis(emitter, dim)), {"a": arg})
+
+
+def _only_shifts(emitter: Emitter, value: Reduction) -> bool:
+    """Whether a maximum is only subtracted from what it is the maximum of, where NaN shows anyway."""
+    users = [v for v in emitter.values if value in v.inputs]
+    return all(
+        isinstance(u, Compute) and u.template == "a - b" and u.args == (value.args[0], value) for u in users
+    ) and not any(s.value is value for s in emitter.stores)
+
+
+def _winner(emitter: Emitter, value: Reduction, dim: Dim) -> ast.expr:
+    helper = "arg_max" if value.kind == "argmax" else "arg_min"
+    emitter.need(helper)
+    elements, places = value.args
+    values = _spread(emitter, elements, dim, _masked(emitter, elements, value.kind, frozenset(value.over)))
+    where = filled(
+        "tl.broadcast_to((a).to(tl.int64), s)",
+        {"a": emitter.ref(places), "s": filled(emitter.tile_shape(elements.axes, dim), {})},
+    )
+    call = filled(f"tl.reduce((a, b), {_axis(emitter, dim)}, combine_fn={helper})", {"a": values, "b": where})
+    variable = emitter.unique("found")
+    emitter.line(f"_, {variable} = {unparsed(call)}", value.node)
+    return name(variable)
+
+
+def scanned(emitter: Emitter, value: Scan) -> ast.expr:
+    """A running sum or product of elements that a program holds at once."""
+    dim = _dim_of(emitter, value)
+    arg = _spread(emitter, value.arg, dim, emitter.ref(value.arg))
+    return filled(f"tl.{value.kind}(a, axis={emitter.place(dim)})", {"a": arg})
+
+
+# in a loop
+
+
+def online_pairs(values: Iterable[Value], accumulated: Callable[[Value], bool]) -> dict[int, Reduction]:
+    """Sums of exponentials whose maximum is subtracted, each with that maximum: both can be had in one loop."""
+    found: dict[int, Reduction] = {}
+    for value in values:
+        if not (isinstance(value, Reduction) and value.kind == "sum" and accumulated(value)):
+            continue
+        power = value.args[0]
+        if not (isinstance(power, Compute) and power.template == "tl.exp(a)"):
+            continue
+        shifted = power.args[0]
+        if not (isinstance(shifted, Compute) and shifted.template == "a - b"):
+            continue
+        element, most = shifted.args
+        if isinstance(most, Reduction) and most.kind == "max" and most.args == (element,) and most.over == value.over:
+            found[id(value)] = most
+    return found
+
+
+def depths(
+    values: Iterable[Value], pairs: Mapping[int, Reduction], accumulated: Callable[[Value], bool]
+) -> dict[int, int]:
+    """How many loops have to be over before a value is known."""
+    found: dict[int, int] = {}
+    for value in values:
+        if id(value) in pairs:
+            found[id(value)] = found[id(pairs[id(value)])]
+        else:
+            found[id(value)] = max((found[id(i)] for i in value.inputs), default=0) + int(accumulated(value))
+    return found
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """Reductions that build up together: lines before the loop, in it, and what follows it."""
+
+    node: fx.Node | None
+    start: list[str]
+    step: Callable[[], list[str]]
+    end: Callable[[], None]
+
+
+def accumulators(
+    emitter: Emitter, loop: Dim, reductions: Sequence[Reduction], pairs: Mapping[int, Reduction]
+) -> list[Accumulator]:
+    """How to build up reductions in one loop over a dimension."""
+    found: list[Accumulator] = []
+    paired = {id(pairs[id(r)]): r for r in reductions if id(r) in pairs}
+    several: dict[tuple[str, int], list[Reduction]] = {}
+    for reduction in reductions:
+        if id(reduction) in pairs:
+            continue
+        if id(reduction) in paired:
+            found.append(_online(emitter, loop, reduction, paired[id(reduction)]))
+        elif reduction.kind in ("var_mean", "argmax", "argmin"):
+            several.setdefault((reduction.kind, id(reduction.args[0])), []).append(reduction)
+        else:
+            found.append(_plain(emitter, loop, reduction))
+    for (kind, _), parts in several.items():
+        found.append(_welford(emitter, loop, parts) if kind == "var_mean" else _best(emitter, loop, parts[0]))
+    return found
+
+
+def _fresh(emitter: Emitter, wish: str, value: Value, loop: Dim, start: Scalar, dtype: torch.dtype) -> tuple[str, str]:
+    """A variable for an accumulator, and the line that begins it."""
+    variable = emitter.unique(wish)
+    text = unparsed(emitter.ref(Constant(dtype, None, frozenset(), start)))
+    if not emitter.shaped or emitter.tile_shape(value.axes, loop) == "[]":
+        return variable, f"{variable} = tl.full([], {text}, {triton_type(dtype)})"
+    shape = emitter.tile_shape(value.axes, loop)
+    if not start and start is not False:
+        return variable, f"{variable} = tl.zeros({shape}, {triton_type(dtype)})"
+    return variable, f"{variable} = tl.full({shape}, {text}, {triton_type(dtype)})"
+
+
+def _wish(emitter: Emitter, value: Reduction) -> str:
+    variable = emitter.naming.variable(value.node) if value.node is not None else None
+    return variable or {"sum": "total", "max": "most", "min": "least", "prod": "product_"}.get(value.kind, value.kind)
+
+
+def _plain(emitter: Emitter, loop: Dim, value: Reduction) -> Accumulator:
+    arg = value.args[0]
+    variable, start = _fresh(
+        emitter, f"{_wish(emitter, value)}_acc", arg, loop, identity(value.kind, arg.dtype), arg.dtype
+    )
+
+    def step() -> list[str]:
+        expr = _masked(emitter, arg, value.kind, frozenset(value.over))
+        if value.kind == "sum":
+            return [f"{variable} += {unparsed(expr)}"]
+        emitter.need(*helpers_in(_STEPS[value.kind]))
+        return [f"{variable} = {unparsed(filled(_STEPS[value.kind], {'a': name(variable), 'b': expr}))}"]
+
+    def end() -> None:
+        if loop.block == 1:
+            emitter.know(value, name(variable))
+            return
+        call = _CALLS[value.kind]
+        emitter.need(*(h for h in _COMBINING if h in call))
+        emitter.assign(value, filled(call.format(_axis(emitter, loop)), {"a": name(variable)}))
+
+    return Accumulator(value.node, [start], step, end)
+
+
+def _online(emitter: Emitter, loop: Dim, most: Reduction, total: Reduction) -> Accumulator:
+    """The maximum, and the sum of exponentials of what lies below it, in one loop."""
+    arg = most.args[0]
+    high, first = _fresh(emitter, "running_max", arg, loop, -math.inf, arg.dtype)
+    low, second = _fresh(emitter, "running_sum", arg, loop, 0.0, arg.dtype)
+
+    def step() -> list[str]:
+        element = unparsed(_masked(emitter, arg, "max", frozenset(most.over)))
+        higher = emitter.unique("higher")
+        emitter.need("exp_below")
+        return [
+            f"{higher} = tl.maximum({high}, {element})",
+            f"{low} = {low} * exp_below({high}, {higher}) + exp_below({element}, {higher})",
+            f"{high} = {higher}",
+        ]
+
+    def end() -> None:
+        if loop.block == 1:
+            emitter.know(most, name(high))
+            emitter.know(total, name(low))
+            return
+        axis = _axis(emitter, loop)
+        found = emitter.assign(most, filled(f"tl.max(a, {axis})", {"a": name(high)}))
+        emitter.assign(
+            total, filled(f"tl.sum(a * exp_below(b, c), {axis})", {"a": name(low), "b": name(high), "c": found})
+        )
+
+    return Accumulator(most.node, [first, second], step, end)
+
+
+def _welford(emitter: Emitter, loop: Dim, parts: list[Reduction]) -> Accumulator:
+    """Mean and squared deviations, by Welford's algorithm."""
+    arg, node = parts[0].args[0], parts[0].node
+    over = frozenset(parts[0].over)
+    mean, first = _fresh(emitter, "running_mean", arg, loop, 0.0, arg.dtype)
+    squares, second = _fresh(emitter, "running_squares", arg, loop, 0.0, arg.dtype)
+    number, third = _fresh(emitter, "seen", arg, loop, 0.0, arg.dtype)
+
+    def step() -> list[str]:
+        element = emitter.ref(arg)
+        element = element if isinstance(element, ast.Name) else emitter.assign(arg, element)
+        shown, mask = unparsed(element), emitter.mask(over)
+        delta = emitter.unique("delta")
+        if not mask:
+            return [
+                f"{number} += 1.0",
+                f"{delta} = {shown} - {mean}",
+                f"{mean} += {delta} / {number}",
+                f"{squares} += {delta} * ({shown} - {mean})",
+            ]
+        return [
+            f"{number} += ({mask}).to({triton_type(arg.dtype)})",
+            f"{delta} = tl.where({mask}, {shown} - {mean}, 0.0)",
+            f"{mean} += {delta} / tl.maximum({number}, 1.0)",
+            f"{squares} += {delta} * ({shown} - {mean})",
+        ]
+
+    def end() -> None:
+        known = [mean, squares]
+        if loop.block > 1:
+            emitter.need("welford")
+            axis = _axis(emitter, loop).replace(", keep_dims", ", keep_dims")
+            known = [emitter.unique("mean"), emitter.unique("squares")]
+            emitter.line(
+                f"{known[0]}, {known[1]}, _ = tl.reduce(({mean}, {squares}, {number}), {axis}, combine_fn=welford)",
+                node,
+            )
+        for part in parts:
+            emitter.know(part, name(known[0] if part.part == 1 else known[1]))
+
+    return Accumulator(node, [first, second, third], step, end)
+
+
+def _best(emitter: Emitter, loop: Dim, value: Reduction) -> Accumulator:
+    """The place of the greatest or least element."""
+    elements, places = value.args
+    helper = "arg_max" if value.kind == "argmax" else "arg_min"
+    best, first = _fresh(emitter, "best", elements, loop, identity(value.kind, elements.dtype), elements.dtype)
+    where, second = _fresh(emitter, "best_at", elements, loop, torch.iinfo(torch.int64).max, torch.int64)
+
+    def step() -> list[str]:
+        emitter.need(helper)
+        expr = unparsed(_masked(emitter, elements, value.kind, frozenset(value.over)))
+        at = unparsed(emitter.ref(places))
+        return [f"{best}, {where} = {helper}({best}, {where}, {expr}, ({at}).to(tl.int64))"]
+
+    def end() -> None:
+        if loop.block == 1:
+            emitter.know(value, name(where))
+            return
+        found = emitter.unique("found")
+        emitter.line(
+            f"_, {found} = tl.reduce(({best}, {where}), {_axis(emitter, loop)}, combine_fn={helper})", value.node
+        )
+        emitter.know(value, name(found))
+
+    return Accumulator(value.node, [first, second], step, end)

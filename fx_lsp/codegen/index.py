@@ -1,0 +1,195 @@
+"""Where an element is: integer expressions over the axes that a kernel runs over, with what is known of their ranges.
+
+Expressions are sympy's, so that a size may be a symbol. Division and remainder are `FloorDiv` and `Mod`, which stay
+opaque unless the ranges of the axes decide them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from typing import Any, TypeAlias
+
+import sympy
+
+Index: TypeAlias = Any
+"""An expression of sympy, which has no types of its own to speak of."""
+
+Coords: TypeAlias = tuple[Index, ...]
+
+ZERO: Index = sympy.Integer(0)
+ONE: Index = sympy.Integer(1)
+
+
+class FloorDiv(sympy.Function):
+    """The quotient of two integers, rounded down."""
+
+    nargs = (2,)
+    is_integer = True
+
+
+class Mod(sympy.Function):
+    """The remainder that belongs to `FloorDiv`: never negative where the divisor is positive."""
+
+    nargs = (2,)
+    is_integer = True
+    is_nonnegative = True
+
+
+class Space:
+    """The axes of a kernel and other unknowns, each from 0 to its size, exclusive."""
+
+    def __init__(self) -> None:
+        self.sizes: dict[sympy.Symbol, Index] = {}
+
+    def axis(self, name: str, size: Any) -> sympy.Symbol:
+        """A new unknown that runs from 0 to `size`."""
+        taken = {s.name for s in self.sizes}
+        unique = next(n for n in (name, *(f"{name}{i}" for i in range(len(taken) + 1))) if n not in taken)
+        symbol = sympy.Symbol(unique, integer=True, nonnegative=True)
+        self.sizes[symbol] = expression(size)
+        return symbol
+
+    def bounds(self, index: Index) -> tuple[Index, Index] | None:
+        """The least and the greatest value of `index`, or None where they are not known."""
+        low, high = ZERO, ZERO
+        for term in sympy.Add.make_args(index):
+            found = self._term_bounds(term)
+            if found is None:
+                return None
+            low, high = low + found[0], high + found[1]
+        return low, high
+
+    def _term_bounds(self, term: Index) -> tuple[Index, Index] | None:
+        coefficient, low, high = ONE, ONE, ONE
+        unknown = False
+        for factor in sympy.Mul.make_args(term):
+            if factor in self.sizes or isinstance(factor, (FloorDiv, Mod)):
+                if unknown:
+                    return None
+                unknown = True
+                found = self._factor_bounds(factor)
+                if found is None:
+                    return None
+                low, high = found
+            elif factor.free_symbols & self.sizes.keys():
+                return None
+            else:
+                coefficient *= factor
+        if coefficient.is_nonnegative:
+            return coefficient * low, coefficient * high
+        return (coefficient * high, coefficient * low) if coefficient.is_nonpositive else None
+
+    def _factor_bounds(self, factor: Index) -> tuple[Index, Index] | None:
+        if factor in self.sizes:
+            return ZERO, self.sizes[factor] - 1
+        inner, divisor = factor.args
+        if isinstance(factor, Mod):
+            return ZERO, divisor - 1
+        found = self.bounds(inner)
+        if found is None or not all(isinstance(v, sympy.Integer) for v in (*found, divisor)):
+            return None
+        return found[0] // divisor, found[1] // divisor
+
+    def within(self, index: Index, size: Index) -> bool:
+        """Whether `index` is known to be at least 0 and less than `size`."""
+        found = self.bounds(index)
+        return found is not None and bool(found[0].is_nonnegative) and bool((size - 1 - found[1]).is_nonnegative)
+
+    def split(self, index: Index, divisor: Index) -> tuple[Index, Index]:
+        """`index` divided by `divisor`, and the remainder, as simple as the ranges allow."""
+        if divisor == 1:
+            return index, ZERO
+        whole: Index = ZERO
+        rest: Index = ZERO
+        for term in sympy.Add.make_args(sympy.expand(index)):
+            quotient = sympy.cancel(term / divisor) if term.has(sympy.Symbol) else term / divisor
+            if sympy.fraction(quotient)[1] == 1:
+                whole += quotient
+            elif isinstance(term, sympy.Integer) and isinstance(divisor, sympy.Integer):
+                whole, rest = whole + term // divisor, rest + term % divisor
+            else:
+                rest += term
+        if self.within(rest, divisor):
+            return whole, rest
+        if isinstance(rest, Mod) and _divides(divisor, rest.args[1]):
+            inner, modulus = rest.args
+            return whole + Mod(FloorDiv(inner, divisor), modulus / divisor), Mod(inner, divisor)
+        if isinstance(rest, FloorDiv):
+            inner, by = rest.args
+            return whole + FloorDiv(inner, by * divisor), Mod(rest, divisor)
+        return whole + FloorDiv(rest, divisor), Mod(rest, divisor)
+
+    def coordinates(self, index: Index, shape: Sequence[Index]) -> Coords:
+        """The coordinates of the element at `index` of a contiguous tensor."""
+        found: list[Index] = []
+        for size in reversed(shape[1:]):
+            index, inner = self.split(index, size)
+            found.append(inner)
+        return (*([index] if shape else []), *reversed(found))
+
+
+def expression(value: Any) -> Index:
+    """An int, a symbolic int of torch or an expression as an expression."""
+    node = getattr(value, "node", None)
+    if node is not None:
+        expr = node.expr
+        return expr.xreplace({s: size_symbol(s.name) for s in expr.free_symbols})
+    return sympy.sympify(value)
+
+
+def size_symbol(name: str) -> sympy.Symbol:
+    """The symbol of a size that is known only when the kernel is launched."""
+    return sympy.Symbol(name, integer=True, positive=True)
+
+
+def contiguous_strides(shape: Sequence[Index]) -> Coords:
+    """The strides, in elements, of a contiguous tensor."""
+    strides: list[Index] = []
+    stride = ONE
+    for size in reversed(shape):
+        strides.append(stride)
+        stride = stride * size
+    return tuple(reversed(strides))
+
+
+def linear(coords: Iterable[Index], strides: Iterable[Index]) -> Index:
+    """The offset, in elements, of the element at `coords`."""
+    return sum((c * s for c, s in zip(coords, strides, strict=True)), ZERO)
+
+
+def count(shape: Iterable[Index]) -> Index:
+    """The number of elements of a tensor."""
+    return reduce(lambda a, b: a * b, shape, ONE)
+
+
+def coefficient(index: Index, axis: sympy.Symbol) -> Index | None:
+    """By how much `index` grows with `axis`; None where it is not the same everywhere."""
+    expanded = sympy.expand(index)
+    slope, rest = ZERO, ZERO
+    for term in sympy.Add.make_args(expanded):
+        if axis in term.free_symbols:
+            slope += term / axis
+        else:
+            rest += term
+    slope = sympy.cancel(slope) if slope.has(sympy.Pow) else slope
+    return None if axis in slope.free_symbols else slope
+
+
+def affine_parts(index: Index) -> list[Index]:
+    """`index` and what is divided inside of it: each of them is linear in the axes but for those."""
+    found = [index]
+    for inner in index.atoms(FloorDiv, Mod):
+        found.append(inner.args[0])
+    return found
+
+
+def hint(size: Index, hints: Mapping[str, int]) -> int:
+    """A size as a number; symbols count as what they were traced with."""
+    if isinstance(size, sympy.Integer):
+        return int(size)
+    return int(size.xreplace({s: sympy.Integer(hints.get(s.name, 64)) for s in size.free_symbols}))
+
+
+def _divides(divisor: Index, value: Any) -> bool:
+    return sympy.fraction(sympy.cancel(value / divisor))[1] == 1

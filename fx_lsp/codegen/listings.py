@@ -1,0 +1,219 @@
+"""The texts of a compiled kernel as a person reads them, and the line of the Python file that each line is from.
+
+Compilers write down where an instruction is from in seven ways. Each function here takes a text as its compiler wrote
+it and the `path` of the Python file, and returns the text without debug information, and for each of its lines a line
+of that file: the innermost place in that file where functions were inlined (a call of `tl.sum` is from the line that
+calls it), 0 for none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import PurePath
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A text and, for each of its lines, a line of the Python file or 0."""
+
+    text: str
+    lines: tuple[int, ...]
+
+
+def mlir(text: str, path: str) -> Listing:
+    """TTIR and TTGIR: `loc(…)` after each operation, aliases of those around the module."""
+    definitions = dict(_LOC_ALIAS.findall(text))
+
+    def line_of(location: str) -> int:
+        for file, line, alias in _LOC_PART.findall(location):
+            found = int(line) if file == path else line_of(definitions.get(alias, "")) if alias else 0
+            if found:
+                return found
+        return 0
+
+    kept: list[str] = []
+    lines: list[int] = []
+    opened: list[list[int]] = []
+    for raw in text.splitlines():
+        if raw.startswith("#loc"):
+            continue
+        locations: list[str] = _LOC.findall(raw)
+        shown = _LOC.sub("", raw)
+        line = line_of(locations[-1]) if locations else 0
+        at = len(kept)
+        kept.append(shown)
+        lines.append(line)
+        closes, opens = shown.lstrip().startswith("}"), shown.endswith("{")
+        if closes and opens and opened:
+            opened[-1].append(at)
+        elif closes and opened:
+            for header in opened.pop():  # an operation with a body has its location after it
+                lines[header] = line
+        elif opens:
+            opened.append([at])
+    return _listing(kept, lines)
+
+
+def llvm(text: str, path: str) -> Listing:
+    """LLVM IR: `!dbg !12` after each instruction, and what it stands for in numbered metadata at the end."""
+    metadata = {name: body for name, body in _METADATA.findall(text)}
+
+    def file_of(scope: str) -> str:
+        body = metadata.get(scope, "")
+        if body.startswith("!DIFile"):
+            parts: dict[str, str] = dict(_DI_FILE.findall(body))
+            return str(PurePath(parts.get("directory", ""), parts.get("filename", "")))
+        above = _DI_ABOVE.search(body)
+        return file_of(above[0].partition(" ")[2]) if above else ""
+
+    def line_of(location: str) -> int:
+        fields: dict[str, str] = dict(_DI_FIELD.findall(metadata.get(location, "")))
+        if "line" in fields and file_of(location) == path:
+            return int(fields["line"])
+        return line_of(fields["inlinedAt"]) if "inlinedAt" in fields else 0
+
+    kept: list[str] = []
+    lines: list[int] = []
+    for raw in text.splitlines():
+        if raw.startswith("!"):
+            continue
+        location = _DBG.search(raw)
+        kept.append(_DBG.sub("", raw))
+        lines.append(line_of(location[1]) if location else 0)
+    return _listing(kept, lines)
+
+
+def ptx(text: str, path: str) -> Listing:
+    """PTX: a `.loc` before the instructions that it is about, which may be inlined at another."""
+    files = {number: name for number, name in _PTX_FILE.findall(text)}
+    callers: dict[str, str] = {}
+
+    def line_of(loc: re.Match[str]) -> int:
+        place = loc[1]
+        if loc[2]:
+            callers[place] = loc[2]
+        for _ in range(len(callers) + 1):
+            file, line, _ = place.split()
+            if files.get(file) == path or place not in callers:
+                return int(line) if files.get(file) == path else 0
+            place = callers[place]
+        return 0
+
+    body = _before(text, _PTX_DEBUG)
+    return _assembly(body, _PTX_LOC, line_of, _PTX_NOISE)
+
+
+def amdgcn(text: str, path: str) -> Listing:
+    """AMD's assembly: as PTX, but where an instruction was inlined stands in the comment, by the name of the file."""
+
+    def line_of(loc: re.Match[str]) -> int:
+        places: list[tuple[str, str]] = _AMD_PLACE.findall(loc[3] or "")
+        return next((int(line) for file, line in places if file == PurePath(path).name), 0)
+
+    return _assembly(_before(text, _AMD_DEBUG), _AMD_LOC, line_of, _AMD_NOISE)
+
+
+def sass(text: str, path: str) -> Listing:
+    """What `nvdisasm -gi -c` prints: comments before the instructions that they are about, callers after callees."""
+    kept: list[str] = []
+    lines: list[int] = []
+    line, chained = 0, False
+    for raw in text.splitlines():
+        place = _SASS_PLACE.match(raw)
+        if place:
+            found = int(place[2]) if place[1] == path else 0
+            line = line if chained and line else found
+            chained = True
+        elif _SASS_INSTRUCTION.match(raw) or _SASS_LABEL.match(raw):
+            chained = False
+            kept.append(raw)
+            lines.append(line if _SASS_INSTRUCTION.match(raw) else 0)
+    while kept and _SASS_PADDING.search(kept[-1]):
+        kept.pop()
+        lines.pop()
+    return _listing(kept, lines)
+
+
+def with_lines_of_asm(text: str) -> str:
+    """PTX whose inline assembly is from one line: LLVM takes each row of it for a further line of the Python file."""
+    kept: list[str] = []
+    row = -1  # in inline assembly, its rows so far
+    located = False
+    for raw in text.splitlines(keepends=True):
+        found = _PTX_LOC.match(raw)
+        if raw.startswith("\t// begin inline asm"):
+            row, located = 0, False
+        elif raw.startswith("\t// end inline asm"):
+            row = -1
+        elif row >= 0 and not found:
+            row += 1
+        elif row >= 0 and found:
+            if located:
+                continue
+            file, line, column = found[1].split()
+            raw = raw.replace(found[1], f"{file} {int(line) - row} {column}", 1)
+            located = True
+        kept.append(raw)
+    return "".join(kept)
+
+
+def _assembly(
+    text: str, location: re.Pattern[str], line_of: Callable[[re.Match[str]], int], noise: re.Pattern[str]
+) -> Listing:
+    kept: list[str] = []
+    lines: list[int] = []
+    line = 0
+    for raw in text.splitlines():
+        found = location.match(raw)
+        if found:
+            line = line_of(found)
+        elif not noise.match(raw) and (raw.strip() or (kept and kept[-1].strip() and not line)):
+            kept.append(raw)
+            lines.append(line if _INSTRUCTION.match(raw) else 0)
+        if raw.startswith("}"):
+            line = 0
+    return _listing(kept, lines)
+
+
+def _listing(kept: list[str], lines: list[int]) -> Listing:
+    while kept and not kept[-1].strip():
+        kept.pop()
+        lines.pop()
+    return Listing("\n".join(kept) + "\n", tuple(lines))
+
+
+def _before(text: str, end: re.Pattern[str]) -> str:
+    found = end.search(text)
+    return text[: found.start()] if found else text
+
+
+_LOC_ALIAS = re.compile(r"^(#loc\d*) = loc\((.*)\)$", re.MULTILINE)
+_LOC = re.compile(r' loc\((?:"[^"]*"|[^()"]|\((?:"[^"]*"|[^()"]|\([^()]*\))*\))*\)')
+_LOC_PART = re.compile(r'"([^"]*)":(\d+)|(#loc\d*)')
+
+_METADATA = re.compile(r"^(!\d+) = (?:distinct )?(.*)$", re.MULTILINE)
+_DBG = re.compile(r",? !dbg (!\d+)")
+_DI_FIELD = re.compile(r"\b(line|inlinedAt): (!?\d+)")
+_DI_ABOVE = re.compile(r"\b(?:file|scope): !\d+")
+_DI_FILE = re.compile(r'(filename|directory): "([^"]*)"')
+
+_PTX_FILE = re.compile(r'^\t\.file\t(\d+) "([^"]*)"', re.MULTILINE)
+_PTX_LOC = re.compile(r"^\t\.loc\t(\d+ \d+ \d+)(?:, function_name \S+, inlined_at (\d+ \d+ \d+))?")
+_PTX_NOISE = re.compile(
+    r"\$L__(?:tmp|func_begin|func_end)\d+:|\t\.file\t|\t// (?:begin|end) inline asm|//(?: Generated|$)|\s+// [-@.]"
+)
+_PTX_DEBUG = re.compile(r"^\t\.section\t\.debug_", re.MULTILINE)
+
+_AMD_LOC = re.compile(r"^\t\.loc\t(\d+) (\d+) \d+[^;]*(?:; (.*))?")
+_AMD_PLACE = re.compile(r"([^\s:\[]+):(\d+):\d+")
+_AMD_NOISE = re.compile(r"\.L(?:tmp|func_begin)\d+:|\t\.file\t|\t\.cfi_")
+_AMD_DEBUG = re.compile(r"^\t\.section\t\.(?:debug_|AMDGPU\.gpr_maximums)", re.MULTILINE)
+
+_INSTRUCTION = re.compile(r"\s+[@a-z{}]")
+
+_SASS_PLACE = re.compile(r'\s*//## File "([^"]*)", line (\d+)')
+_SASS_INSTRUCTION = re.compile(r"\s+/\*[0-9a-f]{4,}\*/")
+_SASS_LABEL = re.compile(r"(?!\.text\.)[\w.$]+:")
+_SASS_PADDING = re.compile(r"/\s+NOP ?;|^\.L_x_\d+:$")

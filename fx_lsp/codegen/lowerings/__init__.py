@@ -1,0 +1,1 @@
+"""The lowerings of operations, by kind."""

@@ -1,0 +1,301 @@
+"""Operations on single elements: a table of their expressions in Triton.
+
+`a`, `b`, `c` are the tensor arguments in order, other letters those that `SCALARS` names. A call of a lower-case name
+that is neither Triton's nor Python's is one of the helper functions of `helpers`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from fx_lsp.codegen.index import Coords
+from fx_lsp.codegen.pull import Builder
+from fx_lsp.codegen.registry import args_of, lowering
+from fx_lsp.codegen.values import Constant, Guard, Value, compute_dtype
+
+
+@dataclass(frozen=True)
+class Row:
+    """`template` computes the result; `among` says that arguments are converted to what they have in common, not to
+    the dtype of the result."""
+
+    template: str
+    among: bool = False
+
+
+_SAME = {
+    "add": "a + b",
+    "sub": "a - b",
+    "rsub": "b - a",
+    "mul": "a * b",
+    "div": "a / b",
+    "true_divide": "a / b",
+    "neg": "-a",
+    "positive": "a",
+    "abs": "tl.abs(a)",
+    "reciprocal": "1.0 / a",
+    "square": "a * a",
+    "exp": "tl.exp(a)",
+    "exp2": "tl.exp2(a)",
+    "expm1": "expm1(a)",
+    "log": "tl.log(a)",
+    "log2": "tl.log2(a)",
+    "log10": "tl.log(a) * 0.4342944819032518",
+    "log1p": "log1p(a)",
+    "sqrt": "tl.sqrt(a)",
+    "rsqrt": "tl.rsqrt(a)",
+    "sin": "tl.sin(a)",
+    "cos": "tl.cos(a)",
+    "tan": "tl.sin(a) / tl.cos(a)",
+    "sinh": "sinh(a)",
+    "cosh": "0.5 * (tl.exp(a) + tl.exp(-a))",
+    "tanh": "tanh(a)",
+    "asinh": "asinh(a)",
+    "acosh": "acosh(a)",
+    "atanh": "0.5 * (log1p(a) - log1p(-a))",
+    "asin": "asin(a)",
+    "acos": "acos(a)",
+    "atan": "atan(a)",
+    "atan2": "atan2(a, b)",
+    "erf": "tl.erf(a)",
+    "erfc": "erfc(a)",
+    "sigmoid": "tl.sigmoid(a)",
+    "relu": "relu(a)",
+    "floor": "tl.floor(a)",
+    "ceil": "tl.ceil(a)",
+    "trunc": "trunc(a)",
+    "round": "round_even(a)",
+    "sign": "sign(a)",
+    "sgn": "sign(a)",
+    "maximum": "tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)",
+    "minimum": "tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)",
+    "fmax": "tl.maximum(a, b)",
+    "fmin": "tl.minimum(a, b)",
+    "fmod": "fmod(a, b)",
+    "remainder": "remainder(a, b)",
+    "hypot": "hypot(a, b)",
+    "copysign": "copysign(a, b)",
+    "bitwise_and": "a & b",
+    "bitwise_or": "a | b",
+    "bitwise_xor": "a ^ b",
+    "bitwise_not": "~a",
+    "bitwise_left_shift": "a << b",
+    "bitwise_right_shift": "a >> b",
+    "__lshift__": "a << b",
+    "__rshift__": "a >> b",
+    "__and__": "a & b",
+    "__or__": "a | b",
+    "__xor__": "a ^ b",
+    "lift_fresh_copy": "a",
+    "fma": "a * b + c",
+}
+"""The arguments are converted to the dtype of the result."""
+
+_AMONG = {
+    "eq": "a == b",
+    "ne": "a != b",
+    "lt": "a < b",
+    "le": "a <= b",
+    "gt": "a > b",
+    "ge": "a >= b",
+    "isnan": "a != a",
+    "isinf": "tl.abs(a) == float('inf')",
+    "signbit": "signbit(a)",
+}
+"""The arguments are converted to what they have in common; the result is a bool."""
+
+_LOGICAL = {
+    "logical_and": "a & b",
+    "logical_or": "a | b",
+    "logical_xor": "a ^ b",
+    "logical_not": "not_(a)",
+}
+"""The arguments are converted to bool."""
+
+_FLOAT_ONLY = frozenset(("floor", "ceil", "trunc", "round"))
+_NEVER_FOR_INTS = frozenset(("isnan", "isinf"))
+
+
+def _arguments(node: fx.Node) -> list[Any]:
+    return [a for a in args_of(node) if not isinstance(a, (torch.dtype, list, tuple))]
+
+
+def _result(node: fx.Node) -> torch.dtype:
+    return node.meta["val"].dtype
+
+
+def _common(arguments: list[Any]) -> torch.dtype:
+    """The dtype in which arguments are compared."""
+    found: Any = None
+    for value in (a.meta["val"] if isinstance(a, fx.Node) else a for a in arguments):
+        found = value if found is None else torch.empty((), dtype=torch.result_type(found, value), device="meta")
+        if isinstance(value, torch.Tensor) and value.ndim and isinstance(found, torch.Tensor) and not found.ndim:
+            found = torch.empty((1,), dtype=found.dtype, device="meta")
+    return found.dtype
+
+
+def _same(template: str, name: str) -> Any:
+    def lower(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+        dtype = _result(node)
+        args = tuple(b.operand(a, coords, guard, dtype) for a in _arguments(node))
+        if name in _FLOAT_ONLY and not dtype.is_floating_point:
+            return args[0]
+        text = template
+        if dtype is torch.bool:
+            text = {"a + b": "a | b", "a * b": "a & b", "~a": "not_(a)"}.get(template, template)
+        alpha: Any = node.kwargs.get("alpha", 1)
+        if alpha != 1:
+            args = (args[0], b.compute("a * b", (args[1], b.constant(alpha, dtype)), args[0].dtype, node))
+        rounding: Any = node.kwargs.get("rounding_mode")
+        if rounding is not None:
+            whole = dtype.is_floating_point
+            text = {
+                "floor": "tl.floor(a / b)" if whole else "floor_divide(a, b)",
+                "trunc": "trunc(a / b)" if whole else "a // b",
+            }[rounding]
+        return simplified(b, text, args, compute_dtype(dtype), node)
+
+    return lower
+
+
+def _among(template: str, name: str) -> Any:
+    def lower(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+        dtype = _common(_arguments(node))
+        if name in _NEVER_FOR_INTS and not dtype.is_floating_point:
+            return b.constant(False, torch.bool)
+        args = tuple(b.operand(a, coords, guard, dtype) for a in _arguments(node))
+        return b.compute(template, args, torch.bool, node)
+
+    return lower
+
+
+def _logical(template: str) -> Any:
+    def lower(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+        args = tuple(b.operand(a, coords, guard, torch.bool) for a in _arguments(node))
+        return b.compute(template, args, torch.bool, node)
+
+    return lower
+
+
+_FOLDED: dict[str, Callable[..., Any]] = {
+    "a + b": lambda a, b: a + b,
+    "a - b": lambda a, b: a - b,
+    "a * b": lambda a, b: a * b,
+    "a / b": lambda a, b: a / b if b else math.nan,
+    "-a": lambda a: -a,
+}
+
+
+def simplified(b: Builder, template: str, args: tuple[Value, ...], dtype: torch.dtype, node: fx.Node | None) -> Value:
+    """An expression of other values, without arithmetic that changes nothing, or that is one of constants."""
+    numbers = [a.value for a in args if isinstance(a, Constant)]
+    if len(numbers) == len(args) and template in _FOLDED and dtype is not torch.bool:
+        return b.constant(_FOLDED[template](*numbers), dtype)
+    neutral = {"a + b": 0, "a - b": 0, "a * b": 1, "a / b": 1}.get(template)
+    if neutral is not None:
+        left, right = args
+        if isinstance(right, Constant) and right.value == neutral and left.dtype == dtype:
+            return left
+        if template in ("a + b", "a * b") and isinstance(left, Constant) and left.value == neutral:
+            return right
+    return args[0] if template == "a" else b.compute(template, args, dtype, node)
+
+
+for _name, _template in _SAME.items():
+    lowering(f"aten.{_name}", f"prims.{_name}")(_same(_template, _name))
+for _name, _template in _AMONG.items():
+    lowering(f"aten.{_name}")(_among(_template, _name))
+for _name, _template in _LOGICAL.items():
+    lowering(f"aten.{_name}")(_logical(_template))
+
+
+@lowering("prims.convert_element_type", "aten._to_copy", "aten.to", "prims.device_put")
+def convert(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    """A conversion. What is rounded to half precision stays float32 until it is stored."""
+    source: Any = args_of(node)[0]
+    return b.convert(b.pull(source, coords, guard), _result(node), node)
+
+
+@lowering("aten.clone", "aten.alias", "aten.detach", "aten.contiguous", "aten.lift_fresh", "prims.view_of")
+def same(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    """The same elements elsewhere in memory."""
+    source: Any = args_of(node)[0]
+    return b.pull(source, coords, guard)
+
+
+@lowering("aten.copy")
+def copy(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    """The second argument in the shape and dtype of the first."""
+    return b.operand(args_of(node)[1], coords, guard, _result(node))
+
+
+@lowering("aten.where.self")
+def where(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    """One of two values."""
+    dtype = _result(node)
+    condition = b.operand(args_of(node)[0], coords, guard, torch.bool)
+    args = tuple(b.operand(a, coords, guard, dtype) for a in args_of(node)[1:])
+    return b.compute("tl.where(a, b, c)", (condition, *args), compute_dtype(dtype), node)
+
+
+@lowering("aten.clamp", "aten.clamp_min", "aten.clamp_max", "aten.clip")
+def clamp(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    """A value between two bounds, either of which may be missing."""
+    dtype, name = _result(node), str(node.target).split(".")[1]
+    value = b.operand(args_of(node)[0], coords, guard, dtype)
+    bounds = [*args_of(node)[1:], *(node.kwargs.get(k) for k in ("min", "max")[len(args_of(node)) - 1 :])]
+    low, high = (None, bounds[0]) if name == "clamp_max" else (bounds[0], bounds[1] if len(bounds) > 1 else None)
+    for bound, function in ((low, "maximum"), (high, "minimum")):
+        if bound is not None:
+            args = value, b.operand(bound, coords, guard, dtype)
+            value = b.compute(f"tl.{function}(a, b, propagate_nan=tl.PropagateNan.ALL)", args, value.dtype, node)
+    return value
+
+
+@lowering("aten.pow")
+def power(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    """Small whole and half powers by multiplication and roots, others by a helper."""
+    dtype = _result(node)
+    base, exponent = args_of(node)
+    value = b.operand(base, coords, guard, dtype)
+    if isinstance(exponent, (int, float)) and not isinstance(exponent, bool):
+        text = _POWERS.get(float(exponent))
+        if text is not None and (dtype.is_floating_point or "." not in text):
+            return simplified(b, text, (value,), compute_dtype(dtype), node)
+    args = value, b.operand(exponent, coords, guard, dtype)
+    return b.compute("pow(a, b)" if dtype.is_floating_point else "int_pow(a, b)", args, compute_dtype(dtype), node)
+
+
+_POWERS = {
+    0.5: "tl.sqrt(a)",
+    1.0: "a",
+    2.0: "a * a",
+    3.0: "a * a * a",
+    4.0: "a * a * (a * a)",
+    -0.5: "tl.rsqrt(a)",
+    -1.0: "1.0 / a",
+    -2.0: "1.0 / (a * a)",
+}
+
+
+@lowering(
+    "aten.full", "aten.scalar_tensor", "aten.zeros", "aten.ones", "aten.full_like", "aten.zeros_like", "aten.ones_like"
+)
+def full(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    """The same number everywhere."""
+    name = str(node.target).split(".")[1]
+    values: dict[str, Any] = {"full": 1, "full_like": 1, "scalar_tensor": 0}
+    value: Any = args_of(node)[values[name]] if name in values else int(name.startswith("ones"))
+    return b.convert(b.constant(value, _result(node)), _result(node))
+
+
+@lowering("aten.empty", "aten.empty_like", "aten.new_empty")
+def empty(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    """Anything will do."""
+    return b.constant(0, _result(node))

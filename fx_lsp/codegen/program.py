@@ -1,0 +1,114 @@
+"""A graph as a program: kernels, and calls that stay in ATen, in order."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import fx
+
+from fx_lsp.codegen.emit import Kernel, Naming, kernel_text
+from fx_lsp.codegen.index import Coords, Space, contiguous_strides, count, expression, linear
+from fx_lsp.codegen.pull import Builder, Cut, Domain, shape_of
+from fx_lsp.codegen.schedule import WHOLE, Group, is_view, schedule
+from fx_lsp.codegen.tiles import tile_of
+from fx_lsp.codegen.values import Buffer, Store
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A kernel with the nodes that it reads and writes."""
+
+    kernel: Kernel
+    reads: tuple[fx.Node, ...]
+    writes: tuple[fx.Node, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a graph does. `steps` are kernels and nodes that are called as they are.
+
+    `results` are what it returns, None where a gradient is; `buffers` the tensors that it allocates or is given.
+    """
+
+    inputs: tuple[fx.Node, ...]
+    steps: tuple[Launch | fx.Node, ...]
+    results: tuple[fx.Node | None, ...]
+    buffers: Mapping[fx.Node, Buffer]
+
+
+def program(graph: fx.Graph, title: str, naming: Naming, hints: Mapping[str, int]) -> Program:
+    """The program of a graph; `title` begins the names of its kernels."""
+    cut: set[fx.Node] = set()
+    while True:
+        try:
+            return _program(graph, title, naming, hints, cut)
+        except Cut as found:
+            if found.node in cut:
+                raise
+            cut.add(found.node)  # a node that cannot be lowered as it stands is called where it is cut twice
+
+
+def _program(graph: fx.Graph, title: str, naming: Naming, hints: Mapping[str, int], cut: set[fx.Node]) -> Program:
+    plan = schedule(graph, cut)
+    buffers = {n: _buffer(n, naming) for n in graph.nodes if n in plan.stored and _is_tensor(n)}
+    steps: list[Launch | fx.Node] = []
+    groups = [s for s in plan.steps if isinstance(s, Group)]
+    for step in plan.steps:
+        if isinstance(step, fx.Node):
+            steps.append(step)
+            continue
+        wanted = [n for n in step.spans if n in plan.stored]
+        if wanted:
+            name = title if len(groups) == 1 else f"{title}_{naming.name(wanted[0])}"
+            steps.append(_launch(step, wanted, name, buffers, naming, hints))
+    output = next(n for n in reversed(graph.nodes) if n.op == "output")
+    returned = output.args[0] if isinstance(output.args[0], (tuple, list)) else (output.args[0],)
+    inputs = tuple(n for n in graph.nodes if n.op == "placeholder")
+    return Program(inputs, tuple(steps), tuple(r if isinstance(r, fx.Node) else None for r in returned), buffers)
+
+
+def _launch(
+    group: Group,
+    wanted: list[fx.Node],
+    name: str,
+    buffers: Mapping[fx.Node, Buffer],
+    naming: Naming,
+    hints: Mapping[str, int],
+) -> Launch:
+    space = Space()
+    axes = tuple(space.axis(f"i{n}", size) for n, size in enumerate(group.sizes))
+    domain = Domain(axes, group.sizes)
+    reduced = {m for m in group.reduces.values()}
+    whole = all(
+        (n := count(s for s, r in zip(group.sizes, mask, strict=True) if r)).is_Integer and n <= WHOLE
+        for mask in reduced
+    )
+    builder = Builder(space, domain, {n: b for n, b in buffers.items() if n not in group.spans}, whole)
+    stores: list[Store] = []
+    for node in wanted:
+        missing = frozenset(a for a, spans in zip(axes, group.spans[node], strict=True) if not spans)
+        coords = space.coordinates(domain.position(missing), shape_of(node))
+        value = builder.pull(node, coords)
+        buffer = buffers[node]
+        index = linear(coords, buffer.strides)
+        stores.append(Store(buffer, index.expand(), value, node))
+    kernel = kernel_text(name, tile_of(domain, stores, hints), stores, builder.indirect, naming)
+    by_name = {b.name: n for n, b in buffers.items()}
+    return Launch(kernel, tuple(by_name[b.name] for b in kernel.reads), tuple(by_name[b.name] for b in kernel.writes))
+
+
+def _is_tensor(node: fx.Node) -> bool:
+    return isinstance(node.meta.get("val"), torch.Tensor)
+
+
+def _buffer(node: fx.Node, naming: Naming) -> Buffer:
+    value = node.meta["val"]
+    shape = tuple(expression(s) for s in value.shape)
+    strides: Coords = tuple(expression(s) for s in value.stride())
+    made_here = node.op == "call_function" and node.target is not operator.getitem and not is_view(node)
+    if made_here and any(stride == 0 and size != 1 for stride, size in zip(strides, shape, strict=True)):
+        strides = contiguous_strides(shape)
+    return Buffer(naming.name(node), value.dtype, shape, strides)

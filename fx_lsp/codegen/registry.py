@@ -1,0 +1,57 @@
+"""Which operations can be part of a kernel: one lowering for each, entered by the modules of `lowerings`."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+from torch import fx
+
+if TYPE_CHECKING:
+    from fx_lsp.codegen.index import Coords
+    from fx_lsp.codegen.pull import Builder
+    from fx_lsp.codegen.values import Guard, Value
+
+Lowering: TypeAlias = "Callable[[Builder, fx.Node, Coords, Guard, int], Value]"
+"""What a node (its result of a number) holds at coordinates, where a guard holds."""
+
+_LOWERINGS: dict[str, Lowering] = {}
+
+
+def lowering(*names: str) -> Callable[[Lowering], Lowering]:
+    """Enters a function as the lowering of operations: `aten.cat`, or `aten.add.Tensor` for one overload."""
+
+    def enter(function: Lowering) -> Lowering:
+        for name in names:
+            _LOWERINGS[name] = function
+        return function
+
+    return enter
+
+
+def lowering_of(node: fx.Node) -> Lowering | None:
+    """The lowering of a node, or None where it cannot be part of a kernel."""
+    if node.op != "call_function":
+        return None
+    if node.target is operator.getitem:
+        return _item
+    name = operation(node)
+    return _LOWERINGS.get(name) or _LOWERINGS.get(name.rpartition(".")[0])
+
+
+def operation(node: fx.Node) -> str:
+    """What a node calls: `aten.add.Tensor`."""
+    return str(node.target) if isinstance(node.target, torch._ops.OpOverload) else ""
+
+
+def _item(builder: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    source: Any = node.args[0]
+    number: Any = node.args[1]
+    return builder.pull(source, coords, guard, number)
+
+
+def args_of(node: fx.Node) -> list[Any]:
+    """The arguments of a node, whose types FX leaves open."""
+    return list(node.args)

@@ -1,0 +1,126 @@
+"""Python text: expressions without needless brackets, calls and definitions broken over lines as ruff breaks them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+import sympy
+
+from fx_lsp.codegen.index import FloorDiv, Index, Mod
+
+WIDTH = 88
+
+
+def filled(template: str, args: Mapping[str, ast.expr]) -> ast.expr:
+    """A template of an expression with expressions for its names."""
+    return _Fill(args).visit(_parsed(template))
+
+
+class _Fill(ast.NodeTransformer):
+    def __init__(self, args: Mapping[str, ast.expr]) -> None:
+        self._args = args
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        fields = {
+            name: [self.visit(v) for v in value]
+            if isinstance(value, list)
+            else self.visit(value)
+            if isinstance(value, ast.AST)
+            else value
+            for name, value in ast.iter_fields(node)
+        }
+        return type(node)(**fields)
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self._args.get(node.id, node)
+
+
+@lru_cache(maxsize=2048)
+def _parsed(template: str) -> ast.expr:
+    return ast.parse(template, mode="eval").body
+
+
+def name(text: str) -> ast.expr:
+    """A name as an expression."""
+    return ast.Name(text, ast.Load())
+
+
+def unparsed(node: ast.expr) -> str:
+    """An expression as text, in the style of ruff."""
+    return ast.unparse(node).replace("float('inf')", 'float("inf")').replace("float('nan')", 'float("nan")')
+
+
+def index_text(index: Index, names: Mapping[sympy.Symbol, str], sizes: Mapping[int, str]) -> str:
+    """An index as Python; coefficients that are the value of a size are called by its name."""
+    terms = sorted(sympy.Add.make_args(index), key=lambda t: _order(t, list(names)))
+    parts: list[str] = []
+    for term in terms:
+        negative = bool(term.could_extract_minus_sign())
+        text = _product(-term if negative else term, names, sizes)
+        parts.append((" - " if negative else " + ") + text if parts else ("-" if negative else "") + text)
+    return "".join(parts)
+
+
+def _order(term: Index, axes: list[sympy.Symbol]) -> tuple[int, int]:
+    found = [axes.index(s) for s in term.free_symbols if s in axes]
+    return (0, min(found)) if found else (1, 0)
+
+
+def _product(term: Index, names: Mapping[sympy.Symbol, str], sizes: Mapping[int, str]) -> str:
+    unknowns: list[str] = []
+    numbers: list[str] = []
+    for factor in sympy.Mul.make_args(term):
+        if isinstance(factor, sympy.Integer):
+            known = sizes.get(int(factor))
+            numbers.append(known or str(factor))
+        elif isinstance(factor, (FloorDiv, Mod)):
+            sign = "//" if isinstance(factor, FloorDiv) else "%"
+            left, right = (_operand(a, names, sizes) for a in factor.args)
+            text = f"{left} {sign} {right}"
+            unknowns.append(text if factor is term else f"({text})")
+        elif isinstance(factor, sympy.Symbol):
+            unknowns.append(names.get(factor, factor.name))
+        elif isinstance(factor, sympy.Pow):
+            unknowns.append(f"{_operand(factor.base, names, sizes)} ** {factor.exp}")
+        elif isinstance(factor, (sympy.Max, sympy.Min)):
+            inside = ", ".join(index_text(a, names, sizes) for a in factor.args)
+            unknowns.append(f"{type(factor).__name__.lower()}({inside})")
+        else:
+            unknowns.append(_operand(factor, names, sizes))
+    return " * ".join([*unknowns, *numbers]) or "1"
+
+
+def _operand(index: Index, names: Mapping[sympy.Symbol, str], sizes: Mapping[int, str]) -> str:
+    text = index_text(index, names, sizes)
+    return text if index.is_Symbol or (index.is_Integer and index.is_nonnegative) else f"({text})"
+
+
+def broken(indent: str, head: str, args: Sequence[str], tail: str, width: int = WIDTH) -> list[str]:
+    """A call or definition, `head(args)tail`, on one line if it fits, else with its arguments on lines of their own."""
+    line = f"{indent}{head}({', '.join(args)}){tail}"
+    if len(line) <= width or not args:
+        return [line]
+    inner = f"{indent}    {', '.join(args)}"
+    if len(inner) <= width:
+        return [f"{indent}{head}(", inner, f"{indent}){tail}"]
+    return [f"{indent}{head}(", *(f"{indent}    {a}," for a in args), f"{indent}){tail}"]
+
+
+def statement(variable: str, expr: ast.expr, width: int) -> list[str]:
+    """An assignment, its call broken over lines where it is longer than `width`."""
+    line = f"{variable} = {unparsed(expr)}"
+    inner, tail = expr, ""
+    while (
+        isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and isinstance(inner.func.value, ast.Call)
+    ):
+        tail = f".{inner.func.attr}({', '.join(_arguments(inner))}){tail}"
+        inner = inner.func.value
+    if len(line) <= width or not isinstance(inner, ast.Call):
+        return [line]
+    return broken("", f"{variable} = {unparsed(inner.func)}", _arguments(inner), tail, width)
+
+
+def _arguments(call: ast.Call) -> list[str]:
+    return [*(unparsed(a) for a in call.args), *(f"{k.arg}={unparsed(k.value)}" for k in call.keywords)]

@@ -1,0 +1,278 @@
+"""How a kernel goes through its axes: which of them a program holds at once, which it loops over, which are its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import sympy
+
+from fx_lsp.codegen.index import ONE, ZERO, Coords, Index, affine_parts, coefficient, count, hint
+from fx_lsp.codegen.pull import Domain
+from fx_lsp.codegen.schedule import WHOLE
+from fx_lsp.codegen.values import Coordinate, Guard, Load, Reduction, Scan, Store, Test, Value
+
+Role = Literal["grid", "loop", "whole"]
+
+
+@dataclass(frozen=True)
+class Dim:
+    """Some axes, flattened, outermost first, as one dimension of the tile that a program works on.
+
+    `role`: a "grid" dimension is spread over programs, a "loop" one is gone through by each of them in steps, a "whole"
+    one is there at once. `block` is how many elements there are at a time; with 1, the dimension is no part of tiles.
+    `variable` is the index in the text, `size_name` and `block_name` what its size and block are called.
+    """
+
+    axes: tuple[sympy.Symbol, ...]
+    sizes: Coords
+    role: Role
+    block: int
+    variable: str
+    size_name: str
+    block_name: str
+
+    @property
+    def size(self) -> Index:
+        """The number of its elements."""
+        return count(self.sizes)
+
+    @property
+    def even(self) -> bool:
+        """Whether blocks never reach behind its end."""
+        return self.block == 1 or bool(sympy.Mod(self.size, self.block) == 0)
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The dimensions of a kernel, outermost first, and how its axes were merged.
+
+    `configs` are block sizes and warps to choose from, best first.
+    """
+
+    dims: tuple[Dim, ...]
+    merged: Mapping[sympy.Symbol, Index]
+    configs: tuple[Config, ...]
+
+    def index(self, index: Index) -> Index:
+        """An index in terms of the merged axes."""
+        return index.xreplace(dict(self.merged))
+
+
+@dataclass(frozen=True)
+class Config:
+    """Block sizes by name, and how many warps work on a program."""
+
+    blocks: tuple[tuple[str, int], ...]
+    warps: int
+    stages: int = 0
+
+
+@dataclass
+class _Axes:
+    """Axes with their sizes, while they are merged."""
+
+    sizes: dict[sympy.Symbol, Index]
+    merged: dict[sympy.Symbol, Index] = field(default_factory=dict[sympy.Symbol, Index])
+
+
+def tile_of(domain: Domain, stores: Sequence[Store], hints: Mapping[str, int]) -> Tile:
+    """A tile for a kernel that writes `stores`; `hints` are what symbolic sizes were when the graph was made."""
+    values = list(all_values(stores))
+    overs = list(dict.fromkeys(v.over for v in values if isinstance(v, (Reduction, Scan))))
+    used = {a for v in values for a in v.axes} | {a for s in stores for a in s.index.free_symbols}
+    axes = _Axes({a: s for a, s in zip(domain.axes, domain.sizes, strict=True) if a in used})
+    _merge(axes, _indices(values, stores), overs)
+    overs = list(dict.fromkeys(tuple(a for a in axes.sizes if a in over) for over in overs))
+    weights = _weights(values, stores, axes)
+    if not overs:
+        return _pointwise(axes, weights, hints)
+    if len(overs) == 1:
+        return _reducing(axes, overs[0], weights, hints, any(isinstance(v, Scan) for v in values))
+    return _norm_backward(axes, overs, hints)
+
+
+def all_values(stores: Iterable[Store]) -> Iterator[Value]:
+    """Every value that is needed, each once, before those that are made of it."""
+    seen: set[int] = set()
+
+    def visit(value: Value) -> Iterator[Value]:
+        stack: list[tuple[Value, bool]] = [(value, False)]
+        while stack:
+            current, done = stack.pop()
+            if done:
+                yield current
+            elif id(current) not in seen:
+                seen.add(id(current))
+                stack.append((current, True))
+                stack.extend((i, False) for i in reversed(current.inputs))
+
+    for store in stores:
+        yield from visit(store.value)
+
+
+def _indices(values: Iterable[Value], stores: Iterable[Store]) -> list[Index]:
+    found: list[Index] = [s.index for s in stores]
+    for value in values:
+        if isinstance(value, (Load, Coordinate)):
+            found.append(value.index)
+        if isinstance(value, (Load, Test)):
+            found.extend(_guard_indices(value.guard))
+    return [part for index in found for part in affine_parts(index)]
+
+
+def _guard_indices(guard: Guard) -> list[Index]:
+    return [c.left - c.right for c in guard]
+
+
+def _merge(axes: _Axes, indices: list[Index], overs: list[tuple[sympy.Symbol, ...]]) -> None:
+    """Make one axis of neighbours that every index treats as one."""
+    order = list(axes.sizes)
+    position = len(order) - 2
+    while position >= 0:
+        outer, inner = order[position], order[position + 1]
+        if all((outer in over) == (inner in over) for over in overs) and all(
+            _as_one(index, outer, inner, axes.sizes[inner]) for index in indices
+        ):
+            axes.merged[outer] = ZERO
+            axes.sizes[inner] = axes.sizes[outer] * axes.sizes[inner]
+            indices[:] = [i.xreplace({outer: ZERO}) for i in indices]
+            del axes.sizes[outer]
+            order.remove(outer)
+        position -= 1
+
+
+def _as_one(index: Index, outer: sympy.Symbol, inner: sympy.Symbol, size: Index) -> bool:
+    if outer not in index.free_symbols and inner not in index.free_symbols:
+        return True
+    a, b = coefficient(index, outer), coefficient(index, inner)
+    return a is not None and b is not None and sympy.expand(a - b * size) == 0
+
+
+def _weights(values: Iterable[Value], stores: Iterable[Store], axes: _Axes) -> dict[sympy.Symbol, int]:
+    """For each axis, over how many bytes of an element memory is contiguous along it."""
+    weights = dict.fromkeys(axes.sizes, 0)
+    accesses = [(v.index, v.buffer) for v in values if isinstance(v, Load)] + [(s.index, s.buffer) for s in stores]
+    for index, buffer in accesses:
+        for axis in weights:
+            if coefficient(index.xreplace(axes.merged), axis) == ONE:
+                volume = sum(1 for a in axes.sizes if a in index.free_symbols)
+                weights[axis] += buffer.dtype.itemsize * (1 if volume == 1 else 1000)
+    return weights
+
+
+def _power(value: int) -> int:
+    """The least power of two that is at least `value`."""
+    return 1 << max(value - 1, 0).bit_length()
+
+
+def _dim(axes: _Axes, chosen: Sequence[sympy.Symbol], role: Role, block: int, kind: Literal["x", "y", "z"]) -> Dim:
+    sizes = tuple(axes.sizes[a] for a in chosen)
+    variable = {"x": "cols", "y": "rows" if block > 1 else "row", "z": "outer"}[kind]
+    names = {"x": ("N", "BLOCK"), "y": ("M", "ROWS"), "z": ("K", "")}[kind]
+    return Dim(tuple(chosen), sizes, role, block, variable, *names)
+
+
+def _pointwise(axes: _Axes, weights: dict[sympy.Symbol, int], hints: Mapping[str, int]) -> Tile:
+    order = list(axes.sizes)
+    if not order:
+        return Tile((), axes.merged, (Config((), 1),))
+    contiguous = max(reversed(order), key=lambda a: weights[a])
+    width = hint(axes.sizes[contiguous], hints)
+    if len(order) == 1 or width < 32:
+        configs = tuple(Config((("BLOCK", b),), w) for b, w in ((1024, 4), (2048, 8), (512, 4), (4096, 8)))
+        return Tile((_dim(axes, order, "grid", configs[0].blocks[0][1], "x"),), axes.merged, configs)
+    rest = [a for a in order if a is not contiguous]
+    tall = [a for a in rest if weights[a] >= 1000]
+    block = min(_power(width), 1024)
+    if tall:
+        others = [a for a in rest if a not in tall[-1:]]
+        pairs = ((32, 64, 4), (64, 64, 8), (16, 128, 4), (64, 32, 4))
+        configs = tuple(Config((("ROWS", r), ("BLOCK", c)), w) for r, c, w in pairs)
+        dims = [_dim(axes, tall[-1:], "grid", 32, "y"), _dim(axes, [contiguous], "grid", 64, "x")]
+        if others:
+            dims.insert(0, _dim(axes, others, "grid", 1, "z"))
+        return Tile(tuple(dims), axes.merged, configs)
+    sizes = dict.fromkeys(
+        ((max(1, 1024 // block), block), (max(1, 4096 // block), block), (max(1, 2048 // block), block))
+    )
+    sizes[(8, min(_power(width), 512))] = None
+    configs = tuple(
+        Config((("ROWS", r), ("BLOCK", c)), 4 if r * c <= 2048 else 8) for r, c in sizes if r > 1 or len(sizes) < 3
+    )
+    first = dict(configs[0].blocks)
+    return Tile(
+        (
+            _dim(axes, rest, "grid", first["ROWS"] if first["ROWS"] > 1 else 2, "y"),
+            _dim(axes, [contiguous], "grid", first["BLOCK"], "x"),
+        ),
+        axes.merged,
+        configs,
+    )
+
+
+def _reducing(
+    axes: _Axes, over: tuple[sympy.Symbol, ...], weights: dict[sympy.Symbol, int], hints: Mapping[str, int], whole: bool
+) -> Tile:
+    kept = [a for a in axes.sizes if a not in over]
+    contiguous = max(reversed(list(axes.sizes)), key=lambda a: weights[a])
+    total = count(axes.sizes[a] for a in over)
+    if contiguous in over or not kept:
+        return _rows(axes, kept, over, total, hints, whole)
+    others = [a for a in kept if a is not contiguous]
+    width, depth = hint(axes.sizes[contiguous], hints), hint(total, hints)
+    block = min(_power(width), 128)
+    rows = max(2, min(_power(depth), 4096 // block))
+    choices = dict.fromkeys(
+        ((rows, block), (max(2, rows // 2), block), (rows, max(16, block // 2)), (max(2, rows // 4), block))
+    )
+    configs = tuple(Config((("ROWS", r), ("BLOCK", c)), 4 if r * c <= 2048 else 8) for r, c in choices)
+    dims = [
+        _dim(axes, over, "loop", rows, "y"),
+        _dim(axes, [contiguous], "grid", block, "x"),
+    ]
+    if others:
+        dims.insert(0, _dim(axes, others, "grid", 1, "z"))
+    return Tile(tuple(dims), axes.merged, configs)
+
+
+def _rows(
+    axes: _Axes,
+    kept: list[sympy.Symbol],
+    over: Sequence[sympy.Symbol],
+    total: Index,
+    hints: Mapping[str, int],
+    whole: bool,
+) -> Tile:
+    """Programs that reduce along contiguous elements: whole rows where they fit."""
+    dims: list[Dim] = []
+    if total.is_Integer and (int(total) <= WHOLE or whole):
+        block = _power(int(total))
+        rows = max(1, min(1024 // block, _power(hint(count(axes.sizes[a] for a in kept), hints)))) if kept else 1
+        warps = max(1, min(16, block * rows // 512))
+        choices = dict.fromkeys(max(1, min(32, w)) for w in (warps, warps * 2, max(1, warps // 2)))
+        fixed = (("ROWS", rows),) if rows > 1 else ()
+        configs = tuple(Config(fixed, w) for w in choices)
+        if kept:
+            dims.append(_dim(axes, kept, "grid", rows, "y"))
+        return Tile((*dims, _dim(axes, over, "whole", block, "x")), axes.merged, configs)
+    configs = tuple(Config((("BLOCK", b),), w) for b, w in ((4096, 8), (8192, 16), (2048, 8), (16384, 32)))
+    if kept:
+        dims.append(_dim(axes, kept, "grid", 1, "y"))
+    return Tile((*dims, _dim(axes, over, "loop", 4096, "x")), axes.merged, configs)
+
+
+def _norm_backward(axes: _Axes, overs: list[tuple[sympy.Symbol, ...]], hints: Mapping[str, int]) -> Tile:
+    """Rows that are reduced one after the other, while sums over the rows build up."""
+    last = list(axes.sizes)[-1]
+    inner = next(o for o in overs if last in o)
+    outer = next(o for o in overs if o is not inner)
+    rest = [a for a in axes.sizes if a not in inner and a not in outer]
+    block = _power(int(count(axes.sizes[a] for a in inner)))
+    warps = max(1, min(16, block // 512))
+    configs = tuple(Config((), w) for w in dict.fromkeys((warps, min(32, warps * 2), max(1, warps // 2))))
+    dims = [_dim(axes, outer, "loop", 1, "y"), _dim(axes, inner, "whole", block, "x")]
+    if rest:
+        dims.insert(0, _dim(axes, rest, "grid", 1, "z"))
+    return Tile(tuple(dims), axes.merged, configs)

@@ -1,0 +1,157 @@
+"""What a kernel computes, before it is text: values over the axes of the kernel, each made of others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import sympy
+import torch
+from torch import fx
+
+from fx_lsp.codegen.index import Coords, Index
+
+Scalar: TypeAlias = "bool | int | float"
+Axes: TypeAlias = frozenset[sympy.Symbol]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Holds where `left` is `>=`, `<` or `==` `right`."""
+
+    left: Index
+    sign: Literal[">=", "<", "=="]
+    right: Index
+
+
+Guard: TypeAlias = tuple[Condition, ...]
+"""Where a value is needed at all; elsewhere it may be anything, and what it would load may not exist."""
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A tensor in memory. Sizes and strides count elements; `name` is what the file calls it."""
+
+    name: str
+    dtype: torch.dtype
+    shape: Coords
+    strides: Coords
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """Something that a kernel holds, in registers, for each element of the `axes` over which it varies.
+
+    `dtype` is what it is computed in (float32 for the half-precision ones); `node` is the operation it came from.
+    """
+
+    dtype: torch.dtype
+    node: fx.Node | None
+    axes: Axes
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        """The values that it is made of."""
+        return ()
+
+
+@dataclass(frozen=True, eq=False)
+class Constant(Value):
+    """A number."""
+
+    value: Scalar
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinate(Value):
+    """An index as a value. `indirect` are the values that stand behind symbols in it."""
+
+    index: Index
+    indirect: tuple[Value, ...]
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        return self.indirect
+
+
+@dataclass(frozen=True, eq=False)
+class Test(Value):
+    """Whether all conditions of a guard hold."""
+
+    guard: Guard
+    indirect: tuple[Value, ...]
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        return self.indirect
+
+
+@dataclass(frozen=True, eq=False)
+class Load(Value):
+    """An element of a buffer; read only where `guard` holds."""
+
+    buffer: Buffer
+    index: Index
+    guard: Guard
+    indirect: tuple[Value, ...]
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        return self.indirect
+
+
+@dataclass(frozen=True, eq=False)
+class Compute(Value):
+    """An expression of other values: `template` is Triton's Python with `a`, `b`, … for them."""
+
+    template: str
+    args: tuple[Value, ...]
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        return self.args
+
+
+@dataclass(frozen=True, eq=False)
+class Reduction(Value):
+    """One result of reducing `args` over the axes `over`; `kind` is a row of the table in `reductions`.
+
+    A reduction with several results (`var_mean`, `argmax`) is one value for each `part`.
+    """
+
+    kind: str
+    args: tuple[Value, ...]
+    over: tuple[sympy.Symbol, ...]
+    part: int
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        return self.args
+
+
+@dataclass(frozen=True, eq=False)
+class Scan(Value):
+    """The running result of `arg` along the axes `over`, in their order."""
+
+    kind: str
+    arg: Value
+    over: tuple[sympy.Symbol, ...]
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        return (self.arg,)
+
+
+@dataclass(frozen=True, eq=False)
+class Store:
+    """A value to be written to an element of a buffer; `node` is the operation that asked for it."""
+
+    buffer: Buffer
+    index: Index
+    value: Value
+    node: fx.Node
+
+
+def compute_dtype(dtype: torch.dtype) -> torch.dtype:
+    """What values of a dtype are computed in: half precision in float32, everything else as it is."""
+    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype

@@ -1,0 +1,205 @@
+"""The Python around the kernels: what allocates, launches, and calls what stays in ATen."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+import torch
+from torch import fx
+
+from fx_lsp.codegen.emit import Kernel
+from fx_lsp.codegen.index import Coords, Index, contiguous_strides, expression
+from fx_lsp.codegen.program import Launch, Program
+from fx_lsp.codegen.schedule import is_view
+from fx_lsp.codegen.text import broken, index_text
+from fx_lsp.codegen.values import Buffer
+
+
+class Unsupported(Exception):
+    """`node` cannot be part of a generated file, and `why`."""
+
+    def __init__(self, node: fx.Node, why: str) -> None:
+        super().__init__(why)
+        self.node, self.why = node, why
+
+
+@dataclass
+class Body:
+    """The statements of a function that runs a program.
+
+    `names` are the variables of nodes, those of its parameters at first; `made` the nodes that it computes.
+    """
+
+    program: Program
+    names: dict[fx.Node, str]
+    name: Callable[[fx.Node], str]
+    device: str
+    lines: list[str] = field(default_factory=list[str])
+
+    def statements(self) -> list[str]:
+        """The lines, without the last that returns."""
+        self._sizes()
+        for step in self.program.steps:
+            if isinstance(step, Launch):
+                self._launch(step)
+            else:
+                self._call(step)
+        return self.lines
+
+    def _sizes(self) -> None:
+        """Sizes that are only known now, each from a tensor that has it."""
+        found: set[str] = set()
+        for node in self.program.inputs:
+            value = node.meta.get("val")
+            if not isinstance(value, torch.Tensor) or node not in self.names:
+                continue
+            for dim, size in enumerate(value.shape):
+                expr = expression(size)
+                if expr.is_Symbol and expr.name not in found:
+                    found.add(expr.name)
+                    self.lines.append(f"{expr.name} = {self.names[node]}.shape[{dim}]")
+
+    def _launch(self, step: Launch) -> None:
+        kernel = step.kernel
+        for node in step.writes:
+            self.names[node] = self.name(node)
+            self.lines.append(f"{self.names[node]} = {allocation(self.program.buffers[node], self.device)}")
+        pointers = [self.reference(n) for n in (*step.reads, *(w for w in step.writes if w not in step.reads))]
+        args = [*pointers, *(size_text(v) for v in kernel.sizes.values()), *fixed_blocks(kernel)]
+        self.lines.extend(broken("", f"wrap_triton({kernel.name})[{grid_text(kernel)}]", args, ""))
+
+    def _call(self, node: fx.Node) -> None:
+        args = [self.argument(a) for a in node.args]
+        args += [f"{k}={self.argument(v)}" for k, v in node.kwargs.items()]
+        self.names[node] = self.name(node)
+        self.lines.extend(broken("", f"{self.names[node]} = torch.ops.{node.target}", args, ""))
+
+    def reference(self, node: fx.Node) -> str:
+        """The text for a node that is in memory, or a view of one."""
+        if node in self.names:
+            return self.names[node]
+        if node.target is operator.getitem:
+            source: Any = node.args[0]
+            return f"{self.reference(source)}[{node.args[1]}]"
+        if node.op == "call_function" and is_view(node):
+            args = [self.argument(a) for a in node.args]
+            args += [f"{k}={self.argument(v)}" for k, v in node.kwargs.items()]
+            method = _METHODS.get(str(node.target))
+            if method:
+                return f"{args[0]}.{method}({', '.join(args[1:])})"
+            return f"torch.ops.{node.target}({', '.join(args)})"
+        raise Unsupported(node, f"{node.target} is nowhere in memory")
+
+    def argument(self, value: Any) -> str:
+        """An argument of a call as text."""
+        if isinstance(value, fx.Node):
+            held = value.meta.get("val")
+            if isinstance(held, (torch.SymInt, torch.SymFloat)):
+                return size_text(expression(held))
+            return self.reference(value)
+        if isinstance(value, (list, tuple)):
+            return f"[{', '.join(self.argument(v) for v in value)}]"
+        if isinstance(value, torch.device):
+            return self.device
+        if isinstance(value, torch.SymInt):
+            return size_text(expression(value))
+        if isinstance(value, float) and not math.isfinite(value):
+            return f'float("{value}")'
+        return repr(value)
+
+
+_METHODS = {
+    "aten.view.default": "view",
+    "aten.permute.default": "permute",
+    "aten.t.default": "t",
+    "aten.transpose.int": "transpose",
+    "aten.expand.default": "expand",
+    "aten.unsqueeze.default": "unsqueeze",
+    "aten.squeeze.dim": "squeeze",
+    "aten.select.int": "select",
+}
+
+
+def size_text(size: Index) -> str:
+    """A size as Python."""
+    return index_text(size, {}, {})
+
+
+def tuple_text(sizes: Coords) -> str:
+    """Sizes as a tuple."""
+    inside = ", ".join(size_text(s) for s in sizes)
+    return f"({inside},)" if len(sizes) == 1 else f"({inside})"
+
+
+def allocation(buffer: Buffer, device: str) -> str:
+    """The call that makes a buffer."""
+    options = f"dtype={buffer.dtype}, device={device}"
+    if all(
+        sympy.expand(a - b) == 0 or s == 1
+        for a, b, s in zip(buffer.strides, contiguous_strides(buffer.shape), buffer.shape, strict=True)
+    ):
+        return f"torch.empty({tuple_text(buffer.shape)}, {options})"
+    return f"torch.empty_strided({tuple_text(buffer.shape)}, {tuple_text(buffer.strides)}, {options})"
+
+
+def grid_text(kernel: Kernel) -> str:
+    """How many programs a kernel has, as what is written in brackets behind it."""
+    dims = [d for d in kernel.tile.dims if d.role == "grid"]
+    chosen = {n for c in kernel.tile.configs[1:] for n, _ in c.blocks}
+    parts: list[str] = []
+    depends = False
+    for dim in dims:
+        if dim.block == 1:
+            parts.append(size_text(dim.size))
+        elif dim.block_name in chosen:
+            depends = True
+            parts.append(f'triton.cdiv({size_text(dim.size)}, meta["{dim.block_name}"])')
+        else:
+            block = dict(kernel.tile.configs[0].blocks).get(dim.block_name, dim.block)
+            parts.append(f"triton.cdiv({size_text(dim.size)}, {block})")
+    inside = ", ".join(parts) or "1"
+    text = f"({inside},)" if len(parts) <= 1 else f"({inside})"
+    return f"lambda meta: {text}" if depends else text
+
+
+def fixed_blocks(kernel: Kernel) -> list[str]:
+    """The block sizes that no configuration chooses, as keyword arguments of a launch."""
+    tuned = tuned_names(kernel)
+    first = dict(kernel.tile.configs[0].blocks)
+    found = [
+        f"{d.block_name}={first.get(d.block_name, d.block)}"
+        for d in kernel.tile.dims
+        if d.block > 1 and d.block_name not in tuned
+    ]
+    return found if len(kernel.tile.configs) > 1 else [*found, f"num_warps={kernel.tile.configs[0].warps}"]
+
+
+def tuned_names(kernel: Kernel) -> set[str]:
+    """The block sizes that the configurations choose."""
+    return {n for c in kernel.tile.configs for n in dict(c.blocks)} if len(kernel.tile.configs) > 1 else set()
+
+
+def tuning(kernel: Kernel) -> list[str]:
+    """The decorator that chooses among configurations; none where there is one alone."""
+    if len(kernel.tile.configs) < 2:
+        return []
+    key = ", ".join(f'"{s}"' for s in kernel.sizes if s in ("M", "N"))
+    lines = ["@autotuned("]
+    for config in kernel.tile.configs:
+        blocks = ", ".join(f'"{n}": {v}' for n, v in config.blocks)
+        stages = f", num_stages={config.stages}" if config.stages else ""
+        lines.append(f"    triton.Config({{{blocks}}}, num_warps={config.warps}{stages}),")
+    return [*lines, f"    key=[{key}],", ")"]
+
+
+AUTOTUNED = '''
+def autotuned(*configs, key):
+    """The fastest of the configurations for each `key`; the first under Triton's interpreter."""
+    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+    return triton.autotune(list(configs[:1] if interpreted else configs), key=key)
+'''
