@@ -6,6 +6,7 @@ Exit codes are those of the command; 2 is wrong usage, 130 an interrupt. Only `s
 from __future__ import annotations
 
 import argparse
+import gc
 import io
 import os
 import sys
@@ -19,9 +20,14 @@ from fx_lsp.errors import TargetError, WorkerStartError
 COMMANDS = {
     "graph": "trace a function or module and print a graph",
     "passes": "show what each pass of the compiler makes of a function or module",
+    "kernel": "generate Triton kernels for a function or module",
     "check": "trace every function and module of files and directories",
     "record": "run a command and keep what functions are called with",
 }
+
+
+GARBAGE = 50_000, 20, 20
+"""When to look for garbage: seldom, as a large graph is a hundred thousand objects that are all there to stay."""
 
 
 class Command(Protocol):
@@ -36,6 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     parser, chosen = _parser(argv[0] if argv else "")
     arguments = parser.parse_args(argv)
+    gc.set_threshold(*GARBAGE)
     if chosen is None:
         from fx_lsp.server.app import serve
 

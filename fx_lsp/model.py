@@ -107,12 +107,14 @@ StageName = str
 class Stage:
     """One graph of the pipeline, in execution order; the last node is the output.
 
-    A stage that is no graph (generated code, a table) has `text` and no nodes.
+    A stage that is no graph (generated code, a table) has `text`. `origins` are what its lines are from, 0 for nothing:
+    which of `nodes`, counted from 1, or without nodes which line of the text that this one was compiled from.
     """
 
     name: StageName
     nodes: tuple[Node, ...] = ()
     text: str = ""
+    origins: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -152,8 +154,7 @@ SavedKind = Literal["input", "parameter", "buffer", "activation"]
 class Saved:
     """A value that forward keeps for backward. `bytes` is its storage; `used_by` names its backward nodes.
 
-    Where sizes are names, `bytes` counts each dynamic dimension as the number that a note of the trace says, and a size
-    that depends on a tensor's values as nothing.
+    A named size counts in `bytes` as the number that a note of the trace says, one that depends on values as nothing.
     """
 
     name: str
@@ -239,10 +240,8 @@ PassKind = Literal["function", "transformer", "rewrite", "manager", "matcher", "
 
 @dataclass(frozen=True)
 class Pass:
-    """Something in a file that rewrites graphs or looks for parts of them.
-
-    `uses` are, for a "rewrite" of one pattern to another, the replacement and the filters.
-    """
+    """Something in a file that rewrites graphs or looks for parts of them; `uses` are, for a "rewrite" of one pattern
+    to another, the replacement and the filters."""
 
     file: str
     name: str
@@ -358,9 +357,9 @@ Work: TypeAlias = str
 class TraceRequest:
     """What a tracer process is asked to do.
 
-    `source` is the whole text of the (unsaved) buffer; `sliced` the same text with every line blanked that the target
-    does not reach, so positions agree. `module` and `package` are the dotted `__name__` and `__package__` to run it
-    under; `roots` go on `sys.path`; `overlays` are unsaved texts of other files, by absolute path.
+    `source` is the whole (unsaved) text; `sliced` the same with every line blanked that the target does not reach.
+    `module` and `package` are the dotted `__name__` and `__package__` to run it under; `roots` go on `sys.path`;
+    `overlays` are unsaved texts of other files, by absolute path.
     `given` are inputs that are written down, those that count most first; `previous` those that an earlier text of the
     target was traced with, where a search may begin; `callers` use the target, and `sites` call it; `seconds` bounds
     the search. `work` says which stages are wanted, `passes` are those of the user that it needs.

@@ -32,19 +32,25 @@ def parse_expression(text: str) -> ast.expr:
     return body[0].value
 
 
+def assigned(node: ast.AST) -> list[tuple[str, ast.expr]]:
+    """The names that an assignment binds, each to the whole value: two of `a = b = 1`, none of `a, b = c`."""
+    if isinstance(node, ast.AnnAssign):
+        targets, value = [node.target], node.value
+    elif isinstance(node, ast.Assign):
+        targets, value = node.targets, node.value
+    else:
+        return []
+    return [(target.id, value) for target in targets if isinstance(target, ast.Name) and value is not None]
+
+
 def bound_lambda(node: ast.stmt) -> ast.FunctionDef | None:
     """The definition that `name = lambda x: …` amounts to, at the place of that statement; None for anything else."""
-    if isinstance(node, ast.Assign) and len(node.targets) == 1:
-        target, value = node.targets[0], node.value
-    elif isinstance(node, ast.AnnAssign):
-        target, value = node.target, node.value
-    else:
-        return None
-    if not isinstance(target, ast.Name) or not isinstance(value, ast.Lambda):
+    bound = assigned(node)
+    if len(bound) != 1 or not isinstance(value := bound[0][1], ast.Lambda):
         return None
     (definition,) = parse("def _(): pass").body
     assert isinstance(definition, ast.FunctionDef)
-    definition.name, definition.args = target.id, value.args
+    definition.name, definition.args = bound[0][0], value.args
     definition.body = [ast.copy_location(ast.Return(value.body), value.body)]
     return ast.copy_location(definition, node)
 

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from fx_lsp.syntax import axis_terms, bound_lambda
+from fx_lsp.syntax import assigned, axis_terms, bound_lambda
 
 
 @pytest.mark.parametrize(
@@ -53,3 +53,19 @@ def test_a_lambda_with_a_name_is_a_definition_where_it_stands() -> None:
 @pytest.mark.parametrize("code", ["f = g", "f, g = lambda: 1, lambda: 2", "f.g = lambda x: x", "lambda x: x", "f: F"])
 def test_other_statements(code: str) -> None:
     assert bound_lambda(ast.parse(code).body[0]) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "bound"),
+    [
+        ("a = f(b)", ["a: f(b)"]),
+        ("a: T = 1", ["a: 1"]),
+        ("a = b = c.d = 1", ["a: 1", "b: 1"]),
+        ("a, b = c", []),
+        ("a: T", []),
+        ("a += 1", []),
+        ("f(a=1)", []),
+    ],
+)
+def test_names_that_a_statement_binds_to_a_value(code: str, bound: list[str]) -> None:
+    assert [f"{name}: {ast.unparse(value)}" for name, value in assigned(ast.parse(code).body[0])] == bound

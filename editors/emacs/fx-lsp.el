@@ -52,31 +52,68 @@
                 names)
                (lambda (a b) (> (length a) (length b)))))))
 
-(defun fx-lsp-show-graph (&optional stage)
-  "Show a graph of the function at point, read-only and kept up to date.
-With a prefix argument ask for the STAGE: forward, backward, joint, inference."
-  (interactive
-   (list (and current-prefix-arg
-              (completing-read "Stage: " '("forward" "backward" "joint" "inference")))))
-  (let* ((server (eglot--current-server-or-lose))
-         (document (eglot--TextDocumentIdentifier))
-         (lenses (jsonrpc-request server :textDocument/codeLens (list :textDocument document)))
-         (names (mapcar (lambda (lens) (aref (plist-get (plist-get lens :command) :arguments) 1)) lenses))
-         (name (or (fx-lsp--target-at-point names) (user-error "No traced function at point")))
-         (shown (jsonrpc-request
-                 server :workspace/executeCommand
-                 (list :command "fxLsp.showStage"
-                       :arguments (vconcat (list (plist-get document :uri) name) (and stage (list stage))))
-                 :timeout fx-lsp-trace-timeout))
-         (path (plist-get shown :path)))
+(defun fx-lsp--target ()
+  "The URI of the buffer, and the name of the target at point."
+  (let* ((document (eglot--TextDocumentIdentifier))
+         (lenses (jsonrpc-request (eglot--current-server-or-lose)
+                                  :textDocument/codeLens (list :textDocument document)))
+         (names (mapcar (lambda (lens) (aref (plist-get (plist-get lens :command) :arguments) 1)) lenses)))
+    (list (plist-get document :uri)
+          (or (fx-lsp--target-at-point names) (user-error "No traced function at point")))))
+
+(defun fx-lsp--execute (command &rest arguments)
+  "What the server answers to COMMAND with ARGUMENTS."
+  (jsonrpc-request (eglot--current-server-or-lose) :workspace/executeCommand
+                   (list :command command :arguments (vconcat arguments))
+                   :timeout fx-lsp-trace-timeout))
+
+;; The server writes the file of a view again with every new trace.
+(defun fx-lsp--show (&rest arguments)
+  "Show the view that fxLsp.showStage makes of ARGUMENTS, read-only and kept up to date."
+  (let ((path (plist-get (apply #'fx-lsp--execute "fxLsp.showStage" arguments) :path)))
     (when path
-      ;; The server writes the file again with every new trace.
       (let ((buffer (let ((python-mode-hook nil) (python-ts-mode-hook nil))
                       (find-file-noselect path))))
         (with-current-buffer buffer
           (setq buffer-read-only t)
           (auto-revert-mode 1))
         (pop-to-buffer buffer)))))
+
+(defun fx-lsp-show-graph (&optional stage)
+  "Show a graph of the function at point, read-only and kept up to date.
+With a prefix argument ask for the STAGE: forward, backward, joint, inference."
+  (interactive
+   (list (and current-prefix-arg
+              (completing-read "Stage: " '("forward" "backward" "joint" "inference")))))
+  (apply #'fx-lsp--show (append (fx-lsp--target) (and stage (list stage)))))
+
+(defun fx-lsp-show-passes (&optional all)
+  "Show one of the stages that the compiler makes of the function at point.
+That is what a pass changed, or the graph of a stage that is no pass.  ALL, the
+prefix argument, offers the passes that changed nothing as well."
+  (interactive "P")
+  (let* ((target (fx-lsp--target))
+         (steps (cl-remove-if (lambda (step) (and (not all) (eq (plist-get step :unchanged) t)))
+                              (append (apply #'fx-lsp--execute "fxLsp.passes" target) nil)))
+         (rows (mapcar (lambda (step) (cons (fx-lsp--row step) step)) steps))
+         (step (and rows (cdr (assoc (completing-read "Stage: " (fx-lsp--in-order rows) nil t) rows))))
+         (before (and (plist-get step :diff) (plist-get step :before))))
+    (when step
+      (apply #'fx-lsp--show (append target (list (plist-get step :stage) "passes") (and before (list before)))))))
+
+(defun fx-lsp--row (step)
+  "One line about STEP."
+  (cl-destructuring-bind (&key stage title ops change note &allow-other-keys) step
+    (format "%-34s %-14s %s" stage
+            (cond ((not (equal change "")) change) ((> ops 0) (format "%d ops" ops)) (t ""))
+            (if (equal note "") title note))))
+
+(defun fx-lsp--in-order (rows)
+  "A completion table of ROWS that keeps their order."
+  (lambda (text predicate action)
+    (if (eq action 'metadata)
+        '(metadata (display-sort-function . identity) (cycle-sort-function . identity))
+      (complete-with-action action rows text predicate))))
 
 (provide 'fx-lsp)
 ;;; fx-lsp.el ends here

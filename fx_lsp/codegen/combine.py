@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import ast
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import fx
 
+from fx_lsp.codegen.ends import at_end, ends_of, identity
 from fx_lsp.codegen.helpers import HELPERS
 from fx_lsp.codegen.pull import triton_type
 from fx_lsp.codegen.text import filled, name, unparsed
-from fx_lsp.codegen.values import Axes, Compute, Constant, Load, Reduction, Scalar, Scan, Value
+from fx_lsp.codegen.values import Axes, Compute, Constant, Reduction, Scalar, Scan, Value
 
 if TYPE_CHECKING:
-    from fx_lsp.codegen.emit import _Emitter as Emitter
     from fx_lsp.codegen.tiles import Dim
+    from fx_lsp.codegen.writing import Writing
 
 _CALLS = {
     "sum": "tl.sum(a, {})",
@@ -35,100 +35,19 @@ _STEPS = {
 }
 
 
-def identity(kind: str, dtype: torch.dtype) -> Scalar:
-    """What changes nothing in a reduction of a kind."""
-    if kind in ("sum", "var_mean"):
-        return 0.0 if dtype.is_floating_point else 0
-    if kind == "prod":
-        return 1.0 if dtype.is_floating_point else 1
-    least = kind in ("max", "argmax")
-    if dtype.is_floating_point:
-        return -math.inf if least else math.inf
-    if dtype is torch.bool:
-        return not least
-    info = torch.iinfo(dtype)
-    return info.min if least else info.max
-
-
 def helpers_in(template: str) -> list[str]:
     """The helper functions that a template calls."""
     return [n for n in HELPERS if f"{n}(" in template and f".{n}(" not in template and f"_{n}(" not in template]
 
 
-# what a value is where a mask is false
-
-
-_AT_END: dict[str, Callable[..., Any]] = {
-    "a + b": lambda a, b: a + b,
-    "a - b": lambda a, b: a - b,
-    "a * b": lambda a, b: a * b,
-    "a / b": lambda a, b: a / b,
-    "a * a": lambda a: a * a,
-    "-a": lambda a: -a,
-    "tl.abs(a)": lambda a: abs(a),
-    "tl.exp(a)": math.exp,
-    "tl.sigmoid(a)": lambda a: 1 / (1 + math.exp(-a)),
-}
-
-
-def at_end(value: Value, others: Mapping[int, float]) -> float | None:
-    """What a value is where masks are false, if loads give `others` there; None where that is not known."""
-    if isinstance(value, Constant):
-        return float(value.value)
-    if isinstance(value, Load):
-        return others.get(id(value))
-    if not isinstance(value, Compute):
-        return None
-    args = [at_end(a, others) for a in value.args]
-    if value.template.startswith("a.to("):
-        return args[0]
-    if value.template == "a - b" and args[0] is not None and math.isinf(args[0]) and args[1] is None:
-        return args[0]
-    function = _AT_END.get(value.template)
-    if function is None or any(a is None for a in args):
-        return None
-    try:
-        return function(*args)
-    except (ArithmeticError, ValueError):
-        return None
-
-
-def others_of(values: Sequence[Value], masked: Callable[[Axes], list[Dim]]) -> dict[int, float]:
-    """For each load that a reduction needs, what it should give where its mask is false."""
-    reductions = [v for v in values if isinstance(v, (Reduction, Scan)) and masked(frozenset(v.over))]
-    loads: dict[int, Load] = {}
-    stack: list[Value] = [a for r in reductions for a in r.inputs]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, Load):
-            if id(value) not in loads and masked(value.axes):
-                loads[id(value)] = value
-        elif not isinstance(value, Reduction):
-            stack.extend(value.inputs)
-    found = dict.fromkeys(loads, 0.0)
-
-    def met(others: Mapping[int, float]) -> int:
-        return sum(
-            at_end(r.inputs[0], others) == float(identity(r.kind, r.inputs[0].dtype))
-            for r in reductions
-            if isinstance(r, Reduction)
-        )
-
-    for key in found:
-        dtype = loads[key].dtype
-        choices = (0.0, -math.inf, math.inf) if dtype.is_floating_point else (0.0,)
-        found[key] = max(choices, key=lambda c: met({**found, key: c}))
-    return {k: v if loads[k].dtype.is_floating_point else int(v) for k, v in found.items()}
-
-
 # at once
 
 
-def _masked(emitter: Emitter, value: Value, kind: str, over: Axes) -> ast.expr:
+def _masked(emitter: Writing, value: Value, kind: str, over: Axes) -> ast.expr:
     """The elements of a value, and what changes nothing where there are none."""
     expr = emitter.ref(value)
     neutral = identity(kind, value.dtype)
-    if at_end(value, emitter.others) == float(neutral):
+    if at_end(value, emitter.others, ends_of(emitter.masked_dims, over)) == float(neutral):
         return expr
     mask = emitter.mask(over)
     if not mask:
@@ -137,22 +56,22 @@ def _masked(emitter: Emitter, value: Value, kind: str, over: Axes) -> ast.expr:
     return filled("tl.where(m, a, i)", {"m": filled(mask, {}), "a": expr, "i": shown})
 
 
-def _axis(emitter: Emitter, dim: Dim) -> str:
+def _axis(emitter: Writing, dim: Dim) -> str:
     return f"axis={emitter.place(dim)}" + (", keep_dims=True" if len(emitter.shaped) == 2 else "")
 
 
-def _spread(emitter: Emitter, value: Value, dim: Dim, expr: ast.expr) -> ast.expr:
+def _spread(emitter: Writing, value: Value, dim: Dim, expr: ast.expr) -> ast.expr:
     """`expr` with an element for each of the dimension."""
     if dim in emitter.dims_of(value.axes):
         return expr
     return filled("tl.broadcast_to(a, s)", {"a": expr, "s": filled(emitter.tile_shape(value.axes, dim), {})})
 
 
-def _dim_of(emitter: Emitter, value: Reduction | Scan) -> Dim:
+def _dim_of(emitter: Writing, value: Reduction | Scan) -> Dim:
     return next(d for d in emitter.tile.dims if any(a in d.axes for a in value.over))
 
 
-def immediate(emitter: Emitter, value: Reduction) -> ast.expr:
+def immediate(emitter: Writing, value: Reduction) -> ast.expr:
     """A reduction of elements that a program holds at once."""
     dim = _dim_of(emitter, value)
     over = frozenset(value.over)
@@ -166,7 +85,7 @@ def immediate(emitter: Emitter, value: Reduction) -> ast.expr:
     return filled(call.format(_axis(emitter, dim)), {"a": arg})
 
 
-def _only_shifts(emitter: Emitter, value: Reduction) -> bool:
+def _only_shifts(emitter: Writing, value: Reduction) -> bool:
     """Whether a maximum is only subtracted from what it is the maximum of, where NaN shows anyway."""
     users = [v for v in emitter.values if value in v.inputs]
     return all(
@@ -174,7 +93,7 @@ def _only_shifts(emitter: Emitter, value: Reduction) -> bool:
     ) and not any(s.value is value for s in emitter.stores)
 
 
-def _winner(emitter: Emitter, value: Reduction, dim: Dim) -> ast.expr:
+def _winner(emitter: Writing, value: Reduction, dim: Dim) -> ast.expr:
     helper = "arg_max" if value.kind == "argmax" else "arg_min"
     emitter.need(helper)
     elements, places = value.args
@@ -189,7 +108,7 @@ def _winner(emitter: Emitter, value: Reduction, dim: Dim) -> ast.expr:
     return name(variable)
 
 
-def scanned(emitter: Emitter, value: Scan) -> ast.expr:
+def scanned(emitter: Writing, value: Scan) -> ast.expr:
     """A running sum or product of elements that a program holds at once."""
     dim = _dim_of(emitter, value)
     arg = _spread(emitter, value.arg, dim, emitter.ref(value.arg))
@@ -241,7 +160,7 @@ class Accumulator:
 
 
 def accumulators(
-    emitter: Emitter, loop: Dim, reductions: Sequence[Reduction], pairs: Mapping[int, Reduction]
+    emitter: Writing, loop: Dim, reductions: Sequence[Reduction], pairs: Mapping[int, Reduction]
 ) -> list[Accumulator]:
     """How to build up reductions in one loop over a dimension."""
     found: list[Accumulator] = []
@@ -261,7 +180,7 @@ def accumulators(
     return found
 
 
-def _fresh(emitter: Emitter, wish: str, value: Value, loop: Dim, start: Scalar, dtype: torch.dtype) -> tuple[str, str]:
+def _fresh(emitter: Writing, wish: str, value: Value, loop: Dim, start: Scalar, dtype: torch.dtype) -> tuple[str, str]:
     """A variable for an accumulator, and the line that begins it."""
     variable = emitter.unique(wish)
     text = unparsed(emitter.ref(Constant(dtype, None, frozenset(), start)))
@@ -273,12 +192,12 @@ def _fresh(emitter: Emitter, wish: str, value: Value, loop: Dim, start: Scalar, 
     return variable, f"{variable} = tl.full({shape}, {text}, {triton_type(dtype)})"
 
 
-def _wish(emitter: Emitter, value: Reduction) -> str:
+def _wish(emitter: Writing, value: Reduction) -> str:
     variable = emitter.naming.variable(value.node) if value.node is not None else None
     return variable or {"sum": "total", "max": "most", "min": "least", "prod": "product_"}.get(value.kind, value.kind)
 
 
-def _plain(emitter: Emitter, loop: Dim, value: Reduction) -> Accumulator:
+def _plain(emitter: Writing, loop: Dim, value: Reduction) -> Accumulator:
     arg = value.args[0]
     variable, start = _fresh(
         emitter, f"{_wish(emitter, value)}_acc", arg, loop, identity(value.kind, arg.dtype), arg.dtype
@@ -302,37 +221,40 @@ def _plain(emitter: Emitter, loop: Dim, value: Reduction) -> Accumulator:
     return Accumulator(value.node, [start], step, end)
 
 
-def _online(emitter: Emitter, loop: Dim, most: Reduction, total: Reduction) -> Accumulator:
+def _online(emitter: Writing, loop: Dim, most: Reduction, total: Reduction) -> Accumulator:
     """The maximum, and the sum of exponentials of what lies below it, in one loop."""
     arg = most.args[0]
-    high, first = _fresh(emitter, "running_max", arg, loop, -math.inf, arg.dtype)
-    low, second = _fresh(emitter, "running_sum", arg, loop, 0.0, arg.dtype)
+    high, low = emitter.unique("running_max"), emitter.unique("running_sum")
+    dims = emitter.dims_of(arg.axes)
+    shape = ", ".join(d.block_name if d in dims and d is not loop else "1" for d in emitter.shaped)
+    shape = "" if len(emitter.shaped) < 2 else shape
+    start = [
+        f'{high} = tl.full([{shape}], -float("inf"), tl.float32)',
+        f"{low} = tl.full([{shape}], 0.0, tl.float32)",
+    ]
 
     def step() -> list[str]:
-        element = unparsed(_masked(emitter, arg, "max", frozenset(most.over)))
-        higher = emitter.unique("higher")
-        emitter.need("exp_below")
+        expr = _masked(emitter, arg, "max", frozenset(most.over))
+        element = unparsed(expr if isinstance(expr, ast.Name) else emitter.assign(arg, expr))
+        higher, base = emitter.unique("higher"), emitter.unique("base")
+        block = loop.block > 1
+        axis = _axis(emitter, loop)
         return [
-            f"{higher} = tl.maximum({high}, {element})",
-            f"{low} = {low} * exp_below({high}, {higher}) + exp_below({element}, {higher})",
+            f"{higher} = tl.maximum({high}, {f'tl.max({element}, {axis})' if block else element})",
+            f'{base} = tl.where({higher} == -float("inf"), 0.0, {higher})',
+            f"{low} = {low} * tl.exp({high} - {base})"
+            + (f" + tl.sum(tl.exp({element} - {base}), {axis})" if block else f" + tl.exp({element} - {base})"),
             f"{high} = {higher}",
         ]
 
     def end() -> None:
-        if loop.block == 1:
-            emitter.know(most, name(high))
-            emitter.know(total, name(low))
-            return
-        axis = _axis(emitter, loop)
-        found = emitter.assign(most, filled(f"tl.max(a, {axis})", {"a": name(high)}))
-        emitter.assign(
-            total, filled(f"tl.sum(a * exp_below(b, c), {axis})", {"a": name(low), "b": name(high), "c": found})
-        )
+        emitter.know(most, name(high))
+        emitter.know(total, name(low))
 
-    return Accumulator(most.node, [first, second], step, end)
+    return Accumulator(most.node, start, step, end)
 
 
-def _welford(emitter: Emitter, loop: Dim, parts: list[Reduction]) -> Accumulator:
+def _welford(emitter: Writing, loop: Dim, parts: list[Reduction]) -> Accumulator:
     """Mean and squared deviations, by Welford's algorithm."""
     arg, node = parts[0].args[0], parts[0].node
     over = frozenset(parts[0].over)
@@ -344,20 +266,16 @@ def _welford(emitter: Emitter, loop: Dim, parts: list[Reduction]) -> Accumulator
         element = emitter.ref(arg)
         element = element if isinstance(element, ast.Name) else emitter.assign(arg, element)
         shown, mask = unparsed(element), emitter.mask(over)
-        delta = emitter.unique("delta")
+        delta, share = emitter.unique("delta"), emitter.unique("share")
         if not mask:
-            return [
-                f"{number} += 1.0",
-                f"{delta} = {shown} - {mean}",
-                f"{mean} += {delta} / {number}",
-                f"{squares} += {delta} * ({shown} - {mean})",
+            start = [f"{number} += 1.0", f"{delta} = {shown} - {mean}", f"{share} = {delta} / {number}"]
+        else:
+            start = [
+                f"{number} += ({mask}).to({triton_type(arg.dtype)})",
+                f"{delta} = tl.where({mask}, {shown} - {mean}, 0.0)",
+                f"{share} = {delta} / tl.maximum({number}, 1.0)",
             ]
-        return [
-            f"{number} += ({mask}).to({triton_type(arg.dtype)})",
-            f"{delta} = tl.where({mask}, {shown} - {mean}, 0.0)",
-            f"{mean} += {delta} / tl.maximum({number}, 1.0)",
-            f"{squares} += {delta} * ({shown} - {mean})",
-        ]
+        return [*start, f"{mean} += {share}", f"{squares} += {delta} * ({delta} - {share})"]
 
     def end() -> None:
         known = [mean, squares]
@@ -375,7 +293,7 @@ def _welford(emitter: Emitter, loop: Dim, parts: list[Reduction]) -> Accumulator
     return Accumulator(node, [first, second, third], step, end)
 
 
-def _best(emitter: Emitter, loop: Dim, value: Reduction) -> Accumulator:
+def _best(emitter: Writing, loop: Dim, value: Reduction) -> Accumulator:
     """The place of the greatest or least element."""
     elements, places = value.args
     helper = "arg_max" if value.kind == "argmax" else "arg_min"
@@ -386,7 +304,9 @@ def _best(emitter: Emitter, loop: Dim, value: Reduction) -> Accumulator:
         emitter.need(helper)
         expr = unparsed(_masked(emitter, elements, value.kind, frozenset(value.over)))
         at = unparsed(emitter.ref(places))
-        return [f"{best}, {where} = {helper}({best}, {where}, {expr}, ({at}).to(tl.int64))"]
+        several = any(d.block > 1 for d in emitter.dims_of(places.axes))
+        at = f"({at}).to(tl.int64)" if several else f"tl.full([], {at}, tl.int64)"
+        return [f"{best}, {where} = {helper}({best}, {where}, {expr}, {at})"]
 
     def end() -> None:
         if loop.block == 1:

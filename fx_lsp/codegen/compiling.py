@@ -70,13 +70,11 @@ def compiled(text: str, launch: Launch, target: str, file: str) -> Compiled | Fa
         path = str(Path(directory, "fx_lsp_kernel.py"))
         Path(path).write_text(text, encoding="utf-8")
         try:
-            with _quiet_triton(directory) as recorder, _loaded(text, path, file) as namespace:
+            with _quiet_triton(directory, path) as recorder, _loaded(text, path, file) as namespace:
                 if isinstance(namespace, Failure):
                     return namespace
                 source = _source(namespace, launch, text, file)
-                return (
-                    source if isinstance(source, Failure) else _compiled(source, launch, target, path, recorder, file)
-                )
+                return source if isinstance(source, Failure) else _compiled(source, launch, target, recorder, file)
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "triton":
                 raise
@@ -97,6 +95,7 @@ def interprets() -> bool:
 class _Recorder:
     """What the steps of one compilation made, kept as they go, so that it is there when a later one fails."""
 
+    path: str
     stages: dict[str, Any] = field(default_factory=dict[str, Any])
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
     printed: Callable[[], str] = lambda: ""
@@ -114,16 +113,14 @@ class _Recorder:
             self.metadata = metadata
             made = step(source, metadata)
             if name == "ptx":
-                made = listings.with_lines_of_asm(made)
+                made = listings.with_own_lines(made, self.path)
             self.stages[name] = made if isinstance(made, (str, bytes)) else str(made)
             return made
 
         return run
 
 
-def _compiled(
-    source: Any, launch: Launch, target: str, path: str, recorder: _Recorder, file: str
-) -> Compiled | Failure:
+def _compiled(source: Any, launch: Launch, target: str, recorder: _Recorder, file: str) -> Compiled | Failure:
     triton: Any = importlib.import_module("triton")
     gpu_target: Any = importlib.import_module("triton.backends.compiler").GPUTarget
     backend, _, name = target.partition(":")
@@ -132,10 +129,10 @@ def _compiled(
     try:
         triton.compile(source, target=gpu_target(backend, arch, CHIPS[target].warp_size), options=options)
     except Exception as error:
-        return _failure(error, launch.kernel, target, source.fn.__globals__, path, recorder, file)
+        return _failure(error, launch.kernel, target, source.fn.__globals__, recorder, file)
     texts = {name: made for name, made in recorder.stages.items() if isinstance(made, str)}
     binary = next(made for made in recorder.stages.values() if isinstance(made, bytes))
-    return Compiled(path, texts, binary, dict(recorder.metadata), recorder.printed())
+    return Compiled(recorder.path, texts, binary, dict(recorder.metadata), recorder.printed())
 
 
 def _source(namespace: dict[str, Any], launch: Launch, text: str, file: str) -> Any:
@@ -189,8 +186,9 @@ def _loaded(text: str, path: str, file: str) -> Generator[dict[str, Any] | Failu
 
 
 def _failure(
-    error: Exception, kernel: str, target: str, names: dict[str, Any], path: str, recorder: _Recorder, file: str
+    error: Exception, kernel: str, target: str, names: dict[str, Any], recorder: _Recorder, file: str
 ) -> Failure:
+    path = recorder.path
     text = Path(path).read_text(encoding="utf-8")
     diagnostic = re.search(rf"^{re.escape(path)}:(\d+):\d+: error: (.*)$", recorder.printed(), re.MULTILINE)
     if type(error).__name__ == "PTXASError":
@@ -264,10 +262,10 @@ def _begin_of(source: str | None, names: dict[str, Any]) -> int:
 
 
 @contextlib.contextmanager
-def _quiet_triton(directory: str) -> Generator[_Recorder]:
+def _quiet_triton(directory: str, path: str) -> Generator[_Recorder]:
     """Triton as it is by default, whatever the environment says; its files go to `directory`, its output is kept."""
     knobs: Any = importlib.import_module("triton.knobs")
-    recorder = _Recorder()
+    recorder = _Recorder(path)
     kept_directory, tempfile.tempdir = tempfile.tempdir, directory
     with contextlib.ExitStack() as stack:
         stack.callback(setattr, tempfile, "tempdir", kept_directory)
@@ -277,10 +275,8 @@ def _quiet_triton(directory: str) -> Generator[_Recorder]:
         knobs.runtime.interpret = False
         knobs.runtime.override_arch = None
         knobs.runtime.add_stages_inspection_hook = recorder.watch
-        knobs.compilation.always_compile = True
         knobs.compilation.override = False
         knobs.compilation.dump_ir = False
-        knobs.compilation.store_binary_only = False
         knobs.compilation.disable_line_info = False
         knobs.compilation.use_ir_loc = None
         knobs.nvidia.disable_ptxas_opt = False

@@ -2,153 +2,36 @@
 
 from __future__ import annotations
 
-import ast
-import math
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 
 import sympy
-import torch
-from torch import fx
 
 from fx_lsp.codegen import combine
-from fx_lsp.codegen.index import Index, count
-from fx_lsp.codegen.pull import triton_type
-from fx_lsp.codegen.text import WIDTH, broken, filled, index_text, name, statement, unparsed
-from fx_lsp.codegen.tiles import Dim, Tile, all_values
+from fx_lsp.codegen.index import count
+from fx_lsp.codegen.kernel import Kernel, Line, Naming
+from fx_lsp.codegen.text import broken
+from fx_lsp.codegen.tiles import Dim, Tile
 from fx_lsp.codegen.values import (
-    Axes,
-    Buffer,
-    Compute,
-    Condition,
-    Constant,
-    Coordinate,
-    Guard,
     Load,
     Reduction,
-    Scan,
     Store,
-    Test,
     Value,
 )
+from fx_lsp.codegen.writing import Scope, Writing
 
-LONGEST = 64
-"""How long an expression gets before its parts are named."""
-
-
-@dataclass(frozen=True)
-class Line:
-    """A line of a kernel and the operation that it comes from."""
-
-    text: str
-    node: fx.Node | None = None
-
-
-@dataclass(frozen=True)
-class Naming:
-    """What things are called: `name` of any node, `variable` of one that the user bound to a name, or None; `source` is
-    the line of the user's file that a node came from, as it is written in a comment, or ""."""
-
-    name: Callable[[fx.Node], str]
-    variable: Callable[[fx.Node], str | None]
-    source: Callable[[fx.Node], str]
-
-
-@dataclass
-class Kernel:
-    """A kernel as text. `pointers` are the buffers that it reads and writes, in the order of its arguments; `sizes` the
-    further arguments with what is passed for them, `constants` those among them that are known when it is compiled."""
-
-    name: str
-    lines: list[Line]
-    reads: list[Buffer]
-    writes: list[Buffer]
-    sizes: dict[str, Index]
-    tile: Tile
-    helpers: list[str]
+STAGES = 3
+"""How many rounds of a loop have their loads under way at once."""
 
 
 def kernel_text(
     title: str, tile: Tile, stores: Sequence[Store], indirect: Mapping[sympy.Symbol, Value], naming: Naming
 ) -> Kernel:
     """The kernel that writes `stores`."""
-    return _Emitter(title, tile, stores, indirect, naming).kernel()
+    return Emitter(title, tile, stores, indirect, naming).kernel()
 
 
-@dataclass
-class _Scope:
-    """Lines that are being written, and the names of what they computed."""
-
-    lines: list[Line] = field(default_factory=list[Line])
-    known: dict[int, ast.expr] = field(default_factory=dict[int, ast.expr])
-
-
-class _Emitter:
-    def __init__(
-        self, title: str, tile: Tile, stores: Sequence[Store], indirect: Mapping[sympy.Symbol, Value], naming: Naming
-    ) -> None:
-        self.title, self.tile, self.stores, self.naming = title, tile, stores, naming
-        self.symbols = {id(v): s for s, v in indirect.items()}
-        self.values = list(all_values(stores))
-        self.loop = next((d for d in tile.dims if d.role == "loop"), None)
-        self.shaped = [d for d in tile.dims if d.block > 1]
-        self.taken = {"tl", "triton", "torch", *(d.variable for d in tile.dims)}
-        self.names: dict[sympy.Symbol, str] = {}
-        for dim in tile.dims:
-            for axis in dim.axes:
-                self.names[axis] = dim.variable if len(dim.axes) == 1 else self.unique(axis.name)
-        self.uses = Counter(id(i) for v in self.values for i in v.inputs)
-        self.uses.update(id(s.value) for s in stores)
-        self.helpers: dict[str, None] = {}
-        self.reads: dict[str, Buffer] = {}
-        self.writes: dict[str, Buffer] = {}
-        self.size_names = self._size_names()
-        self.used_sizes: set[str] = set()
-        self.outer, self.inner = _Scope(), _Scope()
-        self.in_loop = False
-        self.others = combine.others_of(self.values, self.masked_dims)
-        self.comment = ""
-
-    # names
-
-    def unique(self, wish: str) -> str:
-        found, number = wish, 0
-        while found in self.taken:
-            number += 1
-            found = f"{wish}_{number}"
-        self.taken.add(found)
-        return found
-
-    def _size_names(self) -> dict[int, str]:
-        """The names of sizes, by their value, as far as a factor of that value is sure to mean them."""
-        return {
-            int(d.size): d.size_name
-            for d in self.tile.dims
-            if d.size.is_Integer and d.size >= 16 and d.variable == "cols" and len(d.axes) == 1
-        }
-
-    # dimensions
-
-    def dims_of(self, axes: Axes) -> list[Dim]:
-        kept = {s for a in axes for s in self.tile.index(a).free_symbols} | {
-            a for a in axes if a not in self.tile.merged
-        }
-        return [d for d in self.tile.dims if kept & set(d.axes)]
-
-    def masked_dims(self, axes: Axes) -> list[Dim]:
-        return [d for d in self.dims_of(axes) if not self.even(d)]
-
-    def even(self, dim: Dim) -> bool:
-        if dim.block == 1:
-            return True
-        blocks = {dict(c.blocks).get(dim.block_name, dim.block) for c in self.tile.configs}
-        return all(bool(sympy.Mod(dim.size, b) == 0) for b in blocks)
-
-    def looped(self, value: Value) -> bool:
-        return self.loop is not None and self.loop in self.dims_of(value.axes)
-
-    # the whole
+class Emitter(Writing):
+    """Writes a kernel that goes through its axes in tiles."""
 
     def kernel(self) -> Kernel:
         self._header()
@@ -181,15 +64,6 @@ class _Emitter:
             list(self.helpers),
         )
 
-    def line(self, text: str, node: fx.Node | None = None) -> None:
-        scope = self.inner if self.in_loop else self.outer
-        indent = "        " if self.in_loop else "    "
-        source = self.naming.source(node) if node is not None else ""
-        if source and source != self.comment:
-            scope.lines.append(Line(f"{indent}# {source}", node))
-            self.comment = source
-        scope.lines.append(Line(indent + text, node))
-
     def _header(self) -> None:
         programs = [d for d in self.tile.dims if d.role == "grid"]
         large = any(
@@ -219,24 +93,6 @@ class _Emitter:
             self.used_sizes.add(dim.size_name)
             self.line(f"{self._mask(dim)} = {dim.variable} < {dim.size_name}")
 
-    def _mask(self, dim: Dim) -> str:
-        return "mask" if len(self.shaped) == 1 else f"{dim.variable}_mask"
-
-    def _split_axes(self, dim: Dim) -> None:
-        if len(dim.axes) == 1:
-            return
-        sizes = list(dim.sizes)
-        for i, axis in enumerate(dim.axes):
-            behind = count(sizes[i + 1 :])
-            text = dim.variable if behind == 1 else f"{dim.variable} // {self._bracketed(behind)}"
-            if i:
-                text = f"{text} % {self._bracketed(sizes[i])}"
-            self.line(f"{self.names[axis]} = {text}")
-
-    def _bracketed(self, size: Index) -> str:
-        text = index_text(size, {}, {})
-        return text if size.is_Integer or size.is_Symbol else f"({text})"
-
     # loops
 
     def _phases(self, loop: Dim) -> None:
@@ -261,16 +117,13 @@ class _Emitter:
     def _accumulated(self, value: Value, loop: Dim) -> bool:
         return isinstance(value, Reduction) and any(a in loop.axes for a in self._over(value))
 
-    def _over(self, value: Reduction | Scan) -> list[sympy.Symbol]:
-        return [a for a in value.over if a not in self.tile.merged]
-
     def _store_in_loop(self, store: Store, loop: Dim) -> bool:
         return self.looped(store.value) or loop in self.dims_of(frozenset(self.tile.index(store.index).free_symbols))
 
     def _loop(
         self, loop: Dim, reductions: list[Reduction], stores: list[Store], partners: Mapping[int, Reduction]
     ) -> None:
-        self.inner = _Scope()
+        self.inner = Scope()
         groups = combine.accumulators(self, loop, reductions, partners)
         for group in groups:
             for line in group.start:
@@ -278,9 +131,9 @@ class _Emitter:
         self.in_loop, before = True, self.comment
         self.used_sizes.add(loop.size_name)
         if loop.block == 1:
-            header = f"for {loop.variable} in range({loop.size_name}):"
+            header = f"for {loop.variable} in tl.range({loop.size_name}, num_stages={STAGES}):"
         else:
-            header = f"for start in range(0, {loop.size_name}, {loop.block_name}):"
+            header = f"for start in tl.range(0, {loop.size_name}, {loop.block_name}, num_stages={STAGES}):"
             self._range(loop, "start + ")
         self._split_axes(loop)
         for group in groups:
@@ -291,181 +144,6 @@ class _Emitter:
         self.in_loop = False
         self.outer.lines.append(Line(f"    {header}"))
         self.outer.lines.extend(self.inner.lines)
-        self.inner, self.comment = _Scope(), before
+        self.inner, self.comment = Scope(), before
         for group in groups:
             group.end()
-
-    # values
-
-    def tile_shape(self, axes: Axes, also: Dim | None = None) -> str:
-        dims = self.dims_of(axes)
-        parts = [d.block_name if d in dims or d is also else "1" for d in self.shaped]
-        return f"[{', '.join(parts)}]"
-
-    def place(self, dim: Dim) -> int:
-        return self.shaped.index(dim)
-
-    def ref(self, value: Value) -> ast.expr:
-        """An expression for a value: its name, or what it is made of."""
-        for scope in (self.inner, self.outer):
-            if id(value) in scope.known:
-                return scope.known[id(value)]
-        inside = self.in_loop and self.looped(value)
-        outside, self.in_loop = self.in_loop, inside
-        try:
-            return self._made(value)
-        finally:
-            self.in_loop = outside
-
-    def _made(self, value: Value) -> ast.expr:
-        expr = self.expr(value)
-        if isinstance(value, Constant):
-            return expr
-        while isinstance(value, Compute) and len(unparsed(expr)) > LONGEST:
-            inlined = [a for a in value.args if not isinstance(a, Constant) and not isinstance(self.ref(a), ast.Name)]
-            if not inlined:
-                break
-            longest = max(inlined, key=lambda a: len(unparsed(self.ref(a))))
-            outside, self.in_loop = self.in_loop, self.in_loop and self.looped(longest)
-            self.assign(longest, self.expr(longest))
-            self.in_loop = outside
-            expr = self.expr(value)
-        variable = self.naming.variable(value.node) if value.node is not None else None
-        several = self.uses[id(value)] > 1
-        if isinstance(value, (Coordinate, Test)):
-            named = several and len(unparsed(expr)) > 12
-        elif isinstance(value, Load):
-            named = True
-        else:
-            named = several or variable is not None
-        if not named and len(unparsed(expr)) <= LONGEST:
-            return expr
-        return self.assign(value, expr, variable)
-
-    def assign(self, value: Value, expr: ast.expr, wish: str | None = None) -> ast.expr:
-        """A statement that binds a value to a name."""
-        if isinstance(value, Load):
-            wish = value.buffer.name
-        elif wish is None:
-            wish = "value" if value.node is None else self.naming.name(value.node)
-        variable = self.unique(wish)
-        for part in statement(variable, expr, WIDTH - (8 if self.in_loop else 4)):
-            self.line(part, value.node)
-        (self.inner if self.in_loop else self.outer).known[id(value)] = name(variable)
-        return name(variable)
-
-    def know(self, value: Value, expr: ast.expr) -> None:
-        """From here on, `expr` is the value."""
-        (self.inner if self.in_loop else self.outer).known[id(value)] = expr
-
-    def need(self, *helpers: str) -> None:
-        """The kernel calls these helper functions."""
-        self.helpers.update(dict.fromkeys(helpers))
-
-    def expr(self, value: Value) -> ast.expr:
-        if isinstance(value, Constant):
-            return _number(value.value)
-        if isinstance(value, Coordinate):
-            text = self.index(value.index, value.indirect)
-            shaped = any(d.block > 1 for d in self.dims_of(value.axes))
-            return filled("(a).to(tl.int64)" if shaped else "a", {"a": filled(text, {})})
-        if isinstance(value, Test):
-            return filled(self.guard(value.guard, value.indirect), {})
-        if isinstance(value, Load):
-            return self._load(value)
-        if isinstance(value, Compute):
-            args = {letter: self.ref(a) for letter, a in zip("abcdefgh", value.args, strict=False)}
-            self.need(*combine.helpers_in(value.template))
-            if all(isinstance(a, Constant) for a in value.args):
-                args = {
-                    k: filled("tl.full([], a, t)", {"a": v, "t": filled(triton_type(x.dtype), {})})
-                    for (k, v), x in zip(args.items(), value.args, strict=True)
-                }
-            return filled(value.template, args)
-        if isinstance(value, Reduction):
-            return combine.immediate(self, value)
-        assert isinstance(value, Scan)
-        return combine.scanned(self, value)
-
-    def index(self, index: Index, indirect: Sequence[Value]) -> str:
-        """An index as text."""
-        names = dict(self.names)
-        for value in indirect:
-            names[self.symbols[id(value)]] = _operand_text(self.ref(value))
-        return index_text(self.tile.index(index), names, self._known_sizes(index))
-
-    def _known_sizes(self, index: Index) -> dict[int, str]:
-        found = {v: n for v, n in self.size_names.items() if index.has(sympy.Integer(v))}
-        self.used_sizes.update(found.values())
-        return found
-
-    def guard(self, guard: Guard, indirect: Sequence[Value]) -> str:
-        """The conditions of a guard as text."""
-        parts = [self._condition(c, indirect) for c in guard]
-        return parts[0] if len(parts) == 1 else " & ".join(f"({p})" for p in parts)
-
-    def _condition(self, condition: Condition, indirect: Sequence[Value]) -> str:
-        left, right = condition.left, condition.right
-        moved = [t for t in sympy.Add.make_args(left) if t.is_Integer]
-        for term in moved:
-            left, right = left - term, right - term
-        return f"{self.index(left, indirect)} {condition.sign} {self.index(right, indirect)}"
-
-    def mask(self, axes: Axes, guard: Guard = (), indirect: Sequence[Value] = ()) -> str:
-        """Where elements that vary over `axes` exist, as text; "" for everywhere."""
-        parts = [self._mask(d) for d in self.masked_dims(axes)]
-        if guard:
-            text = self.guard(guard, indirect)
-            parts.append(f"({text})" if parts and len(guard) == 1 else text)
-        return " & ".join(parts)
-
-    def pointer(self, buffer: Buffer, index: Index, indirect: Sequence[Value]) -> str:
-        text = self.index(index, indirect)
-        return f"{buffer.name}_ptr" if text == "0" else f"{buffer.name}_ptr + {text}"
-
-    def _load(self, value: Load) -> ast.expr:
-        self.reads[value.buffer.name] = value.buffer
-        pointer, mask = (
-            self.pointer(value.buffer, value.index, value.indirect),
-            self.mask(value.axes, value.guard, value.indirect),
-        )
-        other = self.others.get(id(value))
-        text = f"tl.load({pointer})" if not mask else f"tl.load({pointer}, mask={mask})"
-        if mask and other is not None:
-            shown = unparsed(_number(other))
-            text = f"{text[:-1]}, other={shown})"
-        if value.buffer.dtype != value.dtype:
-            text += f".to({triton_type(value.dtype)})"
-        return filled(text, {})
-
-    def _store(self, store: Store) -> None:
-        self.writes[store.buffer.name] = store.buffer
-        value = unparsed(self.ref(store.value))
-        axes = frozenset(s for s in self.tile.index(store.index).free_symbols)
-        mask = self.mask(axes)
-        pointer = self.pointer(store.buffer, store.index, ())
-        args = [pointer, value, *([f"mask={mask}"] if mask else [])]
-        indent = 8 if self.in_loop else 4
-        if len(", ".join(args)) + indent + 10 > 88 and not isinstance(store.value, Constant):
-            kept = self.ref(store.value)
-            if not isinstance(kept, ast.Name):
-                args[1] = unparsed(self.assign(store.value, kept))
-        for text in broken("", "tl.store", args, "", WIDTH - indent):
-            self.line(text, store.node)
-
-
-def _number(value: bool | int | float) -> ast.expr:
-    if isinstance(value, float) and not math.isfinite(value):
-        text = "float('nan')" if math.isnan(value) else f"{'-' if value < 0 else ''}float('inf')"
-        return filled(text, {})
-    return filled(repr(value), {})
-
-
-def _operand_text(expr: ast.expr) -> str:
-    text = unparsed(expr)
-    return text if isinstance(expr, (ast.Name, ast.Constant, ast.Call)) else f"({text})"
-
-
-def dtype_of(value: Value) -> torch.dtype:
-    """The dtype of a value in registers."""
-    return value.dtype

@@ -5,18 +5,60 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
 from torch import fx
+from torch._decomp import get_decompositions
 
-from fx_lsp.codegen.emit import Naming
+from fx_lsp.codegen.aliases import set_aside
+from fx_lsp.codegen.attention import fuse_attention
 from fx_lsp.codegen.file import Generated, Subject, file_of
+from fx_lsp.codegen.kernel import Naming
+from fx_lsp.codegen.matmul import fuse_matmuls
 from fx_lsp.codegen.program import program
+from fx_lsp.codegen.split import split_reductions
 
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """What graphs are made with before kernels are: the operations that remain are those that Inductor has to lower."""
     from torch._inductor.decomposition import select_decomp_table
 
-    return dict(select_decomp_table())
+    return {**select_decomp_table(), **get_decompositions(_DECOMPOSED), **_written_out()}
+
+
+aten = torch.ops.aten
+
+_DECOMPOSED = (
+    *(aten.addcmul, aten.addcdiv, aten.glu, aten.ldexp, aten._unsafe_masked_index),
+    *(aten._unsafe_masked_index_put_accumulate, aten._adaptive_avg_pool2d),
+)
+"""What PyTorch can decompose and Inductor has code of its own for."""
+
+
+def _written_out() -> dict[Any, Callable[..., Any]]:
+    """Decompositions that PyTorch does not have, or not with the accuracy of its own operation."""
+
+    def max_dim(x: torch.Tensor, dim: int, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.amax(x, dim, keepdim), torch.argmax(x, dim, keepdim)
+
+    def min_dim(x: torch.Tensor, dim: int, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.amin(x, dim, keepdim), torch.argmin(x, dim, keepdim)
+
+    def soft_margin_backward(grad: torch.Tensor, x: torch.Tensor, target: torch.Tensor, reduction: int) -> torch.Tensor:
+        found = -grad * target * torch.sigmoid(-target * x)
+        return found / x.numel() if reduction == 1 else found
+
+    return {
+        aten.max.dim: max_dim,
+        aten.min.dim: min_dim,
+        aten.max.default: lambda x: torch.amax(x, ()),
+        aten.min.default: lambda x: torch.amin(x, ()),
+        aten.soft_margin_loss_backward.default: soft_margin_backward,
+    }
+
+
+def prepared(graph: fx.Graph) -> None:
+    """Have kernels of ours stand, in a joint graph or one for inference, for what is not to be written op by op."""
+    fuse_attention(graph)
 
 
 def generate(
@@ -31,7 +73,14 @@ def generate(
     Forward returns the results of the function and then what backward takes under the same names. Raises Unsupported
     where a part of the graphs cannot be written down.
     """
+    if backward is None:
+        prepared(forward)
+    for graph in (forward, backward):
+        if graph is not None:
+            split_reductions(graph)
+            fuse_matmuls(graph)
+    aside = set_aside(forward, subject.outputs, subject.tangents, backward is not None)
     title = f"{subject.name}_forward_kernel" if backward is not None else f"{subject.name}_kernel"
     first = program(forward, title, naming, hints or {})
     second = program(backward, f"{subject.name}_backward_kernel", naming, hints or {}) if backward is not None else None
-    return file_of(subject, first, second, naming.name)
+    return file_of(subject, first, second, naming.name, aside)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from fx_lsp.codegen.special import SPECIAL
+
 _SOURCE = '''
 @triton.jit
 def nan_max(a, b):
@@ -23,12 +25,6 @@ def nan_min(a, b):
 @triton.jit
 def product(a, b):
     return a * b
-
-
-@triton.jit
-def exp_below(a, most):
-    """exp(a - most), also where both are -inf."""
-    return tl.where(a == most, 1.0, tl.exp(a - most))
 
 
 @triton.jit
@@ -112,10 +108,15 @@ def expm1(a):
 def tanh(a):
     """The hyperbolic tangent, exact also for small a."""
     size = tl.abs(a)
-    square = a * a
-    tail = 0.133333333 + square * (-0.053968254 + square * 0.021869489)
-    small = a * (1.0 + square * (-0.333333333 + square * tail))
     power = tl.exp(-2.0 * size)
+    if a.dtype.is_fp64():
+        less = expm1(-2.0 * size)
+        small = -less / (2.0 + less)
+        small = tl.where(a < 0, -small, small)
+    else:
+        square = a * a
+        tail = 0.133333333 + square * (-0.053968254 + square * 0.021869489)
+        small = a * (1.0 + square * (-0.333333333 + square * tail))
     large = (1.0 - power) / (1.0 + power)
     return tl.where(size < 0.25, small, tl.where(a < 0, -large, large))
 
@@ -124,8 +125,14 @@ def tanh(a):
 def sinh(a):
     """The hyperbolic sine, exact also for small a."""
     size = tl.abs(a)
-    square = a * a
-    small = a * (1.0 + square * (0.166666667 + square * (0.00833333333 + square * 0.000198412698)))
+    if a.dtype.is_fp64():
+        more = expm1(size)
+        small = 0.5 * (more + more / (more + 1.0))
+        small = tl.where(a < 0, -small, small)
+    else:
+        square = a * a
+        tail = 0.00833333333 + square * 0.000198412698
+        small = a * (1.0 + square * (0.166666667 + square * tail))
     half = tl.exp(0.5 * size)
     large = 0.5 * half * half - 0.5 / (half * half)
     return tl.where(size < 0.5, small, tl.where(a < 0, -large, large))
@@ -144,7 +151,9 @@ def asinh(a):
 def acosh(a):
     """The inverse of cosh; NaN below 1."""
     less = a - 1.0
-    return tl.where(a > 1e8, tl.log(a) + 0.6931471805599453, log1p(less + tl.sqrt(less * (a + 1.0))))
+    found = log1p(less + tl.sqrt(tl.maximum(less, 0.0) * (a + 1.0)))
+    found = tl.where(a > 1e8, tl.log(a) + 0.6931471805599453, found)
+    return tl.where(a < 1.0, float("nan"), found)
 
 
 @triton.jit
@@ -167,11 +176,12 @@ def atan(a):
 def atan2(y, x):
     """The angle of the point (x, y)."""
     both = (x == 0.0) & (y == 0.0)
+    left = signbit(x)
     endless = (tl.abs(x) == float("inf")) & (tl.abs(y) == float("inf"))
     ratio = tl.where(endless, 1.0, tl.abs(y) / tl.where(both, 1.0, tl.abs(x)))
     angle = atan(ratio)
-    angle = tl.where(x < 0, 3.141592653589793 - angle, angle)
-    angle = tl.where(y < 0, -angle, angle)
+    angle = tl.where(left, 3.141592653589793 - angle, angle)
+    angle = tl.where(signbit(y), -angle, angle)
     return tl.where((x != x) | (y != y), float("nan"), angle)
 
 
@@ -192,20 +202,10 @@ def acos(a):
 def erfc(a):
     """1 - erf(a), with a continued fraction where that would cancel."""
     size = tl.abs(a)
-    s = size * size
-    f = size + 6.0 / size
-    f = size + 5.5 / f
-    f = size + 5.0 / f
-    f = size + 4.5 / f
-    f = size + 4.0 / f
-    f = size + 3.5 / f
-    f = size + 3.0 / f
-    f = size + 2.5 / f
-    f = size + 2.0 / f
-    f = size + 1.5 / f
-    f = size + 1.0 / f
-    f = size + 0.5 / f
-    far = tl.exp(-s) * 0.5641895835477563 / f
+    f = size + 20.0 / tl.maximum(size, 1.0)
+    for k in range(39):
+        f = size + (19.5 - 0.5 * k) / f
+    far = tl.exp(-size * size) * 0.5641895835477563 / f
     return tl.where(size < 2.0, 1.0 - tl.erf(a), tl.where(a < 0, 2.0 - far, far))
 
 
@@ -221,8 +221,13 @@ def hypot(a, b):
 
 @triton.jit
 def signbit(a):
-    """Whether a number is negative, or -0.0."""
-    return (a < 0) | ((a == 0) & (1.0 / a.to(tl.float32) < 0))
+    """Whether a number has a minus sign, as -0.0 has."""
+    if a.dtype.is_fp64():
+        return a.to(tl.int64, bitcast=True) < 0
+    elif a.dtype.is_fp32():
+        return a.to(tl.int32, bitcast=True) < 0
+    else:
+        return a < 0
 
 
 @triton.jit
@@ -233,9 +238,16 @@ def copysign(a, b):
 
 @triton.jit
 def floor_divide(a, b):
-    """The quotient of whole numbers, rounded down."""
-    quotient = a // b
-    return quotient - ((quotient * b != a) & ((a < 0) != (b < 0))).to(quotient.dtype)
+    """The quotient, rounded down."""
+    if a.dtype.is_floating():
+        left = fmod(a, b)
+        quotient = (a - left) / b - tl.where((left != 0) & ((left < 0) != (b < 0)), 1.0, 0.0)
+        whole = tl.floor(quotient)
+        whole = tl.where(quotient - whole > 0.5, whole + 1.0, whole)
+        return tl.where(b == 0, a / b, whole)
+    else:
+        quotient = a // b
+        return quotient - ((quotient * b != a) & ((a < 0) != (b < 0))).to(quotient.dtype)
 
 
 @triton.jit
@@ -267,7 +279,7 @@ def pow(a, b):
     size = tl.exp2(b.to(tl.float64) * tl.log2(tl.abs(a).to(tl.float64))).to(a.dtype)
     whole = tl.floor(b) == b
     odd = whole & (tl.abs(b) < 16777216.0) & (tl.floor(b * 0.5) * 2.0 != b)
-    found = tl.where((a < 0) & odd, -size, size)
+    found = tl.where(signbit(a) & odd, -size, size)
     found = tl.where((a < 0) & (not_(whole)) & (a != -float("inf")), float("nan"), found)
     found = tl.where((a == -1.0) & (tl.abs(b) == float("inf")), 1.0, found)
     return tl.where((b == 0) | (a == 1.0), 1.0, found)
@@ -275,18 +287,21 @@ def pow(a, b):
 
 @triton.jit
 def int_pow(a, b):
-    """A whole number to a power that is not negative."""
+    """A whole number to a power; to a negative one it is 0, but for 1 and -1."""
+    odd = (b & 1) != 0
     found = a * 0 + 1
-    for _ in range(64):
-        found = tl.where((b & 1) != 0, found * a, found)
-        a = a * a
-        b = b >> 1
-    return found
+    below = tl.where(a == 1, found, tl.where(a == -1, tl.where(odd, -found, found), 0)).to(a.dtype)
+    power, rest = a, b
+    for _ in range(63):
+        found = tl.where((rest & 1) != 0, found * power, found)
+        power = power * power
+        rest = rest >> 1
+    return tl.where(b < 0, below, found)
 '''
 
 
 def _parsed() -> dict[str, str]:
-    parts = [p for p in _SOURCE.strip().split("\n\n\n") if p]
+    parts = [p for source in (_SOURCE, SPECIAL) for p in source.strip().split("\n\n\n")]
     return {re.findall(r"def (\w+)\(", p)[0]: p for p in parts}
 
 

@@ -122,11 +122,23 @@ class Space:
 
     def coordinates(self, index: Index, shape: Sequence[Index]) -> Coords:
         """The coordinates of the element at `index` of a contiguous tensor."""
+        index = rejoined(index)
         found: list[Index] = []
         for size in reversed(shape[1:]):
             index, inner = self.split(index, size)
             found.append(inner)
         return (*([index] if shape else []), *reversed(found))
+
+
+def rejoined(index: Index) -> Index:
+    """An index in which quotients and remainders of the same division are put together again."""
+    index = sympy.expand(index)
+    for rest in index.atoms(Mod):
+        inner, divisor = rest.args
+        share, whole = index.coeff(rest), FloorDiv(inner, divisor)
+        if share != 0 and sympy.expand(index.coeff(whole) - share * divisor) == 0:
+            index = sympy.expand(index + share * (inner - rest) - share * divisor * whole)
+    return index
 
 
 def expression(value: Any) -> Index:

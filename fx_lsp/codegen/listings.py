@@ -65,8 +65,8 @@ def llvm(text: str, path: str) -> Listing:
         if body.startswith("!DIFile"):
             parts: dict[str, str] = dict(_DI_FILE.findall(body))
             return str(PurePath(parts.get("directory", ""), parts.get("filename", "")))
-        above = _DI_ABOVE.search(body)
-        return file_of(above[0].partition(" ")[2]) if above else ""
+        above = dict(_DI_ABOVE.findall(body))  # the scope of a function may be another file than its own
+        return file_of(above.get("file") or above["scope"]) if above else ""
 
     def line_of(location: str) -> int:
         fields: dict[str, str] = dict(_DI_FIELD.findall(metadata.get(location, "")))
@@ -86,48 +86,78 @@ def llvm(text: str, path: str) -> Listing:
 
 
 def ptx(text: str, path: str) -> Listing:
-    """PTX: a `.loc` before the instructions that it is about, which may be inlined at another."""
-    files = {number: name for number, name in _PTX_FILE.findall(text)}
-    callers: dict[str, str] = {}
+    """PTX as `with_own_lines` made it: a `.loc` before the instructions that it is about."""
+    files = dict(_PTX_FILE.findall(text))
 
     def line_of(loc: re.Match[str]) -> int:
-        place = loc[1]
-        if loc[2]:
-            callers[place] = loc[2]
+        return int(loc["line"]) if files.get(loc["file"]) == path else 0
+
+    return _assembly(_before(text, _PTX_DEBUG), _PTX_LOC, line_of, _PTX_NOISE)
+
+
+def with_own_lines(text: str, path: str) -> str:
+    """PTX whose `.loc`s name the Python file where there is a place in it, so that its assembler knows no other.
+
+    LLVM writes the callers of an inlined function as `inlined_at` or in a comment, by the names of files. It takes each
+    row of inline assembly for a further line of the Python file; that is undone. The instructions stay the same.
+    """
+    files = dict(_PTX_FILE.findall(text))
+    own = next((number for number, name in files.items() if name == path), "")
+    callers: dict[str, str] = {}
+
+    def line_of(loc: re.Match[str], row: int) -> int:
+        if "@[" in (loc["comment"] or ""):
+            return _own_place(loc["comment"], path)
+        place = loc["place"]
+        if loc["caller"]:
+            callers[place] = loc["caller"]
         for _ in range(len(callers) + 1):
             file, line, _ = place.split()
-            if files.get(file) == path or place not in callers:
-                return int(line) if files.get(file) == path else 0
-            place = callers[place]
+            if file == own:
+                return int(line) - (row if place == loc["place"] else 0)
+            place = callers.get(place, place)
         return 0
 
-    body = _before(text, _PTX_DEBUG)
-    return _assembly(body, _PTX_LOC, line_of, _PTX_NOISE)
+    kept: list[str] = []
+    row = -1  # in inline assembly, its rows so far
+    located = False
+    for raw in text.splitlines(keepends=True):
+        loc = _PTX_LOC.match(raw)
+        if raw.startswith("\t// begin inline asm"):
+            row, located = 0, False
+        elif raw.startswith("\t// end inline asm"):
+            row = -1
+        elif loc is None:
+            row += row >= 0
+        elif row >= 0 and located:
+            continue
+        else:
+            located = True
+            line = line_of(loc, max(row, 0))
+            raw = f"\t.loc\t{own} {line} 0\n" if line else raw
+        kept.append(raw)
+    return "".join(kept)
 
 
 def amdgcn(text: str, path: str) -> Listing:
     """AMD's assembly: as PTX, but where an instruction was inlined stands in the comment, by the name of the file."""
 
     def line_of(loc: re.Match[str]) -> int:
-        places: list[tuple[str, str]] = _AMD_PLACE.findall(loc[3] or "")
-        return next((int(line) for file, line in places if file == PurePath(path).name), 0)
+        return _own_place(loc["comment"] or "", path)
 
     return _assembly(_before(text, _AMD_DEBUG), _AMD_LOC, line_of, _AMD_NOISE)
 
 
 def sass(text: str, path: str) -> Listing:
-    """What `nvdisasm -gi -c` prints: comments before the instructions that they are about, callers after callees."""
+    """What `nvdisasm -g -c` prints: a comment before the instructions that it is about."""
     kept: list[str] = []
     lines: list[int] = []
-    line, chained = 0, False
+    line = 0
     for raw in text.splitlines():
         place = _SASS_PLACE.match(raw)
         if place:
-            found = int(place[2]) if place[1] == path else 0
-            line = line if chained and line else found
-            chained = True
+            line = int(place[2]) if place[1] == path else 0
         elif _SASS_INSTRUCTION.match(raw) or _SASS_LABEL.match(raw):
-            chained = False
             kept.append(raw)
             lines.append(line if _SASS_INSTRUCTION.match(raw) else 0)
     while kept and _SASS_PADDING.search(kept[-1]):
@@ -136,27 +166,10 @@ def sass(text: str, path: str) -> Listing:
     return _listing(kept, lines)
 
 
-def with_lines_of_asm(text: str) -> str:
-    """PTX whose inline assembly is from one line: LLVM takes each row of it for a further line of the Python file."""
-    kept: list[str] = []
-    row = -1  # in inline assembly, its rows so far
-    located = False
-    for raw in text.splitlines(keepends=True):
-        found = _PTX_LOC.match(raw)
-        if raw.startswith("\t// begin inline asm"):
-            row, located = 0, False
-        elif raw.startswith("\t// end inline asm"):
-            row = -1
-        elif row >= 0 and not found:
-            row += 1
-        elif row >= 0 and found:
-            if located:
-                continue
-            file, line, column = found[1].split()
-            raw = raw.replace(found[1], f"{file} {int(line) - row} {column}", 1)
-            located = True
-        kept.append(raw)
-    return "".join(kept)
+def _own_place(comment: str, path: str) -> int:
+    """The line of the first place in the file of `standard.py:216:16 @[ kernel.py:19:11 ]`, 0 for none."""
+    places: list[tuple[str, str]] = _PLACE.findall(comment)
+    return next((int(line) for name, line in places if name == PurePath(path).name), 0)
 
 
 def _assembly(
@@ -196,18 +209,21 @@ _LOC_PART = re.compile(r'"([^"]*)":(\d+)|(#loc\d*)')
 _METADATA = re.compile(r"^(!\d+) = (?:distinct )?(.*)$", re.MULTILINE)
 _DBG = re.compile(r",? !dbg (!\d+)")
 _DI_FIELD = re.compile(r"\b(line|inlinedAt): (!?\d+)")
-_DI_ABOVE = re.compile(r"\b(?:file|scope): !\d+")
+_DI_ABOVE = re.compile(r"\b(file|scope): (!\d+)")
 _DI_FILE = re.compile(r'(filename|directory): "([^"]*)"')
 
 _PTX_FILE = re.compile(r'^\t\.file\t(\d+) "([^"]*)"', re.MULTILINE)
-_PTX_LOC = re.compile(r"^\t\.loc\t(\d+ \d+ \d+)(?:, function_name \S+, inlined_at (\d+ \d+ \d+))?")
+_PTX_LOC = re.compile(
+    r"\t\.loc\t(?P<place>(?P<file>\d+) (?P<line>\d+) \d+)"
+    r"(?:, function_name \S+, inlined_at (?P<caller>\d+ \d+ \d+))?[^/]*(?:// (?P<comment>.*))?"
+)
 _PTX_NOISE = re.compile(
     r"\$L__(?:tmp|func_begin|func_end)\d+:|\t\.file\t|\t// (?:begin|end) inline asm|//(?: Generated|$)|\s+// [-@.]"
 )
 _PTX_DEBUG = re.compile(r"^\t\.section\t\.debug_", re.MULTILINE)
 
-_AMD_LOC = re.compile(r"^\t\.loc\t(\d+) (\d+) \d+[^;]*(?:; (.*))?")
-_AMD_PLACE = re.compile(r"([^\s:\[]+):(\d+):\d+")
+_AMD_LOC = re.compile(r"\t\.loc\t[^;]*(?:; (?P<comment>.*))?")
+_PLACE = re.compile(r"([^\s:\[]+):(\d+):\d+")
 _AMD_NOISE = re.compile(r"\.L(?:tmp|func_begin)\d+:|\t\.file\t|\t\.cfi_")
 _AMD_DEBUG = re.compile(r"^\t\.section\t\.(?:debug_|AMDGPU\.gpr_maximums)", re.MULTILINE)
 

@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
+from sympy import expand
 from torch import fx
 
-from fx_lsp.codegen.emit import Kernel, Naming, kernel_text
-from fx_lsp.codegen.index import Coords, Space, contiguous_strides, count, expression, linear
+from fx_lsp.codegen.emit import kernel_text
+from fx_lsp.codegen.index import Coords, Index, Space, contiguous_strides, count, expression, linear
+from fx_lsp.codegen.kernel import Kernel, Naming
+from fx_lsp.codegen.own import outputs_of, writer_of
 from fx_lsp.codegen.pull import Builder, Cut, Domain, shape_of
-from fx_lsp.codegen.schedule import WHOLE, Group, is_view, schedule
+from fx_lsp.codegen.schedule import WHOLE, Group, Schedule, is_view, schedule
 from fx_lsp.codegen.tiles import tile_of
 from fx_lsp.codegen.values import Buffer, Store
 
@@ -42,28 +45,49 @@ class Program:
 def program(graph: fx.Graph, title: str, naming: Naming, hints: Mapping[str, int]) -> Program:
     """The program of a graph; `title` begins the names of its kernels."""
     cut: set[fx.Node] = set()
+    called: set[fx.Node] = set()
     while True:
         try:
-            return _program(graph, title, naming, hints, cut)
+            return _program(graph, title, naming, hints, cut, called)
         except Cut as found:
-            if found.node in cut:
+            if found.node in called:
                 raise
-            cut.add(found.node)  # a node that cannot be lowered as it stands is called where it is cut twice
+            (called if found.node in cut else cut).add(found.node)
 
 
-def _program(graph: fx.Graph, title: str, naming: Naming, hints: Mapping[str, int], cut: set[fx.Node]) -> Program:
-    plan = schedule(graph, cut)
+def _program(
+    graph: fx.Graph,
+    title: str,
+    naming: Naming,
+    hints: Mapping[str, int],
+    cut: set[fx.Node],
+    called: set[fx.Node],
+) -> Program:
+    plan = schedule(graph, cut, called)
     buffers = {n: _buffer(n, naming) for n in graph.nodes if n in plan.stored and _is_tensor(n)}
     steps: list[Launch | fx.Node] = []
     groups = [s for s in plan.steps if isinstance(s, Group)]
+    taken: set[str] = set()
     for step in plan.steps:
         if isinstance(step, fx.Node):
-            steps.append(step)
+            writer = writer_of(step)
+            if writer is None:
+                steps.append(step)
+                continue
+            outputs = outputs_of(step)
+            kernels = writer(outputs, buffers, naming, title)
+            if any(k.name in taken for k in kernels):
+                more = naming.name(next(iter(outputs.values())))
+                kernels = writer(outputs, buffers, naming, f"{title}_{more}")
+            taken.update(k.name for k in kernels)
+            steps.extend(launched(kernel, buffers) for kernel in kernels)
             continue
-        wanted = [n for n in step.spans if n in plan.stored]
+        wanted = [n for n in step.spans if n in plan.stored or n in plan.pieces]
         if wanted:
-            name = title if len(groups) == 1 else f"{title}_{naming.name(wanted[0])}"
-            steps.append(_launch(step, wanted, name, buffers, naming, hints))
+            name = f"{title}_{naming.name(wanted[0])}"
+            name = title if len(groups) == 1 and title not in taken else name
+            taken.add(name)
+            steps.append(_launch(step, wanted, plan, name, buffers, naming, hints))
     output = next(n for n in reversed(graph.nodes) if n.op == "output")
     returned = output.args[0] if isinstance(output.args[0], (tuple, list)) else (output.args[0],)
     inputs = tuple(n for n in graph.nodes if n.op == "placeholder")
@@ -73,6 +97,7 @@ def _program(graph: fx.Graph, title: str, naming: Naming, hints: Mapping[str, in
 def _launch(
     group: Group,
     wanted: list[fx.Node],
+    plan: Schedule,
     name: str,
     buffers: Mapping[fx.Node, Buffer],
     naming: Naming,
@@ -92,12 +117,22 @@ def _launch(
         missing = frozenset(a for a, spans in zip(axes, group.spans[node], strict=True) if not spans)
         coords = space.coordinates(domain.position(missing), shape_of(node))
         value = builder.pull(node, coords)
-        buffer = buffers[node]
-        index = linear(coords, buffer.strides)
-        stores.append(Store(buffer, index.expand(), value, node))
+        places = [(whole, _moved(coords, dim, start)) for whole, dim, start in plan.pieces.get(node, ())]
+        for target, at in [(node, coords)] * (node in plan.stored) + places:
+            buffer = buffers[target]
+            stores.append(Store(buffer, expand(linear(at, buffer.strides)), value, node))
     kernel = kernel_text(name, tile_of(domain, stores, hints), stores, builder.indirect, naming)
+    return launched(kernel, buffers)
+
+
+def launched(kernel: Kernel, buffers: Mapping[fx.Node, Buffer]) -> Launch:
+    """A kernel with the nodes of its buffers."""
     by_name = {b.name: n for n, b in buffers.items()}
     return Launch(kernel, tuple(by_name[b.name] for b in kernel.reads), tuple(by_name[b.name] for b in kernel.writes))
+
+
+def _moved(coords: Coords, dim: int, start: Index) -> Coords:
+    return (*coords[:dim], coords[dim] + start, *coords[dim + 1 :])
 
 
 def _is_tensor(node: fx.Node) -> bool:

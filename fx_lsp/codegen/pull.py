@@ -16,7 +16,7 @@ import sympy
 import torch
 from torch import fx
 
-from fx_lsp.codegen.index import Coords, Index, Space, contiguous_strides, expression, linear
+from fx_lsp.codegen.index import Coords, Index, Space, contiguous_strides, expression, linear, rejoined
 from fx_lsp.codegen.registry import lowering_of
 from fx_lsp.codegen.values import (
     Axes,
@@ -92,12 +92,17 @@ class Builder:
             if at != coords:
                 raise Cut(node, "is needed at other elements than the one that is at hand")
             return value
+        held = constant_of(node)
+        if held is not None and held.numel() == 1 and not held.is_complex():
+            return self.constant(held.item(), compute_dtype(held.dtype))
+        if is_empty(node):
+            return self.constant(0, compute_dtype(node.meta["val"].dtype))
         if node in self.buffers:
             return self.load(self.buffers[node], coords, guard, node)
         lower = lowering_of(node)
         if lower is None:
             raise Cut(node, "has no lowering")
-        if any(isinstance(a, fx.Node) for a in node.args):
+        if any(isinstance(a, fx.Node) for a in node.args) and not is_free(node):
             self._places[node] += 1
             if self._places[node] > MOST_PLACES:
                 raise Cut(node, f"is needed at more than {MOST_PLACES} places")
@@ -114,7 +119,9 @@ class Builder:
 
     def load(self, buffer: Buffer, coords: Coords, guard: Guard, node: fx.Node) -> Value:
         """The element of a buffer at `coords`."""
-        index = sympy.expand(linear(coords, buffer.strides))
+        index = rejoined(linear(coords, buffer.strides))
+        if not index.free_symbols & self.indirect.keys():
+            guard = tuple(c for c in guard if index.free_symbols & (c.left - c.right).free_symbols)
         free = index.free_symbols | {s for c in guard for e in (c.left, c.right) for s in e.free_symbols}
         key = Load, buffer, index, guard
         dtype = compute_dtype(buffer.dtype)
@@ -226,12 +233,38 @@ class Builder:
         return self._known[key]
 
 
+def is_free(node: fx.Node) -> bool:
+    """Whether a node computes nothing: it is a view, or picks a result of something with several."""
+    if not isinstance(node.target, torch._ops.OpOverload) or not node.target._schema.arguments:
+        return True
+    alias = node.target._schema.arguments[0].alias_info
+    return alias is not None and not alias.is_write
+
+
+def is_empty(node: fx.Node) -> bool:
+    """Whether a node makes a tensor without elements."""
+    value = node.meta.get("val")
+    return node.op == "call_function" and isinstance(value, torch.Tensor) and any(s == 0 for s in expressions(value))
+
+
+def expressions(value: torch.Tensor) -> Coords:
+    """The shape of a tensor, as expressions."""
+    return tuple(expression(s) for s in value.shape)
+
+
+def constant_of(node: fx.Node) -> torch.Tensor | None:
+    """The tensor that a graph has among its attributes under the name of a node, if there is one."""
+    module = node.graph.owning_module
+    value = getattr(module, str(node.target), None) if node.op == "get_attr" else None
+    return value if isinstance(value, torch.Tensor) else None
+
+
 def shape_of(node: fx.Node, part: int | None = None) -> Coords:
     """The shape of what a node computes, as expressions."""
     value = node.meta["val"]
     if part is not None and isinstance(value, (tuple, list)):
         value = value[part]
-    return tuple(expression(s) for s in value.shape)
+    return expressions(value)
 
 
 def triton_type(dtype: torch.dtype) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from fx_lsp.codegen.assembly import Assembly
 from fx_lsp.codegen.occupancy import CHIPS
@@ -17,7 +17,8 @@ VECTOR_BITS = 128
 TENSOR_MEMORY = 512
 
 
-class LineRemark(NamedTuple):
+@dataclass(frozen=True)
+class LineRemark:
     """A sentence about a line of the Python file."""
 
     line: int
@@ -158,21 +159,24 @@ def _possible_bits(assembly: Assembly) -> dict[tuple[int, str], list[tuple[str, 
 
 def _why_narrow(assembly: Assembly) -> str:
     launch = assembly.launch
-    loose = [
-        name
-        for name, kind in launch.signature.items()
-        if name not in launch.aligned and (kind.startswith("*") or kind in ("i32", "i64"))
-    ]
-    if loose:
-        are, those = ("is", "one that is") if len(loose) == 1 else ("are", "those that are")
+    loose = {name: kind for name, kind in launch.signature.items() if name not in launch.aligned}
+    pointers = [name for name, kind in loose.items() if kind.startswith("*")]
+    if pointers:
+        return f"{_listed(pointers)} not known to be aligned to 16 bytes. Pass tensors whose data_ptr() is"
+    sizes = [name for name, kind in loose.items() if kind in ("i32", "i64")]
+    if sizes:
         return (
-            f"{', '.join(loose[:3])}{' …' if len(loose) > 3 else ''} {are} not known to be divisible by 16. "
-            f"Pass {those}, or say so with tl.multiple_of"
+            f"{_listed(sizes)} not known to be divisible by 16. Pass what is, or, "
+            "where the mask never changes within a vector, say so with tl.max_constancy"
         )
     return (
         "the elements of a thread are not known to be next to each other. Let the last dimension of the block run "
-        "along the contiguous one of the tensor, or say so with tl.max_contiguous"
+        "along the contiguous one of the tensor, or say so with tl.multiple_of and tl.max_contiguous"
     )
+
+
+def _listed(names: list[str]) -> str:
+    return f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''} {'is' if len(names) == 1 else 'are'}"
 
 
 def _smaller_blocks(assembly: Assembly) -> str:

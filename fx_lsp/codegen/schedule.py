@@ -8,17 +8,21 @@ same elements, if nothing it needs comes after that group, or begins one of its 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import fx
 
-from fx_lsp.codegen.index import Coords, Index, count
-from fx_lsp.codegen.lowerings.reductions import is_reduction, reduced_dimensions
-from fx_lsp.codegen.pull import shape_of
-from fx_lsp.codegen.registry import lowering_of
+from fx_lsp.codegen.index import ZERO, Coords, Index, count
+from fx_lsp.codegen.lowerings.reductions import is_reduction, is_scan, reduced_dimensions, scanned_dimension
+from fx_lsp.codegen.lowerings.views import dimension
+from fx_lsp.codegen.pull import is_empty, shape_of
+from fx_lsp.codegen.registry import lowering_of, operation
+
+MANY = 4
+"""From how many on, tensors that are joined are written one by one."""
 
 WHOLE = 16384
 """The most elements of a row that one program holds at once."""
@@ -28,7 +32,8 @@ WHOLE = 16384
 class Group:
     """Anchors that one kernel computes. `sizes` are those of its axes, outermost first.
 
-    `spans` says for each anchor which axes it has (an element for each of them); `reduces` which a reduction reduces.
+    `spans` says for each anchor which axes it has (an element for each of them); `reduces` which a reduction reduces,
+    or a scan, which has an element for each of them nevertheless, runs along.
     """
 
     sizes: Coords
@@ -38,33 +43,46 @@ class Group:
 
 @dataclass
 class Schedule:
-    """What runs, in order: groups, and calls that stay in ATen. `stored` are the nodes that are in memory."""
+    """What runs, in order: groups, and calls that stay in ATen. `stored` are the nodes that are in memory.
+
+    `pieces` are nodes that are written into a part of others: of which, along which dimension, and from where on.
+    """
 
     steps: list[Group | fx.Node]
     stored: set[fx.Node]
+    pieces: dict[fx.Node, list[tuple[fx.Node, int, Index]]]
 
 
-def schedule(graph: fx.Graph, cut: set[fx.Node]) -> Schedule:
-    """Groups for the operations of `graph`; those in `cut` are anchors."""
+def schedule(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Node] = ()) -> Schedule:
+    """Groups for the operations of `graph`; those in `cut` are anchors, those in `called` stay calls of ATen."""
     output = next(n for n in reversed(graph.nodes) if n.op == "output")
     wanted = set(output.all_input_nodes)
-    calls = {n for n in graph.nodes if n.op == "call_function" and stays(n)}
+    calls = {n for n in graph.nodes if n.op == "call_function" and (n in called or stays(n))}
     live = _live(wanted | calls)
-    needed_by_calls = {i for call in calls for i in call.all_input_nodes}
+    needed_by_calls = {i for call in calls if not is_empty(call) for i in call.all_input_nodes}
     roots = (
         {n for n in graph.nodes if n.op in ("placeholder", "get_attr")}
         | calls
         | {n for n in graph.nodes if n.target is operator.getitem and n.args[0] in calls}
     )
     through = _views_of(roots)
-    anchors = {
+    pieces = _pieces([n for n in graph.nodes if n in live], roots | through)
+    joined = {whole for parts in pieces.values() for whole, _, _ in parts}
+    roots |= joined
+    through |= _views_of(joined)
+    anchors = set(pieces) | {
         n
         for n in graph.nodes
         if n in live
         and n not in roots
         and n.op == "call_function"
         and not _several(n)
-        and (is_anchor_reduction(n) or ((n in wanted or n in needed_by_calls) and n not in through) or n in cut)
+        and (
+            is_anchor_reduction(n)
+            or is_scan(n)
+            or ((n in wanted or n in needed_by_calls) and n not in through)
+            or n in cut
+        )
     }
     steps: list[Group | fx.Node] = []
     place: dict[fx.Node, int] = {}
@@ -73,6 +91,8 @@ def schedule(graph: fx.Graph, cut: set[fx.Node]) -> Schedule:
         if node in calls:
             place[node] = len(steps)
             steps.append(node)
+        elif node in joined:
+            place[node] = max(place[n] for n in node.all_input_nodes) + 1
         elif node in anchors:
             needs_of(node, anchors | roots, memory)
             place[node] = _join(steps, node, memory, place, cut)
@@ -81,11 +101,29 @@ def schedule(graph: fx.Graph, cut: set[fx.Node]) -> Schedule:
     stored = {n for n in anchors if n in wanted or n in needed_by_calls or n in cut}
     for node in anchors:
         stored |= {n for n in needs_of(node, anchors | roots, memory) if n in anchors and place[n] != place[node]}
-    return Schedule(steps, stored | roots)
+    return Schedule(steps, stored | roots, pieces)
+
+
+def _pieces(nodes: Iterable[fx.Node], roots: set[fx.Node]) -> dict[fx.Node, list[tuple[fx.Node, int, Index]]]:
+    """The parts of tensors that are joined out of many, each computed: they are written where they belong at once."""
+    found: dict[fx.Node, list[tuple[fx.Node, int, Index]]] = {}
+    for node in nodes:
+        if operation(node) != "aten.cat.default" or len(node.all_input_nodes) < MANY:
+            continue
+        parts: Any = node.args[0]
+        if len(set(parts)) < len(parts) or any(p in roots or len(shape_of(p)) != len(shape_of(node)) for p in parts):
+            continue
+        dim, start = dimension(node.args[1] if len(node.args) > 1 else 0, len(shape_of(node))), ZERO
+        for part in parts:
+            found.setdefault(part, []).append((node, dim, start))
+            start = start + shape_of(part)[dim]
+    return found
 
 
 def stays(node: fx.Node) -> bool:
-    """Whether a node is called as it is."""
+    """Whether a node is called as it is; what has no elements is only allocated."""
+    if is_empty(node):
+        return True
     if node.target is operator.getitem or lowering_of(node) is not None:
         return (
             any(_strange(v) for n in (node, *node.all_input_nodes) for v in _values(n))
@@ -132,7 +170,7 @@ def _live(wanted: Iterable[fx.Node]) -> set[fx.Node]:
         node = stack.pop()
         if node not in found:
             found.add(node)
-            stack.extend(node.all_input_nodes)
+            stack.extend(() if is_empty(node) else node.all_input_nodes)
     return found
 
 
@@ -206,8 +244,9 @@ def alone(node: fx.Node) -> Group:
 def _extent(node: fx.Node) -> tuple[Coords, tuple[bool, ...], tuple[bool, ...]]:
     """The sizes that computing a node runs over, which of them its result has, and which are reduced."""
     if not is_anchor_reduction(node):
-        sizes = tuple(s for s in shape_of(node) if s != 1)
-        return sizes, (True,) * len(sizes), (False,) * len(sizes)
+        along = scanned_dimension(node) if is_scan(node) else None
+        kept = [(s, i == along) for i, s in enumerate(shape_of(node)) if s != 1]
+        return tuple(s for s, _ in kept), (True,) * len(kept), tuple(r for _, r in kept)
     reduction = _reduction_of(node)
     source: Any = reduction.args[0]
     shape, dims = shape_of(source), reduced_dimensions(reduction)
@@ -284,7 +323,7 @@ def _feasible(group: Group, node: fx.Node, inside: set[fx.Node]) -> bool:
     masks = list(dict.fromkeys(group.reduces.values()))
     if len(masks) < 2:
         return True
-    if len(masks) > 2:
+    if len(masks) > 2 or any(is_scan(a) for a in group.reduces):
         return False
     inner = next((m for m in masks if m[-1] and all(m[m.index(True) :])), None)
     if inner is None:

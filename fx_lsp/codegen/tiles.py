@@ -94,7 +94,12 @@ def tile_of(domain: Domain, stores: Sequence[Store], hints: Mapping[str, int]) -
 
 
 def all_values(stores: Iterable[Store]) -> Iterator[Value]:
-    """Every value that is needed, each once, before those that are made of it."""
+    """Every value that stores need, each once, before those that are made of it."""
+    return values_of(s.value for s in stores)
+
+
+def values_of(roots: Iterable[Value]) -> Iterator[Value]:
+    """Every value that `roots` are made of, they themselves too, each once and before those that are made of it."""
     seen: set[int] = set()
 
     def visit(value: Value) -> Iterator[Value]:
@@ -108,8 +113,8 @@ def all_values(stores: Iterable[Store]) -> Iterator[Value]:
                 stack.append((current, True))
                 stack.extend((i, False) for i in reversed(current.inputs))
 
-    for store in stores:
-        yield from visit(store.value)
+    for root in roots:
+        yield from visit(root)
 
 
 def _indices(values: Iterable[Value], stores: Iterable[Store]) -> list[Index]:
@@ -120,6 +125,21 @@ def _indices(values: Iterable[Value], stores: Iterable[Store]) -> list[Index]:
         if isinstance(value, (Load, Test)):
             found.extend(_guard_indices(value.guard))
     return [part for index in found for part in affine_parts(index)]
+
+
+def merged_axes(
+    sizes: Mapping[sympy.Symbol, Index],
+    values: Iterable[Value],
+    stores: Sequence[Store],
+    apart: Sequence[tuple[sympy.Symbol, ...]],
+) -> tuple[dict[sympy.Symbol, Index], Mapping[sympy.Symbol, Index]]:
+    """Axes of which neighbours are one where every index treats them so, but not across the bounds of `apart`.
+
+    Returns what is left of them, and what stands for those that are gone.
+    """
+    axes = _Axes(dict(sizes))
+    _merge(axes, _indices(values, stores), list(apart))
+    return axes.sizes, axes.merged
 
 
 def _guard_indices(guard: Guard) -> list[Index]:
@@ -257,7 +277,7 @@ def _rows(
         if kept:
             dims.append(_dim(axes, kept, "grid", rows, "y"))
         return Tile((*dims, _dim(axes, over, "whole", block, "x")), axes.merged, configs)
-    configs = tuple(Config((("BLOCK", b),), w) for b, w in ((4096, 8), (8192, 16), (2048, 8), (16384, 32)))
+    configs = tuple(Config((("BLOCK", b),), w) for b, w in ((4096, 8), (8192, 16), (16384, 16), (16384, 32), (2048, 8)))
     if kept:
         dims.append(_dim(axes, kept, "grid", 1, "y"))
     return Tile((*dims, _dim(axes, over, "loop", 4096, "x")), axes.merged, configs)
@@ -272,7 +292,8 @@ def _norm_backward(axes: _Axes, overs: list[tuple[sympy.Symbol, ...]], hints: Ma
     block = _power(int(count(axes.sizes[a] for a in inner)))
     warps = max(1, min(16, block // 512))
     configs = tuple(Config((), w) for w in dict.fromkeys((warps, min(32, warps * 2), max(1, warps // 2))))
-    dims = [_dim(axes, outer, "loop", 1, "y"), _dim(axes, inner, "whole", block, "x")]
+    rows = max(1, 1024 // block)
+    dims = [_dim(axes, outer, "loop", rows, "y"), _dim(axes, inner, "whole", block, "x")]
     if rest:
         dims.insert(0, _dim(axes, rest, "grid", 1, "z"))
     return Tile(tuple(dims), axes.merged, configs)

@@ -17,10 +17,10 @@ Axes: TypeAlias = frozenset[sympy.Symbol]
 
 @dataclass(frozen=True)
 class Condition:
-    """Holds where `left` is `>=`, `<` or `==` `right`."""
+    """Holds where `left` compares with `right` as `sign` says."""
 
     left: Index
-    sign: Literal[">=", "<", "=="]
+    sign: Literal["<", "<=", ">", ">=", "==", "!="]
     right: Index
 
 
@@ -60,6 +60,13 @@ class Constant(Value):
     """A number."""
 
     value: Scalar
+
+
+@dataclass(frozen=True, eq=False)
+class Given(Value):
+    """Something that the kernel has already; `text` is how it is written."""
+
+    text: str
 
 
 @dataclass(frozen=True, eq=False)

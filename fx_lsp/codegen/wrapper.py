@@ -12,12 +12,16 @@ import sympy
 import torch
 from torch import fx
 
-from fx_lsp.codegen.emit import Kernel
 from fx_lsp.codegen.index import Coords, Index, contiguous_strides, expression
+from fx_lsp.codegen.kernel import Kernel
 from fx_lsp.codegen.program import Launch, Program
+from fx_lsp.codegen.pull import constant_of, is_empty
 from fx_lsp.codegen.schedule import is_view
 from fx_lsp.codegen.text import broken, index_text
 from fx_lsp.codegen.values import Buffer
+
+LARGEST_CONSTANT = 1024
+"""How many numbers a constant may have to be written into a file."""
 
 
 class Unsupported(Exception):
@@ -43,7 +47,7 @@ class Body:
 
     def statements(self) -> list[str]:
         """The lines, without the last that returns."""
-        self._sizes()
+        self.sizes()
         for step in self.program.steps:
             if isinstance(step, Launch):
                 self._launch(step)
@@ -51,7 +55,7 @@ class Body:
                 self._call(step)
         return self.lines
 
-    def _sizes(self) -> None:
+    def sizes(self) -> None:
         """Sizes that are only known now, each from a tensor that has it."""
         found: set[str] = set()
         for node in self.program.inputs:
@@ -66,7 +70,7 @@ class Body:
 
     def _launch(self, step: Launch) -> None:
         kernel = step.kernel
-        for node in step.writes:
+        for node in (n for n in step.writes if n not in self.names):
             self.names[node] = self.name(node)
             self.lines.append(f"{self.names[node]} = {allocation(self.program.buffers[node], self.device)}")
         pointers = [self.reference(n) for n in (*step.reads, *(w for w in step.writes if w not in step.reads))]
@@ -74,6 +78,10 @@ class Body:
         self.lines.extend(broken("", f"wrap_triton({kernel.name})[{grid_text(kernel)}]", args, ""))
 
     def _call(self, node: fx.Node) -> None:
+        if is_empty(node):
+            self.names[node] = self.name(node)
+            self.lines.append(f"{self.names[node]} = {allocation(self.program.buffers[node], self.device)}")
+            return
         args = [self.argument(a) for a in node.args]
         args += [f"{k}={self.argument(v)}" for k, v in node.kwargs.items()]
         self.names[node] = self.name(node)
@@ -93,7 +101,14 @@ class Body:
             if method:
                 return f"{args[0]}.{method}({', '.join(args[1:])})"
             return f"torch.ops.{node.target}({', '.join(args)})"
-        raise Unsupported(node, f"{node.target} is nowhere in memory")
+        held = constant_of(node)
+        if held is None or held.numel() > LARGEST_CONSTANT:
+            what = "a constant that is too large to be written down" if held is not None else "nowhere in memory"
+            raise Unsupported(node, f"{node.target} is {what}")
+        self.names[node] = self.name(node)
+        args = [repr(held.tolist()), f"dtype={held.dtype}", f"device={self.device}"]
+        self.lines.extend(broken("", f"{self.names[node]} = torch.tensor", args, ""))
+        return self.names[node]
 
     def argument(self, value: Any) -> str:
         """An argument of a call as text."""
@@ -176,19 +191,21 @@ def fixed_blocks(kernel: Kernel) -> list[str]:
         for d in kernel.tile.dims
         if d.block > 1 and d.block_name not in tuned
     ]
-    return found if len(kernel.tile.configs) > 1 else [*found, f"num_warps={kernel.tile.configs[0].warps}"]
+    first_config, *others = kernel.tile.configs
+    return found if others else [*found, f"num_warps={first_config.warps}"]
 
 
 def tuned_names(kernel: Kernel) -> set[str]:
     """The block sizes that the configurations choose."""
-    return {n for c in kernel.tile.configs for n in dict(c.blocks)} if len(kernel.tile.configs) > 1 else set()
+    first, *others = kernel.tile.configs
+    return {n for c in (first, *others) for n in dict(c.blocks)} if others else set()
 
 
 def tuning(kernel: Kernel) -> list[str]:
     """The decorator that chooses among configurations; none where there is one alone."""
     if len(kernel.tile.configs) < 2:
         return []
-    key = ", ".join(f'"{s}"' for s in kernel.sizes if s in ("M", "N"))
+    key = ", ".join(f'"{s}"' for s in kernel.sizes if s in ("M", "N", "K"))
     lines = ["@autotuned("]
     for config in kernel.tile.configs:
         blocks = ", ".join(f'"{n}": {v}' for n, v in config.blocks)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -60,7 +60,11 @@ def edits(before: Stage, after: Stage) -> Iterator[Edit]:
         for gone in pending:
             if gone.name == node.name:
                 yield from come
-                yield from _kept(gone, node)
+                if _reads_alike(gone, node):
+                    yield Edit(" ", node)
+                else:
+                    yield Edit("-", gone)
+                    yield Edit("+", node)
                 break
             yield Edit("-", gone, "moved" if gone.name in common else "")
         come = []
@@ -69,13 +73,10 @@ def edits(before: Stage, after: Stage) -> Iterator[Edit]:
     yield from come
 
 
-def _kept(old: Node, new: Node) -> Iterator[Edit]:
+def _reads_alike(old: Node, new: Node) -> bool:
+    """Whether a node that both stages have is the same line in both."""
     same = new.op == "placeholder" or (old.op, old.target, old.args) == (new.op, new.target, new.args)
-    if same and (old.spec == new.spec or new.op == "output"):
-        yield Edit(" ", new)
-    else:
-        yield Edit("-", old)
-        yield Edit("+", new)
+    return same and (old.spec == new.spec or new.op == "output")
 
 
 def _is_same(old: Node, new: Node) -> bool:
@@ -83,8 +84,10 @@ def _is_same(old: Node, new: Node) -> bool:
     return old.op == new.op and (old.target == new.target or old.spans == new.spans)
 
 
-def _longest_run(before: Sequence[str], after: Sequence[str]) -> list[str]:
-    """A longest sequence of names that stand in this order in both."""
+def _longest_run(before: list[str], after: list[str]) -> list[str]:
+    """A longest sequence of names that stand in this order in both, of two orders of the same names."""
+    if before == after:
+        return before
     place = {name: i for i, name in enumerate(before)}
     tails: list[int] = []
     last: list[str] = []
@@ -125,10 +128,9 @@ def _extent(lines: list[int], first: int, end: int) -> str:
 
 
 def _line(edit: Edit) -> Line:
-    node = edit.node
-    comments = [c for c in (node.comment, edit.comment) if c]
-    text = f"{node.name}: {node.spec}" if node.op == "placeholder" else render_node(node)
-    if node.op == "placeholder":
-        comments.insert(0, "input")
-    tail = f"  # {' · '.join(comments)}" if comments else ""
-    return Line(f"{edit.mark}    {text}{tail}", node.spans, (node.name,))
+    mark, node, comment = edit
+    given = node.op == "placeholder"
+    text = f"{node.name}: {node.spec}" if given and node.spec else node.name if given else render_node(node)
+    if given or node.comment or comment:
+        text += f"  # {' · '.join(c for c in ('input' if given else '', node.comment, comment) if c)}"
+    return Line(f"{mark}    {text}", node.spans, (node.name,))

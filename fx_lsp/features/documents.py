@@ -49,12 +49,25 @@ def render_stage(trace: Trace, stage: Stage, source_line: SourceLine, full: bool
     Rounds of loops and layers that repeat each other are folded, unless `full`. A stage that is no graph is its text.
     """
     info = trace.info(stage.name)
-    if not stage.nodes:
-        head = title_lines(trace, stage.name, info.title if info else "")
+    if stage.text or not stage.nodes:
+        head = title_lines(trace, stage.name, info.title) if info is not None and info.title else ()
         notes = [f"# {one_line(info.note, 400)}"] if info is not None and info.note else []
-        return Document(tuple(Line(line) for line in (*head, *notes, *stage.text.splitlines())))
+        return Document((*(Line(line) for line in (*head, *notes)), *text_lines(stage)))
     lines = body(trace, stage, source_line, full)
     return Document((*(Line(line) for line in _header(trace, stage, lines)), *lines))
+
+
+def rows_of(stage: Stage) -> list[str]:
+    """The lines of a stage that is a text."""
+    return stage.text.removesuffix("\n").split("\n")
+
+
+def text_lines(stage: Stage) -> list[Line]:
+    """The lines of a stage that is a text, with the nodes that they show."""
+    rows = rows_of(stage)
+    shown = [stage.nodes[n - 1] if n and stage.nodes else None for n in stage.origins] or [None] * len(rows)
+    pairs = zip(rows, shown, strict=True)
+    return [Line(row) if node is None else Line(row, node.spans, (node.name,)) for row, node in pairs]
 
 
 def body(trace: Trace, stage: Stage, source_line: SourceLine, full: bool = False) -> list[Line]:

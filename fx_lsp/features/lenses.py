@@ -18,6 +18,8 @@ OFFERED = 3
 """How many targets a pass offers to run on."""
 TORCHSCRIPT = "torchscript"
 """The stage of a graph as TorchScript, and the work that makes it."""
+TRITON = "triton"
+"""The stage of a target as Triton kernels, and the work that makes it."""
 _BUILT = ("graph", "table", "code")
 _PLAIN = "".join(chr(c) for c in range(32, 127) if chr(c) not in "%&")
 _SHOWN = ("forward", "backward", "joint", "inference")
@@ -54,7 +56,9 @@ def lenses(target: Target, outcome: Outcome | None, stale: bool) -> tuple[Lens, 
     summary = Lens(target.name_span, prefix + summarize(outcome), "show stage", target.name, first)
     shows = sorted(stages, key=_SHOWN.index)
     graphs = (Lens(target.name_span, f"show {s} graph", "show stage", target.name, s) for s in shows)
-    return (summary, *graphs, Lens(target.name_span, "passes", "show stage", target.name, PASSES, PASSES))
+    works = (("passes", PASSES), ("generate Triton kernel", TRITON))
+    more = (Lens(target.name_span, title, "show stage", target.name, work, work) for title, work in works)
+    return (summary, *graphs, *more)
 
 
 def _graph_lenses(target: Target, trace: Trace, prefix: str) -> tuple[Lens, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fx_lsp.features.diffs import diff_lines
-from fx_lsp.features.documents import Document, Line, title_lines
+from fx_lsp.features.documents import Document, Line, body, title_lines
 from fx_lsp.features.lenses import PASSES
 from fx_lsp.features.text import count, one_line
 from fx_lsp.model import Change, Stage, StageInfo, Trace
@@ -80,14 +80,20 @@ def render_passes(trace: Trace, every: bool = False) -> Document:
 
 
 def render_run(trace: Trace, stages: Mapping[str, Stage]) -> Document:
-    """What a pass of the user did: its steps, what it found where, what changed, and what went wrong."""
+    """What a pass of the user did: its steps, what it found where, what changed, and what went wrong.
+
+    Where it only looked for something, the graph follows, with what it found marked.
+    """
     lines = list(render_passes(trace, True).lines)
+    searched = stages.get(trace.stages[0].name) if trace.stages else None
     for info in trace.stages:
         stage, before = stages.get(info.name), stages.get(trace.kept(info.before) or "")
         if stage is not None and stage.text:
             lines += [Line(""), *(Line(line) for line in stage.text.splitlines())]
         elif stage is not None and before is not None and info.change:
             lines += [Line(""), *diff_lines(before, stage)]
+    if searched is not None and any(s.text for s in stages.values()) and not any(i.change for i in trace.stages):
+        lines += [Line(""), *body(trace, searched, lambda span: None)]
     for remark in trace.remarks:
         if remark.severity == "error" and remark.span is not None:
             where = f"{remark.span.file}:{remark.span.line}"

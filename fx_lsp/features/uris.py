@@ -3,7 +3,8 @@
 `fx-lsp:/home/me/model.py/Block.forward.py` is the forward graph of `Block` in `/home/me/model.py`. The last segment is
 what an editor shows in a tab, and ends in `.py` so that editors take the text for Python. `Block.forward.full.py` is
 the same with nothing folded. A query names the work that a stage comes from, and a stage to compare it with:
-`…/Block.joint%3Aremove_noop_ops.diff?passes&from=decomposed`.
+`…/Block.joint%3Aremove_noop_ops.diff?passes&from=decomposed`. Compiled kernels are no Python, and end in `.txt`:
+`…/Block.ptx.txt?lowered&target=cuda:90`.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ from urllib.parse import quote, unquote
 from fx_lsp.model import Work
 
 SCHEME = "fx-lsp"
+LOWERED = "lowered"
+"""The work that compiles kernels for a chip."""
 
 _DRIVE = re.compile(r"/[A-Za-z]:/")
 _SUFFIX = ".py"
 _DIFF = ".diff"
+_LISTING = ".txt"
 _FULL = ".full"
 _FROM = "from="
 
@@ -41,7 +45,7 @@ class View:
     @property
     def title(self) -> str:
         """The file name that an editor shows: `Block.forward.py`."""
-        return f"{self.name}.{self.stage}{_FULL if self.full else ''}{_DIFF if self.before else _SUFFIX}"
+        return f"{self.name}.{self.stage}{_FULL if self.full else ''}{_ending(self.work, self.before)}"
 
 
 def format_uri(view: View) -> str:
@@ -67,7 +71,7 @@ def parse_uri(uri: str) -> View | None:
     place, _, query = rest.split("#")[0].partition("?")
     path, slash, title = unquote(place).rpartition("/")
     work, before = _query(unquote(query))
-    ending = _DIFF if before else _SUFFIX
+    ending = _ending(work, before)
     title, suffix = title.removesuffix(ending), title.endswith(ending)
     full = title.endswith(_FULL)
     name, dot, stage = title.removesuffix(_FULL).rpartition(".")
@@ -78,6 +82,10 @@ def parse_uri(uri: str) -> View | None:
     elif path.startswith("//"):
         path = path.replace("/", "\\")
     return View(path, name, stage, full, work, before)
+
+
+def _ending(work: Work, before: str) -> str:
+    return _DIFF if before else _LISTING if work.partition("&")[0] == LOWERED else _SUFFIX
 
 
 def _query(query: str) -> tuple[Work, str]:

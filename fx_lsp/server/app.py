@@ -14,7 +14,8 @@ from lsprotocol import types
 from pygls.capabilities import get_capability
 from pygls.exceptions import JsonRpcException
 
-from fx_lsp.server import actions, commands, completion, documents, hints, hover, lenses, status, views
+from fx_lsp.features.uris import SCHEME
+from fx_lsp.server import actions, commands, completion, documents, hints, hover, lenses, linked, status, views
 from fx_lsp.server.protocol import claim_stdio, run
 from fx_lsp.server.session import Client, Server
 from fx_lsp.server.settings import SECTION, Settings, read_settings
@@ -91,13 +92,17 @@ async def did_change_configuration(server: Server, params: types.DidChangeConfig
 
 
 def _registrations(client: Client) -> Iterator[types.Registration]:
-    """What the client is asked to tell: other settings, and files that are changed outside of it."""
+    """What the client is asked to tell: other settings, files that are changed outside of it; and to ask of views."""
     if client.register_configuration:
         yield types.Registration(
             id="fx-lsp-configuration",
             method=types.WORKSPACE_DID_CHANGE_CONFIGURATION,
             register_options=types.DidChangeConfigurationRegistrationOptions(section=SECTION),
         )
+    selector = [types.TextDocumentFilterScheme(scheme=SCHEME)]
+    for method in client.register_links:
+        options = types.TextDocumentRegistrationOptions(document_selector=selector)
+        yield types.Registration(id=f"fx-lsp-{method}", method=method, register_options=options)
     if client.register_watchers:
         yield types.Registration(
             id="fx-lsp-files",
@@ -118,6 +123,8 @@ _HANDLERS: dict[str, Handler] = {
     types.WORKSPACE_DID_CHANGE_WATCHED_FILES: documents.did_change_watched_files,
     types.TEXT_DOCUMENT_CODE_LENS: lenses.code_lens,
     types.TEXT_DOCUMENT_HOVER: hover.hover,
+    types.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT: linked.document_highlight,
+    types.TEXT_DOCUMENT_DEFINITION: linked.definition,
     types.TEXT_DOCUMENT_INLAY_HINT: hints.inlay_hint,
     types.TEXT_DOCUMENT_CODE_ACTION: actions.code_action,
     types.TEXT_DOCUMENT_COMPLETION: completion.completion,
@@ -125,6 +132,7 @@ _HANDLERS: dict[str, Handler] = {
     types.WORKSPACE_DID_CHANGE_CONFIGURATION: did_change_configuration,
     types.WINDOW_WORK_DONE_PROGRESS_CANCEL: status.on_cancel,
     views.DOCUMENT: views.document,
+    linked.RELATED: linked.related,
 }
 
 _OPTIONS = {
@@ -212,6 +220,14 @@ def _client(capabilities: types.ClientCapabilities) -> Client:
         configuration=has("workspace.configuration"),
         register_watchers=has("workspace.did_change_watched_files.dynamic_registration"),
         register_configuration=has("workspace.did_change_configuration.dynamic_registration"),
+        register_links=tuple(
+            method
+            for method, path in (
+                (types.TEXT_DOCUMENT_DEFINITION, "definition"),
+                (types.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT, "document_highlight"),
+            )
+            if has(f"text_document.{path}.dynamic_registration")
+        ),
         related_information=has("text_document.publish_diagnostics.related_information"),
         code_actions=has("text_document.code_action.code_action_literal_support"),
         document_changes=has("workspace.workspace_edit.document_changes"),

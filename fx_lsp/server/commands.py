@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lsprotocol import types
 from pygls.exceptions import JsonRpcInvalidParams
 
+from fx_lsp.features.kernels import work_of
 from fx_lsp.features.lenses import PASSES, RUN, default_stage, run_of
 from fx_lsp.features.passes import change_text, is_unchanged
 from fx_lsp.features.problems import describe
@@ -26,8 +27,10 @@ MOST = 12
 
 async def show_stage(server: Server, arguments: list[Any]) -> dict[str, str] | None:
     """`fxLsp.showStage(uri, name, stage?, work?, before?)`: opens a stage in the editor, or what changed from `before`
-    to it. Returns its `uri`, and a file's `path`."""
+    to it. Returns its `uri`, and a file's `path`. The work of kernels and of their compiled forms goes without saying;
+    a view's `uri` stands for its target, whose name may then be ""."""
     file, name, stage, work, before = _target(server, arguments)
+    work = work or work_of(stage, server.settings.gpu)
     if server.engine is None:
         return None
     if server.engine.state(file) is None and read_source(server, file) is None:
@@ -64,8 +67,8 @@ async def _open(server: Server, view: View) -> dict[str, str] | None:
 async def passes(server: Server, arguments: list[Any]) -> list[dict[str, Any]] | None:
     """`fxLsp.passes(uri, name, work?)`: the stages of a target, for a client that lets its user choose among them.
 
-    Each has `stage`, `title`, `ops`, `change`, `note`, `unchanged`, the `uri` of its document, and (`diff`) that of
-    what it changed.
+    Each has `stage`, `title`, `ops`, `change`, `note`, `unchanged`, the stage `before` it, the `uri` of its document,
+    and (`diff`) that of what it changed.
     """
     file, name, work, _, _ = _target(server, arguments)
     work = work or PASSES
@@ -83,6 +86,7 @@ async def passes(server: Server, arguments: list[Any]) -> list[dict[str, Any]] |
             "change": change_text(info.change),
             "note": info.note,
             "unchanged": is_unchanged(info),
+            "before": info.before,
             "uri": format_uri(View(file, name, info.name, False, work)),
             "diff": format_uri(View(file, name, info.name, False, work, info.before)) if info.before else None,
         }
@@ -158,10 +162,11 @@ async def _show_failure(server: Server, failure: Failure) -> None:
 
 def _target(server: Server, arguments: list[Any]) -> tuple[str, str, str, str, str]:
     """A file, the name of a target, and up to three more words, "" where they are missing."""
-    if not 2 <= len(arguments) <= 5 or not all(isinstance(a, str) and a for a in arguments[:2]):
+    words = [a if isinstance(a, str) else "" for a in arguments] + [""] * 5
+    view = server.views.find(words[0])
+    if not 2 <= len(arguments) <= 5 or not words[0] or not (words[1] or view):
         raise JsonRpcInvalidParams("the arguments are a document's URI, the name of a target, and a stage")
-    file = from_proto.file_of_uri(arguments[0], server.roots())
+    file = view.file if view is not None else from_proto.file_of_uri(words[0], server.roots())
     if file is None:
-        raise JsonRpcInvalidParams(f"{arguments[0]!r} is no document that is traced")
-    words = [a if isinstance(a, str) else "" for a in arguments[2:]] + ["", "", ""]
-    return file, arguments[1], words[0], words[1], words[2]
+        raise JsonRpcInvalidParams(f"{words[0]!r} is no document that is traced")
+    return file, words[1] or (view.name if view is not None else ""), words[2], words[3], words[4]

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from lsprotocol import types
 
 from fx_lsp.features.comments import comment_problems, without_doubles
+from fx_lsp.features.kernels import kernel_problems, kernels_of
 from fx_lsp.features.problems import problems, work_problems
-from fx_lsp.model import Span
+from fx_lsp.features.uris import View
+from fx_lsp.model import Span, Trace
 from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.documents import read_source, uri_of_file
 
@@ -44,3 +46,19 @@ def publish(server: Server, file: str) -> None:
                 version=document.version if server.client.diagnostic_version else None,
             )
         )
+
+
+def publish_kernels(server: Server, view: View) -> None:
+    """Publishes what compiling said of a file of kernels that the client shows."""
+    uri, shown = server.views.uri(view), server.views.rendered(view)
+    if uri is None or shown is None or view != kernels_of(view) or server.engine is None:
+        return
+    work = server.views.compiled(view)
+    outcome = server.engine.known(view.file, view.name, work) if work else None
+    found = kernel_problems(outcome.remarks, view.name) if isinstance(outcome, Trace) else ()
+    lines = from_proto.split_lines(shown.document.text)
+    diagnostics = [to_proto.diagnostic(p, lines, server.encoding, None) for p in found]
+    if not server.settings.diagnostics:
+        diagnostics = []
+    if server.published(uri, diagnostics):
+        server.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri=uri, diagnostics=diagnostics))

@@ -11,7 +11,7 @@ from lsprotocol import types
 from fx_lsp.features import hover as features
 from fx_lsp.features.lenses import default_stage
 from fx_lsp.model import Span, Stage, Trace
-from fx_lsp.server import from_proto, to_proto
+from fx_lsp.server import from_proto, linked, to_proto
 
 if TYPE_CHECKING:
     from fx_lsp.server.session import Server
@@ -22,6 +22,9 @@ async def hover(server: Server, params: types.HoverParams) -> types.Hover | None
     """What is known of the name or the expression under the cursor."""
     uri = params.text_document.uri
     document, state = server.documents.get(uri), server.state(uri)
+    view = server.views.find(uri) if document is None else None
+    if view is not None:
+        return await linked.hover(server, view, params.position)
     if document is None or state is None or server.engine is None:
         return None
     line, col = from_proto.position(document.lines, params.position, server.encoding)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lsprotocol import types
 
 from fx_lsp.features.lenses import lenses, pass_lenses
-from fx_lsp.server import to_proto
+from fx_lsp.server import linked, to_proto
 
 if TYPE_CHECKING:
     from fx_lsp.server.session import Server
@@ -17,6 +17,9 @@ async def code_lens(server: Server, params: types.CodeLensParams) -> list[types.
     """The lenses of what is traced so far; a refresh follows when there is more."""
     uri = params.text_document.uri
     document, state = server.documents.get(uri), server.state(uri)
+    view = server.views.find(uri) if document is None and server.settings.code_lens else None
+    if view is not None:
+        return await linked.code_lens(server, view, uri)
     if document is None or state is None or not server.settings.code_lens:
         return None
     found = [

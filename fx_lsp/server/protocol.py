@@ -43,8 +43,9 @@ class Protocol(LanguageServerProtocol):
 
     @lsp_method(types.INITIALIZE)
     def lsp_initialize(self, params: types.InitializeParams) -> Generator[Any, Any, types.InitializeResult]:
-        """Adds to what pygls announces the scheme of our views."""
+        """Adds to what pygls announces the scheme of our views; what only views answer is registered for them alone."""
         result = yield from super().lsp_initialize(params)
+        result.capabilities.definition_provider = result.capabilities.document_highlight_provider = None
         if result.capabilities.workspace is not None:
             result.capabilities.workspace.text_document_content = types.TextDocumentContentOptions(schemes=[SCHEME])
         return result

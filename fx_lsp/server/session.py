@@ -21,6 +21,7 @@ from fx_lsp.server.status import Reporter
 from fx_lsp.server.views import Views
 
 if TYPE_CHECKING:
+    from fx_lsp.features.uris import View
     from fx_lsp.tracing.engine import Engine, EngineSettings, EngineStatus, FileState, TargetState
 
     MakeEngine = Callable[[EngineSettings, Callable[[str], None], Callable[[EngineStatus], None]], Engine]
@@ -42,6 +43,7 @@ class Client:
     progress: bool = False
     configuration: bool = False
     register_configuration: bool = False
+    register_links: tuple[str, ...] = ()
     register_watchers: bool = False
     related_information: bool = False
     diagnostic_version: bool = False
@@ -190,6 +192,17 @@ class Server(LanguageServer):
         self._changed.discard(document.file)
         self._published.pop(document.uri, None)
 
+    def problems_of_view(self, view: View) -> None:
+        """Publishes what there is to say of a file of kernels, once its compiled forms are known."""
+        from fx_lsp.server.diagnostics import publish_kernels
+
+        publish_kernels(self, view)
+
+    def forget_problems(self, uri: str) -> None:
+        """Withdraws what was published for a view that is closed."""
+        if self._published.pop(uri, None):
+            self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri=uri, diagnostics=[]))
+
     def _updated(self, file: str) -> None:
         if not self._changed:
             asyncio.get_running_loop().call_later(REFRESH_SECONDS, self._flush)
@@ -206,6 +219,8 @@ class Server(LanguageServer):
                 publish(self, file)
                 if file in files:
                     self.views.refresh(file)
+                for view in self.views.of_kernels(file):
+                    self.problems_of_view(view)
             except Exception as error:
                 self.internal_error("diagnostics", error)
         if self.client.code_lens_refresh:

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
+from fx_lsp.features.kernels import CHIP
+
 if TYPE_CHECKING:
     from fx_lsp.tracing.engine import EngineSettings
 
@@ -20,6 +22,7 @@ SECTION = "fx-lsp"
 class Settings:
     """What a user may set. `limits_seconds` per trace, `limits_memory` in MiB; None means: find it, or the default.
 
+    `gpu` is the chip that kernels are compiled for where none is named.
     `virtual_documents` and `command_links` are set by editor plugins and not by people: the client opens `fx-lsp:` URIs
     through `fxLsp/document`, and follows `command:` links in hovers.
     """
@@ -32,6 +35,7 @@ class Settings:
     limits_seconds: float = 60.0
     limits_memory: float = 4096.0
     cache_path: str | None = None
+    gpu: str = CHIP
     virtual_documents: bool = False
     command_links: bool = False
 
@@ -54,6 +58,7 @@ _ROWS = (
     _Row("limits.seconds", "limits_seconds", float, "a positive number of seconds", positive=True),
     _Row("limits.memory", "limits_memory", float, "a positive number of MiB", positive=True),
     _Row("cache.path", "cache_path", str, "a path"),
+    _Row("gpu", "gpu", str, "a chip, as in cuda:90"),
     _Row("virtualDocuments", "virtual_documents", bool, "true or false"),
     _Row("commandLinks", "command_links", bool, "true or false"),
 )

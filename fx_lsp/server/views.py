@@ -11,7 +11,6 @@ import hashlib
 import os
 import sys
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,15 +18,12 @@ from typing import TYPE_CHECKING, Any
 from lsprotocol import types
 from pygls.exceptions import JsonRpcInvalidParams
 
-from fx_lsp.features.diffs import render_diff
-from fx_lsp.features.documents import render_stage
-from fx_lsp.features.hover import failure_text
-from fx_lsp.features.lenses import PASSES, RUN
-from fx_lsp.features.passes import render_passes, render_run
-from fx_lsp.features.uris import View, format_uri, parse_uri
-from fx_lsp.model import Failure, Outcome, Span, Stage, Trace
+from fx_lsp.features.kernels import Shown, chip_of, kernels_of
+from fx_lsp.features.uris import SCHEME, View, format_uri, parse_uri
+from fx_lsp.model import Outcome, Trace, Work
 from fx_lsp.server import from_proto
 from fx_lsp.server.documents import read_source, roots_of
+from fx_lsp.server.rendering import rendered, said
 
 if TYPE_CHECKING:
     from fx_lsp.server.session import Server
@@ -39,12 +35,14 @@ DOCUMENT = "fxLsp/document"
 class _Shown:
     """A view that the client may be showing, and the file that it was written to.
 
-    `known` is the trace that it was made from, and whether the work that it shows was done with that.
+    `known` is the trace that it was made from, and whether the work that it shows was done with that; `rendered` what
+    the client has of it, and `uri` what it calls the document that it opened.
     """
 
     known: tuple[Outcome, bool] | None
     path: Path | None = None
-    open: bool = False
+    uri: str = ""
+    rendered: Shown | None = None
 
 
 class Views:
@@ -53,23 +51,73 @@ class Views:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._shown: dict[View, _Shown] = {}
+        self._compiled: dict[tuple[str, str], Work] = {}
 
     def opened(self, uri: str) -> None:
         """The client opened a view's document."""
         view = parse_uri(uri)
         if view is not None:
-            self._shown.setdefault(view, _Shown(None)).open = True
+            self._shown.setdefault(view, _Shown(None)).uri = uri
+            self._server.problems_of_view(view)
 
     def closed(self, uri: str) -> None:
         """The client closed a view's document; a file that was only read for it is closed too."""
         view = parse_uri(uri)
         if view is None:
             return
-        self._shown.pop(view, None)
-        done = view.file, view.name, view.work
-        if view.work and self._server.engine and not any((v.file, v.name, v.work) == done for v in self._shown):
-            self._server.engine.forget(*done)
+        shown = self._shown.pop(view, None)
+        if shown is not None and shown.uri:
+            self._server.forget_problems(shown.uri)
+        known = [other for other in self._shown if (other.file, other.name) == (view.file, view.name)]
+        done = {view.work, self.compiled(view)} - {v.work for v in known}
+        if kernels_of(view) in known:  # it shows what compiling the kernels said
+            done.discard(self.compiled(view))
+        for work in done - {""}:
+            if self._server.engine is not None:
+                self._server.engine.forget(view.file, view.name, work)
         self._close_unused(view.file)
+
+    def compiled(self, view: View) -> Work:
+        """The work that compiled the kernels of a view's target last, "" where none did."""
+        return self._compiled.get((view.file, view.name), "")
+
+    def find(self, uri: str) -> View | None:
+        """The view that the client has under a URI, that of a document or of a file that a view was written to."""
+        if (view := parse_uri(uri)) is not None:
+            return view
+        file = from_proto.file_of_uri(uri, ())
+        return next((v for v, shown in self._shown.items() if shown.path and str(shown.path) == file), None)
+
+    def rendered(self, view: View) -> Shown | None:
+        """What the client has of a view; None for one that it does not show."""
+        shown = self._shown.get(view)
+        return None if shown is None else shown.rendered
+
+    def of_target(self, file: str, name: str) -> dict[View, Shown]:
+        """The views of a target that the client shows, as it has them."""
+        known = ((v, s.rendered) for v, s in self._shown.items() if (v.file, v.name) == (file, name))
+        return {view: shown for view, shown in known if shown is not None}
+
+    async def made(self, view: View) -> Shown | None:
+        """A view that the client does not show, if all that it takes is known; else None, at once."""
+        engine = self._server.engine
+        outcome = engine.known(view.file, view.name, view.work) if engine is not None else None
+        return await rendered(self._server, engine, view, outcome) if engine is not None and outcome else None
+
+    def uri(self, view: View) -> str | None:
+        """How the client reads a view; None where it reads files, and this one is not written."""
+        server, shown = self._server, self._shown.get(view)
+        if shown and shown.uri:
+            return shown.uri
+        if shown and shown.path:
+            return shown.path.as_uri()
+        if server.client.text_document_content or server.settings.virtual_documents:
+            return f"{SCHEME}://{format_uri(view).removeprefix(f'{SCHEME}:')}"  # editors take others for paths
+        return None
+
+    def of_kernels(self, file: str) -> list[View]:
+        """The files of kernels of a file's targets that the client shows."""
+        return [view for view in self._shown if view.file == file and view == kernels_of(view)]
 
     def _close_unused(self, file: str) -> None:
         """Have a file that was only read for views no longer traced, once the client shows none of them."""
@@ -80,63 +128,35 @@ class Views:
 
     async def text(self, view: View) -> str:
         """The text of a view, once its target is traced. What cannot be shown says so in a comment."""
+        shown = await self._rendered(view)
+        if view in self._shown:
+            self._shown[view].rendered = shown
+            for other in (view, kernels_of(view)):
+                self._server.problems_of_view(other)
+        return shown.document.text
+
+    async def _rendered(self, view: View) -> Shown:
         server = self._server
-        if server.engine is None:
-            return _comment("fx-lsp is restarting; open this again in a moment.")
-        if server.engine.state(view.file) is None:
+        engine = server.engine
+        if engine is None:
+            return said("fx-lsp is restarting; open this again in a moment.")
+        if engine.state(view.file) is None:
             source = read_source(server, view.file)
             if source is None:
-                return _comment(f"There is no file {view.file}.")
-            server.engine.open(view.file, source, roots_of(server.roots(), view.file))
+                return said(f"There is no file {view.file}.")
+            engine.open(view.file, source, roots_of(server.roots(), view.file))
+        if chip_of(view.work):
+            self._compiled[view.file, view.name] = view.work
         try:
-            outcome = await server.engine.outcome(view.file, view.name)
+            outcome = await engine.outcome(view.file, view.name)
             known = outcome, True
             if view.work and isinstance(outcome, Trace):
-                outcome = await server.engine.outcome(view.file, view.name, view.work)
+                outcome = await engine.outcome(view.file, view.name, view.work)
             self._shown.setdefault(view, _Shown(None)).known = known
         except asyncio.CancelledError:
             self._close_unused(view.file)
             raise
-        if isinstance(outcome, Failure):
-            return _comment(failure_text(outcome))
-        if view.stage == PASSES and view.work:
-            return render_passes(outcome, view.full).text
-        if view.stage == RUN and view.work:
-            return await self._run(view, outcome)
-        found = [
-            await server.engine.stage(view.file, view.name, name, view.work)
-            for name in (view.before, view.stage)
-            if name
-        ]
-        for stage in found:
-            if isinstance(stage, Failure):
-                return _comment(failure_text(stage))
-        *before, stage = [s for s in found if isinstance(s, Stage)]
-        if before:
-            return render_diff(outcome, before[0], stage).text
-        return render_stage(outcome, stage, self._source_lines(), view.full).text
-
-    async def _run(self, view: View, trace: Trace) -> str:
-        """Everything about the run of a pass."""
-        assert self._server.engine is not None
-        stages: dict[str, Stage] = {}
-        for info in trace.stages:
-            if info.change is None or info.change:
-                stage = await self._server.engine.stage(view.file, view.name, info.name, view.work)
-                if isinstance(stage, Stage):
-                    stages[info.name] = stage
-        return render_run(trace, stages).text
-
-    def _source_lines(self) -> Callable[[Span], str | None]:
-        lines: dict[str, list[str]] = {}
-
-        def source_line(span: Span) -> str | None:
-            if span.file not in lines:
-                lines[span.file] = from_proto.split_lines(read_source(self._server, span.file) or "")
-            known = lines[span.file]
-            return known[span.line - 1] if 0 < span.line <= len(known) else None
-
-        return source_line
+        return await rendered(server, engine, view, outcome)
 
     async def write(self, view: View) -> Path:
         """Writes a view to its read-only file, in one step, and returns the path. Raises OSError where it cannot."""
@@ -182,7 +202,7 @@ class Views:
             shown.known = known
             if shown.path is not None:
                 server.spawn("views", self._rewrite(view))
-            if shown.open or shown.path is None:
+            if shown.uri or shown.path is None:
                 params = types.TextDocumentContentRefreshParams(uri=format_uri(view))
                 server.protocol.send_request(types.WORKSPACE_TEXT_DOCUMENT_CONTENT_REFRESH, params)
 
@@ -202,7 +222,8 @@ async def document(server: Server, params: Any) -> dict[str, str]:
     """`fxLsp/document`: the same for clients without it."""
     uri = getattr(params, "uri", None)
     view = _view(uri)
-    return {"uri": str(uri), "text": await server.views.text(view), "languageId": "python"}
+    language = "plaintext" if chip_of(view.work) else "python"
+    return {"uri": str(uri), "text": await server.views.text(view), "languageId": language}
 
 
 def views_folder() -> Path:
@@ -225,7 +246,3 @@ def _view(uri: object) -> View:
 
 def _file_name(title: str) -> str:
     return "".join(c if c.isalnum() or c in "._-" else "_" for c in title)[-120:]
-
-
-def _comment(text: str) -> str:
-    return "".join(f"# {line}".rstrip() + "\n" for line in text.replace("\r", "").split("\n"))

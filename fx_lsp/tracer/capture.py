@@ -113,9 +113,8 @@ def capture(
         bw_compiler=compile_,
         partition_fn=partition,
         decompositions=None if decompositions is None else dict(decompositions),
-        keep_inference_input_mutations=True,
         dynamic=symbolic,
-        **(options or {}),
+        **dict[str, Any]({"keep_inference_input_mutations": True} | dict(options or {})),
     )
     with (
         without_compilation(),

@@ -134,7 +134,20 @@ def _trace(
     last = found[0] if captured.inference is not None else found[1]
     remarks: list[Remark] = []
     if request.work:
-        known = Traced(request, prepared.call, captured, found, sources, mode, devices, new_names, symbols is not None)
+        known = Traced(
+            request,
+            prepared.call,
+            captured,
+            found,
+            sources,
+            mode,
+            devices,
+            new_names,
+            symbols is not None,
+            prepared.inputs,
+            prepared.run.result,
+            request.source if loaded.whole else request.sliced,
+        )
         try:
             with under(mode, prepared.conditions):
                 ledger = further_stages(known)

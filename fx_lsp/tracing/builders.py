@@ -9,7 +9,7 @@ import ast
 import re
 from collections.abc import Collection, Iterator, Mapping
 
-from fx_lsp.syntax import FunctionNode
+from fx_lsp.syntax import FunctionNode, assigned
 from fx_lsp.tracing.evidence import dotted
 from fx_lsp.tracing.outline import Outline, has_skipped_decorator
 
@@ -42,7 +42,7 @@ def find_builders(outline: Outline, tree: ast.Module, text: str) -> dict[str, as
     }
     held: dict[str, str] = {}
     for node in tree.body:
-        for name, value in _assigned(node):
+        for name, value in assigned(node):
             if look.is_graph(value, held):
                 held[name] = name
                 found.setdefault(name, node)
@@ -69,7 +69,7 @@ class _Look:
         held: dict[str, str] = {}
         inside = sorted(_statements(node.body), key=lambda n: n.lineno)
         for statement in inside:
-            for name, value in _assigned(statement):
+            for name, value in assigned(statement):
                 kind = self._kind(value, held)
                 if kind:
                     held[name] = kind
@@ -123,16 +123,6 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
                 yield from _statements(getattr(node, block, []))
             for handler in getattr(node, "handlers", []):
                 yield from _statements(handler.body)
-
-
-def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """The names that a statement binds to one value each."""
-    if isinstance(node, ast.Assign):
-        for target in node.targets:
-            if isinstance(target, ast.Name):
-                yield target.id, node.value
-    elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
-        yield node.target.id, node.value
 
 
 def _requires(node: FunctionNode) -> bool:

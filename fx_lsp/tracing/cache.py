@@ -24,7 +24,7 @@ from fx_lsp.wire import outcome_from_json, outcome_to_json
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _SET_ASIDE_AT_MOST = 3
 _LOCK_SECONDS = 0.5
 _REST_SECONDS = 10.0

@@ -182,8 +182,8 @@ class OpenFile:
             self.shown[name] = replace(shown, key="")
 
     def traced(self) -> list[Target]:
-        """The targets whose graphs are known, those that build one themselves left out."""
-        known = [(name, t) for name, t in self.good.targets.items() if t.kind != "graph"] if self.good else []
+        """The targets whose graphs are known."""
+        known = self.good.targets.items() if self.good else ()
         return [t for name, t in known if name in self.shown and isinstance(self.shown[name].outcome, Trace)]
 
     def dependencies(self) -> set[str]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from fx_lsp.syntax import FunctionNode, bound_lambda
+from fx_lsp.syntax import FunctionNode, assigned, bound_lambda
 from fx_lsp.tracing.evidence import collect_imports, dotted, is_stdlib, parameters
 from fx_lsp.tracing.parsing import is_main_guard, walk
 
@@ -39,7 +39,7 @@ class Class:
 class Partial:
     """`name = functools.partial(of, …)`: the statement `node` with its call."""
 
-    node: ast.Assign
+    node: ast.stmt
     of: str
     call: ast.Call
 
@@ -150,15 +150,12 @@ def _add_nested(outline: Outline, outer: str, node: FunctionNode) -> None:
 
 def _add_partial(outline: Outline, node: ast.stmt) -> None:
     """Take note of `name = functools.partial(function, …)`."""
-    call = node.value if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
-    if not isinstance(node, ast.Assign) or not isinstance(call, ast.Call) or not call.args:
-        return
-    target, first = node.targets[0], call.args[0]
-    if any(isinstance(arg, ast.Starred) for arg in call.args) or not all(k.arg for k in call.keywords):
-        return
-    is_partial = dotted(call.func, outline.imports) == "functools.partial"
-    if is_partial and isinstance(target, ast.Name) and isinstance(first, ast.Name):
-        outline.partials[target.id] = Partial(node, first.id, call)
+    for name, call in assigned(node):
+        if not isinstance(call, ast.Call) or not call.args or not isinstance(first := call.args[0], ast.Name):
+            continue
+        plain = not any(isinstance(arg, ast.Starred) for arg in call.args) and all(k.arg for k in call.keywords)
+        if plain and dotted(call.func, outline.imports) == "functools.partial":
+            outline.partials[name] = Partial(node, first.id, call)
 
 
 def _is_type_checking(node: ast.If) -> bool:

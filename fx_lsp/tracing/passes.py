@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from fx_lsp.model import Failure, Pass, PassKind, PassSource, Span, TraceRequest
-from fx_lsp.syntax import FunctionNode
+from fx_lsp.syntax import FunctionNode, assigned
 from fx_lsp.tracing.evidence import collect_imports
 from fx_lsp.tracing.parsing import module_name, parse, split_lines, walk
 from fx_lsp.tracing.slicing import SourceGraph
@@ -71,27 +71,14 @@ def _candidates(
             if kinds:
                 classes[node.name] = kinds[0]
                 yield node.name, node.lineno, kinds[0], ()
-        elif isinstance(node, _FUNCTIONS):
-            if _takes_graph(node):
-                yield node.name, node.lineno, "function", ()
-        elif (bound := _bound(node)) is not None:
-            name, value = bound
+        elif isinstance(node, _FUNCTIONS) and _takes_graph(node):
+            yield node.name, node.lineno, "function", ()
+        for name, value in assigned(node):
             if isinstance(value, ast.Call) and (kind := _made(value, functions, classes)) is not None:
                 yield name, node.lineno, kind, ()
             elif isinstance(value, ast.Tuple) and _is_rewriting(value, functions):
                 yield name, node.lineno, "rewrite", ()
     yield from _pairs(tree, functions)
-
-
-def _bound(node: ast.stmt) -> tuple[str, ast.expr] | None:
-    """The name and the value of an assignment to one name."""
-    if isinstance(node, ast.Assign) and len(node.targets) == 1:
-        target, value = node.targets[0], node.value
-    elif isinstance(node, ast.AnnAssign):
-        target, value = node.target, node.value
-    else:
-        return None
-    return (target.id, value) if isinstance(target, ast.Name) and value is not None else None
 
 
 def _made(call: ast.Call, functions: Mapping[str, FunctionNode], classes: Mapping[str, PassKind]) -> PassKind | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -47,7 +48,7 @@ def relocate_stage(stage: Stage, file: str, mapping: Mapping[int, int]) -> Stage
             if moved == node.spans:
                 moved = chains[node.spans] = node.spans
         nodes.append(node if moved is node.spans or moved == node.spans else replace(node, spans=moved))
-    return replace(stage, nodes=tuple(nodes))
+    return replace(stage, nodes=tuple(nodes), text=_text(stage, nodes) if stage.origins else stage.text)
 
 
 def edited_lines(old: list[str], new: list[str]) -> dict[int, int]:
@@ -59,6 +60,19 @@ def edited_lines(old: list[str], new: list[str]) -> dict[int, int]:
     shift = len(new) - len(old)
     mapping.update({n: n + shift for n in range(len(old) - tail + 1, len(old) + 1)})
     return mapping
+
+
+def _text(stage: Stage, nodes: list[Node]) -> str:
+    """The text of a stage whose comments name the lines that its nodes are from (`# norms.py:8  …`)."""
+    lines = stage.text.split("\n")
+    for i, number in enumerate(stage.origins):
+        old, new = (known[number - 1] if 0 < number <= len(nodes) else None for known in (stage.nodes, nodes))
+        if old is None or new is None or len(old.spans) != len(new.spans):
+            continue
+        for was, now in zip(old.spans[:1], new.spans[:1], strict=True):
+            name = re.escape(was.file.replace("\\", "/").rpartition("/")[2])
+            lines[i] = re.sub(rf"^(\s*# {name}:){was.line}(?=  )", rf"\g<1>{now.line}", lines[i])
+    return "\n".join(lines)
 
 
 def _saved(trace: Trace, file: str, mapping: Mapping[int, int]) -> tuple[Saved, ...]:

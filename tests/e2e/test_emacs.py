@@ -49,6 +49,16 @@ def test_graph_of_the_module_around_point(small: Run) -> None:
     assert "def backward(" in small["backward"]["text"]
 
 
+def test_passes_of_the_function_at_point_to_choose_from(small: Run) -> None:
+    stages = [row.split()[0] for row in small["rows"]]
+    assert stages[:5] == ["torch", "dynamo", "joint", "forward", "backward"]
+    chosen = small["pass"]
+    assert chosen["name"].startswith("small.gate.") and chosen["name"].endswith(".diff")
+    assert chosen["mode"] == "diff-mode"
+    assert chosen["readonly"]
+    assert "\n@@ " in chosen["text"]
+
+
 def test_unsaved_edit_updates_the_open_graph(small: Run) -> None:
     assert not small["saved"]
     assert "aten.tanh.default(" in small["edited"]["text"]

@@ -51,6 +51,16 @@ def add_pattern(x):
 def add_replacement(x):
     return aten.relu.default(aten.add.Tensor(x, 1.0))
 """
+BUILT = """\
+import torch
+from torch import fx
+
+
+def built():
+    graph = fx.Graph()
+    graph.output(graph.call_function(torch.ops.aten.relu.default, (graph.placeholder("x"),)))
+    return graph
+"""
 BROKEN = OWN.replace("node.target = aten.gelu.default", "gm.graph.erase_node(node)")
 
 
@@ -73,6 +83,11 @@ class Author(User):
             f"{d.severity.name if d.severity else ''} {d.range.start.line + 1}: {d.message}"
             for d in self.client.diagnostics.get(uri, [])
         ]
+
+    def look_at(self, uri: str) -> None:
+        """Open the document of a view."""
+        document = types.TextDocumentItem(uri=uri, language_id="python", version=1, text="")
+        self.client.text_document_did_open(types.DidOpenTextDocumentParams(text_document=document))
 
     async def shown(self, uri: str, part: str) -> str:
         """The text of a view, once it has `part` in it."""
@@ -110,8 +125,7 @@ async def run(author: Author, files: tuple[str, str], name: str = "own", target:
     """Run a pass, as its lens does; returns the URI of what it shows, which is then open."""
     model, own = files
     shown = await author.command("fxLsp.runPass", own, name, path_of(author, model), target)
-    document = types.TextDocumentItem(uri=shown["uri"], language_id="python", version=1, text="")
-    author.client.text_document_did_open(types.DidOpenTextDocumentParams(text_document=document))
+    author.look_at(shown["uri"])
     return shown["uri"]
 
 
@@ -165,8 +179,23 @@ async def test_matches_are_hints_in_the_source_of_the_target(author: Author, fil
     assert "# match 1" in await author.document(view)
     await author.until(lambda: author.said(model), PATIENCE)
     assert author.said(model) == ["Hint 5: match 1 of add_pattern: relu, y."]
+    graph = view.replace("f.run.py", "f.inference.py")
+    author.look_at(graph)
+    lines = (await author.document(graph)).splitlines()
+    assert [line.split(":")[0].strip() for line in lines if line.endswith("# match 1")] == ["relu", "y"]
+    author.close(graph)
     author.close(view)
     await author.until(lambda: author.said(model) == [], PATIENCE)
+
+
+async def test_a_pass_runs_on_a_graph_that_is_built_by_hand(author: Author, files: tuple[str, str]) -> None:
+    _, own = files
+    built = author.start(BUILT, "built.py")
+    await asyncio.wait_for(author.lens(own, "run on built"), PATIENCE)
+    view = await run(author, (built, own), target="built")
+    assert "+    relu_default = aten.gelu.default(x)" in await author.document(view)
+    author.close(view)
+    author.close(built)
 
 
 async def test_the_editor_asks_which_target_is_meant(author: Author, files: tuple[str, str]) -> None:

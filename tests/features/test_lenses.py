@@ -20,6 +20,7 @@ def test_a_traced_function_says_what_it_costs_and_offers_its_graphs():
             ("show backward graph", "backward"),
             ("show joint graph", "joint"),
             ("passes", "passes"),
+            ("generate Triton kernel", "triton"),
         ]
     )
     assert {(lens.span, lens.name) for lens in found} == {(F.name_span, "f")}
@@ -27,7 +28,9 @@ def test_a_traced_function_says_what_it_costs_and_offers_its_graphs():
 
 def test_nothing_to_differentiate():
     trace = replace(TRACE, stages=(StageInfo("inference", 9, 12),), saved=())
-    assert titles(F, trace) == snapshot(["9 ops · nothing to differentiate", "show inference graph", "passes"])
+    assert titles(F, trace) == snapshot(
+        ["9 ops · nothing to differentiate", "show inference graph", "passes", "generate Triton kernel"]
+    )
 
 
 def test_a_failure_has_one_lens():

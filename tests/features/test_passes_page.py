@@ -115,3 +115,32 @@ def test_what_a_pass_of_ones_own_did():
 
 # /project/model.py:7: fuse raises KeyError: 'x'
 """)
+
+
+def test_what_a_matcher_found_is_marked_in_the_graph():
+    marked = replace(FORWARD, nodes=tuple(replace(n, comment="match 1" * (n.name == "relu")) for n in FORWARD.nodes))
+    page = Stage("own:matches", text="# match 1\n    relu = aten.relu.default(mm)\n")
+    infos = (StageInfo("forward", 3, 6, "given"), StageInfo(page.name, 0, 0, "where own matches"))
+    run = replace(TRACE, stages=infos)
+    text = render_run(run, {"forward": marked, page.name: page}).text
+    assert text.partition("where own matches\n")[2] == snapshot("""\
+
+# match 1
+    relu = aten.relu.default(mm)
+
+def forward(
+    x: f32[8, 128],  # saved for backward, 4 KiB
+    w: f32[128, 4],
+):
+    # model.py:5
+    mm: f32[8, 4] = aten.mm.default(x, w)
+
+    # model.py:7
+    relu: f32[8, 4] = aten.relu.default(mm)  # match 1 · saved for backward, 128 B
+
+    # model.py:8
+    loss: "f32[]" = aten.sum.default(relu)
+    return (loss, x, relu)
+""")
+    changed = (*infos, StageInfo("own", 3, 6, "own", "forward", Change(changed=1)))
+    assert "def forward" not in render_run(replace(run, stages=changed), {"forward": marked, page.name: page}).text

@@ -16,6 +16,11 @@ def test_a_diff_has_its_work_and_the_stage_it_starts_from_in_a_query():
     assert view.title == "Block.joint:fold.diff"
 
 
+def test_a_compiled_kernel_is_no_python():
+    view = View("/home/me/model.py", "Block", "ptx", work="lowered&target=cuda:90")
+    assert format_uri(view) == "fx-lsp:/home/me/model.py/Block.ptx.txt?lowered&target=cuda:90"
+
+
 VIEWS = [
     View("/home/me/model.py", "f", "forward"),
     View("/home/me/my model #2?.py", "Block.extra", "backward"),
@@ -28,6 +33,7 @@ VIEWS = [
     View("/home/me/model.py", "f", "decomposed", True, "passes&table=torch._decomp.core_aten_decompositions&code"),
     View("/home/me/model.py", "f", "fuse", work="pass=/home/me/my passes #1?.py::Größe.fuse&on=torch", before="torch"),
     View(r"C:\Users\me\model.py", "Block", "forward", work=r"pass=C:\Users\me\p.py::fuse", before="joint"),
+    View("/home/me/model.py", "Block.extra", "ptx:extra_kernel", work="lowered&target=hip:gfx942"),
     View("/a/100%25.py", "f", "joint", work="pass=/a/100%25&b=c.py::f", before="50%"),
 ]
 

@@ -23,6 +23,7 @@ async def test_lenses(tmp_path: Path):
                 (0, "1 op · nothing to differentiate", "fxLsp.showStage"),
                 (0, "show inference graph", "fxLsp.showStage"),
                 (0, "passes", "fxLsp.showStage"),
+                (0, "generate Triton kernel", "fxLsp.showStage"),
                 (2, "not traced: sizes do not fit", "fxLsp.showFailure"),
             ]
         )
@@ -291,3 +292,27 @@ async def test_restart(tmp_path: Path):
         await e.problems(uri)
         await e.command("fxLsp.restart")
         assert await e.titles(uri)
+
+
+@pytest.mark.parametrize("capabilities", [{}, FULL], ids=["a file", "a document"])
+async def test_a_line_of_a_graph_leads_to_its_source(tmp_path: Path, capabilities: dict[str, object]):
+    async with editor(tmp_path, capabilities) as e:
+        uri = e.open("m.py", TEXT)
+        shown = await e.command("fxLsp.showStage", uri, "f", "inference")
+        text = Path(shown["path"]).read_text() if "path" in shown else await e.document(shown["uri"])
+        (line,) = (n for n, row in enumerate(text.splitlines()) if "= aten.add" in row)
+        assert await e.hover(shown["uri"], line, 8) == snapshot("""\
+```python
+y: f32[2, 3] = aten.add.Tensor(x, 1)
+```
+
+m.py:1
+
+```python
+def f(x): return x + 1
+```\
+""")
+        assert await e.hover(shown["uri"], 0, 0) is None
+        place = types.DefinitionParams(types.TextDocumentIdentifier(shown["uri"]), Position(line, 8))
+        (found,) = await e.client.text_document_definition_async(place)
+        assert (found.uri, found.range) == (uri, types.Range(Position(0, 17), Position(0, 22)))

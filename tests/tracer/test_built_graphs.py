@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from conftest import Traced, in_fork, request_for
 from inline_snapshot import snapshot
+from running import run_own
 
 PRELUDE = "import operator\nimport torch\nfrom torch import fx, nn\n"
 
@@ -385,3 +386,130 @@ def forward(self,
 #   %add.1 : Tensor = aten::add(%relu.1, %6, %6)
 #   return (%add.1)
 """)
+
+
+RELUS = """
+def gelu(gm: fx.GraphModule) -> fx.GraphModule:
+    for node in gm.graph.find_nodes(op="call_function", target=torch.relu):
+        with gm.graph.inserting_after(node):
+            new = gm.graph.call_function(nn.functional.gelu, node.args)
+        node.replace_all_uses_with(new)
+        gm.graph.erase_node(node)
+    return gm
+
+
+def transposed(gm: fx.GraphModule) -> None:
+    for node in gm.graph.find_nodes(op="call_module", target="fc"):
+        with gm.graph.inserting_before(node):
+            node.args = (gm.graph.call_method("t", node.args),)
+
+
+def relu_pattern(x):
+    return torch.relu(x)
+
+
+def relu_replacement(x):
+    return torch.sigmoid(x)
+
+
+class Twice(fx.Transformer):
+    def call_method(self, target, args, kwargs):
+        return super().call_method(target, args, kwargs) * 2
+
+
+taken = SubgraphMatcher(fx.symbolic_trace(relu_pattern).graph)
+
+
+class Modules(OperatorSupport):
+    def is_node_supported(self, submodules, node):
+        return node.op == "call_module"
+"""
+BUILDERS = SIX_KINDS.replace("g.output(t)", "g.output(g.call_function(torch.relu, (t,)))") + (
+    """
+
+def alone() -> fx.Graph:
+    g = fx.Graph()
+    g.output(g.call_function(torch.relu, (g.placeholder("x"),)))
+    return g
+
+
+def parts() -> fx.Graph:
+    g = fx.Graph()
+    g.output(g.call_module("fc", (g.placeholder("x"),)))
+    return g
+
+
+def broken() -> fx.Graph:
+    g = fx.Graph()
+    g.call_function(torch.relu, (g.placeholder("x"),))
+    return g
+"""
+)
+
+
+@pytest.fixture
+def own(warm_torch, tmp_path):
+    """What a pass makes of a graph that is built by hand."""
+    return lambda name, target="build", **options: run_own(tmp_path, RELUS, name, target, targets=BUILDERS, **options)
+
+
+def test_passes_of_every_kind_run_on_a_graph_that_is_built(own):
+    assert own("gelu").diff("gelu") == snapshot("""\
+-    relu: f32[2] = torch.relu(sum_1)
++    relu: f32[2] = torch._C._nn.gelu(sum_1)
+""")
+    assert own("relu_pattern").diff("relu_pattern") == snapshot("""\
+-    relu: f32[2] = torch.relu(sum_1)  # match 1
++    relu: f32[2] = torch.sigmoid(sum_1)
+""")
+    assert own("Twice").diff("Twice") == snapshot("""\
+-    sum_1: f32[2] = mul.sum(dim=-1)
++    sum_1_1: f32[2] = mul.sum(dim=-1)
++    sum_1: f32[2] = operator.mul(sum_1_1, 2)
+""")
+    assert own("Modules").diff("Modules") == snapshot("""\
+-    fc: f32[2, 3] = self.fc(x)  # partition 1
++    fc: f32[2, 3] = self.fused_0(x)
+""")
+    assert own("taken").page("taken:matches") == snapshot("""\
+# match 1
+    relu = torch.relu(sum_1)
+""")
+
+
+def test_a_pass_that_leaves_what_cannot_be_run(own):
+    ran = own("transposed")
+    (error,) = ran.errors
+    assert error.startswith("the graph that transposed leaves behind cannot be run: fc = fc(…): matrices of 4×2 and")
+    assert error.endswith("@ def transposed(gm: fx.GraphModule) -> None:")
+    assert ran.changes == snapshot({"graph": "", "transposed": "+1 ~1"})
+
+
+def test_a_graph_whose_inputs_nobody_knows(own):
+    ran = own("gelu", "alone")
+    assert ran.notes == snapshot({"graph": "nothing says what x is, so that graphs are not run to see what is in them"})
+    assert ran.diff("gelu") == snapshot("""\
+-    relu = torch.relu(x)
++    relu = torch._C._nn.gelu(x)
+""")
+    assert ran.errors == []
+
+
+@pytest.mark.parametrize("target", ["parts", "broken"])
+def test_graphs_that_no_pass_is_run_on(own, target: str):
+    why = {
+        "parts": "it is a Graph alone, without the module whose parts it uses: a pass takes a GraphModule",
+        "broken": "a pass takes no broken graph",
+    }
+    assert own("gelu", target).notes["gelu"] == why[target]
+
+
+def test_a_graph_that_is_built_has_no_other_graphs(own):
+    assert own("gelu", on="graph").changes == own("gelu").changes
+    assert own("gelu", on="joint").failure.message == snapshot(
+        "there is no graph 'joint' to run a pass on: build builds one itself"
+    )
+
+
+def test_is_a_graph_that_is_built_still_the_same_function(own):
+    assert own("gelu", check=True).notes == snapshot({"gelu": "it is another function: output differs by up to 0.15"})

@@ -159,6 +159,50 @@ def test_nobody_is_harmed_by_watching(page):
     assert page(pattern) == page(pattern)
 
 
+def marks(ran) -> dict[str, str]:
+    return {node.name: node.comment for node in ran.traced.stage("inference").nodes if node.comment}
+
+
+def test_matches_and_near_misses_are_marked_in_the_graph(warm_torch: None, tmp_path: Path):
+    source = """
+    def pattern(a, b):
+        return aten.relu.default(aten.add.Tensor(a, b))
+
+    own = SubgraphMatcher(fx.symbolic_trace(pattern).graph)
+    """
+    assert marks(run_own(tmp_path, source, "own", "f", targets=TARGET)) == snapshot(
+        {
+            "add": "match 1",
+            "plain": "match 1",
+            "mul": "near miss: the pattern has aten.add.Tensor here, and the graph aten.mul.Tensor",
+            "add_1": "near miss: the pattern has 1 where the graph has 2",
+            "shared": "near miss: its result is also used by both, which is not in the pattern",
+            "add_4": "near miss: the pattern has two values, its a and its b, where the graph has x twice",
+            "add_5": "match 2",
+            "number": "match 2",
+        }
+    )
+
+
+def test_what_is_rewritten_is_marked_in_the_graph_before(warm_torch: None, tmp_path: Path):
+    source = """
+    def pattern(a, b):
+        return aten.mul.Tensor(a, b)
+
+    def replacement(a, b):
+        return aten.div.Tensor(a, b)
+    """
+    ran = run_own(tmp_path, source, "pattern", "f", targets=TARGET)
+    assert ran.diff("pattern") == snapshot("""\
+-    mul: f32[4, 8] = aten.mul.Tensor(x, y)  # match 1
++    mul: f32[4, 8] = aten.div.Tensor(x, y)
+-    mul_1: f32[4, 8] = aten.mul.Tensor(x, 2.0)  # match 2
++    mul_1: f32[4, 8] = aten.div.Tensor(x, 2.0)
+-    mul_2: f32[4, 8] = aten.mul.Tensor(y, 3.0)  # match 3
++    mul_2: f32[4, 8] = aten.div.Tensor(y, 3.0)
+""")
+
+
 SUPPORTS = """
 class Own(OperatorSupport):
     def is_node_supported(self, submodules, node):
@@ -208,6 +252,9 @@ def parts(warm_torch: None, tmp_path: Path):
 
 def test_partitions_and_what_is_not_taken(parts):
     ran = parts("Own")
+    assert marks(ran) == snapshot(
+        {"add": "partition 2", "y": "partition 2", "add_1": "partition 1", "relu_1": "partition 1"}
+    )
     assert ran.page("Own:partitions") == snapshot("""\
 # partition 1
     add_1 = aten.add.Tensor(z, y)
@@ -221,11 +268,11 @@ def test_partitions_and_what_is_not_taken(parts):
         # aten.mul.Tensor is not supported
 """)
     assert ran.diff("Own") == snapshot("""\
--    add: f32[4, 8] = aten.add.Tensor(x, 1)
--    y: f32[4, 8] = aten.relu.default(add)
+-    add: f32[4, 8] = aten.add.Tensor(x, 1)  # partition 2
+-    y: f32[4, 8] = aten.relu.default(add)  # partition 2
 +    y: f32[4, 8] = self.fused_1(x)
--    add_1: f32[4, 8] = aten.add.Tensor(z, y)
--    relu_1: f32[4, 8] = aten.relu.default(add_1)
+-    add_1: f32[4, 8] = aten.add.Tensor(z, y)  # partition 1
+-    relu_1: f32[4, 8] = aten.relu.default(add_1)  # partition 1
 +    relu_1: f32[4, 8] = self.fused_0(z, y)
 """)
     assert ran.hints == snapshot(

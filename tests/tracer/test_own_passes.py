@@ -210,11 +210,11 @@ def test_rewriting(ran):
     result = ran(REWRITES, "sum_pattern", "biased")
     assert result.changes == snapshot({"inference": "", "sum_pattern:matches": "", "sum_pattern": "−2 ~2"})
     assert result.diff("sum_pattern") == snapshot("""\
--    mm: f32[4, 6] = aten.mm.default(x, w)
--    add: f32[4, 6] = aten.add.Tensor(mm, b)
+-    mm: f32[4, 6] = aten.mm.default(x, w)  # match 1
+-    add: f32[4, 6] = aten.add.Tensor(mm, b)  # match 1
 +    add: f32[4, 6] = aten.addmm.default(b, x, w)
--    mm_1: f32[4, 6] = aten.mm.default(x, w)
--    add_1: f32[4, 6] = aten.add.Tensor(mm_1, b)
+-    mm_1: f32[4, 6] = aten.mm.default(x, w)  # match 2
+-    add_1: f32[4, 6] = aten.add.Tensor(mm_1, b)  # match 2
 +    add_1: f32[4, 6] = aten.addmm.default(b, x, w)
 """)
     assert result.hints == snapshot(
@@ -242,7 +242,7 @@ def test_a_filter_lets_some_matches_through(ran, name):
 
 def test_a_literal_of_a_pattern_is_compared(ran):
     assert ran(REWRITES, "literal").diff("literal") == snapshot("""\
--    mul: f32[4, 8] = aten.mul.Tensor(y, 0.5)
+-    mul: f32[4, 8] = aten.mul.Tensor(y, 0.5)  # match 1
 +    mul: f32[4, 8] = aten.div.Tensor(y, 2.0)
 """)
     result = ran(REWRITES, "none")

@@ -381,3 +381,14 @@ def test_module_names_follow_packages(tmp_path: Path) -> None:
     assert module_name(str(package / "m.py")) == ("pkg.sub.m", "pkg.sub", root)
     assert module_name(str(package / "__init__.py")) == ("pkg.sub", "pkg.sub", root)
     assert module_name(str(tmp_path / "__main__.py")) == ("main", "", root)
+
+
+async def test_passes_are_offered_all_targets_that_are_traced_and_graphs_that_are_built(bench: Bench) -> None:
+    engine = bench.engine()
+    engine.open(bench.file, TEXT + "\nfrom torch import fx\n\ndef built():\n    return fx.Graph()\n", ())
+    await bench.quiet(engine)
+    assert [(t.name, t.kind) for t in engine.recent("/another.py")] == [
+        ("f", "function"),
+        ("g", "function"),
+        ("built", "graph"),
+    ]

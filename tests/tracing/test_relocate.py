@@ -44,6 +44,15 @@ def test_stages_move_and_values_on_lines_that_are_gone_are_dropped() -> None:
     assert relocate_stage(stage, "/m.py", {3: 3, 9: 9}) == stage
 
 
+def test_comments_of_a_generated_text_name_the_line_where_the_code_is_now() -> None:
+    nodes = (Node("a", "call_function", "aten.relu", spans=(span(3, file="/d/m.py"),)),)
+    stage = Stage(
+        "triton", nodes, "# m.py:3  as read\n    # m.py:3  y = f(x)\n    a = relu(x)  # m.py:3  \n", (0, 1, 1)
+    )
+    moved = relocate_stage(stage, "/d/m.py", {3: 14})
+    assert moved.text == "# m.py:3  as read\n    # m.py:14  y = f(x)\n    a = relu(x)  # m.py:3  \n"
+
+
 def test_lines_around_an_edit_keep_their_text() -> None:
     old, new = list("abcdefg"), list("abXXXefg")
     mapping = edited_lines(old, new)

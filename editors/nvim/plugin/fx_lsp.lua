@@ -18,6 +18,19 @@ end, {
     end, { 'forward', 'backward', 'joint', 'inference' })
   end,
 })
+command('FxKernel', function(args)
+  require('fx_lsp').kernel(args.fargs[1], args.fargs[2])
+end, {
+  nargs = '*',
+  desc = 'Show the Triton kernels of the function at the cursor, or what they are compiled to for a chip',
+  complete = function(lead, line)
+    local chips = { 'cuda:80', 'cuda:86', 'cuda:89', 'cuda:90', 'cuda:100', 'cuda:120', 'hip:gfx90a', 'hip:gfx942' }
+    local forms = { 'ttir', 'ttgir', 'llir', 'ptx', 'sass', 'amdgcn', 'resources' }
+    return vim.tbl_filter(function(word)
+      return vim.startswith(word, lead)
+    end, line:find('FxKernel!?%s+%S+%s') and chips or forms)
+  end,
+})
 command('FxPasses', function(args)
   require('fx_lsp').passes(args.bang, args.args == 'check')
 end, {
@@ -48,6 +61,9 @@ end
 
 on('BufReadCmd', 'fx-lsp:/*', function(args)
   require('fx_lsp.views').read(args.buf)
+end)
+on('CursorMoved', '*', function(args)
+  require('fx_lsp.related').follow(args.buf)
 end)
 on({ 'BufEnter', 'CursorHold', 'InsertLeave' }, '*', function(args)
   if vim.bo[args.buf].filetype == 'python' then

@@ -6,18 +6,17 @@ that is neither Triton's nor Python's is one of the helper functions of `helpers
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
 
+from fx_lsp.codegen.algebra import simplified
 from fx_lsp.codegen.index import Coords
-from fx_lsp.codegen.pull import Builder
+from fx_lsp.codegen.pull import Builder, Cut
 from fx_lsp.codegen.registry import args_of, lowering
-from fx_lsp.codegen.values import Constant, Guard, Value, compute_dtype
+from fx_lsp.codegen.values import Guard, Value, compute_dtype
 
 
 @dataclass(frozen=True)
@@ -94,6 +93,17 @@ _SAME = {
     "__xor__": "a ^ b",
     "lift_fresh_copy": "a",
     "fma": "a * b + c",
+    "lgamma": "lgamma(a)",
+    "digamma": "digamma(a)",
+    "erfinv": "erfinv(a)",
+    "special_erfcx": "erfcx(a)",
+    "i0": "i0(a)",
+    "special_i0e": "i0e(a)",
+    "special_i1": "i1(a)",
+    "special_i1e": "i1e(a)",
+    "special_modified_bessel_i0": "i0(a)",
+    "special_modified_bessel_i1": "i1(a)",
+    "gcd": "gcd(a, b)",
 }
 """The arguments are converted to the dtype of the result."""
 
@@ -156,7 +166,7 @@ def _same(template: str, name: str) -> Any:
         if rounding is not None:
             whole = dtype.is_floating_point
             text = {
-                "floor": "tl.floor(a / b)" if whole else "floor_divide(a, b)",
+                "floor": "floor_divide(a, b)",
                 "trunc": "trunc(a / b)" if whole else "a // b",
             }[rounding]
         return simplified(b, text, args, compute_dtype(dtype), node)
@@ -170,7 +180,7 @@ def _among(template: str, name: str) -> Any:
         if name in _NEVER_FOR_INTS and not dtype.is_floating_point:
             return b.constant(False, torch.bool)
         args = tuple(b.operand(a, coords, guard, dtype) for a in _arguments(node))
-        return b.compute(template, args, torch.bool, node)
+        return simplified(b, template, args, torch.bool, node)
 
     return lower
 
@@ -178,33 +188,9 @@ def _among(template: str, name: str) -> Any:
 def _logical(template: str) -> Any:
     def lower(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
         args = tuple(b.operand(a, coords, guard, torch.bool) for a in _arguments(node))
-        return b.compute(template, args, torch.bool, node)
+        return simplified(b, template, args, torch.bool, node)
 
     return lower
-
-
-_FOLDED: dict[str, Callable[..., Any]] = {
-    "a + b": lambda a, b: a + b,
-    "a - b": lambda a, b: a - b,
-    "a * b": lambda a, b: a * b,
-    "a / b": lambda a, b: a / b if b else math.nan,
-    "-a": lambda a: -a,
-}
-
-
-def simplified(b: Builder, template: str, args: tuple[Value, ...], dtype: torch.dtype, node: fx.Node | None) -> Value:
-    """An expression of other values, without arithmetic that changes nothing, or that is one of constants."""
-    numbers = [a.value for a in args if isinstance(a, Constant)]
-    if len(numbers) == len(args) and template in _FOLDED and dtype is not torch.bool:
-        return b.constant(_FOLDED[template](*numbers), dtype)
-    neutral = {"a + b": 0, "a - b": 0, "a * b": 1, "a / b": 1}.get(template)
-    if neutral is not None:
-        left, right = args
-        if isinstance(right, Constant) and right.value == neutral and left.dtype == dtype:
-            return left
-        if template in ("a + b", "a * b") and isinstance(left, Constant) and left.value == neutral:
-            return right
-    return args[0] if template == "a" else b.compute(template, args, dtype, node)
 
 
 for _name, _template in _SAME.items():
@@ -241,7 +227,7 @@ def where(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) ->
     dtype = _result(node)
     condition = b.operand(args_of(node)[0], coords, guard, torch.bool)
     args = tuple(b.operand(a, coords, guard, dtype) for a in args_of(node)[1:])
-    return b.compute("tl.where(a, b, c)", (condition, *args), compute_dtype(dtype), node)
+    return simplified(b, "tl.where(a, b, c)", (condition, *args), compute_dtype(dtype), node)
 
 
 @lowering("aten.clamp", "aten.clamp_min", "aten.clamp_max", "aten.clip")
@@ -284,8 +270,40 @@ _POWERS = {
 }
 
 
+@lowering("aten.polygamma")
+def polygamma(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    """The first derivatives of lgamma."""
+    order, argument = args_of(node)
+    if order > 1:
+        raise Cut(node, "is a high derivative of lgamma")
+    value = b.operand(argument, coords, guard, _result(node))
+    return b.compute("trigamma(a)" if order else "digamma(a)", (value,), value.dtype, node)
+
+
+@lowering("aten.nextafter")
+def nextafter(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    """The next number towards another."""
+    dtype = _result(node)
+    if dtype.itemsize < 4:
+        raise Cut(node, "depends on the bits of half precision")
+    args = tuple(b.operand(a, coords, guard, dtype) for a in args_of(node))
+    return b.compute("nextafter(a, b)", args, dtype, node)
+
+
+@lowering("aten.frexp.Tensor")
+def frexp(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    """A number as a fraction, from a half to one, of a power of two."""
+    source: Any = args_of(node)[0]
+    if source.meta["val"].dtype is torch.float64:
+        raise Cut(node, "depends on the bits of double precision")
+    value = b.operand(source, coords, guard, torch.float32)
+    template, dtype = (("frexp_exponent(a)", torch.int32), ("frexp_mantissa(a)", torch.float32))[part == 0]
+    return b.compute(template, (value,), dtype, node)
+
+
 @lowering(
-    "aten.full", "aten.scalar_tensor", "aten.zeros", "aten.ones", "aten.full_like", "aten.zeros_like", "aten.ones_like"
+    *("aten.full", "aten.scalar_tensor", "aten.zeros", "aten.ones", "aten.full_like", "aten.zeros_like"),
+    *("aten.ones_like", "aten._efficientzerotensor"),
 )
 def full(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
     """The same number everywhere."""

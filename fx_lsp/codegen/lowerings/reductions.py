@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import sympy
 import torch
 from torch import fx
 
-from fx_lsp.codegen.index import ZERO, Coords, Index, count, expression
+from fx_lsp.codegen.index import ONE, ZERO, Coords, Index, contiguous_strides, count, linear
 from fx_lsp.codegen.lowerings.views import argument, dimension
 from fx_lsp.codegen.pull import Builder, Cut, shape_of
 from fx_lsp.codegen.registry import args_of, lowering, operation
@@ -35,8 +36,12 @@ _KINDS = {
 
 
 def is_reduction(node: fx.Node) -> bool:
-    """Whether a node reduces dimensions."""
-    return operation(node).rpartition(".")[0] in _KINDS
+    """Whether a node reduces dimensions, which have more than one element."""
+    if operation(node).rpartition(".")[0] not in _KINDS:
+        return False
+    source: Any = args_of(node)[0]
+    shape = shape_of(source)
+    return count(shape) != 0 and count(shape[d] for d in reduced_dimensions(node)) != 1
 
 
 def reduced_dimensions(node: fx.Node) -> tuple[int, ...]:
@@ -44,6 +49,8 @@ def reduced_dimensions(node: fx.Node) -> tuple[int, ...]:
     source: Any = args_of(node)[0]
     rank = len(shape_of(source))
     dims = argument(node, 1, "dim")
+    if not rank:
+        return ()
     if isinstance(dims, bool) or dims is None or dims == [] or isinstance(dims, torch.dtype):
         return tuple(range(rank))
     return tuple(sorted({dimension(d, rank) for d in (dims if isinstance(dims, (list, tuple)) else [dims])}))
@@ -54,15 +61,20 @@ def reduce(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -
     """A result of a reduction. Raises Cut where it is needed for other elements than those the kernel runs over."""
     source: Any = args_of(node)[0]
     shape, dims = shape_of(source), reduced_dimensions(node)
+    if count(shape) == 0:
+        return _of_nothing(b, node, part)
+    keeps = len(shape_of(node, 0)) == len(shape)
+    if not is_reduction(node):
+        supply = iter(coords)
+        at = tuple(ZERO if i in dims and not keeps else next(supply) for i in range(len(shape)))
+        return _of_one_value(b, node, b.operand(source, at, guard, _dtype(node, part)), ONE, part)
     inside = b.space.coordinates(b.domain.position(), shape)
     over = _axes(b, node, inside, dims)
-    keeps = len(shape_of(node, 0)) == len(shape)
     expected = tuple(ZERO if i in dims else c for i, c in enumerate(inside) if keeps or i not in dims)
     if guard or expected != coords:
         raise Cut(node, "is needed for other elements than those that are at hand")
     name, kind = operation(node), _KINDS[operation(node).rpartition(".")[0]]
-    result = node.meta["val"][part] if isinstance(node.meta["val"], (tuple, list)) else node.meta["val"]
-    dtype = compute_dtype(result.dtype)
+    dtype = compute_dtype(_dtype(node, part))
     if kind in ("any", "all"):
         truth = b.operand(source, inside, (), torch.bool)
         if not truth.axes & set(over):
@@ -72,10 +84,10 @@ def reduce(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -
         return b.convert(found, torch.bool)
     if kind in ("argmax", "argmin"):
         return _arg(b, node, source, inside, dims, over, kind)
-    value = b.operand(source, inside, (), result.dtype)
+    value = b.operand(source, inside, (), dtype)
     total = count(shape[d] for d in dims)
     if not value.axes & set(over):
-        return _of_one_value(b, node, kind if not name.startswith("aten.mean") else "max", value, total, part)
+        return _of_one_value(b, node, value, total, part)
     if kind == "var_mean":
         number = b.convert(b.coordinate(total, node), dtype)
         if b.whole:
@@ -87,26 +99,51 @@ def reduce(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -
             squares = b.reduction(kind, (value,), over, node, dtype, 0)
         if part == 1:
             return mean
-        correction = node.kwargs.get("correction", 1 if name.startswith("aten.var") else 0)
-        less = expression(1 if correction is None else correction)
-        freedom = b.convert(b.coordinate(sympy.Max(ZERO, total - less), node), dtype)
-        return b.compute("a / b", (squares, freedom), dtype, node)
+        return b.compute("a / b", (squares, _freedom(b, node, total, dtype)), dtype, node)
     found = b.reduction(kind, (value,), over, node, dtype, 0)
     if name.startswith("aten.mean"):
         found = b.compute("a / b", (found, b.convert(b.coordinate(total, node), dtype)), dtype, node)
     return found
 
 
-def _of_one_value(b: Builder, node: fx.Node, kind: str, value: Value, total: Index, part: int) -> Value:
+def _dtype(node: fx.Node, part: int) -> torch.dtype:
+    result = node.meta["val"]
+    return (result[part] if isinstance(result, (tuple, list)) else result).dtype
+
+
+def _freedom(b: Builder, node: fx.Node, total: Index, dtype: torch.dtype) -> Value:
+    """What squared deviations are divided by."""
+    given: Any = node.kwargs.get("correction", 1 if operation(node).startswith("aten.var") else 0)
+    correction = 1 if given is None else given
+    if int(correction) == correction:
+        return b.convert(b.coordinate(sympy.Max(ZERO, total - int(correction)), node), dtype)
+    if total.is_Integer:
+        return b.constant(max(0.0, int(total) - correction), dtype)
+    less = b.compute("a - b", (b.convert(b.coordinate(total, node), dtype), b.constant(correction, dtype)), dtype, node)
+    return b.compute("tl.maximum(a, b)", (less, b.constant(0.0, dtype)), dtype, node)
+
+
+def _of_nothing(b: Builder, node: fx.Node, part: int) -> Value:
+    """A reduction without elements."""
+    kind, dtype = _KINDS[operation(node).rpartition(".")[0]], _dtype(node, part)
+    if kind == "var_mean" or operation(node).startswith("aten.mean"):
+        return b.constant(math.nan, compute_dtype(dtype))
+    return b.constant(int(kind in ("prod", "all")), compute_dtype(dtype))
+
+
+def _of_one_value(b: Builder, node: fx.Node, value: Value, total: Index, part: int) -> Value:
     """A reduction of elements that are all the same."""
-    number = b.convert(b.coordinate(total, node), value.dtype)
-    if kind == "sum":
-        return b.compute("a * b", (value, number), value.dtype, node)
-    if kind == "prod":
-        return b.compute(
-            "pow(a, b)" if value.dtype.is_floating_point else "int_pow(a, b)", (value, number), value.dtype, node
-        )
-    return b.constant(0, value.dtype) if kind == "var_mean" and part == 0 else value
+    kind, dtype = _KINDS[operation(node).rpartition(".")[0]], value.dtype
+    if kind in ("argmax", "argmin"):
+        return b.constant(0, torch.int64)
+    if kind == "var_mean" and part == 0:
+        zero = b.compute("a - b", (value, value), dtype, node)
+        return b.compute("a / b", (zero, _freedom(b, node, total, dtype)), dtype, node)
+    if total == 1 or kind not in ("sum", "prod") or operation(node).startswith("aten.mean"):
+        return value
+    number = b.convert(b.coordinate(total, node), dtype)
+    template = "a * b" if kind == "sum" else "pow(a, b)" if dtype.is_floating_point else "int_pow(a, b)"
+    return b.compute(template, (value, number), dtype, node)
 
 
 def _axes(b: Builder, node: fx.Node, inside: Coords, dims: tuple[int, ...]) -> tuple[sympy.Symbol, ...]:
@@ -122,12 +159,22 @@ def _axes(b: Builder, node: fx.Node, inside: Coords, dims: tuple[int, ...]) -> t
 def _arg(
     b: Builder, node: fx.Node, source: fx.Node, inside: Coords, dims: tuple[int, ...], over: Any, kind: str
 ) -> Value:
-    from fx_lsp.codegen.index import contiguous_strides, linear
-
     shape = shape_of(source)
     value = b.operand(source, inside, (), source.meta["val"].dtype)
+    if not value.axes & set(over):
+        return b.constant(0, torch.int64)
     at: Index = linear([inside[d] for d in dims], contiguous_strides([shape[d] for d in dims]))
     return b.reduction(kind, (value, b.coordinate(at, node)), over, node, torch.int64, 1)
+
+
+def is_scan(node: fx.Node) -> bool:
+    """Whether a node has the running results of a reduction."""
+    return operation(node) in ("aten.cumsum.default", "aten.cumprod.default")
+
+
+def scanned_dimension(node: fx.Node) -> int:
+    """The dimension along which a scan runs."""
+    return dimension(args_of(node)[1], len(shape_of(node)))
 
 
 @lowering("aten.cumsum", "aten.cumprod")
@@ -138,10 +185,11 @@ def scan(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> 
     dtype = node.meta["val"].dtype
     if not shape:
         return b.operand(source, coords, guard, dtype)
-    dim = dimension(args_of(node)[1], len(shape))
     inside = b.space.coordinates(b.domain.position(), shape)
-    over = _axes(b, node, inside, (dim,))
+    over = _axes(b, node, inside, (scanned_dimension(node),))
     if guard or inside != coords:
         raise Cut(node, "is needed for other elements than those that are at hand")
     kind = operation(node).split(".")[1]
+    if not over:
+        return b.operand(source, inside, (), dtype)
     return b.scan(kind, b.operand(source, inside, (), dtype), over, node)

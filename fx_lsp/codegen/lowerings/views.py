@@ -72,6 +72,27 @@ def expand(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -
     return b.pull(source, tuple(ZERO if s == 1 else c for c, s in zip(behind, shape, strict=True)), guard)
 
 
+@lowering("aten.repeat")
+def repeat(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    """A tensor several times along its dimensions, and along new ones before them."""
+    source: Any = args_of(node)[0]
+    shape = shape_of(source)
+    behind = coords[len(coords) - len(shape) :]
+    return b.pull(source, tuple(b.space.split(c, s)[1] for c, s in zip(behind, shape, strict=True)), guard)
+
+
+@lowering("aten.as_strided", "aten.as_strided_copy")
+def as_strided(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    """The elements of a dense tensor that lie at given places of its memory."""
+    source: Any = args_of(node)[0]
+    value = source.meta["val"]
+    if not value.is_contiguous() or any(isinstance(s, torch.SymInt) for s in value.shape):
+        raise Cut(node, "depends on how a tensor lies in memory")
+    offset = argument(node, 3, "storage_offset")
+    position = linear(coords, [size(s) for s in args_of(node)[2]]) + size(offset or 0)
+    return b.pull(source, b.space.coordinates(position, shape_of(source)), guard)
+
+
 @lowering("aten.unsqueeze")
 def unsqueeze(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
     """One more dimension of size 1."""
@@ -160,6 +181,8 @@ def diagonal(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int)
 def unfold(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
     """Windows of one dimension, each as a new last dimension."""
     source: Any = args_of(node)[0]
+    if not shape_of(source):
+        return b.pull(source, (), guard)
     dim, step = dimension(args_of(node)[1], len(shape_of(source))), int(args_of(node)[3])
     at = list(coords[:-1])
     at[dim] = at[dim] * step + coords[-1]
@@ -229,7 +252,13 @@ def scatter_view(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: 
         inside = b.also(inside, coords[dim], "==", index)
         at = (*coords[:dim], *coords[dim + 1 :])
     else:
-        raise Cut(node, "has no lowering")
+        offset = int(argument(node, 2, "offset", 0))
+        first, second = (dimension(argument(node, 3 + i, f"dim{i + 1}", i), len(shape)) for i in (0, 1))
+        along = coords[first] - max(-offset, 0)
+        inside = b.also(inside, coords[second] - max(offset, 0), "==", along)
+        inside = None if inside is None else b.also(inside, along, ">=", ZERO)
+        inside = None if inside is None else b.also(inside, along, "<", shape_of(values)[-1])
+        at = (*(c for i, c in enumerate(coords) if i not in (first, second)), along)
     dtype = node.meta["val"].dtype
     if inside is None:
         return b.pull(source, coords, guard)
@@ -243,80 +272,3 @@ def iota(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> 
     """Numbers in a row."""
     index = size(node.kwargs["start"]) + size(node.kwargs["step"]) * coords[0]
     return b.convert(b.coordinate(index, node), node.meta["val"].dtype)
-
-
-@lowering("aten.embedding")
-def embedding(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """Rows of a table."""
-    table, indices = args_of(node)[:2]
-    row = b.index_of(b.pull(indices, coords[:-1], guard), shape_of(table)[0])
-    return b.pull(table, (row, coords[-1]), guard)
-
-
-@lowering("aten.index_select")
-def index_select(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """The indices of one dimension that a tensor names."""
-    source, dim, indices = args_of(node)
-    rank = len(shape_of(source))
-    if not rank:
-        return b.pull(source, (), guard)
-    at, where = list(coords), dimension(dim, rank)
-    behind = coords[where : where + 1] if shape_of(indices) else ()
-    at[where] = b.index_of(b.pull(indices, behind, guard), shape_of(source)[where])
-    return b.pull(source, tuple(at), guard)
-
-
-@lowering("aten.gather")
-def gather(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """For each element, the index of one dimension that a tensor names."""
-    source, dim, indices = args_of(node)[:3]
-    if not shape_of(source):
-        return b.pull(source, (), guard)
-    at, where = list(coords) or [ZERO], dimension(dim, len(shape_of(source)))
-    at[where] = b.index_of(b.pull(indices, coords, guard), shape_of(source)[where])
-    return b.pull(source, tuple(at), guard)
-
-
-@lowering("aten.index.Tensor", "aten._unsafe_index.Tensor")
-def index(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """The elements that tensors of indices name, which broadcast with each other; negative ones count from the end."""
-    source: Any = args_of(node)[0]
-    indices: Any = list(args_of(node)[1])
-    shape = shape_of(source)
-    indices += [None] * (len(shape) - len(indices))
-    places = [i for i, t in enumerate(indices) if t is not None]
-    if any(indices[i].meta["val"].dtype is torch.bool for i in places):
-        raise Cut(node, "depends on the values of a mask")
-    rank = max(len(shape_of(indices[i])) for i in places)
-    together = places == list(range(places[0], places[-1] + 1))
-    begin = places[0] if together else 0
-    named, rest = coords[begin : begin + rank], iter((*coords[:begin], *coords[begin + rank :]))
-    at: list[Index] = []
-    for i, extent in enumerate(shape):
-        if indices[i] is None:
-            at.append(next(rest))
-            continue
-        value = b.operand(indices[i], named, guard, torch.int64)
-        value = b.compute("tl.where(a < 0, a + b, a)", (value, b.coordinate(extent, node)), torch.int64, node)
-        at.append(b.index_of(value, extent))
-    return b.pull(source, tuple(at), guard)
-
-
-@lowering("aten.scatter.value", "aten.scatter.src")
-def scatter(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """A tensor with one element of each line along a dimension replaced, where a tensor of indices says."""
-    source, dim, indices, written = args_of(node)[:4]
-    shape, inside = shape_of(node), shape_of(indices)
-    where = dimension(dim, len(shape))
-    if (
-        not shape
-        or inside[where] != 1
-        or any(i != where and a != s for i, (a, s) in enumerate(zip(inside, shape, strict=True)))
-    ):
-        raise Cut(node, "may write an element more than once")
-    at = (*coords[:where], ZERO, *coords[where + 1 :])
-    dtype = node.meta["val"].dtype
-    place = b.pull(indices, at, guard)
-    here = b.compute("a == b", (b.coordinate(coords[where], node), place), torch.bool, node)
-    new = b.convert(b.pull(written, at, guard), dtype) if isinstance(written, fx.Node) else b.constant(written, dtype)
-    return b.compute("tl.where(a, b, c)", (here, new, b.operand(source, coords, guard, dtype)), new.dtype, node)

@@ -1,11 +1,14 @@
-"""A graph that a function of the user's builds, or a name of the module holds: as it is, linted and propagated."""
+"""A graph that a function of the user's builds, or a name of the module holds: as it is, linted and propagated; or
+what a pass of the user's makes of it."""
 
 from __future__ import annotations
 
 import ast
 import linecache
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
 
 import torch
 from torch import fx, nn
@@ -17,14 +20,18 @@ from fx_lsp.model import Failure, InputSpec, Remark, Span, Trace, TraceReply, Tr
 from fx_lsp.specs import Comment, TensorSpec, parse_comment
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.failures import failure_of, sentence
-from fx_lsp.tracer.graphs import stage_of
+from fx_lsp.tracer.graphs import Names, stage_of, value_of
 from fx_lsp.tracer.guards import EffectBlocked, forbid_effects
 from fx_lsp.tracer.load import Loaded, find
 from fx_lsp.tracer.provenance import Sources
 from fx_lsp.tracer.stages.ledger import Ledger
-from fx_lsp.tracer.stages.made import OwnNames, link_made, lint_problem, table
+from fx_lsp.tracer.stages.made import OwnNames, link_made, lint_problem, table, unmarked
 from fx_lsp.tracer.stages.torchscript import TORCHSCRIPT, add_torchscript
 from fx_lsp.tracer.tensors import make_tensor
+
+GRAPH = "graph"
+"""The stage of the graph itself."""
+_ALONE = "it is a Graph alone, without the module whose parts it uses"
 
 
 class Built(NamedTuple):
@@ -35,12 +42,17 @@ class Built(NamedTuple):
 
 
 def built(request: TraceRequest, loaded: Loaded, sources: Sources, mode: FakeTensorMode, started: float) -> TraceReply:
-    """The stages of the graph that the target builds: itself, as a table, as code; as TorchScript where asked for.
+    """The stages of the graph that the target builds: itself, as a table, as code; as TorchScript where asked for. For
+    a pass, itself and those of the pass.
 
     What it raises while it is built is a Failure at the user's expression, what is wrong with it afterwards a remark.
     """
-    if request.work not in ("", TORCHSCRIPT):
+    options = dict(parse_qsl(request.work, keep_blank_values=True))
+    if request.work not in ("", TORCHSCRIPT) and "pass" not in options:
         message = f"{request.name} builds a graph: it is shown as it is, and nothing compiles it"
+        return TraceReply(Failure("unsupported", message))
+    if options.get("on", GRAPH) != GRAPH:
+        message = f"there is no graph {options['on']!r} to run a pass on: {request.name} builds one itself"
         return TraceReply(Failure("unsupported", message))
     try:
         found = find(loaded.module, request.name)
@@ -56,7 +68,7 @@ def built(request: TraceRequest, loaded: Loaded, sources: Sources, mode: FakeTen
         return TraceReply(Failure("unsupported", message))
     link_made(result.graph, sources)
     names = OwnNames(sources, {request.file: ast.parse(request.source, request.file)})
-    ledger = Ledger()
+    ledger = Ledger("check" in options)
     if (problem := lint_problem(result.graph)) is not None:
         message, node = problem
         chain = names.chain(node) if node is not None else ()
@@ -66,7 +78,10 @@ def built(request: TraceRequest, loaded: Loaded, sources: Sources, mode: FakeTen
     if problem is None:
         inputs, remarks = _propagate(result, request, mode, names)
         ledger.remarks += remarks
-    _add_stages(ledger, result, names, sources)
+    if request.passes:
+        _add_pass(ledger, result, request, sources, mode, problem is None)
+    else:
+        _add_stages(ledger, result, names, sources)
     if request.work == TORCHSCRIPT:
         _add_torchscript(ledger, result, names, problem is None)
     nodes = ledger.stages[0].nodes
@@ -132,8 +147,10 @@ def _propagate(
         values.append(mode.from_tensor(value) if _is_real(value) else value)
     if not inputs and all("val" in n.meta for n in result.graph.nodes if n.op.startswith("call_")):
         return (), []
-    own = next((v.fake_mode for v in values if isinstance(v, FakeTensor)), mode)
-    propagation = _Propagation(result.module or fx.GraphModule(nn.Module(), result.graph), own)
+    module = _module_of(result)
+    if module is None:
+        return tuple(inputs), []
+    propagation = _Propagation(module, _mode_of(values, mode))
     try:
         with torch.no_grad(), forbid_effects():
             propagation.propagate_dont_convert_inputs(*values)
@@ -175,31 +192,65 @@ class _Propagation(FakeTensorProp):
         return result
 
 
+def _add_pass(
+    ledger: Ledger, result: Built, request: TraceRequest, sources: Sources, mode: FakeTensorMode, sound: bool
+) -> None:
+    """Run the pass that was asked for on the graph, which nothing else uses: it may change it."""
+    from fx_lsp.tracer.stages.userpass import Bench, run_on
+
+    source, module = request.passes[0], _module_of(result)
+    placeholders = [n for n in result.graph.nodes if n.op == "placeholder"]
+    inputs = [n.args[0] if n.args and value_of(n) is None else value_of(n) for n in placeholders]
+    unknown = [n.name for n, value in zip(placeholders, inputs, strict=True) if value is None]
+    note = f"nothing says what {unknown[0]} is, so that graphs are not run to see what is in them" if unknown else ""
+    lane = ledger.begin(GRAPH, _title(result), result.graph, Names(sources, {}), note=note)
+    if not sound or module is None:
+        why = "a pass takes no broken graph" if module is not None else f"{_ALONE}: a pass takes a GraphModule"
+        ledger.text(f"pass:{source.found.name}", f"pass {source.found.name}", "", GRAPH, why)
+        return
+    known = None if unknown or ledger.remarks else inputs
+    with unmarked():
+        run_on(Bench(request, sources, _mode_of(inputs, mode), ledger, lane, module, known), source)
+
+
 def _add_stages(ledger: Ledger, result: Built, names: OwnNames, sources: Sources) -> None:
-    stage = stage_of("graph", result.graph, names)
-    kind = "fx.Graph" if result.module is None else type(result.module).__name__
-    ledger.add(stage, f"as it is built: {kind}")
+    stage = stage_of(GRAPH, result.graph, names)
+    ledger.add(stage, _title(result))
 
     def source_line(span: Span) -> str:
         return linecache.getline(span.file, span.line).strip() if span.file == sources.file else ""
 
-    ledger.text("table", "the graph as a table", table(result.graph, stage, source_line), "graph")
+    ledger.text("table", "the graph as a table", table(result.graph, stage, source_line), GRAPH)
     try:
         with forbid_effects():
             code = result.module.code if result.module is not None else result.graph.python_code("self").src
     except (Exception, EffectBlocked) as error:
-        ledger.text("code", "the generated code", "", "graph", f"torch generates no code for it: {sentence(error)}")
+        ledger.text("code", "the generated code", "", GRAPH, f"torch generates no code for it: {sentence(error)}")
     else:
-        ledger.text("code", "the generated code: GraphModule.code", code.strip() + "\n", "graph")
+        ledger.text("code", "the generated code: GraphModule.code", code.strip() + "\n", GRAPH)
 
 
 def _add_torchscript(ledger: Ledger, result: Built, names: OwnNames, sound: bool) -> None:
-    """TorchScript is made of a GraphModule: of a Graph alone, where it uses nothing of one."""
-    module, title = result.module, "TorchScript: torch.jit.script"
+    module, title = _module_of(result), "TorchScript: torch.jit.script"
     if not sound:
-        ledger.text(TORCHSCRIPT, title, "", "graph", "torch.jit.script does not take a broken graph")
-    elif module is None and any(n.op in ("get_attr", "call_module") for n in result.graph.nodes):
-        note = "it is a Graph alone, without the module whose parts it uses: only a GraphModule scripts"
-        ledger.text(TORCHSCRIPT, title, "", "graph", note)
+        ledger.text(TORCHSCRIPT, title, "", GRAPH, "torch.jit.script does not take a broken graph")
+    elif module is None:
+        ledger.text(TORCHSCRIPT, title, "", GRAPH, f"{_ALONE}: only a GraphModule scripts")
     else:
-        add_torchscript(ledger, module or fx.GraphModule(nn.Module(), result.graph), names, "graph")
+        add_torchscript(ledger, module, names, GRAPH)
+
+
+def _title(result: Built) -> str:
+    return f"as it is built: {'fx.Graph' if result.module is None else type(result.module).__name__}"
+
+
+def _module_of(result: Built) -> fx.GraphModule | None:
+    """The module of a graph; one of its own for a Graph alone, and None where that uses parts of one."""
+    if result.module is None and any(n.op in ("get_attr", "call_module") for n in result.graph.nodes):
+        return None
+    return result.module or fx.GraphModule(nn.Module(), result.graph)
+
+
+def _mode_of(values: Sequence[Any], otherwise: FakeTensorMode) -> FakeTensorMode:
+    """The mode that fake tensors among `values` belong to."""
+    return next((v.fake_mode for v in values if isinstance(v, FakeTensor)), otherwise)

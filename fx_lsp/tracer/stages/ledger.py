@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -132,6 +132,17 @@ class Ledger:
         name = self._unused(name)
         self.stages.append(Stage(name, text=text))
         self.infos.append(StageInfo(name, 0, 0, title, before, None, note))
+
+    def mark(self, name: str, marks: Iterable[tuple[str, str]]) -> None:
+        """Comments at nodes of the stage `name`, each under the node's name; one that is said twice stands once."""
+        comments: dict[str, dict[str, None]] = {}
+        for node, mark in marks:
+            comments.setdefault(node, {})[mark] = None
+        place = next(i for i, stage in enumerate(self.stages) if stage.name == name)
+        nodes = self.stages[place].nodes
+        said = (" · ".join(filter(None, (n.comment, *comments.get(n.name, ())))) for n in nodes)
+        marked = tuple(replace(n, comment=text) for n, text in zip(nodes, said, strict=True))
+        self.stages[place] = replace(self.stages[place], nodes=marked)
 
     def add(
         self, stage: Stage, title: str, before: str = "", change: Change | None = None, note: str = ""

@@ -13,7 +13,7 @@ from torch.fx.passes.utils.matcher_utils import InternalMatch, SubgraphMatcher
 
 from fx_lsp.model import Remark
 from fx_lsp.tracer.graphs import Names, arguments_of, target_name
-from fx_lsp.tracer.stages.ledger import Ledger
+from fx_lsp.tracer.stages.ledger import Lane, Ledger
 
 MOST_MISSES = 40
 """How many places that almost match are shown."""
@@ -93,6 +93,19 @@ def near_misses_of(graph: fx.Graph, pattern: Any, filters: Sequence[Callable[...
 def _is_part(node: fx.Node) -> bool:
     """Whether a node of a pattern stands for one of the graph, and not for any value."""
     return node.op not in ("placeholder", "output")
+
+
+def rewriting_of(subject: Any, more: list[Any]) -> tuple[Any, Any, list[Callable[..., bool]]]:
+    """Pattern, replacement and filters: of a tuple `(pattern, replacement, filters…)`, or of separate definitions.
+
+    Raises TypeError where there is no replacement.
+    """
+    parts = [*subject, *more] if isinstance(subject, (tuple, list)) else [subject, *more]
+    if len(parts) < 2:
+        raise TypeError("a rewriting is a pattern and a replacement")
+    pattern, replacement, *rest = parts
+    filters = [f for item in rest for f in (item if isinstance(item, (tuple, list)) else [item])]
+    return pattern, replacement, filters
 
 
 def inputs_of(replacement: Any) -> int:
@@ -268,15 +281,16 @@ def _in_order(graph: fx.Graph, nodes: list[fx.Node]) -> list[fx.Node]:
     return sorted(nodes, key=lambda n: place[n])
 
 
-def report(ledger: Ledger, names: Names, found: Found, stage: str, title: str) -> None:
-    """A page of what was found, and remarks at the places in the source that it came from."""
-    lines: list[str] = []
+def report(ledger: Ledger, lane: Lane, found: Found, stage: str, title: str) -> None:
+    """A page of what was found, comments at the nodes of the graph, and remarks at the places that they came from."""
+    names, lines, marks = lane.names, list[str](), list[tuple[str, str]]()
     for number, nodes in enumerate(found.matches, 1):
-        lines.append(f"# {found.what} {number}")
-        lines += [f"    {_line(node, names)}" for node in nodes]
+        label = f"{found.what} {number}"
+        lines += [f"# {label}", *(f"    {_line(node, names)}" for node in nodes)]
+        marks += [(names[node], label) for node in nodes]
         chain = next((c for c in map(names.chain, reversed(nodes)) if c), ())
         if chain:
-            text = f"{found.what} {number} of {stage.split(':')[1]}: {', '.join(names[n] for n in nodes)}"
+            text = f"{label} of {stage.split(':')[1]}: {', '.join(names[n] for n in nodes)}"
             ledger.remarks.append(Remark(text, chain[0], "hint"))
     if not found.matches:
         lines.append(f"# there is no {found.what}" + found.nothing)
@@ -286,8 +300,11 @@ def report(ledger: Ledger, names: Names, found: Found, stage: str, title: str) -
         at = "" if miss.node is miss.anchor else f"{_line(miss.node, names)}: "
         fits = f" ({miss.fits} of {miss.of} nodes fit)" if miss.of else ""
         lines += [f"    {_line(miss.anchor, names)}", f"        # {at}{miss.reason}{fits}"]
+        if miss.of:
+            marks.append((names[miss.node], f"near miss: {miss.reason}"))
     if len(found.misses) > MOST_MISSES:
         lines.append(f"    # … and {len(found.misses) - MOST_MISSES:,} more")
+    ledger.mark(lane.stage, marks)
     ledger.text(stage, title, "\n".join(lines) + "\n")
 
 

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any
 from torch import fx
 
 from fx_lsp.model import Pass, PassSource, Remark, Span, TraceRequest
+from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.failures import sentence
 from fx_lsp.tracer.graphs import target_name, value_of
 from fx_lsp.tracer.guards import forbid_effects
 from fx_lsp.tracer.load import LoadError, find, load
+from fx_lsp.tracer.provenance import Sources
 from fx_lsp.tracer.stages.given import CannotRun, Given, NoGraph, example_values, fill_values, given
 from fx_lsp.tracer.stages.ledger import Lane, Ledger, Origins, unchanged
-from fx_lsp.tracer.stages.matching import inputs_of, near_misses_of, partition, report
-from fx_lsp.tracer.stages.rewriting import rewrite
+from fx_lsp.tracer.stages.matching import inputs_of, near_misses_of, partition, report, rewriting_of
 
 if TYPE_CHECKING:
     from fx_lsp.tracer.stages.works import Traced
@@ -39,15 +40,18 @@ class Wrong(Exception):
 class Bench:
     """A graph that passes work on, and the ledger that hears of it.
 
-    `found` is whether a matcher found anything; `running` is the name of what runs now and
-    `code` its code where it is not the pass itself; `stage` and `title` are those that it would make.
+    `inputs` are what its placeholders hold, or None where that is not known: then it is not run. `found` is whether a
+    matcher found anything; `running` is the name of what runs now and `code` its code where it is not the pass itself;
+    `stage` and `title` are those that it would make.
     """
 
-    traced: Traced
+    request: TraceRequest
+    sources: Sources
+    mode: FakeTensorMode
     ledger: Ledger
     lane: Lane
     module: fx.GraphModule
-    inputs: list[Any]
+    inputs: list[Any] | None
     found: bool = False
     running: str = ""
     stage: str = ""
@@ -71,7 +75,8 @@ class Bench:
             raise Wrong(f"{self.running} leaves a broken graph behind: {reason}") from error
         try:
             result.recompile()
-            fill_values(result, self._inputs_of(result.graph), self.traced.mode, same)
+            if self.inputs is not None:
+                fill_values(result, self._inputs_of(result.graph, self.inputs), self.mode, same)
         except Exception as error:
             at = error.node if isinstance(error, CannotRun) else None
             cause = error.__cause__ if isinstance(error, CannotRun) and error.__cause__ is not None else error
@@ -101,11 +106,11 @@ class Bench:
     def _called(self, node: fx.Node) -> str:
         return f"{self._shown().get(node.name, node.name)} = {target_name(node.target)}(…)"
 
-    def _inputs_of(self, graph: fx.Graph) -> list[Any]:
+    def _inputs_of(self, graph: fx.Graph, given: list[Any]) -> list[Any]:
         """What the inputs of a rewritten graph hold. Raises ValueError for one that nothing gives."""
         nodes = [n for n in graph.nodes if n.op == "placeholder"]
-        if len(nodes) == len(self.inputs):
-            return self.inputs
+        if len(nodes) == len(given):
+            return given
         known = {row.node.name: value_of(row.node) for row in self.lane.rows if row.node.op == "placeholder"}
         more = [n.name for n in nodes if n.name not in known and not n.args]
         if more:
@@ -157,7 +162,7 @@ def _tried(traced: Traced, source: PassSource, name: str) -> _Tried:
     except (Exception, SystemExit) as error:
         ledger.text(name, "the graph to run it on", note=f"it cannot be made: {sentence(error)}")
         return _Tried(name, ledger, False, False)
-    fine = _run(bench, source)
+    fine = run_on(bench, source)
     return _Tried(name, ledger, not fine, bench.found or any(info.change for info in ledger.infos))
 
 
@@ -167,23 +172,24 @@ def apply_configured(traced: Traced, ledger: Ledger) -> None:
         return
     bench = _bench(traced, ledger, "inference")
     for source in traced.request.passes:
-        if not _run(bench, source):
+        if not run_on(bench, source):
             return
 
 
 def _bench(traced: Traced, ledger: Ledger, name: str) -> Bench:
     made: Given = given(traced, name)
     lane = ledger.begin(name, made.title, made.module.graph, made.names)
-    return Bench(traced, ledger, lane, made.module, example_values(made.module.graph))
+    inputs = example_values(made.module.graph)
+    return Bench(traced.request, traced.sources, traced.mode, ledger, lane, made.module, inputs)
 
 
-def _run(bench: Bench, source: PassSource) -> bool:
+def run_on(bench: Bench, source: PassSource) -> bool:
     """Run a pass on the bench's graph; False where something went wrong, which is said at the pass's line then."""
     found = source.found
     bench.runs(found.name, f"pass:{found.name}", f"{_KINDS[found.kind]} {found.name}")
     try:
         with forbid_effects():
-            subject, *more = [_load(bench.traced.request, source, name) for name in (found.name, *found.uses)]
+            subject, *more = [_load(bench.request, source, name) for name in (found.name, *found.uses)]
             _RUN[found.kind](bench, subject, more)
     except (Exception, SystemExit) as error:
         _blame(bench, found, error)
@@ -276,10 +282,10 @@ def _transformer(bench: Bench, subject: Any, more: list[Any]) -> None:
 
 
 def _rewrite(bench: Bench, subject: Any, more: list[Any]) -> None:
-    pattern, replacement, filters = rewrite(subject, more)
+    pattern, replacement, filters = rewriting_of(subject, more)
     found = near_misses_of(bench.module.graph, pattern, filters, bench.lane.names)
     bench.found |= bool(found.matches)
-    report(bench.ledger, bench.lane.names, found, f"{bench.stage}:matches", f"where {bench.title} matches")
+    report(bench.ledger, bench.lane, found, f"{bench.stage}:matches", f"where {bench.title} matches")
     taken, given = found.inputs, inputs_of(replacement)
     if found.matches and taken != given:
         what = f"{bench.running} takes {taken} inputs and its replacement {given}"
@@ -293,14 +299,14 @@ def _rewrite(bench: Bench, subject: Any, more: list[Any]) -> None:
 def _matcher(bench: Bench, subject: Any, more: list[Any]) -> None:
     found = near_misses_of(bench.module.graph, subject, [], bench.lane.names)
     bench.found |= bool(found.matches)
-    report(bench.ledger, bench.lane.names, found, f"{bench.stage}:matches", f"where {bench.title} matches")
+    report(bench.ledger, bench.lane, found, f"{bench.stage}:matches", f"where {bench.title} matches")
 
 
 def _support(bench: Bench, subject: Any, more: list[Any]) -> None:
     support = _made(bench, subject) if inspect.isclass(subject) else subject
     found, fuse = partition(bench.module, support)
     bench.found |= bool(found.matches)
-    report(bench.ledger, bench.lane.names, found, f"{bench.stage}:partitions", f"the partitions of {bench.title}")
+    report(bench.ledger, bench.lane, found, f"{bench.stage}:partitions", f"the partitions of {bench.title}")
     bench.title = f"{bench.title}, partitions fused"
     bench.took(fuse())
 
@@ -372,7 +378,7 @@ def _blame(bench: Bench, found: Pass, error: BaseException) -> None:
         reason = reason.__cause__
     message = str(reason) if isinstance(reason, Wrong) else f"{bench.running} {bench.raised(reason)}"
     cause = reason.__cause__ if isinstance(reason, Wrong) and reason.__cause__ is not None else reason
-    chain = bench.traced.sources.traceback_chain(cause.__traceback__)
+    chain = bench.sources.traceback_chain(cause.__traceback__)
     span = next((span for span in chain if span.file == found.file), None)
     if span is None and bench.code is not None and bench.code.co_filename == found.file:
         line = bench.code.co_firstlineno

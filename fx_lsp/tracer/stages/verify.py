@@ -57,6 +57,8 @@ def run_for_real(
     what an input is called.
     """
     placeholders = [n for n in graph.nodes if n.op == "placeholder"]
+    if unknown := [n for n in placeholders if not n.args and not {"val", "example_value"} & n.meta.keys()]:
+        return Results(trouble=f"nothing says what {label(unknown[0])} is")
     needed = sum(bytes_of(value_of(n)) for n in graph.nodes)
     if needed > MOST_BYTES:
         return Results(trouble=f"its values need {needed / (1 << 30):.1f} GiB")

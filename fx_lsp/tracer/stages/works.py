@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from typing import Any
 from urllib.parse import parse_qsl
 
-from fx_lsp.model import Stage, TraceRequest
+from fx_lsp.model import InputSpec, Stage, TraceRequest
 from fx_lsp.tracer.call import Call
 from fx_lsp.tracer.capture import Captured
 from fx_lsp.tracer.compat import FakeTensorMode
@@ -21,7 +22,8 @@ from fx_lsp.tracer.stages.ledger import Ledger
 class Traced:
     """A target that was traced: its call, the graphs and their stages, and what made them.
 
-    `symbolic` where sizes are symbols; `options` are those of the work.
+    `symbolic` where sizes are symbols; `inputs` are how its arguments read to the user, `result` is what the call gave,
+    `ran` the part of the file that was executed; `options` are those of the work.
     """
 
     request: TraceRequest
@@ -33,6 +35,9 @@ class Traced:
     devices: OnCpu | None
     new_names: Callable[[], Names]
     symbolic: bool
+    inputs: tuple[InputSpec, ...] = ()
+    result: Any = None
+    ran: str = ""
     options: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
@@ -43,6 +48,8 @@ WORKS = {
     "checkpoint": "checkpoint.checkpoint_region",
     "torchscript": "torchscript.torchscript",
     "debug": "debug.debug",
+    "triton": "triton.triton",
+    "lowered": "lowered.lowered",
 }
 """What does the work of a name, in this package; imported when it is asked for."""
 

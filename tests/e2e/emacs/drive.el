@@ -73,6 +73,15 @@
       (fx-lsp-show-graph "backward")
       (note 'backward (graph))
 
+      (go "x.sum()")
+      (cl-letf (((symbol-function 'completing-read)
+                 (lambda (_ table &rest _)
+                   (let ((rows (all-completions "" table)))
+                     (note 'rows (vconcat rows))
+                     (cl-find-if (lambda (row) (string-match-p "\\`[a-z]+:[^ ]+ +[+−~]" row)) rows)))))
+        (fx-lsp-show-passes))
+      (note 'pass (graph))
+
       (go "torch.relu")
       (delete-char (length "torch.relu"))
       (insert "torch.tanh")

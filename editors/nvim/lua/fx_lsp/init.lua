@@ -212,6 +212,23 @@ function M.graph(stage)
   end)
 end
 
+--- Opens the Triton kernels of the function at the cursor, or what they are compiled to: `ttir`, `ttgir`, `llir`, `ptx`,
+--- `sass`, `amdgcn`, `resources`, for `chip` (`cuda:90`). In any of these, goes to another of the same function.
+---@param form string|nil
+---@param chip string|nil
+function M.kernel(form, chip)
+  local buf = vim.api.nvim_get_current_buf()
+  local work = form and chip and 'lowered&target=' .. chip or ''
+  local function show(client, uri, name)
+    execute(client, 'fxLsp.showStage', { uri, name, form or 'triton', work }, buf)
+  end
+  if is_view(buf) then
+    local client = M.client(buf)
+    return client and show(client, vim.uri_from_bufnr(buf), '')
+  end
+  at_cursor(buf, show)
+end
+
 --- Lists what the compiler makes of the function at the cursor, pass by pass, and opens what is chosen: what a pass
 --- changed, or the graph of a stage that is no pass. With `all` also the passes that changed nothing; with `check` the
 --- graphs are run before and after each pass on random inputs, and the list says whether they compute the same.
@@ -283,7 +300,7 @@ end
 function M.refresh_lenses(buf)
   buf = current(buf)
   local client = M.client(buf)
-  if client and client.initialized and not is_view(buf) then
+  if client and client.initialized and (not is_view(buf) or views.has_lenses(buf)) then
     -- Not `codelens.refresh()`: it asks no more once a server has died without an answer.
     local params = { textDocument = { uri = vim.uri_from_bufnr(buf) } }
     compat.request(client, 'textDocument/codeLens', params, vim.lsp.codelens.on_codelens, buf)

@@ -65,8 +65,23 @@ function M.load(buf)
       fill(buf, vim.split(text:gsub('\n$', ''), '\n', { plain = true }))
       -- The server keeps a graph up to date as long as it is open.
       vim.lsp.buf_attach_client(buf, client.id)
+      require('fx_lsp').refresh_lenses(buf)
     end
   end, buf)
+end
+
+--- What the text of a view is written in.
+local function language(name)
+  local form = name:match('%.(%l+)[^./]*%.txt%f[?%z]')
+  if form then
+    return ({ ttir = 'mlir', ttgir = 'mlir', llir = 'llvm', resources = 'text' })[form] or 'asm'
+  end
+  return name:find('%.diff%f[?%z]') and 'diff' or 'python'
+end
+
+--- Whether a view is one with lenses: a file of kernels.
+function M.has_lenses(buf)
+  return vim.api.nvim_buf_get_name(buf):find('%.triton%.py%f[?%z]') ~= nil
 end
 
 --- `BufReadCmd` of `fx-lsp:` buffers.
@@ -76,7 +91,7 @@ function M.read(buf)
   vim.bo[buf].undolevels = -1
   vim.bo[buf].bufhidden = 'unload'
   fill(buf, { '# tracing …' })
-  vim.bo[buf].filetype = vim.api.nvim_buf_get_name(buf):find('%.diff%f[?%z]') and 'diff' or 'python'
+  vim.bo[buf].filetype = language(vim.api.nvim_buf_get_name(buf))
   M.load(buf)
 end
 

@@ -1,0 +1,97 @@
+"""Expressions of values, without what changes nothing: numbers are computed, indices stay indices, masks stay short."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import sympy
+import torch
+from torch import fx
+
+from fx_lsp.codegen.index import Index
+from fx_lsp.codegen.pull import Builder
+from fx_lsp.codegen.values import Compute, Condition, Constant, Coordinate, Value
+
+_NUMBERS: dict[str, Callable[..., Any]] = {
+    "a + b": lambda a, b: a + b,
+    "a - b": lambda a, b: a - b,
+    "a * b": lambda a, b: a * b,
+    "a / b": lambda a, b: a / b if b else math.nan,
+    "-a": lambda a: -a,
+}
+_INDICES: dict[str, Callable[..., Index]] = {
+    "a + b": lambda a, b: a + b,
+    "a - b": lambda a, b: a - b,
+    "a * b": lambda a, b: a * b,
+    "-a": lambda a: -a,
+}
+_SIGNS = {f"a {sign} b": sign for sign in ("<", "<=", ">", ">=", "==", "!=")}
+_NEUTRAL = {"a + b": 0, "a - b": 0, "a * b": 1, "a / b": 1}
+
+
+def simplified(b: Builder, template: str, args: tuple[Value, ...], dtype: torch.dtype, node: fx.Node | None) -> Value:
+    """An expression of other values: `template` of `args`, or something simpler that is the same."""
+    if template == "a":
+        return args[0]
+    found = (
+        _of_numbers(b, template, args, dtype)
+        or _of_indices(b, template, args, dtype, node)
+        or _of_masks(template, args)
+    )
+    if found is not None:
+        return found
+    if template == "tl.where(a, b, c)" and isinstance(args[0], Compute) and args[0].template == "not_(a)":
+        args = (args[0].args[0], args[2], args[1])
+    return b.compute(template, args, dtype, node)
+
+
+def _of_numbers(b: Builder, template: str, args: tuple[Value, ...], dtype: torch.dtype) -> Value | None:
+    numbers = [a.value for a in args if isinstance(a, Constant)]
+    if len(numbers) == len(args) and template in _NUMBERS and dtype is not torch.bool:
+        return b.constant(_NUMBERS[template](*numbers), dtype)
+    if template not in _NEUTRAL:
+        return None
+    left, right = args
+    if isinstance(right, Constant) and right.value == _NEUTRAL[template] and left.dtype == dtype:
+        return left
+    commutes = template in ("a + b", "a * b")
+    if commutes and isinstance(left, Constant) and left.value == _NEUTRAL[template] and right.dtype == dtype:
+        return right
+    return None
+
+
+def _of_indices(
+    b: Builder, template: str, args: tuple[Value, ...], dtype: torch.dtype, node: fx.Node | None
+) -> Value | None:
+    indices = [index_of(a) for a in args]
+    if any(i is None for i in indices) or not any(isinstance(a, Coordinate) for a in args):
+        return None
+    if template in _INDICES and dtype is torch.int64:
+        return b.coordinate(sympy.expand(_INDICES[template](*indices)), node)
+    if template in _SIGNS:
+        left, right = indices
+        return b.test((Condition(left, _SIGNS[template], right),))  # pyright: ignore[reportArgumentType]
+    return None
+
+
+def index_of(value: Value) -> Index | None:
+    """A whole number as an index, or None for anything else."""
+    if isinstance(value, Coordinate):
+        return value.index
+    if isinstance(value, Constant) and not value.dtype.is_floating_point and value.dtype is not torch.bool:
+        return sympy.Integer(value.value)
+    return None
+
+
+def _of_masks(template: str, args: tuple[Value, ...]) -> Value | None:
+    if template == "not_(a)":
+        inner = args[0]
+        return inner.args[0] if isinstance(inner, Compute) and inner.template == "not_(a)" else None
+    if template not in ("a & b", "a | b"):
+        return None
+    for mask, other in (args, args[::-1]):
+        if isinstance(mask, Constant) and mask.dtype is torch.bool:
+            return other if mask.value == (template == "a & b") else mask
+    return None

@@ -1,0 +1,239 @@
+"""What kernels for attention have in common: tiles of scores, and of the operands that they are made of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sympy
+import torch
+from torch import fx
+
+from fx_lsp.codegen.attention import Shapes
+from fx_lsp.codegen.index import Coords, Index, Space, contiguous_strides, linear, rejoined
+from fx_lsp.codegen.kernel import Kernel, Line, Naming
+from fx_lsp.codegen.pull import Builder, Domain, shape_of, triton_type
+from fx_lsp.codegen.text import broken, unparsed
+from fx_lsp.codegen.tiles import Config, Dim, Tile, values_of
+from fx_lsp.codegen.values import Axes, Buffer, Given, Guard, Load, Value
+from fx_lsp.codegen.writing import Writing
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A copy of a part of a graph, from tensors in memory (`reads`) on; `of` has the copies of nodes."""
+
+    reads: tuple[fx.Node, ...]
+    of: Mapping[fx.Node, fx.Node]
+
+
+def piece_of(reads: Sequence[fx.Node], wanted: Iterable[fx.Node]) -> Piece:
+    """The part of a graph that computes `wanted` from `reads`: it stays as it is, whatever becomes of the graph."""
+    graph = fx.Graph()
+    of: dict[fx.Node, fx.Node] = {}
+    for read in reads:
+        of[read] = graph.placeholder(read.name)
+        of[read].meta = dict(read.meta)
+        of[read].name = read.name
+    stack = list(wanted)
+    while stack:
+        node = stack[-1]
+        missing = [i for i in node.all_input_nodes if i not in of]
+        if node in of or not missing:
+            stack.pop()
+            if node not in of:
+                of[node] = graph.node_copy(node, lambda n: of[n])
+        else:
+            stack.extend(missing)
+    return Piece(tuple(of[r] for r in reads), of)
+
+
+class Attending(Writing):
+    """What the kernels have in common: tiles of scores over rows (m) and columns (n), operands over those and a depth.
+
+    `fixed` is the dimension that a program keeps ("m" or "n"); it loops over the other.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        fixed: str,
+        piece: Piece,
+        shapes: Shapes,
+        outputs: Mapping[int, fx.Node],
+        buffers: Mapping[fx.Node, Buffer],
+        naming: Naming,
+        configs: Sequence[tuple[int, int, int, int]],
+    ) -> None:
+        self.piece, self.shapes, self.outputs, self.buffers = piece, shapes, outputs, buffers
+        self.space = Space()
+        self.b, self.m, self.n = shapes.axes(self.space)
+        self.fixed = fixed
+        self.raw: dict[int, Value] = {}
+        self.depths: dict[sympy.Symbol, str] = {}
+        small = min(power(int(shapes.m)), power(int(shapes.n)))
+        fitting = [c for c in configs if max(c[:2]) <= small] or [(small, small, 4, 2)]
+        rows, cols = fitting[0][:2]
+        chosen = tuple(Config((("ROWS", r), ("COLS", c)), w, s) for r, c, w, s in fitting)
+        self.mdim = Dim((self.m,), (shapes.m,), "grid" if fixed == "m" else "loop", rows, "rows", "M", "ROWS")
+        self.ndim = Dim((self.n,), (shapes.n,), "grid" if fixed == "n" else "loop", cols, "cols", "N", "COLS")
+        batch = Dim((sympy.Symbol("batch"),), (shapes.batch,), "grid", 1, "batch", "B", "")
+        first = self.mdim if fixed == "m" else self.ndim
+        other = self.ndim if fixed == "m" else self.mdim
+        super().__init__(title, Tile((first, batch, other), {}, chosen), [], {}, naming)
+        self.symbols = {}
+        node: Any = next(iter(outputs.values())).args[0]
+        memory = {copy: buffers[read] for copy, read in zip(piece.reads, node.args, strict=True) if read in buffers}
+        self.bound: dict[fx.Node, tuple[Coords, Value]] = {}
+        self.builder = Builder(self.space, Domain((), ()), memory, True, self.bound)
+        self.taken |= {"batch", "rows", "cols", "acc", "products", "scores", "weights", "scale", "higher", "base"}
+        self.batched = shapes.batched
+
+    # how things are written
+
+    def index(self, index: Index, indirect: Sequence[Value]) -> str:
+        deep = bool(index.free_symbols & self.depths.keys())
+        self.names = {
+            **({self.b: "batch"} if self.b != 0 else {}),
+            self.m: "rows[:, None]",
+            self.n: "cols[:, None]" if deep else "cols[None, :]",
+            **{d: f"{v}[None, :]" for d, v in self.depths.items()},
+        }
+        self.symbols = {id(v): s for s, v in self.builder.indirect.items()}
+        return super().index(index, indirect)
+
+    def _known_sizes(self, index: Index) -> dict[int, str]:
+        return {}
+
+    def mask(self, axes: Axes, guard: Guard = (), indirect: Sequence[Value] = ()) -> str:
+        deep = bool(axes & self.depths.keys())
+        parts: list[str] = []
+        for axis, dim, variable in (
+            (self.m, self.mdim, "rows[:, None]"),
+            (self.n, self.ndim, "cols[:, None]" if deep else "cols[None, :]"),
+        ):
+            if axis in axes and not self.even(dim):
+                parts.append(f"({variable} < {dim.size})")
+        for axis, variable in self.depths.items():
+            size = self.space.sizes[axis]
+            if axis in axes and size != power(int(size)):
+                parts.append(f"({variable}[None, :] < {size})")
+        if guard:
+            parts.append(f"({self.guard(guard, indirect)})")
+        return " & ".join(parts) if len(parts) != 1 else parts[0].strip("()") if parts[0].count("(") == 1 else parts[0]
+
+    def looped(self, value: Value) -> bool:
+        return (self.n if self.fixed == "m" else self.m) in value.axes
+
+    # parts
+
+    def depth_axis(self, size: Index) -> sympy.Symbol:
+        """An axis for the inner dimension of an operand; those of one size share theirs."""
+        for axis in self.depths:
+            if self.space.sizes[axis] == size:
+                return axis
+        axis = self.space.axis("d", size)
+        variable = self.unique("depth" if not self.depths else f"depth_{len(self.depths)}")
+        self.depths[axis] = variable
+        self.line(f"{variable} = tl.arange(0, {power(int(size))})")
+        return axis
+
+    def operand(self, node: fx.Node, row: sympy.Symbol, depth: sympy.Symbol, transposed: bool) -> Value:
+        """The tile of an operand, with a row for each `row`; `transposed` where the tensor has them the other way.
+
+        `node` is one of the piece.
+        """
+        at = (depth, row) if transposed else (row, depth)
+        value = self.builder.pull(node, (self.b, *at) if self.batched else at)
+        if isinstance(value, Load) and value.buffer.dtype == node.meta["val"].dtype:
+            value = self.raw.setdefault(id(value), replace(value, dtype=value.buffer.dtype))
+        return value
+
+    def sides(self, product: fx.Node) -> tuple[Value, Value]:
+        """The operands of a product that makes scores: rows of m, and rows of n."""
+        left: Any
+        right: Any
+        left, right = self.piece.of[product].args[:2]
+        depth = self.depth_axis(shape_of(left)[-1])
+        return self.operand(left, self.m, depth, False), self.operand(right, self.n, depth, True)
+
+    def score(self, node: fx.Node, swapped: bool = False) -> Value:
+        """What is computed of the scores, at rows and columns; `swapped` where it has columns before rows."""
+        rows = (
+            ((self.n, self.shapes.n), (self.m, self.shapes.m))
+            if swapped
+            else ((self.m, self.shapes.m), (self.n, self.shapes.n))
+        )
+        axes, sizes = zip((self.b, self.shapes.batch), *rows, strict=True)
+        at = self.space.coordinates(linear(axes, contiguous_strides(sizes)), shape_of(node))
+        return self.builder.pull(self.piece.of[node], at)
+
+    def bind(self, node: fx.Node, coords: Coords, text: str, dtype: torch.dtype = torch.float32) -> Value:
+        """From here on, a node at coordinates is what is written as `text`."""
+        axes = frozenset(s for c in coords for s in c.free_symbols)
+        value = Given(dtype, node, axes, text)
+        self.bound[self.piece.of[node]] = ((coords if self.batched else coords[1:]), value)
+        return value
+
+    def prepare(self, values: Sequence[Value]) -> None:
+        """Count how often values are used, so that what is needed twice has a name."""
+        self.values = list(values_of(values))
+        self.uses = Counter(id(i) for v in self.values for i in v.inputs)
+        self.uses.update(id(v) for v in values)
+
+    def dot(self, left: str, right: str, dtype: torch.dtype, onto: str = "") -> str:
+        precision = ', input_precision="ieee"' if dtype is torch.float32 else ""
+        return f"tl.dot({left}, {right}{f', {onto}' if onto else ''}{precision})"
+
+    def begin(self) -> None:
+        """The indices of the program."""
+        dim = self.mdim if self.fixed == "m" else self.ndim
+        self.line(f"{dim.variable} = tl.program_id(0) * {dim.block_name} + tl.arange(0, {dim.block_name})")
+        if self.shapes.batch != 1:
+            self.line("batch = tl.program_id(1)" + (".to(tl.int64)" if self._large() else ""))
+
+    def _large(self) -> bool:
+        return any(
+            not all(s.is_Integer for s in b.shape) or int(sympy.prod(b.shape)) >= 2**31 for b in self.buffers.values()
+        )
+
+    def finished(self, writes: Sequence[Buffer]) -> Kernel:
+        args = [f"{b}_ptr" for b in (*self.reads, *(b.name for b in writes))]
+        head = broken("", f"def {self.title}", [*args, "ROWS: tl.constexpr", "COLS: tl.constexpr"], ":")
+        lines = [*(Line(t) for t in head), *self.outer.lines]
+        tile = (
+            self.tile if self.shapes.batch != 1 else Tile((self.tile.dims[0], self.tile.dims[2]), {}, self.tile.configs)
+        )
+        return Kernel(self.title, lines, list(self.reads.values()), list(writes), {}, tile, list(self.helpers))
+
+    def loop_over(self, start: str, end: str, body: Callable[[], None]) -> None:
+        """A loop over the tiles of the dimension that is not fixed."""
+        dim = self.ndim if self.fixed == "m" else self.mdim
+        self.in_loop = True
+        self.inner.lines.clear()
+        self.line(f"{dim.variable} = start + tl.arange(0, {dim.block_name})")
+        body()
+        self.in_loop = False
+        self.outer.lines.append(Line(f"    for start in range({start}, {end}, {dim.block_name}):"))
+        self.outer.lines.extend(self.inner.lines)
+        self.inner.lines.clear()
+        self.inner.known.clear()
+
+    def store(self, buffer: Buffer, coords: Coords, text: str, node: fx.Node) -> None:
+        """Write a tile."""
+        index = rejoined(linear(coords, buffer.strides))
+        axes = frozenset(s for c in coords for s in c.free_symbols)
+        mask = self.mask(axes)
+        self.line(f"tl.store({self.pointer(buffer, index, ())}, {text}{f', mask={mask}' if mask else ''})", node)
+
+
+def operand_text(emitter: Attending, value: Value, dtype: torch.dtype) -> str:
+    """An operand as it is written; what was loaded as half precision stays so."""
+    text = unparsed(emitter.ref(value))
+    return text if value.dtype == dtype else f"{text}.to({triton_type(dtype)})"
+
+
+def power(value: int) -> int:
+    return max(16, 1 << max(value - 1, 0).bit_length())

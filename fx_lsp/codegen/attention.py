@@ -1,0 +1,390 @@
+"""Attention that is written out: where its scores are, so that kernels need never have all of them at once.
+
+Scores are what a product of matrices gives, `[batch, m, n]`, and what is computed of them element by element. Their
+rows are reduced by a softmax; further products sum them over n (the result, the gradient of the queries) or over m
+(those of keys and values). Backward is recognised in the joint graph, whatever lies between those products element by
+element: scales, masks, biases, casts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils.checkpoint import CheckpointPolicy
+
+from fx_lsp.codegen.index import Coords, Index, Space, expression
+from fx_lsp.codegen.lowerings.reductions import is_reduction, reduced_dimensions
+from fx_lsp.codegen.own import outputs_of, replace_with_kernel, tidied
+from fx_lsp.codegen.pull import Builder, Cut, Domain, shape_of
+from fx_lsp.codegen.registry import lowering_of, operation
+from fx_lsp.codegen.values import Value
+
+aten = torch.ops.aten
+MOST_DEPTH = 256
+LEAST = 32
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product of scores with rows of another tensor, summed over `over` ("m" or "n").
+
+    The scores are argument `side`; `transposed` where the result has the summed-out order `[batch, depth, rows]`.
+    """
+
+    node: fx.Node
+    scores: fx.Node
+    other: fx.Node
+    over: str
+    side: int
+    transposed: bool
+
+
+@dataclass(frozen=True)
+class Attention:
+    """One attention of a graph. `first` makes the scores, `most` and `total` are the maximum and the sum of each row of
+    `shifted`; `gradient` is the product that makes the gradient of the weights, `dot` the sum of each of its rows."""
+
+    first: fx.Node
+    shifted: fx.Node
+    most: fx.Node
+    total: fx.Node
+    weights: fx.Node
+    result: Product
+    gradient: fx.Node | None
+    dot: fx.Node | None
+    backward: tuple[Product, ...]
+    sizes: tuple[Index, Index, Index]
+
+
+def fuse_attention(graph: fx.Graph) -> None:
+    """Have kernels of ours stand for every attention of a joint graph, or of one for inference."""
+    from fx_lsp.codegen.flash import backward_writer, backward_writers, forward_writer
+
+    changed = False
+    for node in list(graph.nodes):
+        if operation(node) != "aten.amax.default":
+            continue
+        found = find_attention(graph, node)
+        if found is None:
+            continue
+        changed = True
+        if found.dot is not None:
+            _use_result(graph, found)
+        groups = backward_writers(found)
+        reads = _reads(found, [found.result])
+        writer = forward_writer(found, reads)
+        needed = [(results, products, _reads(found, products)) for results, products in groups]
+        made = replace_with_kernel(graph, [found.result.node, found.most, found.total], reads, writer)
+        made.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+        now = outputs_of(made)
+        renamed = {found.result.node: now[0], found.most: now[1], found.total: now[2]}
+        for results, products, old in needed:
+            _lay_out(products)
+            current = [renamed.get(n, n) for n in old]
+            replace_with_kernel(graph, results, current, backward_writer(found, products, current))
+        tidied(graph)
+    if changed:
+        tidied(graph)
+
+
+def find_attention(graph: fx.Graph, most: fx.Node) -> Attention | None:
+    """The attention whose softmax subtracts the maxima `most`, or None."""
+    shifted: Any = most.args[0]
+    shape = shape_of(shifted)
+    if reduced_dimensions(most) != (len(shape) - 1,) or not all(s.is_Integer for s in shape):
+        return None
+    first = _source(shifted)
+    if first is None:
+        return None
+    size = first.meta["val"].numel()
+    scores, gradients = _score_like(graph, first, size)
+    rows = [n for n in graph.nodes if is_reduction(n) and n.args[0] in scores]
+    totals = [n for n in rows if operation(n) == "aten.sum.dim_IntList" and _is_exponential(n, most)]
+    if len(totals) != 1 or len(gradients) > 1 or len(rows) > (3 if gradients else 2):
+        return None
+    dots = [n for n in rows if n not in (most, totals[0])]
+    weights = [u for u in totals[0].users if operation(u) == "aten.div.Tensor" and u.args[1] is totals[0]]
+    if len(weights) != 1:
+        return None
+    known = Shapes(first)
+    products: list[Product] = []
+    for node in graph.nodes:
+        if node in scores or not any(i in scores for i in node.all_input_nodes) or node in rows:
+            continue
+        product = known.product(node, scores)
+        if product is None:
+            return None
+        products.append(product)
+    after = _dependents(graph)
+    before = [p for p in products if p.node not in after]
+    behind = [p for p in products if p.node in after]
+    if len(before) != 1 or before[0].over != "n" or before[0].transposed or len(dots) != len(gradients):
+        return None
+    if bool(gradients) != bool(behind) or not _is_linear(before[0].scores, weights[0]):
+        return None
+    if dots and not _is_dot(dots[0], weights[0], gradients[0], before[0]):
+        return None
+    dims = (known.m, known.n, expression(1))
+    if int(known.m) < LEAST or int(known.n) < LEAST:
+        return None
+    return Attention(
+        first,
+        shifted,
+        most,
+        totals[0],
+        weights[0],
+        before[0],
+        gradients[0] if gradients else None,
+        dots[0] if dots else None,
+        tuple(behind),
+        dims,
+    )
+
+
+def is_product(node: fx.Node) -> bool:
+    """Whether a node is a product of matrices, batched or not."""
+    return operation(node) in ("aten.bmm.default", "aten.mm.default")
+
+
+def _is_element_wise(node: fx.Node) -> bool:
+    return node.op == "call_function" and lowering_of(node) is not None and not is_reduction(node)
+
+
+def _source(node: fx.Node) -> fx.Node | None:
+    """The one product of matrices that a tensor is computed from element by element."""
+    size = node.meta["val"].numel()
+    found: set[fx.Node] = set()
+    seen: set[fx.Node] = set()
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        if is_product(current):
+            if current.meta["val"].numel() == size:
+                found.add(current)
+        elif _is_element_wise(current):
+            stack.extend(current.all_input_nodes)
+    return found.pop() if len(found) == 1 else None
+
+
+def _numel(node: fx.Node) -> int:
+    value = node.meta.get("val")
+    return value.numel() if isinstance(value, torch.Tensor) else -1
+
+
+def _score_like(graph: fx.Graph, first: fx.Node, size: int) -> tuple[set[fx.Node], list[fx.Node]]:
+    """What is computed of the scores element by element, and other products that are put together with it."""
+    found = {first}
+    gradients: list[fx.Node] = []
+    candidates: dict[fx.Node, set[fx.Node]] = {}
+    for node in graph.nodes:
+        if _numel(node) != size or node is first:
+            continue
+        if is_product(node) and not any(i in found for i in node.all_input_nodes):
+            candidates[node] = {node}
+        elif _is_element_wise(node):
+            roots = set().union(*(candidates.get(i, set()) for i in node.all_input_nodes))
+            if any(i in found for i in node.all_input_nodes):
+                found.add(node)
+                for root in roots:
+                    gradients += [root] if root not in gradients else []
+                    found |= {n for n, of in candidates.items() if root in of}
+            elif roots:
+                candidates[node] = roots
+    return found, gradients
+
+
+def _is_exponential(total: fx.Node, most: fx.Node) -> bool:
+    power: Any = total.args[0]
+    if operation(power) != "aten.exp.default":
+        return False
+    shifted: Any = power.args[0]
+    return operation(shifted) == "aten.sub.Tensor" and shifted.args[1] is most and shifted.args[0] is most.args[0]
+
+
+def _is_linear(node: Any, weights: fx.Node) -> bool:
+    """Whether a tensor is the weights in another shape or dtype."""
+    while node is not weights:
+        if not isinstance(node, fx.Node) or not _only_moves(node):
+            return False
+        node = node.args[0]
+    return True
+
+
+def _only_moves(node: fx.Node) -> bool:
+    name = operation(node).split(".")
+    return len(name) > 1 and name[1] in (
+        *("view", "_unsafe_view", "reshape", "expand", "permute", "transpose", "t", "clone", "alias", "detach"),
+        *("unsqueeze", "squeeze", "convert_element_type", "_to_copy"),
+    )
+
+
+def _is_dot(dot: fx.Node, weights: fx.Node, gradient: fx.Node, result: Product) -> bool:
+    """Whether `dot` sums, over n, the weights times their gradient: then it is that of the result times its own."""
+    product: Any = dot.args[0]
+    if operation(dot) != "aten.sum.dim_IntList" or operation(product) != "aten.mul.Tensor":
+        return False
+    left, right = product.args
+    return any(_is_linear(a, weights) and _is_linear(b, gradient) for a, b in ((left, right), (right, left)))
+
+
+def _dependents(graph: fx.Graph) -> set[fx.Node]:
+    """The nodes of a joint graph that depend on gradients."""
+    found: set[fx.Node] = set()
+    for node in graph.nodes:
+        if (node.op == "placeholder" and "tangent" in str(node.target)) or any(
+            i in found for i in node.all_input_nodes
+        ):
+            found.add(node)
+    return found
+
+
+class Shapes:
+    """Where elements of tensors that are computed from scores are among the scores."""
+
+    def __init__(self, first: fx.Node) -> None:
+        shape = shape_of(first)
+        self.first = first
+        self.batched = len(shape) == 3
+        self.batch = shape[0] if self.batched else expression(1)
+        self.m, self.n = shape[-2:]
+
+    def axes(self, space: Space) -> Coords:
+        """Coordinates of a score, each an axis; that of a batch of one is 0."""
+        batch = space.axis("batch", self.batch) if self.batch != 1 else expression(0)
+        return batch, space.axis("m", self.m), space.axis("n", self.n)
+
+    def at(self, coords: Coords) -> Coords:
+        """Coordinates as `first` has them."""
+        return coords if self.batched else coords[1:]
+
+    def product(self, node: fx.Node, scores: set[fx.Node]) -> Product | None:
+        """A product of scores with something that is none, or None for anything else."""
+        if not is_product(node):
+            return None
+        left, right = node.args
+        assert isinstance(left, fx.Node) and isinstance(right, fx.Node)
+        if (left in scores) == (right in scores):
+            return None
+        side = 0 if left in scores else 1
+        held, other = (left, right) if side == 0 else (right, left)
+        for swapped in (False, True):
+            if self._fits(held, swapped, scores):
+                # [b, i, j] @ [b, j, e] sums j; [b, e, i] @ [b, i, j] sums i
+                summed = ("m" if swapped else "n") if side == 0 else ("n" if swapped else "m")
+                return Product(node, held, other, summed, side, side == 1)
+        return None
+
+    def _fits(self, node: fx.Node, swapped: bool, scores: set[fx.Node]) -> bool:
+        space = Space()
+        b, m, n = self.axes(space)
+        rows = (n, m) if swapped else (m, n)
+        coords = (b, *rows) if len(shape_of(node)) == 3 else rows
+        if tuple(shape_of(node)[-2:]) != ((self.n, self.m) if swapped else (self.m, self.n)):
+            return False
+        marker = Value(torch.float32, self.first, frozenset((m, n)))
+        bound = {s: (self.at((b, m, n)), marker) for s in scores if is_product(s)}
+        try:
+            _Everywhere(space, Domain((), ()), {}, True, bound).pull(node, coords)
+        except Cut:
+            return False
+        return True
+
+
+class _Everywhere(Builder):
+    """Takes anything that is no score for a number that is the same everywhere."""
+
+    def _pull(self, node: fx.Node, coords: Coords, guard: Any, part: int) -> Value:
+        if node not in self.bound and (not _is_element_wise(node)):
+            return self.compute("x", (), torch.float32, node)
+        return super()._pull(node, coords, guard, part)
+
+
+def _use_result(graph: fx.Graph, found: Attention) -> None:
+    """Sum, in place of weights and their gradient over n, the result and its gradient over its last dimension."""
+    assert found.dot is not None and found.gradient is not None
+    dot, result = found.dot, found.result.node
+    gradient: Any = found.gradient.args[0]
+    mode = result.meta["val"].fake_mode
+    with graph.inserting_after(found.gradient):
+        wide = [_in_float32(graph, n) for n in (result, gradient)]
+        product = graph.call_function(aten.mul.Tensor, tuple(wide))
+        total = graph.call_function(aten.sum.dim_IntList, (product, [-1], True))
+        moved = graph.call_function(aten.reshape.default, (total, list(dot.meta["val"].shape)))
+    with mode:
+        for node in (*(w for w in wide if "val" not in w.meta), product, total, moved):
+            function: Any = node.target
+            node.meta = {**dot.meta, "val": function(*(_value(a) for a in node.args))}
+    dot.replace_all_uses_with(moved)
+    name, dot.name = dot.name, f"{dot.name}_before"
+    moved.name = name
+
+
+def _lay_out(products: Iterable[Product]) -> None:
+    """Have results that are made transposed lie in memory in the order in which they are made."""
+    for product in products:
+        value = product.node.meta["val"]
+        if product.transposed:
+            with value.fake_mode:
+                product.node.meta["val"] = value.mT.contiguous().mT
+
+
+def _in_float32(graph: fx.Graph, node: fx.Node) -> fx.Node:
+    if node.meta["val"].dtype == torch.float32:
+        return node
+    return graph.call_function(torch.ops.prims.convert_element_type.default, (node, torch.float32))
+
+
+def _value(argument: Any) -> Any:
+    return argument.meta["val"] if isinstance(argument, fx.Node) else argument
+
+
+def _reads(found: Attention, products: Iterable[Product]) -> list[fx.Node]:
+    """The tensors in memory that a kernel reads for products: their operands, and what is put together with scores.
+
+    The maxima and sums of rows are read in backward, and made in forward.
+    """
+    inside = {found.first, found.gradient}
+    forward = found.result in products
+    reads: dict[fx.Node, None] = {}
+    seen: set[fx.Node] = set()
+    operands = [p.other for p in products]
+    scores = [p.scores for p in products]
+    while operands or scores:
+        operand = not scores
+        node = (scores or operands).pop()
+        if node in seen or (forward and node in (found.most, found.total)):
+            continue
+        seen.add(node)
+        if node in inside:
+            operands.extend(node.all_input_nodes)
+        elif node.op == "call_function" and (_only_moves(node) if operand else _is_element_wise(node)):
+            (operands if operand else scores).extend(node.all_input_nodes)
+        elif isinstance(node.meta.get("val"), torch.Tensor):
+            reads[node] = None
+    if forward:
+        reads |= dict.fromkeys(_reads_of_scores(found.shifted, inside))
+    return list(reads)
+
+
+def _reads_of_scores(node: fx.Node, inside: Collection[fx.Node | None]) -> list[fx.Node]:
+    found: dict[fx.Node, None] = {}
+    stack, seen = [(node, False)], set[fx.Node]()
+    while stack:
+        current, operand = stack.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        if current in inside:
+            stack.extend((n, True) for n in current.all_input_nodes)
+        elif current.op == "call_function" and (_only_moves(current) if operand else _is_element_wise(current)):
+            stack.extend((n, operand) for n in current.all_input_nodes)
+        elif isinstance(current.meta.get("val"), torch.Tensor):
+            found[current] = None
+    return list(found)

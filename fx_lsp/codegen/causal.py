@@ -1,0 +1,74 @@
+"""Which tiles of scores a causal mask leaves: how far a loop over them has to go."""
+
+from __future__ import annotations
+
+import sympy
+
+from fx_lsp.codegen.attention import Shapes
+from fx_lsp.codegen.tiles import values_of
+from fx_lsp.codegen.values import Compute, Condition, Constant, Test, Value
+
+
+def bounds(value: Value, m: sympy.Symbol, n: sympy.Symbol, fixed: str, shapes: Shapes) -> tuple[str, str]:
+    """From where to where a loop over n (with m fixed) or over m has to go, as far as a causal mask says."""
+    size = shapes.n if fixed == "m" else shapes.m
+    offset = causal_offset(value, m, n)
+    if offset is None:
+        return "0", str(size)
+    if fixed == "m":  # n <= m + offset
+        more = f" + {offset}" if offset > 0 else f" - {-offset}" if offset < 0 else ""
+        return "0", f"tl.minimum({size}, (tl.program_id(0) + 1) * ROWS{more})"
+    less = f" - {offset}" if offset > 0 else f" + {-offset}" if offset < 0 else ""
+    start = f"tl.program_id(0) * COLS{less}"
+    start = f"tl.maximum({start}, 0)" if offset > 0 else start
+    return f"{start} // ROWS * ROWS", str(size)
+
+
+def causal_offset(value: Value, m: sympy.Symbol, n: sympy.Symbol) -> int | None:
+    """The k for which everything is masked where n > m + k, or None where no mask says so."""
+    for choice in values_of([value]):
+        if not (isinstance(choice, Compute) and choice.template == "tl.where(a, b, c)"):
+            continue
+        condition, yes, no = choice.args
+        for masked, holds in ((yes, True), (no, False)):
+            if isinstance(masked, Constant) and masked.value in (float("-inf"), 0.0):
+                found = _above(condition, m, n, holds)
+                if found is not None and (masked.value != 0.0 or choice is value):
+                    return found
+    return None
+
+
+def _above(condition: Value, m: sympy.Symbol, n: sympy.Symbol, holds: bool) -> int | None:
+    """The k for which a condition is `holds` wherever n > m + k, or None."""
+    if isinstance(condition, Test) and len(condition.guard) == 1:
+        return _beyond(condition.guard[0], m, n, holds)
+    if not isinstance(condition, Compute):
+        return None
+    if condition.template == "not_(a)":
+        return _above(condition.args[0], m, n, not holds)
+    if condition.template in ("a & b", "a | b"):
+        if (condition.template == "a & b") == holds:
+            found = [_above(a, m, n, holds) for a in condition.args if not _always(a)]
+            return found[0] if len(found) == 1 else None
+        known = [k for a in condition.args if (k := _above(a, m, n, holds)) is not None]
+        return min(known, default=None)
+    return None
+
+
+def _beyond(condition: Condition, m: sympy.Symbol, n: sympy.Symbol, holds: bool) -> int | None:
+    sign = {"<=": (1, 0), "<": (1, -1), ">=": (-1, 0), ">": (-1, -1)}.get(condition.sign)
+    if sign is None:
+        return None
+    gap = sympy.expand((condition.left - condition.right) * sign[0] - sign[1])  # the condition is: gap <= 0
+    slope, rest = gap.coeff(n), sympy.expand(gap - gap.coeff(n) * n - gap.coeff(m) * m)
+    if gap.coeff(m) != -slope or not rest.is_Integer:
+        return None
+    if slope == 1 and not holds:  # n - m + rest <= 0 fails where n > m - rest
+        return -int(rest)
+    if slope == -1 and holds:  # m - n + rest <= 0 holds where n >= m + rest
+        return int(rest) - 1
+    return None
+
+
+def _always(value: Value) -> bool:
+    return isinstance(value, Constant) and bool(value.value)

@@ -1,0 +1,222 @@
+"""Kernels for attention that see a tile of the scores at a time: forward with an online softmax, backward in two."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import fx
+
+from fx_lsp.codegen.attending import Attending, Piece, operand_text, piece_of, power
+from fx_lsp.codegen.attention import Attention, Product, Shapes
+from fx_lsp.codegen.causal import bounds
+from fx_lsp.codegen.index import ZERO, Coords
+from fx_lsp.codegen.kernel import Kernel, Naming
+from fx_lsp.codegen.own import Writer
+from fx_lsp.codegen.pull import shape_of, triton_type
+from fx_lsp.codegen.text import unparsed
+from fx_lsp.codegen.values import Buffer, Value
+
+CONFIGS_FORWARD = ((128, 128, 8, 3), (128, 64, 4, 3), (128, 64, 8, 3), (64, 64, 4, 3), (128, 32, 4, 3))
+CONFIGS_BACKWARD = ((64, 128, 8, 3), (64, 64, 4, 3), (128, 64, 8, 2), (32, 128, 4, 3), (64, 128, 4, 2))
+
+
+def forward_writer(found: Attention, reads: Sequence[fx.Node]) -> Writer:
+    """Writes the kernel that makes the result, and the maximum and the sum of each row for backward."""
+    wanted = [found.first, found.shifted, found.most, found.total, found.result.scores, found.result.other]
+    piece = piece_of(reads, wanted)
+    shapes = Shapes(found.first)
+
+    def write(
+        outputs: Mapping[int, fx.Node], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
+    ) -> list[Kernel]:
+        return [_Forward(title, found, piece, shapes, outputs, buffers, naming).kernel()]
+
+    return write
+
+
+def backward_writers(found: Attention) -> list[tuple[list[fx.Node], list[Product]]]:
+    """The results of backward, those that sum over m and those that sum over n apart: one kernel each."""
+    groups = [[p for p in found.backward if p.over == over] for over in ("m", "n")]
+    return [([p.node for p in group], group) for group in groups if group]
+
+
+def backward_writer(found: Attention, products: Sequence[Product], reads: Sequence[fx.Node]) -> Writer:
+    """Writes the kernel that makes the gradients that sum over m (of keys and values), or over n (of queries)."""
+    assert found.gradient is not None
+    wanted = [found.first, found.gradient, *(n for p in products for n in (p.scores, p.other))]
+    piece = piece_of(reads, wanted)
+    shapes = Shapes(found.first)
+
+    def write(
+        outputs: Mapping[int, fx.Node], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
+    ) -> list[Kernel]:
+        return [
+            _Backward(
+                f"{title}_{'columns' if products[0].over == 'm' else 'rows'}",
+                found,
+                products,
+                piece,
+                shapes,
+                outputs,
+                buffers,
+                naming,
+            ).kernel()
+        ]
+
+    return write
+
+
+class _Forward(Attending):
+    def __init__(
+        self,
+        title: str,
+        found: Attention,
+        piece: Piece,
+        shapes: Shapes,
+        outputs: Mapping[int, fx.Node],
+        buffers: Mapping[fx.Node, Buffer],
+        naming: Naming,
+    ) -> None:
+        super().__init__(title, "m", piece, shapes, outputs, buffers, naming, CONFIGS_FORWARD)
+        self.found = found
+
+    def kernel(self) -> Kernel:
+        found, first = self.found, self.found.first
+        self.begin()
+        dtype = first.meta["val"].dtype
+        queries, keys = self.sides(first)
+        wide = self.depth_axis(shape_of(found.result.other)[-1])
+        values = self.operand(self.piece.of[found.result.other], self.n, wide, False)
+        self.bind(first, (self.b, self.m, self.n), "products")
+        shifted = self.score(found.shifted)
+        self.prepare([queries, keys, values, shifted])
+        q = operand_text(self, queries, dtype)
+        shape = f"[ROWS, {power(int(self.space.sizes[wide]))}]"
+        self.line('running_max = tl.full([ROWS], -float("inf"), tl.float32)')
+        self.line("running_sum = tl.zeros([ROWS], tl.float32)")
+        self.line(f"acc = tl.zeros({shape}, tl.float32)")
+        low, high = bounds(shifted, self.m, self.n, "m", self.shapes)
+
+        def body() -> None:
+            k = operand_text(self, keys, dtype)
+            self.line(f"products = {self.dot(q, f'{k}.T', dtype)}", first)
+            scores = unparsed(self.ref(shifted))
+            if not self.even(self.ndim):
+                scores = f'tl.where(cols[None, :] < {self.shapes.n}, {scores}, -float("inf"))'
+            self.line(f"scores = {scores}", found.most)
+            self.line("higher = tl.maximum(running_max, tl.max(scores, axis=1))", found.most)
+            self.line('base = tl.where(higher == -float("inf"), 0.0, higher)')
+            self.line("weights = tl.exp(scores - base[:, None])", found.total)
+            self.line("scale = tl.exp(running_max - base)")
+            self.line("running_sum = running_sum * scale + tl.sum(weights, axis=1)", found.total)
+            v = operand_text(self, values, dtype)
+            held = f"weights.to({triton_type(dtype)})" if dtype is not torch.float32 else "weights"
+            self.line(f"acc = {self.dot(held, v, dtype, 'acc * scale[:, None]')}", found.result.node)
+            self.line("running_max = higher")
+
+        self.loop_over(low, high, body)
+        writes: list[Buffer] = []
+        targets = {
+            0: ((self.b, self.m, wide), "acc / running_sum[:, None]"),
+            1: ((self.b, self.m, ZERO), "running_max[:, None]"),
+            2: ((self.b, self.m, ZERO), "running_sum[:, None]"),
+        }
+        for number, (coords, text) in targets.items():
+            if number in self.outputs:
+                node = self.outputs[number]
+                buffer = self.buffers[node]
+                writes.append(buffer)
+                self.store(buffer, self._of(node, coords), text, node)
+        return self.finished(writes)
+
+    def _of(self, node: fx.Node, coords: Coords) -> Coords:
+        """Coordinates of a result; the row statistics may have any shape with an element for each row."""
+        shape = shape_of(node)
+        if coords[2] is ZERO and len(shape) != (3 if self.batched else 2):
+            return self.space.coordinates(self.b * self.shapes.m + self.m, shape)
+        return coords if self.batched else coords[1:]
+
+
+class _Backward(Attending):
+    def __init__(
+        self,
+        title: str,
+        found: Attention,
+        products: Sequence[Product],
+        piece: Piece,
+        shapes: Shapes,
+        outputs: Mapping[int, fx.Node],
+        buffers: Mapping[fx.Node, Buffer],
+        naming: Naming,
+    ) -> None:
+        over = products[0].over
+        configs = CONFIGS_BACKWARD if over == "m" else tuple((c, r, w, s) for r, c, w, s in CONFIGS_BACKWARD)
+        super().__init__(title, "n" if over == "m" else "m", piece, shapes, outputs, buffers, naming, configs)
+        self.found, self.products = found, products
+
+    def kernel(self) -> Kernel:
+        found = self.found
+        assert found.gradient is not None
+        self.begin()
+        dtype = found.first.meta["val"].dtype
+        operands = [self.sides(product) for product in (found.first, found.gradient)]
+        self.bind(found.first, (self.b, self.m, self.n), "products")
+        self.bind(found.gradient, (self.b, self.m, self.n), "grad_weights")
+        chosen = [(i, p) for i, p in enumerate(self.products) if i in self.outputs]
+        scores: list[Value] = []
+        others: list[Value] = []
+        for _, product in chosen:
+            row = self.m if product.over == "m" else self.n
+            inner = shape_of(product.other)[-2 if product.transposed else -1]
+            other = self.piece.of[product.other]
+            others.append(self.operand(other, row, self.depth_axis(inner), product.transposed))
+            scores.append(self._oriented(product))
+        self.prepare([*(o for pair in operands for o in pair), *others, *scores])
+        names: list[str] = []
+        for (_, product), other in zip(chosen, others, strict=True):
+            width = next(int(self.space.sizes[d]) for d in self.depths if d in other.axes)
+            names.append(self.unique(f"{self.naming.name(self.outputs[self.products.index(product)])}_acc"))
+            block = "COLS" if product.over == "m" else "ROWS"
+            self.line(f"{names[-1]} = tl.zeros([{block}, {power(width)}], tl.float32)", product.node)
+        low, high = bounds(scores[0], self.m, self.n, self.fixed, self.shapes)
+
+        def body() -> None:
+            for (left, right), title, node in zip(
+                operands, ("products", "grad_weights"), (found.first, found.gradient), strict=True
+            ):
+                a, b = operand_text(self, left, dtype), operand_text(self, right, dtype)
+                self.line(f"{title} = {self.dot(a, f'{b}.T', dtype)}", node)
+            for (_, product), score, other, name in zip(chosen, scores, others, names, strict=True):
+                held = unparsed(self.ref(score))
+                outside = [
+                    f"({v} < {s})"
+                    for v, s, d in (
+                        ("rows[:, None]", self.shapes.m, self.mdim),
+                        ("cols[None, :]", self.shapes.n, self.ndim),
+                    )
+                    if not self.even(d)
+                ]
+                if outside:
+                    held = f"tl.where({' & '.join(outside)}, {held}, 0.0)"
+                held = held if held.isidentifier() else f"({held})"
+                held = f"{held}.to({triton_type(dtype)})" if dtype is not torch.float32 else held
+                held = f"{held}.T" if product.over == "m" else held
+                self.line(f"{name} = {self.dot(held, operand_text(self, other, dtype), dtype, name)}", product.node)
+
+        self.loop_over(low, high, body)
+        writes: list[Buffer] = []
+        for (number, product), other, name in zip(chosen, others, names, strict=True):
+            node = self.outputs[number]
+            buffer = self.buffers[node]
+            writes.append(buffer)
+            depth = next(d for d in self.depths if d in other.axes)
+            row = self.n if product.over == "m" else self.m
+            at = (depth, row) if product.transposed else (row, depth)
+            self.store(buffer, (self.b, *at) if self.batched else at, name, node)
+        return self.finished(writes)
+
+    def _oriented(self, product: Product) -> Value:
+        """The scores of a product, whichever way its argument has them."""
+        swapped = (product.over == "m") == (product.side == 0)
+        return self.score(product.scores, swapped)

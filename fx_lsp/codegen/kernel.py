@@ -1,0 +1,44 @@
+"""A kernel as text, and what things in it are called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import fx
+
+from fx_lsp.codegen.index import Index
+from fx_lsp.codegen.tiles import Tile
+from fx_lsp.codegen.values import Buffer
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a kernel and the operation that it comes from."""
+
+    text: str
+    node: fx.Node | None = None
+
+
+@dataclass(frozen=True)
+class Naming:
+    """What things are called: `name` of any node, `variable` of one that the user bound to a name, or None; `source` is
+    the line of the user's file that a node came from, as it is written in a comment, or ""."""
+
+    name: Callable[[fx.Node], str]
+    variable: Callable[[fx.Node], str | None]
+    source: Callable[[fx.Node], str]
+
+
+@dataclass
+class Kernel:
+    """A kernel as text. `pointers` are the buffers that it reads and writes, in the order of its arguments; `sizes` the
+    further arguments with what is passed for them, `constants` those among them that are known when it is compiled."""
+
+    name: str
+    lines: list[Line]
+    reads: list[Buffer]
+    writes: list[Buffer]
+    sizes: dict[str, Index]
+    tile: Tile
+    helpers: list[str]

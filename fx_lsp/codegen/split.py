@@ -1,0 +1,166 @@
+"""Reductions with too few results to keep a GPU busy become two: of parts, and then of what those gave."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from fx_lsp.codegen.lowerings.reductions import is_reduction, reduced_dimensions
+from fx_lsp.codegen.registry import operation
+
+PROGRAMS = 512
+"""How many programs there should be: a few for each multiprocessor of a large GPU."""
+WIDTH = 128
+"""How many neighbouring columns one program sums."""
+LEAST = 32
+"""The fewest elements that are worth a part of their own."""
+LARGEST_ROW = 16384
+
+_TWICE = {"aten.sum": "sum", "aten.mean": "sum", "prims.sum": "sum", "aten.amax": "amax", "aten.amin": "amin"}
+aten = torch.ops.aten
+
+
+def split_reductions(graph: fx.Graph) -> None:
+    """Split what is worth it, in place. Sizes that are symbols are left alone."""
+    for node in list(graph.nodes):
+        if operation(node).rpartition(".")[0] == "aten.var_mean" and _parts(graph, node) > 1:
+            _into_sums(graph, node)
+    for node in list(graph.nodes):
+        if operation(node).rpartition(".")[0] in _TWICE:
+            parts = _parts(graph, node)
+            if parts > 1:
+                _split(graph, node, parts)
+    graph.lint()
+
+
+def _parts(graph: fx.Graph, node: fx.Node) -> int:
+    """How many parts a reduction is worth; 1 where it is fine as it is."""
+    source: Any = node.args[0]
+    value = source.meta["val"]
+    if any(isinstance(s, torch.SymInt) for s in value.shape) or not value.numel():
+        return 1
+    dims = reduced_dimensions(node)
+    run = _longest_run(value.shape, dims)
+    length = math.prod(value.shape[d] for d in run)
+    reduced = math.prod(value.shape[d] for d in dims)
+    kept = value.numel() // reduced
+    rows = not value.dim() or min(range(value.dim()), key=lambda d: (value.stride(d), -d)) in dims
+    wanted = PROGRAMS // max(1, kept if rows else _columns(graph, node, value, dims, kept))
+    if wanted < 2 or reduced < 4 * LEAST or (rows and reduced <= 2 * LARGEST_ROW and kept > 1):
+        return 1
+    return _divisor(length, min(wanted, max(1, reduced // (LARGEST_ROW // 8 if rows else LEAST))))
+
+
+def _columns(graph: fx.Graph, node: fx.Node, value: torch.Tensor, dims: Sequence[int], kept: int) -> int:
+    """How many programs sum columns: one for each block of them, one for all where rows are reduced along with it."""
+    for other in graph.nodes:
+        if other is node or not is_reduction(other):
+            continue
+        source: Any = other.args[0]
+        shape, along = source.meta["val"].shape, reduced_dimensions(other)
+        if source.meta["val"].numel() != value.numel() or not along or along[-1] != len(shape) - 1:
+            continue
+        if math.prod(shape[d] for d in along) == kept <= LARGEST_ROW:
+            return 1
+    return math.ceil(kept / WIDTH)
+
+
+def _longest_run(shape: Sequence[int], dims: Sequence[int]) -> tuple[int, ...]:
+    """The neighbouring dimensions among `dims` with the most elements."""
+    runs: list[list[int]] = []
+    for dim in dims:
+        if runs and runs[-1][-1] == dim - 1:
+            runs[-1].append(dim)
+        else:
+            runs.append([dim])
+    return tuple(max(runs, key=lambda r: math.prod(shape[d] for d in r), default=[]))
+
+
+def _divisor(length: int, wanted: int) -> int:
+    """The divisor of `length` that is nearest to `wanted` from below, or 1 where all of them are far from it."""
+    found = next((d for d in range(min(wanted, length), 0, -1) if length % d == 0), 1)
+    return found if found * 8 >= wanted else 1
+
+
+def _split(graph: fx.Graph, node: fx.Node, parts: int) -> None:
+    source: Any = node.args[0]
+    value, result = source.meta["val"], node.meta["val"]
+    dims = reduced_dimensions(node)
+    run = _longest_run(value.shape, dims)
+    length = math.prod(value.shape[d] for d in run)
+    first = run[0]
+    shape = [*value.shape[:first], parts, length // parts, *value.shape[run[-1] + 1 :]]
+    moved = [d if d < first else d - len(run) + 2 for d in dims if d not in run]
+    inner = sorted([first + 1, *moved])
+    kind = _TWICE[operation(node).rpartition(".")[0]]
+    dtype = torch.float32 if result.dtype in (torch.float16, torch.bfloat16) else result.dtype
+    with graph.inserting_before(node):
+        pieces = _add(graph, node, aten.reshape.default, (source, shape))
+        if kind == "sum":
+            partial = _add(graph, node, aten.sum.dim_IntList, (pieces, inner), {"dtype": dtype}, "partial")
+            place = first - sum(d < first for d in moved)
+            found = _add(graph, node, aten.sum.dim_IntList, (partial, [place]), {"dtype": dtype})
+        else:
+            function = getattr(aten, kind).default
+            partial = _add(graph, node, function, (pieces, inner), {}, "partial")
+            place = first - sum(d < first for d in moved)
+            found = _add(graph, node, function, (partial, [place]))
+        if "mean" in operation(node):
+            count = math.prod(value.shape[d] for d in dims)
+            found = _add(graph, node, aten.div.Tensor, (found, count))
+        if found.meta["val"].dtype != result.dtype:
+            found = _add(graph, node, torch.ops.prims.convert_element_type.default, (found, result.dtype))
+        if tuple(found.meta["val"].shape) != tuple(result.shape):
+            found = _add(graph, node, aten.reshape.default, (found, list(result.shape)))
+    _replace(graph, node, found)
+
+
+def _into_sums(graph: fx.Graph, node: fx.Node) -> None:
+    """Variance and mean as means: of the elements, then of the squares of their distances from that."""
+    source: Any = node.args[0]
+    value = source.meta["val"]
+    dims = list(reduced_dimensions(node))
+    count = math.prod(value.shape[d] for d in dims)
+    correction: Any = node.kwargs.get("correction", 1)
+    less = 1 if correction is None else correction
+    shape = list(node.meta["val"][0].shape)
+    with graph.inserting_before(node):
+        mean = _add(graph, node, aten.mean.dim, (source, dims, True))
+        centred = _add(graph, node, aten.sub.Tensor, (source, mean))
+        squares = _add(graph, node, aten.mul.Tensor, (centred, centred))
+        total = _add(graph, node, aten.sum.dim_IntList, (squares, dims, True))
+        variance = _add(graph, node, aten.div.Tensor, (total, max(count - less, 0)))
+        results = [_add(graph, node, aten.reshape.default, (n, shape)) for n in (variance, mean)]
+    for user in list(node.users):
+        number: Any = user.args[1]
+        _replace(graph, user, results[number])
+    graph.erase_node(node)
+
+
+def _replace(graph: fx.Graph, node: fx.Node, by: fx.Node) -> None:
+    """Put one node in place of another, under its name: backward takes what forward keeps by its name."""
+    name = node.name
+    node.replace_all_uses_with(by, propagate_meta=False)
+    graph.erase_node(node)
+    by.name = name
+
+
+def _add(
+    graph: fx.Graph,
+    like: fx.Node,
+    target: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None = None,
+    name: str = "",
+) -> fx.Node:
+    """A new node that comes from where `like` does."""
+    node = graph.create_node("call_function", target, args, kwargs or {}, f"{like.name}_{name}" if name else None)
+    node.meta = dict(like.meta)
+    values = [a.meta["val"] if isinstance(a, fx.Node) else a for a in args]
+    with values[0].fake_mode if hasattr(values[0], "fake_mode") else torch.no_grad():
+        node.meta["val"] = target(*values, **(kwargs or {}))
+    return node

@@ -1,0 +1,195 @@
+"""A target's kernels in the editor: the documents of their compiled forms, and how lines belong together.
+
+A line of a listing is from a line of the kernels' file, that is from an operation, and that is from the user's code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fx_lsp.features.documents import Document, Line, SourceLine, render_node, rows_of
+from fx_lsp.features.hover import Hover
+from fx_lsp.features.lenses import TRITON, Lens
+from fx_lsp.features.problems import Problem
+from fx_lsp.features.text import one_line, plain, sentence
+from fx_lsp.features.uris import LOWERED, View
+from fx_lsp.model import Node, Remark, Span, Stage, Work
+
+LISTINGS = ("ttir", "ttgir", "llir", "ptx", "sass", "amdgcn")
+"""The compiled forms of a kernel, in the order in which each is made of the one before it."""
+CHIP = "cuda:90"
+"""The chip that kernels are compiled for where none is chosen."""
+RESOURCES = "resources"
+"""The stage that says what kernels use."""
+CALLERS = 3
+"""How many of the expressions around an operation are shown."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A view as it was last rendered, and what its nodes are."""
+
+    document: Document
+    nodes: Mapping[str, Node] = field(default_factory=dict[str, Node])
+
+
+def work_of(stage: str, chip: str) -> Work:
+    """The work that makes a stage which is asked for by its name alone, for a chip where it is compiled."""
+    if stage == TRITON:
+        return TRITON
+    return f"{LOWERED}&target={chip}" if stage == RESOURCES or stage.partition(":")[0] in LISTINGS else ""
+
+
+def chip_of(work: Work) -> str:
+    """The chip that work compiles for, "" for other work."""
+    name, *options = work.split("&")
+    chosen = (option.partition("=")[2] for option in options if option.startswith("target="))
+    return next(chosen, "") if name == LOWERED else ""
+
+
+def kernels_of(view: View) -> View:
+    """The file of kernels that a view is compiled from; the view itself where it is that file."""
+    return View(view.file, view.name, TRITON, work=TRITON)
+
+
+def stages_of_listing(stage: str, names: Iterable[str]) -> list[str]:
+    """The stages that a listing has to show: that of one kernel (`ptx:<kernel>`), or (`ptx`) those of all."""
+    return [stage] if stage == RESOURCES or ":" in stage else [n for n in names if n.partition(":")[0] == stage]
+
+
+def render_listing(stages: Sequence[Stage], name: str) -> Document:
+    """Compiled forms one after the other; spans of a line are in the kernels' file of the target `name`."""
+    file = kernels_of(View("", name, "")).title
+    lines: list[Line] = []
+    for stage in stages:
+        lines += [Line("")] if lines else []
+        for row, number in zip(rows_of(stage), stage.origins, strict=True):
+            lines.append(Line(row, (Span(file, number, 0, number, 0),) if number else ()))
+    return Document(tuple(lines))
+
+
+def hover_line(
+    shown: Shown, number: int, source_line: SourceLine, kernels: Shown | None = None, facts: Sequence[str] = ()
+) -> Hover | None:
+    """The hover on a line (from 1) of a view: the kernel's line, the operation, the user's code; then `facts`.
+
+    `kernels` are the file of kernels, where the view is compiled from it. None where nothing is known of the line.
+    """
+    line = shown.document.lines[number - 1]
+    span = Span("", number, _indent(line.text), number, len(line.text.encode()))
+    sections: list[str] = []
+    at = line.spans[0].line if kernels is not None and line.spans else 0
+    if kernels is not None and 0 < at <= len(kernels.document.lines):
+        line, shown = kernels.document.lines[at - 1], kernels
+        sections.append(f"line {at} of the kernels\n\n{_block(line.text.strip())}")
+    nodes = [shown.nodes[name] for name in line.nodes if name in shown.nodes]
+    sections += [_block("\n".join(one_line(_text(node), 200) for node in nodes))] if len(nodes) == 1 else []
+    sections += [_place(s, source_line) for s in line.spans[:CALLERS] if source_line(s) is not None]
+    sections += ["\n".join(f"- {plain(fact)}" for fact in facts)] if facts else []
+    return Hover("\n\n".join(sections), span) if sections else None
+
+
+def related_lines(document: Document, number: int) -> list[int]:
+    """Lines (from 1) that are from what the line `number` is from, itself among them; none for one from nothing."""
+    wanted = _origin(document.lines[number - 1])
+    return [n for n, line in enumerate(document.lines, start=1) if wanted and _origin(line) == wanted]
+
+
+@dataclass(frozen=True)
+class Thread:
+    """Lines of the kernels' file, and expressions of the user, that belong together."""
+
+    lines: frozenset[int] = frozenset()
+    spans: frozenset[Span] = frozenset()
+
+
+def thread_of_line(view: View, document: Document, number: int, kernels: Document | None) -> Thread:
+    """What the line `number` (from 1) of a view is from; `kernels` is the file of kernels, where it is known."""
+    line = document.lines[number - 1]
+    if view == kernels_of(view):
+        return Thread(frozenset(related_lines(document, number) or [number]), frozenset(line.spans[:1]))
+    if not chip_of(view.work):
+        return thread_of_spans(line.spans[:1], kernels)
+    at = line.spans[0].line if line.spans else 0
+    spans = kernels.lines[at - 1].spans[:1] if kernels is not None and 0 < at <= len(kernels.lines) else ()
+    return Thread(frozenset({at} - {0}), frozenset(spans))
+
+
+def thread_of_source(file: str, line: int, col: int, documents: Iterable[Document], kernels: Document | None) -> Thread:
+    """What `documents` have of a place in the user's code: of expressions around it, or else of those on its line."""
+    spans = {s for document in documents for row in document.lines for s in row.spans[:1] if s.file == file}
+    around = [s for s in spans if s.contains(Span(file, line, col, line, col))]
+    innermost = [s for s in around if not any(s != other and s.contains(other) for other in around)]
+    return thread_of_spans(innermost or [s for s in spans if s.line <= line <= s.end_line], kernels)
+
+
+def thread_of_spans(spans: Iterable[Span], kernels: Document | None) -> Thread:
+    """The kernels' lines that are from expressions, with these."""
+    wanted = frozenset(spans)
+    rows = enumerate(kernels.lines if kernels is not None else (), start=1)
+    return Thread(frozenset(n for n, row in rows if not wanted.isdisjoint(row.spans[:1])), wanted)
+
+
+def lines_on(thread: Thread, view: View, document: Document) -> list[int]:
+    """The lines (from 1) of a view that a thread goes through."""
+    rows = enumerate(document.lines, start=1)
+    if view == kernels_of(view):
+        return sorted(n for n in thread.lines if n <= len(document.lines))
+    if chip_of(view.work):
+        return [n for n, row in rows if row.spans and row.spans[0].line in thread.lines]
+    return [n for n, row in rows if not thread.spans.isdisjoint(row.spans[:1])]
+
+
+def facts_at(resources: Stage, line: int) -> list[str]:
+    """What the page about resources says of a line of the kernels' file."""
+    own, rows = f"line {line}: ", zip(rows_of(resources), resources.origins, strict=True)
+    return [row.removeprefix(own) for row, at in rows if at == line]
+
+
+def kernel_problems(remarks: Iterable[Remark], name: str) -> tuple[Problem, ...]:
+    """What compiling said of the kernels' file of a target, in order of place."""
+    file = kernels_of(View("", name, "")).title
+    said = [(r.span, r) for r in remarks if r.span is not None and r.span.file == file]
+    found = {Problem(span, remark.severity, sentence(remark.message), "kernel"): None for span, remark in said}
+    return tuple(sorted(found, key=lambda p: (p.span.line, p.span.col)))
+
+
+def kernel_lenses(name: str, text: str, chip: str, resources: Stage | None, stale: bool) -> Iterator[Lens]:
+    """The lenses of the kernels' file: what each kernel that is launched uses, where that is known, and its forms."""
+    launched = set(re.findall(r"\bwrap_triton\((\w+)\)", text))
+    work = work_of(RESOURCES, chip)
+    for number, row in enumerate(text.splitlines(), start=1):
+        found = re.match(r"def (\w+)", row)
+        if found is None or found[1] not in launched:
+            continue
+        span = Span("", number, 4, number, found.end())
+        facts = facts_at(resources, number) if resources is not None else []
+        title = f"{chip}: {facts[1]}" if len(facts) > 1 else f"compile for {chip}"
+        yield Lens(span, f"stale · {title}" if stale else title, "show stage", name, RESOURCES, work)
+        forms = LISTINGS[:3] + (("amdgcn",) if chip.startswith("hip") else ("ptx", "sass"))
+        yield from (Lens(span, form, "show stage", name, f"{form}:{found[1]}", work) for form in forms)
+
+
+def _origin(line: Line) -> object:
+    """What a line is from: operations, or else the innermost expression."""
+    return line.nodes or line.spans[:1]
+
+
+def _text(node: Node) -> str:
+    given = f"{node.name}: {node.spec}" if node.spec else node.name
+    return given if node.op == "placeholder" else render_node(node)
+
+
+def _indent(text: str) -> int:
+    return len(text[: len(text) - len(text.lstrip())].encode())
+
+
+def _block(text: str) -> str:
+    return f"```python\n{text}\n```"
+
+
+def _place(span: Span, source_line: SourceLine) -> str:
+    file = span.file.replace("\\", "/").rpartition("/")[2]
+    return f"{file}:{span.line}\n\n{_block((source_line(span) or '').strip())}"

@@ -1,0 +1,191 @@
+"""The part of a generated file that is the same in all: it compares two functions, and times them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+SHAKEN = '''
+def shaken(module):
+    """A copy of a module whose parameters and buffers are a little different."""
+    found = copy.deepcopy(module)
+    with torch.no_grad():
+        for tensor in (*found.parameters(), *found.buffers()):
+            if tensor.is_floating_point():
+                tensor.add_(torch.rand_like(tensor), alpha=0.1)
+    return found
+'''
+
+TENSORS = '''
+def tensors(value, name):
+    """The tensors in a value, each with the path to it."""
+    if isinstance(value, torch.Tensor):
+        yield name, value
+    elif isinstance(value, torch.nn.Module):
+        for part, tensor in (*value.named_parameters(), *value.named_buffers()):
+            yield f"{name}.{part}", tensor
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from tensors(item, f"{name}[{key!r}]")
+    elif isinstance(value, (list, tuple)):
+        for number, item in enumerate(value):
+            yield from tensors(item, f"{name}[{number}]")
+    elif hasattr(value, "__dict__") and not isinstance(value, type):
+        for key, item in vars(value).items():
+            yield from tensors(item, f"{name}.{key}")
+'''
+
+RESULTS = '''
+def results(function, args, kwargs):
+    """What a call returns, the gradients of its inputs, and the inputs that it changes.
+
+    The gradients are those for random gradients of everything that it returns.
+    """
+    bound = inspect.signature(KERNELS).bind(*args, **kwargs).arguments
+    inputs = {n: t for name, value in bound.items() for n, t in tensors(value, name)}
+    before = {name: tensor.detach().clone() for name, tensor in inputs.items()}
+    leaves = {name: tensor for name, tensor in inputs.items() if tensor.requires_grad}
+    out = [tensor for _, tensor in tensors(function(*args, **kwargs), "out")]
+    found = {f"out[{n}]" if len(out) > 1 else "out": t for n, t in enumerate(out)}
+    out = [tensor for tensor in out if tensor.requires_grad]
+    if out and leaves:
+        torch.manual_seed(0)
+        given = [torch.randn(t.shape, dtype=torch.float64, device="cpu").to(t) for t in out]
+        options = {"allow_unused": True, "materialize_grads": True}
+        got = torch.autograd.grad(out, list(leaves.values()), given, **options)
+        found |= {f"gradient of {name}": tensor for name, tensor in zip(leaves, got)}
+    for name, tensor in inputs.items():
+        if not torch.equal(tensor, before[name]):
+            found[f"{name} afterwards"] = tensor
+    return found
+'''
+
+DOUBLED = '''
+def doubled(value):
+    """A tensor or module in float64, if it is one of floating-point numbers."""
+    if isinstance(value, torch.nn.Module):
+        return value.double()
+    if isinstance(value, torch.Tensor) and value.is_floating_point():
+        return value.detach().double().requires_grad_(value.requires_grad)
+    return value
+'''
+
+COMPARE = '''
+TOLERANCE = {
+    torch.float64: 1e-9,
+    torch.float32: 2e-5,
+    torch.float16: 4e-3,
+    torch.bfloat16: 3e-2,
+    torch.complex128: 1e-9,
+    torch.complex64: 2e-5,
+}
+
+
+def differences(found, right):
+    """How far numbers are from the right ones, in units of those and of their mean size."""
+    if right.is_complex():
+        found, right = torch.view_as_real(found), torch.view_as_real(right)
+    found, right = found.detach().double(), right.detach().double()
+    same = (found == right) | (found.isnan() & right.isnan())
+    size = right.abs().nan_to_num(nan=0.0, posinf=0.0)
+    unit = size + size.sum() / (size > 0).sum().clamp(min=1)
+    off = (found - right).abs() / unit
+    return off.nan_to_num(nan=torch.inf).masked_fill(same, 0.0)
+
+
+def judged(found, right, exact):
+    """Whether a result is wrong, how far it is off, and how far the original is.
+
+    `right` is the original's, `exact` that in float64. Where they are far apart, because the
+    function jumps or is zero but for rounding, a result may be as far off, or close to the original.
+    """
+    if found is None or right is None:
+        return True, torch.inf, torch.inf
+    if found.shape != right.shape or found.dtype != right.dtype:
+        return True, torch.inf, torch.inf
+    if not right.numel():
+        return False, 0.0, 0.0
+    near, allowed = differences(found, right), TOLERANCE.get(found.dtype, 0.0)
+    close = bool((near <= 10 * allowed).all())
+    if exact is None or not allowed:
+        return not close, float(near.max()), 0.0
+    ours, theirs = differences(found, exact), differences(right, exact)
+    off, far = float(ours.max()), float(theirs.max())
+    if far < 0.05:
+        return off > max(allowed, 4 * far), off, far
+    as_many = (ours > allowed).sum() <= 4 * (theirs > allowed).sum() + 1
+    return not (close or (off <= 4 * far < torch.inf and as_many)), off, far
+
+
+def compare(kernels, reference, make):
+    """Print how far the results are off, for several seeds; the names of those that are wrong."""
+    worst = {}
+    for seed in range(3):
+        found, right = results(kernels, *make(seed)), results(reference, *make(seed))
+        try:
+            exact = results(reference, *tree_map(doubled, make(seed)))
+        except (AssertionError, RuntimeError, TypeError, ValueError):
+            exact = {}  # the original is not made for float64
+        for name in dict.fromkeys((*right, *found)):
+            verdict = judged(found.get(name), right.get(name), exact.get(name))
+            worst[name] = max(worst.get(name, verdict), verdict)
+    for name, (wrong, off, far) in worst.items():
+        verdict = "wrong" if wrong else "right"
+        print(f"{verdict}  {name:<32}  off by {off:.1e}, the original by {far:.1e}")
+    return [name for name, (wrong, _, _) in worst.items() if wrong]
+
+
+def times(function, args, kwargs):
+    """The median milliseconds of a call, and of a call with its backward."""
+
+    def forward():
+        out = [tensor for _, tensor in tensors(function(*args, **kwargs), "out")]
+        return [tensor for tensor in out if tensor.requires_grad]
+
+    def both():
+        torch.autograd.grad(forward(), leaves, gradients, allow_unused=True)
+
+    leaves = [t for _, t in tensors([*args, *kwargs.values()], "") if t.requires_grad]
+    gradients = [torch.ones_like(tensor) for tensor in forward()]
+    calls = [forward, both] if gradients and leaves else [forward]
+    return [triton.testing.do_bench(call, return_mode="median") for call in calls]
+'''
+
+
+def main(name: str, receiver: str, names: bool, outside: Sequence[str]) -> list[str]:
+    """The lines that compare the function `name` with the original, which is a method called `receiver` if that is
+    not "", and needs `names`; it finds the tensors `outside` by itself."""
+    made = "module" if receiver else "reference"
+    given = ["seed", "device", *(["module"] if receiver else []), *(["names"] if names else [])]
+    lines = [
+        'device = "cuda" if torch.cuda.is_available() else "cpu"',
+        'if device == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":',
+        '    sys.exit("there is no GPU here: set TRITON_INTERPRET=1")',
+        "with torch.device(device):",
+        f"    {made}{', names' if names else ''} = original()",
+        *([f"reference = type(module).{receiver}"] if receiver else []),
+    ]
+    function = "reference"
+    if outside:
+        function = "without_further"
+        further = ", ".join(outside)
+        lines += [
+            "",
+            f"def without_further(*args, {further}, **kwargs):",
+            "    return reference(*args, **kwargs)",
+        ]
+    return [
+        *lines,
+        "",
+        "def make(seed):",
+        f"    return arguments({', '.join(given)})",
+        "",
+        f"wrong = compare(KERNELS, {function}, make)",
+        'if device == "cpu":',
+        '    print("not timed: without a GPU, the kernels are interpreted")',
+        "else:",
+        "    ours = times(KERNELS, *make(0))",
+        f"    theirs = times({function}, *make(0))",
+        '    for what, mine, other in zip(("forward", "forward and backward"), ours, theirs):',
+        '        print(f"{what}: {mine:.3f} ms, the original {other:.3f} ms")',
+        "sys.exit(1 if wrong else 0)",
+    ]

@@ -1,0 +1,214 @@
+"""The file of Triton kernels for a target."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from fx_lsp.codegen.file import Generated, Subject, reserved
+from fx_lsp.codegen.generate import decompositions, generate, prepared
+from fx_lsp.codegen.kernel import Naming
+from fx_lsp.codegen.wrapper import Unsupported
+from fx_lsp.model import Node, Stage, TargetKind
+from fx_lsp.tracer.call import Call
+from fx_lsp.tracer.capture import Captured, capture
+from fx_lsp.tracer.compat import min_cut_partition, recomputing
+from fx_lsp.tracer.graphs import Names, stage_of
+from fx_lsp.tracer.guards import forbid_effects
+from fx_lsp.tracer.names import Namer, identifier
+from fx_lsp.tracer.stages.ledger import Ledger
+from fx_lsp.tracer.stages.selftest import self_test
+from fx_lsp.tracer.stages.signature import signature, value_checks
+from fx_lsp.tracer.stages.subject import given_tensors, results_of, returned, same_tensors, tensor_checks
+from fx_lsp.tracer.symbols import size_hint
+from fx_lsp.tracer.tensors import spec_of
+
+if TYPE_CHECKING:
+    from fx_lsp.tracer.stages.works import Traced
+
+TRITON = "triton"
+"""The stage, and the work that makes it."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A generated file, the graphs that it was made from, what their nodes are called, and their sizes with names."""
+
+    generated: Generated
+    graphs: tuple[fx.Graph, ...]
+    names: Names
+    hints: Mapping[str, int]
+
+
+def triton(traced: Traced) -> Ledger:
+    """The kernels of a target. Raises ValueError where there cannot be any."""
+    ledger = Ledger()
+    ledger.add(triton_stage(kernels(traced)), "")
+    return ledger
+
+
+def triton_stage(made: Made) -> Stage:
+    """The text of the kernels, with the operations that its lines compute; what is saved for backward is forward's."""
+    lines = made.generated.nodes
+    nodes = {node: None for node in lines if node is not None}
+    shown: dict[str, Node] = {}
+    for graph in made.graphs:
+        pairs = zip(graph.nodes, stage_of("", graph, made.names).nodes, strict=True)
+        for known in (known for node, known in pairs if node in nodes):
+            shown.setdefault(known.name, known)
+    number = {name: i for i, name in enumerate(shown, start=1)}
+    origins = (number.get(made.names[node], 0) if node is not None else 0 for node in lines)
+    return Stage(TRITON, tuple(shown.values()), made.generated.text, tuple(origins))
+
+
+def kernels(traced: Traced) -> Made:
+    """The file of a target. Raises ValueError where there cannot be any."""
+    names = traced.new_names()
+    both = traced.captured.inference is None
+    with forbid_effects(), recomputing(), sdpa_kernel(SDPBackend.MATH):
+        captured = capture(
+            traced.call,
+            traced.sources,
+            names,
+            both,
+            traced.symbolic,
+            decompositions(),
+            partition,
+            options={"keep_inference_input_mutations": False},
+        )
+    forward = captured.inference or captured.forward
+    assert forward is not None
+    title = function_name(traced.request.name, traced.request.kind)
+    taken = [*reserved(title), *_parameters(traced.call)]
+    naming = naming_of(traced, names, taken, _labels(captured, forward.graph, names))
+    subject = subject_of(traced, captured, forward.graph, title)
+    sizes: list[Any] = [s for i in captured.inputs for s in i.tensor.shape]
+    hints = {s.node.expr.name: size_hint(s) for s in sizes if _symbolic(s)}
+    backward = captured.backward.graph if captured.backward is not None else None
+    try:
+        made = generate(subject, forward.graph, backward, naming, hints)
+    except Unsupported as error:
+        place = next(iter(names.chain(error.node)), None)
+        where = f" (line {place.line})" if place is not None else ""
+        raise ValueError(f"no kernels can be generated: {error.why}{where}") from error
+    graphs = (forward.graph, backward) if backward is not None else (forward.graph,)
+    return Made(made, graphs, names, hints)
+
+
+def partition(joint: fx.GraphModule, inputs: Any, **options: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
+    """Forward and backward of a joint graph, once what spans both has kernels of its own."""
+    prepared(joint.graph)
+    joint.recompile()
+    return min_cut_partition(joint, inputs, **options)
+
+
+def _symbolic(size: Any) -> bool:
+    return isinstance(size, torch.SymInt) and size.node.expr.is_Symbol
+
+
+def function_name(target: str, kind: TargetKind) -> str:
+    """What the generated function is called: `rms_norm` for `rms_norm`, for `RMSNorm` and for `Model.rms_norm`."""
+    last = target.rpartition(".")[2]
+    if kind != "module":
+        return last
+    parts: list[str] = []
+    for i, c in enumerate(last):
+        before, after = last[i - 1 : i], last[i + 1 : i + 2]
+        if c.isupper() and before and before != "_" and (not before.isupper() or after.islower()):
+            parts.append("_")
+        parts.append(c.lower())
+    return "".join(parts)
+
+
+def _parameters(call: Call) -> list[str]:
+    """The parameters that are no tensors: nothing else may have their names."""
+    return [name for name, value in signature(call).values if not isinstance(value, torch.Tensor)]
+
+
+def _labels(captured: Captured, graph: fx.Graph, names: Names) -> dict[str, str]:
+    """What results are called that no variable of the user's holds, by the names of their nodes."""
+    results = results_of(captured, graph)
+    output = next(n for n in reversed(graph.nodes) if n.op == "output")
+    found: dict[str, str] = {}
+    labels = list(zip(results.positions, names.output_labels(captured.outputs), strict=True))
+    labels += [(p, f"new_{identifier(captured.inputs[i].name)}") for p, i in enumerate(results.changed)]
+    for position, label in labels:
+        node = output.args[0][position]  # pyright: ignore[reportIndexIssue, reportArgumentType, reportOptionalSubscript]
+        if isinstance(node, fx.Node) and node.op == "call_function" and names[node] == node.name:
+            found.setdefault(node.name, label)
+    return found
+
+
+def naming_of(traced: Traced, names: Names, taken: Sequence[str], labels: Mapping[str, str]) -> Naming:
+    """Names for a file: those of the trace, apart from what the file itself defines; `labels` are those of results."""
+    namer, known = Namer(), dict[str, str]()
+    for word in taken:
+        namer.unique(word)
+    lines = traced.request.source.splitlines()
+
+    def name(node: fx.Node) -> str:
+        own = identifier(names[node])
+        if own not in known:
+            known[own] = namer.unique(identifier(labels.get(node.name, own)))
+        return known[own]
+
+    def variable(node: fx.Node) -> str | None:
+        return name(node) if node.op == "call_function" and names[node] != node.name else None
+
+    def source(node: fx.Node) -> str:
+        chain = names.chain(node)
+        if not chain:
+            return ""
+        span = chain[0]
+        inside = span.file == traced.request.file
+        text = lines[span.line - 1] if inside and span.line <= len(lines) else linecache.getline(span.file, span.line)
+        text = text.strip()
+        shown = f"{span.file.replace(chr(92), '/').rpartition('/')[2]}:{span.line}  {text}"
+        return shown if len(shown) <= 80 else f"{shown[:79]}…"
+
+    return Naming(name, variable, source)
+
+
+def subject_of(traced: Traced, captured: Captured, graph: fx.Graph, name: str) -> Subject:
+    """How the user calls what is generated, and what is checked."""
+    call = traced.call
+    found = signature(call)
+    given = given_tensors(call, captured, graph, found)
+    results = results_of(captured, graph)
+    back = returned(traced.result, results.positions)
+    by_id = {id(g.item.tensor): g.expression for g in given}
+    expressions = [by_id[id(item.tensor)] for item in captured.inputs]
+    extra = {g.expression: g for g in given if g.outside}
+    undifferentiated = captured.inference is not None and any(_NO_BACKWARD in n for n in traced.captured.notes)
+    checks = [*value_checks(found), *same_tensors(found), *tensor_checks(given, undifferentiated)]
+    width = max((len(g.expression) for g in given), default=0)
+    described = ["Made for", "", *(f"    {g.expression:<{width}}  {spec_of(g.item.tensor)}" for g in given)]
+    is_forward = traced.request.kind == "module" and found.receiver is not None
+    usage = ["", f"`{traced.request.name}.forward = {name}` puts them in place."] if is_forward else []
+    test = self_test(traced, captured, graph, name, found, given)
+    missing = [f"It is not compared with the original: {test.missing}."] if test.missing else []
+    described = [*(described if given else []), *usage, *([""] if given and missing else []), *missing]
+    return Subject(
+        name,
+        found.text(list(extra)),
+        tuple(g.expression for g in given),
+        results.total,
+        tuple(checks),
+        tuple((expressions[i], captured.inputs[i].tensor.requires_grad) for i in results.changed),
+        back.text,
+        results.tangents,
+        tuple(described),
+        (*test.future, *back.imports, *test.imports),
+        back.definitions,
+        test.definitions,
+        test.main,
+    )
+
+
+_NO_BACKWARD = "no backward graph"

@@ -1,0 +1,58 @@
+"""Triton's interpreter, without three of its faults: it is what generated kernels run under where there is no GPU."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+os.environ["TRITON_INTERPRET"] = "1"
+
+import numpy as np
+import triton.language as tl
+from triton.runtime import interpreter
+
+
+def repair() -> None:
+    """Makes reductions with functions of the kernel's own fast, and comparisons of single numbers booleans."""
+    interpreter.ReduceOps.generic_reduce = _reduce
+    interpreter.InterpreterBuilder.create_splat = _splat
+    interpreter.InterpreterBuilder.create_dot = _dot
+
+
+def _reduce(self: Any, values: Any) -> list[Any]:
+    """Combines neighbours until one is left: a few calls on arrays, where Triton's makes one for each element."""
+    whole, (parts, axis) = self.axis is None, self.unravel(values, self.axis)
+    dtypes = [p.dtype for p in parts]
+    arrays = [np.moveaxis(p.handle.data, axis, 0) for p in parts]
+    while (length := len(arrays[0])) > 1:
+        even = length - length % 2
+        halves = [[self.to_tensor(a[i:even:2], d) for a, d in zip(arrays, dtypes, strict=True)] for i in (0, 1)]
+        found = self.combine_fn.fn(*halves[0], *halves[1])
+        combined = [_data(f) for f in (found if isinstance(found, tuple) else (found,))]
+        arrays = [np.concatenate([c, a[even:]]) for c, a in zip(combined, arrays, strict=True)]
+    kept = [a[0] for a in arrays]
+    if self.keep_dims:
+        rank = len(values[0].handle.data.shape)
+        kept = [np.expand_dims(k, list(range(rank)) if whole else axis) for k in kept]
+    return [self.to_tensor(k, d) for k, d in zip(kept, dtypes, strict=True)]
+
+
+def _dot(self: Any, a: Any, b: Any, d: Any, precision: Any, most_imprecise: Any) -> Any:
+    """Products in float32, as a GPU makes them; Triton's takes the bits of bfloat16 for whole numbers."""
+    left, right = (_float32(side) for side in (a, b))
+    return interpreter.TensorHandle(np.matmul(left, right).astype(d.data.dtype) + d.data, d.dtype.scalar)
+
+
+def _float32(side: Any) -> Any:
+    if side.dtype.scalar == tl.bfloat16:
+        return (side.data.astype(np.uint32) << 16).view(np.float32)
+    return side.data.astype(np.float64 if side.data.dtype == np.float64 else np.float32)
+
+
+def _data(value: Any) -> Any:
+    return value.handle.data if isinstance(value, tl.tensor) else np.asarray(value)
+
+
+def _splat(self: Any, type_: Any, value: Any) -> Any:
+    data = value.data[0] if isinstance(value.dtype, tl.block_type) else value.data
+    return interpreter.TensorHandle(np.full(type_.shape, data, dtype=value.data.dtype), value.dtype.scalar)

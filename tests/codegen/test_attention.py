@@ -1,0 +1,182 @@
+"""Attention, however it is written out, becomes kernels that never hold all scores; what is unlike it is left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from interpreted import captured, generated, wrong
+
+DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
+
+
+def tensor(*sizes: int, dtype: torch.dtype = torch.float32, gradient: bool = True) -> torch.Tensor:
+    return torch.randn(*sizes).to(dtype).requires_grad_(gradient)
+
+
+def plain(q, k, v):
+    return torch.softmax(q @ k.transpose(-2, -1) * q.size(-1) ** -0.5, -1) @ v
+
+
+def causal(q, k, v):
+    scores = q @ k.transpose(-2, -1) / q.size(-1) ** 0.5
+    keep = torch.ones(q.size(-2), k.size(-2), dtype=torch.bool).tril()
+    return torch.softmax(scores.masked_fill(~keep, float("-inf")), -1) @ v
+
+
+def causal_by_index(q, k, v):
+    rows, cols = torch.arange(q.size(-2))[:, None], torch.arange(k.size(-2))[None, :]
+    scores = torch.where(cols > rows, float("-inf"), q @ k.transpose(-2, -1))
+    return torch.softmax(scores, -1) @ v
+
+
+def windowed(q, k, v):
+    rows, cols = torch.arange(q.size(-2))[:, None], torch.arange(k.size(-2))[None, :]
+    keep = (cols <= rows) & (cols > rows - 16)
+    return torch.softmax((q @ k.transpose(-2, -1)).masked_fill(~keep, float("-inf")), -1) @ v
+
+
+def soft_capped(q, k, v):
+    return torch.softmax(30 * torch.tanh(q @ k.transpose(-2, -1) / 30), -1) @ v
+
+
+def sloped(q, k, v):
+    """ALiBi: scores fall with the distance, for each head at its own rate."""
+    distance = torch.arange(k.size(-2))[None, :] - torch.arange(q.size(-2))[:, None]
+    slopes = 2.0 ** -torch.arange(1, q.size(1) + 1)
+    return torch.softmax(q @ k.transpose(-2, -1) + (slopes[:, None, None] * distance).to(q.dtype), -1) @ v
+
+
+def grouped(q, k, v):
+    share = q.size(1) // k.size(1)
+    return causal(q, k.repeat_interleave(share, 1), v.repeat_interleave(share, 1))
+
+
+def split_heads(x, w):
+    batch, length, width = x.shape
+    q, k, v = (x @ w).view(batch, length, 3, 2, width // 2).permute(2, 0, 3, 1, 4)
+    return plain(q, k, v).transpose(1, 2).reshape(batch, length, width)
+
+
+def fused(function: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> bool:
+    """Whether neither products nor scores are there as a whole."""
+    text = generated(captured(function, inputs)).text
+    return "running_max" in text and "aten.bmm" not in text and "aten.mm" not in text
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("function", [plain, causal, causal_by_index, windowed, soft_capped, sloped])
+def test_outputs_and_gradients(function: Callable[..., torch.Tensor], dtype: str) -> None:
+    inputs = [tensor(2, 2, 64, 32, dtype=DTYPES[dtype]) for _ in range(3)]
+    assert fused(function, *inputs)
+    assert wrong(function, inputs) == []
+
+
+@pytest.mark.parametrize("rows, cols, depth, width", [(100, 70, 24, 24), (33, 130, 16, 48), (129, 64, 40, 8)])
+def test_odd_sizes(rows: int, cols: int, depth: int, width: int) -> None:
+    inputs = [tensor(1, 2, rows, depth), tensor(1, 2, cols, depth), tensor(1, 2, cols, width)]
+    assert fused(causal, *inputs)
+    assert wrong(causal, inputs) == []
+
+
+def test_grouped_queries_read_each_key_once() -> None:
+    inputs = [tensor(2, 4, 64, 32), tensor(2, 2, 64, 32), tensor(2, 2, 64, 32)]
+    assert fused(grouped, *inputs)
+    assert wrong(grouped, inputs) == []
+
+
+def test_without_a_batch() -> None:
+    inputs = [tensor(64, 32), tensor(96, 32), tensor(96, 48)]
+    assert fused(plain, *inputs)
+    assert wrong(plain, inputs) == []
+
+
+def test_a_given_mask() -> None:
+    def masked(q, k, v, mask):
+        return torch.softmax(q @ k.transpose(-2, -1) + mask, -1) @ v
+
+    inputs = [*(tensor(2, 2, 64, 32) for _ in range(3)), tensor(2, 1, 64, 64, gradient=False)]
+    assert fused(masked, *inputs)
+    assert wrong(masked, inputs) == []
+
+
+def test_a_row_that_sees_nothing_is_nan_as_in_pytorch() -> None:
+    def nothing_first(q, k, v):
+        keep = torch.arange(k.size(-2))[None, :] < torch.arange(q.size(-2))[:, None]
+        return torch.softmax((q @ k.transpose(-2, -1)).masked_fill(~keep, float("-inf")), -1) @ v
+
+    with torch.no_grad():
+        inputs = [tensor(2, 64, 32, gradient=False) for _ in range(3)]
+        assert fused(nothing_first, *inputs)
+        assert wrong(nothing_first, inputs) == []
+
+
+def test_for_inference_alone() -> None:
+    inputs = [tensor(2, 2, 64, 32, gradient=False) for _ in range(3)]
+    assert fused(causal, *inputs)
+    assert wrong(causal, inputs) == []
+
+
+def test_causal_programs_leave_out_what_is_masked() -> None:
+    inputs = [tensor(2, 2, 64, 32) for _ in range(3)]
+    lines = [line.strip() for line in generated(captured(causal, inputs)).text.split("\n")]
+    assert [line for line in lines if line.startswith("for start in range")] == [
+        "for start in range(0, tl.minimum(64, (tl.program_id(0) + 1) * ROWS), COLS):",
+        "for start in range(0, tl.minimum(64, (tl.program_id(0) + 1) * ROWS), COLS):",
+        "for start in range(tl.program_id(0) * COLS // ROWS * ROWS, 64, ROWS):",
+    ]
+
+
+def test_weights_that_are_returned_are_made_as_a_whole() -> None:
+    def with_weights(q, k, v):
+        weights = torch.softmax(q @ k.transpose(-2, -1), -1)
+        return weights @ v, weights
+
+    inputs = [tensor(2, 2, 64, 32) for _ in range(3)]
+    assert not fused(with_weights, *inputs)
+    assert wrong(with_weights, inputs) == []
+
+
+def test_a_bias_with_a_gradient_is_made_as_a_whole() -> None:
+    def biased(q, k, v, bias):
+        return torch.softmax(q @ k.transpose(-2, -1) + bias, -1) @ v
+
+    inputs = [*(tensor(2, 2, 64, 32) for _ in range(3)), tensor(2, 64, 64)]
+    assert not fused(biased, *inputs)
+    assert wrong(biased, inputs) == []
+
+
+def test_heads_of_one_product() -> None:
+    inputs = [tensor(2, 64, 64), tensor(64, 192)]
+    text = generated(captured(split_heads, inputs)).text
+    assert "running_max" in text
+    assert wrong(split_heads, inputs) == []
+
+
+def test_two_layers() -> None:
+    def twice(q, k, v):
+        return causal(causal(q, k, v), k, v)
+
+    inputs = [tensor(2, 2, 64, 32) for _ in range(3)]
+    assert generated(captured(twice, inputs)).text.count("running_max = tl.full") == 2
+    assert wrong(twice, inputs) == []
+
+
+def test_dropout_of_weights_is_left_alone() -> None:
+    def dropped(q, k, v, keep):
+        return (torch.softmax(q @ k.transpose(-2, -1), -1) * keep) @ v
+
+    inputs = [*(tensor(2, 2, 64, 32) for _ in range(3)), (torch.rand(2, 2, 64, 64) < 0.9).float()]
+    assert not fused(dropped, *inputs)
+    assert wrong(dropped, inputs) == []
+
+
+def test_a_softmax_over_products_that_is_no_attention() -> None:
+    def classified(x, w):
+        return F.softmax(x @ w, -1)
+
+    inputs = [tensor(64, 32), tensor(32, 64)]
+    assert not fused(classified, *inputs)
+    assert wrong(classified, inputs) == []

@@ -1,0 +1,389 @@
+"""Generated files as a user gets them: each is run as a script under Triton's interpreter, and compares itself.
+
+`UPDATE_GOLDEN=1 pytest tests/codegen/test_file.py` writes the golden files anew; review what git says of them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+
+from fx_lsp import wire
+from fx_lsp.model import TraceReply
+from fx_lsp.tracing.analysis import analyse
+
+TESTS = Path(__file__).parent.parent
+NORMS = TESTS.parent / "examples" / "norms.py"
+
+SOURCE = """\
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+TABLE = torch.randn(10, 16)
+COUNT = 0
+
+
+class Pair(NamedTuple):
+    total: torch.Tensor
+    scaled: torch.Tensor
+
+
+@dataclass
+class Output:
+    loss: torch.Tensor
+    steps: int = 3
+
+
+# fx: xs=[f32[4, 8], f32[4, 8]], config={'w': f32[8], 'n': 2}
+def containers(xs, config, *, scale=2.0):
+    return {"sum": (xs[0] + xs[1]) * config["w"] * scale, "both": (xs[0].sin(), [xs[1] * config["n"]])}
+
+
+# fx: x=f32[4, 8], y=f32[4, 8]
+def classes(x, y):
+    return Pair(x * y, y.tanh()), Output(x.sum())
+
+
+# fx: x=f32[4, 8], target=i64[4]
+def loss(x, target):
+    return F.cross_entropy(x * 2, target)
+
+
+# fx: x=f32[4, 8]
+def views(x):
+    y = x.sin()
+    return y, x.view(8, 4), x, y.t(), 7, None, "text"
+
+
+# fx: x=f32[4, 8]
+def views_of_one(x):
+    y = x.exp()
+    return y.view(8, 4), y.t(), y[0]
+
+
+# fx: x=f32[4, 8], y=f32[4, 8]
+def written_without_gradient(x, y):
+    with torch.no_grad():
+        y.add_(1)
+    return x * y
+
+
+# fx: x=i64[4, 8]
+def written_integers(x):
+    x.add_(1)
+    return x * 2, x
+
+
+# fx: x=f32[B, 64], w=f32[64]
+def any_batch(x, w):
+    return torch.softmax(x * w, -1), x.view(-1, 2, 32)
+
+
+# fx: ids=i64[3, 5], weight=f32[11, 8]
+def embedded(ids, weight):
+    return F.embedding(ids, weight).relu()
+
+
+def without_tensors(n=10):
+    return torch.arange(n) * 2 + 1
+
+
+# fx: x=f32[8, 4](1, 8), y=f32[1, 4]
+def strided(x, y):
+    return (x * y).sum(0)
+
+
+# fx: x=f32[3, 4], bias=f32[4], y=f32[3, 4]
+def spread(x, *more, bias, **further):
+    return x * more[0] + bias
+
+
+# fx: x=f32[4, 16]
+def outside(x):
+    return torch.tanh(x) + TABLE[:4]
+
+
+# fx: x=f16[4, 8], w=bf16[8]
+def half(x, w, act=F.gelu, dtype=torch.float16):
+    return act(x * w).to(dtype)
+
+
+# fx: x=f32[4, 8]
+def relu(x):
+    return torch.relu(x) * 2
+
+
+# fx: x=f32[4, 8]
+def counted(x):
+    global COUNT
+    COUNT += 1
+    return x * COUNT
+
+
+# fx: init(n=8), x=f32[4, 8]
+class Norm(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(n)
+        self.shift = 1e-3
+
+    def forward(self, x, *, scale: float = 1.0):
+        return self.norm(x) * scale + self.shift
+
+
+class Stepper:
+    def __init__(self):
+        self.weight = torch.full((8,), 2.0)
+
+    # fx: x=f32[4, 8]
+    def step(self, x):
+        return x * self.weight
+
+
+# fx: x=f32[8, 16], w=f32[16, 16]
+@torch.no_grad()
+def without_gradients(x, w):
+    return (x * w[0]).softmax(-1)
+
+
+# fx: x=f32[1, 2, 6, 6], w=f32[3, 2, 3, 3]
+def convolved(x, w):
+    return F.conv2d(x, w).relu() * 2
+
+
+# fx: x=f32[4, 8]
+def dropped(x):
+    return F.dropout(x, 0.5)
+"""
+
+COMPARED = {
+    "containers": ["out[0]", "out[1]", "out[2]", "gradient of xs[0]", "gradient of xs[1]", "gradient of config['w']"],
+    "classes": ["out[0]", "out[1]", "out[2]", "gradient of x", "gradient of y"],
+    "loss": ["out", "gradient of x"],
+    "views": ["out[0]", "out[1]", "out[2]", "out[3]", "gradient of x"],
+    "views_of_one": ["out[0]", "out[1]", "out[2]", "gradient of x"],
+    "written_without_gradient": ["out", "gradient of x", "gradient of y", "y afterwards"],
+    "written_integers": ["out[0]", "out[1]", "x afterwards"],
+    "any_batch": ["out[0]", "out[1]", "gradient of x", "gradient of w"],
+    "embedded": ["out", "gradient of weight"],
+    "without_tensors": ["out"],
+    "strided": ["out", "gradient of x", "gradient of y"],
+    "spread": [
+        *("out", "gradient of x", "gradient of more[0]", "gradient of more[1]"),
+        *("gradient of bias", "gradient of further['y']"),
+    ],
+    "outside": ["out", "gradient of x"],
+    "half": ["out", "gradient of x", "gradient of w"],
+    "relu": ["out", "gradient of x"],
+    "counted": ["out", "gradient of x"],
+    "Norm": [
+        *("out", "gradient of self.norm.weight", "gradient of self.norm.bias", "gradient of x"),
+        *("self.norm.running_mean afterwards", "self.norm.running_var afterwards"),
+        "self.norm.num_batches_tracked afterwards",
+    ],
+    "Stepper.step": ["out", "gradient of x"],
+    "without_gradients": ["out"],
+    "convolved": ["out", "gradient of x", "gradient of w"],
+}
+
+RUN = """\
+import runpy, sys
+for path in sys.argv[1:]:
+    print("file", path, flush=True)
+    try:
+        runpy.run_path(path, run_name="__main__")
+    except SystemExit as end:
+        print("exit", end.code or 0, flush=True)
+"""
+
+
+def generated(file: Path, text: str, names: list[str]) -> dict[str, str]:
+    """The files for targets of a text."""
+    with get_context("fork").Pool(1, maxtasksperchild=1) as pool:  # each in a process of its own, as in use
+        replies = pool.starmap(replied, [(file, text, name) for name in names], chunksize=1)
+    assert all("triton" in reply.stages for reply in replies), [reply.outcome for reply in replies]
+    return {n: wire.decode_stage(reply.stages["triton"]).text for n, reply in zip(names, replies, strict=True)}
+
+
+def replied(file: Path, text: str, name: str) -> TraceReply:
+    from fx_lsp.tracer.job import run
+
+    return run(replace(analyse(str(file), text, ()).request(name, {}, 5.0), work="triton"))
+
+
+def outputs(folder: Path, texts: Mapping[str, str]) -> dict[str, str]:
+    """What files print when they are run, one after the other."""
+    paths = {str(folder / f"{name}.py"): name for name in texts}
+    for path, name in paths.items():
+        Path(path).write_text(texts[name])
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONWARNINGS": "ignore"}
+    command = [sys.executable, "-c", RUN, *paths]
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    parts = re.split(r"^file (.*)\n", done.stdout, flags=re.M)[1:]
+    return {paths[path]: output for path, output in zip(parts[::2], parts[1::2], strict=True)}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("kernels")
+
+
+@pytest.fixture(scope="module")
+def files(warm_torch: None) -> dict[str, str]:
+    return generated(Path("/project/model.py"), SOURCE, [*COMPARED, "dropped"])
+
+
+@pytest.fixture(scope="module")
+def said(files: dict[str, str], folder: Path) -> dict[str, str]:
+    broken = {
+        "forward": files["relu"].replace("out_ptr + cols, ", "out_ptr + cols, 1.5 * ", 1),
+        "backward": files["loss"].replace("return grad_x\n", "return grad_x * 1.01\n"),
+        "unwritten": files["written_integers"].replace("x.copy_(", "x.equal("),
+    }
+    assert all(text not in files.values() for text in broken.values())
+    return outputs(folder, {**files, **broken})
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_a_file_computes_what_the_original_does(name: str, said: dict[str, str]):
+    lines = [line.split("  ")[:2] for line in said[name].splitlines() if "off by" in line]
+    assert lines == [["right", what] for what in COMPARED[name]]
+    assert said[name].endswith("exit 0\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [("forward", ["out"]), ("backward", ["gradient of x"]), ("unwritten", ["x afterwards", "out[1]"])],
+)
+def test_a_file_says_what_is_wrong(name: str, wrong: list[str], said: dict[str, str]):
+    assert set(re.findall(r"^wrong  (.*?)  ", said[name], re.M)) == set(wrong)
+    assert said[name].endswith("exit 1\n")
+
+
+def test_random_numbers_are_not_compared(files: dict[str, str], said: dict[str, str]):
+    assert "not compared with the original: it draws random numbers" in said["dropped"]
+    assert "It is not compared with the original" in files["dropped"]
+
+
+def test_text_is_executed_where_it_cannot_stand_in_a_function(files: dict[str, str]):
+    assert '"""What the kernels were made from, as text: it assigns to global names."""' in files["counted"]
+    assert "exec(" not in files["relu"]
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_files_are_formatted_and_speak_of_nothing_else(name: str, files: dict[str, str]):
+    ruff = [sys.executable, "-m", "ruff", "format", "--isolated", "--diff", "-"]
+    done = subprocess.run(ruff, input=files[name], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert not re.search(r"fx.lsp|/project", files[name])
+
+
+def test_what_is_refused(files: dict[str, str], folder: Path):
+    """One line for each call: what it raises."""
+    calls = """\
+import torch
+import torch.library
+torch.library.triton_op = lambda *_, **__: lambda function: function  # takes a while
+from containers import containers
+from strided import strided
+from outside import outside
+
+x, w = torch.randn(4, 8), torch.randn(8)
+for call in (
+    lambda: containers([x, x], {"w": w, "n": 3}),
+    lambda: containers([x], {"w": w, "n": 2}),
+    lambda: containers([x, x], {"w": w, "n": 2}, scale=3.0),
+    lambda: containers([x, x.double()], {"w": w, "n": 2}),
+    lambda: containers([x, x.t()], {"w": w, "n": 2}),
+    lambda: containers([x, torch.randn(8, 4).t()], {"w": w, "n": 2}),
+    lambda: containers([x, x], {"w": w.to("meta"), "n": 2}),
+    lambda: strided(x.t().contiguous(), torch.randn(1, 4)),
+    lambda: outside(torch.randn(4, 16), TABLE=torch.randn(10, 16, requires_grad=True)),
+):
+    try:
+        call()
+    except (TypeError, ValueError) as error:
+        print(error)
+"""
+    for name in ("containers", "strided", "outside"):
+        (folder / f"{name}.py").write_text(files[name])
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    command = [sys.executable, "-c", calls]
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300)
+    assert done.stdout.splitlines() == [
+        "config['n'] is 2 in these kernels, not 3",
+        "len(xs) is 2 in these kernels, not 1",
+        "scale is 2.0 in these kernels, not 3.0",
+        "xs[1] must be a tensor of torch.float32, not torch.float64",
+        "xs[1] must have the shape (4, 8), not (8, 4)",
+        "xs[1] must be contiguous: pass xs[1].contiguous()",
+        "config['w'] must be on cpu, not on meta",
+        "x must have the strides (1, 8), not (4, 1)",
+        "TABLE gets no gradient from these kernels: pass TABLE.detach()",
+    ], done.stderr
+
+
+def test_a_file_works_under_torch_compile(files: dict[str, str], folder: Path):
+    """AOTAutograd sees the kernels, in forward and backward; without a GPU it cannot run them."""
+    script = """\
+import torch
+from functorch.compile import default_partition
+from torch._dynamo.backends.common import aot_autograd
+from relu import relu
+
+
+class Done(BaseException):
+    pass
+
+
+def partition(joint, inputs, **options):
+    for part in default_partition(joint, inputs, **options):
+        print(*(n.target for n in part.graph.nodes if n.op == "call_function" and "triton" in str(n.target)))
+    raise Done
+
+
+backend = aot_autograd(fw_compiler=lambda gm, _: gm.forward, partition_fn=partition)
+try:
+    torch.compile(relu, backend=backend, fullgraph=True)(torch.randn(4, 8, requires_grad=True))
+except Done:
+    pass
+"""
+    (folder / "relu.py").write_text(files["relu"])
+    environment = {n: v for n, v in os.environ.items() if n != "TRITON_INTERPRET"}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300)
+    assert done.stdout.splitlines() == ["triton_kernel_wrapper_functional"] * 2, done.stderr
+
+
+GOLDEN = {"rms_norm": NORMS, "RMSNorm": NORMS, "convolved": None}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden_files(name: str, files: dict[str, str], warm_torch: None):
+    source = GOLDEN[name]
+    found = files[name] if source is None else generated(source, source.read_text(), [name])[name]
+    golden = TESTS / "golden" / "kernels" / f"{name}.py"
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.write_text(found)
+    assert found == golden.read_text()
+
+
+def test_golden_files_are_as_ruff_wants_them():
+    folder = TESTS / "golden" / "kernels"
+    assert sorted(p.stem for p in folder.iterdir()) == sorted(GOLDEN)
+    for command in (["format", "--isolated", "--check"], ["check", "--isolated"]):
+        done = subprocess.run([sys.executable, "-m", "ruff", *command, str(folder)], capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout

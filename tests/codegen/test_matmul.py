@@ -1,0 +1,211 @@
+"""Matmuls with what is computed of their operands and results, in one kernel: against float64, forward and backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from inline_snapshot import snapshot
+from interpreted import captured, compared, generated, loaded
+
+from fx_lsp.codegen.matmul import Choice, fuse_matmuls
+
+
+def tensor(*shape: int, dtype: torch.dtype = torch.float32, grad: bool = True) -> torch.Tensor:
+    return torch.randn(shape, dtype=torch.float64).to(dtype).requires_grad_(grad)
+
+
+def fused(function: Callable[..., Any], *inputs: torch.Tensor) -> tuple[int, int]:
+    """How many matmuls of forward and of backward are kernels, once the file of a function was found right."""
+    made = generated(captured(function, inputs))
+    assert compared(loaded(made).f, function, inputs) == []
+    forward, *backward = (sum("tl.dot(" in _text(s) for s in program.steps) for program in made.programs)
+    return forward, sum(backward)
+
+
+def _text(step: Any) -> str:
+    return "\n".join(line.text for line in step.kernel.lines) if hasattr(step, "kernel") else ""
+
+
+def kernel(function: Callable[..., Any], *inputs: torch.Tensor) -> str:
+    """The text of the first kernel of forward that multiplies, without its head."""
+    made = generated(captured(function, inputs))
+    text = next(t for s in made.programs[0].steps if "tl.dot(" in (t := _text(s)))
+    return text[text.index(":\n    #") + 2 :]
+
+
+def linear_gelu(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    return F.gelu(F.linear(x, weight, bias))
+
+
+def gated(x: torch.Tensor, w1: torch.Tensor, w2: torch.Tensor, w3: torch.Tensor) -> torch.Tensor:
+    return (F.silu(x @ w1) * (x @ w3)) @ w2
+
+
+torch.manual_seed(0)
+
+
+@pytest.mark.parametrize(
+    "m, n, k",
+    [(7, 33, 130), (33, 7, 64), (64, 64, 7), (130, 130, 33), (64, 130, 64), (130, 64, 130), (33, 2, 2), (2, 130, 64)],
+)
+def test_sizes(m: int, n: int, k: int) -> None:
+    assert fused(lambda x, y: torch.tanh(x @ y), tensor(m, k), tensor(k, n)) == (1, 0)
+
+
+@pytest.mark.parametrize("m, n, k", [(1, 33, 64), (33, 1, 64), (33, 64, 1), (0, 5, 7), (5, 7, 0)])
+def test_vectors_and_nothing_are_not_for_tiles(m: int, n: int, k: int) -> None:
+    assert fused(lambda x, y: torch.tanh(x @ y), tensor(m, k), tensor(k, n)) == (0, 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_linear_and_gelu(dtype: torch.dtype) -> None:
+    inputs = [tensor(*s, dtype=dtype) for s in ((2, 33, 64), (130, 64), (130,))]
+    assert fused(linear_gelu, *inputs) == (1, 0)
+
+
+def test_the_kernel_of_linear_and_gelu() -> None:
+    inputs = [tensor(*s, dtype=torch.bfloat16) for s in ((2, 256, 64), (130, 64), (130,))]
+    assert kernel(linear_gelu, *inputs) == snapshot("""\
+    # programs that run at the same time share operands in the L2 cache
+    pid_m, pid_n = tl.program_id(0), tl.program_id(1)
+    num_m, num_n = tl.num_programs(0), tl.num_programs(1)
+    pid_n, pid_m = tl.swizzle2d(pid_n, pid_m, num_n, num_m, GROUP)
+    rows = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
+    cols = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)
+    cols_mask = cols[None, :] < N
+    acc = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
+    for start in range(0, K, BLOCK_K):
+        k = start + tl.arange(0, BLOCK_K)
+        primals_1 = tl.load(primals_1_ptr + rows[:, None] * K + k[None, :])
+        primals_2 = tl.load(
+            primals_2_ptr + cols[None, :] * K + k[:, None], mask=cols_mask
+        )
+        acc = tl.dot(primals_1, primals_2, acc)
+    primals_3 = tl.load(primals_3_ptr + cols[None, :], mask=cols_mask).to(tl.float32)
+    addmm = acc + primals_3
+    tl.store(addmm_ptr + rows[:, None] * N + cols[None, :], addmm, mask=cols_mask)
+    mul_2 = addmm * 0.5 * (tl.erf(addmm * 0.7071067811865476) + 1.0)
+    tl.store(
+        convert_element_type_4_ptr + rows[:, None] * N + cols[None, :],
+        mul_2,
+        mask=cols_mask,
+    )\
+""")
+
+
+def test_float32_is_multiplied_as_pytorch_does_by_default() -> None:
+    for dtype, precise in ((torch.float32, True), (torch.bfloat16, False)):
+        inputs = [tensor(*s, dtype=dtype) for s in ((33, 64), (130, 64), (130,))]
+        assert ('input_precision="ieee"' in kernel(linear_gelu, *inputs)) == precise
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_gated_mlp(dtype: torch.dtype) -> None:
+    inputs = [tensor(*s, dtype=dtype) for s in ((33, 64), (64, 48), (48, 64), (64, 48))]
+    assert fused(gated, *inputs) == (1, 2)
+
+
+def test_two_layers_with_the_gradient_between_them() -> None:
+    inputs = tensor(33, 64), tensor(130, 64), tensor(130), tensor(7, 130), tensor(7)
+    assert fused(lambda x, w, b, v, c: F.linear(F.relu(F.linear(x, w, b)), v, c), *inputs) == (1, 1)
+
+
+def test_transposed_operands() -> None:
+    x, y = tensor(64, 33), tensor(130, 64)
+    assert fused(lambda x, y: torch.sigmoid(x.T @ y.T) * 2, x, y) == (1, 0)
+    assert fused(lambda x, y: torch.sigmoid(y @ x).T + 1, x, y) == (1, 0)
+
+
+def test_a_residual_and_a_broadcast_scale() -> None:
+    inputs = tensor(2, 7, 64), tensor(64, 64), tensor(64), tensor(2, 7, 1)
+    assert fused(lambda x, w, scale, gate: x + (x @ w) * scale * gate, *inputs)[0] == 1
+
+
+@pytest.mark.parametrize("beta, alpha", [(1, 1), (0, 1), (2.5, -0.5)])
+def test_addmm_with_factors(beta: float, alpha: float) -> None:
+    ignored = torch.full((130,), float("nan"), requires_grad=True)
+    inputs = tensor(130) if beta else ignored, tensor(33, 64), tensor(64, 130)
+    assert fused(lambda c, x, y: torch.addmm(c, x, y, beta=beta, alpha=alpha).exp().neg(), *inputs)[0] == 1
+
+
+def test_baddbmm() -> None:
+    inputs = tensor(1, 33, 48), tensor(3, 33, 64), tensor(3, 64, 48)
+    assert fused(lambda c, x, y: torch.baddbmm(c, x, y, beta=2, alpha=0.5).relu(), *inputs)[0] == 1
+
+
+def test_batches() -> None:
+    assert fused(lambda x, y: (x @ y).tanh(), tensor(3, 33, 64), tensor(3, 64, 48)) == (1, 0)
+    assert fused(lambda x, y: (x @ y).tanh(), tensor(2, 3, 33, 64), tensor(2, 3, 64, 48)) == (1, 0)
+
+
+def test_an_expanded_operand_is_read_where_it_is() -> None:
+    x, y = tensor(2, 3, 640, 16, grad=False), tensor(3, 16, 48, grad=False)
+    assert fused(lambda x, y: (x @ y).tanh(), x, y) == (1, 0)
+    made = generated(captured(lambda x, y: (x @ y).tanh(), (x, y)))
+    assert len(made.programs[0].steps) == 1
+
+
+def test_heads_are_written_where_they_belong() -> None:
+    def heads(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return (x @ weight).view(2, 9, 4, 16).transpose(1, 2).contiguous() * 0.25
+
+    assert fused(heads, tensor(2, 9, 64), tensor(64, 64))[0] == 1
+
+
+def test_operands_that_are_computed_on_the_way() -> None:
+    x, y = tensor(33, 70), tensor(70, 48)
+    assert fused(lambda x, y: (x.half() @ y.half()).tanh(), x.detach(), y.detach()) == (1, 0)
+    assert fused(lambda x, y: ((x + 1) @ y.exp()).tanh(), x.detach(), y.detach()) == (1, 0)
+    assert fused(lambda x, y: (x.log() @ y).tanh(), x.detach().abs() + 0.1, y.detach()) == (1, 0)
+    assert fused(lambda x, y: (x[:, :1].expand(33, 70) @ y).tanh(), x.detach(), y.detach()) == (1, 0)
+    assert fused(lambda x, y: (x[:, :1].expand(33, 64) @ y[:64]).tanh(), x.detach(), y.detach()) == (1, 0)
+
+
+def test_what_many_programs_need_is_computed_once() -> None:
+    x, wide = tensor(33, 64, grad=False), tensor(64, 1000, grad=False)
+    made = generated(captured(lambda x, y: (x.exp() @ y).tanh(), (x, wide)))
+    assert [len(s.reads) for s in made.programs[0].steps] == snapshot([1, 2])
+
+
+def test_a_tensor_times_itself() -> None:
+    assert fused(lambda x: (x @ x.T * 0.1).tanh(), tensor(33, 70)) == (1, 1)
+    both = lambda v: (v.expand(33, 70) @ v[:, None].expand(70, 48)).tanh()  # noqa: E731
+    assert fused(both, tensor(70, grad=False)) == (1, 0)
+
+
+def test_a_matmul_alone_stays_a_call() -> None:
+    x, y, c = tensor(33, 64), tensor(64, 48), tensor(48)
+    assert fused(lambda x, y: x @ y, x, y) == (0, 0)
+    assert fused(lambda x, y, c: torch.addmm(c, x, y), x, y, c) == (0, 0)
+    assert fused(lambda x, y: (x @ y).view(3, 11, 48).transpose(0, 1), x, y) == (0, 0)
+
+
+def test_a_result_that_is_only_reduced_stays_a_call() -> None:
+    assert fused(lambda x, y: (x @ y).tanh().sum(1), tensor(33, 64, grad=False), tensor(64, 48, grad=False)) == (0, 0)
+
+
+def test_what_triton_does_not_multiply_stays_a_call() -> None:
+    for dtype in (torch.float64, torch.complex64):
+        assert fused(lambda x, y: (x @ y) * 2, tensor(7, 9, dtype=dtype), tensor(9, 7, dtype=dtype)) == (0, 0)
+    x = torch.arange(63).view(7, 9)
+    assert fused(lambda x: (x @ x.T) * 2, x) == (0, 0)
+
+
+def test_a_softmax_behind_it_reads_what_it_stored() -> None:
+    def scores(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        found = x @ y + z
+        return found, F.softmax(found, -1)
+
+    assert fused(scores, tensor(33, 64, grad=False), tensor(64, 48), tensor(33, 48))[0] == 1
+
+
+@pytest.mark.parametrize("choice, kernels", [("never", 0), ("epilogue", 1), ("always", 2)])
+def test_choices(choice: Choice, kernels: int) -> None:
+    inputs = tensor(33, 64, grad=False), tensor(64, 48, grad=False), tensor(48, 64, grad=False)
+    graph = captured(lambda x, y, z: (x @ y).tanh() @ z, inputs).forward
+    fuse_matmuls(graph, choice)
+    assert sum("own_kernel" in str(n.target) for n in graph.nodes) == kernels

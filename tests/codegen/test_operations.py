@@ -1,0 +1,226 @@
+"""Operations become kernels that compute what PyTorch computes, forward and backward, on fresh random inputs.
+
+Everything runs under Triton's interpreter, with NaN in the memory that it allocates, and is compared with float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("triton")
+
+import torch
+import torch.nn.functional as F
+from interpreted import captured, compared, generated, loaded, wrong
+
+SIZES = (1, 7, 127, 129, 1000)
+ROW = 20_000
+"""A row that no program holds as a whole."""
+
+Case = tuple[Callable[..., Any], Callable[[int], list[torch.Tensor]]]
+
+
+def floats(*shape: int) -> torch.Tensor:
+    return torch.randn(shape).requires_grad_()
+
+
+def below(limit: int, *shape: int) -> torch.Tensor:
+    return torch.randint(0, limit, shape)
+
+
+def bools(*shape: int) -> torch.Tensor:
+    return torch.rand(shape) > 0.5
+
+
+def integers(x: torch.Tensor, y: torch.Tensor) -> Any:
+    return x // y, x % y, torch.fmod(x, y), x / y, torch.div(x, y, rounding_mode="trunc"), x & y, x << 2, x.pow(3), -x
+
+
+def promoted(i: torch.Tensor, b: torch.Tensor, x: torch.Tensor) -> Any:
+    return (
+        i + 0.5,
+        i * b,
+        b + b,
+        x * i,
+        x + 2,
+        i / 2,
+        x.double() * b,
+        i.float().sin(),
+        (i > x) | b,
+        torch.add(i, b, alpha=3),
+    )
+
+
+def rope(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    first, second = x.chunk(2, -1)
+    return x * cos + torch.cat([-second, first], -1) * sin
+
+
+def windows(x: torch.Tensor) -> Any:
+    return F.pad(x, (2, 1, 0, 3), value=1.5), x.unfold(0, 1, 1) * 2, x.roll(3, 1) + x.flip(0), x.repeat(2, 3).tril(1)
+
+
+def rejoined(x: torch.Tensor, y: torch.Tensor) -> Any:
+    return torch.cat([x * 2, y.T, x], 0).sin(), torch.stack([x, x.exp()], 1)[:, 0], x[::2, 1:] * 3, x.diagonal() + 1
+
+
+def picked(x: torch.Tensor, rows: torch.Tensor, places: torch.Tensor) -> Any:
+    return x[rows, rows % x.shape[1]] * 2, x.index_select(0, rows).exp(), x.gather(1, places), x[:, -1].neg()
+
+
+def reduced(x: torch.Tensor) -> Any:
+    return x.sum(-1), x.mean(0), x.amax((0, 1)), x.argmax(1), x.argmin(0), (x > 0).any(1), (x > -5).all(), x.var(-1)
+
+
+def moments(x: torch.Tensor) -> Any:
+    return *torch.var_mean(x, -1, correction=0), x.std(0), x.norm(dim=1), x.logsumexp(1), x.prod(1)
+
+
+def rms_norm(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return (
+        x
+        * torch.rsqrt(x.to(torch.promote_types(x.dtype, torch.float32)).pow(2).mean(-1, keepdim=True) + 1e-6).to(
+            x.dtype
+        )
+        * w
+    )
+
+
+def smoothed(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return F.cross_entropy(x, target, ignore_index=3, label_smoothing=0.1)
+
+
+CASES: dict[str, Case] = {
+    "bias and gelu": (lambda x, b: F.gelu(x + b), lambda n: [floats(5, n), floats(n)]),
+    "gelu with tanh": (lambda x: F.gelu(x, approximate="tanh"), lambda n: [floats(n)]),
+    "swiglu": (lambda x, y: F.silu(x) * y, lambda n: [floats(3, n), floats(3, n)]),
+    "clamp and where": (lambda x, m: torch.where(m, x.clamp(-1, 0.5), x.abs().sqrt()), lambda n: [floats(n), bools(n)]),
+    "integers": (integers, lambda n: [below(100, n) - 50, below(9, n) + 1]),
+    "promotion": (promoted, lambda n: [below(9, n), bools(n), floats(n)]),
+    "outer broadcast": (lambda x, y, z: x * y + z, lambda n: [floats(n, 1), floats(1, 9), floats(9)]),
+    "broadcast of a number": (lambda x, s: x.exp() * s - s, lambda n: [floats(2, n, 3), floats()]),
+    "permutation": (lambda x: x.permute(2, 0, 1).reshape(-1, x.shape[0]) * 2, lambda n: [floats(3, 4, n)]),
+    "windows": (windows, lambda n: [floats(4, n)]),
+    "joined": (rejoined, lambda n: [floats(n, 4), floats(4, n)]),
+    "rope": (rope, lambda n: [floats(2, n // 8 + 1, 8), floats(n // 8 + 1, 8), floats(n // 8 + 1, 8)]),
+    "picked": (picked, lambda n: [floats(n, 6), below(n, 11), below(6, n, 2)]),
+    "embedding": (F.embedding, lambda n: [below(n, 5, 3), floats(n, 8)]),
+    "reductions": (reduced, lambda n: [floats(4, n)]),
+    "moments": (moments, lambda n: [floats(6, n)]),
+    "middle dimension": (lambda x: x.sum(1, keepdim=True) * x, lambda n: [floats(3, n, 5)]),
+    "columns": (lambda x, y: ((x * y).sum(0), y.amax(0)), lambda n: [floats(n, 33), floats(n, 33)]),
+    "integer reductions": (lambda x: (x.sum(0), x.prod(1), x.amax(), x.argmax()), lambda n: [below(3, 4, n)]),
+    "running sums": (lambda x: (x.cumsum(1), x.cumprod(0)), lambda n: [floats(3, n)]),
+    "softmax": (lambda x: torch.softmax(x, -1), lambda n: [floats(5, n)]),
+    "softmax of columns": (lambda x: torch.log_softmax(x, 0), lambda n: [floats(n, 5)]),
+    "masked softmax": (
+        lambda x, m: x.masked_fill(m, -torch.inf).softmax(-1),
+        lambda n: [floats(5, n), torch.arange(n) > n // 2],
+    ),
+    "rms_norm": (rms_norm, lambda n: [floats(5, n), floats(n)]),
+    "layer_norm": (lambda x, w, b: F.layer_norm(x, b.shape, w, b), lambda n: [floats(5, n), floats(n), floats(n)]),
+    "group_norm": (lambda x, w, b: F.group_norm(x, 2, w, b), lambda n: [floats(3, 4, n + 1), floats(4), floats(4)]),
+    "batch_norm": (
+        lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True),
+        lambda n: [floats(n + 1, 5), floats(5), floats(5)],
+    ),
+    "cross entropy": (F.cross_entropy, lambda n: [floats(9, n), below(n, 9)]),
+    "smoothed cross entropy": (smoothed, lambda n: [floats(9, n + 9), below(n + 9, 9)]),
+    "losses": (lambda x, y: F.mse_loss(x, y) + F.smooth_l1_loss(x, y), lambda n: [floats(n), floats(n)]),
+}
+
+LONG_ROWS = ("reductions", "moments", "softmax", "rms_norm", "layer_norm", "cross entropy", "integer reductions")
+
+
+def check(name: str, size: int, change: Callable[[torch.Tensor], torch.Tensor] = lambda t: t) -> None:
+    function, make = CASES[name]
+    torch.manual_seed(size)
+    inputs = [change(t).detach().requires_grad_(t.requires_grad) for t in make(size)]
+    assert wrong(function, inputs) == []
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", CASES)
+def test_sizes(name: str, size: int) -> None:
+    check(name, size)
+
+
+@pytest.mark.parametrize("name", LONG_ROWS)
+def test_rows_that_are_gone_through_in_steps(name: str) -> None:
+    check(name, ROW)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", CASES)
+def test_dtypes(name: str, dtype: torch.dtype) -> None:
+    check(name, 33, lambda t: t.to(dtype) if t.is_floating_point() else t)
+
+
+LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "transposed": lambda t: t.mT.contiguous().mT,
+    "every other": lambda t: torch.stack([t, t * 0 + 1], -1).flatten(-2)[..., ::2],
+    "expanded": lambda t: t[:1].expand_as(t),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", CASES)
+def test_layouts(name: str, layout: str) -> None:
+    check(name, 33, lambda t: LAYOUTS[layout](t.detach()) if t.ndim > 1 else t)
+
+
+def test_inputs_without_elements() -> None:
+    x, y = torch.randn(3, 0).requires_grad_(), torch.randn(2, 3)
+    assert wrong(lambda x: (x.exp() * 2, x.sum(1), x.sum(), x.prod(0), x.mean(), torch.cat([x, x + 1]), x.T), [x]) == []
+    assert wrong(lambda y: (y[:, 3:] + 1, y[:0].softmax(-1), y[1:1].sum(0) + y[0]), [y]) == []
+
+
+def test_single_numbers() -> None:
+    x, y = torch.randn(()).requires_grad_(), torch.randn(1).requires_grad_()
+    assert (
+        wrong(lambda x, y: (x * y, x.sum(0), x.softmax(-1), y.var(correction=0), x.argmax(), y[0].exp()), [x, y]) == []
+    )
+
+
+SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -2.5, 3e38, -3e38, 1e-30, torch.inf, -torch.inf, torch.nan)
+
+
+def test_special_numbers() -> None:
+    x, y = (t.flatten() for t in torch.meshgrid(torch.tensor(SPECIAL), torch.tensor(SPECIAL), indexing="ij"))
+
+    def pairs(x: torch.Tensor, y: torch.Tensor) -> Any:
+        extremes = torch.maximum(x, y), torch.minimum(x, y), torch.fmax(x, y), torch.fmin(x, y), torch.atan2(x, y)
+        divided = x / y, torch.copysign(x, y), torch.hypot(x, y)
+        return *extremes, *divided, x == y, x < y, torch.where(x > 0, x, y), torch.pow(x, y), torch.nextafter(x, y)
+
+    def whole(x: torch.Tensor, y: torch.Tensor) -> Any:
+        return torch.fmod(x, y), torch.remainder(x, y), x // y, torch.div(x, y, rounding_mode="trunc")
+
+    def alone(x: torch.Tensor) -> Any:
+        rounded = x.round(), x.floor(), x.ceil(), x.trunc(), x.sign(), x.abs(), x.frac(), x.signbit(), *torch.frexp(x)
+        curved = x.exp(), x.log(), x.sqrt(), x.tanh(), x.sigmoid(), x.erf(), x.log1p(), x.expm1(), x.relu(), x.atan()
+        return *rounded, *curved, x.isnan(), x.isinf(), x.nan_to_num(), x.clamp(-1, 1), x.lgamma(), F.gelu(x), F.silu(x)
+
+    def together(x: torch.Tensor) -> Any:
+        rows = x.view(-1, len(SPECIAL))
+        return rows.amax(0), rows.amin(1), rows.argmax(1), rows.sum(0), rows.isnan().any(1), rows[:, :7].prod(1)
+
+    few = (x.abs() != 3e38) & (y.abs() != 1e-30)  # quotients that a float can hold
+    for function, inputs in (
+        (pairs, [x, y]),
+        (whole, [x[few], y[few]]),
+        (alone, [x]),
+        (together, [y]),
+        (together, [x]),
+    ):
+        assert compared(loaded(generated(captured(function, inputs))).f, function, inputs) == [], function.__name__
+
+
+def test_a_file_is_a_library_of_operators() -> None:
+    function, make = CASES["layer_norm"]
+    inputs = make(7)
+    module = loaded(generated(captured(function, inputs)), operators=True)
+    assert compared(module.f, function, inputs) == []

@@ -1,0 +1,387 @@
+"""rms_norm as Triton kernels: forward and backward.
+
+Made for
+
+    self.weight  f32[8]
+    x            f32[16384, 8, 8]
+
+`RMSNorm.forward = rms_norm` puts them in place.
+"""
+
+import copy
+import inspect
+import os
+import sys
+
+import torch
+import triton
+import triton.language as tl
+from torch.library import triton_op, wrap_triton
+from torch.utils._pytree import tree_map
+
+
+def autotuned(*configs, key):
+    """The fastest of the configurations for each `key`; the first under Triton's interpreter."""
+    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+    return triton.autotune(list(configs[:1] if interpreted else configs), key=key)
+
+
+@autotuned(
+    triton.Config({"ROWS": 128}, num_warps=2),
+    triton.Config({"ROWS": 128}, num_warps=4),
+    triton.Config({"ROWS": 128}, num_warps=1),
+    key=[],
+)
+@triton.jit
+def rms_norm_forward_kernel(
+    x_ptr, weight_ptr, scale_ptr, out_ptr, ROWS: tl.constexpr, BLOCK: tl.constexpr
+):
+    rows = (tl.program_id(0) * ROWS + tl.arange(0, ROWS))[:, None]
+    cols = tl.arange(0, BLOCK)[None, :]
+    x = tl.load(x_ptr + rows * 8 + cols)
+    # norms.py:8  scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
+    scale = tl.rsqrt(tl.sum(x * x, axis=1, keep_dims=True) / 8.0 + 1e-06)
+    tl.store(scale_ptr + rows, scale)
+    weight = tl.load(weight_ptr + cols)
+    # norms.py:9  return x * scale * weight
+    tl.store(out_ptr + rows * 8 + cols, x * scale * weight)
+
+
+@autotuned(
+    triton.Config({}, num_warps=1),
+    triton.Config({}, num_warps=2),
+    key=["M"],
+)
+@triton.jit
+def rms_norm_backward_kernel_sum_1_partial(
+    grad_out_ptr,
+    x_ptr,
+    scale_ptr,
+    weight_ptr,
+    grad_x_ptr,
+    sum_1_partial_ptr,
+    M,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    outer = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)[None, :]
+    # norms.py:9  return x * scale * weight
+    total_acc = tl.zeros([ROWS, BLOCK], tl.float32)
+    weight = tl.load(weight_ptr + cols)
+    for start in tl.range(0, M, ROWS, num_stages=3):
+        rows = (start + tl.arange(0, ROWS))[:, None]
+        grad_out = tl.load(grad_out_ptr + outer * 2048 + rows * 8 + cols)
+        x = tl.load(x_ptr + outer * 2048 + rows * 8 + cols)
+        # norms.py:8  scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
+        scale = tl.load(scale_ptr + outer * 256 + rows)
+        # norms.py:9  return x * scale * weight
+        total_acc += grad_out * (x * scale)
+        mul_3 = grad_out * weight
+        # norms.py:8  scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
+        mul_6 = tl.sum(mul_3 * x, axis=1, keep_dims=True) * -0.5
+        mul_9 = mul_6 * (scale * scale * scale) / 8.0 * (x * 2.0)
+        grad_x = mul_3 * scale + mul_9
+        tl.store(grad_x_ptr + outer * 2048 + rows * 8 + cols, grad_x)
+    sum_1_partial = tl.sum(total_acc, axis=0, keep_dims=True)
+    tl.store(sum_1_partial_ptr + outer * 8 + cols, sum_1_partial)
+
+
+@autotuned(
+    triton.Config({"ROWS": 512, "BLOCK": 8}, num_warps=8),
+    triton.Config({"ROWS": 256, "BLOCK": 8}, num_warps=4),
+    triton.Config({"ROWS": 512, "BLOCK": 16}, num_warps=8),
+    triton.Config({"ROWS": 128, "BLOCK": 8}, num_warps=4),
+    key=["M", "N"],
+)
+@triton.jit
+def rms_norm_backward_kernel_grad_weight(
+    sum_1_partial_ptr,
+    grad_weight_ptr,
+    M,
+    N: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    cols = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK))[None, :]
+    cols_mask = cols < N
+    # norms.py:9  return x * scale * weight
+    total_acc = tl.zeros([ROWS, BLOCK], tl.float32)
+    for start in tl.range(0, M, ROWS, num_stages=3):
+        rows = (start + tl.arange(0, ROWS))[:, None]
+        sum_1_partial = tl.load(sum_1_partial_ptr + rows * 8 + cols, mask=cols_mask)
+        total_acc += sum_1_partial
+    sum_dim_int_list = tl.sum(total_acc, axis=0, keep_dims=True)
+    tl.store(grad_weight_ptr + cols, sum_dim_int_list, mask=cols_mask)
+
+
+@triton_op("rms_norm_triton::forward", mutates_args={})
+def rms_norm_forward(
+    weight: torch.Tensor, x: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    scale = torch.empty((16384, 8, 1), dtype=torch.float32, device=weight.device)
+    out = torch.empty((16384, 8, 8), dtype=torch.float32, device=weight.device)
+    wrap_triton(rms_norm_forward_kernel)[
+        lambda meta: (triton.cdiv(131072, meta["ROWS"]),)
+    ](x, weight, scale, out, BLOCK=8)
+    return out, scale
+
+
+@triton_op("rms_norm_triton::backward", mutates_args={})
+def rms_norm_backward(
+    weight: torch.Tensor, x: torch.Tensor, scale: torch.Tensor, grad_out: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    grad_x = torch.empty((16384, 8, 8), dtype=torch.float32, device=weight.device)
+    sum_1_partial = torch.empty((512, 8), dtype=torch.float32, device=weight.device)
+    wrap_triton(rms_norm_backward_kernel_sum_1_partial)[(512,)](
+        grad_out, x, scale, weight, grad_x, sum_1_partial, 256, ROWS=128, BLOCK=8
+    )
+    grad_weight = torch.empty((8,), dtype=torch.float32, device=weight.device)
+    wrap_triton(rms_norm_backward_kernel_grad_weight)[
+        lambda meta: (triton.cdiv(8, meta["BLOCK"]),)
+    ](sum_1_partial, grad_weight, 512, 8)
+    return grad_weight, grad_x
+
+
+class _RmsNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, weight, x):
+        out, scale = rms_norm_forward(weight, x)
+        ctx.save_for_backward(weight, x, scale)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad_out):
+        weight, x, scale = ctx.saved_tensors
+        grad_out = grad_out.contiguous()
+        grad_weight, grad_x = rms_norm_backward(weight, x, scale, grad_out)
+        return grad_weight, grad_x
+
+
+def check(tensor, name, dtype, shape, strides=None, device=None, gradient=True):
+    """Refuses a tensor that the kernels are not made for; None stands for anything."""
+    if not isinstance(tensor, torch.Tensor) or tensor.dtype != dtype:
+        found = getattr(tensor, "dtype", type(tensor).__name__)
+        raise TypeError(f"{name} must be a tensor of {dtype}, not {found}")
+    if len(shape) != tensor.dim() or any(
+        size not in (None, found) for size, found in zip(shape, tensor.shape)
+    ):
+        wanted = ", ".join("any" if size is None else str(size) for size in shape)
+        raise ValueError(
+            f"{name} must have the shape ({wanted}), not {tuple(tensor.shape)}"
+        )
+    if strides is None and not tensor.is_contiguous():
+        raise ValueError(f"{name} must be contiguous: pass {name}.contiguous()")
+    if strides is not None and any(
+        stride not in (None, found) for stride, found in zip(strides, tensor.stride())
+    ):
+        raise ValueError(
+            f"{name} must have the strides {strides}, not {tensor.stride()}"
+        )
+    if device is not None and tensor.device != device:
+        raise ValueError(f"{name} must be on {device}, not on {tensor.device}")
+    if not gradient and tensor.requires_grad and torch.is_grad_enabled():
+        raise ValueError(
+            f"{name} gets no gradient from these kernels: pass {name}.detach()"
+        )
+
+
+def rms_norm(self, x):
+    if self.eps != 1e-06:
+        raise ValueError(f"self.eps is 1e-06 in these kernels, not {self.eps!r}")
+    check(self.weight, "self.weight", torch.float32, (8,))
+    check(x, "x", torch.float32, (16384, 8, 8), device=self.weight.device)
+    return _RmsNorm.apply(self.weight, x)
+
+
+def original():
+    """What the kernels were made from."""
+    import torch
+    from torch import nn
+
+    def rms_norm(x, weight, eps=1e-6):
+        scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
+        return x * scale * weight
+
+    class RMSNorm(nn.Module):
+        def __init__(self, width: int, eps: float = 1e-6):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(width))
+            self.eps = eps
+
+        def forward(self, x):
+            return rms_norm(x.float(), self.weight, self.eps).to(x.dtype)
+
+    return RMSNorm(width=8)
+
+
+def arguments(seed, device, module):
+    """Fresh random arguments, positional ones and others, like those the kernels are made for."""
+    torch.manual_seed(seed)
+    x = torch.randn((16384, 8, 8), device=device, requires_grad=True)
+    return (shaken(module), x), {}
+
+
+def shaken(module):
+    """A copy of a module whose parameters and buffers are a little different."""
+    found = copy.deepcopy(module)
+    with torch.no_grad():
+        for tensor in (*found.parameters(), *found.buffers()):
+            if tensor.is_floating_point():
+                tensor.add_(torch.rand_like(tensor), alpha=0.1)
+    return found
+
+
+def tensors(value, name):
+    """The tensors in a value, each with the path to it."""
+    if isinstance(value, torch.Tensor):
+        yield name, value
+    elif isinstance(value, torch.nn.Module):
+        for part, tensor in (*value.named_parameters(), *value.named_buffers()):
+            yield f"{name}.{part}", tensor
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from tensors(item, f"{name}[{key!r}]")
+    elif isinstance(value, (list, tuple)):
+        for number, item in enumerate(value):
+            yield from tensors(item, f"{name}[{number}]")
+    elif hasattr(value, "__dict__") and not isinstance(value, type):
+        for key, item in vars(value).items():
+            yield from tensors(item, f"{name}.{key}")
+
+
+def results(function, args, kwargs):
+    """What a call returns, the gradients of its inputs, and the inputs that it changes.
+
+    The gradients are those for random gradients of everything that it returns.
+    """
+    bound = inspect.signature(rms_norm).bind(*args, **kwargs).arguments
+    inputs = {n: t for name, value in bound.items() for n, t in tensors(value, name)}
+    before = {name: tensor.detach().clone() for name, tensor in inputs.items()}
+    leaves = {name: tensor for name, tensor in inputs.items() if tensor.requires_grad}
+    out = [tensor for _, tensor in tensors(function(*args, **kwargs), "out")]
+    found = {f"out[{n}]" if len(out) > 1 else "out": t for n, t in enumerate(out)}
+    out = [tensor for tensor in out if tensor.requires_grad]
+    if out and leaves:
+        torch.manual_seed(0)
+        given = [
+            torch.randn(t.shape, dtype=torch.float64, device="cpu").to(t) for t in out
+        ]
+        options = {"allow_unused": True, "materialize_grads": True}
+        got = torch.autograd.grad(out, list(leaves.values()), given, **options)
+        found |= {f"gradient of {name}": tensor for name, tensor in zip(leaves, got)}
+    for name, tensor in inputs.items():
+        if not torch.equal(tensor, before[name]):
+            found[f"{name} afterwards"] = tensor
+    return found
+
+
+def doubled(value):
+    """A tensor or module in float64, if it is one of floating-point numbers."""
+    if isinstance(value, torch.nn.Module):
+        return value.double()
+    if isinstance(value, torch.Tensor) and value.is_floating_point():
+        return value.detach().double().requires_grad_(value.requires_grad)
+    return value
+
+
+TOLERANCE = {
+    torch.float64: 1e-9,
+    torch.float32: 2e-5,
+    torch.float16: 4e-3,
+    torch.bfloat16: 3e-2,
+    torch.complex128: 1e-9,
+    torch.complex64: 2e-5,
+}
+
+
+def differences(found, right):
+    """How far numbers are from the right ones, in units of those and of their mean size."""
+    if right.is_complex():
+        found, right = torch.view_as_real(found), torch.view_as_real(right)
+    found, right = found.detach().double(), right.detach().double()
+    same = (found == right) | (found.isnan() & right.isnan())
+    size = right.abs().nan_to_num(nan=0.0, posinf=0.0)
+    unit = size + size.sum() / (size > 0).sum().clamp(min=1)
+    off = (found - right).abs() / unit
+    return off.nan_to_num(nan=torch.inf).masked_fill(same, 0.0)
+
+
+def judged(found, right, exact):
+    """Whether a result is wrong, how far it is off, and how far the original is.
+
+    `right` is the original's, `exact` that in float64. Where they are far apart, because the
+    function jumps or is zero but for rounding, a result may be as far off, or close to the original.
+    """
+    if found is None or right is None:
+        return True, torch.inf, torch.inf
+    if found.shape != right.shape or found.dtype != right.dtype:
+        return True, torch.inf, torch.inf
+    if not right.numel():
+        return False, 0.0, 0.0
+    near, allowed = differences(found, right), TOLERANCE.get(found.dtype, 0.0)
+    close = bool((near <= 10 * allowed).all())
+    if exact is None or not allowed:
+        return not close, float(near.max()), 0.0
+    ours, theirs = differences(found, exact), differences(right, exact)
+    off, far = float(ours.max()), float(theirs.max())
+    if far < 0.05:
+        return off > max(allowed, 4 * far), off, far
+    as_many = (ours > allowed).sum() <= 4 * (theirs > allowed).sum() + 1
+    return not (close or (off <= 4 * far < torch.inf and as_many)), off, far
+
+
+def compare(kernels, reference, make):
+    """Print how far the results are off, for several seeds; the names of those that are wrong."""
+    worst = {}
+    for seed in range(3):
+        found, right = results(kernels, *make(seed)), results(reference, *make(seed))
+        try:
+            exact = results(reference, *tree_map(doubled, make(seed)))
+        except (AssertionError, RuntimeError, TypeError, ValueError):
+            exact = {}  # the original is not made for float64
+        for name in dict.fromkeys((*right, *found)):
+            verdict = judged(found.get(name), right.get(name), exact.get(name))
+            worst[name] = max(worst.get(name, verdict), verdict)
+    for name, (wrong, off, far) in worst.items():
+        verdict = "wrong" if wrong else "right"
+        print(f"{verdict}  {name:<32}  off by {off:.1e}, the original by {far:.1e}")
+    return [name for name, (wrong, _, _) in worst.items() if wrong]
+
+
+def times(function, args, kwargs):
+    """The median milliseconds of a call, and of a call with its backward."""
+
+    def forward():
+        out = [tensor for _, tensor in tensors(function(*args, **kwargs), "out")]
+        return [tensor for tensor in out if tensor.requires_grad]
+
+    def both():
+        torch.autograd.grad(forward(), leaves, gradients, allow_unused=True)
+
+    leaves = [t for _, t in tensors([*args, *kwargs.values()], "") if t.requires_grad]
+    gradients = [torch.ones_like(tensor) for tensor in forward()]
+    calls = [forward, both] if gradients and leaves else [forward]
+    return [triton.testing.do_bench(call, return_mode="median") for call in calls]
+
+
+if __name__ == "__main__":
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
+        sys.exit("there is no GPU here: set TRITON_INTERPRET=1")
+    with torch.device(device):
+        module = original()
+    reference = type(module).__call__
+
+    def make(seed):
+        return arguments(seed, device, module)
+
+    wrong = compare(rms_norm, reference, make)
+    if device == "cpu":
+        print("not timed: without a GPU, the kernels are interpreted")
+    else:
+        ours = times(rms_norm, *make(0))
+        theirs = times(reference, *make(0))
+        for what, mine, other in zip(("forward", "forward and backward"), ours, theirs):
+            print(f"{what}: {mine:.3f} ms, the original {other:.3f} ms")
+    sys.exit(1 if wrong else 0)

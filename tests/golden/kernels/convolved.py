@@ -1,0 +1,318 @@
+"""convolved as Triton kernels: forward and backward.
+
+Made for
+
+    x  f32[1, 2, 6, 6]
+    w  f32[3, 2, 3, 3]
+"""
+
+import inspect
+import os
+import sys
+
+import torch
+import triton
+import triton.language as tl
+from torch.library import triton_op, wrap_triton
+from torch.utils._pytree import tree_map
+
+
+def autotuned(*configs, key):
+    """The fastest of the configurations for each `key`; the first under Triton's interpreter."""
+    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+    return triton.autotune(list(configs[:1] if interpreted else configs), key=key)
+
+
+@triton.jit
+def relu(a):
+    """The positive part; NaN stays NaN."""
+    return tl.where(a <= 0, 0, a).to(a.dtype)
+
+
+@autotuned(
+    triton.Config({"BLOCK": 1024}, num_warps=4),
+    triton.Config({"BLOCK": 2048}, num_warps=8),
+    triton.Config({"BLOCK": 512}, num_warps=4),
+    triton.Config({"BLOCK": 4096}, num_warps=8),
+    key=["N"],
+)
+@triton.jit
+def convolved_forward_kernel(
+    convolution_ptr, out_ptr, le_ptr, N: tl.constexpr, BLOCK: tl.constexpr
+):
+    cols = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = cols < N
+    # model.py:137  return F.conv2d(x, w).relu() * 2
+    convolution = tl.load(convolution_ptr + cols, mask=mask)
+    relu_1 = relu(convolution)
+    tl.store(out_ptr + cols, relu_1 * 2.0, mask=mask)
+    tl.store(le_ptr + cols, relu_1 <= 0.0, mask=mask)
+
+
+@autotuned(
+    triton.Config({"BLOCK": 1024}, num_warps=4),
+    triton.Config({"BLOCK": 2048}, num_warps=8),
+    triton.Config({"BLOCK": 512}, num_warps=4),
+    triton.Config({"BLOCK": 4096}, num_warps=8),
+    key=["N"],
+)
+@triton.jit
+def convolved_backward_kernel(
+    le_ptr, grad_out_ptr, where_ptr, N: tl.constexpr, BLOCK: tl.constexpr
+):
+    cols = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = cols < N
+    # model.py:137  return F.conv2d(x, w).relu() * 2
+    le = tl.load(le_ptr + cols, mask=mask)
+    grad_out = tl.load(grad_out_ptr + cols, mask=mask)
+    tl.store(where_ptr + cols, tl.where(le, 0.0, grad_out * 2.0), mask=mask)
+
+
+@triton_op("convolved_triton::forward", mutates_args={})
+def convolved_forward(
+    x: torch.Tensor, w: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    convolution = torch.ops.aten.convolution.default(
+        x, w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1
+    )
+    out = torch.empty((1, 3, 4, 4), dtype=torch.float32, device=x.device)
+    le = torch.empty((1, 3, 4, 4), dtype=torch.bool, device=x.device)
+    wrap_triton(convolved_forward_kernel)[
+        lambda meta: (triton.cdiv(48, meta["BLOCK"]),)
+    ](convolution, out, le, 48)
+    return out, le
+
+
+@triton_op("convolved_triton::backward", mutates_args={})
+def convolved_backward(
+    x: torch.Tensor, w: torch.Tensor, le: torch.Tensor, grad_out: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    where = torch.empty((1, 3, 4, 4), dtype=torch.float32, device=x.device)
+    wrap_triton(convolved_backward_kernel)[
+        lambda meta: (triton.cdiv(48, meta["BLOCK"]),)
+    ](le, grad_out, where, 48)
+    convolution_backward = torch.ops.aten.convolution_backward.default(
+        where, x, w, [0], [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True, True, False]
+    )
+    return convolution_backward[0], convolution_backward[1]
+
+
+class _Convolved(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        out, le = convolved_forward(x, w)
+        ctx.save_for_backward(x, w, le)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad_out):
+        x, w, le = ctx.saved_tensors
+        grad_out = grad_out.contiguous()
+        grad_x, grad_w = convolved_backward(x, w, le, grad_out)
+        return grad_x, grad_w
+
+
+def check(tensor, name, dtype, shape, strides=None, device=None, gradient=True):
+    """Refuses a tensor that the kernels are not made for; None stands for anything."""
+    if not isinstance(tensor, torch.Tensor) or tensor.dtype != dtype:
+        found = getattr(tensor, "dtype", type(tensor).__name__)
+        raise TypeError(f"{name} must be a tensor of {dtype}, not {found}")
+    if len(shape) != tensor.dim() or any(
+        size not in (None, found) for size, found in zip(shape, tensor.shape)
+    ):
+        wanted = ", ".join("any" if size is None else str(size) for size in shape)
+        raise ValueError(
+            f"{name} must have the shape ({wanted}), not {tuple(tensor.shape)}"
+        )
+    if strides is None and not tensor.is_contiguous():
+        raise ValueError(f"{name} must be contiguous: pass {name}.contiguous()")
+    if strides is not None and any(
+        stride not in (None, found) for stride, found in zip(strides, tensor.stride())
+    ):
+        raise ValueError(
+            f"{name} must have the strides {strides}, not {tensor.stride()}"
+        )
+    if device is not None and tensor.device != device:
+        raise ValueError(f"{name} must be on {device}, not on {tensor.device}")
+    if not gradient and tensor.requires_grad and torch.is_grad_enabled():
+        raise ValueError(
+            f"{name} gets no gradient from these kernels: pass {name}.detach()"
+        )
+
+
+def convolved(x, w):
+    check(x, "x", torch.float32, (1, 2, 6, 6))
+    check(w, "w", torch.float32, (3, 2, 3, 3), device=x.device)
+    return _Convolved.apply(x, w)
+
+
+def original():
+    """What the kernels were made from."""
+    import torch.nn.functional as F
+
+    def convolved(x, w):
+        return F.conv2d(x, w).relu() * 2
+
+    return convolved
+
+
+def arguments(seed, device):
+    """Fresh random arguments, positional ones and others, like those the kernels are made for."""
+    torch.manual_seed(seed)
+    x = torch.randn((1, 2, 6, 6), device=device, requires_grad=True)
+    w = torch.randn((3, 2, 3, 3), device=device, requires_grad=True)
+    return (x, w), {}
+
+
+def tensors(value, name):
+    """The tensors in a value, each with the path to it."""
+    if isinstance(value, torch.Tensor):
+        yield name, value
+    elif isinstance(value, torch.nn.Module):
+        for part, tensor in (*value.named_parameters(), *value.named_buffers()):
+            yield f"{name}.{part}", tensor
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from tensors(item, f"{name}[{key!r}]")
+    elif isinstance(value, (list, tuple)):
+        for number, item in enumerate(value):
+            yield from tensors(item, f"{name}[{number}]")
+    elif hasattr(value, "__dict__") and not isinstance(value, type):
+        for key, item in vars(value).items():
+            yield from tensors(item, f"{name}.{key}")
+
+
+def results(function, args, kwargs):
+    """What a call returns, the gradients of its inputs, and the inputs that it changes.
+
+    The gradients are those for random gradients of everything that it returns.
+    """
+    bound = inspect.signature(convolved).bind(*args, **kwargs).arguments
+    inputs = {n: t for name, value in bound.items() for n, t in tensors(value, name)}
+    before = {name: tensor.detach().clone() for name, tensor in inputs.items()}
+    leaves = {name: tensor for name, tensor in inputs.items() if tensor.requires_grad}
+    out = [tensor for _, tensor in tensors(function(*args, **kwargs), "out")]
+    found = {f"out[{n}]" if len(out) > 1 else "out": t for n, t in enumerate(out)}
+    out = [tensor for tensor in out if tensor.requires_grad]
+    if out and leaves:
+        torch.manual_seed(0)
+        given = [
+            torch.randn(t.shape, dtype=torch.float64, device="cpu").to(t) for t in out
+        ]
+        options = {"allow_unused": True, "materialize_grads": True}
+        got = torch.autograd.grad(out, list(leaves.values()), given, **options)
+        found |= {f"gradient of {name}": tensor for name, tensor in zip(leaves, got)}
+    for name, tensor in inputs.items():
+        if not torch.equal(tensor, before[name]):
+            found[f"{name} afterwards"] = tensor
+    return found
+
+
+def doubled(value):
+    """A tensor or module in float64, if it is one of floating-point numbers."""
+    if isinstance(value, torch.nn.Module):
+        return value.double()
+    if isinstance(value, torch.Tensor) and value.is_floating_point():
+        return value.detach().double().requires_grad_(value.requires_grad)
+    return value
+
+
+TOLERANCE = {
+    torch.float64: 1e-9,
+    torch.float32: 2e-5,
+    torch.float16: 4e-3,
+    torch.bfloat16: 3e-2,
+    torch.complex128: 1e-9,
+    torch.complex64: 2e-5,
+}
+
+
+def differences(found, right):
+    """How far numbers are from the right ones, in units of those and of their mean size."""
+    if right.is_complex():
+        found, right = torch.view_as_real(found), torch.view_as_real(right)
+    found, right = found.detach().double(), right.detach().double()
+    same = (found == right) | (found.isnan() & right.isnan())
+    size = right.abs().nan_to_num(nan=0.0, posinf=0.0)
+    unit = size + size.sum() / (size > 0).sum().clamp(min=1)
+    off = (found - right).abs() / unit
+    return off.nan_to_num(nan=torch.inf).masked_fill(same, 0.0)
+
+
+def judged(found, right, exact):
+    """Whether a result is wrong, how far it is off, and how far the original is.
+
+    `right` is the original's, `exact` that in float64. Where they are far apart, because the
+    function jumps or is zero but for rounding, a result may be as far off, or close to the original.
+    """
+    if found is None or right is None:
+        return True, torch.inf, torch.inf
+    if found.shape != right.shape or found.dtype != right.dtype:
+        return True, torch.inf, torch.inf
+    if not right.numel():
+        return False, 0.0, 0.0
+    near, allowed = differences(found, right), TOLERANCE.get(found.dtype, 0.0)
+    close = bool((near <= 10 * allowed).all())
+    if exact is None or not allowed:
+        return not close, float(near.max()), 0.0
+    ours, theirs = differences(found, exact), differences(right, exact)
+    off, far = float(ours.max()), float(theirs.max())
+    if far < 0.05:
+        return off > max(allowed, 4 * far), off, far
+    as_many = (ours > allowed).sum() <= 4 * (theirs > allowed).sum() + 1
+    return not (close or (off <= 4 * far < torch.inf and as_many)), off, far
+
+
+def compare(kernels, reference, make):
+    """Print how far the results are off, for several seeds; the names of those that are wrong."""
+    worst = {}
+    for seed in range(3):
+        found, right = results(kernels, *make(seed)), results(reference, *make(seed))
+        try:
+            exact = results(reference, *tree_map(doubled, make(seed)))
+        except (AssertionError, RuntimeError, TypeError, ValueError):
+            exact = {}  # the original is not made for float64
+        for name in dict.fromkeys((*right, *found)):
+            verdict = judged(found.get(name), right.get(name), exact.get(name))
+            worst[name] = max(worst.get(name, verdict), verdict)
+    for name, (wrong, off, far) in worst.items():
+        verdict = "wrong" if wrong else "right"
+        print(f"{verdict}  {name:<32}  off by {off:.1e}, the original by {far:.1e}")
+    return [name for name, (wrong, _, _) in worst.items() if wrong]
+
+
+def times(function, args, kwargs):
+    """The median milliseconds of a call, and of a call with its backward."""
+
+    def forward():
+        out = [tensor for _, tensor in tensors(function(*args, **kwargs), "out")]
+        return [tensor for tensor in out if tensor.requires_grad]
+
+    def both():
+        torch.autograd.grad(forward(), leaves, gradients, allow_unused=True)
+
+    leaves = [t for _, t in tensors([*args, *kwargs.values()], "") if t.requires_grad]
+    gradients = [torch.ones_like(tensor) for tensor in forward()]
+    calls = [forward, both] if gradients and leaves else [forward]
+    return [triton.testing.do_bench(call, return_mode="median") for call in calls]
+
+
+if __name__ == "__main__":
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
+        sys.exit("there is no GPU here: set TRITON_INTERPRET=1")
+    with torch.device(device):
+        reference = original()
+
+    def make(seed):
+        return arguments(seed, device)
+
+    wrong = compare(convolved, reference, make)
+    if device == "cpu":
+        print("not timed: without a GPU, the kernels are interpreted")
+    else:
+        ours = times(convolved, *make(0))
+        theirs = times(reference, *make(0))
+        for what, mine, other in zip(("forward", "forward and backward"), ours, theirs):
+            print(f"{what}: {mine:.3f} ms, the original {other:.3f} ms")
+    sys.exit(1 if wrong else 0)

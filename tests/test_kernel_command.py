@@ -1,0 +1,81 @@
+"""`fx-lsp kernel`: the file, its comparison, and what stands at its top where that fails."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fx_lsp.commands.kernel import Checked, compared, with_failure
+
+pytestmark = pytest.mark.torch
+
+SOURCE = """\
+import torch
+
+
+# fx: x=f32[4, 8]
+def doubled(x):
+    return torch.relu(x) * 2
+
+
+def wrong(x):
+    return x @ undefined
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("project")
+    (found / "model.py").write_text(SOURCE)
+    return found
+
+
+def kernel(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fx_lsp", "kernel", *arguments, "--python", sys.executable, "--no-cache"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def written(folder: Path) -> subprocess.CompletedProcess[str]:
+    return kernel(folder, "model.py::doubled", "-o", "kernels.py", "--check")
+
+
+def test_the_file_is_written_and_compared(written: subprocess.CompletedProcess[str], folder: Path):
+    assert written.returncode == 0, written.stderr
+    assert written.stdout == ""
+    lines = [line for line in written.stderr.splitlines() if line.startswith("right")]
+    assert [line.split("  ")[1] for line in lines] == ["out", "gradient of x"]
+    assert (folder / "kernels.py").read_text().startswith('"""doubled as Triton kernels: forward and backward.')
+
+
+def test_a_wrong_file_says_so_at_its_top(written: subprocess.CompletedProcess[str], folder: Path):
+    text = (folder / "kernels.py").read_text()
+    broken = text.replace("return grad_x\n", "return grad_x * 1.01\n")
+    assert broken != text
+    checked = compared(broken, sys.executable, str(folder))
+    assert checked.wrong
+    first, _, what, *_ = with_failure(broken, checked).splitlines()
+    assert first == "# These kernels do not compute what the original does:"
+    assert what.startswith("#     wrong  gradient of x ")
+
+
+def test_a_comparison_may_take_only_so_long(folder: Path):
+    checked = compared("import time\ntime.sleep(60)\n", sys.executable, str(folder), seconds=0.1)
+    assert checked == Checked("not checked: the comparison takes more than 0 s\n", wrong=False)
+
+
+def test_what_cannot_be_traced(folder: Path):
+    done = kernel(folder, "model.py::wrong")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "undefined" in done.stderr
+    assert kernel(folder, "model.py").returncode == 2
+
+
+def test_a_file_that_cannot_be_written(folder: Path):
+    done = kernel(folder, "model.py::doubled", "-o", "missing/kernels.py")
+    assert done.returncode == 2
+    assert "missing/kernels.py cannot be written" in done.stderr
