@@ -16,6 +16,7 @@ import pytest
 
 # As in a worker, before anything imports torch. A fork of a process whose OpenMP threads have run would wait for them.
 os.environ.update(PYTORCH_JIT="0", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
+os.environ["TRITON_INTERPRET"] = "1"  # generated kernels run on the CPU; Triton asks when it is imported
 
 from fx_lsp import wire
 from fx_lsp.model import Failure, Given, InputSpec, Stage, Trace, TraceReply, TraceRequest

@@ -14,8 +14,9 @@ pytestmark = [pytest.mark.editor, pytest.mark.torch]
 
 FOLDER = REPOSITORY / "examples"
 
-TRAINS = "* ops forward · * backward · saves * | show forward graph | show backward graph | show joint graph | passes"
-ONLY_VIEWS = "* ops · nothing to differentiate | show inference graph | passes"
+SHOWN = "show forward graph | show backward graph | show joint graph | passes | generate Triton kernel"
+TRAINS = f"* ops forward · * backward · saves * | {SHOWN}"
+ONLY_VIEWS = "* ops · nothing to differentiate | show inference graph | passes | generate Triton kernel"
 WRONG = "not traced: *"
 
 
