@@ -224,3 +224,14 @@ def test_a_file_is_a_library_of_operators() -> None:
     inputs = make(7)
     module = loaded(generated(captured(function, inputs)), operators=True)
     assert compared(module.f, function, inputs) == []
+
+
+def test_pooling_stays_a_call_that_exists() -> None:
+    """Inductor's table makes an operation of it that no other backend has."""
+
+    def pooled(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(torch.nn.functional.max_pool2d(x, 2)) * 2
+
+    inputs = [torch.randn(2, 3, 8, 8, requires_grad=True)]
+    assert "aten.max_pool2d_with_indices.default" in generated(captured(pooled, inputs)).text
+    assert wrong(pooled, inputs) == []
