@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import sympy
@@ -12,42 +12,14 @@ import torch
 from torch import fx
 
 from fx_lsp.codegen.attention import Shapes
-from fx_lsp.codegen.index import Coords, Index, Space, contiguous_strides, linear, rejoined
+from fx_lsp.codegen.index import Coords, Index, Space, contiguous_strides, linear, power_of_two, rejoined
 from fx_lsp.codegen.kernel import Kernel, Line, Naming
+from fx_lsp.codegen.own import Piece
 from fx_lsp.codegen.pull import Builder, Domain, shape_of, triton_type
-from fx_lsp.codegen.text import broken, unparsed
+from fx_lsp.codegen.text import unparsed
 from fx_lsp.codegen.tiles import Config, Dim, Tile, values_of
 from fx_lsp.codegen.values import Axes, Buffer, Given, Guard, Load, Value
 from fx_lsp.codegen.writing import Writing
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A copy of a part of a graph, from tensors in memory (`reads`) on; `of` has the copies of nodes."""
-
-    reads: tuple[fx.Node, ...]
-    of: Mapping[fx.Node, fx.Node]
-
-
-def piece_of(reads: Sequence[fx.Node], wanted: Iterable[fx.Node]) -> Piece:
-    """The part of a graph that computes `wanted` from `reads`: it stays as it is, whatever becomes of the graph."""
-    graph = fx.Graph()
-    of: dict[fx.Node, fx.Node] = {}
-    for read in reads:
-        of[read] = graph.placeholder(read.name)
-        of[read].meta = dict(read.meta)
-        of[read].name = read.name
-    stack = list(wanted)
-    while stack:
-        node = stack[-1]
-        missing = [i for i in node.all_input_nodes if i not in of]
-        if node in of or not missing:
-            stack.pop()
-            if node not in of:
-                of[node] = graph.node_copy(node, lambda n: of[n])
-        else:
-            stack.extend(missing)
-    return Piece(tuple(of[r] for r in reads), of)
 
 
 class Attending(Writing):
@@ -73,7 +45,7 @@ class Attending(Writing):
         self.fixed = fixed
         self.raw: dict[int, Value] = {}
         self.depths: dict[sympy.Symbol, str] = {}
-        small = min(power(int(shapes.m)), power(int(shapes.n)))
+        small = min(block_for(int(shapes.m)), block_for(int(shapes.n)))
         fitting = [c for c in configs if max(c[:2]) <= small] or [(small, small, 4, 2)]
         rows, cols = fitting[0][:2]
         chosen = tuple(Config((("ROWS", r), ("COLS", c)), w, s) for r, c, w, s in fitting)
@@ -115,14 +87,14 @@ class Attending(Writing):
             (self.n, self.ndim, "cols[:, None]" if deep else "cols[None, :]"),
         ):
             if axis in axes and not self.even(dim):
-                parts.append(f"({variable} < {dim.size})")
+                parts.append(f"{variable} < {dim.size}")
         for axis, variable in self.depths.items():
             size = self.space.sizes[axis]
-            if axis in axes and size != power(int(size)):
-                parts.append(f"({variable}[None, :] < {size})")
+            if axis in axes and size != block_for(int(size)):
+                parts.append(f"{variable}[None, :] < {size}")
         if guard:
-            parts.append(f"({self.guard(guard, indirect)})")
-        return " & ".join(parts) if len(parts) != 1 else parts[0].strip("()") if parts[0].count("(") == 1 else parts[0]
+            parts.append(self.guard(guard, indirect))
+        return " & ".join(f"({p})" for p in parts) if len(parts) > 1 else "".join(parts)
 
     def looped(self, value: Value) -> bool:
         return (self.n if self.fixed == "m" else self.m) in value.axes
@@ -137,7 +109,7 @@ class Attending(Writing):
         axis = self.space.axis("d", size)
         variable = self.unique("depth" if not self.depths else f"depth_{len(self.depths)}")
         self.depths[axis] = variable
-        self.line(f"{variable} = tl.arange(0, {power(int(size))})")
+        self.line(f"{variable} = tl.arange(0, {block_for(int(size))})")
         return axis
 
     def operand(self, node: fx.Node, row: sympy.Symbol, depth: sympy.Symbol, transposed: bool) -> Value:
@@ -170,12 +142,11 @@ class Attending(Writing):
         at = self.space.coordinates(linear(axes, contiguous_strides(sizes)), shape_of(node))
         return self.builder.pull(self.piece.of[node], at)
 
-    def bind(self, node: fx.Node, coords: Coords, text: str, dtype: torch.dtype = torch.float32) -> Value:
+    def bind(self, node: fx.Node, coords: Coords, text: str) -> None:
         """From here on, a node at coordinates is what is written as `text`."""
         axes = frozenset(s for c in coords for s in c.free_symbols)
-        value = Given(dtype, node, axes, text)
-        self.bound[self.piece.of[node]] = ((coords if self.batched else coords[1:]), value)
-        return value
+        value = Given(torch.float32, node, axes, text)
+        self.bound[self.piece.of[node]] = coords if self.batched else coords[1:], value
 
     def prepare(self, values: Sequence[Value]) -> None:
         """Count how often values are used, so that what is needed twice has a name."""
@@ -201,8 +172,8 @@ class Attending(Writing):
 
     def finished(self, writes: Sequence[Buffer]) -> Kernel:
         args = [f"{b}_ptr" for b in (*self.reads, *(b.name for b in writes))]
-        head = broken("", f"def {self.title}", [*args, "ROWS: tl.constexpr", "COLS: tl.constexpr"], ":")
-        lines = [*(Line(t) for t in head), *self.outer.lines]
+        head = f"def {self.title}({', '.join([*args, 'ROWS: tl.constexpr', 'COLS: tl.constexpr'])}):"
+        lines = [Line(head), *self.outer.lines]
         tile = (
             self.tile if self.shapes.batch != 1 else Tile((self.tile.dims[0], self.tile.dims[2]), {}, self.tile.configs)
         )
@@ -235,5 +206,6 @@ def operand_text(emitter: Attending, value: Value, dtype: torch.dtype) -> str:
     return text if value.dtype == dtype else f"{text}.to({triton_type(dtype)})"
 
 
-def power(value: int) -> int:
-    return max(16, 1 << max(value - 1, 0).bit_length())
+def block_for(size: int) -> int:
+    """The block that holds `size` elements: `tl.dot` takes powers of two from 16 on."""
+    return max(16, power_of_two(size))

@@ -16,7 +16,7 @@ import torch
 from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
-from fx_lsp.codegen.index import Coords, Index, Space, expression
+from fx_lsp.codegen.index import Coords, Space, expression
 from fx_lsp.codegen.lowerings.reductions import is_reduction, reduced_dimensions
 from fx_lsp.codegen.own import outputs_of, replace_with_kernel, tidied
 from fx_lsp.codegen.pull import Builder, Cut, Domain, shape_of
@@ -25,7 +25,10 @@ from fx_lsp.codegen.values import Value
 
 aten = torch.ops.aten
 MOST_DEPTH = 256
+"""The widest rows of operands of which a program holds a tile."""
+
 LEAST = 32
+"""The fewest rows and columns of scores for which it is worth it."""
 
 
 @dataclass(frozen=True)
@@ -52,26 +55,22 @@ class Attention:
     shifted: fx.Node
     most: fx.Node
     total: fx.Node
-    weights: fx.Node
     result: Product
     gradient: fx.Node | None
     dot: fx.Node | None
     backward: tuple[Product, ...]
-    sizes: tuple[Index, Index, Index]
 
 
 def fuse_attention(graph: fx.Graph) -> None:
     """Have kernels of ours stand for every attention of a joint graph, or of one for inference."""
     from fx_lsp.codegen.flash import backward_writer, backward_writers, forward_writer
 
-    changed = False
     for node in list(graph.nodes):
         if operation(node) != "aten.amax.default":
             continue
         found = find_attention(graph, node)
         if found is None:
             continue
-        changed = True
         if found.dot is not None:
             _use_result(graph, found)
         groups = backward_writers(found)
@@ -86,8 +85,6 @@ def fuse_attention(graph: fx.Graph) -> None:
             _lay_out(products)
             current = [renamed.get(n, n) for n in old]
             replace_with_kernel(graph, results, current, backward_writer(found, products, current))
-        tidied(graph)
-    if changed:
         tidied(graph)
 
 
@@ -126,22 +123,22 @@ def find_attention(graph: fx.Graph, most: fx.Node) -> Attention | None:
         return None
     if bool(gradients) != bool(behind) or not _is_linear(before[0].scores, weights[0]):
         return None
-    if dots and not _is_dot(dots[0], weights[0], gradients[0], before[0]):
+    if dots and not _is_dot(dots[0], weights[0], gradients[0]):
         return None
-    dims = (known.m, known.n, expression(1))
     if int(known.m) < LEAST or int(known.n) < LEAST:
+        return None
+    inner = [shape_of(p.other)[-2 if p.transposed else -1] for p in products] + [shape_of(first.all_input_nodes[0])[-1]]
+    if any(int(size) > MOST_DEPTH for size in inner):
         return None
     return Attention(
         first,
         shifted,
         most,
         totals[0],
-        weights[0],
         before[0],
         gradients[0] if gradients else None,
         dots[0] if dots else None,
         tuple(behind),
-        dims,
     )
 
 
@@ -225,7 +222,7 @@ def _only_moves(node: fx.Node) -> bool:
     )
 
 
-def _is_dot(dot: fx.Node, weights: fx.Node, gradient: fx.Node, result: Product) -> bool:
+def _is_dot(dot: fx.Node, weights: fx.Node, gradient: fx.Node) -> bool:
     """Whether `dot` sums, over n, the weights times their gradient: then it is that of the result times its own."""
     product: Any = dot.args[0]
     if operation(dot) != "aten.sum.dim_IntList" or operation(product) != "aten.mul.Tensor":
@@ -345,46 +342,26 @@ def _value(argument: Any) -> Any:
     return argument.meta["val"] if isinstance(argument, fx.Node) else argument
 
 
-def _reads(found: Attention, products: Iterable[Product]) -> list[fx.Node]:
+def _reads(found: Attention, products: Collection[Product]) -> list[fx.Node]:
     """The tensors in memory that a kernel reads for products: their operands, and what is put together with scores.
 
     The maxima and sums of rows are read in backward, and made in forward.
     """
     inside = {found.first, found.gradient}
-    forward = found.result in products
+    made = {found.most, found.total} if found.result in products else set[fx.Node]()
+    stack = [(p.other, True) for p in products] + [(p.scores, False) for p in products]
+    stack += [(found.shifted, False)] if made else []
     reads: dict[fx.Node, None] = {}
     seen: set[fx.Node] = set()
-    operands = [p.other for p in products]
-    scores = [p.scores for p in products]
-    while operands or scores:
-        operand = not scores
-        node = (scores or operands).pop()
-        if node in seen or (forward and node in (found.most, found.total)):
+    while stack:
+        node, operand = stack.pop()
+        if node in seen or node in made:
             continue
         seen.add(node)
         if node in inside:
-            operands.extend(node.all_input_nodes)
+            stack.extend((n, True) for n in node.all_input_nodes)
         elif node.op == "call_function" and (_only_moves(node) if operand else _is_element_wise(node)):
-            (operands if operand else scores).extend(node.all_input_nodes)
+            stack.extend((n, operand) for n in node.all_input_nodes)
         elif isinstance(node.meta.get("val"), torch.Tensor):
             reads[node] = None
-    if forward:
-        reads |= dict.fromkeys(_reads_of_scores(found.shifted, inside))
     return list(reads)
-
-
-def _reads_of_scores(node: fx.Node, inside: Collection[fx.Node | None]) -> list[fx.Node]:
-    found: dict[fx.Node, None] = {}
-    stack, seen = [(node, False)], set[fx.Node]()
-    while stack:
-        current, operand = stack.pop()
-        if current in seen:
-            continue
-        seen.add(current)
-        if current in inside:
-            stack.extend((n, True) for n in current.all_input_nodes)
-        elif current.op == "call_function" and (_only_moves(current) if operand else _is_element_wise(current)):
-            stack.extend((n, operand) for n in current.all_input_nodes)
-        elif isinstance(current.meta.get("val"), torch.Tensor):
-            found[current] = None
-    return list(found)

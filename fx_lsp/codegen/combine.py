@@ -281,7 +281,7 @@ def _welford(emitter: Writing, loop: Dim, parts: list[Reduction]) -> Accumulator
         known = [mean, squares]
         if loop.block > 1:
             emitter.need("welford")
-            axis = _axis(emitter, loop).replace(", keep_dims", ", keep_dims")
+            axis = _axis(emitter, loop)
             known = [emitter.unique("mean"), emitter.unique("squares")]
             emitter.line(
                 f"{known[0]}, {known[1]}, _ = tl.reduce(({mean}, {squares}, {number}), {axis}, combine_fn=welford)",

@@ -9,7 +9,6 @@ import sympy
 from fx_lsp.codegen import combine
 from fx_lsp.codegen.index import count
 from fx_lsp.codegen.kernel import Kernel, Line, Naming
-from fx_lsp.codegen.text import broken
 from fx_lsp.codegen.tiles import Dim, Tile
 from fx_lsp.codegen.values import (
     Load,
@@ -19,7 +18,7 @@ from fx_lsp.codegen.values import (
 )
 from fx_lsp.codegen.writing import Scope, Writing
 
-STAGES = 3
+PIPELINED = 3
 """How many rounds of a loop have their loads under way at once."""
 
 
@@ -53,7 +52,7 @@ class Emitter(Writing):
         args = [f"{b}_ptr" for b in (*self.reads, *(w for w in self.writes if w not in self.reads))]
         args += [f"{s}: tl.constexpr" if v.is_Integer and s == "N" else s for s, v in sizes.items()]
         args += [f"{d.block_name}: tl.constexpr" for d in self.tile.dims if d.block > 1]
-        head = [Line(t) for t in broken("", f"def {self.title}", args, ":")]
+        head = [Line(f"def {self.title}({', '.join(args)}):")]
         return Kernel(
             self.title,
             [*head, *self.outer.lines],
@@ -131,9 +130,9 @@ class Emitter(Writing):
         self.in_loop, before = True, self.comment
         self.used_sizes.add(loop.size_name)
         if loop.block == 1:
-            header = f"for {loop.variable} in tl.range({loop.size_name}, num_stages={STAGES}):"
+            header = f"for {loop.variable} in tl.range({loop.size_name}, num_stages={PIPELINED}):"
         else:
-            header = f"for start in tl.range(0, {loop.size_name}, {loop.block_name}, num_stages={STAGES}):"
+            header = f"for start in tl.range(0, {loop.size_name}, {loop.block_name}, num_stages={PIPELINED}):"
             self._range(loop, "start + ")
         self._split_axes(loop)
         for group in groups:

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import fx
 
-from fx_lsp.codegen.attending import Attending, Piece, operand_text, piece_of, power
+from fx_lsp.codegen.attending import Attending, block_for, operand_text
 from fx_lsp.codegen.attention import Attention, Product, Shapes
 from fx_lsp.codegen.causal import bounds
 from fx_lsp.codegen.index import ZERO, Coords
 from fx_lsp.codegen.kernel import Kernel, Naming
-from fx_lsp.codegen.own import Writer
+from fx_lsp.codegen.own import Piece, Writer, piece_of
 from fx_lsp.codegen.pull import shape_of, triton_type
 from fx_lsp.codegen.text import unparsed
 from fx_lsp.codegen.values import Buffer, Value
@@ -92,7 +92,7 @@ class _Forward(Attending):
         shifted = self.score(found.shifted)
         self.prepare([queries, keys, values, shifted])
         q = operand_text(self, queries, dtype)
-        shape = f"[ROWS, {power(int(self.space.sizes[wide]))}]"
+        shape = f"[ROWS, {block_for(int(self.space.sizes[wide]))}]"
         self.line('running_max = tl.full([ROWS], -float("inf"), tl.float32)')
         self.line("running_sum = tl.zeros([ROWS], tl.float32)")
         self.line(f"acc = tl.zeros({shape}, tl.float32)")
@@ -178,7 +178,7 @@ class _Backward(Attending):
             width = next(int(self.space.sizes[d]) for d in self.depths if d in other.axes)
             names.append(self.unique(f"{self.naming.name(self.outputs[self.products.index(product)])}_acc"))
             block = "COLS" if product.over == "m" else "ROWS"
-            self.line(f"{names[-1]} = tl.zeros([{block}, {power(width)}], tl.float32)", product.node)
+            self.line(f"{names[-1]} = tl.zeros([{block}, {block_for(width)}], tl.float32)", product.node)
         low, high = bounds(scores[0], self.m, self.n, self.fixed, self.shapes)
 
         def body() -> None:

@@ -175,6 +175,11 @@ def count(shape: Iterable[Index]) -> Index:
     return reduce(lambda a, b: a * b, shape, ONE)
 
 
+def power_of_two(value: int) -> int:
+    """The least power of two that is at least `value`."""
+    return 1 << max(value - 1, 0).bit_length()
+
+
 def coefficient(index: Index, axis: sympy.Symbol) -> Index | None:
     """By how much `index` grows with `axis`; None where it is not the same everywhere."""
     expanded = sympy.expand(index)

@@ -13,15 +13,24 @@ import torch
 from torch import fx
 
 from fx_lsp.codegen.ends import at_end
-from fx_lsp.codegen.flash import Piece, piece_of
-from fx_lsp.codegen.index import Coords, Index, Space, coefficient, contiguous_strides, count, linear, size_symbol
+from fx_lsp.codegen.index import (
+    Coords,
+    Index,
+    Space,
+    coefficient,
+    contiguous_strides,
+    count,
+    linear,
+    power_of_two,
+    size_symbol,
+)
 from fx_lsp.codegen.kernel import Kernel, Line, Naming
 from fx_lsp.codegen.lowerings.pointwise import simplified
 from fx_lsp.codegen.matmul_axes import Layout, Splitting, broadcast
-from fx_lsp.codegen.own import Writer
+from fx_lsp.codegen.own import Piece, Writer, piece_of
 from fx_lsp.codegen.pull import Builder, Cut, Domain, shape_of, triton_type
 from fx_lsp.codegen.registry import args_of, operation
-from fx_lsp.codegen.text import broken, filled, unparsed
+from fx_lsp.codegen.text import filled, unparsed
 from fx_lsp.codegen.tiles import Config, Dim, Role, Tile, merged_axes, values_of
 from fx_lsp.codegen.values import Buffer, Constant, Given, Load, Reduction, Scan, Store, Value
 from fx_lsp.codegen.writing import Writing
@@ -180,13 +189,9 @@ def _with_addend(b: Builder, node: fx.Node, coords: Coords, product: Value) -> V
     )
 
 
-def _power(value: int) -> int:
-    return 1 << max(value - 1, 0).bit_length()
-
-
 def configs(m: Index, n: Index, k: Index, dtype: torch.dtype) -> tuple[Config, ...]:
     """Configurations for the sizes of a matmul, those that are symbols taken to be large: none is larger than it."""
-    rows, columns, depth = (max(16, _power(int(s))) if s.is_Integer else 4096 for s in (m, n, k))
+    rows, columns, depth = (max(16, power_of_two(int(s))) if s.is_Integer else 4096 for s in (m, n, k))
     whole = next((b for b in (64, 32) if bool(sympy.Mod(k, b) == 0)), 64)
     found: dict[tuple[tuple[str, int], ...], Config] = {}
     chosen = _SINGLE if dtype is torch.float32 else _HALF + _FLAT[:1] if rows > 64 else _FLAT
@@ -286,9 +291,9 @@ class _Multiplying(Writing):
         args = [f"{b}_ptr" for b in (*self.reads, *(w for w in self.writes if w not in self.reads))]
         args += [f"{s}: tl.constexpr" if v.is_Integer and s in ("N", "K") else s for s, v in sizes.items()]
         args += [f"{b}: tl.constexpr" for b, _ in self.tile.configs[0].blocks]
-        head = [Line(t) for t in broken("", f"def {self.title}", args, ":")]
+        head = Line(f"def {self.title}({', '.join(args)}):")
         reads, writes = list(self.reads.values()), list(self.writes.values())
-        return Kernel(self.title, [*head, *self.outer.lines], reads, writes, sizes, self.tile, list(self.helpers))
+        return Kernel(self.title, [head, *self.outer.lines], reads, writes, sizes, self.tile, list(self.helpers))
 
     def _programs(self) -> None:
         """Which tile a program computes."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from torch import fx
@@ -27,7 +28,7 @@ def own_kernel(*tensors: Any, makes: str) -> Any:
 
     `makes` tells nodes apart that read the same: the partitioner takes calls with the same arguments for one.
     """
-    raise NotImplementedError
+    raise TypeError(f"{makes} is made by a kernel, and its graph is not run")
 
 
 def writer_of(node: fx.Node) -> Writer | None:
@@ -67,6 +68,35 @@ def replace_with_kernel(
         name, result.name = result.name, f"{result.name}_before"
         after.name = name
     return node
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A copy of a part of a graph, from tensors in memory (`reads`) on; `of` has the copies of nodes."""
+
+    reads: tuple[fx.Node, ...]
+    of: Mapping[fx.Node, fx.Node]
+
+
+def piece_of(reads: Sequence[fx.Node], wanted: Iterable[fx.Node]) -> Piece:
+    """The part of a graph that computes `wanted` from `reads`: it stays as it is, whatever becomes of the graph."""
+    graph = fx.Graph()
+    of: dict[fx.Node, fx.Node] = {}
+    for read in reads:
+        of[read] = graph.placeholder(read.name)
+        of[read].meta = dict(read.meta)
+        of[read].name = read.name
+    stack = list(wanted)
+    while stack:
+        node = stack[-1]
+        missing = [i for i in node.all_input_nodes if i not in of]
+        if node in of or not missing:
+            stack.pop()
+            if node not in of:
+                of[node] = graph.node_copy(node, lambda n: of[n])
+        else:
+            stack.extend(missing)
+    return Piece(tuple(of[r] for r in reads), of)
 
 
 def tidied(graph: fx.Graph) -> None:

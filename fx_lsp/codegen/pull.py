@@ -10,14 +10,14 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import sympy
 import torch
 from torch import fx
 
 from fx_lsp.codegen.index import Coords, Index, Space, contiguous_strides, expression, linear, rejoined
-from fx_lsp.codegen.registry import lowering_of
+from fx_lsp.codegen.registry import aliases_first, lowering_of, operation
 from fx_lsp.codegen.values import (
     Axes,
     Buffer,
@@ -34,8 +34,6 @@ from fx_lsp.codegen.values import (
     Value,
     compute_dtype,
 )
-
-V = TypeVar("V", bound=Value)
 
 MOST_PLACES = 8
 """At how many different places of one kernel an operation is computed before it is worth storing instead."""
@@ -125,7 +123,7 @@ class Builder:
         free = index.free_symbols | {s for c in guard for e in (c.left, c.right) for s in e.free_symbols}
         key = Load, buffer, index, guard
         dtype = compute_dtype(buffer.dtype)
-        return self._once(key, lambda: Load(dtype, node, self.axes_of(free), buffer, index, guard, self._behind(free)))
+        return self._once(key, lambda: Load(dtype, node, self.axes_of(free), self._behind(free), buffer, index, guard))
 
     def constant(self, value: Scalar, dtype: torch.dtype) -> Value:
         """A number of a dtype."""
@@ -142,13 +140,13 @@ class Builder:
         if isinstance(index, sympy.Integer):
             return self.constant(int(index), dtype)
         free = index.free_symbols
-        make = lambda: Coordinate(dtype, node, self.axes_of(free), index, self._behind(free))  # noqa: E731
+        make = lambda: Coordinate(dtype, node, self.axes_of(free), self._behind(free), index)  # noqa: E731
         return self._once((Coordinate, index, dtype), make)
 
     def test(self, guard: Guard) -> Value:
         """Whether a guard holds."""
         free = {s for c in guard for e in (c.left, c.right) for s in e.free_symbols}
-        return self._once((Test, guard), lambda: Test(torch.bool, None, self.axes_of(free), guard, self._behind(free)))
+        return self._once((Test, guard), lambda: Test(torch.bool, None, self.axes_of(free), self._behind(free), guard))
 
     def compute(self, template: str, args: tuple[Value, ...], dtype: torch.dtype, node: fx.Node | None) -> Value:
         """An expression of other values."""
@@ -235,10 +233,7 @@ class Builder:
 
 def is_free(node: fx.Node) -> bool:
     """Whether a node computes nothing: it is a view, or picks a result of something with several."""
-    if not isinstance(node.target, torch._ops.OpOverload) or not node.target._schema.arguments:
-        return True
-    alias = node.target._schema.arguments[0].alias_info
-    return alias is not None and not alias.is_write
+    return not operation(node) or aliases_first(node)
 
 
 def is_empty(node: fx.Node) -> bool:

@@ -52,6 +52,14 @@ def _item(builder: Builder, node: fx.Node, coords: Coords, guard: Guard, part: i
     return builder.pull(source, coords, guard, number)
 
 
+def aliases_first(node: fx.Node) -> bool:
+    """Whether the schema of what a node calls says that its result is a view of its first argument."""
+    if not isinstance(node.target, torch._ops.OpOverload) or not node.target._schema.arguments:
+        return False
+    alias = node.target._schema.arguments[0].alias_info
+    return alias is not None and not alias.is_write
+
+
 def args_of(node: fx.Node) -> list[Any]:
     """The arguments of a node, whose types FX leaves open."""
     return list(node.args)

@@ -19,7 +19,7 @@ from fx_lsp.codegen.index import ZERO, Coords, Index, count
 from fx_lsp.codegen.lowerings.reductions import is_reduction, is_scan, reduced_dimensions, scanned_dimension
 from fx_lsp.codegen.lowerings.views import dimension
 from fx_lsp.codegen.pull import is_empty, shape_of
-from fx_lsp.codegen.registry import lowering_of, operation
+from fx_lsp.codegen.registry import aliases_first, lowering_of, operation
 
 MANY = 4
 """From how many on, tensors that are joined are written one by one."""
@@ -124,11 +124,10 @@ def stays(node: fx.Node) -> bool:
     """Whether a node is called as it is; what has no elements is only allocated."""
     if is_empty(node):
         return True
-    if node.target is operator.getitem or lowering_of(node) is not None:
-        return (
-            any(_strange(v) for n in (node, *node.all_input_nodes) for v in _values(n))
-            and node.target is not operator.getitem
-        )
+    if node.target is operator.getitem:
+        return False
+    if lowering_of(node) is not None:
+        return any(_strange(v) for n in (node, *node.all_input_nodes) for v in _values(n))
     return any(isinstance(v, torch.Tensor) for v in _values(node)) or not _values(node)
 
 
@@ -189,10 +188,7 @@ def _views_of(roots: set[fx.Node]) -> set[fx.Node]:
 
 def is_view(node: fx.Node) -> bool:
     """Whether a node shares the memory of its first argument."""
-    if not isinstance(node.target, torch._ops.OpOverload) or not node.target._schema.arguments:
-        return False
-    alias = node.target._schema.arguments[0].alias_info
-    return alias is not None and not alias.is_write and not _several(node) and "reshape" not in str(node.target)
+    return aliases_first(node) and not _several(node) and "reshape" not in operation(node)
 
 
 def needs_of(node: fx.Node, known: set[fx.Node], memory: dict[fx.Node, frozenset[fx.Node]]) -> frozenset[fx.Node]:
@@ -218,7 +214,7 @@ def _join(
     for number in range(len(steps) - 1, first - 1, -1):
         group = steps[number]
         if isinstance(group, Group) and _related(group, node, needs, memory):
-            joined = fused(group, node, {n for n in needs if place.get(n) == number})
+            joined = fused(group, node)
             if joined is not None:
                 steps[number] = joined
                 return number
@@ -254,8 +250,8 @@ def _extent(node: fx.Node) -> tuple[Coords, tuple[bool, ...], tuple[bool, ...]]:
     return tuple(s for s, _ in kept), tuple(not r for _, r in kept), tuple(r for _, r in kept)
 
 
-def fused(group: Group, node: fx.Node, inside: set[fx.Node]) -> Group | None:
-    """The group with one more anchor, or None where they do not fit; `inside` are the anchors of it that node needs."""
+def fused(group: Group, node: fx.Node) -> Group | None:
+    """The group with one more anchor, or None where they do not fit."""
     sizes, spans, reduces = _extent(node)
     if not any(reduces) and count(sizes) != count(group.sizes):
         for mask in dict.fromkeys(group.reduces.values()):
@@ -263,7 +259,7 @@ def fused(group: Group, node: fx.Node, inside: set[fx.Node]) -> Group | None:
             if count(kept) == count(sizes):
                 joined = Group(group.sizes, dict(group.spans), dict(group.reduces))
                 joined.spans[node] = tuple(not r for r in mask)
-                return joined if _feasible(joined, node, inside) else None
+                return joined if _feasible(joined) else None
         return None
     common = refined(group.sizes, sizes)
     if common is None:
@@ -274,7 +270,7 @@ def fused(group: Group, node: fx.Node, inside: set[fx.Node]) -> Group | None:
     joined.spans[node] = _spread(spans, sizes, common)
     if any(reduces):
         joined.reduces[node] = _spread(reduces, sizes, common)
-    return joined if _feasible(joined, node, inside) else None
+    return joined if _feasible(joined) else None
 
 
 def refined(left: Coords, right: Coords) -> Coords | None:
@@ -314,7 +310,7 @@ def _spread(mask: tuple[bool, ...], sizes: Coords, common: Coords) -> tuple[bool
     return tuple(found)
 
 
-def _feasible(group: Group, node: fx.Node, inside: set[fx.Node]) -> bool:
+def _feasible(group: Group) -> bool:
     """Whether one kernel can do all reductions of a group.
 
     Either all run over the same axes, or some run over the last axes, which one program holds as a whole, and the

@@ -1,16 +1,14 @@
-"""Python text: expressions without needless brackets, calls and definitions broken over lines as ruff breaks them."""
+"""Python text of expressions, without needless brackets. `layout` breaks it over lines."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 
 import sympy
 
 from fx_lsp.codegen.index import FloorDiv, Index, Mod
-
-WIDTH = 88
 
 
 def filled(template: str, args: Mapping[str, ast.expr]) -> ast.expr:
@@ -95,32 +93,3 @@ def _product(term: Index, names: Mapping[sympy.Symbol, str], sizes: Mapping[int,
 def _operand(index: Index, names: Mapping[sympy.Symbol, str], sizes: Mapping[int, str]) -> str:
     text = index_text(index, names, sizes)
     return text if index.is_Symbol or (index.is_Integer and index.is_nonnegative) else f"({text})"
-
-
-def broken(indent: str, head: str, args: Sequence[str], tail: str, width: int = WIDTH) -> list[str]:
-    """A call or definition, `head(args)tail`, on one line if it fits, else with its arguments on lines of their own."""
-    line = f"{indent}{head}({', '.join(args)}){tail}"
-    if len(line) <= width or not args:
-        return [line]
-    inner = f"{indent}    {', '.join(args)}"
-    if len(inner) <= width:
-        return [f"{indent}{head}(", inner, f"{indent}){tail}"]
-    return [f"{indent}{head}(", *(f"{indent}    {a}," for a in args), f"{indent}){tail}"]
-
-
-def statement(variable: str, expr: ast.expr, width: int) -> list[str]:
-    """An assignment, its call broken over lines where it is longer than `width`."""
-    line = f"{variable} = {unparsed(expr)}"
-    inner, tail = expr, ""
-    while (
-        isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and isinstance(inner.func.value, ast.Call)
-    ):
-        tail = f".{inner.func.attr}({', '.join(_arguments(inner))}){tail}"
-        inner = inner.func.value
-    if len(line) <= width or not isinstance(inner, ast.Call):
-        return [line]
-    return broken("", f"{variable} = {unparsed(inner.func)}", _arguments(inner), tail, width)
-
-
-def _arguments(call: ast.Call) -> list[str]:
-    return [*(unparsed(a) for a in call.args), *(f"{k.arg}={unparsed(k.value)}" for k in call.keywords)]

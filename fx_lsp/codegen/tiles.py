@@ -8,7 +8,7 @@ from typing import Literal
 
 import sympy
 
-from fx_lsp.codegen.index import ONE, ZERO, Coords, Index, affine_parts, coefficient, count, hint
+from fx_lsp.codegen.index import ONE, ZERO, Coords, Index, affine_parts, coefficient, count, hint, power_of_two
 from fx_lsp.codegen.pull import Domain
 from fx_lsp.codegen.schedule import WHOLE
 from fx_lsp.codegen.values import Coordinate, Guard, Load, Reduction, Scan, Store, Test, Value
@@ -37,11 +37,6 @@ class Dim:
     def size(self) -> Index:
         """The number of its elements."""
         return count(self.sizes)
-
-    @property
-    def even(self) -> bool:
-        """Whether blocks never reach behind its end."""
-        return self.block == 1 or bool(sympy.Mod(self.size, self.block) == 0)
 
 
 @dataclass(frozen=True)
@@ -90,7 +85,7 @@ def tile_of(domain: Domain, stores: Sequence[Store], hints: Mapping[str, int]) -
         return _pointwise(axes, weights, hints)
     if len(overs) == 1:
         return _reducing(axes, overs[0], weights, hints, any(isinstance(v, Scan) for v in values))
-    return _norm_backward(axes, overs, hints)
+    return _norm_backward(axes, overs)
 
 
 def all_values(stores: Iterable[Store]) -> Iterator[Value]:
@@ -182,11 +177,6 @@ def _weights(values: Iterable[Value], stores: Iterable[Store], axes: _Axes) -> d
     return weights
 
 
-def _power(value: int) -> int:
-    """The least power of two that is at least `value`."""
-    return 1 << max(value - 1, 0).bit_length()
-
-
 def _dim(axes: _Axes, chosen: Sequence[sympy.Symbol], role: Role, block: int, kind: Literal["x", "y", "z"]) -> Dim:
     sizes = tuple(axes.sizes[a] for a in chosen)
     variable = {"x": "cols", "y": "rows" if block > 1 else "row", "z": "outer"}[kind]
@@ -205,7 +195,7 @@ def _pointwise(axes: _Axes, weights: dict[sympy.Symbol, int], hints: Mapping[str
         return Tile((_dim(axes, order, "grid", configs[0].blocks[0][1], "x"),), axes.merged, configs)
     rest = [a for a in order if a is not contiguous]
     tall = [a for a in rest if weights[a] >= 1000]
-    block = min(_power(width), 1024)
+    block = min(power_of_two(width), 1024)
     if tall:
         others = [a for a in rest if a not in tall[-1:]]
         pairs = ((32, 64, 4), (64, 64, 8), (16, 128, 4), (64, 32, 4))
@@ -217,7 +207,7 @@ def _pointwise(axes: _Axes, weights: dict[sympy.Symbol, int], hints: Mapping[str
     sizes = dict.fromkeys(
         ((max(1, 1024 // block), block), (max(1, 4096 // block), block), (max(1, 2048 // block), block))
     )
-    sizes[(8, min(_power(width), 512))] = None
+    sizes[(8, min(power_of_two(width), 512))] = None
     configs = tuple(
         Config((("ROWS", r), ("BLOCK", c)), 4 if r * c <= 2048 else 8) for r, c in sizes if r > 1 or len(sizes) < 3
     )
@@ -242,8 +232,8 @@ def _reducing(
         return _rows(axes, kept, over, total, hints, whole)
     others = [a for a in kept if a is not contiguous]
     width, depth = hint(axes.sizes[contiguous], hints), hint(total, hints)
-    block = min(_power(width), 128)
-    rows = max(2, min(_power(depth), 4096 // block))
+    block = min(power_of_two(width), 128)
+    rows = max(2, min(power_of_two(depth), 4096 // block))
     choices = dict.fromkeys(
         ((rows, block), (max(2, rows // 2), block), (rows, max(16, block // 2)), (max(2, rows // 4), block))
     )
@@ -268,8 +258,8 @@ def _rows(
     """Programs that reduce along contiguous elements: whole rows where they fit."""
     dims: list[Dim] = []
     if total.is_Integer and (int(total) <= WHOLE or whole):
-        block = _power(int(total))
-        rows = max(1, min(1024 // block, _power(hint(count(axes.sizes[a] for a in kept), hints)))) if kept else 1
+        block = power_of_two(int(total))
+        rows = max(1, min(1024 // block, power_of_two(hint(count(axes.sizes[a] for a in kept), hints)))) if kept else 1
         warps = max(1, min(16, block * rows // 512))
         choices = dict.fromkeys(max(1, min(32, w)) for w in (warps, warps * 2, max(1, warps // 2)))
         fixed = (("ROWS", rows),) if rows > 1 else ()
@@ -283,13 +273,13 @@ def _rows(
     return Tile((*dims, _dim(axes, over, "loop", 4096, "x")), axes.merged, configs)
 
 
-def _norm_backward(axes: _Axes, overs: list[tuple[sympy.Symbol, ...]], hints: Mapping[str, int]) -> Tile:
+def _norm_backward(axes: _Axes, overs: list[tuple[sympy.Symbol, ...]]) -> Tile:
     """Rows that are reduced one after the other, while sums over the rows build up."""
     last = list(axes.sizes)[-1]
     inner = next(o for o in overs if last in o)
     outer = next(o for o in overs if o is not inner)
     rest = [a for a in axes.sizes if a not in inner and a not in outer]
-    block = _power(int(count(axes.sizes[a] for a in inner)))
+    block = power_of_two(int(count(axes.sizes[a] for a in inner)))
     warps = max(1, min(16, block // 512))
     configs = tuple(Config((), w) for w in dict.fromkeys((warps, min(32, warps * 2), max(1, warps // 2))))
     rows = max(1, 1024 // block)

@@ -70,10 +70,9 @@ class Given(Value):
 
 
 @dataclass(frozen=True, eq=False)
-class Coordinate(Value):
-    """An index as a value. `indirect` are the values that stand behind symbols in it."""
+class Indexed(Value):
+    """What an index has a part in. `indirect` are the values that stand behind symbols in it."""
 
-    index: Index
     indirect: tuple[Value, ...]
 
     @property
@@ -82,29 +81,26 @@ class Coordinate(Value):
 
 
 @dataclass(frozen=True, eq=False)
-class Test(Value):
+class Coordinate(Indexed):
+    """An index as a value."""
+
+    index: Index
+
+
+@dataclass(frozen=True, eq=False)
+class Test(Indexed):
     """Whether all conditions of a guard hold."""
 
     guard: Guard
-    indirect: tuple[Value, ...]
-
-    @property
-    def inputs(self) -> tuple[Value, ...]:
-        return self.indirect
 
 
 @dataclass(frozen=True, eq=False)
-class Load(Value):
+class Load(Indexed):
     """An element of a buffer; read only where `guard` holds."""
 
     buffer: Buffer
     index: Index
     guard: Guard
-    indirect: tuple[Value, ...]
-
-    @property
-    def inputs(self) -> tuple[Value, ...]:
-        return self.indirect
 
 
 @dataclass(frozen=True, eq=False)

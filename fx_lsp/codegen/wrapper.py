@@ -17,7 +17,7 @@ from fx_lsp.codegen.kernel import Kernel
 from fx_lsp.codegen.program import Launch, Program
 from fx_lsp.codegen.pull import constant_of, is_empty
 from fx_lsp.codegen.schedule import is_view
-from fx_lsp.codegen.text import broken, index_text
+from fx_lsp.codegen.text import index_text
 from fx_lsp.codegen.values import Buffer
 
 LARGEST_CONSTANT = 1024
@@ -75,7 +75,7 @@ class Body:
             self.lines.append(f"{self.names[node]} = {allocation(self.program.buffers[node], self.device)}")
         pointers = [self.reference(n) for n in (*step.reads, *(w for w in step.writes if w not in step.reads))]
         args = [*pointers, *(size_text(v) for v in kernel.sizes.values()), *fixed_blocks(kernel)]
-        self.lines.extend(broken("", f"wrap_triton({kernel.name})[{grid_text(kernel)}]", args, ""))
+        self.lines.append(f"wrap_triton({kernel.name})[{grid_text(kernel)}]({', '.join(args)})")
 
     def _call(self, node: fx.Node) -> None:
         if is_empty(node):
@@ -85,7 +85,7 @@ class Body:
         args = [self.argument(a) for a in node.args]
         args += [f"{k}={self.argument(v)}" for k, v in node.kwargs.items()]
         self.names[node] = self.name(node)
-        self.lines.extend(broken("", f"{self.names[node]} = torch.ops.{node.target}", args, ""))
+        self.lines.append(f"{self.names[node]} = torch.ops.{node.target}({', '.join(args)})")
 
     def reference(self, node: fx.Node) -> str:
         """The text for a node that is in memory, or a view of one."""
@@ -107,7 +107,7 @@ class Body:
             raise Unsupported(node, f"{node.target} is {what}")
         self.names[node] = self.name(node)
         args = [repr(held.tolist()), f"dtype={held.dtype}", f"device={self.device}"]
-        self.lines.extend(broken("", f"{self.names[node]} = torch.tensor", args, ""))
+        self.lines.append(f"{self.names[node]} = torch.tensor({', '.join(args)})")
         return self.names[node]
 
     def argument(self, value: Any) -> str:

@@ -16,8 +16,9 @@ from fx_lsp.codegen import combine, ends
 from fx_lsp.codegen.helpers import HELPERS
 from fx_lsp.codegen.index import ZERO, Index, count
 from fx_lsp.codegen.kernel import Line, Naming
+from fx_lsp.codegen.layout import WIDTH
 from fx_lsp.codegen.pull import triton_type
-from fx_lsp.codegen.text import WIDTH, broken, filled, index_text, name, statement, unparsed
+from fx_lsp.codegen.text import filled, index_text, name, unparsed
 from fx_lsp.codegen.tiles import Dim, Tile, all_values
 from fx_lsp.codegen.values import (
     Axes,
@@ -200,8 +201,7 @@ class Writing:
         elif wish is None:
             wish = "value" if value.node is None else self.naming.name(value.node)
         variable = self.unique(wish)
-        for part in statement(variable, expr, WIDTH - (8 if self.in_loop else 4)):
-            self.line(part, value.node)
+        self.line(f"{variable} = {unparsed(expr)}", value.node)
         (self.inner if self.in_loop else self.outer).known[id(value)] = name(variable)
         return name(variable)
 
@@ -320,13 +320,12 @@ class Writing:
         mask = self.mask(axes)
         pointer = self.pointer(store.buffer, store.index, ())
         args = [pointer, value, *([f"mask={mask}"] if mask else [])]
-        indent = 8 if self.in_loop else 4
-        if len(", ".join(args)) + indent + 10 > 88 and not isinstance(store.value, Constant):
+        length = len(f"tl.store({', '.join(args)})") + (8 if self.in_loop else 4)
+        if length > WIDTH and not isinstance(store.value, Constant):
             kept = self.ref(store.value)
             if not isinstance(kept, ast.Name):
                 args[1] = unparsed(self.assign(store.value, kept))
-        for text in broken("", "tl.store", args, "", WIDTH - indent):
-            self.line(text, store.node)
+        self.line(f"tl.store({', '.join(args)})", store.node)
 
 
 def _number(value: bool | int | float) -> ast.expr:

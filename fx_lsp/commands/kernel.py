@@ -14,6 +14,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import fx_lsp
 from fx_lsp.commands.options import add_tracing_options
 from fx_lsp.commands.sources import project_root
 from fx_lsp.commands.targets import Chosen, failure_text, opened, read_target, stages_of
@@ -24,6 +25,9 @@ from fx_lsp.tracing.interpreters import find_interpreter
 
 LONGEST_CHECK = 120.0
 """Seconds that a comparison may take; Triton's interpreter needs minutes for large tensors."""
+
+INTERPRETER = Path(fx_lsp.__file__).parent / "bench" / "interpreter.py"
+"""What Triton's interpreter needs to be right; it runs in the user's interpreter, where there is no fx-lsp."""
 
 MOST_LINES = 20
 """How much of a failed comparison stands at the top of the file."""
@@ -99,10 +103,10 @@ class Checked:
 
 
 _RUN = """\
-import os, runpy, sys
+import runpy, sys
 import torch
 if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"
+    runpy.run_path(sys.argv[2])["repair"]()
 runpy.run_path(sys.argv[1], run_name="__main__")
 """
 
@@ -114,7 +118,7 @@ def compared(text: str, python: str, root: str, seconds: float = LONGEST_CHECK) 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "kernels.py"
         file.write_text(text, encoding="utf-8")
-        command = [python, "-c", _RUN, str(file)]
+        command = [python, "-c", _RUN, str(file), str(INTERPRETER)]
         try:
             done = subprocess.run(
                 command, cwd=root, env=environment, capture_output=True, text=True, timeout=seconds, check=False

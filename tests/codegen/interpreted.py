@@ -13,13 +13,13 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
-import interpreter  # first: it tells Triton to interpret
 import torch
 import torch.library
 from functorch.compile import aot_function, min_cut_rematerialization_partition
 from torch import fx
 from torch._subclasses import FakeTensorMode
 
+from fx_lsp.bench import interpreter  # it tells Triton to interpret, before any kernel
 from fx_lsp.codegen.file import Generated, Subject
 from fx_lsp.codegen.generate import decompositions, generate, prepared
 from fx_lsp.codegen.kernel import Naming

@@ -81,19 +81,13 @@ def test_the_kernel_of_linear_and_gelu() -> None:
     for start in range(0, K, BLOCK_K):
         k = start + tl.arange(0, BLOCK_K)
         primals_1 = tl.load(primals_1_ptr + rows[:, None] * K + k[None, :])
-        primals_2 = tl.load(
-            primals_2_ptr + cols[None, :] * K + k[:, None], mask=cols_mask
-        )
+        primals_2 = tl.load(primals_2_ptr + cols[None, :] * K + k[:, None], mask=cols_mask)
         acc = tl.dot(primals_1, primals_2, acc)
     primals_3 = tl.load(primals_3_ptr + cols[None, :], mask=cols_mask).to(tl.float32)
     addmm = acc + primals_3
     tl.store(addmm_ptr + rows[:, None] * N + cols[None, :], addmm, mask=cols_mask)
     mul_2 = addmm * 0.5 * (tl.erf(addmm * 0.7071067811865476) + 1.0)
-    tl.store(
-        convert_element_type_4_ptr + rows[:, None] * N + cols[None, :],
-        mul_2,
-        mask=cols_mask,
-    )\
+    tl.store(convert_element_type_4_ptr + rows[:, None] * N + cols[None, :], mul_2, mask=cols_mask)\
 """)
 
 

@@ -146,6 +146,24 @@ function M.text(buf)
   return table.concat(vim.api.nvim_buf_get_lines(buf, 0, -1, false), '\n')
 end
 
+--- The buffer whose name matches a pattern, or nil.
+function M.view(pattern)
+  for _, buf in ipairs(vim.api.nvim_list_bufs()) do
+    if vim.api.nvim_buf_is_loaded(buf) and vim.api.nvim_buf_get_name(buf):find(pattern) then
+      return buf
+    end
+  end
+end
+
+--- Wait until the buffer whose name matches a pattern holds a text; returns all of its text.
+function M.shown(pattern, text)
+  return M.wait(text, function()
+    local buf = M.view(pattern)
+    local found = buf and M.text(buf)
+    return found and found:find(text, 1, true) and found
+  end)
+end
+
 --- Replaces a line of the source without saving it.
 function M.replace(old, new)
   local number = M.line(old)

@@ -2,21 +2,7 @@
 local drive = dofile(vim.env.FX_DRIVE)
 local result = drive.result
 
-local function view(pattern)
-  for _, buf in ipairs(vim.api.nvim_list_bufs()) do
-    if vim.api.nvim_buf_is_loaded(buf) and vim.api.nvim_buf_get_name(buf):find(pattern) then
-      return buf
-    end
-  end
-end
-
-local function shown(pattern, text)
-  return drive.wait(text, function()
-    local buf = view(pattern)
-    local found = buf and drive.text(buf)
-    return found and found:find(text, 1, true) and found
-  end)
-end
+local view, shown = drive.view, drive.shown
 
 drive.run(function()
   drive.open(vim.env.FX_FILE)

@@ -1,4 +1,10 @@
-"""Triton's interpreter, without three of its faults: it is what generated kernels run under where there is no GPU."""
+"""Triton's interpreter, without three of its faults: it is what kernels run under where there is no GPU.
+
+Importing this tells Triton to interpret, so it comes before any kernel.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportAttributeAccessIssue=false, reportMissingTypeStubs=false, reportMissingImports=false
 
 from __future__ import annotations
 
@@ -13,10 +19,15 @@ from triton.runtime import interpreter
 
 
 def repair() -> None:
-    """Makes reductions with functions of the kernel's own fast, and comparisons of single numbers booleans."""
-    interpreter.ReduceOps.generic_reduce = _reduce
-    interpreter.InterpreterBuilder.create_splat = _splat
-    interpreter.InterpreterBuilder.create_dot = _dot
+    """Make reductions with functions of the kernel's own fast, comparisons of single numbers booleans, and products of
+    bfloat16 right; what a version of Triton does in another way is left alone."""
+    for owner, method, mended in (
+        ("ReduceOps", "generic_reduce", _reduce),
+        ("InterpreterBuilder", "create_splat", _splat),
+        ("InterpreterBuilder", "create_dot", _dot),
+    ):
+        if hasattr(getattr(interpreter, owner, None), method):
+            setattr(getattr(interpreter, owner), method, mended)
 
 
 def _reduce(self: Any, values: Any) -> list[Any]:
