@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -131,22 +132,22 @@ class Attending(Writing):
         depth = self.depth_axis(shape_of(left)[-1])
         return self.operand(left, self.m, depth, False), self.operand(right, self.n, depth, True)
 
-    def score(self, node: fx.Node, swapped: bool = False) -> Value:
-        """What is computed of the scores, at rows and columns; `swapped` where it has columns before rows."""
-        rows = (
-            ((self.n, self.shapes.n), (self.m, self.shapes.m))
-            if swapped
-            else ((self.m, self.shapes.m), (self.n, self.shapes.n))
-        )
-        axes, sizes = zip((self.b, self.shapes.batch), *rows, strict=True)
-        at = self.space.coordinates(linear(axes, contiguous_strides(sizes)), shape_of(node))
-        return self.builder.pull(self.piece.of[node], at)
+    def at(self, node: fx.Node, swapped: bool = False) -> Coords:
+        """Coordinates of what is computed of the scores, at rows and columns; `swapped` where it has columns before
+        rows."""
+        rows = (self.m, self.shapes.m), (self.n, self.shapes.n)
+        order = (rows[1], rows[0]) if swapped else rows
+        axes, sizes = zip((self.b, self.shapes.batch), *order, strict=True)
+        return self.space.coordinates(linear(axes, contiguous_strides(sizes)), shape_of(node))
 
-    def bind(self, node: fx.Node, coords: Coords, text: str) -> None:
-        """From here on, a node at coordinates is what is written as `text`."""
-        axes = frozenset(s for c in coords for s in c.free_symbols)
-        value = Given(torch.float32, node, axes, text)
-        self.bound[self.piece.of[node]] = coords if self.batched else coords[1:], value
+    def score(self, node: fx.Node, swapped: bool = False) -> Value:
+        """What is computed of the scores, at rows and columns."""
+        return self.builder.pull(self.piece.of[node], self.at(node, swapped))
+
+    def bind(self, node: fx.Node, text: str) -> None:
+        """From here on, what a node computes of the scores is what is written as `text`."""
+        axes = frozenset(s for s in (self.b, self.m, self.n) if s.is_Symbol)
+        self.bound[self.piece.of[node]] = self.at(node), Given(torch.float32, node, axes, text)
 
     def prepare(self, values: Sequence[Value]) -> None:
         """Count how often values are used, so that what is needed twice has a name."""
@@ -157,6 +158,14 @@ class Attending(Writing):
     def dot(self, left: str, right: str, dtype: torch.dtype, onto: str = "") -> str:
         precision = ', input_precision="ieee"' if dtype is torch.float32 else ""
         return f"tl.dot({left}, {right}{f', {onto}' if onto else ''}{precision})"
+
+    def rounded(self, text: str, dtype: torch.dtype) -> str:
+        """Scores, computed in float32, as an operand of a product."""
+        return text if dtype is torch.float32 else f"{_attribute_of(text)}.to({triton_type(dtype)})"
+
+    def transposed(self, text: str) -> str:
+        """An expression of rows and columns with those exchanged."""
+        return f"{_attribute_of(text)}.T"
 
     def begin(self) -> None:
         """The indices of the program."""
@@ -204,6 +213,11 @@ def operand_text(emitter: Attending, value: Value, dtype: torch.dtype) -> str:
     """An operand as it is written; what was loaded as half precision stays so."""
     text = unparsed(emitter.ref(value))
     return text if value.dtype == dtype else f"{text}.to({triton_type(dtype)})"
+
+
+def _attribute_of(text: str) -> str:
+    """An expression so that a dot may follow it."""
+    return text if text.replace(".", "").isidentifier() or re.fullmatch(r"\w+(\.\w+)*\([^()]*\)", text) else f"({text})"
 
 
 def block_for(size: int) -> int:

@@ -18,7 +18,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from fx_lsp.codegen.index import Coords, Space, expression
 from fx_lsp.codegen.lowerings.reductions import is_reduction, reduced_dimensions
-from fx_lsp.codegen.own import outputs_of, replace_with_kernel, tidied
+from fx_lsp.codegen.own import inserted, outputs_of, replace_with_kernel, tidied
 from fx_lsp.codegen.pull import Builder, Cut, Domain, shape_of
 from fx_lsp.codegen.registry import lowering_of, operation
 from fx_lsp.codegen.values import Value
@@ -49,12 +49,14 @@ class Product:
 @dataclass(frozen=True)
 class Attention:
     """One attention of a graph. `first` makes the scores, `most` and `total` are the maximum and the sum of each row of
-    `shifted`; `gradient` is the product that makes the gradient of the weights, `dot` the sum of each of its rows."""
+    `shifted`, `weights` its softmax; `gradient` is the product that makes the gradient of the weights, `dot` the sum of
+    each of its rows."""
 
     first: fx.Node
     shifted: fx.Node
     most: fx.Node
     total: fx.Node
+    weights: fx.Node
     result: Product
     gradient: fx.Node | None
     dot: fx.Node | None
@@ -121,9 +123,10 @@ def find_attention(graph: fx.Graph, most: fx.Node) -> Attention | None:
     behind = [p for p in products if p.node in after]
     if len(before) != 1 or before[0].over != "n" or before[0].transposed or len(dots) != len(gradients):
         return None
-    if bool(gradients) != bool(behind) or not _is_linear(before[0].scores, weights[0]):
+    factors = _factors(before[0].scores, weights[0], scores)
+    if bool(gradients) != bool(behind) or factors is None:
         return None
-    if dots and not _is_dot(dots[0], weights[0], gradients[0]):
+    if dots and not _is_dot(dots[0], weights[0], gradients[0], factors, scores):
         return None
     if int(known.m) < LEAST or int(known.n) < LEAST:
         return None
@@ -135,6 +138,7 @@ def find_attention(graph: fx.Graph, most: fx.Node) -> Attention | None:
         shifted,
         most,
         totals[0],
+        weights[0],
         before[0],
         gradients[0] if gradients else None,
         dots[0] if dots else None,
@@ -205,13 +209,35 @@ def _is_exponential(total: fx.Node, most: fx.Node) -> bool:
     return operation(shifted) == "aten.sub.Tensor" and shifted.args[1] is most and shifted.args[0] is most.args[0]
 
 
-def _is_linear(node: Any, weights: fx.Node) -> bool:
-    """Whether a tensor is the weights in another shape or dtype."""
+def _factors(node: Any, weights: fx.Node, scores: Collection[fx.Node]) -> list[Any] | None:
+    """What the weights are multiplied with, element by element, to make a tensor (a mask of dropout and its scale), or
+    None where it is something else than such a product, in another shape or dtype."""
+    factors: list[Any] = []
     while node is not weights:
-        if not isinstance(node, fx.Node) or not _only_moves(node):
-            return False
-        node = node.args[0]
-    return True
+        if not isinstance(node, fx.Node):
+            return None
+        if operation(node) in ("aten.mul.Tensor", "aten.mul.Scalar"):
+            left, right = node.args[:2]
+            node, factor = (right, left) if isinstance(right, fx.Node) and right in scores else (left, right)
+            if isinstance(factor, fx.Node) and factor in scores:
+                return None
+            factors += _multiplied(factor)
+        elif _only_moves(node):
+            node = node.args[0]
+        else:
+            return None
+    return sorted(factors, key=str)
+
+
+def _multiplied(factor: Any) -> list[Any]:
+    """The factors of a factor."""
+    if not isinstance(factor, fx.Node):
+        return [factor]
+    if operation(factor) in ("aten.mul.Tensor", "aten.mul.Scalar"):
+        return [f for side in factor.args[:2] for f in _multiplied(side)]
+    if operation(factor) == "prims.convert_element_type.default":
+        return _multiplied(factor.args[0])
+    return [factor]
 
 
 def _only_moves(node: fx.Node) -> bool:
@@ -222,13 +248,20 @@ def _only_moves(node: fx.Node) -> bool:
     )
 
 
-def _is_dot(dot: fx.Node, weights: fx.Node, gradient: fx.Node) -> bool:
-    """Whether `dot` sums, over n, the weights times their gradient: then it is that of the result times its own."""
+def _is_dot(dot: fx.Node, weights: fx.Node, gradient: fx.Node, factors: list[Any], scores: Collection[fx.Node]) -> bool:
+    """Whether `dot` sums, over n, the weights times their gradient: then it is that of the result times its own.
+
+    `factors` are what the weights are multiplied with before the result is made of them.
+    """
     product: Any = dot.args[0]
     if operation(dot) != "aten.sum.dim_IntList" or operation(product) != "aten.mul.Tensor":
         return False
     left, right = product.args
-    return any(_is_linear(a, weights) and _is_linear(b, gradient) for a, b in ((left, right), (right, left)))
+    others = set(scores) - {gradient}
+    return any(
+        _factors(a, weights, scores) == [] and _factors(b, gradient, others) == factors
+        for a, b in ((left, right), (right, left))
+    )
 
 
 def _dependents(graph: fx.Graph) -> set[fx.Node]:
@@ -308,16 +341,11 @@ def _use_result(graph: fx.Graph, found: Attention) -> None:
     assert found.dot is not None and found.gradient is not None
     dot, result = found.dot, found.result.node
     gradient: Any = found.gradient.args[0]
-    mode = result.meta["val"].fake_mode
-    with graph.inserting_after(found.gradient):
-        wide = [_in_float32(graph, n) for n in (result, gradient)]
-        product = graph.call_function(aten.mul.Tensor, tuple(wide))
-        total = graph.call_function(aten.sum.dim_IntList, (product, [-1], True))
-        moved = graph.call_function(aten.reshape.default, (total, list(dot.meta["val"].shape)))
-    with mode:
-        for node in (*(w for w in wide if "val" not in w.meta), product, total, moved):
-            function: Any = node.target
-            node.meta = {**dot.meta, "val": function(*(_value(a) for a in node.args))}
+    with graph.inserting_before(dot):
+        wide = [_in_float32(graph, n, dot) for n in (result, gradient)]
+        product = inserted(graph, dot, aten.mul.Tensor, tuple(wide))
+        total = inserted(graph, dot, aten.sum.dim_IntList, (product, [-1], True))
+        moved = inserted(graph, dot, aten.reshape.default, (total, list(dot.meta["val"].shape)))
     dot.replace_all_uses_with(moved)
     name, dot.name = dot.name, f"{dot.name}_before"
     moved.name = name
@@ -332,14 +360,10 @@ def _lay_out(products: Iterable[Product]) -> None:
                 product.node.meta["val"] = value.mT.contiguous().mT
 
 
-def _in_float32(graph: fx.Graph, node: fx.Node) -> fx.Node:
+def _in_float32(graph: fx.Graph, node: fx.Node, like: fx.Node) -> fx.Node:
     if node.meta["val"].dtype == torch.float32:
         return node
-    return graph.call_function(torch.ops.prims.convert_element_type.default, (node, torch.float32))
-
-
-def _value(argument: Any) -> Any:
-    return argument.meta["val"] if isinstance(argument, fx.Node) else argument
+    return inserted(graph, like, torch.ops.prims.convert_element_type.default, (node, torch.float32))
 
 
 def _reads(found: Attention, products: Collection[Product]) -> list[fx.Node]:

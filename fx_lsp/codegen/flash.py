@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import torch
 from torch import fx
 
 from fx_lsp.codegen.attending import Attending, block_for, operand_text
@@ -13,7 +12,7 @@ from fx_lsp.codegen.causal import bounds
 from fx_lsp.codegen.index import ZERO, Coords
 from fx_lsp.codegen.kernel import Kernel, Naming
 from fx_lsp.codegen.own import Piece, Writer, piece_of
-from fx_lsp.codegen.pull import shape_of, triton_type
+from fx_lsp.codegen.pull import shape_of
 from fx_lsp.codegen.text import unparsed
 from fx_lsp.codegen.values import Buffer, Value
 
@@ -23,7 +22,7 @@ CONFIGS_BACKWARD = ((64, 128, 8, 3), (64, 64, 4, 3), (128, 64, 8, 2), (32, 128, 
 
 def forward_writer(found: Attention, reads: Sequence[fx.Node]) -> Writer:
     """Writes the kernel that makes the result, and the maximum and the sum of each row for backward."""
-    wanted = [found.first, found.shifted, found.most, found.total, found.result.scores, found.result.other]
+    wanted = [found.first, found.shifted, found.weights, found.result.scores, found.result.other]
     piece = piece_of(reads, wanted)
     shapes = Shapes(found.first)
 
@@ -88,9 +87,11 @@ class _Forward(Attending):
         queries, keys = self.sides(first)
         wide = self.depth_axis(shape_of(found.result.other)[-1])
         values = self.operand(self.piece.of[found.result.other], self.n, wide, False)
-        self.bind(first, (self.b, self.m, self.n), "products")
+        self.bind(first, "products")
         shifted = self.score(found.shifted)
-        self.prepare([queries, keys, values, shifted])
+        self.bind(found.weights, "weights")
+        kept = self.score(found.result.scores)
+        self.prepare([queries, keys, values, shifted, kept])
         q = operand_text(self, queries, dtype)
         shape = f"[ROWS, {block_for(int(self.space.sizes[wide]))}]"
         self.line('running_max = tl.full([ROWS], -float("inf"), tl.float32)')
@@ -111,7 +112,7 @@ class _Forward(Attending):
             self.line("scale = tl.exp(running_max - base)")
             self.line("running_sum = running_sum * scale + tl.sum(weights, axis=1)", found.total)
             v = operand_text(self, values, dtype)
-            held = f"weights.to({triton_type(dtype)})" if dtype is not torch.float32 else "weights"
+            held = self.rounded(unparsed(self.ref(kept)), dtype)
             self.line(f"acc = {self.dot(held, v, dtype, 'acc * scale[:, None]')}", found.result.node)
             self.line("running_max = higher")
 
@@ -161,8 +162,8 @@ class _Backward(Attending):
         self.begin()
         dtype = found.first.meta["val"].dtype
         operands = [self.sides(product) for product in (found.first, found.gradient)]
-        self.bind(found.first, (self.b, self.m, self.n), "products")
-        self.bind(found.gradient, (self.b, self.m, self.n), "grad_weights")
+        self.bind(found.first, "products")
+        self.bind(found.gradient, "grad_weights")
         chosen = [(i, p) for i, p in enumerate(self.products) if i in self.outputs]
         scores: list[Value] = []
         others: list[Value] = []
@@ -199,9 +200,8 @@ class _Backward(Attending):
                 ]
                 if outside:
                     held = f"tl.where({' & '.join(outside)}, {held}, 0.0)"
-                held = held if held.isidentifier() else f"({held})"
-                held = f"{held}.to({triton_type(dtype)})" if dtype is not torch.float32 else held
-                held = f"{held}.T" if product.over == "m" else held
+                held = self.rounded(held, dtype)
+                held = self.transposed(held) if product.over == "m" else held
                 self.line(f"{name} = {self.dot(held, operand_text(self, other, dtype), dtype, name)}", product.node)
 
         self.loop_over(low, high, body)

@@ -15,6 +15,7 @@ from fx_lsp.codegen.file import Generated, Subject, file_of
 from fx_lsp.codegen.kernel import Naming
 from fx_lsp.codegen.matmul import fuse_matmuls
 from fx_lsp.codegen.program import program
+from fx_lsp.codegen.randomness import seed_random
 from fx_lsp.codegen.split import split_reductions
 
 
@@ -59,6 +60,7 @@ def _written_out() -> dict[Any, Callable[..., Any]]:
 
 def prepared(graph: fx.Graph) -> None:
     """Have kernels of ours stand, in a joint graph or one for inference, for what is not to be written op by op."""
+    seed_random(graph)
     fuse_attention(graph)
 
 

@@ -70,6 +70,17 @@ def replace_with_kernel(
     return node
 
 
+def inserted(
+    graph: fx.Graph, like: fx.Node, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None
+) -> fx.Node:
+    """A new call in a graph, at the place where it inserts; it comes from where `like` comes from."""
+    node = graph.call_function(function, args, dict(kwargs or {}))
+    values = fx.map_arg((args, kwargs or {}), lambda n: n.meta["val"])
+    with like.meta["val"].fake_mode:
+        node.meta = {**like.meta, "val": function(*values[0], **values[1])}  # pyright: ignore
+    return node
+
+
 @dataclass(frozen=True)
 class Piece:
     """A copy of a part of a graph, from tensors in memory (`reads`) on; `of` has the copies of nodes."""

@@ -199,7 +199,8 @@ class Writing:
         if isinstance(value, Load):
             wish = value.buffer.name
         elif wish is None:
-            wish = "value" if value.node is None else self.naming.name(value.node)
+            unnamed = "place" if isinstance(value, Coordinate) else "value"
+            wish = unnamed if value.node is None else self.naming.name(value.node)
         variable = self.unique(wish)
         self.line(f"{variable} = {unparsed(expr)}", value.node)
         (self.inner if self.in_loop else self.outer).known[id(value)] = name(variable)
@@ -221,7 +222,8 @@ class Writing:
         if isinstance(value, Coordinate):
             text = self.index(value.index, value.indirect)
             shaped = any(d.block > 1 for d in self.dims_of(value.axes))
-            return filled("(a).to(tl.int64)" if shaped else "a", {"a": filled(text, {})})
+            wide = shaped and value.dtype is torch.int64
+            return filled("(a).to(tl.int64)" if wide else "a", {"a": filled(text, {})})
         if isinstance(value, Given):
             return filled(value.text, {})
         if isinstance(value, Test):

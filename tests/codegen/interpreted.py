@@ -23,6 +23,7 @@ from fx_lsp.bench import interpreter  # it tells Triton to interpret, before any
 from fx_lsp.codegen.file import Generated, Subject
 from fx_lsp.codegen.generate import decompositions, generate, prepared
 from fx_lsp.codegen.kernel import Naming
+from fx_lsp.tracer.compat import recomputing
 
 interpreter.repair()
 
@@ -69,7 +70,7 @@ def captured(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> Ca
     mode = FakeTensorMode()
     fakes = [mode.from_tensor(i.detach()).requires_grad_(i.requires_grad) for i in inputs]
     compiled = aot_function(function, compile_, compile_, partition, decompositions())
-    with mode, suppress(_Done):
+    with mode, recomputing(), suppress(_Done):
         compiled(*fakes)
     output = next(n for n in reversed(graphs[0].nodes) if n.op == "output")
     kinds = list(output.meta["desc"])
