@@ -12,6 +12,7 @@ import sympy
 import torch
 from torch import fx
 
+from fx_lsp.choices import Precision
 from fx_lsp.codegen.attention import Shapes
 from fx_lsp.codegen.index import Coords, Index, Space, contiguous_strides, linear, power_of_two, rejoined
 from fx_lsp.codegen.kernel import Kernel, Line, Naming
@@ -38,12 +39,13 @@ class Attending(Writing):
         outputs: Mapping[int, fx.Node],
         buffers: Mapping[fx.Node, Buffer],
         naming: Naming,
+        precision: Precision,
         configs: Sequence[tuple[int, int, int, int]],
     ) -> None:
         self.piece, self.shapes, self.outputs, self.buffers = piece, shapes, outputs, buffers
         self.space = Space()
         self.b, self.m, self.n = shapes.axes(self.space)
-        self.fixed = fixed
+        self.fixed, self.precision = fixed, precision
         self.raw: dict[int, Value] = {}
         self.depths: dict[sympy.Symbol, str] = {}
         small = min(block_for(int(shapes.m)), block_for(int(shapes.n)))
@@ -156,7 +158,7 @@ class Attending(Writing):
         self.uses.update(id(v) for v in values)
 
     def dot(self, left: str, right: str, dtype: torch.dtype, onto: str = "") -> str:
-        precision = ', input_precision="ieee"' if dtype is torch.float32 else ""
+        precision = f', input_precision="{self.precision}"' if dtype is torch.float32 else ""
         return f"tl.dot({left}, {right}{f', {onto}' if onto else ''}{precision})"
 
     def rounded(self, text: str, dtype: torch.dtype) -> str:

@@ -16,6 +16,7 @@ import torch
 from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
+from fx_lsp.choices import Precision
 from fx_lsp.codegen.index import Coords, Space, expression
 from fx_lsp.codegen.lowerings.reductions import is_reduction, reduced_dimensions
 from fx_lsp.codegen.own import inserted, outputs_of, replace_with_kernel, tidied
@@ -63,8 +64,9 @@ class Attention:
     backward: tuple[Product, ...]
 
 
-def fuse_attention(graph: fx.Graph) -> None:
-    """Have kernels of ours stand for every attention of a joint graph, or of one for inference."""
+def fuse_attention(graph: fx.Graph, precision: Precision) -> None:
+    """Have kernels of ours stand for every attention of a joint graph, or of one for inference; `precision` is how they
+    multiply float32."""
     from fx_lsp.codegen.flash import backward_writer, backward_writers, forward_writer
 
     for node in list(graph.nodes):
@@ -77,7 +79,7 @@ def fuse_attention(graph: fx.Graph) -> None:
             _use_result(graph, found)
         groups = backward_writers(found)
         reads = _reads(found, [found.result])
-        writer = forward_writer(found, reads)
+        writer = forward_writer(found, reads, precision)
         needed = [(results, products, _reads(found, products)) for results, products in groups]
         made = replace_with_kernel(graph, [found.result.node, found.most, found.total], reads, writer)
         made.meta["recompute"] = CheckpointPolicy.MUST_SAVE
@@ -86,7 +88,7 @@ def fuse_attention(graph: fx.Graph) -> None:
         for results, products, old in needed:
             _lay_out(products)
             current = [renamed.get(n, n) for n in old]
-            replace_with_kernel(graph, results, current, backward_writer(found, products, current))
+            replace_with_kernel(graph, results, current, backward_writer(found, products, current, precision))
         tidied(graph)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import fx
 
+from fx_lsp.choices import Engine
 from fx_lsp.codegen.helpers import HELPERS, with_needed
 from fx_lsp.codegen.index import expression
 from fx_lsp.codegen.kernel import Line
@@ -60,12 +61,18 @@ class Generated:
 
 
 def file_of(
-    subject: Subject, forward: Program, backward: Program | None, name: Name, aside: Mapping[int, fx.Node]
+    subject: Subject,
+    forward: Program,
+    backward: Program | None,
+    name: Name,
+    aside: Mapping[int, fx.Node],
+    engine: Engine = "fx-lsp",
 ) -> Generated:
-    """The file for a function with its forward and backward programs; `aside` are results that are views."""
+    """The file for a function with its forward and backward programs; `aside` are results that are views. What has no
+    kernels is compiled by Inductor where that is the engine."""
     programs = [forward, *([backward] if backward is not None else [])]
     launches = [s for p in programs for s in p.steps if isinstance(s, Launch)]
-    parts = _Parts(subject, forward, backward, name, aside)
+    parts = _Parts(subject, forward, backward, name, aside, engine)
     blocks = [_head(subject, launches, parts), *_kernels(subject, launches)]
     blocks += parts.operator("forward", forward)
     if backward is not None:
@@ -121,8 +128,10 @@ def _element(line: Line) -> list[Line]:
 
 def _head(subject: Subject, launches: Sequence[Launch], parts: _Parts) -> Block:
     kinds = "forward and backward" if parts.backward is not None else "forward"
-    what = f"as Triton kernels: {kinds}" if launches else f"as operations of PyTorch: {kinds}"
-    title = f'"""{subject.name} {what}.'
+    what = "Triton kernels" if launches else "operations of PyTorch"
+    if parts.engine == "inductor":
+        what = "operations of PyTorch for Inductor to compile"
+    title = f'"""{subject.name} as {what}: {kinds}.'
     lines = [title, "", *subject.described, '"""', ""] if subject.described else [f'{title}"""', ""]
     tuned = any(tuning(launch.kernel) for launch in launches)
     used = "\n".join((*subject.main, *subject.tests))
@@ -135,7 +144,8 @@ def _head(subject: Subject, launches: Sequence[Launch], parts: _Parts) -> Block:
         lines.append("import triton")
     if launches:
         lines.append("import triton.language as tl")
-    needed = (["triton_op"] if parts.has_operators else []) + (["wrap_triton"] if launches else [])
+    registers = parts.has_operators and parts.engine == "fx-lsp"
+    needed = (["triton_op"] if registers else []) + (["wrap_triton"] if launches else [])
     if needed:
         lines.append(f"from torch.library import {', '.join(needed)}")
     lines += own
@@ -171,6 +181,7 @@ class _Parts:
     backward: Program | None
     name: Name
     aside: Mapping[int, fx.Node]
+    engine: Engine
 
     def __post_init__(self) -> None:
         self.results = [self.aside.get(k, r) for k, r in enumerate(self.forward.results[: self.subject.outputs])]
@@ -193,8 +204,9 @@ class _Parts:
         args = ", ".join(f"{p}: torch.Tensor" for p in parameters.values())
         device = f"{next(iter(parameters.values()))}.device" if parameters else "device"
         body = Body(program, dict(parameters), self.name, device)
+        registered = f'@triton_op("{self.subject.name}_triton::{which}", mutates_args={{}})'
         lines = [
-            f'@triton_op("{self.subject.name}_triton::{which}", mutates_args={{}})',
+            registered if self.engine == "fx-lsp" else "@torch.compile(fullgraph=True)",
             f"def {self.subject.name}_{which}({args}) -> {returns}:",
             *([] if parameters else ['    device = "cuda" if torch.cuda.is_available() else "cpu"']),
             *(f"    {line}" for line in _without_unused([*body.statements(), *_returned(body, made)])),

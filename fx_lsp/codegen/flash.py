@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from torch import fx
 
+from fx_lsp.choices import Precision
 from fx_lsp.codegen.attending import Attending, block_for, operand_text
 from fx_lsp.codegen.attention import Attention, Product, Shapes
 from fx_lsp.codegen.causal import bounds
@@ -20,7 +21,7 @@ CONFIGS_FORWARD = ((128, 128, 8, 3), (128, 64, 4, 3), (128, 64, 8, 3), (64, 64, 
 CONFIGS_BACKWARD = ((64, 128, 8, 3), (64, 64, 4, 3), (128, 64, 8, 2), (32, 128, 4, 3), (64, 128, 4, 2))
 
 
-def forward_writer(found: Attention, reads: Sequence[fx.Node]) -> Writer:
+def forward_writer(found: Attention, reads: Sequence[fx.Node], precision: Precision) -> Writer:
     """Writes the kernel that makes the result, and the maximum and the sum of each row for backward."""
     wanted = [found.first, found.shifted, found.weights, found.result.scores, found.result.other]
     piece = piece_of(reads, wanted)
@@ -29,7 +30,7 @@ def forward_writer(found: Attention, reads: Sequence[fx.Node]) -> Writer:
     def write(
         outputs: Mapping[int, fx.Node], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
     ) -> list[Kernel]:
-        return [_Forward(title, found, piece, shapes, outputs, buffers, naming).kernel()]
+        return [_Forward(title, found, piece, shapes, outputs, buffers, naming, precision).kernel()]
 
     return write
 
@@ -40,7 +41,9 @@ def backward_writers(found: Attention) -> list[tuple[list[fx.Node], list[Product
     return [([p.node for p in group], group) for group in groups if group]
 
 
-def backward_writer(found: Attention, products: Sequence[Product], reads: Sequence[fx.Node]) -> Writer:
+def backward_writer(
+    found: Attention, products: Sequence[Product], reads: Sequence[fx.Node], precision: Precision
+) -> Writer:
     """Writes the kernel that makes the gradients that sum over m (of keys and values), or over n (of queries)."""
     assert found.gradient is not None
     wanted = [found.first, found.gradient, *(n for p in products for n in (p.scores, p.other))]
@@ -60,6 +63,7 @@ def backward_writer(found: Attention, products: Sequence[Product], reads: Sequen
                 outputs,
                 buffers,
                 naming,
+                precision,
             ).kernel()
         ]
 
@@ -76,8 +80,9 @@ class _Forward(Attending):
         outputs: Mapping[int, fx.Node],
         buffers: Mapping[fx.Node, Buffer],
         naming: Naming,
+        precision: Precision,
     ) -> None:
-        super().__init__(title, "m", piece, shapes, outputs, buffers, naming, CONFIGS_FORWARD)
+        super().__init__(title, "m", piece, shapes, outputs, buffers, naming, precision, CONFIGS_FORWARD)
         self.found = found
 
     def kernel(self) -> Kernel:
@@ -150,10 +155,12 @@ class _Backward(Attending):
         outputs: Mapping[int, fx.Node],
         buffers: Mapping[fx.Node, Buffer],
         naming: Naming,
+        precision: Precision,
     ) -> None:
         over = products[0].over
         configs = CONFIGS_BACKWARD if over == "m" else tuple((c, r, w, s) for r, c, w, s in CONFIGS_BACKWARD)
-        super().__init__(title, "n" if over == "m" else "m", piece, shapes, outputs, buffers, naming, configs)
+        fixed = "n" if over == "m" else "m"
+        super().__init__(title, fixed, piece, shapes, outputs, buffers, naming, precision, configs)
         self.found, self.products = found, products
 
     def kernel(self) -> Kernel:

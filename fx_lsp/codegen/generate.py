@@ -9,6 +9,7 @@ import torch
 from torch import fx
 from torch._decomp import get_decompositions
 
+from fx_lsp.choices import Choices
 from fx_lsp.codegen.aliases import set_aside
 from fx_lsp.codegen.attention import fuse_attention
 from fx_lsp.codegen.file import Generated, Subject, file_of
@@ -58,10 +59,12 @@ def _written_out() -> dict[Any, Callable[..., Any]]:
     }
 
 
-def prepared(graph: fx.Graph) -> None:
+def prepared(graph: fx.Graph, choices: Choices) -> None:
     """Have kernels of ours stand, in a joint graph or one for inference, for what is not to be written op by op."""
-    seed_random(graph)
-    fuse_attention(graph)
+    if choices.engine == "fx-lsp":
+        seed_random(graph)
+        if choices.fuse == "yes":
+            fuse_attention(graph, choices.precision)
 
 
 def generate(
@@ -70,20 +73,23 @@ def generate(
     backward: fx.Graph | None,
     naming: Naming,
     hints: Mapping[str, int] | None = None,
+    choices: Choices | None = None,
 ) -> Generated:
     """The file for a function that has these graphs.
 
     Forward returns the results of the function and then what backward takes under the same names. Raises Unsupported
     where a part of the graphs cannot be written down.
     """
+    choices, hints = choices or Choices(), hints or {}
     if backward is None:
-        prepared(forward)
+        prepared(forward, choices)
     for graph in (forward, backward):
-        if graph is not None:
+        if graph is not None and choices.engine == "fx-lsp" and choices.fuse == "yes":
             split_reductions(graph)
-            fuse_matmuls(graph)
+            fuse_matmuls(graph, choices)
     aside = set_aside(forward, subject.outputs, subject.tangents, backward is not None)
     title = f"{subject.name}_forward_kernel" if backward is not None else f"{subject.name}_kernel"
-    first = program(forward, title, naming, hints or {})
-    second = program(backward, f"{subject.name}_backward_kernel", naming, hints or {}) if backward is not None else None
-    return file_of(subject, first, second, naming.name, aside)
+    first, second = program(forward, title, naming, hints, choices), None
+    if backward is not None:
+        second = program(backward, f"{subject.name}_backward_kernel", naming, hints, choices)
+    return file_of(subject, first, second, naming.name, aside, choices.engine)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import fx
 
+from fx_lsp.choices import Choices
 from fx_lsp.codegen.index import count
 from fx_lsp.codegen.matmul_kernel import Matmul, computed, operands, writer
 from fx_lsp.codegen.own import replace_with_kernel, tidied
@@ -19,8 +20,6 @@ from fx_lsp.codegen.pull import Cut, is_empty, is_free, shape_of
 from fx_lsp.codegen.registry import lowering_of, operation
 from fx_lsp.codegen.schedule import is_anchor_reduction, is_view, stays
 from fx_lsp.codegen.values import Buffer
-
-Choice = Literal["epilogue", "always", "never"]
 
 FEW = 4
 """How many times a kernel may compute an operand on its way from memory: once for each block of the other's side."""
@@ -34,21 +33,21 @@ _MATMULS = ("aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.b
 _MOVES = ("aten.clone.default", "aten._unsafe_view.default", "aten.reshape.default", "aten.expand.default")
 
 
-def fuse_matmuls(graph: fx.Graph, choice: Choice = "epilogue") -> None:
+def fuse_matmuls(graph: fx.Graph, choices: Choices) -> None:
     """Have kernels of ours stand for matmuls of a graph, and for what is computed of their operands and results.
 
     "epilogue" takes those where that saves reading or writing a tensor of the result's size, "always" all that have a
     kernel.
     """
     done: set[fx.Node] = set()
-    while choice != "never":
+    while choices.matmul != "never":
         node = next((n for n in graph.nodes if operation(n) in _MATMULS and n not in done), None)
         if node is None:
             return
         done.add(node)
-        found = _found(node, choice == "always") if _has_kernel(node) else None
+        found = _found(node, choices.matmul == "always") if _has_kernel(node) else None
         if found is not None:
-            replace_with_kernel(graph, found.results, found.reads, writer(found))
+            replace_with_kernel(graph, found.results, found.reads, writer(found, choices.precision))
             tidied(graph)
 
 

@@ -12,6 +12,7 @@ import sympy
 import torch
 from torch import fx
 
+from fx_lsp.choices import Precision
 from fx_lsp.codegen.ends import at_end
 from fx_lsp.codegen.index import (
     Coords,
@@ -76,8 +77,8 @@ def operands(node: fx.Node) -> tuple[fx.Node, fx.Node]:
     return left, right
 
 
-def writer(matmul: Matmul) -> Writer:
-    """Writes the kernel of a matmul."""
+def writer(matmul: Matmul, precision: Precision) -> Writer:
+    """Writes the kernel of a matmul; `precision` is how it multiplies float32."""
     piece = matmul.piece()
     node = piece.of[matmul.node]
     results = [piece.of[r] for r in matmul.results]
@@ -91,7 +92,7 @@ def writer(matmul: Matmul) -> Writer:
         memory = {copy: buffers[read] for copy, read in zip(piece.reads, made.args, strict=True)}
         targets = {results[number]: buffers[output] for number, output in outputs.items()}
         last = naming.name(outputs[max(outputs)])
-        return [_Multiplying(f"{title}_{last}", computed(node, memory, targets), naming).kernel()]
+        return [_Multiplying(f"{title}_{last}", computed(node, memory, targets), naming, precision).kernel()]
 
     return write
 
@@ -215,8 +216,8 @@ def _as_stored(value: Value, dtype: torch.dtype) -> Value:
 class _Multiplying(Writing):
     """Writes the kernel; which way an axis lies in a tile depends on whose it is: an operand's or the result's."""
 
-    def __init__(self, title: str, made: Computed, naming: Naming) -> None:
-        self.made = made
+    def __init__(self, title: str, made: Computed, naming: Naming, precision: Precision) -> None:
+        self.made, self.precision = made, precision
         sizes = made.builder.space.sizes
         self.dtype: torch.dtype = operands(made.node)[0].meta["val"].dtype
         self.tiles = [_as_stored(tile, self.dtype) for tile in (made.left, made.right)]
@@ -333,8 +334,9 @@ class _Multiplying(Writing):
         ]
         precision = ""
         if self.dtype is torch.float32:
-            self.line('# "tf32" is several times as fast, with a mantissa of 10 bits')
-            precision = ', input_precision="ieee"'
+            if self.precision == "ieee":
+                self.line('# "tf32" is several times as fast, with a mantissa of 10 bits')
+            precision = f', input_precision="{self.precision}"'
         self.line(f"acc = tl.dot({', '.join(tiles)}, acc{precision})", node)
         self.in_loop, self.comment = False, before
         self.outer.lines.append(Line(f"    for start in range(0, {depth.size_name}, {depth.block_name}):", node))

@@ -10,6 +10,7 @@ import torch
 from sympy import expand
 from torch import fx
 
+from fx_lsp.choices import Choices
 from fx_lsp.codegen.emit import kernel_text
 from fx_lsp.codegen.index import Coords, Index, Space, contiguous_strides, count, expression, linear
 from fx_lsp.codegen.kernel import Kernel, Naming
@@ -42,10 +43,14 @@ class Program:
     buffers: Mapping[fx.Node, Buffer]
 
 
-def program(graph: fx.Graph, title: str, naming: Naming, hints: Mapping[str, int]) -> Program:
+def program(
+    graph: fx.Graph, title: str, naming: Naming, hints: Mapping[str, int], choices: Choices | None = None
+) -> Program:
     """The program of a graph; `title` begins the names of its kernels."""
-    cut: set[fx.Node] = set()
-    called: set[fx.Node] = set()
+    choices = choices or Choices()
+    computed = {n for n in graph.nodes if n.op == "call_function" and n.target is not operator.getitem}
+    cut = {n for n in computed if not is_view(n)} if choices.fuse == "no" else set[fx.Node]()
+    called = computed if choices.engine == "inductor" else set[fx.Node]()
     while True:
         try:
             return _program(graph, title, naming, hints, cut, called)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import fx_lsp
+from fx_lsp.choices import Choices, allowed, explained, read_choices
 from fx_lsp.commands.options import add_tracing_options
 from fx_lsp.commands.sources import project_root
 from fx_lsp.commands.targets import Chosen, failure_text, opened, read_target, stages_of
@@ -44,6 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--view", choices=(*LISTINGS, RESOURCES), help="print what the kernels are compiled to instead")
     parser.add_argument("--gpu", default=CHIP, metavar="CHIP", help=f"the chip to compile for (default: {CHIP})")
+    sentences = explained()
+    for name, values in allowed().items():
+        what = f"{sentences[name]} (default: {values[0]})"
+        parser.add_argument(f"--{name}", choices=values, default=values[0], help=what)
     add_tracing_options(parser)
 
 
@@ -71,9 +76,14 @@ def run(arguments: argparse.Namespace) -> int:
     return code
 
 
+def chosen_of(arguments: argparse.Namespace) -> Choices:
+    """The choices of a command line."""
+    return read_choices({name: getattr(arguments, name) for name in allowed()})
+
+
 async def _compiled(arguments: argparse.Namespace, chosen: Chosen) -> str | Failure:
     """What the kernels are compiled to."""
-    work = work_of(arguments.view, arguments.gpu)
+    work = chosen_of(arguments).work(work_of(arguments.view, arguments.gpu))
     async with opened(arguments, chosen) as engine:
         outcome = await engine.outcome(chosen.file, chosen.name, work)
         if isinstance(outcome, Failure):
@@ -86,11 +96,12 @@ async def _compiled(arguments: argparse.Namespace, chosen: Chosen) -> str | Fail
 
 
 async def _generated(arguments: argparse.Namespace, chosen: Chosen) -> str | Failure:
+    work = chosen_of(arguments).work(TRITON)
     async with opened(arguments, chosen) as engine:
-        outcome = await engine.outcome(chosen.file, chosen.name, TRITON)
+        outcome = await engine.outcome(chosen.file, chosen.name, work)
         if not isinstance(outcome, Trace):
             return outcome
-        found = await stages_of(engine, chosen, [TRITON], TRITON)
+        found = await stages_of(engine, chosen, [TRITON], work)
         return found if isinstance(found, Failure) else found[0].text
 
 
@@ -99,7 +110,7 @@ class Checked:
     """What a file's own comparison said, and whether it found something wrong."""
 
     output: str
-    wrong: bool
+    wrong: bool = False
 
 
 _RUN = """\
@@ -113,6 +124,8 @@ runpy.run_path(sys.argv[1], run_name="__main__")
 
 def compared(text: str, python: str, root: str, seconds: float = LONGEST_CHECK) -> Checked:
     """Run a generated file in the interpreter `python`, where modules of the project at `root` can be imported."""
+    if subprocess.run([python, "-c", "import triton"], capture_output=True, check=False).returncode:
+        return Checked(f"not checked: {python} has no triton: install it there, or choose another with --python\n")
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONWARNINGS": "ignore"}
     with tempfile.TemporaryDirectory() as folder:
@@ -124,7 +137,7 @@ def compared(text: str, python: str, root: str, seconds: float = LONGEST_CHECK) 
                 command, cwd=root, env=environment, capture_output=True, text=True, timeout=seconds, check=False
             )
         except subprocess.TimeoutExpired:
-            return Checked(f"not checked: the comparison takes more than {seconds:.0f} s\n", wrong=False)
+            return Checked(f"not checked: the comparison takes more than {seconds:.0f} s\n")
     output = done.stdout + (done.stderr.replace(folder, "") if done.returncode else "")
     return Checked(output, done.returncode != 0)
 

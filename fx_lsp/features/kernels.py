@@ -35,11 +35,20 @@ class Shown:
     nodes: Mapping[str, Node] = field(default_factory=dict[str, Node])
 
 
-def work_of(stage: str, chip: str) -> Work:
-    """The work that makes a stage which is asked for by its name alone, for a chip where it is compiled."""
+def work_of(stage: str, chip: str, beside: Work = "") -> Work:
+    """The work that makes a stage which is asked for by its name alone, for a chip where it is compiled; with the
+    choices of the work `beside`, where that makes kernels, too."""
+    chosen = _choices(beside)
     if stage == TRITON:
-        return TRITON
-    return f"{LOWERED}&target={chip}" if stage == RESOURCES or stage.partition(":")[0] in LISTINGS else ""
+        return "&".join([TRITON, *chosen])
+    is_listing = stage == RESOURCES or stage.partition(":")[0] in LISTINGS
+    return "&".join([LOWERED, f"target={chip}", *chosen]) if is_listing else ""
+
+
+def _choices(work: Work) -> list[str]:
+    """The options of work on kernels that are choices of its user's."""
+    name, *options = work.split("&")
+    return [o for o in options if not o.startswith("target=")] if name in (TRITON, LOWERED) else []
 
 
 def chip_of(work: Work) -> str:
@@ -51,7 +60,7 @@ def chip_of(work: Work) -> str:
 
 def kernels_of(view: View) -> View:
     """The file of kernels that a view is compiled from; the view itself where it is that file."""
-    return View(view.file, view.name, TRITON, work=TRITON)
+    return View(view.file, view.name, TRITON, work=work_of(TRITON, "", view.work))
 
 
 def stages_of_listing(stage: str, names: Iterable[str]) -> list[str]:

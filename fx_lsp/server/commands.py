@@ -28,9 +28,11 @@ MOST = 12
 async def show_stage(server: Server, arguments: list[Any]) -> dict[str, str] | None:
     """`fxLsp.showStage(uri, name, stage?, work?, before?)`: opens a stage in the editor, or what changed from `before`
     to it. Returns its `uri`, and a file's `path`. The work of kernels and of their compiled forms goes without saying;
-    a view's `uri` stands for its target, whose name may then be ""."""
+    a view's `uri` stands for its target, whose name may then be "", and for the choices that its kernels were made with.
+    """
     file, name, stage, work, before = _target(server, arguments)
-    work = work or work_of(stage, server.settings.gpu)
+    shown = server.views.find(arguments[0])
+    work = work or work_of(stage, server.settings.gpu, shown.work if shown is not None else "")
     if server.engine is None:
         return None
     if server.engine.state(file) is None and read_source(server, file) is None:

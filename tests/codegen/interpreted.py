@@ -15,18 +15,20 @@ from unittest.mock import patch
 
 import torch
 import torch.library
-from functorch.compile import aot_function, min_cut_rematerialization_partition
+from functorch.compile import aot_function
 from torch import fx
 from torch._subclasses import FakeTensorMode
 
 from fx_lsp.bench import interpreter  # it tells Triton to interpret, before any kernel
+from fx_lsp.choices import Choices
 from fx_lsp.codegen.file import Generated, Subject
-from fx_lsp.codegen.generate import decompositions, generate, prepared
+from fx_lsp.codegen.generate import decompositions, generate
 from fx_lsp.codegen.kernel import Naming
-from fx_lsp.tracer.compat import recomputing
+from fx_lsp.tracer.stages.triton import partitioner
 
 interpreter.repair()
 
+DEFAULT = Choices()
 PLAIN = Naming(lambda node: node.name, lambda node: None, lambda node: "")
 TOLERANCE = {torch.bfloat16: 2e-2, torch.float16: 2e-3, torch.float32: 1e-5, torch.float64: 1e-9}
 _loaded = count()
@@ -50,7 +52,7 @@ class Captured:
     writes: bool
 
 
-def captured(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> Captured:
+def captured(function: Callable[..., Any], inputs: Sequence[torch.Tensor], choices: Choices = DEFAULT) -> Captured:
     """The graphs of `function(*inputs)`, which takes tensors and returns a tensor or several."""
     graphs: list[fx.Graph] = []
     outputs: list[int] = []
@@ -60,9 +62,7 @@ def captured(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> Ca
         raise _Done
 
     def partition(joint: Any, example: Any, **options: Any) -> Any:
-        prepared(joint.graph)
-        joint.recompile()
-        forward, backward = min_cut_rematerialization_partition(joint, example, **options)
+        forward, backward = partitioner(choices)(joint, example, **options)
         outputs.append(options["num_fwd_outputs"])
         graphs.extend((forward.graph, backward.graph))
         raise _Done
@@ -70,7 +70,7 @@ def captured(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> Ca
     mode = FakeTensorMode()
     fakes = [mode.from_tensor(i.detach()).requires_grad_(i.requires_grad) for i in inputs]
     compiled = aot_function(function, compile_, compile_, partition, decompositions())
-    with mode, recomputing(), suppress(_Done):
+    with mode, suppress(_Done):
         compiled(*fakes)
     output = next(n for n in reversed(graphs[0].nodes) if n.op == "output")
     kinds = list(output.meta["desc"])
@@ -82,14 +82,14 @@ def captured(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> Ca
     return Captured(graphs[0], backward, outputs[0] if outputs else len(kinds), returned, tangents, writes)
 
 
-def generated(found: Captured, name: str = "f") -> Generated:
+def generated(found: Captured, name: str = "f", choices: Choices = DEFAULT) -> Generated:
     """The file for a function."""
     inputs = [n for n in found.forward.nodes if n.op == "placeholder"]
     names = [f"x{i}" for i in range(len(inputs))]
     result = "out" if len(found.returned) == found.outputs else f"({''.join(f'out[{k}], ' for k in found.returned)})"
     tangents = found.tangents if found.backward is not None else None
     subject = Subject(name, ", ".join(names), tuple(names), found.outputs, result=result, tangents=tangents)
-    return generate(subject, found.forward, found.backward, PLAIN)
+    return generate(subject, found.forward, found.backward, PLAIN, choices=choices)
 
 
 class _Poisoned:
@@ -173,9 +173,9 @@ def _numbers(value: torch.Tensor) -> torch.Tensor:
     return value.detach().double()
 
 
-def wrong(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> list[str]:
+def wrong(function: Callable[..., Any], inputs: Sequence[torch.Tensor], choices: Choices = DEFAULT) -> list[str]:
     """What is wrong with the file of a function, in forward and backward."""
-    return compared(loaded(generated(captured(function, inputs))).f, function, inputs)
+    return compared(loaded(generated(captured(function, inputs, choices), choices=choices)).f, function, inputs)
 
 
 def compared(found: Callable[..., Any], function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> list[str]:

@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from inline_snapshot import snapshot
 from interpreted import captured, compared, generated, loaded
 
-from fx_lsp.codegen.matmul import Choice, fuse_matmuls
+from fx_lsp.choices import Choices, Matmul
+from fx_lsp.codegen.matmul import fuse_matmuls
 
 
 def tensor(*shape: int, dtype: torch.dtype = torch.float32, grad: bool = True) -> torch.Tensor:
@@ -198,8 +199,8 @@ def test_a_softmax_behind_it_reads_what_it_stored() -> None:
 
 
 @pytest.mark.parametrize("choice, kernels", [("never", 0), ("epilogue", 1), ("always", 2)])
-def test_choices(choice: Choice, kernels: int) -> None:
+def test_choices(choice: Matmul, kernels: int) -> None:
     inputs = tensor(33, 64, grad=False), tensor(64, 48, grad=False), tensor(48, 64, grad=False)
     graph = captured(lambda x, y, z: (x @ y).tanh() @ z, inputs).forward
-    fuse_matmuls(graph, choice)
+    fuse_matmuls(graph, Choices(matmul=choice))
     assert sum("own_kernel" in str(n.target) for n in graph.nodes) == kernels

@@ -14,6 +14,7 @@ from fx_lsp.features.kernels import (
     lines_on,
     related_lines,
     render_listing,
+    work_of,
     stages_of_listing,
     thread_of_line,
     thread_of_source,
@@ -156,3 +157,9 @@ def test_a_stage_that_is_asked_for_by_name_has_its_work():
     assert work_of("triton", "cuda:80") == "triton"
     assert work_of("ptx:f_kernel", "cuda:80") == "lowered&target=cuda:80"
     assert work_of("forward", "cuda:80") == ""
+
+
+def test_the_choices_of_kernels_stay_with_what_they_are_compiled_to():
+    assert work_of("ptx", "cuda:90", "triton&fuse=no") == "lowered&target=cuda:90&fuse=no"
+    assert work_of("triton", "cuda:90", "lowered&target=cuda:80&fuse=no") == "triton&fuse=no"
+    assert work_of("ptx", "cuda:90", "passes&check") == "lowered&target=cuda:90"

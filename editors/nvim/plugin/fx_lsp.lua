@@ -19,16 +19,34 @@ end, {
   end,
 })
 command('FxKernel', function(args)
-  require('fx_lsp').kernel(args.fargs[1], args.fargs[2])
+  local is_choice = function(word)
+    return word:find('=', 1, true) ~= nil
+  end
+  local words = vim.tbl_filter(function(word)
+    return not is_choice(word)
+  end, args.fargs)
+  require('fx_lsp').kernel(words[1], words[2], vim.tbl_filter(is_choice, args.fargs))
 end, {
   nargs = '*',
   desc = 'Show the Triton kernels of the function at the cursor, or what they are compiled to for a chip',
   complete = function(lead, line)
     local chips = { 'cuda:80', 'cuda:86', 'cuda:89', 'cuda:90', 'cuda:100', 'cuda:120', 'hip:gfx90a', 'hip:gfx942' }
     local forms = { 'ttir', 'ttgir', 'llir', 'ptx', 'sass', 'amdgcn', 'resources' }
+    local choices = {
+      'engine=inductor',
+      'fuse=no',
+      'matmul=always',
+      'matmul=never',
+      'backward=balance',
+      'backward=save',
+      'precision=tf32',
+      'precision=tf32x3',
+      'sums=deterministic',
+    }
+    local words = vim.list_extend(line:find('FxKernel!?%s+%S+%s') and chips or forms, choices)
     return vim.tbl_filter(function(word)
       return vim.startswith(word, lead)
-    end, line:find('FxKernel!?%s+%S+%s') and chips or forms)
+    end, words)
   end,
 })
 command('FxPasses', function(args)

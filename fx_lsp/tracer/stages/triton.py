@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import torch
 from torch import fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from fx_lsp.choices import Choices, read_choices
 from fx_lsp.codegen.file import Generated, Subject, reserved
 from fx_lsp.codegen.generate import decompositions, generate, prepared
 from fx_lsp.codegen.kernel import Naming
@@ -18,7 +20,7 @@ from fx_lsp.codegen.wrapper import Unsupported
 from fx_lsp.model import Node, Stage, TargetKind
 from fx_lsp.tracer.call import Call
 from fx_lsp.tracer.capture import Captured, capture
-from fx_lsp.tracer.compat import min_cut_partition, recomputing
+from fx_lsp.tracer.compat import default_partition, min_cut_partition, recomputing
 from fx_lsp.tracer.graphs import Names, stage_of
 from fx_lsp.tracer.guards import forbid_effects
 from fx_lsp.tracer.names import Namer, identifier
@@ -71,7 +73,8 @@ def kernels(traced: Traced) -> Made:
     """The file of a target. Raises ValueError where there cannot be any."""
     names = traced.new_names()
     both = traced.captured.inference is None
-    with forbid_effects(), recomputing(), sdpa_kernel(SDPBackend.MATH):
+    choices = read_choices(traced.options)
+    with forbid_effects(), sdpa_kernel(SDPBackend.MATH):
         captured = capture(
             traced.call,
             traced.sources,
@@ -79,7 +82,7 @@ def kernels(traced: Traced) -> Made:
             both,
             traced.symbolic,
             decompositions(),
-            partition,
+            partitioner(choices),
             options={"keep_inference_input_mutations": False},
         )
     forward = captured.inference or captured.forward
@@ -92,7 +95,7 @@ def kernels(traced: Traced) -> Made:
     hints = {s.node.expr.name: size_hint(s) for s in sizes if _symbolic(s)}
     backward = captured.backward.graph if captured.backward is not None else None
     try:
-        made = generate(subject, forward.graph, backward, naming, hints)
+        made = generate(subject, forward.graph, backward, naming, hints, choices)
     except Unsupported as error:
         place = next(iter(names.chain(error.node)), None)
         where = f" (line {place.line})" if place is not None else ""
@@ -101,11 +104,18 @@ def kernels(traced: Traced) -> Made:
     return Made(made, graphs, names, hints)
 
 
-def partition(joint: fx.GraphModule, inputs: Any, **options: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
-    """Forward and backward of a joint graph, once what spans both has kernels of its own."""
-    prepared(joint.graph)
-    joint.recompile()
-    return min_cut_partition(joint, inputs, **options)
+def partitioner(choices: Choices) -> Callable[..., tuple[fx.GraphModule, fx.GraphModule]]:
+    """What makes forward and backward of a joint graph, once what spans both has kernels of its own."""
+
+    def partition(joint: fx.GraphModule, inputs: Any, **options: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
+        prepared(joint.graph, choices)
+        joint.recompile()
+        if choices.backward == "save":
+            return default_partition(joint, inputs, **options)
+        with recomputing() if choices.backward == "recompute" else nullcontext():
+            return min_cut_partition(joint, inputs, **options)
+
+    return partition
 
 
 def _symbolic(size: Any) -> bool:

@@ -214,11 +214,16 @@ end
 
 --- Opens the Triton kernels of the function at the cursor, or what they are compiled to: `ttir`, `ttgir`, `llir`, `ptx`,
 --- `sass`, `amdgcn`, `resources`, for `chip` (`cuda:90`). In any of these, goes to another of the same function.
+--- `choices` are how the kernels are made: `{ 'precision=tf32', 'fuse=no' }`.
 ---@param form string|nil
 ---@param chip string|nil
-function M.kernel(form, chip)
+---@param choices string[]|nil
+function M.kernel(form, chip, choices)
   local buf = vim.api.nvim_get_current_buf()
   local work = form and chip and 'lowered&target=' .. chip or ''
+  if choices and #choices > 0 then
+    work = table.concat({ form and 'lowered&target=' .. (chip or 'cuda:90') or 'triton', unpack(choices) }, '&')
+  end
   local function show(client, uri, name)
     execute(client, 'fxLsp.showStage', { uri, name, form or 'triton', work }, buf)
   end

@@ -1,0 +1,60 @@
+"""What a user chooses of generated kernels: as options of the command line, and of the work that makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Literal, get_args, get_type_hints
+
+Engine = Literal["fx-lsp", "inductor"]
+Fuse = Literal["yes", "no"]
+Matmul = Literal["epilogue", "always", "never"]
+Backward = Literal["recompute", "balance", "save"]
+Precision = Literal["ieee", "tf32", "tf32x3"]
+Sums = Literal["atomic", "deterministic"]
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The choices, each with the sentence that explains it; the first value of each is what is done without one."""
+
+    engine: Engine = field(default="fx-lsp", metadata={"help": "whose kernels: ours, or those that Inductor makes"})
+    fuse: Fuse = field(default="yes", metadata={"help": "whether operations share kernels"})
+    matmul: Matmul = field(
+        default="epilogue",
+        metadata={"help": "which products of matrices have kernels: those that save memory traffic, all, none"},
+    )
+    backward: Backward = field(
+        default="recompute",
+        metadata={"help": "what backward does: computes again what is cheap, what PyTorch would, nothing"},
+    )
+    precision: Precision = field(default="ieee", metadata={"help": "how products of float32 matrices are rounded"})
+    sums: Sums = field(
+        default="atomic",
+        metadata={"help": "how sums are made whose places are known only when they run: fast, or always in one order"},
+    )
+
+    def work(self, name: str) -> str:
+        """The name of work with these choices as its options, as far as they differ from what is done without them."""
+        chosen = [f"{f.name}={getattr(self, f.name)}" for f in fields(self) if getattr(self, f.name) != f.default]
+        return "&".join([name, *chosen])
+
+
+def allowed() -> dict[str, tuple[str, ...]]:
+    """The values of each choice."""
+    return {name: get_args(kind) for name, kind in get_type_hints(Choices).items()}
+
+
+def explained() -> dict[str, str]:
+    """The sentence of each choice."""
+    return {f.name: f.metadata["help"] for f in fields(Choices)}
+
+
+def read_choices(options: Mapping[str, str]) -> Choices:
+    """The choices among options of work. Raises ValueError for a value that there is not."""
+    known = allowed()
+    chosen = {name: value for name, value in options.items() if name in known}
+    for name, value in chosen.items():
+        if value not in known[name]:
+            raise ValueError(f"there is no {name}={value}: choose one of {', '.join(known[name])}")
+    return Choices(**chosen)  # pyright: ignore[reportArgumentType]
