@@ -19,8 +19,8 @@ from fx_lsp.codegen.kernel import Kernel, Line, Naming
 from fx_lsp.codegen.own import Piece
 from fx_lsp.codegen.pull import Builder, Domain, shape_of, triton_type
 from fx_lsp.codegen.text import unparsed
-from fx_lsp.codegen.tiles import Config, Dim, Tile, values_of
-from fx_lsp.codegen.values import Axes, Buffer, Given, Guard, Load, Value
+from fx_lsp.codegen.tiles import Config, Dim, Tile
+from fx_lsp.codegen.values import Axes, Buffer, Given, Guard, Load, Value, values_of
 from fx_lsp.codegen.writing import Writing
 
 

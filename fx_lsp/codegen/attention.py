@@ -120,7 +120,7 @@ def find_attention(graph: fx.Graph, most: fx.Node) -> Attention | None:
         if product is None:
             return None
         products.append(product)
-    after = _dependents(graph)
+    after = dependents(graph)
     before = [p for p in products if p.node not in after]
     behind = [p for p in products if p.node in after]
     if len(before) != 1 or before[0].over != "n" or before[0].transposed or len(dots) != len(gradients):
@@ -266,7 +266,7 @@ def _is_dot(dot: fx.Node, weights: fx.Node, gradient: fx.Node, factors: list[Any
     )
 
 
-def _dependents(graph: fx.Graph) -> set[fx.Node]:
+def dependents(graph: fx.Graph) -> set[fx.Node]:
     """The nodes of a joint graph that depend on gradients."""
     found: set[fx.Node] = set()
     for node in graph.nodes:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sympy
 
 from fx_lsp.codegen.attention import Shapes
-from fx_lsp.codegen.tiles import values_of
-from fx_lsp.codegen.values import Compute, Condition, Constant, Test, Value
+from fx_lsp.codegen.values import Compute, Condition, Constant, Test, Value, values_of
 
 
 def bounds(value: Value, m: sympy.Symbol, n: sympy.Symbol, fixed: str, shapes: Shapes) -> tuple[str, str]:

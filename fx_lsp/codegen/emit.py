@@ -34,14 +34,7 @@ class Emitter(Writing):
 
     def kernel(self) -> Kernel:
         self._header()
-        if self.loop is None:
-            for value in self.values:
-                if isinstance(value, Reduction):
-                    self.ref(value)
-            for store in self.stores:
-                self._store(store)
-        else:
-            self._phases(self.loop)
+        self._body()
         sizes = {d.size_name: d.size for d in self.tile.dims if d.size_name in self.used_sizes}
         free = {
             s.name for b in (*self.reads.values(), *self.writes.values()) for e in b.strides for s in e.free_symbols
@@ -62,6 +55,16 @@ class Emitter(Writing):
             self.tile,
             list(self.helpers),
         )
+
+    def _body(self) -> None:
+        if self.loop is not None:
+            self._phases(self.loop)
+            return
+        for value in self.values:
+            if isinstance(value, Reduction):
+                self.ref(value)
+        for store in self.stores:
+            self._store(store)
 
     def _header(self) -> None:
         programs = [d for d in self.tile.dims if d.role == "grid"]

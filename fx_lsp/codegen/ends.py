@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fx_lsp.codegen.values import Axes, Compute, Constant, Load, Reduction, Scalar, Scan, Value
+from fx_lsp.codegen.values import Axes, Compute, Constant, Load, Reduction, Scalar, Scan, Value, values_of
 
 if TYPE_CHECKING:
     from fx_lsp.codegen.tiles import Dim
@@ -45,18 +46,25 @@ _AT_END: dict[str, Callable[..., Any]] = {
 def at_end(value: Value, others: Mapping[int, float], ends: Callable[[Axes], bool]) -> float | None:
     """What a value is where a mask is false, if loads over axes that `ends` says it covers give `others` there; None
     where that is not known."""
-    if isinstance(value, Constant):
-        return float(value.value)
-    if isinstance(value, Load):
-        return others.get(id(value)) if ends(value.axes) else None
-    if not isinstance(value, Compute):
-        return None
-    args = [at_end(a, others, ends) for a in value.args]
-    if value.template.startswith("a.to("):
+    found: dict[int, float | None] = {}
+    for each in values_of([value]):
+        if isinstance(each, Constant):
+            found[id(each)] = float(each.value)
+        elif isinstance(each, Load):
+            found[id(each)] = others.get(id(each)) if ends(each.axes) else None
+        else:
+            computed = isinstance(each, Compute)
+            found[id(each)] = _computed(each.template, [found[id(a)] for a in each.args]) if computed else None
+    return found[id(value)]
+
+
+def _computed(template: str, args: Sequence[float | None]) -> float | None:
+    """What an expression of numbers is, if all that it takes are known."""
+    if template.startswith("a.to("):
         return args[0]
-    if value.template == "a - b" and args[0] is not None and math.isinf(args[0]) and args[1] is None:
+    if template == "a - b" and args[0] is not None and math.isinf(args[0]) and args[1] is None:
         return args[0]
-    function = _AT_END.get(value.template)
+    function = _AT_END.get(template)
     if function is None or any(a is None for a in args):
         return None
     try:
@@ -67,7 +75,8 @@ def at_end(value: Value, others: Mapping[int, float], ends: Callable[[Axes], boo
 
 def ends_of(masked: Callable[[Axes], list[Dim]], over: Axes) -> Callable[[Axes], bool]:
     """Whether the mask of what varies over some axes is false wherever that of a reduction is."""
-    return lambda axes: any(d in masked(over) for d in masked(axes))
+    dims = masked(over)
+    return lru_cache(lambda axes: any(d in dims for d in masked(axes)))
 
 
 def others_of(values: Sequence[Value], masked: Callable[[Axes], list[Dim]]) -> dict[int, float]:
@@ -75,22 +84,27 @@ def others_of(values: Sequence[Value], masked: Callable[[Axes], list[Dim]]) -> d
     reductions = [v for v in values if isinstance(v, (Reduction, Scan)) and masked(frozenset(v.over))]
     loads: dict[int, Load] = {}
     stack: list[Value] = [a for r in reductions for a in r.inputs]
+    seen: set[int] = set()
     while stack:
         value = stack.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
         if isinstance(value, Load):
-            if id(value) not in loads and masked(value.axes):
+            if masked(value.axes):
                 loads[id(value)] = value
         elif not isinstance(value, Reduction):
             stack.extend(value.inputs)
     found = dict.fromkeys(loads, 0.0)
 
+    wanted = [
+        (r.inputs[0], ends_of(masked, frozenset(r.over)), float(identity(r.kind, r.inputs[0].dtype)))
+        for r in reductions
+        if isinstance(r, Reduction)
+    ]
+
     def met(others: Mapping[int, float]) -> int:
-        return sum(
-            at_end(r.inputs[0], others, ends_of(masked, frozenset(r.over)))
-            == float(identity(r.kind, r.inputs[0].dtype))
-            for r in reductions
-            if isinstance(r, Reduction)
-        )
+        return sum(at_end(value, others, ends) == neutral for value, ends, neutral in wanted)
 
     for key in found:
         dtype = loads[key].dtype

@@ -17,6 +17,7 @@ from fx_lsp.codegen.kernel import Naming
 from fx_lsp.codegen.matmul import fuse_matmuls
 from fx_lsp.codegen.program import program
 from fx_lsp.codegen.randomness import seed_random
+from fx_lsp.codegen.slices import join_slices
 from fx_lsp.codegen.split import split_reductions
 
 
@@ -63,6 +64,7 @@ def prepared(graph: fx.Graph, choices: Choices) -> None:
     """Have kernels of ours stand, in a joint graph or one for inference, for what is not to be written op by op."""
     if choices.engine == "fx-lsp":
         seed_random(graph)
+        join_slices(graph)
         if choices.fuse == "yes":
             fuse_attention(graph, choices.precision)
 

@@ -32,8 +32,8 @@ from fx_lsp.codegen.own import Piece, Writer, piece_of
 from fx_lsp.codegen.pull import Builder, Cut, Domain, shape_of, triton_type
 from fx_lsp.codegen.registry import args_of, operation
 from fx_lsp.codegen.text import filled, unparsed
-from fx_lsp.codegen.tiles import Config, Dim, Role, Tile, merged_axes, values_of
-from fx_lsp.codegen.values import Buffer, Constant, Given, Load, Reduction, Scan, Store, Value
+from fx_lsp.codegen.tiles import Config, Dim, Role, Tile, merged_axes
+from fx_lsp.codegen.values import Buffer, Constant, Given, Load, Reduction, Scan, Store, Value, values_of
 from fx_lsp.codegen.writing import Writing
 
 GROUP = 8

@@ -16,6 +16,8 @@ from fx_lsp.codegen.index import Coords, Index, Space, contiguous_strides, count
 from fx_lsp.codegen.kernel import Kernel, Naming
 from fx_lsp.codegen.own import outputs_of, writer_of
 from fx_lsp.codegen.pull import Builder, Cut, Domain, shape_of
+from fx_lsp.codegen.rolling import rolled
+from fx_lsp.codegen.rounds import rounds_of
 from fx_lsp.codegen.schedule import WHOLE, Group, Schedule, is_view, schedule
 from fx_lsp.codegen.tiles import tile_of
 from fx_lsp.codegen.values import Buffer, Store
@@ -126,7 +128,11 @@ def _launch(
         for target, at in [(node, coords)] * (node in plan.stored) + places:
             buffer = buffers[target]
             stores.append(Store(buffer, expand(linear(at, buffer.strides)), value, node))
-    kernel = kernel_text(name, tile_of(domain, stores, hints), stores, builder.indirect, naming)
+    rounds = rounds_of(stores)
+    if rounds is not None:
+        kernel = rolled(name, tile_of(domain, rounds.stores, hints), rounds, builder.indirect, naming)
+    else:
+        kernel = kernel_text(name, tile_of(domain, stores, hints), stores, builder.indirect, naming)
     return launched(kernel, buffers)
 
 

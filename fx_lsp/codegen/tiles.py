@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -11,7 +11,7 @@ import sympy
 from fx_lsp.codegen.index import ONE, ZERO, Coords, Index, affine_parts, coefficient, count, hint, power_of_two
 from fx_lsp.codegen.pull import Domain
 from fx_lsp.codegen.schedule import WHOLE
-from fx_lsp.codegen.values import Coordinate, Guard, Load, Reduction, Scan, Store, Test, Value
+from fx_lsp.codegen.values import Coordinate, Guard, Load, Reduction, Scan, Store, Test, Value, values_of
 
 Role = Literal["grid", "loop", "whole"]
 
@@ -74,7 +74,7 @@ class _Axes:
 
 def tile_of(domain: Domain, stores: Sequence[Store], hints: Mapping[str, int]) -> Tile:
     """A tile for a kernel that writes `stores`; `hints` are what symbolic sizes were when the graph was made."""
-    values = list(all_values(stores))
+    values = list(values_of(s.value for s in stores))
     overs = list(dict.fromkeys(v.over for v in values if isinstance(v, (Reduction, Scan))))
     used = {a for v in values for a in v.axes} | {a for s in stores for a in s.index.free_symbols}
     axes = _Axes({a: s for a, s in zip(domain.axes, domain.sizes, strict=True) if a in used})
@@ -86,30 +86,6 @@ def tile_of(domain: Domain, stores: Sequence[Store], hints: Mapping[str, int]) -
     if len(overs) == 1:
         return _reducing(axes, overs[0], weights, hints, any(isinstance(v, Scan) for v in values))
     return _norm_backward(axes, overs)
-
-
-def all_values(stores: Iterable[Store]) -> Iterator[Value]:
-    """Every value that stores need, each once, before those that are made of it."""
-    return values_of(s.value for s in stores)
-
-
-def values_of(roots: Iterable[Value]) -> Iterator[Value]:
-    """Every value that `roots` are made of, they themselves too, each once and before those that are made of it."""
-    seen: set[int] = set()
-
-    def visit(value: Value) -> Iterator[Value]:
-        stack: list[tuple[Value, bool]] = [(value, False)]
-        while stack:
-            current, done = stack.pop()
-            if done:
-                yield current
-            elif id(current) not in seen:
-                seen.add(id(current))
-                stack.append((current, True))
-                stack.extend((i, False) for i in reversed(current.inputs))
-
-    for root in roots:
-        yield from visit(root)
 
 
 def _indices(values: Iterable[Value], stores: Iterable[Store]) -> list[Index]:

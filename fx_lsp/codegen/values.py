@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -158,3 +159,22 @@ class Store:
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
     """What values of a dtype are computed in: half precision in float32, everything else as it is."""
     return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+
+
+def values_of(roots: Iterable[Value]) -> Iterator[Value]:
+    """Every value that `roots` are made of, they themselves too, each once and before those that are made of it."""
+    seen: set[int] = set()
+
+    def visit(value: Value) -> Iterator[Value]:
+        stack: list[tuple[Value, bool]] = [(value, False)]
+        while stack:
+            current, done = stack.pop()
+            if done:
+                yield current
+            elif id(current) not in seen:
+                seen.add(id(current))
+                stack.append((current, True))
+                stack.extend((i, False) for i in reversed(current.inputs))
+
+    for root in roots:
+        yield from visit(root)

@@ -19,7 +19,7 @@ from fx_lsp.codegen.kernel import Line, Naming
 from fx_lsp.codegen.layout import WIDTH
 from fx_lsp.codegen.pull import triton_type
 from fx_lsp.codegen.text import filled, index_text, name, unparsed
-from fx_lsp.codegen.tiles import Dim, Tile, all_values
+from fx_lsp.codegen.tiles import Dim, Tile
 from fx_lsp.codegen.values import (
     Axes,
     Buffer,
@@ -35,6 +35,7 @@ from fx_lsp.codegen.values import (
     Store,
     Test,
     Value,
+    values_of,
 )
 
 LONGEST = 64
@@ -53,11 +54,18 @@ class Writing:
     """What writing any kernel takes: lines, names, and the text of values; classes for kinds of kernels build on it."""
 
     def __init__(
-        self, title: str, tile: Tile, stores: Sequence[Store], indirect: Mapping[sympy.Symbol, Value], naming: Naming
+        self,
+        title: str,
+        tile: Tile,
+        stores: Sequence[Store],
+        indirect: Mapping[sympy.Symbol, Value],
+        naming: Naming,
+        others: Sequence[Value] = (),
     ) -> None:
         self.title, self.tile, self.stores, self.naming = title, tile, stores, naming
         self.symbols = {id(v): s for s, v in indirect.items()}
-        self.values = list(all_values(stores))
+        roots = [*(s.value for s in stores), *others]
+        self.values = list(values_of(roots))
         self.loop = next((d for d in tile.dims if d.role == "loop"), None)
         self.shaped = [d for d in tile.dims if d.block > 1]
         self.taken = {"tl", "triton", "torch", "start", *HELPERS, *(d.variable for d in tile.dims)}
@@ -66,7 +74,7 @@ class Writing:
             for axis in dim.axes:
                 self.names[axis] = dim.variable if len(dim.axes) == 1 else self.unique(axis.name)
         self.uses = Counter(id(i) for v in self.values for i in v.inputs)
-        self.uses.update(id(s.value) for s in stores)
+        self.uses.update(map(id, roots))
         self.helpers: dict[str, None] = {}
         self.reads: dict[str, Buffer] = {}
         self.writes: dict[str, Buffer] = {}
@@ -192,16 +200,18 @@ class Writing:
             named = several or variable is not None
         if not named and len(unparsed(expr)) <= LONGEST:
             return expr
-        return self.assign(value, expr, variable)
+        return self.assign(value, expr, None if isinstance(value, Load) else variable)
+
+    def wish(self, value: Value) -> str:
+        """What a value may be called."""
+        if isinstance(value, Load):
+            return value.buffer.name
+        unnamed = "place" if isinstance(value, Coordinate) else "value"
+        return unnamed if value.node is None else self.naming.name(value.node)
 
     def assign(self, value: Value, expr: ast.expr, wish: str | None = None) -> ast.expr:
         """A statement that binds a value to a name."""
-        if isinstance(value, Load):
-            wish = value.buffer.name
-        elif wish is None:
-            unnamed = "place" if isinstance(value, Coordinate) else "value"
-            wish = unnamed if value.node is None else self.naming.name(value.node)
-        variable = self.unique(wish)
+        variable = self.unique(wish or self.wish(value))
         self.line(f"{variable} = {unparsed(expr)}", value.node)
         (self.inner if self.in_loop else self.outer).known[id(value)] = name(variable)
         return name(variable)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lsprotocol import types
 from pygls.exceptions import JsonRpcInvalidParams
 
-from fx_lsp.features.kernels import work_of
+from fx_lsp.features.kernels import chip_of, work_of
 from fx_lsp.features.lenses import PASSES, RUN, default_stage, run_of
 from fx_lsp.features.passes import change_text, is_unchanged
 from fx_lsp.features.problems import describe
@@ -27,12 +27,13 @@ MOST = 12
 
 async def show_stage(server: Server, arguments: list[Any]) -> dict[str, str] | None:
     """`fxLsp.showStage(uri, name, stage?, work?, before?)`: opens a stage in the editor, or what changed from `before`
-    to it. Returns its `uri`, and a file's `path`. The work of kernels and of their compiled forms goes without saying;
-    a view's `uri` stands for its target, whose name may then be "", and for the choices that its kernels were made with.
+    to it. Returns its `uri`, and a file's `path`. The work of kernels and of their compiled forms goes without saying,
+    but for choices (`triton&fuse=no`); a view's `uri` stands for its target, whose name may then be "", and choices.
     """
     file, name, stage, work, before = _target(server, arguments)
     shown = server.views.find(arguments[0])
-    work = work or work_of(stage, server.settings.gpu, shown.work if shown is not None else "")
+    if not chip_of(work):
+        work = work_of(stage, server.settings.gpu, work or (shown.work if shown is not None else "")) or work
     if server.engine is None:
         return None
     if server.engine.state(file) is None and read_source(server, file) is None:

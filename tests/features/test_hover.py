@@ -56,6 +56,7 @@ torch 2.13.0 · traced in 61 ms\
 def test_links_are_for_clients_that_follow_them():
     hover = hover_name(F, TRACE, stale=True, stage=None, link=lambda name, stage: f"command:show?{name},{stage}")
     assert "[show backward graph](command:show?f,backward)" in hover.markdown
+    assert "[pin inputs](command:show?f,pin inputs) · [why saved](command:show?f,why saved)" in hover.markdown
     assert hover.markdown.startswith("*stale")
 
 
@@ -267,6 +268,8 @@ def forward() -> f32[8]
 
 6 nodes
 
+[show graph](f.graph) · [show table](f.table) · [show code](f.code)
+
 ```python
 def graph(x: f32[8, 128], w: f32[128, 4]):
     # model.py:5
@@ -277,8 +280,6 @@ def graph(x: f32[8, 128], w: f32[128, 4]):
     loss: "f32[]" = aten.sum.default(relu)  # keepdim
     return (loss, x, relu)
 ```
-
-[show graph](f.graph) · [show table](f.table) · [show code](f.code)
 
 torch 2.13.0 · traced in 61 ms\
 """)

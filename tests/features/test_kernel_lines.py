@@ -14,7 +14,6 @@ from fx_lsp.features.kernels import (
     lines_on,
     related_lines,
     render_listing,
-    work_of,
     stages_of_listing,
     thread_of_line,
     thread_of_source,

@@ -16,6 +16,7 @@ from fx_lsp.choices import Choices, read_choices
 from fx_lsp.codegen.file import Generated, Subject, reserved
 from fx_lsp.codegen.generate import decompositions, generate, prepared
 from fx_lsp.codegen.kernel import Naming
+from fx_lsp.codegen.scans import keep_states, stack_saved
 from fx_lsp.codegen.wrapper import Unsupported
 from fx_lsp.model import Node, Stage, TargetKind
 from fx_lsp.tracer.call import Call
@@ -109,11 +110,19 @@ def partitioner(choices: Choices) -> Callable[..., tuple[fx.GraphModule, fx.Grap
 
     def partition(joint: fx.GraphModule, inputs: Any, **options: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
         prepared(joint.graph, choices)
+        families = keep_states(joint.graph) if choices.engine == "fx-lsp" else None
         joint.recompile()
         if choices.backward == "save":
-            return default_partition(joint, inputs, **options)
-        with recomputing() if choices.backward == "recompute" else nullcontext():
-            return min_cut_partition(joint, inputs, **options)
+            found = default_partition(joint, inputs, **options)
+        else:
+            with recomputing() if choices.backward == "recompute" else nullcontext():
+                found = min_cut_partition(joint, inputs, **options)
+        if families is not None and families.names:
+            forward, backward = found
+            stack_saved(forward.graph, backward.graph, families)
+            forward.recompile()
+            backward.recompile()
+        return found
 
     return partition
 

@@ -222,7 +222,7 @@ function M.kernel(form, chip, choices)
   local buf = vim.api.nvim_get_current_buf()
   local work = form and chip and 'lowered&target=' .. chip or ''
   if choices and #choices > 0 then
-    work = table.concat({ form and 'lowered&target=' .. (chip or 'cuda:90') or 'triton', unpack(choices) }, '&')
+    work = table.concat({ work ~= '' and work or 'triton', unpack(choices) }, '&')
   end
   local function show(client, uri, name)
     execute(client, 'fxLsp.showStage', { uri, name, form or 'triton', work }, buf)

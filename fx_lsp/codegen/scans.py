@@ -1,0 +1,171 @@
+"""Loops over time in a joint graph: what backward needs of each step is saved for it, all steps of it in one tensor.
+
+Without that, backward computes all steps again before its first, and has to hold all of them. That is faster as long as
+there are few, as there is less to read.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils.checkpoint import CheckpointPolicy
+
+from fx_lsp.codegen.attention import dependents
+from fx_lsp.codegen.own import inserted, tidied
+from fx_lsp.codegen.registry import operation
+
+aten = torch.ops.aten
+
+MANY = 17
+"""From how many steps on backward does not compute them again."""
+
+
+@dataclass(frozen=True)
+class Families:
+    """The names of nodes that are the same in each step, in their order, or "" where the first or the last has none.
+
+    `first` are the names of all nodes of the first step.
+    """
+
+    names: tuple[tuple[str, ...], ...]
+    first: frozenset[str]
+
+
+def keep_states(graph: fx.Graph) -> Families:
+    """Have the steps of a loop not be computed again one after the other; returns what is the same in all of them."""
+    steps = _steps(graph)
+    number = {n: k for k, step in enumerate(steps) for n in step}
+    for node, k in number.items():
+        if any(number.get(u) == k + 1 for u in node.users):
+            node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+    families: dict[int, dict[int, str]] = {}
+    signatures: dict[Any, int] = {}
+    for k, step in enumerate(steps):
+        known: dict[fx.Node, int] = {}
+        for node in step:
+            signature = _signature(node, k, number, known)
+            known[node] = signatures.setdefault(signature, len(signatures))
+            families.setdefault(known[node], {}).setdefault(k, node.name)
+    inner = set(range(1, len(steps) - 1))
+    names = [tuple(f.get(k, "") for k in range(len(steps))) for f in families.values() if inner and inner <= set(f)]
+    return Families(tuple(names), frozenset(n.name for n in steps[0]) if steps else frozenset())
+
+
+def _steps(graph: fx.Graph) -> list[list[fx.Node]]:
+    """The nodes of forward by the step that they belong to, the last that they need a slice of; [] without steps."""
+    backward = dependents(graph)
+    slices: dict[tuple[fx.Node, int], dict[int, list[fx.Node]]] = {}
+    for node in graph.nodes:
+        found = _slice(node)
+        if found is not None and node not in backward:
+            source, dim, index = found
+            slices.setdefault((source, dim), {}).setdefault(index, []).append(node)
+    steps: dict[fx.Node, int] = {}
+    lengths: set[int] = set()
+    for (source, dim), found in slices.items():
+        length = source.meta["val"].shape[dim]
+        if isinstance(length, int) and length >= MANY and set(found) == set(range(length)):
+            lengths.add(length)
+            steps.update({n: index for index, nodes in found.items() for n in nodes})
+    if len(lengths) != 1:
+        return []
+    length = lengths.pop()
+    listed: list[list[fx.Node]] = [[] for _ in range(length)]
+    for node in graph.nodes:
+        if node.op != "call_function" or node in backward or len(node.all_input_nodes) >= length:
+            continue
+        last = steps[node] if node in steps else max((steps.get(i, -1) for i in node.all_input_nodes), default=-1)
+        if last >= 0:
+            steps[node] = last
+            listed[last].append(node)
+    return listed
+
+
+def _kind(result: Any) -> Any:
+    """What two results have in common that may be rows of one tensor."""
+    value = result.meta["val"] if isinstance(result, fx.Node) else None
+    return (value.dtype, value.shape, value.device) if isinstance(value, torch.Tensor) else None
+
+
+def _slice(node: fx.Node) -> tuple[Any, Any, Any] | None:
+    """Of what a node is a slice, along which dimension, and which; None where it is none."""
+    if operation(node) == "aten.select.int":
+        source, dim, index = node.args
+        return source, dim, index
+    taken = node.args[0] if node.target is operator.getitem else None
+    if isinstance(taken, fx.Node) and operation(taken) == "aten.unbind.int":
+        source, dim = (*taken.args, 0)[:2]
+        return source, dim, node.args[1]
+    return None
+
+
+def _signature(node: fx.Node, step: int, number: Mapping[fx.Node, int], known: Mapping[fx.Node, int]) -> Any:
+    """What a node is in its step: the same for the nodes that compute the same in other steps. `known` has numbers for
+    the signatures of nodes before it."""
+    found = _slice(node)
+    if found is not None:
+        return found[:2]
+
+    def of(argument: Any) -> Any:
+        if isinstance(argument, (list, tuple)):
+            return tuple(map(of, argument))
+        if not isinstance(argument, fx.Node):
+            return argument
+        if argument in known:
+            return "known", known[argument]
+        if number.get(argument, -1) != step - 1:
+            return argument
+        alone = step or {number.get(u, step) for u in argument.users} == {step}  # what the first takes is its alone
+        return "before" if alone else argument
+
+    return node.target, of(node.args), of(tuple(node.kwargs.items()))
+
+
+def stack_saved(forward: fx.Graph, backward: fx.Graph, families: Families) -> None:
+    """Have forward save in one tensor what it saves of each step, and backward take it from there."""
+    output = next(n for n in reversed(forward.nodes) if n.op == "output")
+    results: list[Any] = list(output.args[0])  # pyright: ignore[reportArgumentType]
+    described: list[Any] | None = list(output.meta["desc"]) if "desc" in output.meta else None
+    taken = {n.name: n for n in backward.nodes if n.op == "placeholder"}
+    first = families.first - {name for family in families.names for name in family}
+    for named in families.names:
+        at = {r.name: k for k, r in enumerate(results) if isinstance(r, fx.Node) and r.name in taken}
+        family = named if named[-1] in at else named[:-1]
+        if not all(name in at for name in family[1:]):
+            continue
+        if family[0] not in at:
+            wanted = _kind(results[at[family[1]]])
+            like = [n for n in at if n in first and _kind(results[at[n]]) == wanted]
+            family = (*like[:1], *family[1:])
+        if len(family) < len(named) - 1:
+            continue
+        parts = [results[at[name]] for name in family]
+        with forward.inserting_before(output):
+            wide = [inserted(forward, p, aten.unsqueeze.default, (p, 0)) for p in parts]
+            saved = inserted(forward, parts[-1], aten.cat.default, (wide, 0))
+        saved.name = f"{family[0]}_of_all"
+        with backward.inserting_before(taken[family[0]]):
+            stacked = backward.placeholder(saved.name)
+        stacked.meta = {**taken[family[0]].meta, "val": saved.meta["val"]}
+        stacked.name = saved.name
+        for step, name in enumerate(family):
+            with backward.inserting_after(taken[name]):
+                part = inserted(backward, stacked, aten.select.int, (stacked, 0, step))
+            taken[name].replace_all_uses_with(part)
+            backward.erase_node(taken[name])
+            part.name = name
+        where = at[family[0]]
+        gone = {at[name] for name in family[1:]}
+        results[where] = saved
+        results = [r for k, r in enumerate(results) if k not in gone]
+        described = [d for k, d in enumerate(described) if k not in gone] if described is not None else None
+        taken = {n.name: n for n in backward.nodes if n.op == "placeholder"}
+    output.args = (tuple(results),)
+    if described is not None:
+        output.meta["desc"] = described
+    tidied(backward)

@@ -1,0 +1,68 @@
+"""Tensors that are put together slice by slice: the gradient of what a function takes apart, `x[0]`, `x[1]`, …"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+
+from fx_lsp.codegen.own import inserted
+from fx_lsp.codegen.registry import operation
+
+aten = torch.ops.aten
+
+
+def join_slices(graph: fx.Graph) -> None:
+    """Replace sums of tensors that are zero but for one slice each by joining the slices, where all are there."""
+    for node in reversed(list(graph.nodes)):
+        if operation(node) != "aten.add.Tensor" or not node.users or any(_is_sum(u) for u in node.users):
+            continue
+        slices = _slices(node)
+        if slices is None:
+            continue
+        dim, parts = slices
+        with graph.inserting_before(node):
+            joined: list[fx.Node] = []
+            for number in range(node.meta["val"].shape[dim]):
+                first, *others = parts[number]
+                for other in others:
+                    first = inserted(graph, node, aten.add.Tensor, (first, other))
+                joined.append(inserted(graph, node, aten.unsqueeze.default, (first, dim)))
+            made = inserted(graph, node, aten.cat.default, (joined, dim))
+        node.replace_all_uses_with(made)
+        name = node.name
+        graph.erase_node(node)
+        made.name = name
+    graph.eliminate_dead_code()
+
+
+def _is_sum(node: fx.Node) -> bool:
+    return operation(node) == "aten.add.Tensor" and not node.kwargs and all(isinstance(a, fx.Node) for a in node.args)
+
+
+def _slices(total: fx.Node) -> tuple[int, dict[int, list[fx.Node]]] | None:
+    """The dimension that a sum of slices is joined along, and the slices by number; None where it is no such sum."""
+    value = total.meta["val"]
+    stack: list[Any] = [total]
+    dims: set[int] = set()
+    parts: dict[int, list[fx.Node]] = {}
+    while stack:
+        node = stack.pop()
+        if _is_sum(node) and (node is total or len(node.users) == 1):
+            stack.extend(node.args)
+            continue
+        if operation(node) != "aten.select_scatter.default" or node.meta["val"].shape != value.shape:
+            return None
+        base, part, dim, number = node.args
+        if not _is_zero(base) or not isinstance(number, int) or not isinstance(dim, int):
+            return None
+        dims.add(dim % value.dim())
+        parts.setdefault(number % value.shape[dim], []).append(part)
+    if len(dims) != 1 or len(parts) != value.shape[next(iter(dims))]:
+        return None
+    return dims.pop(), parts
+
+
+def _is_zero(node: Any) -> bool:
+    return operation(node) == "aten.full.default" and node.args[1] == 0

@@ -1,0 +1,175 @@
+"""Loops over time: a step that is written once in the kernel, forward and backward."""
+
+import pytest
+import torch
+from interpreted import captured, generated, wrong
+
+from fx_lsp.codegen import scans
+
+
+class Spike(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, v):
+        ctx.save_for_backward(v)
+        return (v > 0).to(v.dtype)
+
+    @staticmethod
+    def backward(ctx, grad):
+        (v,) = ctx.saved_tensors
+        return grad / (1 + 10 * v.abs()) ** 2
+
+
+def lif(x):
+    v, spikes = torch.zeros_like(x[0]), []
+    for t in range(len(x)):
+        v = 0.9 * v + x[t]
+        s = Spike.apply(v - 1.0)
+        v = v - s
+        spikes.append(s)
+    return torch.stack(spikes)
+
+
+def hard_reset(x):
+    v, spikes = 0.0, []
+    for current in x.unbind():
+        v = v + (current - v) / 2.0
+        s = Spike.apply(v - 1.0)
+        v = v * (1 - s)
+        spikes.append(s)
+    return torch.stack(spikes), v
+
+
+def plif(x, w):
+    decay = torch.sigmoid(w)
+    v, spikes = torch.zeros_like(x[0]), []
+    for t in range(len(x)):
+        v = v + (x[t] - v) * decay
+        s = Spike.apply(v - 0.5)
+        v = v - s * 0.5
+        spikes.append(s)
+    return torch.stack(spikes)
+
+
+def recurrence(a, b, h):
+    states = []
+    for t in range(len(a)):
+        h = torch.sigmoid(a[t]) * h + b[t]
+        states.append(h)
+    return torch.stack(states), h
+
+
+def two_states(x):
+    current, v, spikes = torch.zeros_like(x[0]), torch.zeros_like(x[0]), []
+    for t in range(len(x)):
+        current = 0.8 * current + x[t]
+        v = 0.9 * v + current
+        s = Spike.apply(v - 1.0)
+        v = v - s
+        spikes.append(s)
+    return torch.stack(spikes)
+
+
+def over_the_last_dimension(x):
+    v, out = torch.zeros_like(x[..., 0]), []
+    for t in range(x.size(-1)):
+        v = torch.tanh(0.5 * v + x[..., t])
+        out.append(v)
+    return torch.stack(out, -1)
+
+
+def tensor(*shape, dtype=torch.float32):
+    torch.manual_seed(sum(shape))
+    return torch.randn(shape).to(dtype).requires_grad_()
+
+
+CASES = {f.__name__: f for f in (lif, hard_reset, plif, recurrence, two_states, over_the_last_dimension)}
+
+
+def inputs_of(name, steps, dtype=torch.float32):
+    shapes = {
+        "plif": [(steps, 3, 40), ()],
+        "recurrence": [(steps, 3, 40), (steps, 3, 40), (3, 40)],
+        "over_the_last_dimension": [(3, 40, steps)],
+    }
+    return [tensor(*shape, dtype=dtype) for shape in shapes.get(name, [(steps, 3, 40)])]
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Six steps count as many."""
+    monkeypatch.setattr(scans, "MANY", 6)
+    return 6
+
+
+@pytest.mark.parametrize("steps", [1, 6])
+@pytest.mark.parametrize("name", CASES)
+def test_backward_that_computes_the_steps_again(name, steps):
+    assert wrong(CASES[name], inputs_of(name, steps)) == []
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_backward_that_reads_what_was_saved_of_each_step(name, few):
+    assert wrong(CASES[name], inputs_of(name, few)) == []
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_half_precision(dtype, few):
+    assert wrong(recurrence, inputs_of("recurrence", few, dtype)) == []
+
+
+def kernels_of(function, inputs):
+    """The kernels of the file of a function, by name."""
+    text = generated(captured(function, inputs)).text
+    parts = text.split("@triton.jit\ndef ")[1:]
+    return {part.partition("(")[0]: part.partition("\n\n\n")[0] for part in parts}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_step_is_written_once_forward_and_backward(name, few):
+    found = kernels_of(CASES[name], inputs_of(name, few))
+    loops = {k: text.count("for step in tl.static_range(") for k, text in found.items()}
+    assert loops["f_forward_kernel"] == 1, found["f_forward_kernel"]
+    if name != "plif":  # whose backward also sums over everything, for the gradient of one number
+        assert sum(loops.values()) >= 2, found
+
+
+def test_backward_of_few_steps_computes_them_again():
+    text = generated(captured(lif, inputs_of("lif", 6))).text
+    assert "ctx.save_for_backward(primals_1)" in text
+
+
+def test_many_steps_are_a_real_loop():
+    found = kernels_of(lif, [i.detach() for i in inputs_of("lif", 40)])
+    assert "for step in tl.range(1, 40, loop_unroll_factor=4):" in found["f_kernel"]
+
+
+def test_steps_that_do_different_things_stay_as_they_are():
+    def alternating(x):
+        v, out = x[0], []
+        for t in range(len(x)):
+            v = torch.tanh(v + x[t]) if t % 3 else torch.exp(-v) * x[t]
+            out.append(v)
+        return torch.stack(out)
+
+    inputs = [tensor(9, 5, 8)]
+    assert "for step" not in generated(captured(alternating, inputs)).text
+    assert wrong(alternating, inputs) == []
+
+
+def test_a_state_in_every_second_step():
+    def every_second(x):
+        v, out = torch.zeros_like(x[0]), []
+        for t in range(len(x)):
+            v = 0.5 * v + x[len(x) - 1 - t]
+            out.append(v * x[t])
+        return torch.stack(out)
+
+    assert wrong(every_second, [tensor(8, 5, 8)]) == []
+
+
+def test_loads_that_do_not_move_evenly():
+    def squares(x):
+        out = [x[t * t] * 2 for t in range(6)]
+        return torch.stack(out)
+
+    assert wrong(squares, [tensor(26, 40).detach()]) == []
