@@ -11,7 +11,6 @@ Fuse = Literal["yes", "no"]
 Matmul = Literal["epilogue", "always", "never"]
 Backward = Literal["recompute", "balance", "save"]
 Precision = Literal["ieee", "tf32", "tf32x3"]
-Sums = Literal["atomic", "deterministic"]
 
 
 @dataclass(frozen=True)
@@ -29,10 +28,6 @@ class Choices:
         metadata={"help": "what backward does: computes again what is cheap, what PyTorch would, nothing"},
     )
     precision: Precision = field(default="ieee", metadata={"help": "how products of float32 matrices are rounded"})
-    sums: Sums = field(
-        default="atomic",
-        metadata={"help": "how sums are made whose places are known only when they run: fast, or always in one order"},
-    )
 
     def work(self, name: str) -> str:
         """The name of work with these choices as its options, as far as they differ from what is done without them."""

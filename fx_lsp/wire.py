@@ -20,6 +20,7 @@ from itertools import accumulate, chain, islice, pairwise, repeat
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from fx_lsp.errors import ProtocolError
+from fx_lsp.measured import Event, Failed, Found, Progress
 from fx_lsp.model import Failure, Node, Span, Stage, Trace
 
 T = TypeVar("T")
@@ -108,6 +109,22 @@ def outcome_from_json(data: dict[str, Any]) -> Trace | Failure:
     if "trace" in data:
         return from_json(Trace, data["trace"])
     return from_json(Failure, data.get("failure"))
+
+
+_EVENTS: dict[str, type[Event]] = {"progress": Progress, "found": Found, "failed": Failed}
+
+
+def event_to_json(event: Event) -> dict[str, Any]:
+    """A tagged object: `{"progress": …}`, `{"found": …}` or `{"failed": …}`."""
+    return {type(event).__name__.lower(): to_json(event)}
+
+
+def event_from_json(data: dict[str, Any]) -> Event:
+    """The inverse of `event_to_json`. Raises ProtocolError."""
+    tag = next((tag for tag in _EVENTS if tag in data), None)
+    if tag is None:
+        raise ProtocolError(f"not an event: {str(data)[:120]}")
+    return from_json(_EVENTS[tag], data[tag])
 
 
 def encode_stage(stage: Stage) -> bytes:

@@ -5,6 +5,7 @@ import torch
 from interpreted import captured, generated, wrong
 
 from fx_lsp.codegen import scans
+from fx_lsp.tracer.stages.triton import deep_recursion
 
 
 class Spike(torch.autograd.Function):
@@ -173,3 +174,13 @@ def test_loads_that_do_not_move_evenly():
         return torch.stack(out)
 
     assert wrong(squares, [tensor(26, 40).detach()]) == []
+
+
+def test_a_chain_of_many_operations():
+    def chain(x):
+        for _ in range(300):
+            x = torch.sin(x) + 0.5 * x
+        return x
+
+    with deep_recursion():
+        assert wrong(chain, [tensor(3, 40).detach()]) == []

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+import sys
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 
 TRITON = "triton"
 """The stage, and the work that makes it."""
+
+DEEPEST = 20_000
+"""How deeply functions may call each other; the stack of a process has room for so many."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,8 @@ def kernels(traced: Traced) -> Made:
     hints = {s.node.expr.name: size_hint(s) for s in sizes if _symbolic(s)}
     backward = captured.backward.graph if captured.backward is not None else None
     try:
-        made = generate(subject, forward.graph, backward, naming, hints, choices)
+        with deep_recursion():
+            made = generate(subject, forward.graph, backward, naming, hints, choices)
     except Unsupported as error:
         place = next(iter(names.chain(error.node)), None)
         where = f" (line {place.line})" if place is not None else ""
@@ -125,6 +130,17 @@ def partitioner(choices: Choices) -> Callable[..., tuple[fx.GraphModule, fx.Grap
         return found
 
     return partition
+
+
+@contextmanager
+def deep_recursion() -> Generator[None, None, None]:
+    """Inside, functions may call each other as deeply as operations of a graph follow on each other."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, DEEPEST))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def _symbolic(size: Any) -> bool:

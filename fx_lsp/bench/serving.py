@@ -1,0 +1,192 @@
+"""What the process of a variant does when the runner asks: facts, setup, measure, profile."""
+
+from __future__ import annotations
+
+import gc
+import random
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fx_lsp import wire
+from fx_lsp.bench import checking, measuring, tuning
+from fx_lsp.bench.calls import Calls, set_count
+from fx_lsp.bench.devices import Device, device, free_bytes, now
+from fx_lsp.bench.guarding import Guard
+from fx_lsp.bench.subject import Function, NotComparable, Subject, is_interpreted, opened
+from fx_lsp.bench.variants import NotHere, Variant, first_line, variant
+from fx_lsp.measured import Rival, What
+
+Request = dict[str, Any]
+
+
+@dataclass
+class Made:
+    """A variant that is set up. `calls` come with the first measurement."""
+
+    where: Device
+    subject: Subject
+    variant: Variant
+    function: Function
+    guard: Guard
+    what: tuple[What, ...]
+    calls: list[Calls] = field(default_factory=list[Calls])
+
+
+def answering(send: Callable[[dict[str, Any]], None]) -> Callable[[Request], dict[str, Any]]:
+    """What answers requests; meanwhile it sends what it does, and marks where a measurement begins and ends."""
+    made: list[Made] = []
+
+    def say(text: str) -> None:
+        send({"progress": text})
+
+    def answer(request: Request) -> dict[str, Any]:
+        try:
+            if request["do"] == "facts":
+                return _facts(request, say)
+            if request["do"] == "setup":
+                made.append(_setup(request, say))
+                return _checked(made[-1])
+            if request["do"] == "measure":
+                return _measured(made[-1], request, lambda: send({"mark": True}))
+            from fx_lsp.bench import profiling
+
+            if request["do"] == "profile":
+                return {"kernels": profiling.kernels(made[-1].where, _calls(made[-1], 1), request["what"])}
+            profiled = _setup(request, say)
+            profiling.once(profiled.where, _calls(profiled, 1), request["what"][0])
+            return {}
+        except (NotHere, NotComparable) as why:
+            return {"error": str(why)}
+        except ModuleNotFoundError as error:
+            return {"error": f"There is no {error.name} in this Python."}
+        except Exception as error:  # whatever a variant raises is its row's sentence
+            return {"error": first_line(error)}
+
+    return answer
+
+
+def _facts(request: Request, say: Callable[[str], None]) -> dict[str, Any]:
+    """Versions, the card, its ceilings, and what each case needs."""
+    from fx_lsp.bench import ceilings
+
+    has_gpu = torch.cuda.is_available()
+    if request["device"] == "cuda" and not has_gpu:
+        return {"error": "torch finds no CUDA device.", "hint": _why_no_gpu()}
+    where = device(request["device"] or ("cuda" if has_gpu else "cpu"))
+    sys.path += request["paths"]  # behind all others: a module of the user's must not shadow one of Python's
+    found: dict[str, Any] = {"device": where.kind, "torch": torch.__version__, "threads": torch.get_num_threads()}
+    if where.kind == "cuda":
+        free, total = torch.cuda.mem_get_info()
+        found |= {"gpu": torch.cuda.get_device_name(), "memory_free": free, "memory_total": total}
+        found["cuda"] = torch.version.cuda or torch.version.hip or ""
+    with suppress(ImportError):
+        import triton
+
+        found["triton"] = triton.__version__
+    costs: list[Any] = []
+    rates = None
+    try:
+        for number, (label, file) in enumerate(request["cases"]):
+            subject = opened(Path(file), request["name"], where.kind, kernels=False)
+            if not number:
+                say("copy bandwidth and matrix products")
+                rates = ceilings.ceilings(where, subject)
+            costs += [wire.to_json(c) for c in ceilings.costs(subject, label, tuple(request["what"]))]
+    except NotComparable:
+        raise
+    except Exception as error:  # the original's own: every variant says so then
+        found["warning"] = f"What it needs at least is not known: {first_line(error)}"
+    return {**found, "costs": costs, "ceilings": wire.to_json(rates)}
+
+
+def _why_no_gpu() -> str:
+    if torch.version.cuda is None and torch.version.hip is None:
+        return "This torch is built for the CPU: install one for CUDA."
+    return "See what nvidia-smi says there, and whether CUDA_VISIBLE_DEVICES hides the GPU."
+
+
+def _setup(request: Request, say: Callable[[str], None]) -> Made:
+    where = device(request["device"])
+    sys.path += request["paths"]
+    row = variant(request["variant"], tuple(wire.from_json(Rival, r) for r in request["rivals"]))
+    if row.compiles or row.strange:
+        tuning.watch(say, inductor=row.compiles)
+    if "backward" in request["what"]:
+        with suppress(ImportError, AttributeError):
+            from torch._functorch import config
+
+            config.donated_buffer = False  # a CUDA graph of backward alone keeps what it starts from
+    if row.kernels and where.kind == "cpu":
+        with suppress(ImportError):  # then the file says so itself
+            from fx_lsp.bench import interpreter
+
+            interpreter.repair()
+    guard = Guard()
+    say("load")
+    subject = opened(Path(request["file"]), request["name"], where.kind, row.kernels)
+    function = row.build(subject, where.kind)
+    say("compile and check")
+    return Made(where, subject, row, function, guard, tuple(request["what"]))
+
+
+def _checked(made: Made) -> dict[str, Any]:
+    started = now()
+    found = checking.verdicts(made.subject, made.function, made.where, made.variant.strange)
+    found += _replaced(made)
+    interpreted = made.variant.kernels and is_interpreted(made.subject.module)
+    peak = 0
+    gc.collect()
+    gc.freeze()  # what is there stays: from now on, collecting takes no time
+    if made.where.kind == "cuda":
+        torch.cuda.empty_cache()
+        peak = torch.cuda.max_memory_reserved()
+    clocks = [c for c in made.where.clocks if c != "graph" or made.variant.captured]
+    return {
+        "verdicts": found,
+        "clocks": [] if interpreted or found else clocks,
+        "reason": "Triton's interpreter runs it: checked, not timed." if interpreted and not found else "",
+        "seconds": (now() - started) / 1e9,
+        "warnings": _graph_breaks(),
+        "free": free_bytes(made.where),
+        "peak": peak,
+    }
+
+
+def _measured(made: Made, request: Request, mark: Callable[[], None]) -> dict[str, Any]:
+    calls = _calls(made, request["bytes"])
+    calls.renew()
+    found = measuring.measure(made.where, calls, request["what"], request["clock"], request["seconds"], mark)
+    wrong = checking.of_timed_call(calls, request["what"], found.kept)
+    if made.where.kind == "cuda":
+        free, total = torch.cuda.mem_get_info()
+        if free < total / 2:  # others measure on this card in turn
+            torch.cuda.empty_cache()
+    return {"samples": found.milliseconds, "seconds": found.seconds, "wrong": wrong, "verdicts": _replaced(made)}
+
+
+def _calls(made: Made, size: int) -> Calls:
+    if not made.calls:
+        sets, gradients = set_count(made.subject, made.where, size), set(made.what) != {"forward"}
+        calls = Calls(made.subject, made.function, sets, gradients, random.SystemRandom())
+        for what in made.what:
+            measuring.settle(made.where, calls, what)
+        made.calls.append(calls)
+    return made.calls[0]
+
+
+def _replaced(made: Made) -> list[str]:
+    return made.guard.verdicts() if made.variant.strange else []
+
+
+def _graph_breaks() -> list[str]:
+    if "torch._dynamo.utils" not in sys.modules:
+        return []
+    counters: Any = sys.modules["torch._dynamo.utils"].counters
+    breaks = sum(counters["graph_break"].values())
+    return [f"torch.compile breaks the graph at {breaks} place{'s' if breaks > 1 else ''}."] if breaks else []
