@@ -1,4 +1,4 @@
-"""The command line: `serve` for editors; `graph`, `passes`, `check` and `record` for terminals, scripts and CI.
+"""The command line: `serve` for editors, and one command for each thing that terminals, scripts and CI ask for.
 
 Exit codes are those of the command; 2 is wrong usage, 130 an interrupt. Only `serve` imports pygls.
 """
@@ -21,8 +21,10 @@ COMMANDS = {
     "graph": "trace a function or module and print a graph",
     "passes": "show what each pass of the compiler makes of a function or module",
     "kernel": "generate Triton kernels for a function or module",
+    "bench": "measure the kernels of a function or module on your GPU hosts",
     "check": "trace every function and module of files and directories",
     "record": "run a command and keep what functions are called with",
+    "doctor": "say what works here and on your GPU hosts, and how to mend what does not",
 }
 
 

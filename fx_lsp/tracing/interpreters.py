@@ -75,7 +75,7 @@ def find_interpreter(setting: str | None, roots: Sequence[str], env: Mapping[str
     """
     if setting and setting.strip():
         return _from_setting(setting.strip(), roots, env)
-    return next(_candidates(roots, env), sys.executable)
+    return next(candidates(roots, env), sys.executable)
 
 
 async def probe(python: str, env: Mapping[str, str] | None = None) -> Interpreter:
@@ -121,7 +121,8 @@ def _from_setting(setting: str, roots: Sequence[str], env: Mapping[str, str]) ->
     return next(_pythons_of(path), None) or str(path)
 
 
-def _candidates(roots: Sequence[str], env: Mapping[str, str]) -> Iterator[str]:
+def candidates(roots: Sequence[str], env: Mapping[str, str]) -> Iterator[str]:
+    """The interpreters that are found for a workspace without a setting, the first counts."""
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         if home := env.get(name):
             yield from _pythons_of(Path(home))

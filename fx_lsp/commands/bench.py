@@ -1,0 +1,294 @@
+"""`fx-lsp bench TARGET`: checks a function's kernels and measures them against what else there is to run.
+
+Exit codes: 0 measured and right; 1 not traced, not measured, or kernels that are wrong; 2 usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import sqlite3
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fx_lsp.choices import allowed as allowed_choices
+from fx_lsp.choices import explained, read_choices
+from fx_lsp.commands.cases import Asked, analysed, cases_of, function_of, read_sweep
+from fx_lsp.commands.options import add_tracing_options
+from fx_lsp.commands.past import across, history_text
+from fx_lsp.commands.sources import project_root
+from fx_lsp.commands.targets import Chosen, failure_text, opened, read_target
+from fx_lsp.commands.trusting import allowed, named, reached
+from fx_lsp.errors import TargetError
+from fx_lsp.features.benchmark import legend, table
+from fx_lsp.measured import (
+    INDUCTOR_KERNELS,
+    KERNELS,
+    VARIANTS,
+    WHATS,
+    Event,
+    Failed,
+    Found,
+    Job,
+    Progress,
+    Report,
+    Rival,
+    What,
+)
+from fx_lsp.model import Failure
+from fx_lsp.tracing.interpreters import find_interpreter
+from fx_lsp.tracing.remote.cluster import run_on_cluster
+from fx_lsp.tracing.remote.history import Run, keep, runs_of, source_hash
+from fx_lsp.tracing.remote.hosts import Cluster, Host, Hosts, Place, read_hosts
+from fx_lsp.tracing.remote.queues import Queue
+from fx_lsp.wire import to_json
+
+ONE_DAY = 86400.0
+"""Seconds that a job may take as far as this command is concerned: the limit of each host counts."""
+_CHOICES = [name for name in allowed_choices() if name != "engine"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `fx-lsp bench`."""
+    parser.add_argument("target", metavar="TARGET", help="path/to/file.py::function, ::Class or ::Class.method")
+    parser.add_argument(
+        "--host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a host, pool or Ray cluster of your hosts.toml; several times for several (default: this machine)",
+    )
+    parser.add_argument(
+        "--variant",
+        action="append",
+        metavar="NAME",
+        help=f"what to measure, several times for several (default: all that work): {', '.join(VARIANTS)}, or a rival",
+    )
+    parser.add_argument(
+        "--rival",
+        action="append",
+        default=[],
+        metavar="NAME=MODULE:FUNCTION",
+        help="a function that somebody wrote by hand, called as the target is",
+    )
+    parser.add_argument(
+        "--what", default="forward,both", metavar="LIST", help="forward, backward, both (default: forward,both)"
+    )
+    parser.add_argument("--inputs", metavar="SPECS", help='what to measure with: "x=f32[8192, 4096], n=4"')
+    parser.add_argument(
+        "--sweep", metavar="N=FROM..TO", help="for every power of two of a size in the inputs, or N=1,2,3"
+    )
+    sentences = explained()
+    for name in _CHOICES:
+        values = allowed_choices()[name]
+        what = f"of the kernels: {sentences[name]} (default: {values[0]})"
+        parser.add_argument(f"--{name}", choices=values, default=values[0], help=what)
+    parser.add_argument("--profile", action="store_true", help="time each kernel on its own as well")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    parser.add_argument("--svg", metavar="FOLDER", help="where to put pictures of the times")
+    parser.add_argument("--history", action="store_true", help="print what was measured before; measure nothing")
+    parser.add_argument("--yes", action="store_true", help="use hosts that were not used before without asking")
+    add_tracing_options(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure the target. Raises TargetError for wrong usage, and for a host that the user does not say yes to."""
+    chosen = read_target(arguments.target)
+    if arguments.history:
+        return _print_history(arguments, chosen)
+    hosts = read_hosts(project_root(chosen.file))
+    places = named(hosts, arguments.host)
+    job = _job(arguments)
+    wanted = reached(hosts, places)
+    _require_variants(job, wanted)
+    allowed(wanted, arguments.yes)
+    return asyncio.run(_bench(arguments, chosen, hosts, places, job))
+
+
+async def _bench(arguments: argparse.Namespace, chosen: Chosen, hosts: Hosts, places: list[Place], job: Job) -> int:
+    async with opened(arguments, chosen) as engine:
+        found = await cases_of(engine, chosen, _asked(arguments))
+    if isinstance(found, Failure):
+        if arguments.json:
+            print(json.dumps({"target": arguments.target, "failure": to_json(found)}, indent=2))
+        else:
+            print(failure_text(found, chosen), file=sys.stderr)
+        return 1
+    analysis, target = analysed(chosen)
+    hashed = source_hash(analysis.plan(chosen.name)) if target else ""
+    job = replace(job, name=function_of(found[0].file), cases=tuple(found), source_hash=hashed)
+    shown, queue = Shown(), Queue()
+    measuring = [_measured(place, hosts, job, queue, shown, arguments, chosen) for place in places]
+    ends = dict(await asyncio.gather(*measuring))
+    shown.clear()
+    reports = {host: end for host, end in ends.items() if isinstance(end, Report)}
+    failed = {host: end for host, end in ends.items() if isinstance(end, Failed)}
+    for host, report in reports.items():
+        _keep(Run(chosen.file, chosen.name, host, report))
+    if arguments.json:
+        print(json.dumps(_contract(arguments.target, reports, failed), indent=2))
+    elif reports:
+        parts = [f"{host}: {table(report)}" if len(reports) > 1 else table(report) for host, report in reports.items()]
+        parts += [across(reports)] if len(reports) > 1 else []
+        print("\n".join([*parts, legend(next(iter(reports.values())))]), end="")
+    for host, end in failed.items():
+        print(f"fx-lsp: {host}: {end.message}" + (f"\n  {end.hint}" if end.hint else ""), file=sys.stderr)
+    if arguments.svg:
+        _write_pictures(Path(arguments.svg), reports)
+    wrong = any(m.variant == KERNELS and m.right is False for report in reports.values() for m in report.measured)
+    return int(wrong or bool(failed))
+
+
+async def _measured(
+    place: Place,
+    hosts: Hosts,
+    job: Job,
+    queue: Queue,
+    shown: Shown,
+    arguments: argparse.Namespace,
+    chosen: Chosen,
+) -> tuple[str, Report | Failed]:
+    """The name of the host that a job ran on, and how it ended."""
+    name, last = place.name, Failed("It said nothing.")
+    if isinstance(place, Cluster):
+        async with aclosing(run_on_cluster(place, job)) as events:
+            async for event in events:
+                last = shown.take(name, event) or last
+        return name, last
+    members = [_as_here(host, arguments, chosen) for host in hosts.members(place)]
+    async with aclosing(queue.run(members, job)) as ran:
+        async for host, event in ran:
+            name, last = host.name, shown.take(host.name, event) or last
+    return name, last
+
+
+def _as_here(host: Host, arguments: argparse.Namespace, chosen: Chosen) -> Host:
+    """This machine as the target is traced on it: with the project's interpreter and modules."""
+    if not host.local:
+        return host
+    root = project_root(chosen.file)
+    python = host.python or find_interpreter(arguments.python, (root,), os.environ)
+    return replace(host, python=python, paths=(*host.paths, root))
+
+
+class Shown:
+    """Progress on standard error: the last of each host in one line of a terminal, else what is new."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._last: dict[str, str] = {}
+
+    def take(self, host: str, event: Event) -> Report | Failed | None:
+        """Show progress; what became of the job otherwise."""
+        if not isinstance(event, Progress):
+            self._last.pop(host, None)
+            return event.report if isinstance(event, Found) else event
+        text = f"{host}: {event.text.removeprefix(f'{host}: ')}" + (
+            f" ({event.done} of {event.total})" if event.total else ""
+        )
+        if self._last.get(host) != text:
+            self._last[host] = text
+            if self._terminal:
+                print(f"\r\x1b[2K{' · '.join(self._last.values())[: _width()]}", end="", file=sys.stderr, flush=True)
+            else:
+                print(text, file=sys.stderr, flush=True)
+        return None
+
+    def clear(self) -> None:
+        """Nothing more happens."""
+        if self._terminal:
+            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+
+
+def _width() -> int:
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns - 1
+    except OSError:
+        return 79
+
+
+def _job(arguments: argparse.Namespace) -> Job:
+    """What was asked for, without what is measured. Raises TargetError."""
+    asked = set(re.split(r"\s*,\s*", arguments.what.strip()))
+    what: tuple[What, ...] = tuple(known for known in WHATS if known in asked)
+    if asked - set(WHATS):
+        raise TargetError(f"--what is a list of {', '.join(WHATS)}, not `{arguments.what}`")
+    rivals: list[Rival] = []
+    for text in arguments.rival:
+        match = re.fullmatch(r"([^=]+)=([\w.]+:[\w.]+)", text)
+        if match is None or match[1] in VARIANTS:
+            raise TargetError(f"`{text}` is no rival: write it as name=package.module:function")
+        rivals.append(Rival(match[1], match[2]))
+    variants = tuple(arguments.variant) if arguments.variant else None
+    return Job("", (), variants, tuple(rivals), what, seconds=ONE_DAY, profile=arguments.profile)
+
+
+def _require_variants(job: Job, places: Sequence[Host | Cluster]) -> None:
+    """Raises TargetError for a variant that there is on none of the places."""
+    rivals = [rival for place in places if isinstance(place, Host) for some in place.rivals.values() for rival in some]
+    known = [*VARIANTS, *dict.fromkeys(rival.name for rival in (*job.rivals, *rivals))]
+    for name in job.variants or ():
+        if name not in known:
+            raise TargetError(f"there is no variant {name}; there are: {', '.join(known)}")
+
+
+def _asked(arguments: argparse.Namespace) -> Asked:
+    """What is to be generated."""
+    sweep = read_sweep(arguments.sweep) if arguments.sweep else None
+    choices = read_choices({name: getattr(arguments, name) for name in _CHOICES})
+    inductor = INDUCTOR_KERNELS in arguments.variant if arguments.variant else None
+    return Asked(arguments.inputs, sweep, choices, inductor)
+
+
+def _keep(run: Run) -> None:
+    try:
+        keep(run)
+    except (OSError, sqlite3.Error) as error:
+        print(f"fx-lsp: this is not kept in the history: {error}", file=sys.stderr)
+
+
+def _contract(target: str, reports: Mapping[str, Report], failed: Mapping[str, Failed]) -> dict[str, Any]:
+    """The JSON that scripts rely on."""
+    return {
+        "target": target,
+        "reports": {host: to_json(report) for host, report in reports.items()},
+        "failures": {host: to_json(end) for host, end in failed.items()},
+    }
+
+
+def _print_history(arguments: argparse.Namespace, chosen: Chosen) -> int:
+    analysis, target = analysed(chosen)
+    if target is None:
+        raise TargetError(f"`{arguments.target}` names no function or module that can be traced")
+    runs = runs_of(chosen.file, chosen.name)
+    runs = [run for run in runs if not arguments.host or run.host in arguments.host]
+    if arguments.json:
+        print(json.dumps([{"host": run.host, "report": to_json(run.report)} for run in runs], indent=2))
+    else:
+        print(history_text(runs, source_hash(analysis.plan(chosen.name))), end="")
+    return 0
+
+
+def _write_pictures(folder: Path, reports: Mapping[str, Report]) -> None:
+    try:
+        from fx_lsp.plots import pictures
+    except ImportError:
+        print('fx-lsp: pictures need matplotlib: pip install "fx-lsp[bench]"', file=sys.stderr)
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for host, report in reports.items():
+            name = re.sub(r"[^\w.-]", "_", f"{report.name}-{host}")
+            for kind, text in pictures(report).items():
+                file = folder / f"{name}-{kind}.svg"
+                file.write_text(text, encoding="utf-8")
+                print(f"fx-lsp: {file}", file=sys.stderr)
+    except OSError as error:
+        print(f"fx-lsp: pictures cannot be written to {folder}: {error.strerror}", file=sys.stderr)

@@ -1,0 +1,148 @@
+"""The generated files that a benchmark is about: one, or one for each size of a sweep."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass, field, replace
+
+from fx_lsp.choices import Choices
+from fx_lsp.commands.sources import project_root
+from fx_lsp.commands.targets import Chosen, stages_of
+from fx_lsp.comments import fx_comment
+from fx_lsp.errors import TargetError
+from fx_lsp.features.lenses import TRITON
+from fx_lsp.measured import Case
+from fx_lsp.model import Failure, Target, Trace
+from fx_lsp.specs import CommentError, parse_comment
+from fx_lsp.tracing.analysis import Analysis, analyse
+from fx_lsp.tracing.engine import Engine
+
+MOST_CASES = 24
+_LINE_ENDS = re.compile(r"(?<=\n)|(?<=\r)(?!\n)")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A size by its name, and the numbers that it takes."""
+
+    name: str
+    values: tuple[int, ...]
+
+
+def read_sweep(text: str) -> Sweep:
+    """`N=1024..65536` (the powers of two between) or `N=1000,2000`. Raises TargetError."""
+    match = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*=\s*(?:(\d+)\s*\.\.\s*(\d+)|(\d+(?:\s*,\s*\d+)*))\s*", text)
+    if match is None:
+        raise TargetError(f"`{text}` is no sweep: write it as N=1024..65536 or N=1000,2000,4000")
+    name, first, last, several = match.groups()
+    if several is not None:
+        values = dict.fromkeys(int(value) for value in several.split(","))
+    else:
+        values = dict.fromkeys(1 << power for power in range(63) if int(first) <= 1 << power <= int(last))
+    if not values or min(values) < 1:
+        raise TargetError(f"`{text}` has no sizes: there is no power of two from {first} to {last}")
+    if len(values) > MOST_CASES:
+        raise TargetError(f"`{text}` has {len(values)} sizes; at most {MOST_CASES} can be measured in one run")
+    return Sweep(name, tuple(values))
+
+
+def analysed(chosen: Chosen) -> tuple[Analysis, Target | None]:
+    """What the target's file says, and the target, if it is there."""
+    analysis = analyse(chosen.file, chosen.text, (project_root(chosen.file),))
+    return analysis, analysis.targets.get(chosen.name)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What to make of a target: `inputs` count instead of those that it has, in the language of the `# fx:` comment.
+
+    `inductor` says whether Inductor's kernels are wanted as well: None where they can be had.
+    """
+
+    inputs: str | None = None
+    sweep: Sweep | None = None
+    choices: Choices = field(default_factory=Choices)
+    inductor: bool | None = None
+
+
+async def cases_of(engine: Engine, chosen: Chosen, asked: Asked) -> list[Case] | Failure:
+    """The cases of a target, which `engine` generates. Raises TargetError."""
+    found: list[Case] = []
+    for label, text in texts_of(chosen, asked.inputs, asked.sweep):
+        engine.open(chosen.file, text, (project_root(chosen.file),))
+        file = await _file(engine, chosen, asked.choices)
+        if isinstance(file, Failure):
+            return file
+        inductor: str | Failure = ""
+        if asked.inductor is not False:
+            inductor = await _file(engine, chosen, replace(asked.choices, engine="inductor"))
+        if isinstance(inductor, Failure):
+            if asked.inductor:
+                return inductor
+            inductor = ""
+        found.append(Case(label, file, inductor))
+    return found
+
+
+async def _file(engine: Engine, chosen: Chosen, choices: Choices) -> str | Failure:
+    work = choices.work(TRITON)
+    outcome = await engine.outcome(chosen.file, chosen.name, work)
+    if not isinstance(outcome, Trace):
+        return outcome
+    stages = await stages_of(engine, chosen, [TRITON], work)
+    return stages if isinstance(stages, Failure) else stages[0].text
+
+
+def texts_of(chosen: Chosen, inputs: str | None, sweep: Sweep | None) -> list[tuple[str, str]]:
+    """The file's text for each case, with the inputs written into it, and the case's label. Raises TargetError."""
+    analysis, target = analysed(chosen)
+    if target is None or (inputs is None and sweep is None):
+        return [("", chosen.text)]
+    if inputs is None:
+        given = analysis.plan(chosen.name).given
+        inputs = given[0].text if given else ""
+    if sweep is None:
+        return [("", with_inputs(chosen.text, target, inputs))]
+    if not re.search(_size(sweep.name), inputs):
+        raise TargetError(
+            f"no input of {chosen.name} has a size {sweep.name}: say which with "
+            f'--inputs "x=f32[{sweep.name}, 1024], …", or in its `# fx:` comment'
+        )
+    return [
+        (f"{sweep.name}={value}", with_inputs(chosen.text, target, re.sub(_size(sweep.name), str(value), inputs)))
+        for value in sweep.values
+    ]
+
+
+def with_inputs(text: str, target: Target, inputs: str) -> str:
+    """A file's text with these inputs in the `# fx:` comment of a target, which is put above it where it has none.
+
+    Raises TargetError for inputs that cannot be read.
+    """
+    wrong = parse_comment(inputs)
+    if isinstance(wrong, CommentError):
+        raise TargetError(f"the inputs `{inputs}` cannot be read: {wrong.message}")
+    lines = _LINE_ENDS.split(text)
+    comment = fx_comment(text, target)
+    if comment is None:
+        definition = lines[target.span.line - 1]
+        indent = definition[: len(definition) - len(definition.lstrip())]
+        lines.insert(target.span.line - 1, f"{indent}# fx: {inputs}\n")
+        return "".join(lines)
+    for number, part in enumerate(comment.lines):
+        line = lines[part.span.line - 1]
+        before = line.encode()[: part.span.col].decode()
+        ending = line[len(line.rstrip("\r\n")) :]
+        lines[part.span.line - 1] = f"{before}# fx: {inputs if number == 0 else ''}".rstrip() + ending
+    return "".join(lines)
+
+
+def function_of(file: str) -> str:
+    """The function of a generated file that launches its kernels: its first line begins with that name."""
+    return (ast.get_docstring(ast.parse(file)) or "").split()[0]
+
+
+def _size(name: str) -> str:
+    """Where a name stands for a size, and not for an input or in a text."""
+    return rf"(?<![\w.'\"]){re.escape(name)}(?![\w'\"]|\s*=)"

@@ -1,0 +1,215 @@
+"""`fx-lsp doctor`: what works here and on the user's GPU hosts, and how to mend what does not.
+
+Exit codes: 0 everything that is needed works, 1 something does not, 2 usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib.metadata
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from fx_lsp import __version__
+from fx_lsp.commands.trusting import allowed, named, reached
+from fx_lsp.errors import WorkerStartError
+from fx_lsp.features.text import format_bytes
+from fx_lsp.measured import Failed, Probe
+from fx_lsp.model import Failure
+from fx_lsp.tracing.cache import default_cache_path
+from fx_lsp.tracing.engine import Engine, EngineSettings
+from fx_lsp.tracing.interpreters import candidates, find_interpreter, probe
+from fx_lsp.tracing.remote.history import default_history_path
+from fx_lsp.tracing.remote.hosts import Cluster, Host, Hosts, read_hosts
+from fx_lsp.tracing.remote.jobs import probe_host
+from fx_lsp.tracing.remote.trust import is_trusted
+
+State = Literal["right", "note", "wrong"]
+
+_MARKS = {"right": "✓", "note": "·", "wrong": "✗"}
+_SAMPLE = "import torch\n\n\ndef f(x):  # fx: x=f32[4, 8]\n    return torch.relu(x).sum()\n"
+_EXTRAS = {
+    "execnet": "benchmarks: pip install 'fx-lsp[bench]'",
+    "matplotlib": "pictures of benchmarks: pip install 'fx-lsp[bench]'",
+}
+_EDITORS = {"code": "Visual Studio Code", "nvim": "Neovim", "emacs": "Emacs"}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at: "wrong" is what does not work, "note" what nobody has to mend."""
+
+    about: str
+    state: State
+    text: str
+    mend: str = ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `fx-lsp doctor`."""
+    parser.add_argument(
+        "--hosts", action="store_true", help="look at every host, also at those that were not used before"
+    )
+    parser.add_argument("--host", action="append", default=[], metavar="NAME", help="look at this host")
+    parser.add_argument("--yes", action="store_true", help="use hosts that were not used before without asking")
+    parser.add_argument("--python", metavar="PATH", help="the interpreter that has torch (default: as editors find it)")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Look at everything. Raises TargetError for a host that is not named, or that the user does not say yes to."""
+    hosts = read_hosts(str(Path.cwd()))
+    places = named(hosts, arguments.host) if arguments.host else list(hosts.places.values())
+    wanted = reached(hosts, places)
+    if arguments.hosts or arguments.host:
+        allowed(wanted, arguments.yes)
+    checks = asyncio.run(_checks(arguments, hosts, wanted))
+    if arguments.json:
+        print(json.dumps([asdict(check) for check in checks], indent=2))
+    else:
+        print(_text(checks), end="")
+    return int(any(check.state == "wrong" for check in checks))
+
+
+async def _checks(arguments: argparse.Namespace, hosts: Hosts, wanted: Sequence[Host | Cluster]) -> list[Check]:
+    found = [Check("fx-lsp", "right", f"{__version__}, on Python {sys.version.split()[0]} at {sys.executable}")]
+    if not arguments.host:
+        found += await _interpreters(arguments.python)
+        found += [await _tracing(arguments.python), _cache(), *_extras(), *_editors()]
+    found.append(
+        Check("hosts", "note", f"named in {hosts.path}" + ("" if Path(hosts.path).exists() else ", which is not there"))
+    )
+    found += [Check("hosts", "wrong", problem, "mend it there") for problem in hosts.problems]
+    here = find_interpreter(arguments.python, (str(Path.cwd()),), os.environ)
+    return found + list(await asyncio.gather(*(_place(place, here) for place in wanted)))
+
+
+async def _interpreters(setting: str | None) -> list[Check]:
+    """The Pythons that could trace this folder, the one that does first."""
+    used = find_interpreter(setting, (str(Path.cwd()),), os.environ)
+    others = {str(Path(path).parent): path for path in candidates((str(Path.cwd()),), os.environ)}
+    others.pop(str(Path(used).parent), None)
+    found: list[Check] = []
+    for path in [used, *others.values()]:
+        about = "interpreter" if path == used else "another interpreter"
+        try:
+            it = await probe(path)
+        except WorkerStartError as error:
+            found.append(
+                Check(about, "wrong" if path == used else "note", str(error), error.hint if path == used else "")
+            )
+            continue
+        text = f"Python {it.version} at {path}, " + (f"torch {it.torch}" if it.torch else "no torch")
+        if path == used and it.torch is None:
+            mend = "install torch into it, or say --python, or set fx-lsp.interpreter in your editor"
+            found.append(Check(about, "wrong", text, mend))
+        else:
+            found.append(Check(about, "right" if path == used else "note", text))
+    return found
+
+
+async def _tracing(setting: str | None) -> Check:
+    """Whether a small function can be traced, through all that an editor's request goes through."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = str(Path(folder) / "sample.py")
+        Path(file).write_text(_SAMPLE)
+        python = find_interpreter(setting, (str(Path.cwd()),), os.environ)
+        engine = Engine(EngineSettings(interpreter=python, trace_on_open=False), lambda _: None, lambda _: None)
+        try:
+            engine.open(file, _SAMPLE, (folder,))
+            outcome = await engine.outcome(file, "f")
+        finally:
+            await engine.shutdown()
+    if isinstance(outcome, Failure):
+        return Check("tracing", "wrong", f"a small function was not traced: {outcome.message}", outcome.hint)
+    return Check("tracing", "right", f"a small function was traced in {outcome.seconds:.2f} s")
+
+
+def _cache() -> Check:
+    """Where what was traced and measured is kept."""
+    path = Path(default_cache_path())
+    size = 0
+    for file in (path, default_history_path()):
+        for part in (file, file.with_name(f"{file.name}-wal")):
+            with suppress(OSError):
+                size += part.stat().st_size
+    folder = next(f for f in (path.parent, *path.parent.parents) if f.exists())
+    if not os.access(folder, os.W_OK):
+        return Check("cache", "wrong", f"{path.parent} cannot be written", "set XDG_CACHE_HOME to a folder that can be")
+    return Check("cache", "right", f"{path.parent}, {format_bytes(size)}")
+
+
+def _extras() -> Iterator[Check]:
+    for name, use in _EXTRAS.items():
+        try:
+            yield Check("extra", "right", f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            yield Check("extra", "note", f"{name} is not installed", f"for {use}")
+
+
+def _editors() -> Iterator[Check]:
+    there = [name for program, name in _EDITORS.items() if shutil.which(program)]
+    yield Check(
+        "editors", "note", f"on the PATH: {', '.join(there)}" if there else "none of VS Code, Neovim, Emacs on the PATH"
+    )
+
+
+async def _place(place: Host | Cluster, here: str) -> Check:
+    """What a host has; one that was never used is not reached."""
+    about = f"host {place.name}"
+    if not is_trusted(place):
+        mend = f"fx-lsp doctor --host {place.name} asks"
+        return Check(about, "note", "not looked at: it was not used before", mend)
+    if isinstance(place, Cluster):
+        try:
+            return Check(about, "right", f"ray {importlib.metadata.version('ray')} here, for Ray at {place.address}")
+        except importlib.metadata.PackageNotFoundError:
+            return Check(about, "wrong", "ray is not installed beside fx-lsp", "install the cluster's version of it")
+    if place.local and not place.python:
+        place = replace(place, python=here)
+    found = await probe_host(place)
+    if isinstance(found, Failed):
+        return Check(about, "wrong", found.message, found.hint)
+    lacks = [lack for lack in found.lacks]
+    text = _described(place, found)
+    if not lacks:
+        return Check(about, "right", text)
+    said = "; ".join(lack.message for lack in lacks)
+    # This machine is nobody's GPU host before it was named as one.
+    return Check(about, "note" if place.local else "wrong", f"{text}; {said}", "; ".join(lack.hint for lack in lacks))
+
+
+def _described(host: Host, found: Probe) -> str:
+    """What a host has, in one line."""
+    versions = [
+        f"Python {found.python}",
+        *(f"{n} {v}" for n, v in (("torch", found.torch), ("triton", found.triton)) if v),
+    ]
+    parts = [host.reached, *versions]
+    for card in found.cards:
+        free = f", {format_bytes(card.memory_free)} free" if card.memory_free is not None else ""
+        parts.append(f"{card.name}{free}")
+    parts += [f"driver {found.driver}"] if found.driver else []
+    if found.disk_free is not None:
+        parts.append(f"{format_bytes(found.disk_free)} free in {found.temporary}")
+    return " · ".join(parts)
+
+
+def _text(checks: Sequence[Check]) -> str:
+    """A line for each check, and below it what to do."""
+    width = max(len(check.about) for check in checks)
+    lines: list[str] = []
+    for check in checks:
+        lines.append(f"{_MARKS[check.state]} {check.about:{width}}  {check.text}")
+        if check.mend:
+            lines.append(f"  {'':{width}}  → {check.mend}")
+    return "\n".join([*lines, ""])

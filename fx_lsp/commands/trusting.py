@@ -1,0 +1,58 @@
+"""The hosts that a command names, and the user's yes to those that were never used."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+
+from fx_lsp.errors import TargetError
+from fx_lsp.tracing.remote.hosts import LOCAL, Cluster, Host, Hosts, Place
+from fx_lsp.tracing.remote.trust import is_trusted, trust
+
+
+def named(hosts: Hosts, names: Sequence[str]) -> list[Place]:
+    """The places of those names; this machine where there are none. Raises TargetError."""
+    for problem in hosts.problems:
+        print(f"fx-lsp: {problem}", file=sys.stderr)
+    found: list[Place] = []
+    for name in dict.fromkeys(names or (LOCAL,)):
+        place = hosts.find(name)
+        if place is None:
+            known = ", ".join(hosts.places)
+            raise TargetError(f"there is no host {name}; there are: {known}; name hosts in {hosts.path}")
+        found.append(place)
+    return found
+
+
+def reached(hosts: Hosts, places: Iterable[Place]) -> list[Host | Cluster]:
+    """Every host and cluster behind the places, each once."""
+    found: dict[str, Host | Cluster] = {}
+    for place in places:
+        for one in (place,) if isinstance(place, Cluster) else hosts.members(place):
+            found[one.name] = one
+    return list(found.values())
+
+
+def allowed(places: Iterable[Host | Cluster], yes: bool) -> None:
+    """Ask for each place that was never used, or is reached in another way now. Raises TargetError without a yes."""
+    for place in places:
+        if is_trusted(place):
+            continue
+        how = place.reached if isinstance(place, Host) else f"Ray at {place.address}"
+        if not yes and not _asked(place.name, how):
+            raise TargetError(
+                f"{place.name} ({how}) is not used without your yes: run this in a terminal, or with --yes"
+            )
+        try:
+            trust(place)
+        except OSError as error:
+            raise TargetError(f"your yes to {place.name} cannot be kept: {error}") from error
+
+
+def _asked(name: str, how: str) -> bool:
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    print(f"{name} was not used before, or not in this way: {how}", file=sys.stderr)
+    print("Programs of fx-lsp, your function and its kernels will run there. Use it? [y/N] ", end="", file=sys.stderr)
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -1,0 +1,181 @@
+"""A Python on a host, started through execnet. Everything here blocks: it is for threads.
+
+What leads to the host (ssh, a command, a local Python) is a process of this machine, in a group of its own; killing it
+ends whatever waits for it. What it prints to standard error is kept, as it says why something went wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import execnet
+from execnet.gateway_base import ThreadExecModel
+from execnet.gateway_bootstrap import HostNotFound
+
+from fx_lsp.measured import Failed
+from fx_lsp.tracing.processes import kill_group
+from fx_lsp.tracing.remote.hosts import Host
+from fx_lsp.tracing.remote.troubles import lost, not_connected, not_started, talkative
+
+END_SECONDS = 3.0
+SSH_OPTIONS = (
+    "-T",
+    "-o BatchMode=yes",  # never wait for a password or a yes
+    "-o ClearAllForwardings=yes",  # another session may hold those ports
+    "-o RemoteCommand=none",
+    "-o ServerAliveInterval=10",
+)
+
+
+class Unreachable(Exception):
+    """There is no Python at the other side, or no longer; `failed` says why."""
+
+    def __init__(self, failed: Failed) -> None:
+        super().__init__(failed.message)
+        self.failed = failed
+
+
+class Connection:
+    """A way to a Python on `host`. `kill` may be called from any thread, at any time; the rest from one alone."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.late = False
+        # Not a pipe: a shared ssh connection may hold it open for long. What is written is appended, wherever we read.
+        self._errors = tempfile.TemporaryFile("a+b")  # noqa: SIM115
+        self._reading = threading.Lock()
+        self._starting = _Starting(self._errors.fileno())
+        self._group = execnet.Group(execmodel=cast("str", self._starting))
+        self._gateway: execnet.Gateway | None = None
+
+    def open(self, source: str) -> execnet.Channel:
+        """Start a Python there and have it run `source`, whose `channel` is the one returned. Raises Unreachable."""
+        timer = threading.Timer(self.host.connect, self._too_late)
+        timer.start()
+        try:
+            self._gateway = self._group.makegateway(_spec(self.host))
+            return self._gateway.remote_exec(source)
+        except (HostNotFound, EOFError) as error:
+            raise Unreachable(self._why(error)) from None
+        except AssertionError:  # the byte that execnet waits for is another
+            self.kill()
+            raise Unreachable(talkative(self.host, "")) from None
+        except OSError as error:
+            started = self._starting.process is not None
+            raise Unreachable(self._why(error) if started else not_started(self.host, error)) from None
+        finally:
+            timer.cancel()
+
+    def gone(self, silent: float | None = None) -> Failed:
+        """Why the other side ended the connection."""
+        return lost(self.host, self._status(), self.said(), silent)
+
+    def never_came(self) -> Failed:
+        """Why nothing was heard of the other side at all."""
+        return self._why(None)
+
+    def said(self) -> str:
+        """What was printed to standard error, here and there: the last 8000 characters."""
+        with self._reading, suppress(ValueError):  # closed
+            size = self._errors.seek(0, os.SEEK_END)
+            self._errors.seek(max(size - 8000, 0))
+            return self._errors.read().decode("utf-8", "replace")
+        return ""
+
+    def kill(self) -> None:
+        """End what leads to the host, at once."""
+        self._starting.kill()
+
+    def close(self) -> None:
+        """Say goodbye, and wait a little for the other side to end."""
+        process = self._starting.process
+        if process is not None and process.poll() is None and self._gateway is not None:
+            with suppress(OSError):
+                self._gateway.exit()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(END_SECONDS)
+        self.kill()
+        with suppress(OSError, EOFError):
+            self._group.terminate(timeout=END_SECONDS)
+        for pipe in (process.stdin, process.stdout) if process is not None else ():
+            with suppress(OSError):
+                pipe.close() if pipe is not None else None
+        self._errors.close()
+
+    def _too_late(self) -> None:
+        self.late = True
+        self.kill()
+
+    def _status(self) -> int | None:
+        process = self._starting.process
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(1) if process else None
+        return None
+
+    def _why(self, error: Exception | None) -> Failed:
+        return not_connected(self.host, self._status(), self.said(), self.late)
+
+
+class _Starting(ThreadExecModel):
+    """How execnet starts its process: in a group of its own, with standard error kept, where no file of the user's
+    shadows a module that execnet imports."""
+
+    PIPE = subprocess.PIPE
+
+    def __init__(self, errors: int) -> None:
+        self.process: subprocess.Popen[bytes] | None = None
+        self._errors = errors
+        self._killed = False
+        self._lock = threading.Lock()
+
+    @property
+    def subprocess(self) -> Any:
+        return self
+
+    def Popen(self, command: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        start = partial(subprocess.Popen[bytes], command, stderr=self._errors, cwd=os.sep, **options)
+        self.process = start() if sys.platform == "win32" else start(start_new_session=True)
+        with self._lock:
+            if self._killed:
+                self._end()
+        return self.process
+
+    def kill(self) -> None:
+        with self._lock:
+            self._killed = True
+            self._end()
+
+    def _end(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            if sys.platform == "win32":
+                self.process.kill()
+            else:
+                kill_group(self.process.pid)
+
+
+def _at_home(path: str) -> str:
+    return str(Path(path).expanduser()) if path.startswith("~") else path
+
+
+def _spec(host: Host) -> execnet.XSpec:
+    """What execnet makes a gateway from. Its fields are set one by one: no text of the user's is split at "//"."""
+    spec = execnet.XSpec("popen" if not host.ssh else "ssh=")
+    if host.ssh:
+        spec.ssh = " ".join([*SSH_OPTIONS, f"-o ConnectTimeout={max(round(host.connect), 1)}", host.ssh])
+        spec.ssh_config = _at_home(host.ssh_config) or None
+        spec.python = host.python or "python3"
+    elif host.command:
+        words = shlex.split(host.command)
+        spec.python = shlex.join([_at_home(words[0]), *words[1:]])
+    else:
+        spec.python = shlex.join([_at_home(host.python) or sys.executable])
+    return spec

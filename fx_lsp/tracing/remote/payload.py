@@ -1,0 +1,42 @@
+"""What is sent to a host: the part of fx-lsp that measures, which needs only torch and triton there."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+import fx_lsp
+
+MODULES = ("__init__", "errors", "measured", "model", "wire")
+PARTS = ("bench",)
+"""The modules and packages of fx_lsp that run on a host."""
+
+
+@cache
+def runner_files() -> Mapping[str, bytes]:
+    """The runner, by path: everything that `python -m fx_lsp.bench` imports of ours."""
+    home = Path(fx_lsp.__file__).parent
+    found = [home / f"{name}.py" for name in MODULES]
+    found += [file for part in PARTS for file in sorted((home / part).rglob("*.py"))]
+    return {file.relative_to(home.parent).as_posix(): file.read_bytes() for file in found}
+
+
+@cache
+def prober_files() -> Mapping[str, bytes]:
+    """The prober, by path: everything that `python -m fx_lsp.tracing.remote.prober` imports of ours."""
+    home = Path(fx_lsp.__file__).parent
+    names = [*MODULES, "tracing/remote/supervisor", "tracing/remote/prober"]
+    found = {f"fx_lsp/{name}.py": (home / f"{name}.py").read_bytes() for name in names}
+    return {"fx_lsp/tracing/__init__.py": b"", "fx_lsp/tracing/remote/__init__.py": b"", **found}
+
+
+def packed(files: Mapping[str, bytes]) -> bytes:
+    """The files as a zip."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, content in files.items():
+            archive.writestr(path, content)
+    return data.getvalue()

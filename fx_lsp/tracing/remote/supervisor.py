@@ -1,0 +1,268 @@
+"""What runs in the Python of a host for as long as a job does. Its text is sent there, and needs nothing but a Python.
+
+It unpacks the job into a folder of its own, starts the runner, and passes on what that prints. When the job ends, is
+cancelled, takes too long, or nobody listens any more, every process of it is ended and the folder removed. What a
+supervisor that was killed has left behind is removed by the next one: a lock on the folder says who is alive.
+It has to be understood by Python 3.7, to say that this is too old.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import json
+import os
+import queue
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import zipfile
+from pathlib import Path
+from typing import Any
+
+try:
+    import fcntl
+except ImportError:  # Windows, where an open folder cannot be removed: nothing has to be locked
+    fcntl = None  # type: ignore[assignment]
+
+OLDEST, OLDEST_TORCH = (3, 10), (2, 6)
+BEAT_SECONDS = 2.0
+GRACE_SECONDS = 5.0
+DISK_NEEDED = 256 << 20
+PREFIX, UNLOCKED = "fx-lsp-job-", "fx-lsp-new-"
+UNLOCKED_SECONDS = 60.0
+"""How long a folder may be without its lock."""
+MARK = "FX_LSP_JOB"
+"""The environment variable by which every process of a job is known; it names the job's folder."""
+CACHES = {
+    "TMPDIR": ".files/tmp",
+    "TRITON_HOME": ".files/triton",
+    "TRITON_CACHE_DIR": ".files/triton/cache",
+    "TORCHINDUCTOR_CACHE_DIR": ".files/inductor",
+    "TORCH_EXTENSIONS_DIR": ".files/extensions",
+    "PYTORCH_KERNEL_CACHE_PATH": ".files/kernels",
+    "CUDA_CACHE_PATH": ".files/cuda",
+}
+"""What writes files, and where in the job's folder: nowhere that Python imports from."""
+
+
+def supervise(channel: Any) -> None:
+    """Run one job. It is received as a dict, where "{folder}" in an argument stands for the job's folder.
+
+    Pairs are sent: ("beat", ""), ("line", a line that the runner printed), and at last ("end", JSON), or
+    ("refused", JSON) with why nothing was started.
+    """
+    if sys.version_info[:2] < OLDEST:
+        refuse(channel, "python", version=sys.version.split()[0], executable=sys.executable)
+        return
+    ear = Ear()
+    task = channel.receive()
+    torch = version_of("torch")
+    if task["torch"] and (not torch or is_older(torch, OLDEST_TORCH)):
+        refuse(channel, "torch", version=torch, executable=sys.executable)
+        return
+    channel.setcallback(ear.told, endmarker="closed")
+    ear.told("beat")
+    base, folder = task["folder"], ""
+    try:
+        base = str(Path(base).expanduser()) if base else tempfile.gettempdir()
+        sweep(base)
+        free = shutil.disk_usage(base).free
+        if free < DISK_NEEDED:
+            refuse(channel, "disk", folder=base, free=free)
+            return
+        folder, lock = new_folder(base)
+        with zipfile.ZipFile(io.BytesIO(task["payload"])) as payload:
+            payload.extractall(folder)
+        for name in CACHES.values():
+            Path(folder, name).mkdir(parents=True, exist_ok=True)
+        with_home(Path(folder, "job.json"))
+        result = Running(channel, ear, task, folder, lock).result()
+    except OSError as error:
+        refuse(channel, "folder", folder=base or "a temporary folder", why=error.strerror or str(error))
+        return
+    finally:
+        if folder:
+            end_processes(folder)
+            shutil.rmtree(folder, ignore_errors=True)
+    channel.send(("end", json.dumps(result)))
+
+
+def refuse(channel: Any, kind: str, **facts: Any) -> None:
+    channel.send(("refused", json.dumps(dict(facts, kind=kind))))
+
+
+def version_of(package: str) -> str:
+    """The version of a package, without importing it: "" where it is not installed, "unknown" where it says none."""
+    spec = importlib.util.find_spec(package)
+    if spec is None:
+        return ""
+    for name in ("version.py", "__init__.py"):
+        with contextlib.suppress(OSError):
+            text = (Path(spec.origin or "/").parent / name).read_text("utf-8", "replace")
+            found = re.search(r"^__version__\s*(?::.*)?=\s*['\"](.+?)['\"]", text, re.M)
+            if found:
+                return found.group(1)
+    return "unknown"
+
+
+def is_older(version: str, than: tuple[int, ...]) -> bool:
+    """Whether a version is one before `than`; one that is not known is not."""
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[: len(than)])
+    return bool(numbers) and numbers < than
+
+
+def new_folder(base: str) -> tuple[str, int]:
+    """A folder that nobody else can read, and a lock on it that is held until the process ends."""
+    made = Path(tempfile.mkdtemp(prefix=UNLOCKED, dir=base))
+    if fcntl is None:
+        return str(made), -1
+    lock = os.open(made, os.O_RDONLY)
+    with contextlib.suppress(OSError):  # a file system without locks, where nobody sweeps either
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    folder = made.with_name(PREFIX + made.name[len(UNLOCKED) :])
+    made.rename(folder)
+    return str(folder), lock
+
+
+def with_home(file: Path) -> None:
+    """Have the folders that a job imports from begin with this home where they begin with "~"."""
+    if file.exists():
+        job = json.loads(file.read_text("utf-8"))
+        job["paths"] = [str(Path(path).expanduser()) for path in job["paths"]]
+        file.write_text(json.dumps(job), "utf-8")
+
+
+def sweep(base: str) -> None:
+    """Remove what jobs have left whose supervisor and runner are both gone, and end what is left of them."""
+    if fcntl is None:
+        return
+    for entry in os.scandir(base):
+        if not entry.name.startswith((PREFIX, UNLOCKED)) or not entry.is_dir(follow_symlinks=False):
+            continue
+        with contextlib.suppress(OSError):
+            status = entry.stat(follow_symlinks=False)
+            young = entry.name.startswith(UNLOCKED) and time.time() - status.st_mtime < UNLOCKED_SECONDS
+            if young or status.st_uid != os.getuid():
+                continue
+            lock = os.open(entry.path, os.O_RDONLY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                end_processes(entry.path)
+                shutil.rmtree(entry.path, ignore_errors=True)
+            finally:
+                os.close(lock)
+
+
+def end_processes(folder: str) -> None:
+    """End every process that carries the job's mark, also those that left its group."""
+    mark = (MARK + "=" + folder + "\0").encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark in (process / "environ").read_bytes() + b"\0" and int(process.name) != os.getpid():
+                os.kill(int(process.name), signal.SIGKILL)
+
+
+class Ear:
+    """When the other side was last heard of, and why the job has to end, once it has to.
+
+    Where nothing has been heard for too long, the job and this process end: nobody would take what is sent. A task
+    with endless patience is one of a process that others own.
+    """
+
+    def __init__(self) -> None:
+        self.why = ""
+        self.heard = time.monotonic()
+        self.silence = 60.0
+        self.folder = ""
+        threading.Thread(target=self.guard, daemon=True).start()
+
+    def told(self, word: str) -> None:
+        """What the other side says: that it is there ("beat"), or a reason to end the job."""
+        self.heard = time.monotonic()
+        if word != "beat":
+            self.why = self.why or word
+
+    def guard(self) -> None:
+        while time.monotonic() - self.heard < self.silence:
+            time.sleep(0.5)
+            if self.silence == float("inf"):
+                return
+        if self.folder:
+            end_processes(self.folder)
+            shutil.rmtree(self.folder, ignore_errors=True)
+        os._exit(1)
+
+
+class Running:
+    """A runner that was started, and the threads that watch it."""
+
+    def __init__(self, channel: Any, ear: Ear, task: dict[str, Any], folder: str, lock: int) -> None:
+        self.channel, self.ear, self.folder = channel, ear, folder
+        self.ear.silence, self.ear.folder = task["silence"], folder
+        self.deadline = time.monotonic() + task["seconds"]
+        self.lines: queue.Queue[str | None] = queue.Queue()
+        self.errors = ""
+        self.ended = threading.Event()
+        environment = dict(os.environ, **{name: str(Path(folder, at)) for name, at in CACHES.items()})
+        environment.update({MARK: folder, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"})
+        self.process = subprocess.Popen(
+            [sys.executable, *(word.replace("{folder}", folder) for word in task["arguments"])],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            pass_fds=() if lock < 0 else (lock,),
+        )
+        for work in (self.read, self.read_errors, self.watch):
+            threading.Thread(target=work, daemon=True).start()
+
+    def result(self) -> dict[str, Any]:
+        """Passes on what the runner prints until it ends."""
+        while True:
+            try:
+                line = self.lines.get(timeout=BEAT_SECONDS)
+            except queue.Empty:
+                self.channel.send(("beat", ""))
+                continue
+            if line is None:
+                break
+            self.channel.send(("line", line))
+        status = self.process.wait()
+        self.ended.set()
+        return {"status": status, "why": self.ear.why, "errors": self.errors}
+
+    def read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.put(line.decode("utf-8", "replace").rstrip("\n"))
+        self.lines.put(None)
+
+    def read_errors(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.errors = (self.errors + line.decode("utf-8", "replace"))[-8000:]
+
+    def watch(self) -> None:
+        """Ends the job when there is a reason to; never waits for the other side."""
+        while not self.ear.why:
+            if self.ended.wait(0.2):
+                return
+            if self.process.poll() is not None:
+                end_processes(self.folder)  # what it started may hold its output open
+            if time.monotonic() > self.deadline:
+                self.ear.why = self.ear.why or "limit"
+        if os.name == "nt":
+            self.process.kill()
+        else:
+            with contextlib.suppress(OSError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+        end_processes(self.folder)

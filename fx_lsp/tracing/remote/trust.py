@@ -1,0 +1,55 @@
+"""Which hosts the user has said yes to: a file beside hosts.toml, written by fx-lsp alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from fx_lsp.tracing.remote.hosts import Cluster, Host, config_folder
+from fx_lsp.wire import to_json
+
+
+def trust_path() -> Path:
+    """Where it is kept."""
+    return config_folder() / "trusted.json"
+
+
+def fingerprint(place: Host | Cluster) -> str:
+    """A hash of everything that decides what is reached, and what runs there."""
+    same = replace(place, limit=0.0, connect=0.0) if isinstance(place, Host) else replace(place, limit=0.0)
+    return hashlib.sha256(json.dumps([type(place).__name__, to_json(same)], sort_keys=True).encode()).hexdigest()
+
+
+def is_trusted(place: Host | Cluster) -> bool:
+    """Whether the user has said yes to this place as it is reached now. This machine needs no yes."""
+    return (isinstance(place, Host) and place.local) or _read().get(place.name) == fingerprint(place)
+
+
+def trust(place: Host | Cluster) -> None:
+    """Remember that the user said yes. Raises OSError where that cannot be kept."""
+    path = trust_path()
+    path.parent.mkdir(0o700, parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix="trusted-")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump({**_read(), place.name: fingerprint(place)}, file, indent=1)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _read() -> dict[str, str]:
+    try:
+        path = trust_path()
+        if os.name != "nt" and path.stat().st_mode & 0o022:
+            return {}
+        found: Any = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return cast("dict[str, str]", found) if isinstance(found, dict) else {}

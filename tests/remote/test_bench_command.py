@@ -1,0 +1,219 @@
+"""`fx-lsp bench` and `fx-lsp doctor`: hosts that were never used, workspaces that name hosts, what is printed, kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from boxes import MakeBox
+from inline_snapshot import snapshot
+from sshd import Sshd
+
+from fx_lsp.cli import main
+from fx_lsp.measured import Report
+from fx_lsp.tracing.remote.trust import trust_path
+from fx_lsp.wire import from_json
+
+pytest_plugins = ["box_fixtures"]
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("own_settings")]
+
+SOURCE = """\
+import torch
+
+
+# fx: x=f32[N, 8]
+def doubled(x):
+    return torch.relu(x) * 2
+
+
+# fx: x=f32[4, 8]
+def wrong(x):
+    return x @ x
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "pyproject.toml").write_text("")
+    (folder / "model.py").write_text(SOURCE)
+    return folder
+
+
+def fx_lsp(project: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fx_lsp", *arguments, "--python", sys.executable]
+    env = {**os.environ, **environment}
+    return subprocess.run(command, cwd=project, env=env, capture_output=True, text=True, timeout=300)
+
+
+QUICK = ("--variant", "eager", "--what", "forward")
+
+
+def reports(done: subprocess.CompletedProcess[str]) -> dict[str, Report]:
+    assert done.returncode == 0, done.stderr
+    printed: dict[str, Any] = json.loads(done.stdout)
+    return {host: from_json(Report, data) for host, data in printed["reports"].items()}
+
+
+def named(config: Path, text: str) -> None:
+    path = config / "fx-lsp" / "hosts.toml"
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o600)
+
+
+def named_box(config: Path, box: MakeBox) -> None:
+    """Names a host behind sshd, which nobody has said yes to."""
+    host = box().host
+    trust_path().unlink()
+    named(config, f'[hosts.h200]\nssh = "box"\nssh_config = "{host.ssh_config}"\npython = "{host.python}"\n')
+
+
+def test_a_report_of_this_machine(project: Path):
+    done = fx_lsp(project, "bench", "model.py::doubled", *QUICK, "--json", "--svg", "pictures")
+    report = reports(done)["local"]
+    (row,) = report.measured
+    assert (report.name, row.variant, row.right) == ("doubled", "eager", True)
+    assert row.timings["wall"].median > 0
+    assert [file.name for file in (project / "pictures").iterdir()] == ["doubled-local-times.svg"]
+    past = fx_lsp(project, "bench", "model.py::doubled", "--history")
+    assert " ms by wall" in past.stdout and "another source" not in past.stdout
+    (project / "model.py").write_text(SOURCE.replace("* 2", "* 3"))
+    assert "another source" in fx_lsp(project, "bench", "model.py::doubled", "--history").stdout
+
+
+def test_a_sweep_with_kernels(project: Path):
+    done = fx_lsp(project, "bench", "model.py::doubled", "--variant", "kernels", "--sweep", "N=4,8", "--json")
+    found = reports(done)["local"]
+    assert [(row.label, row.what, row.right) for row in found.measured] == [
+        ("N=4", "forward", True),
+        ("N=4", "both", True),
+        ("N=8", "forward", True),
+        ("N=8", "both", True),
+    ]
+    assert [cost.inputs for cost in found.costs if cost.what == "forward"] == [("x: f32[4, 8]",), ("x: f32[8, 8]",)]
+
+
+def test_a_target_that_cannot_be_traced(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(project)
+    assert main(["bench", "model.py::wrong", "--json", "--python", sys.executable]) == 1
+    assert json.loads(capsys.readouterr().out)["failure"]["kind"] == "shape"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--host", "nobody"), "there is no host nobody; there are: local; name hosts in "),
+        (("--variant", "fast"), "there is no variant fast; there are: eager, "),
+        (("--rival", "fast"), "`fast` is no rival: write it as name=package.module:function"),
+        (("--what", "sideways"), "--what is a list of forward, backward, both, not `sideways`"),
+        (("--sweep", "N"), "`N` is no sweep: write it as N=1024..65536 or N=1000,2000,4000"),
+    ],
+)
+def test_wrong_usage(
+    project: Path,
+    arguments: tuple[str, ...],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    monkeypatch.chdir(project)
+    assert main(["bench", "model.py::doubled", *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_host_is_asked_for_once(project: Path, own_settings: Path, box: MakeBox, sshd: Sshd):
+    named_box(own_settings, box)
+    met = (sshd.folder / "log").read_text().count("Accepted publickey")
+    arguments = ("bench", "model.py::doubled", "--host", "h200", *QUICK, "--json")
+    done = fx_lsp(project, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == snapshot(
+        "fx-lsp: h200 (ssh box) is not used without your yes: run this in a terminal, or with --yes\n"
+    )
+    assert (sshd.folder / "log").read_text().count("Accepted publickey") == met
+    assert "ssh box · Python" in fx_lsp(project, "doctor", "--host", "h200", "--yes").stdout
+    assert list(reports(fx_lsp(project, *arguments))) == ["h200"]
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 2), ("", 2)])
+def test_a_yes_in_a_terminal(project: Path, own_settings: Path, box: MakeBox, answer: str, code: int):
+    named_box(own_settings, box)
+    here, there = pty.openpty()
+    command = [sys.executable, "-m", "fx_lsp", "doctor", "--host", "h200"]
+    running = subprocess.Popen(command, cwd=project, stdin=there, stderr=there, stdout=subprocess.DEVNULL)
+    os.close(there)
+    said = b""
+    while b"[y/N] " not in said:
+        said += os.read(here, 1000)
+    os.write(here, answer.encode() + b"\n")
+    assert running.wait(60) == code if code else running.wait(60) in (0, 1)
+    assert trust_path().exists() is (answer == "y")
+    os.close(here)
+
+
+EVIL = '[hosts.evil]\ncommand = "touch {file}"\n[hosts.local]\ncommand = "touch {file}"\n'
+
+
+def test_a_workspace_names_no_hosts(project: Path, own_settings: Path):
+    pwned = project / "pwned"
+    text = EVIL.format(file=pwned)
+    for place in ("hosts.toml", "fx-lsp/hosts.toml", ".fx-lsp/hosts.toml", ".config/fx-lsp/hosts.toml"):
+        (project / place).parent.mkdir(parents=True, exist_ok=True)
+        (project / place).write_text(text)
+    tables = text.replace("[hosts.", "[tool.fx-lsp.hosts.")
+    (project / "pyproject.toml").write_text(tables)
+    settings = {"evil": {"command": f"touch {pwned}"}, "local": {"command": f"touch {pwned}"}}
+    (project / ".vscode").mkdir()
+    (project / ".vscode" / "settings.json").write_text(json.dumps({"fx-lsp.hosts": settings}))
+    done = fx_lsp(project, "bench", "model.py::doubled", "--host", "evil", "--yes")
+    assert done.returncode == 2 and "there is no host evil" in done.stderr
+    done = fx_lsp(project, "doctor", "--hosts", "--yes", "--json")
+    assert [c["text"][:12] for c in json.loads(done.stdout) if c["about"].startswith("host ")] == ["this machine"]
+    assert not pwned.exists()
+
+
+def test_a_workspace_that_sets_the_environment_names_no_hosts(project: Path):
+    pwned, config = project / "pwned", project / "config"
+    config.mkdir(mode=0o700)
+    named(config, EVIL.format(file=pwned))
+    done = fx_lsp(project, "bench", "model.py::doubled", "--host", "evil", "--yes", XDG_CONFIG_HOME=str(config))
+    assert done.returncode == 2 and "it lies in the project" in done.stderr
+    assert not pwned.exists()
+
+
+def test_what_the_doctor_says(project: Path, own_settings: Path):
+    named(own_settings, '[hosts.a]\nssh = "no-such-host.invalid"\n[hosts.b]\nshh = "b"\n')
+    done = fx_lsp(project, "doctor", "--json")
+    checks = {check["about"]: check for check in json.loads(done.stdout)}
+    assert done.returncode == 1
+    assert {about: check["state"] for about, check in checks.items() if about != "another interpreter"} == snapshot(
+        {
+            "fx-lsp": "right",
+            "interpreter": "right",
+            "tracing": "right",
+            "cache": "right",
+            "extra": "right",
+            "editors": "note",
+            "hosts": "wrong",
+            "host local": "note",
+            "host a": "note",
+        }
+    )
+    assert checks["hosts"]["text"].partition("hosts.toml")[2].startswith(":4: shh is not known here")
+    assert "torch" in checks["interpreter"]["text"]
+
+
+def test_a_healthy_machine(project: Path):
+    done = fx_lsp(project, "doctor")
+    assert done.returncode == 0, done.stdout
+    assert "✓ tracing" in done.stdout

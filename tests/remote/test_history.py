@@ -1,0 +1,142 @@
+"""What was measured before: it is kept, told apart, and compared beyond the noise."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from inline_snapshot import snapshot
+
+from fx_lsp.commands.past import across, history_text
+from fx_lsp.measured import Cost, Machine, Measured, Report, Timing
+from fx_lsp.tracing.analysis import Plan, analyse
+from fx_lsp.tracing.remote.history import (
+    Run,
+    changes,
+    default_history_path,
+    is_stale,
+    keep,
+    latest,
+    runs_of,
+    source_hash,
+)
+
+SOURCE = "import torch\n\n\ndef f(x):\n    return helper(x) * 2\n\n\ndef helper(x):\n    return torch.relu(x)\n"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def report(started: float = 0.0, gpu: str = "H200", **medians: float) -> Report:
+    """A report of times in ms, by variant, each with a noise of 1 %."""
+    rows = [
+        Measured(name, "", "forward", {"events": Timing(ms, ms * 0.99, ms * 1.01, ms, 100)}, True)
+        for name, ms in medians.items()
+    ]
+    cost = Cost("", "forward", 1024, 0, ("x: f32[256]",))
+    machine = Machine(gpu=gpu, torch="2.11.0")
+    return Report("f", machine, None, (cost,), tuple(rows), (), started, 1.0, "abc")
+
+
+def run(started: float = 0.0, host: str = "h200", gpu: str = "H200", **medians: float) -> Run:
+    return Run("/p/model.py", "f", host, report(started, gpu, **medians))
+
+
+def plan(source: str, name: str = "f") -> Plan:
+    return analyse("/p/model.py", source, ()).plan(name)
+
+
+def test_runs_are_kept_in_order():
+    runs = [run(2, kernels=1.0), run(1, kernels=2.0), run(3, "a100", "A100", kernels=3.0)]
+    for one in runs:
+        keep(one)
+    assert runs_of("/p/model.py", "f") == [runs[1], runs[0], runs[2]]
+    assert runs_of("/p/model.py") == runs_of("/p/model.py", "f")
+    assert runs_of("/p/model.py", "g") == runs_of("/p/other.py", "f") == []
+    assert latest(runs_of("/p/model.py")) == {("f", "h200"): runs[0], ("f", "a100"): runs[2]}
+
+
+def test_old_runs_go(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("fx_lsp.tracing.remote.history.KEPT", 3)
+    for started in range(5):
+        keep(run(float(started), kernels=1.0))
+        keep(replace(run(float(started), kernels=1.0), target="g"))
+    assert [one.report.started for one in runs_of("/p/model.py", "f")] == [2, 3, 4]
+
+
+def test_a_history_that_cannot_be_read_is_none():
+    assert runs_of("/p/model.py", "f") == []
+    default_history_path().parent.mkdir(parents=True, exist_ok=True)
+    default_history_path().write_bytes(b"no database" * 100)
+    assert runs_of("/p/model.py", "f") == []
+    with pytest.raises(sqlite3.Error):
+        keep(run(kernels=1.0))
+
+
+def test_only_what_is_beyond_the_noise_has_changed():
+    found = changes([run(1, kernels=1.0), run(2, kernels=1.015), run(3, kernels=1.2), run(4, kernels=1.0)])
+    assert [[f"{change.ratio:.2f} {change.worse}" for change in here] for here in found] == snapshot(
+        [[], [], ["1.18 True"], ["0.83 False"]]
+    )
+
+
+def test_noise_is_also_what_a_second_measurement_says():
+    before, after = run(1, kernels=1.0), run(2, kernels=1.1)
+    row = after.report.measured[0]
+    shaky = replace(row, timings={"events": replace(row.timings["events"], again=1.3)})
+    assert changes([before, after])[1] != []
+    assert changes([before, replace(after, report=replace(after.report, measured=(shaky,)))])[1] == []
+
+
+def test_only_the_same_is_compared():
+    runs = [run(1, kernels=1.0), run(2, "a100", "A100", kernels=3.0), run(3, eager=9.0), run(4, kernels=2.0)]
+    larger = replace(runs[0].report.costs[0], inputs=("x: f32[1024]",))
+    runs.append(replace(runs[0], report=replace(report(5, kernels=7.0), costs=(larger,))))
+    assert [len(here) for here in changes(runs)] == [0, 0, 0, 1, 0]
+
+
+def test_the_history_as_text(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("time.localtime", time.gmtime)
+    runs = [run(1e9, eager=3.0, kernels=1.0), run(1e9 + 3600, eager=3.0, kernels=1.5), run(1e9 + 7200, kernels=1.0)]
+    old = replace(runs[0], report=replace(runs[0].report, source_hash="old"))
+    assert history_text([old, *runs[1:]], "abc") == snapshot("""\
+2001-09-09 01:46  h200 · H200 · torch 2.11.0  (of another source than the present one)
+  eager    forward      3.0000 ms by events
+  kernels  forward      1.0000 ms by events
+
+2001-09-09 02:46  h200 · H200 · torch 2.11.0
+  eager    forward      3.0000 ms by events
+  kernels  forward      1.5000 ms by events  ! 1.50× slower than before (1.0000 ms)
+
+2001-09-09 03:46  h200 · H200 · torch 2.11.0
+  kernels  forward      1.0000 ms by events    1.50× faster than before (1.5000 ms)
+""")
+    assert history_text([], "abc") == snapshot("nothing was measured yet\n")
+
+
+def test_hosts_beside_each_other():
+    assert across({"h200": report(eager=3.0, kernels=1.0), "a100": report(eager=5.25, gpu="A100")}) == snapshot("""\
+ms on all hosts:
+                       h200    a100
+  forward · eager    3.0000  5.2500
+  forward · kernels  1.0000       –
+""")
+
+
+@pytest.mark.parametrize(
+    ("edit", "stale"),
+    [
+        (("* 2", "* 3"), True),
+        (("torch.relu", "torch.tanh"), True),
+        (("import torch\n", "import torch\n\n# a remark\n"), False),
+        (("import torch\n", "import torch\n\n\ndef other(x):\n    return torch.exp(x)\n"), False),
+    ],
+)
+def test_a_report_is_stale_once_what_the_target_reaches_has_changed(edit: tuple[str, str], stale: bool):
+    measured = replace(report(), source_hash=source_hash(plan(SOURCE)))
+    assert is_stale(measured, plan(SOURCE.replace(*edit))) is stale
