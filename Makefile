@@ -7,7 +7,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 EDITORS := .venv/.editors
 
-.PHONY: coverage overhead demo test lint bench format clean
+.PHONY: coverage overhead demo test lint bench format clean vsix
 
 demo: $(READY)
 	$(BIN)/python scripts/demo.py
@@ -34,8 +34,14 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# The VS Code extension, with the server inside, as vscode-extension/fx-lsp.vsix. Needs node and npm.
+vsix: $(READY)
+	cd vscode-extension && npm ci --no-audit --no-fund --loglevel=error && npm run --silent check && npm run --silent build
+	$(BIN)/python vscode-extension/scripts/bundle.py
+	cd vscode-extension && npm run --silent package -- --out fx-lsp.vsix
+
 clean:
-	rm -rf .venv
+	rm -rf .venv vscode-extension/node_modules vscode-extension/dist vscode-extension/server
 
 # torch comes first and by its exact version, so that nothing installed after it asks for another build.
 $(READY): pyproject.toml constraints.txt

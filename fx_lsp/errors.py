@@ -6,6 +6,7 @@
     │   ├── WorkerDied       it ended: signal or exit code, with what it had printed
     │   ├── WorkerTimeout    it was ended because it ran past the limit
     │   └── WorkerStartError it could not be started (interpreter missing, no torch, wrong path)
+    │       └── NotTrusted   it may not be started
     └── TargetError          a target string that names nothing (command line)
 
 What a user's code does wrong, or what cannot be traced, is a `fx_lsp.model.Failure`: a value.
@@ -58,6 +59,13 @@ class WorkerStartError(WorkerError):
         super().__init__(message, output)
         self.kind = kind
         self.hint = hint
+
+
+class NotTrusted(WorkerStartError):
+    """The user does not trust the code, so that no worker may be started."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message, "interpreter", hint)
 
 
 class TargetError(FxLspError):

@@ -18,8 +18,9 @@ from fx_lsp.model import Failure, Node, Outcome, Span, Stage, Target, Trace, Val
 
 GRAPH_LINES = 12
 OPS_SHOWN = 12
+PIN, SAVED = "pin inputs", "why saved"
 Link = Callable[[str, str], str]
-"""A command URI for a target's name and a stage."""
+"""A command URI for a target's name and a stage, or one of the two others."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,8 @@ def hover_name(target: Target, outcome: Outcome, stale: bool, stage: Stage | Non
         f"```python\n{signature(target, outcome)}\n```",
         inputs_text(outcome.inputs),
         " · ".join(part for part in (*_costs(outcome), _saved(outcome)) if part),
-        "" if stage is None else _excerpt(outcome, stage),
         _links(target, outcome, link),
+        "" if stage is None else _excerpt(outcome, stage),
         "\n\n".join(f"*{plain(note)}*" for note in (*outcome.notes, *map(remark_text, outcome.remarks))),
         f"torch {plain(outcome.torch)} · traced in {outcome.seconds * 1000:,.0f} ms",
     ]
@@ -196,7 +197,9 @@ def _links(target: Target, trace: Trace, link: Link | None) -> str:
         return ""
     names = dict.fromkeys([default_stage(trace), *(s.name for s in trace.stages)])
     shown = {name: name if trace.info("graph") is not None else f"{name} graph" for name in names}
-    return " · ".join(f"[show {title}]({link(target.name, name)})" for name, title in shown.items())
+    graphs = [f"[show {title}]({link(target.name, name)})" for name, title in shown.items()]
+    others = [] if trace.info("graph") is not None else [PIN, SAVED] if trace.saved else [PIN]
+    return " · ".join([*graphs, *(f"[{other}]({link(target.name, other)})" for other in others)])
 
 
 def _stale(stale: bool) -> str:

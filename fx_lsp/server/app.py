@@ -15,7 +15,7 @@ from pygls.capabilities import get_capability
 from pygls.exceptions import JsonRpcException
 
 from fx_lsp.features.uris import SCHEME
-from fx_lsp.server import actions, commands, completion, documents, hints, hover, lenses, linked, status, views
+from fx_lsp.server import actions, commands, completion, documents, hints, hover, lenses, linked, panels, status, views
 from fx_lsp.server.protocol import claim_stdio, run
 from fx_lsp.server.session import Client, Server
 from fx_lsp.server.settings import SECTION, Settings, read_settings
@@ -133,6 +133,10 @@ _HANDLERS: dict[str, Handler] = {
     types.WINDOW_WORK_DONE_PROGRESS_CANCEL: status.on_cancel,
     views.DOCUMENT: views.document,
     linked.RELATED: linked.related,
+    panels.GRAPH: panels.graph,
+    panels.MEMORY: panels.memory_of,
+    panels.FUNCTIONS: panels.functions,
+    panels.ORIGINS: panels.origins,
 }
 
 _OPTIONS = {

@@ -55,8 +55,13 @@ async def _hover(
     return None
 
 
+_LINKS = {features.PIN: "fxLsp.pinInputs", features.SAVED: "fxLsp.showMemory"}
+"""Commands of the client, each with a document's URI and the name of a target."""
+
+
 def _link(uri: str) -> features.Link:
     def link(name: str, stage: str) -> str:
-        return f"command:{to_proto.SHOW_STAGE}?{quote(json.dumps([uri, name, stage]), safe='')}"
+        words = [uri, name] if stage in _LINKS else [uri, name, stage]
+        return f"command:{_LINKS.get(stage, to_proto.SHOW_STAGE)}?{quote(json.dumps(words), safe='')}"
 
     return link

@@ -39,7 +39,7 @@ async def hover(server: Server, view: View, position: types.Position) -> types.H
     shown, number = server.views.rendered(view), position.line + 1
     if shown is None or not 0 < number <= len(shown.document.lines):
         return None
-    kernels, facts = await _kernels(server, view), list[str]()
+    kernels, facts = await kernels_behind(server, view), list[str]()
     if view == kernels_of(view):
         resources = await _resources(server, view)
         facts = facts_at(resources, number) if resources is not None else []
@@ -87,7 +87,7 @@ async def related(server: Server, params: Any) -> list[dict[str, Any]] | None:
     for target in around:
         views = server.views.of_target(document.file, target.name)
         if views:
-            kernels = await _kernels(server, next(iter(views)), True)
+            kernels = await kernels_behind(server, next(iter(views)), True)
             known = [shown.document for shown in (*views.values(), *([kernels] if kernels is not None else []))]
             thread = thread_of_source(document.file, at, col, known, kernels.document if kernels is not None else None)
             return _ranges(server, next(iter(views)), thread)
@@ -120,7 +120,7 @@ async def _thread_of_view(server: Server, view: View, number: int) -> Thread | N
     shown = server.views.rendered(view)
     if shown is None or not 0 < number <= len(shown.document.lines):
         return None
-    kernels = await _kernels(server, view, True)
+    kernels = await kernels_behind(server, view, True)
     return thread_of_line(view, shown.document, number, kernels.document if kernels is not None else None)
 
 
@@ -138,7 +138,7 @@ def _ranges(server: Server, view: View, thread: Thread) -> list[dict[str, Any]]:
     return [{"uri": uri, "ranges": ranges} for uri, ranges in found.items() if ranges]
 
 
-async def _kernels(server: Server, view: View, always: bool = False) -> Shown | None:
+async def kernels_behind(server: Server, view: View, always: bool = False) -> Shown | None:
     """The kernels that a listing is compiled from, None for another view unless `always`.
 
     They are made where the client does not show them, if all that it takes is known.

@@ -223,6 +223,9 @@ class Server(LanguageServer):
                     self.problems_of_view(view)
             except Exception as error:
                 self.internal_error("diagnostics", error)
+        if self.settings.changes:
+            uris = [document.uri for document in map(self.documents.of_file, files) if document is not None]
+            self.protocol.notify("fxLsp/changed", {"uris": uris})
         if self.client.code_lens_refresh:
             self.protocol.send_request(types.WORKSPACE_CODE_LENS_REFRESH)
         if self.client.inlay_hint_refresh:

@@ -6,7 +6,7 @@ They may be nested (`{"inlayHints": {"enabled": false}}`), dotted (`{"inlayHints
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,7 +24,8 @@ class Settings:
 
     `gpu` is the chip that kernels are compiled for where none is named.
     `virtual_documents` and `command_links` are set by editor plugins and not by people: the client opens `fx-lsp:` URIs
-    through `fxLsp/document`, and follows `command:` links in hovers.
+    through `fxLsp/document`, and follows `command:` links in hovers; so are `changes` (it wants `fxLsp/changed`),
+    `trusted` (false: nothing of the user's code or environment may run) and `interpreters` (a folder and its Python).
     """
 
     interpreter: str | None = None
@@ -38,6 +39,9 @@ class Settings:
     gpu: str = CHIP
     virtual_documents: bool = False
     command_links: bool = False
+    changes: bool = False
+    trusted: bool = True
+    interpreters: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,9 @@ _ROWS = (
     _Row("gpu", "gpu", str, "a chip, as in cuda:90"),
     _Row("virtualDocuments", "virtual_documents", bool, "true or false"),
     _Row("commandLinks", "command_links", bool, "true or false"),
+    _Row("changes", "changes", bool, "true or false"),
+    _Row("trusted", "trusted", bool, "true or false"),
+    _Row("interpreters", "interpreters", tuple, "a list of pairs of a folder and a path"),
 )
 
 
@@ -87,7 +94,7 @@ def read_settings(raw: object, base: Settings) -> tuple[Settings, tuple[str, ...
         if value is None or (row.kind is str and value == ""):
             changes[row.field] = getattr(Settings(), row.field)
         elif _fits(value, row):
-            changes[row.field] = float(value) if row.kind is float else value
+            changes[row.field] = _taken(value, row)
         else:
             wrong.append(f"{SECTION}.{row.key} is {value!r}, not {row.wanted}")
     return replace(base, **changes), tuple(wrong)
@@ -96,7 +103,20 @@ def read_settings(raw: object, base: Settings) -> tuple[Settings, tuple[str, ...
 def _fits(value: object, row: _Row) -> bool:
     if row.kind is float:
         return isinstance(value, (int, float)) and not isinstance(value, bool) and (not row.positive or value > 0)
+    if row.kind is tuple:
+        return isinstance(value, (list, tuple)) and all(_is_pair(item) for item in cast("Sequence[object]", value))
     return isinstance(value, row.kind)
+
+
+def _is_pair(item: object) -> bool:
+    texts = cast("Sequence[object]", item) if isinstance(item, (list, tuple)) else ()
+    return len(texts) == 2 and all(isinstance(text, str) for text in texts)
+
+
+def _taken(value: Any, row: _Row) -> object:
+    if row.kind is tuple:
+        return tuple((folder, path) for folder, path in value)
+    return float(value) if row.kind is float else value
 
 
 def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -118,4 +138,6 @@ def engine_settings(settings: Settings) -> EngineSettings:
         cache_path=settings.cache_path or default_cache_path(),
         limits=Limits(seconds=settings.limits_seconds, memory_bytes=int(settings.limits_memory * 2**20)),
         trace_on_open=settings.trace_on_open,
+        trusted=settings.trusted,
+        interpreters=settings.interpreters,
     )

@@ -20,7 +20,7 @@ from pygls.exceptions import JsonRpcInvalidParams
 
 from fx_lsp.features.kernels import Shown, chip_of, kernels_of
 from fx_lsp.features.uris import SCHEME, View, format_uri, parse_uri
-from fx_lsp.model import Outcome, Trace, Work
+from fx_lsp.model import Failure, Outcome, Trace, Work
 from fx_lsp.server import from_proto
 from fx_lsp.server.documents import read_source, roots_of
 from fx_lsp.server.rendering import rendered, said
@@ -152,7 +152,10 @@ class Views:
             known = outcome, True
             if view.work and isinstance(outcome, Trace):
                 outcome = await engine.outcome(view.file, view.name, view.work)
-            self._shown.setdefault(view, _Shown(None)).known = known
+            noted = self._shown.setdefault(view, _Shown(None))
+            noted.known = known
+            if isinstance(outcome, Failure) and outcome.kind == "syntax" and noted.rendered is not None:
+                return noted.rendered  # the last graph stays while the text does not parse
         except asyncio.CancelledError:
             self._close_unused(view.file)
             raise

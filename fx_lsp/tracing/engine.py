@@ -357,7 +357,7 @@ class Engine:
                 self._scheduler.refresh()
 
     def _host(self, found: OpenFile) -> Host:
-        return found.host or self._hosts.find(self._settings.interpreter, found.workspace, self._settings.limits)
+        return found.host or self._hosts.find(self._settings, found.workspace)
 
     def _give_up(self, found: OpenFile, error: WorkerStartError) -> None:
         found.trouble = error

@@ -11,17 +11,19 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from fx_lsp.errors import WorkerDied, WorkerError, WorkerStartError, WorkerTimeout
+from fx_lsp.errors import NotTrusted, WorkerDied, WorkerError, WorkerStartError, WorkerTimeout
 from fx_lsp.model import Span, Trace, TraceReply, TraceRequest
 from fx_lsp.tracing.endings import died, gave_up, timed_out
 from fx_lsp.tracing.interpreters import Interpreter, find_interpreter, probe
 from fx_lsp.tracing.launch import Limits
+from fx_lsp.tracing.settings import EngineSettings
 from fx_lsp.tracing.workers import Workers
 
 log = logging.getLogger(__name__)
 
 _RESTARTS = 3
 _RESTART_WINDOW = 60.0
+NOT_TRUSTED_HINT = "Graphs, shapes and kernels come from running code on fake tensors; trust the workspace to see them."
 
 
 class Tracers(Protocol):
@@ -199,11 +201,14 @@ class Hosts:
         """Those that there are."""
         return list(self._hosts.values())
 
-    def find(self, interpreter: str | None, workspace: Sequence[str], limits: Limits) -> Host:
-        """The host of a workspace's interpreter. Raises WorkerStartError where there is none."""
-        python = self._backend.find(interpreter, workspace, os.environ)
+    def find(self, settings: EngineSettings, workspace: Sequence[str]) -> Host:
+        """The host of a workspace's interpreter. Raises WorkerStartError where none may be started."""
+        if not settings.trusted:
+            raise NotTrusted("Nothing is traced, as this workspace is not trusted", NOT_TRUSTED_HINT)
+        of_folder = next((path for folder, path in settings.interpreters if folder in workspace[:1]), None)
+        python = self._backend.find(settings.interpreter or of_folder, workspace, os.environ)
         if python not in self._hosts:
-            self._hosts[python] = Host(python, limits, self._backend, self._on_change)
+            self._hosts[python] = Host(python, settings.limits, self._backend, self._on_change)
         return self._hosts[python]
 
     async def close(self) -> None:

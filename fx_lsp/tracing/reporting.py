@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from fx_lsp.errors import WorkerError
+from fx_lsp.errors import NotTrusted, WorkerError
 
 _COALESCE_SECONDS = 0.005
 
@@ -35,10 +35,11 @@ def summarize(
 ) -> EngineStatus:
     """The status: errors of interpreters first, then those of files, what is being done, why answers are not stored."""
     known = list(hosts)
-    errors = [str(host.error) for host in known if host.error] or [str(trouble) for trouble in troubles]
+    errors = [host.error for host in known if host.error] or troubles
     doing = [host.message for host in known if host.message] or [tracing]
-    message = errors[0] if errors else doing[0] or storing
-    return EngineStatus("error" if errors else "warning" if storing else "ok", quiescent, message)
+    message = str(errors[0]) if errors else doing[0] or storing
+    wrong = any(not isinstance(error, NotTrusted) for error in errors)
+    return EngineStatus("error" if wrong else "warning" if errors or storing else "ok", quiescent, message)
 
 
 class Reporter:

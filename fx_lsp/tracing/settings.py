@@ -11,8 +11,9 @@ from fx_lsp.tracing.launch import Limits
 class EngineSettings:
     """`interpreter` is a path or None to look for one; `cache_path` None keeps nothing on disk.
 
-    `workers` bounds the traces at once per interpreter, `search_seconds` the search for inputs. With `trace_on_open`
-    false, only what is asked for is traced.
+    `interpreters` are those of folders, taken where `interpreter` is None. `workers` bounds the traces at once per
+    interpreter, `search_seconds` the search for inputs. With `trace_on_open` false, only what is asked for is traced.
+    Without `trusted` nothing is, and no interpreter is started: texts are only read.
     """
 
     interpreter: str | None = None
@@ -21,3 +22,5 @@ class EngineSettings:
     limits: Limits = field(default_factory=Limits)
     search_seconds: float = 5.0
     trace_on_open: bool = True
+    trusted: bool = True
+    interpreters: tuple[tuple[str, str], ...] = ()

@@ -31,3 +31,13 @@ def test_a_wrong_type_is_one_sentence(raw: object):
     settings, wrong = read_settings(raw, Settings())
     assert settings == Settings()
     assert len(wrong) == 1
+
+
+def test_interpreters_are_pairs():
+    given = {"interpreters": [["/a.b/c", "/env/bin/python"]], "trusted": False}
+    settings, wrong = read_settings(given, Settings())
+    assert (settings.interpreters, settings.trusted, wrong) == ((("/a.b/c", "/env/bin/python"),), False, ())
+    assert read_settings({"interpreters": [["/a"]]}, Settings()) == (
+        Settings(),
+        ("fx-lsp.interpreters is [['/a']], not a list of pairs of a folder and a path",),
+    )

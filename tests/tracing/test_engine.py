@@ -178,6 +178,35 @@ async def test_nothing_is_traced_on_open_unless_asked_for(bench: Bench) -> None:
     assert bench.tracers.asked == ["g"]
 
 
+async def test_in_a_workspace_that_is_not_trusted_texts_are_read_and_nothing_runs(bench: Bench) -> None:
+    bench.probe_error = WorkerStartError("an interpreter was started", "interpreter", "")
+    engine = bench.engine(trusted=False)
+    engine.open(bench.file, TEXT, ())
+    await bench.quiet(engine)
+    state = engine.state(bench.file)
+    assert state is not None and [t.target.name for t in state.targets] == ["f", "g"]
+    assert "not trusted" in bench.statuses[-1].message and bench.statuses[-1].health == "warning"
+    refused = await engine.outcome(bench.file, "f")
+    assert isinstance(refused, Failure) and refused.kind == "interpreter"
+    assert bench.tracers.started == 0
+
+    bench.probe_error = None
+    await engine.configure(EngineSettings(cache_path=bench.cache, trusted=True))
+    await bench.quiet(engine)
+    assert isinstance(await engine.outcome(bench.file, "f"), Trace)
+
+
+async def test_each_folder_has_the_interpreter_that_the_client_names(bench: Bench, tmp_path: Path) -> None:
+    asked: list[str | None] = []
+    engine = bench.engine(interpreters=((str(tmp_path), "/folder/python"),))
+    backend = engine._hosts._backend
+    engine._hosts._backend = replace(backend, find=lambda setting, *_: asked.append(setting) or "python")
+    engine.open(bench.file, TEXT, (str(tmp_path),))
+    engine.open(bench.file + "2", TEXT, ("/elsewhere",))
+    await bench.quiet(engine)
+    assert set(asked) == {"/folder/python", None}
+
+
 async def test_a_request_that_nobody_waits_for_is_stopped(bench: Bench) -> None:
     engine = bench.engine(trace_on_open=False)
     bench.tracers.gate.clear()

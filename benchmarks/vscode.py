@@ -1,0 +1,61 @@
+"""What the VS Code extension costs: its size, its start, and typing with and without it.
+
+    python benchmarks/vscode.py
+
+Needs Chromium, node and npm; builds the extension and VS Code where they are not there yet.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import statistics
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+TESTS = HERE.parent / "tests" / "e2e"
+sys.path[0] = str(TESTS)  # in place of this folder, where `vscode` is this file
+
+from vscode.workbench import Tools, running, tools  # noqa: E402
+
+MIB = 2**20
+
+
+def main() -> int:
+    """Prints a table."""
+    made = tools()
+    with_it, idle, without = typed(made), typed(made, {"fx-lsp.traceOnOpen": False}), typed(made, installed=False)
+    activation = re.search(r"Activation: (\d+)\s*ms", with_it["activation"].replace("\xa0", " "))
+    print("| what | with fx-lsp | the same, not tracing | without |")
+    print("| --- | --- | --- | --- |")
+    print(f"| size of the .vsix | {made.vsix.stat().st_size / MIB:.2f} MiB | – | – |")
+    print(f"| activation | {activation[1] if activation else with_it['activation']} ms | – | – |")
+    columns = " | ".join(times(found["times"]) for found in (with_it, idle, without))
+    print(f"| key to screen, {len(with_it['times'])} keys | {columns} |")
+    return 0
+
+
+def typed(made: Tools, others: Mapping[str, Any] = MappingProxyType({}), installed: bool = True) -> dict[str, Any]:
+    """What the scenario found in a VS Code of its own, with `others` among the settings."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "work"
+        shutil.copytree(HERE.parent / "examples", folder)
+        own = {"fx-lsp.interpreter": sys.executable, "fx-lsp.cache.path": str(Path(scratch) / "cache.db")}
+        extensions = (made.vsix,) if installed else ()
+        with running(made, Path(scratch) / "code", {**own, **others}, extensions) as code:
+            script, there = str(HERE / "vscode_typing.mjs"), "no" if not installed else "idle" if others else "yes"
+            return code.play(script, folder, folder / "attention.py", FX_EXTENSION=there)
+
+
+def times(found: list[float]) -> str:
+    """Median and 95th percentile in milliseconds."""
+    return f"p50 {statistics.median(found):.1f} ms, p95 {statistics.quantiles(found, n=20)[-1]:.1f} ms"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""What forward and backward hold in memory, step by step, as far as specs and uses say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from fx_lsp.features.sizes import bytes_of, shares_storage
+from fx_lsp.model import Node, Saved, Span, Stage, Trace
+
+
+@dataclass(frozen=True)
+class Step:
+    """The moment in which an operation has its result and still its inputs: bytes of activations alive then.
+
+    `kept` are those of them that are kept for backward. Parameters and inputs are not counted, gradients are.
+    """
+
+    stage: str
+    name: str
+    spec: str
+    span: Span | None
+    live: int
+    kept: int
+    made: int
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A value that is kept for backward, with how long: the indices of the steps that make it and that use it last."""
+
+    saved: Saved
+    made: int | None
+    last: int | None
+
+
+@dataclass(frozen=True)
+class Memory:
+    """`peak` is the index of a step. `unknown` counts values that have no size in numbers."""
+
+    steps: tuple[Step, ...]
+    kept: tuple[Kept, ...]
+    peak: int | None
+    unknown: int
+
+
+def memory(trace: Trace, forward: Stage, backward: Stage | None) -> Memory:
+    """The memory of a target over forward and backward; what is kept stands with the largest first."""
+    saved = {s.name: s for s in trace.saved}
+    own = {name for name, s in saved.items() if s.kind == "activation"}
+    sizes = _sizes(forward, saved) | ({} if backward is None else _sizes(backward, saved))
+    steps = list(_walk(forward, sizes, own, {}))
+    made = {step.name: i for i, step in enumerate(steps)}
+    last: dict[str, int] = {}
+    if backward is not None:
+        alive = {n.name: sizes[n.name] for n in backward.nodes if n.op == "placeholder" and n.name in own}
+        position = len(steps)
+        for step in _walk(backward, sizes, own, alive):
+            steps.append(step)
+        uses = [n for n in backward.nodes if n.op.startswith("call_")]
+        for place, node in enumerate(uses, start=position):
+            last |= {name: place for name in node.inputs if name in saved}
+    peak = max(range(len(steps)), key=lambda i: steps[i].live, default=None)
+    ranked = sorted(trace.saved, key=lambda s: -s.bytes)
+    unknown = sum(1 for stage in (forward, backward) if stage for n in stage.nodes if bytes_of(n.spec) is None)
+    return Memory(tuple(steps), tuple(Kept(s, made.get(s.name), last.get(s.name)) for s in ranked), peak, unknown)
+
+
+def _sizes(stage: Stage, saved: Mapping[str, Saved]) -> dict[str, int]:
+    return {n.name: saved[n.name].bytes if n.name in saved else bytes_of(n.spec) or 0 for n in stage.nodes}
+
+
+def _walk(stage: Stage, sizes: Mapping[str, int], kept: set[str], alive: dict[str, int]) -> Iterator[Step]:
+    """The steps of a stage. `alive` are the values that it begins with, with their bytes; each is held until its last
+    use, and in forward what is kept, and what is returned, to the end."""
+    owner = _owners(stage, alive)
+    ends: dict[str, int] = {}
+    for i, node in enumerate(stage.nodes):
+        for name in node.inputs:
+            ends[owner.get(name, name)] = i
+    forever = {owner.get(name, name) for name in kept} if stage.name != "backward" else set[str]()
+    alive = {owner.get(name, name): size for name, size in alive.items()}
+    stays = forever | {owner.get(n, n) for node in stage.nodes if node.op == "output" for n in node.inputs}
+    of_kept = {owner.get(name, name) for name in kept}
+    live, held = sum(alive.values()), sum(size for name, size in alive.items() if name in of_kept)
+    for i, node in enumerate(stage.nodes):
+        if not node.op.startswith("call_"):
+            continue
+        fresh = owner.get(node.name) == node.name
+        if fresh:
+            alive[node.name] = sizes[node.name]
+            live += sizes[node.name]
+            held += sizes[node.name] if node.name in of_kept else 0
+        yield Step(stage.name, node.name, node.spec or "", node.span, live, held, sizes[node.name] if fresh else 0)
+        for name in {owner.get(n, n) for n in (node.name, *node.inputs)}:
+            if name in alive and name not in stays and ends.get(name, i) <= i:
+                size = alive.pop(name)
+                live -= size
+                held -= size if name in of_kept else 0
+
+
+def _owners(stage: Stage, begin: Mapping[str, int]) -> dict[str, str]:
+    """For each value the first one that has its memory; what is no activation (parameters, inputs) has none."""
+    owner: dict[str, str] = {name: name for name in begin}
+    for node in stage.nodes:
+        if node.op.startswith("call_"):
+            root = _source(node) if shares_storage(node) else node.name
+            if root in owner:
+                owner[node.name] = owner[root]
+            elif root == node.name:
+                owner[node.name] = node.name
+    return owner
+
+
+def _source(node: Node) -> str:
+    return node.inputs[0]

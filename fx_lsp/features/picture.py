@@ -1,0 +1,233 @@
+"""A stage as plain data for a picture of it: nodes, edges, and groups of nodes by call and by source line."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from fx_lsp.features.documents import render_node
+from fx_lsp.features.sizes import bytes_of
+from fx_lsp.features.text import one_line
+from fx_lsp.model import Node, Span, Stage, Trace
+
+SourceText = Callable[[Span], "str | None"]
+_CALLEE = re.compile(r"[\w.\[\]'\"]+(?=\()")
+STRAYS = 10
+"""In a call that is made several times, one operation of so many of one time may be there for another reason."""
+RECOMPUTED = "recomputed from forward"
+"""What a tracer says of a node of backward that forward has computed already."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """A node of the picture. `saved` is what of it is kept for backward in bytes, None where nothing is; `group` the
+    index of the innermost group, or -1."""
+
+    name: str
+    kind: str
+    label: str
+    spec: str
+    text: str
+    bytes: int | None
+    saved: int | None
+    recomputed: bool
+    backward: bool
+    span: Span | None
+    group: int
+
+
+@dataclass(frozen=True)
+class Group:
+    """Nodes of one call (`self.attn`) or, innermost, of one source line; `parent` is an index, or -1.
+
+    `round` counts the times that the call was made, where a loop made it several times, else it is 0.
+    """
+
+    title: str
+    kind: str
+    parent: int
+    span: Span
+    round: int = 0
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Boxes in the order of execution; edges are pairs of indices of boxes."""
+
+    boxes: tuple[Box, ...]
+    edges: tuple[tuple[int, int], ...]
+    groups: tuple[Group, ...]
+
+
+def picture(trace: Trace, stage: Stage, source_text: SourceText) -> Picture:
+    """The picture of a stage. `source_text` is the text of a span, where it is known."""
+    index = {node.name: i for i, node in enumerate(stage.nodes)}
+    edges = [(index[n], i) for i, node in enumerate(stage.nodes) for n in dict.fromkeys(node.inputs) if n in index]
+    saved = {s.name: s.bytes for s in trace.saved} if stage.name in ("forward", "joint") else {}
+    calls = [node for node in stage.nodes if node.op.startswith("call_")]
+    chains = _Chains(calls)
+    grouping = _Grouping(chains, _beginnings(calls, chains), source_text)
+    boxes: list[Box] = []
+    behind: set[int] = set()
+    into: dict[int, list[int]] = {}
+    for before, after in edges:
+        into.setdefault(after, []).append(before)
+    for i, node in enumerate(stage.nodes):
+        backward = stage.name == "joint" and node.op != "output" and _is_backward(node, into.get(i, ()), behind)
+        if backward:
+            behind.add(i)
+        group = grouping.group_of(node, backward) if node.op.startswith("call_") else -1
+        boxes.append(_box(node, saved.get(node.name), backward, group))
+    kept, place = _without_wrappers(grouping.groups)
+    return Picture(tuple(replace(box, group=place[box.group]) for box in boxes), tuple(edges), kept)
+
+
+def _without_wrappers(groups: list[Group]) -> tuple[tuple[Group, ...], dict[int, int]]:
+    """The groups but for calls that hold one group alone, or every operation; where each group's nodes go then."""
+    inside: dict[int, int] = {}
+    for group in groups:
+        inside[group.parent] = inside.get(group.parent, 0) + 1
+    place, kept = {-1: -1}, list[Group]()
+    top = {-1}
+    for i, group in enumerate(groups):
+        alone = inside.get(i) == 1 and all(g.kind == "call" for g in groups if g.parent == i) and not group.round
+        whole = group.parent in top and inside[group.parent] == 1 and group.kind == "call"
+        if whole:
+            top.add(i)
+        if alone or whole:
+            place[i] = place[group.parent]
+        else:
+            place[i] = len(kept)
+            kept.append(replace(group, parent=place[group.parent]))
+    return tuple(kept), place
+
+
+def _box(node: Node, saved: int | None, backward: bool, group: int) -> Box:
+    called = node.op.startswith("call_")
+    kind = "op" if called else node.comment if node.comment in ("parameter", "buffer") else node.op
+    label = _short(node.target) if called else node.name
+    recomputed = node.comment == RECOMPUTED
+    text, spec = one_line(render_node(node), 300), one_line(node.spec or "", 80)
+    size = bytes_of(node.spec)
+    return Box(node.name, kind, label, spec, text, size, saved, recomputed, backward, node.span, group)
+
+
+def _is_backward(node: Node, inputs: tuple[int, ...] | list[int], behind: set[int]) -> bool:
+    is_gradient = node.op == "placeholder" and node.target.startswith("tangents_")
+    return is_gradient or any(i in behind for i in inputs)
+
+
+def _short(target: str) -> str:
+    """`aten.mm.default` as `mm`, `aten.add.Tensor` as `add`; others by their last part."""
+    name = target.removeprefix("aten.")
+    return name.partition(".")[0] if name != target else name.rpartition(".")[2] or name
+
+
+class _Chains:
+    """The spans of nodes as tuples of numbers, the callers outermost first: nodes share their tuples of spans."""
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self.spans: list[Span] = []
+        numbers: dict[Span, int] = {}
+        self._known: dict[int, tuple[int, ...]] = {}
+        for node in nodes:
+            if id(node.spans) not in self._known:
+                for span in node.spans:
+                    if span not in numbers:
+                        numbers[span] = len(self.spans)
+                        self.spans.append(span)
+                self._known[id(node.spans)] = tuple(numbers[span] for span in reversed(node.spans))
+
+    def __getitem__(self, node: Node) -> tuple[int, ...]:
+        return self._known[id(node.spans)]
+
+
+Sign = tuple[str, tuple[int, ...]]
+"""What tells operations of one call apart: the operation, and where in the call it is."""
+
+
+def _beginnings(nodes: Iterable[Node], chains: _Chains) -> dict[tuple[int, ...], Sign]:
+    """For each call that is made several times what each time begins with; calls are chains of callers.
+
+    In one that is made `n` times, most operations of each of its parts are there a multiple of `n` times; few are not.
+    """
+    seen: dict[tuple[int, ...], dict[Sign, int]] = {}
+    for node in nodes:
+        chain = chains[node]
+        for depth in range(1, len(chain)):
+            counts = seen.setdefault(chain[:depth], {})
+            sign = node.target, chain[depth:]
+            counts[sign] = counts.get(sign, 0) + 1
+    found: dict[tuple[int, ...], Sign] = {}
+    for call, counts in seen.items():
+        rounds, _ = Counter(counts.values()).most_common(1)[0]
+        others = sum(sum(part) for part in _parts(counts) if not _repeats(part, rounds))
+        if rounds > 1 and STRAYS * others * rounds <= sum(counts.values()):
+            found[call] = next(sign for sign, count in counts.items() if count == rounds)
+    return found
+
+
+def _parts(counts: Mapping[Sign, int]) -> Iterable[list[int]]:
+    """How often each operation is there, for each part of a call; a call that only makes another has that one's."""
+    depth = 0
+    while len({places[: depth + 1] for _, places in counts}) == 1 and all(len(p) > depth + 1 for _, p in counts):
+        depth += 1
+    parts: dict[int, list[int]] = {}
+    for (_, places), count in counts.items():
+        parts.setdefault(places[depth], []).append(count)
+    return parts.values()
+
+
+def _repeats(part: list[int], rounds: int) -> bool:
+    """Whether most operations are there in every round, but perhaps the first or the last."""
+    regular = sum(n for n in part if n % rounds == 0 or n == rounds - 1 > 1)
+    return 2 * regular > sum(part)
+
+
+@dataclass
+class _Grouping:
+    chains: _Chains
+    beginnings: Mapping[tuple[int, ...], Sign]
+    source_text: SourceText
+    groups: list[Group] = field(default_factory=list[Group])
+    calls: dict[tuple[int, int, bool], tuple[int, bool]] = field(
+        default_factory=dict[tuple[int, int, bool], tuple[int, bool]]
+    )
+    lines: dict[tuple[int, str, int, bool], int] = field(default_factory=dict[tuple[int, str, int, bool], int])
+
+    def group_of(self, node: Node, backward: bool) -> int:
+        """The innermost group of a node, made where it is new; -1 for a node from nowhere."""
+        chain, parent = self.chains[node], -1
+        for depth in range(1, len(chain)):
+            begins = self.beginnings.get(chain[:depth]) == (node.target, chain[depth:])
+            parent = self._call(parent, chain[depth - 1], backward, begins)
+        return self._line(parent, self.chains.spans[chain[-1]], backward) if chain else -1
+
+    def _call(self, parent: int, number: int, backward: bool, begins: bool) -> int:
+        known = self.calls.get((parent, number, backward))
+        if known is not None and not (begins and known[1]):
+            self.calls[parent, number, backward] = known[0], known[1] or begins
+            return known[0]
+        round_ = 0
+        if known is not None:
+            before = self.groups[known[0]]
+            self.groups[known[0]] = replace(before, round=before.round or 1)
+            round_ = (before.round or 1) + 1
+        span = self.chains.spans[number]
+        text = one_line(self.source_text(span) or "", 200)
+        callee = _CALLEE.match(text)
+        self.groups.append(Group(callee[0] if callee else text[:60] or "call", "call", parent, span, round_))
+        self.calls[parent, number, backward] = len(self.groups) - 1, begins
+        return len(self.groups) - 1
+
+    def _line(self, parent: int, span: Span, backward: bool) -> int:
+        key = parent, span.file, span.line, backward
+        if key not in self.lines:
+            whole = Span(span.file, span.line, 0, span.line, 1 << 20)
+            text = one_line(self.source_text(whole) or "", 80)
+            place = f"{span.file.replace(chr(92), '/').rpartition('/')[2]}:{span.line}"
+            self.groups.append(Group(f"{place}  {text}".rstrip(), "line", parent, span))
+            self.lines[key] = len(self.groups) - 1
+        return self.lines[key]

@@ -1,0 +1,74 @@
+"""What tensors take in memory, as far as their specs say, and which operations make no tensor of their own."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from fx_lsp.model import Node
+
+_TENSOR = re.compile(r"\b(?P<kind>bf|[biufc])(?P<bits>\d+)\w*\[(?P<sizes>[^\]]*)\]")
+_VIEWS = frozenset(
+    {
+        "_conj",
+        "_neg_view",
+        "_reshape_alias",
+        "_unsafe_view",
+        "alias",
+        "as_strided",
+        "chunk",
+        "detach",
+        "diagonal",
+        "expand",
+        "expand_as",
+        "getitem",
+        "imag",
+        "lift_fresh",
+        "movedim",
+        "narrow",
+        "permute",
+        "real",
+        "reshape",
+        "select",
+        "slice",
+        "split",
+        "split_with_sizes",
+        "squeeze",
+        "swapaxes",
+        "swapdims",
+        "t",
+        "tensor_split",
+        "transpose",
+        "unbind",
+        "unflatten",
+        "unfold",
+        "unsqueeze",
+        "view",
+        "view_as",
+        "view_as_complex",
+        "view_as_real",
+    }
+)
+
+
+@lru_cache(maxsize=4096)
+def bytes_of(spec: str | None) -> int | None:
+    """The bytes of the elements of all tensors of a spec, 0 where it has none; None where a size has no number."""
+    total = 0
+    for found in _TENSOR.finditer(spec or ""):
+        elements = 1
+        for size in filter(None, (part.strip() for part in found["sizes"].split(","))):
+            if not size.isdigit():
+                return None
+            elements *= int(size)
+        total += elements * max(int(found["bits"]) // 8, 1)
+    return total
+
+
+def shares_storage(node: Node) -> bool:
+    """Whether the result of a node is the memory of its first input: a view of it, or it was written in place."""
+    if not node.op.startswith("call_") or not node.inputs:
+        return False
+    name = node.target.removeprefix("aten.").partition(".")[0].rpartition(".")[2] if "aten." in node.target else ""
+    name = name or node.target.rpartition(".")[2]
+    return name in _VIEWS or (name.endswith("_") and not name.startswith("_"))

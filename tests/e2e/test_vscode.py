@@ -1,0 +1,211 @@
+"""The extension in VS Code, in a browser, with the real server and the real torch."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scenarios import REPOSITORY, llama, require
+from vscode.workbench import SHOTS, Code, Tools, extension, running, tools
+
+pytestmark = [pytest.mark.editor, pytest.mark.torch]
+
+PLANTED = """\
+import torch
+
+
+def planted(x):
+    # fx: x=f32[4, 8]
+    return torch.relu(x)
+
+
+# fx: x=f32[4, 8
+def other(x):
+    return torch.relu(x)
+"""
+
+
+PYTHON_EXTENSION = """\
+const uri = require("vscode").Uri.file("PYTHON");
+exports.activate = () => ({
+  environments: {
+    getActiveEnvironmentPath: () => ({ id: "selected", path: uri.fsPath }),
+    resolveEnvironment: async () => ({ executable: { uri }, version: { major: 3, minor: 12 } }),
+    onDidChangeActiveEnvironmentPath: () => ({ dispose() {} }),
+  },
+});
+"""
+"""What of the Python extension is used, with one interpreter for all folders."""
+
+
+@pytest.fixture(scope="module")
+def made() -> Tools:
+    require("", "VS Code")
+    return tools()
+
+
+def settings(cache: Path) -> dict[str, Any]:
+    return {"fx-lsp.interpreter": sys.executable, "fx-lsp.cache.path": str(cache), "fx-lsp.limits.seconds": 300}
+
+
+@pytest.fixture(scope="module")
+def code(made: Tools, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Code]:
+    folder = tmp_path_factory.mktemp("code")
+    with running(made, folder, settings(folder / "cache.db")) as started:
+        yield started
+
+
+def copied(folder: Path) -> Path:
+    """The examples, in a folder that is not easy to name in a URI."""
+    return Path(shutil.copytree(REPOSITORY / "examples", folder / "a folder, 100% full"))
+
+
+@pytest.fixture(scope="module")
+def graphs(code: Code, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    workspace = copied(tmp_path_factory.mktemp("graphs"))
+    return code.play("graphs.mjs", workspace, workspace / "attention.py")
+
+
+@pytest.fixture(scope="module")
+def views(code: Code, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    workspace = copied(tmp_path_factory.mktemp("views"))
+    found = code.play("views.mjs", workspace, workspace / "attention.py")
+    return {**found, "svg": (workspace / "attention.backward.svg").read_text()}
+
+
+@pytest.fixture(scope="module")
+def large(code: Code) -> dict[str, Any]:
+    file = llama()
+    line = next(n for n, text in enumerate(file.read_text().splitlines(), 1) if text.startswith("class LlamaModel("))
+    return code.play("llama.mjs", file.parent, file, FX_LINE=str(line), FX_PATIENCE_MS="300000")
+
+
+def test_lenses_and_shapes(graphs: dict[str, Any]) -> None:
+    assert any(lens.startswith("11 ops forward · 14 backward · saves ") for lens in graphs["lenses"])
+    assert "scores: f32[4, 12] = q @ k.transpose" in graphs["code"]
+
+
+def test_a_hover_has_actions(graphs: dict[str, Any]) -> None:
+    assert "show forward graph · show joint graph · show backward graph · pin inputs · why saved" in graphs["hover"]
+
+
+def test_a_graph_opens_beside_the_code_from_a_hover(graphs: dict[str, Any]) -> None:
+    assert "weights: f32[4, 12] = aten._softmax.default(masked_fill, -1, False)" in graphs["forward"]
+    assert graphs["tabs"] == ["attention", "attention.forward", "attention.backward"]
+
+
+def test_lines_that_belong_together_are_marked_as_the_cursor_moves(graphs: dict[str, Any]) -> None:
+    assert [line.strip().partition(":")[0] for line in graphs["marked"][1:]] == [
+        "bitwise_not",
+        "masked_fill",
+        "weights",
+    ]
+    assert [line.strip().partition("->")[0] for line in graphs["back"]] == ["return weights @ v"]
+    assert graphs["colors"] > 10
+
+
+def test_a_graph_has_lenses_and_folds(graphs: dict[str, Any]) -> None:
+    assert "picture | backward | joint | memory | compare passes" in graphs["inGraph"]
+    assert "attention.py:13" in graphs["folded"] and "bitwise_not" not in graphs["folded"]
+
+
+def test_a_graph_follows_an_edit_in_place(graphs: dict[str, Any]) -> None:
+    assert "tanh_backward" in graphs["edited"]
+
+
+def test_graphs_survive_a_reload_of_the_window(graphs: dict[str, Any]) -> None:
+    assert "grad_v" in graphs["restored"]
+
+
+def test_functions_are_in_a_tree(views: dict[str, Any]) -> None:
+    assert views["tree"][0].startswith("attention11 ops forward")
+    assert {"joint88 ops", "forward43 ops", "backward50 ops"} <= set(views["tree"])
+
+
+def test_commands_are_in_the_palette_and_in_the_context_menu(views: dict[str, Any]) -> None:
+    assert {"FX: Doctor", "FX: Clear Cache", "FX: Restart Server"} <= set(views["commands"])
+    assert "FX: Next Pass" not in views["commands"]
+    assert {"Show Graph as Picture", "Compare Partitioners", "Generate Triton Kernel"} <= set(views["menu"])
+    assert "Show Graph as TorchScript" not in views["menu"]
+
+
+def test_passes_are_diffs_with_a_next_and_a_previous_one(views: dict[str, Any]) -> None:
+    assert "joint:remove_noop_ops" in views["passes"]
+    first = views["diff"]["tabs"][-1]
+    assert first.startswith("attention · joint:remove_noop_ops (")
+    assert "alias: f32[4, 12]" in views["diff"]["before"] and "alias: f32[4, 12]" not in views["diff"]["after"]
+    assert views["next"][-1] != first
+
+
+def test_the_picture_of_a_graph_is_searched_clicked_and_saved(views: dict[str, Any]) -> None:
+    assert views["picture"]["state"] == "ready" and int(views["picture"]["nodes"]) == 15
+    assert "aten._softmax.default(masked_fill, -1, False)" in views["details"]
+    assert "saved 192 B" in views["details"]
+    assert views["svg"].startswith("<svg ")
+    assert "_softmax_backward_data" in views["svg"] and "recomputed" in views["svg"]
+
+
+def test_memory_ranks_what_is_saved(views: dict[str, Any]) -> None:
+    assert "peak " in views["memory"]
+    rows = [line.split("\t")[0] for line in views["memory"].splitlines() if "\tinput\t" in line]
+    assert rows == ["t_1", "t_4", "q"]
+
+
+def test_partitioners_and_kernels_are_documents(views: dict[str, Any]) -> None:
+    assert "recomputed" in views["partitioners"]
+    assert "@triton.jit" in views["kernels"]
+
+
+def test_inputs_are_pinned(views: dict[str, Any]) -> None:
+    assert "# fx: q=f32[4, 32], k=f32[12, 32], v=f32[12, 96]" in views["pinned"]
+
+
+def test_a_large_graph_is_read_and_drawn(large: dict[str, Any]) -> None:
+    assert "nodes repeat others and are folded" in large["backward"]
+    assert int(large["forward"]["nodes"]) > 2000 and int(large["forward"]["shown"]) < 1000
+    assert large["shown"] > 5000
+    assert int(large["hits"].removeprefix("1 of ")) >= 4 * 32
+    assert "GiB" in large["memory"]
+
+
+def test_nothing_runs_in_a_workspace_that_is_not_trusted(made: Tools, tmp_path: Path) -> None:
+    folder = tmp_path / "downloaded"
+    python, ran = folder / ".venv" / "bin" / "python", folder / "ran"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\necho "$@" >> "{ran}"\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    (folder / "planted.py").write_text(PLANTED)
+    trust = {"security.workspace.trust.enabled": True, "security.workspace.trust.startupPrompt": "never"}
+    own = {key: value for key, value in settings(tmp_path / "cache.db").items() if not key.endswith("interpreter")}
+    with running(made, tmp_path / "code", {**own, **trust}) as code:
+        found = code.play("untrusted.mjs", folder, folder / "planted.py", FX_RAN=str(ran))
+    assert "this workspace is not trusted" in found["told"]
+    assert [row.partition("Nothing")[0] for row in found["tree"]][:2] == ["planted", "other"]
+    assert any("comment is not understood" in problem for problem in found["problems"])
+    assert (found["lenses"], found["ran"]) == (0, False)
+    assert any("ops forward" in lens for lens in found["trusted"]) and ran.exists()
+
+
+def test_the_interpreter_is_the_one_of_the_python_extension(made: Tools, tmp_path: Path) -> None:
+    folder, python, ran = tmp_path / "project", tmp_path / "selected" / "python", tmp_path / "ran"
+    folder.mkdir()
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\necho "$@" >> "{ran}"\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    (folder / "planted.py").write_text(PLANTED)
+    own = {key: value for key, value in settings(tmp_path / "cache.db").items() if not key.endswith("interpreter")}
+    stand_in = extension(tmp_path, "ms-python", "python", PYTHON_EXTENSION.replace("PYTHON", str(python)))
+    with running(made, tmp_path / "code", own, (stand_in, made.vsix)) as code:
+        assert any("ops forward" in lens for lens in code.play("python.mjs", folder, folder / "planted.py")["lenses"])
+    started = ran.read_text().splitlines()
+    assert any(line.endswith(" serve") for line in started), "it runs the server"
+    assert any("bootstrap.py" in line for line in started), "and traces"
+
+
+def test_there_is_a_picture_of_each_main_view(graphs: dict[str, Any], views: dict[str, Any]) -> None:
+    wanted = ("code", "hover", "graph-document", "functions", "diff", "graph-view", "memory-view")
+    assert all((SHOTS / f"{name}.png").stat().st_size > 10_000 for name in wanted)

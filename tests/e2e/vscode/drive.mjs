@@ -1,0 +1,210 @@
+// Drives VS Code in Chromium: the scenarios beside this file import `drive`, and what they return is the result.
+
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+
+const { FX_CHROMIUM, FX_PLAYWRIGHT, FX_RESULT, FX_SHOTS, FX_URL } = process.env;
+const { chromium } = await import(pathToFileURL(join(FX_PLAYWRIGHT, 'index.mjs')).href);
+const ARGUMENTS = [
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-quic',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+  '--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1',
+];
+const LONG = Number(process.env.FX_PATIENCE_MS || 120_000);
+
+/** Opens `file` in `folder`, runs `scenario`, writes what it returns to $FX_RESULT; a failure with a picture of it. */
+export async function drive(scenario) {
+  const { FX_FILE: file, FX_FOLDER: folder } = process.env;
+  const browser = await chromium.launch({ executablePath: FX_CHROMIUM, args: ARGUMENTS });
+  const context = await browser.newContext({ viewport: { width: 1500, height: 900 }, bypassCSP: false });
+  const page = await context.newPage();
+  page.setDefaultTimeout(LONG);
+  const said = [];
+  page.on('console', (message) => said.push(message.text()));
+  let result;
+  try {
+    await page.goto(address(folder, file));
+    await page.locator('.monaco-workbench').waitFor();
+    const workbench = new Workbench(page, said);
+    result = await scenario(workbench);
+  } catch (error) {
+    await page.screenshot({ path: picture('failure') }).catch(() => undefined);
+    result = { error: `${error.stack ?? error}`, picture: picture('failure'), messages: said.slice(-30) };
+  } finally {
+    await browser.close();
+  }
+  writeFileSync(FX_RESULT, JSON.stringify(result));
+}
+
+function address(folder, file) {
+  const { host } = new URL(FX_URL);
+  const payload = file ? `&payload=${encodeURIComponent(JSON.stringify([['openFile', `vscode-remote://${host}${file}`]]))}` : '';
+  return `${FX_URL}/?folder=${encodeURIComponent(folder)}${payload}`;
+}
+
+function picture(name) {
+  mkdirSync(FX_SHOTS, { recursive: true });
+  return join(FX_SHOTS, `${name}.png`);
+}
+
+/** Text as it was written: Monaco shows spaces as non-breaking ones. */
+export function plain(text) {
+  return text.replaceAll('\u00a0', ' ').replaceAll('\u200c', '');
+}
+
+/** What a person does in VS Code, and what they see. */
+export class Workbench {
+  constructor(page, said) {
+    this.page = page;
+    this.said = said;
+  }
+
+  async shot(name) {
+    process.stderr.write(`${name}: ${Math.round(performance.now())} ms\n`);
+    await this.page.waitForTimeout(300);
+    await this.page.screenshot({ path: picture(name) });
+  }
+
+  /** Runs a command of the palette, and chooses the rows with these texts in what it then asks. */
+  async command(title, ...choices) {
+    const input = this.page.locator('.quick-input-widget:visible input').first();
+    const own = this.page.locator('.label-name', { hasText: new RegExp(`^${escaped(title)}$`) });
+    const row = this.page.locator('.quick-input-widget:visible .monaco-list-row').filter({ has: own }).first();
+    const seen = (what) => what.waitFor({ timeout: 5000 }).then(() => true, () => false);
+    await this.until(async () => {
+      await this.page.keyboard.press('F1'); // a menu that is just closing takes the key
+      if (await seen(input)) {
+        await input.fill(`>${title}`);
+        if (await seen(row)) {
+          return true;
+        }
+        await this.page.keyboard.press('Escape');
+      }
+      return false;
+    }, `the command ${title}`);
+    await row.click();
+    for (const choice of choices) {
+      await this.choose(choice);
+    }
+  }
+
+  /** The titles of the palette that a text finds. */
+  async commands(text) {
+    const input = this.page.locator('.quick-input-widget:visible input').first();
+    await this.page.keyboard.press('F1');
+    await input.waitFor();
+    await input.fill(`>${text}`);
+    await this.page.waitForTimeout(600);
+    const found = await this.page.locator('.quick-input-list .monaco-list-row .label-name').allTextContents();
+    await this.page.keyboard.press('Escape');
+    return found.map(plain);
+  }
+
+  /** Chooses a row of the list that is asked from. */
+  async choose(text) {
+    await this.row(text).first().waitFor();
+    await this.row(text).first().click();
+  }
+
+  row(text) {
+    return this.page.locator('.quick-input-widget:visible .monaco-list-row').filter({ hasText: text });
+  }
+
+  /** The editor of the document whose URI ends with a text. */
+  editor(text) {
+    return this.page.locator(`.editor-instance .monaco-editor[data-uri$="${text}"]`).first();
+  }
+
+  lens(text, within = this.page) {
+    return within.locator('.codelens-decoration a').filter({ hasText: text, visible: true }).first();
+  }
+
+  /** The text of all lenses in an editor, once one with this text is there. */
+  async lenses(text, within = this.page) {
+    await this.lens(text, within).waitFor();
+    return (await within.locator('.codelens-decoration').allTextContents()).map(plain);
+  }
+
+  /** The visible text of an editor, top to bottom. */
+  async text(editor) {
+    const lines = await editor.locator('.view-lines .view-line').evaluateAll((rows) =>
+      rows.map((row) => [Number.parseFloat(row.style.top), row.textContent]).sort(([a], [b]) => a - b).map(([, text]) => text),
+    );
+    return plain(lines.join('\n'));
+  }
+
+  /** Waits until an editor shows a text, and returns all that it shows. */
+  async shows(editor, text) {
+    await editor.waitFor();
+    await this.until(async () => (await this.text(editor)).includes(text), `an editor with ${text}`, async () => this.text(editor));
+    return this.text(editor);
+  }
+
+  /** Puts the cursor at the beginning of the first visible line of an editor with this text. */
+  async click(editor, text) {
+    const line = editor.locator('.view-lines .view-line').filter({ hasText: new RegExp(escaped(text)) }).first();
+    await line.waitFor();
+    const box = await line.locator('span span').first().boundingBox();
+    await this.page.mouse.click(box.x + box.width - 3, box.y + box.height / 2); // `locator.click` may scroll the workbench
+  }
+
+  /** The texts of the lines of an editor that have decorations with this background. */
+  async marked(editor, rgb) {
+    return editor.evaluate((root, wanted) => {
+      const rows = [...root.querySelectorAll('.view-lines .view-line')];
+      const tops = new Set(
+        [...root.querySelectorAll('.view-overlays .cdr')]
+          .filter((mark) => getComputedStyle(mark).backgroundColor.startsWith(wanted))
+          .map((mark) => mark.parentElement.style.top),
+      );
+      return rows.filter((row) => tops.has(row.style.top)).map((row) => row.textContent);
+    }, rgb).then((rows) => rows.map(plain));
+  }
+
+  async tabs() {
+    return (await this.page.locator('.tabs-container .tab .label-name').allTextContents()).map(plain);
+  }
+
+  status() {
+    return this.page.locator('.statusbar-item').filter({ hasText: 'fx-lsp' }).first();
+  }
+
+  /** Waits until nothing is being traced. */
+  async traced() {
+    await this.status().locator('.codicon-check').waitFor();
+  }
+
+  /** The content of the webview whose title has a text. */
+  webview() {
+    return this.page.frameLocator('iframe.webview.ready').last().frameLocator('iframe#active-frame');
+  }
+
+  async until(condition, what, last = async () => '') {
+    const end = Date.now() + LONG;
+    while (!(await condition())) {
+      if (Date.now() > end) {
+        throw new Error(`waited too long for ${what}; last seen:\n${await last()}`);
+      }
+      await this.page.waitForTimeout(100);
+    }
+  }
+
+  /** Reloads the window, as after an update. */
+  async reload() {
+    await this.page.waitForTimeout(1500); // what is open is stored a moment later
+    await this.page.goto(address(process.env.FX_FOLDER)); // to name a file would open that instead
+    await this.page.locator('.monaco-workbench').waitFor();
+  }
+}
+
+function escaped(text) {
+  return text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&').replaceAll(' ', '[ \\u00a0]');
+}
+
+export { basename };

@@ -1,0 +1,111 @@
+// What there is beside graphs as text: passes in the diff editor, the picture, memory, the tree, commands, inputs.
+
+import { drive, plain } from './drive.mjs';
+
+await drive(async (w) => {
+  const found = {};
+  const { page } = w;
+  const code = w.editor('/attention.py');
+  await w.lens('11 ops forward').waitFor();
+  await w.traced();
+
+  await page.locator('.activitybar .action-item', { has: page.locator('[aria-label^="FX"]') }).first().click();
+  const rows = page.locator('.tree-explorer-viewlet-tree-view .monaco-list-row');
+  await rows.filter({ hasText: 'SelfAttention' }).waitFor();
+  await rows.filter({ hasText: 'SelfAttention' }).locator('.monaco-tl-twistie').click();
+  await rows.filter({ hasText: 'saved for backward' }).waitFor();
+  found.tree = (await rows.allTextContents()).map(plain);
+  await w.shot('functions');
+  await rows.filter({ hasText: 'merge_heads' }).click();
+  await w.until(async () => (await page.locator('.statusbar-item', { hasText: 'Ln 22' }).count()) > 0, 'the cursor at merge_heads');
+
+  await w.click(code, 'F.softmax');
+  found.commands = await w.commands('FX: ');
+  await page.locator('.view-line', { hasText: 'F.softmax' }).click({ button: 'right' });
+  const menu = page.locator('.monaco-menu .action-item', { hasText: /^FX/ });
+  await menu.first().hover();
+  await page.locator('.monaco-submenu .action-item', { hasText: 'Show Graph as Picture' }).waitFor();
+  found.menu = (await page.locator('.monaco-submenu .action-label').allTextContents()).filter(Boolean);
+  await w.shot('context-menu');
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('Escape');
+
+  await w.click(code, 'F.softmax');
+  await w.command('FX: Compare Compiler Passes at Cursor…');
+  await w.row('remove_noop_ops').first().waitFor();
+  found.passes = (await page.locator('.quick-input-list .monaco-list-row .label-name').allTextContents()).map(plain);
+  await w.shot('passes');
+  await w.choose('joint:remove_noop_ops');
+  const after = page.locator('.monaco-diff-editor .editor.modified');
+  await w.until(async () => (await after.count()) > 0 && (await w.text(after)).includes('aten.'), 'the diff');
+  found.diff = { tabs: await w.tabs(), before: await w.text(page.locator('.monaco-diff-editor .editor.original')), after: await w.text(after) };
+  await page.waitForTimeout(800);
+  await w.shot('diff');
+  await w.command('FX: Next Pass');
+  await w.until(async () => !(await w.tabs()).includes(found.diff.tabs.at(-1)), 'the next pass');
+  found.next = await w.tabs();
+  await w.command('FX: Previous Pass');
+  await w.until(async () => (await w.tabs()).includes(found.diff.tabs.at(-1)), 'the pass before');
+  await w.command('View: Close Editor');
+
+  await w.click(code, 'F.softmax');
+  await w.command('FX: Show Graph as Picture');
+  const graph = w.webview();
+  await graph.locator('body[data-state="ready"]').waitFor();
+  found.picture = await graph.locator('body').evaluate((body) => ({ ...body.dataset, worker: '' }));
+  await w.shot('graph-view');
+  await graph.locator('input[type="search"]').fill('softmax');
+  await graph.locator('.hits', { hasText: 'found' }).waitFor();
+  await graph.locator('input[type="search"]').press('Enter');
+  await graph.locator('body[data-selected="_softmax"]').waitFor();
+  found.details = await graph.locator('aside').innerText();
+  const [x, y] = (await graph.locator('body').getAttribute('data-at')).split(',').map(Number);
+  await w.shot('graph-view-selected');
+  await w.click(code, 'merge_heads(x)');
+  await graph.locator('canvas[role="application"]').click({ position: { x, y } });
+  await page.locator('.statusbar-item', { hasText: 'Ln 13' }).waitFor();
+  await graph.locator('canvas[role="application"]').focus();
+  await graph.locator('canvas[role="application"]').press('ArrowUp');
+  await graph.locator('body[data-selected="masked_fill"]').waitFor();
+  const backward = (await graph.locator('option').allTextContents()).find((text) => text.startsWith('backward'));
+  await graph.locator('select').selectOption({ label: backward });
+  await w.until(async () => (await w.tabs()).some((tab) => tab.includes('backward')), 'the picture of backward');
+  await w.shot('graph-view-backward');
+  await graph.locator('button', { hasText: 'SVG' }).click();
+  const dialog = page.locator('.quick-input-widget:visible input').first();
+  await dialog.waitFor();
+  await page.keyboard.press('Enter');
+  await page.waitForTimeout(1500);
+  await w.command('View: Close Editor');
+
+  await w.click(code, 'F.softmax');
+  await w.command('FX: Show Activation Memory');
+  const memory = w.webview();
+  await memory.locator('body[data-state="ready"]').waitFor();
+  found.memory = await memory.locator('body').innerText();
+  await w.shot('memory-view');
+  await memory.locator('td button').first().click();
+  await page.locator('.statusbar-item', { hasText: 'Ln 14' }).waitFor();
+
+  await w.click(code, 'F.softmax');
+  await w.command('FX: Compare Partitioners');
+  found.partitioners = await w.shows(w.editor('attention.table.py?partitions'), 'min-cut');
+  await w.click(code, 'F.softmax');
+  await w.command('FX: Generate Triton Kernel');
+  const kernels = w.editor('attention.triton.py?triton');
+  await w.shows(kernels, 'Triton kernels');
+  await w.click(code, 'F.softmax');
+  await page.waitForTimeout(1500);
+  found.kernels = await w.text(kernels);
+  await w.shot('kernel');
+
+  await w.command('FX: Open Walkthrough');
+  await page.locator('.getting-started-step, .step-title').first().waitFor();
+  await w.shot('walkthrough');
+  await w.command('View: Close Editor');
+
+  await w.click(code, 'F.softmax');
+  await w.command('FX: Pin Inputs in a Comment');
+  found.pinned = await w.shows(code, '# fx: q=');
+  return found;
+});

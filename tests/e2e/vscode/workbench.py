@@ -1,0 +1,211 @@
+"""VS Code, built of npm packages, in a real browser: where it is, how it is started, how a scenario is run in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from vscode.install import install
+
+HERE = Path(__file__).parent
+REPOSITORY = HERE.parent.parent.parent
+EXTENSION = REPOSITORY / "vscode-extension"
+SHOTS = Path(os.environ.get("FX_SHOTS") or Path(tempfile.gettempdir()) / "fx-lsp-screenshots")
+"""Where scenarios write pictures of what they did."""
+
+SCENARIO_SECONDS = 900
+START_SECONDS = 60
+QUIET = {
+    "workbench.startupEditor": "none",
+    "workbench.tips.enabled": False,
+    "telemetry.telemetryLevel": "off",
+    "extensions.autoUpdate": False,
+    "extensions.ignoreRecommendations": True,
+    "update.mode": "none",
+    "chat.disableAIFeatures": True,
+    "git.enabled": False,
+    "files.autoSave": "off",
+    "editor.minimap.enabled": False,
+    "editor.stickyScroll.enabled": False,
+    "diffEditor.useInlineViewWhenSpaceIsLimited": False,
+    "security.workspace.trust.enabled": False,
+    "workbench.secondarySideBar.defaultVisibility": "hidden",
+    "workbench.colorTheme": "Default Dark Modern",
+}
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What has to be installed. `node` is the one that VS Code in `code` brings; scripts run with it, too."""
+
+    chromium: str
+    node: Path
+    code: Path
+    vsix: Path
+
+
+@dataclass(frozen=True)
+class Code:
+    """A running VS Code."""
+
+    tools: Tools
+    url: str
+    run_folder: Path
+
+    def play(self, script: str, folder: Path, file: Path | None = None, **extra: str) -> dict[str, Any]:
+        """Runs a scenario on a folder; returns what it found. Fails with what it says went wrong."""
+        with tempfile.TemporaryDirectory() as scratch:
+            result = Path(scratch) / "result.json"
+            env = {
+                **os.environ,
+                "FX_CHROMIUM": self.tools.chromium,
+                "FX_PLAYWRIGHT": str(EXTENSION / "node_modules" / "playwright-core"),
+                "FX_RESULT": str(result),
+                "FX_SHOTS": str(SHOTS),
+                "FX_URL": self.url,
+                "FX_FOLDER": str(folder),
+                "FX_FILE": str(file or ""),
+                **extra,
+            }
+            command = [str(self.tools.node), str(HERE / script)]
+            done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=SCENARIO_SECONDS)
+            assert result.exists(), f"{script} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+            found = json.loads(result.read_text())
+        assert not found.get("error"), f"{found['error']}\n{found.get('messages')}\n{self.log()}"
+        return found
+
+    def log(self) -> str:
+        """The ends of what the extension host and the server wrote."""
+        logs = sorted(self.run_folder.glob("user-data/logs/*/exthost*/**/*fx-lsp*.log"))
+        return "\n".join(log.read_text(errors="replace")[-3000:] for log in logs)
+
+
+def tools() -> Tools:
+    """Everything that is needed, installed where it is missing; a skipped test where it cannot be."""
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    npm = shutil.which("npm")
+    if chromium is None or npm is None or shutil.which("node") is None:
+        pytest.skip("Chromium, node or npm is not installed")
+    if not sys.platform.startswith("linux"):
+        pytest.skip("VS Code is built for the tests on Linux only")
+    code = Path(os.environ.get("FX_VSCODE") or REPOSITORY / ".venv" / ".vscode")
+    node = install(code, npm)
+    if node is None:
+        pytest.skip("VS Code could not be installed from npm")
+    vsix = Path(os.environ.get("FX_VSIX") or build_extension(npm, node))
+    return Tools(chromium, node, code, vsix)
+
+
+def build_extension(npm: str, node: Path) -> Path:
+    """The extension as it would be installed, made anew. Its tools need a newer node than some systems have."""
+    vsix = EXTENSION / "fx-lsp.vsix"
+    env = {**os.environ, "PATH": f"{node.parent}{os.pathsep}{os.environ['PATH']}"}
+    steps: list[list[str]] = [] if (EXTENSION / "node_modules").is_dir() else [[npm, "ci"]]
+    steps += [[npm, "run", "check"], [npm, "run", "build"], [sys.executable, "scripts/bundle.py"]]
+    for step in (*steps, [npm, "run", "package", "--", "--out", str(vsix)]):
+        done = subprocess.run(step, cwd=EXTENSION, env=env, capture_output=True, text=True)
+        assert done.returncode == 0, f"{' '.join(step)}\n{done.stdout}\n{done.stderr}"
+    return vsix
+
+
+def extension(folder: Path, publisher: str, name: str, script: str) -> Path:
+    """An extension of one script, packed."""
+    identity = f'Id="{name}" Version="1.0.0" Publisher="{publisher}" Language="en-US"'
+    asset = '<Asset Type="Microsoft.VisualStudio.Code.Manifest" Path="extension/package.json"/>'
+    vsix = folder / f"{name}.vsix"
+    with zipfile.ZipFile(vsix, "w") as packed:
+        manifest = f"<Metadata><Identity {identity}/></Metadata><Assets>{asset}</Assets>"
+        schema = "http://schemas.microsoft.com/developer/vsx-schema/2011"
+        packed.writestr(
+            "extension.vsixmanifest", f'<PackageManifest Version="2.0.0" xmlns="{schema}">{manifest}</PackageManifest>'
+        )
+        about = {
+            "publisher": publisher,
+            "name": name,
+            "version": "1.0.0",
+            "main": "./main.js",
+            "engines": {"vscode": "^1.95.0"},
+        }
+        packed.writestr("extension/package.json", json.dumps({**about, "activationEvents": ["onLanguage:python"]}))
+        packed.writestr("extension/main.js", script)
+    return vsix
+
+
+@contextmanager
+def running(
+    made: Tools, folder: Path, settings: Mapping[str, Any], extensions: tuple[Path, ...] | None = None
+) -> Iterator[Code]:
+    """VS Code with a profile of its own in `folder`, and with these extensions: ours alone, unless others are named."""
+    for place in ("User", "Machine"):  # settings of a machine count in the latter alone
+        (folder / "user-data" / place).mkdir(parents=True)
+        (folder / "user-data" / place / "settings.json").write_text(json.dumps({**QUIET, **settings}))
+    port = _free_port()
+    (folder / "config.yaml").write_text(f"bind-addr: 127.0.0.1:{port}\nauth: none\ncert: false\n")
+    entry = made.code / "node_modules" / "code-server" / "out" / "node" / "entry.js"
+    places = ["--user-data-dir", str(folder / "user-data"), "--extensions-dir", str(folder / "extensions")]
+    command = [str(made.node), str(entry), "--config", str(folder / "config.yaml"), *places]
+    path = os.pathsep.join([str(made.node.parent), str(Path(sys.executable).parent), os.environ["PATH"]])
+    env = {
+        **os.environ,
+        "PATH": path,
+        "HOME": str(folder),
+        "XDG_DATA_HOME": str(folder / "data"),
+        "XDG_CACHE_HOME": str(folder / "cache"),
+        "EXTENSIONS_GALLERY": '{"serviceUrl":""}',
+    }
+    env.pop("VIRTUAL_ENV", None)
+    for vsix in (made.vsix,) if extensions is None else extensions:
+        done = subprocess.run([*command, "--install-extension", str(vsix)], env=env, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+    flags = ["--auth", "none", "--disable-telemetry", "--disable-update-check", "--disable-getting-started-override"]
+    with (folder / "server.log").open("w") as log:
+        process = subprocess.Popen(
+            [*command, "--bind-addr", f"127.0.0.1:{port}", *flags, "--disable-proxy"],
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        _wait_for(f"http://127.0.0.1:{port}/healthz", folder / "server.log")
+        yield Code(made, f"http://127.0.0.1:{port}", folder)
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(10)
+
+
+def _wait_for(url: str, log: Path) -> None:
+    end = time.monotonic() + START_SECONDS
+    while time.monotonic() < end:
+        try:
+            with urllib.request.urlopen(url, timeout=2):
+                return
+        except OSError:
+            time.sleep(0.2)
+    raise AssertionError(f"VS Code did not answer\n{log.read_text(errors='replace')[-3000:]}")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

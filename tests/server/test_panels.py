@@ -1,0 +1,92 @@
+"""What clients that draw ask for, with an engine that knows its answers."""
+
+from pathlib import Path
+
+import pytest
+from inline_snapshot import snapshot
+from pygls.exceptions import JsonRpcException
+from sessions import Editor, editor
+
+TEXT = "def f(x): return x + 1\n\ndef broken(x): return fail\n"
+
+
+async def ask(e: Editor, method: str, **params: object) -> object:
+    """A request of ours, its result as plain data."""
+    return plain(await e.client.protocol.send_request_async(method, params))
+
+
+def plain(found: object) -> object:
+    """Objects of the protocol as dictionaries: they are named tuples."""
+    if hasattr(found, "_asdict"):
+        return {key: plain(value) for key, value in found._asdict().items()}  # type: ignore[attr-defined]
+    return [plain(item) for item in found] if isinstance(found, (list, tuple)) else found
+
+
+async def test_the_functions_of_a_document(tmp_path: Path):
+    async with editor(tmp_path) as e:
+        uri = e.open("m.py", TEXT)
+        await e.problems(uri)
+        found = await ask(e, "fxLsp/functions", uri=uri)
+        assert [(f["name"], f["state"], f["message"], f["stages"], f["saved"]) for f in found["functions"]] == snapshot(
+            [
+                ("f", "traced", "1 op · nothing to differentiate", [{"name": "inference", "ops": 1}], None),
+                ("broken", "failed", "sizes do not fit. write the shapes down.", [], None),
+            ]
+        )
+        assert found["functions"][0]["selectionRange"]["start"] == {"line": 0, "character": 4}
+        assert await ask(e, "fxLsp/functions", uri="file:///not/open.py") is None
+
+
+async def test_a_graph_to_draw(tmp_path: Path):
+    async with editor(tmp_path) as e:
+        uri = e.open("m.py", TEXT)
+        view = uri.replace("file://", "fx-lsp:") + "/f.inference.py"
+        found = await ask(e, "fxLsp/graph", uri=view)
+        assert [(n["name"], n["kind"], n["label"], n["group"]) for n in found["nodes"]] == snapshot(
+            [("x", "placeholder", "x", -1), ("y", "op", "add", 0), ("output", "output", "output", -1)]
+        )
+        assert found["groups"][0]["title"] == "m.py:1  def f(x): return x + 1"
+        assert found["nodes"][1]["place"]["uri"] == uri
+        broken = await ask(e, "fxLsp/graph", uri=view.replace("f.inf", "broken.inf"))
+        assert broken == snapshot({"failure": "sizes do not fit. write the shapes down."})
+        with pytest.raises(JsonRpcException):
+            await ask(e, "fxLsp/graph", uri=uri)
+
+
+async def test_memory(tmp_path: Path):
+    async with editor(tmp_path) as e:
+        uri = e.open("m.py", TEXT)
+        found = await ask(e, "fxLsp/memory", uri=uri.replace("file://", "fx-lsp:") + "/f.inference.py")
+        assert [(s["name"], s["live"], s["made"]) for s in found["steps"]] == [("y", 24, 24)]
+        assert (found["saved"], found["peak"]) == ([], 0)
+
+
+async def test_the_lines_that_each_source_line_became(tmp_path: Path):
+    async with editor(tmp_path) as e:
+        uri = e.open("m.py", TEXT)
+        view = uri.replace("file://", "fx-lsp:") + "/f.inference.py"
+        assert await ask(e, "fxLsp/origins", uri=view) is None
+        lines = (await e.document(view)).splitlines()
+        (found,) = await ask(e, "fxLsp/origins", uri=view)
+        assert (found["uri"], found["line"]) == (uri, 0)
+        assert [lines[n].strip() for n in found["lines"]] == [
+            "# m.py:1  def f(x): return x + 1",
+            "y: f32[2, 3] = aten.add.Tensor(x, 1)",
+        ]
+
+
+async def test_changes_are_told_to_clients_that_want_to_know(tmp_path: Path):
+    async with editor(tmp_path, options={"changes": True}) as e:
+        told: list[object] = []
+        e.client.feature("fxLsp/changed")(lambda params: told.append(plain(params)))
+        uri = e.open("m.py", TEXT)
+        await e.until(lambda: told)
+        assert told[0] == {"uris": [uri]}
+
+
+async def test_hover_links_to_what_the_client_does(tmp_path: Path):
+    async with editor(tmp_path, options={"commandLinks": True}) as e:
+        uri = e.open("m.py", TEXT)
+        await e.problems(uri)
+        hover = await e.hover(uri, 0, 4)
+        assert hover is not None and "[pin inputs](command:fxLsp.pinInputs?%5B%22" in hover

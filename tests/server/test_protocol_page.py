@@ -1,0 +1,29 @@
+"""docs/protocol.md names what the server answers, and nothing else."""
+
+import re
+from pathlib import Path
+
+from fx_lsp.server import app, status
+from fx_lsp.server.settings import _ROWS as ROWS
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PAGE = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+OF_THE_CLIENT = {"fxLsp.pinInputs", "fxLsp.showMemory"}
+TOLD = {status.STATUS, "fxLsp/changed"}
+
+
+def test_requests_and_notifications():
+    answered = {method for method in app._HANDLERS if method.startswith("fxLsp/")}
+    assert set(re.findall(r"^### `(fxLsp/\w+)`", PAGE, re.MULTILINE)) == answered | TOLD
+
+
+def test_commands():
+    assert set(re.findall(r"`(fxLsp\.\w+)`", PAGE)) == set(app._COMMANDS) | OF_THE_CLIENT
+
+
+def test_settings():
+    of_plugins = {"virtualDocuments", "commandLinks", "changes", "trusted", "interpreters"}
+    named = set(re.findall(r"^\| `([\w.]+)` \|", PAGE[PAGE.index("## Settings") :], re.MULTILINE))
+    assert named == of_plugins
+    assert of_plugins < {row.key for row in ROWS}

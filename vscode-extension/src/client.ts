@@ -1,0 +1,88 @@
+// The language client: how the server is started, what it is told, and where what it shows is opened.
+
+import * as vscode from 'vscode';
+import { type ConfigurationParams, LanguageClient, type LanguageClientOptions } from 'vscode-languageclient/node';
+import type { Status } from './data';
+import { openView } from './documents';
+import type { Pythons } from './python';
+import { SCHEME, SECTION, type Session } from './session';
+
+const LINKS = ['fxLsp.showStage', 'fxLsp.pinInputs', 'fxLsp.showMemory'];
+
+/** A client whose server answers. */
+export async function startClient(session: Session, pythons: Pythons): Promise<LanguageClient> {
+  const client = new LanguageClient(SECTION, 'fx-lsp', serverOptions(session, pythons), clientOptions(session, pythons));
+  client.onNotification('fxLsp/status', (status: Status) => session.tellStatus(status));
+  client.onNotification('fxLsp/changed', (params: { uris: string[] }) => session.tellChanged(params.uris));
+  client.onRequest('workspace/textDocumentContent/refresh', (params: { uri: string }) => {
+    session.tellView(params.uri);
+    return null;
+  });
+  await client.start();
+  session.setClient(client);
+  return client;
+}
+
+function serverOptions(session: Session, pythons: Pythons) {
+  // Not `-I`: packages on PYTHONPATH are the user's, and are handed on to the interpreter that traces.
+  return { command: pythons.server, args: [session.serverFolder, 'serve'] };
+}
+
+function clientOptions(session: Session, pythons: Pythons): LanguageClientOptions {
+  return {
+    documentSelector: [
+      { scheme: 'file', language: 'python' },
+      { scheme: 'untitled', language: 'python' },
+      { scheme: SCHEME },
+    ],
+    outputChannel: session.output,
+    initializationOptions: { virtualDocuments: true, commandLinks: true, changes: true, trusted: vscode.workspace.isTrusted },
+    markdown: { isTrusted: { enabledCommands: LINKS } },
+    middleware: {
+      didOpen: async (document, next) => {
+        if (isEnabled(document)) {
+          await next(document);
+        }
+      },
+      handleWorkDoneProgress: (token, value) => {
+        session.progress = value.kind === 'end' ? undefined : token; // the status item shows it, and its menu stops it
+      },
+      workspace: {
+        configuration: async (params: ConfigurationParams, token, next) => {
+          const answers = await next(params, token);
+          return Array.isArray(answers)
+            ? Promise.all(answers.map((answer, i) => (params.items[i]?.section === SECTION ? withOurs(answer, pythons) : answer)))
+            : answers;
+        },
+      },
+      window: {
+        showDocument: async (params, next) => {
+          const uri = vscode.Uri.parse(params.uri);
+          if (uri.scheme === SCHEME) {
+            await openView(uri);
+            return { success: true };
+          }
+          const answer = await next(params, new vscode.CancellationTokenSource().token);
+          return 'success' in answer ? answer : { success: false };
+        },
+      },
+    },
+  };
+}
+
+/** The user's settings, with what only the extension knows. */
+async function withOurs(answer: unknown, pythons: Pythons): Promise<unknown> {
+  const settings = typeof answer === 'object' && answer !== null ? answer : {};
+  return {
+    ...settings,
+    virtualDocuments: true,
+    commandLinks: true,
+    changes: true,
+    trusted: vscode.workspace.isTrusted,
+    interpreters: vscode.workspace.isTrusted ? await pythons.ofFolders() : [],
+  };
+}
+
+function isEnabled(document: vscode.TextDocument): boolean {
+  return vscode.workspace.getConfiguration(SECTION, document.uri).get<boolean>('enable', true);
+}

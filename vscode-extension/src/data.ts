@@ -1,0 +1,137 @@
+// What the server answers, as docs/protocol.md describes it. No imports: the webviews use these types, too.
+
+export interface Position {
+  line: number;
+  character: number;
+}
+
+export interface Range {
+  start: Position;
+  end: Position;
+}
+
+export interface Place {
+  uri: string;
+  range: Range;
+}
+
+export interface Status {
+  health: 'ok' | 'warning' | 'error';
+  quiescent: boolean;
+  message: string;
+}
+
+export interface FunctionData {
+  name: string;
+  kind: 'function' | 'module' | 'method' | 'graph';
+  range: Range;
+  selectionRange: Range;
+  state: 'traced' | 'failed' | 'tracing' | 'unknown';
+  stale: boolean;
+  message: string;
+  stages: { name: string; ops: number }[];
+  saved: number | null;
+  inputs: { name: string; spec: string; source: string }[];
+}
+
+export interface PassData {
+  name: string;
+  kind: string;
+  selectionRange: Range;
+}
+
+export interface FunctionsData {
+  functions: FunctionData[];
+  passes: PassData[];
+  failure: string;
+}
+
+export interface PassStep {
+  stage: string;
+  title: string;
+  ops: number;
+  change: string;
+  note: string;
+  unchanged: boolean;
+  before: string;
+  uri: string;
+  diff: string | null;
+}
+
+export interface NodeData {
+  name: string;
+  kind: string;
+  label: string;
+  spec: string;
+  text: string;
+  bytes: number | null;
+  saved: number | null;
+  recomputed: boolean;
+  backward: boolean;
+  group: number;
+  place: Place | null;
+}
+
+export interface GroupData {
+  title: string;
+  kind: 'call' | 'line';
+  parent: number;
+  round: number;
+  place: Place | null;
+}
+
+export interface GraphData {
+  title: string;
+  summary: string;
+  stage: string;
+  stages: { name: string; ops: number; uri: string }[];
+  nodes: NodeData[];
+  edges: [number, number][];
+  groups: GroupData[];
+}
+
+export interface StepData {
+  stage: string;
+  name: string;
+  spec: string;
+  live: number;
+  kept: number;
+  made: number;
+  place: Place | null;
+}
+
+export interface SavedData {
+  name: string;
+  spec: string;
+  bytes: number;
+  kind: string;
+  usedBy: string[];
+  made: number | null;
+  last: number | null;
+  place: Place | null;
+}
+
+export interface MemoryData {
+  title: string;
+  summary: string;
+  steps: StepData[];
+  saved: SavedData[];
+  peak: number | null;
+  unknown: number;
+}
+
+export interface FailureData {
+  failure: string;
+}
+
+/** A number of bytes in binary units: `512 B`, `4.1 KiB`. */
+export function formatBytes(size: number): string {
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
+  let value = size;
+  let power = 0;
+  while (value >= (power ? 1023.95 : 1024) && power < units.length - 1) {
+    value /= 1024;
+    power += 1;
+  }
+  return `${power ? value.toFixed(1).replace(/\.0$/, '') : value} ${units[power]}`;
+}

@@ -1,0 +1,36 @@
+// Inputs of a function as a comment in the code.
+
+import * as vscode from 'vscode';
+import type { Functions } from './functions';
+
+const COMMENT = /^\s*# fx: ?/;
+
+/** Writes down what a function was traced with, and puts the cursor there; goes to the comment that there is already. */
+export async function pinInputs(functions: Functions, uri: vscode.Uri, name: string): Promise<void> {
+  const editor = await vscode.window.showTextDocument(uri);
+  const known = functions.known(name);
+  if (known === undefined) {
+    return;
+  }
+  const { start } = known.selectionRange;
+  const place = new vscode.Range(start.line, start.character, start.line, start.character);
+  const actions = await vscode.commands.executeCommand<vscode.CodeAction[]>('vscode.executeCodeActionProvider', uri, place);
+  const pin = actions.find((action) => action.edit?.has(uri) && /inputs/i.test(action.title));
+  if (pin?.edit) {
+    await vscode.workspace.applyEdit(pin.edit);
+  }
+  const first = Math.max(known.range.start.line - 3, 0);
+  const last = Math.min(start.line + 6, editor.document.lineCount - 1);
+  for (let line = first; line <= last; line += 1) {
+    const found = COMMENT.exec(editor.document.lineAt(line).text);
+    if (found) {
+      const begin = new vscode.Position(line, found[0].length);
+      editor.selection = new vscode.Selection(begin, editor.document.lineAt(line).range.end);
+      editor.revealRange(editor.selection);
+      return;
+    }
+  }
+  if (!pin) {
+    void vscode.window.showInformationMessage(`fx-lsp: there is nothing to pin at ${name} yet`);
+  }
+}

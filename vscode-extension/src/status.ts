@@ -1,0 +1,108 @@
+// The status item: how the server fares, and a menu.
+
+import * as vscode from 'vscode';
+import { SCHEME, type Session } from './session';
+
+export class StatusItem implements vscode.Disposable {
+  private readonly item = vscode.window.createStatusBarItem('fx-lsp.status', vscode.StatusBarAlignment.Left, 5);
+  private readonly subscriptions: vscode.Disposable[];
+  private told = false;
+  private shown = false;
+
+  constructor(private readonly session: Session) {
+    this.item.name = 'fx-lsp';
+    this.item.command = 'fx-lsp.menu';
+    const update = () => this.update();
+    this.subscriptions = [
+      this.item,
+      session.onStatus(update),
+      session.onReady(update),
+      vscode.window.onDidChangeActiveTextEditor(update),
+      vscode.workspace.onDidGrantWorkspaceTrust(update),
+    ];
+    update();
+  }
+
+  dispose(): void {
+    this.subscriptions.forEach((subscription) => subscription.dispose());
+  }
+
+  private update(): void {
+    const document = vscode.window.activeTextEditor?.document;
+    this.shown = document === undefined ? this.shown : document.languageId === 'python' || document.uri.scheme === SCHEME;
+    if (!this.shown) {
+      this.item.hide();
+      return;
+    }
+    const { health, quiescent, message } = this.session.status;
+    const trusted = vscode.workspace.isTrusted;
+    const busy = !quiescent || !this.session.ready;
+    const icon = health === 'error' ? 'error' : !trusted ? 'shield' : busy ? 'sync~spin' : health === 'warning' ? 'warning' : 'check';
+    this.item.text = `$(${icon}) fx-lsp${!quiescent && message ? `: ${short(message)}` : ''}`;
+    this.item.tooltip = tooltip(this.session, trusted);
+    const shown = health === 'error' ? 'errorBackground' : health === 'warning' && trusted ? 'warningBackground' : undefined;
+    this.item.backgroundColor = shown === undefined ? undefined : new vscode.ThemeColor(`statusBarItem.${shown}`);
+    this.item.accessibilityInformation = { label: `fx-lsp, ${health}${message ? `, ${message}` : ''}` };
+    this.item.show();
+    if (!trusted && !this.told) {
+      this.told = true;
+      void tellAboutTrust();
+    }
+  }
+}
+
+/** What can be done with the server, for a person to choose from. */
+export async function showMenu(session: Session): Promise<void> {
+  const { health, message, quiescent } = session.status;
+  const state = message || (session.ready ? (quiescent ? 'everything is traced' : 'tracing') : 'not running');
+  const entry = (label: string, command: string, description = '', ...words: unknown[]) => ({ label, command, description, words });
+  const separator = { label: '', kind: vscode.QuickPickItemKind.Separator, command: '', words: [] };
+  const items = [
+    entry(`$(${health === 'ok' ? 'check' : health}) ${state}`, 'fx-lsp.showLog', 'show the log'),
+    ...(session.progress === undefined ? [] : [entry('$(debug-stop) Stop tracing', 'fx-lsp.stopTracing')]),
+    separator,
+    entry('$(type-hierarchy) Show graph at cursor', 'fx-lsp.showGraph'),
+    entry('$(symbol-numeric) Show or hide shapes', 'fx-lsp.toggleShapes'),
+    entry('$(symbol-color) Show or hide colors of linked lines', 'fx-lsp.toggleColors'),
+    separator,
+    entry('$(refresh) Restart server', 'fx-lsp.restartServer'),
+    entry('$(trash) Clear cache', 'fx-lsp.clearCache'),
+    entry('$(pulse) Doctor', 'fx-lsp.doctor', 'interpreters, versions, what is missing'),
+    entry('$(settings-gear) Settings', 'workbench.action.openSettings', '', '@ext:fx-lsp.fx-lsp'),
+    entry('$(book) Walkthrough', 'fx-lsp.walkthrough'),
+    ...(vscode.workspace.isTrusted ? [] : [entry('$(shield) Manage workspace trust', 'workbench.trust.manage')]),
+  ];
+  const chosen = await vscode.window.showQuickPick(items, { title: 'fx-lsp', placeHolder: state });
+  if (chosen?.command) {
+    await vscode.commands.executeCommand(chosen.command, ...chosen.words);
+  }
+}
+
+async function tellAboutTrust(): Promise<void> {
+  const manage = 'Manage Workspace Trust';
+  const chosen = await vscode.window.showInformationMessage(
+    'fx-lsp traces nothing here, as this workspace is not trusted: graphs, shapes, memory and kernels come from running its code on fake tensors. ' +
+      'Functions are listed, and # fx: comments are checked and completed.',
+    manage,
+  );
+  if (chosen === manage) {
+    await vscode.commands.executeCommand('workbench.trust.manage');
+  }
+}
+
+function tooltip(session: Session, trusted: boolean): vscode.MarkdownString {
+  const { health, quiescent, message } = session.status;
+  const lines = [
+    trusted ? '' : 'Not trusted: nothing of this workspace is run.',
+    message || (session.ready ? (quiescent ? 'Everything is traced.' : 'Tracing …') : 'Starting …'),
+    health === 'ok' ? '' : 'Click for the log and more.',
+    session.python ? `Server: ${session.python}` : '',
+  ];
+  const text = new vscode.MarkdownString();
+  lines.filter(Boolean).forEach((line) => text.appendText(`${line}\n\n`));
+  return text;
+}
+
+function short(message: string): string {
+  return message.length > 40 ? `${message.slice(0, 39)}…` : message;
+}
