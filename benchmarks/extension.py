@@ -1,6 +1,6 @@
 """What the VS Code extension costs: its size, its start, and typing with and without it.
 
-    python benchmarks/vscode.py
+    python benchmarks/extension.py
 
 Needs Chromium, node and npm; builds the extension and VS Code where they are not there yet.
 """
@@ -48,7 +48,7 @@ def typed(made: Tools, others: Mapping[str, Any] = MappingProxyType({}), install
         own = {"fx-lsp.interpreter": sys.executable, "fx-lsp.cache.path": str(Path(scratch) / "cache.db")}
         extensions = (made.vsix,) if installed else ()
         with running(made, Path(scratch) / "code", {**own, **others}, extensions) as code:
-            script, there = str(HERE / "vscode_typing.mjs"), "no" if not installed else "idle" if others else "yes"
+            script, there = str(HERE / "extension_typing.mjs"), "no" if not installed else "idle" if others else "yes"
             return code.play(script, folder, folder / "attention.py", FX_EXTENSION=there)
 
 
