@@ -168,8 +168,6 @@ def test_a_large_graph_is_read_and_drawn(large: dict[str, Any]) -> None:
     assert "nodes repeat others and are folded" in large["backward"]
     assert int(large["forward"]["nodes"]) > 2000 and int(large["forward"]["shown"]) < 1000
     assert large["shown"] > 5000
-    assert int(large["hits"].removeprefix("1 of ")) >= 4 * 32
-    assert "GiB" in large["memory"]
 
 
 def test_nothing_runs_in_a_workspace_that_is_not_trusted(made: Tools, tmp_path: Path) -> None:
