@@ -13,7 +13,7 @@ demo: $(READY)
 	$(BIN)/python scripts/demo.py
 
 test: lint $(EDITORS)
-	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .
