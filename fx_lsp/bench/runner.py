@@ -1,7 +1,7 @@
 """A job from its beginning to its report. Standard library only: this process runs no code of anybody else.
 
 Each variant has a process of its own. They are set up one after the other, then measure in turns, so that what drifts
-hits all alike (`rounds.py`).
+hits all alike (`turns.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fx_lsp import wire
 from fx_lsp.bench import conditions, nsight
 from fx_lsp.bench.children import ChildError
 from fx_lsp.bench.entries import Bench, Entry, rows, whats
-from fx_lsp.bench.rounds import STEPS, run_case
+from fx_lsp.bench.turns import STEPS, run_case
 from fx_lsp.measured import (
     INDUCTOR_KERNELS,
     VARIANTS,

@@ -22,7 +22,7 @@ LEAST, MOST = -(2**63), 2**63 - 1
 
 def seed_random(graph: fx.Graph) -> None:
     """Replace what draws random numbers by functions of seeds; what stays as it is is never drawn again in backward."""
-    found = [n for n in graph.nodes if operation(n) in _DRAWN and _has_numbers(n)]
+    found = [n for n in graph.nodes if operation(n) in _DRAWN and _is_drawn_here(n)]
     by_device: dict[torch.device, list[fx.Node]] = {}
     for node in found:
         by_device.setdefault(node.meta["val"].device, []).append(node)
@@ -45,7 +45,8 @@ def seed_random(graph: fx.Graph) -> None:
             node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
 
 
-def _has_numbers(node: fx.Node) -> bool:
+def _is_drawn_here(node: fx.Node) -> bool:
+    """Whether numbers of float32 are enough for what a node draws."""
     value = node.meta["val"]
     return value.dtype.is_floating_point and value.dtype is not torch.float64 and value.itemsize > 1
 

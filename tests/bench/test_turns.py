@@ -12,7 +12,7 @@ import pytest
 from fx_lsp import wire
 from fx_lsp.bench.children import ChildError
 from fx_lsp.bench.entries import Bench, Entry, rows
-from fx_lsp.bench.rounds import run_case
+from fx_lsp.bench.turns import run_case
 from fx_lsp.measured import (
     INDUCTOR_KERNELS,
     VARIANTS,
