@@ -74,15 +74,14 @@ def generate(
     forward: fx.Graph,
     backward: fx.Graph | None,
     naming: Naming,
-    hints: Mapping[str, int] | None = None,
-    choices: Choices | None = None,
+    hints: Mapping[str, int],
+    choices: Choices,
 ) -> Generated:
     """The file for a function that has these graphs.
 
     Forward returns the results of the function and then what backward takes under the same names. Raises Unsupported
     where a part of the graphs cannot be written down.
     """
-    choices, hints = choices or Choices(), hints or {}
     if backward is None:
         prepared(forward, choices)
     for graph in (forward, backward):

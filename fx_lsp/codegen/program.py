@@ -45,11 +45,8 @@ class Program:
     buffers: Mapping[fx.Node, Buffer]
 
 
-def program(
-    graph: fx.Graph, title: str, naming: Naming, hints: Mapping[str, int], choices: Choices | None = None
-) -> Program:
+def program(graph: fx.Graph, title: str, naming: Naming, hints: Mapping[str, int], choices: Choices) -> Program:
     """The program of a graph; `title` begins the names of its kernels."""
-    choices = choices or Choices()
     computed = {n for n in graph.nodes if n.op == "call_function" and n.target is not operator.getitem}
     cut = {n for n in computed if not is_view(n)} if choices.fuse == "no" else set[fx.Node]()
     called = computed if choices.engine == "inductor" else set[fx.Node]()

@@ -89,7 +89,7 @@ def generated(found: Captured, name: str = "f", choices: Choices = DEFAULT) -> G
     result = "out" if len(found.returned) == found.outputs else f"({''.join(f'out[{k}], ' for k in found.returned)})"
     tangents = found.tangents if found.backward is not None else None
     subject = Subject(name, ", ".join(names), tuple(names), found.outputs, result=result, tangents=tangents)
-    return generate(subject, found.forward, found.backward, PLAIN, choices=choices)
+    return generate(subject, found.forward, found.backward, PLAIN, {}, choices)
 
 
 class _Poisoned:
