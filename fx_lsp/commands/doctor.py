@@ -176,16 +176,17 @@ async def _place(place: Host | Cluster, here: str) -> Check:
             return Check(about, "wrong", "ray is not installed beside fx-lsp", "install the cluster's version of it")
     if place.local and not place.python:
         place = replace(place, python=here)
+    # This machine is nobody's GPU host before it was named as one.
+    lacking: State = "note" if place.local else "wrong"
     found = await probe_host(place)
     if isinstance(found, Failed):
-        return Check(about, "wrong", found.message, found.hint)
-    lacks = [lack for lack in found.lacks]
+        return Check(about, lacking, found.message, found.hint)
+    lacks = found.lacks
     text = _described(place, found)
     if not lacks:
         return Check(about, "right", text)
     said = "; ".join(lack.message for lack in lacks)
-    # This machine is nobody's GPU host before it was named as one.
-    return Check(about, "note" if place.local else "wrong", f"{text}; {said}", "; ".join(lack.hint for lack in lacks))
+    return Check(about, lacking, f"{text}; {said}", "; ".join(lack.hint for lack in lacks))
 
 
 def _described(host: Host, found: Probe) -> str:
