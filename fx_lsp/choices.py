@@ -6,11 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Literal, get_args, get_type_hints
 
+TRITON = "triton"
+"""The work that generates kernels, and the stage that is their file."""
+
 Engine = Literal["fx-lsp", "inductor"]
 Fuse = Literal["yes", "no"]
 Matmul = Literal["epilogue", "always", "never"]
 Backward = Literal["recompute", "balance", "save"]
 Precision = Literal["ieee", "tf32", "tf32x3"]
+Deterministic = Literal["no", "yes"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,10 @@ class Choices:
         metadata={"help": "what backward does: computes again what is cheap, what PyTorch would, nothing"},
     )
     precision: Precision = field(default="ieee", metadata={"help": "how products of float32 matrices are rounded"})
+    deterministic: Deterministic = field(
+        default="no",
+        metadata={"help": "whether sums into indexed places stay calls, which add in the same order in every run"},
+    )
 
     def work(self, name: str) -> str:
         """The name of work with these choices as its options, as far as they differ from what is done without them."""

@@ -61,8 +61,8 @@ class Job:
 
     `variants` are some of `VARIANTS`, None all that work; `device` is "cuda", "cuda:1" or "cpu", None the first that is
     there. `seconds` bounds the whole job, `sampling` each measurement of a variant. `paths` are folders on the host
-    that rivals and what the original imports are found in. `source_hash` is given back with the report. `profile`
-    has each kernel timed on its own as well.
+    that rivals and what the original imports are found in. `source_hash` and `choices`, how the kernels were generated
+    ("fuse=no"), are given back with the report. `profile` has each kernel timed on its own as well.
     """
 
     name: str
@@ -75,6 +75,7 @@ class Job:
     sampling: float = 0.1
     paths: tuple[str, ...] = ()
     source_hash: str = ""
+    choices: str = ""
     profile: bool = False
 
 
@@ -186,7 +187,18 @@ class Report:
     started: float
     seconds: float
     source_hash: str = ""
+    choices: str = ""
     kernels: tuple[KernelTime, ...] = ()
+
+
+@dataclass(frozen=True)
+class Run:
+    """One benchmark of a target that was kept. `host` is the user's name for the machine."""
+
+    file: str
+    target: str
+    host: str
+    report: Report
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,8 @@ from itertools import pairwise
 import pytest
 from inline_snapshot import snapshot
 
-from fx_lsp.commands.cases import Sweep, function_of, read_sweep, texts_of
-from fx_lsp.commands.targets import Chosen
 from fx_lsp.errors import TargetError
+from fx_lsp.tracing.remote.cases import Asked, Sweep, analysed, function_of, read_sweep, texts_of
 
 SOURCE = """\
 import torch
@@ -38,11 +37,16 @@ class Block(nn.Module):
 """
 
 
+def texts(name: str, inputs: str | None = None, sweep: str | None = None) -> list[tuple[str, str]]:
+    asked = Asked("/p/model.py", name, SOURCE, ("/p",), inputs, read_sweep(sweep) if sweep else None)
+    return texts_of(asked, *analysed(asked))
+
+
 def comments(name: str, inputs: str | None = None, sweep: str | None = None) -> dict[str, list[str]]:
     """The `# fx:` comments in the text of each case, and the line above each."""
     found: dict[str, list[str]] = {}
     without_comments = [line for line in SOURCE.splitlines() if "fx:" not in line]
-    for label, text in texts_of(Chosen("/p/model.py", name, SOURCE), inputs, read_sweep(sweep) if sweep else None):
+    for label, text in texts(name, inputs, sweep):
         lines = text.splitlines()
         assert [line for line in lines if "fx:" not in line] == without_comments
         found[label] = [f"{line}  above {below}" for line, below in pairwise(lines) if "fx:" in line]
@@ -69,7 +73,7 @@ def test_what_is_no_sweep(text: str):
 
 
 def test_without_inputs_the_text_is_as_it_is():
-    assert texts_of(Chosen("/p/model.py", "plain", SOURCE), None, None) == [("", SOURCE)]
+    assert texts("plain") == [("", SOURCE)]
 
 
 def test_inputs_are_written_above_a_definition():
@@ -135,7 +139,8 @@ def test_a_sweep_needs_its_size():
     with pytest.raises(TargetError) as raised:
         comments("plain", "x=f32[8, 4]", "N=2,4")
     assert str(raised.value) == snapshot(
-        'no input of plain has a size N: say which with --inputs "x=f32[N, 1024], …", or in its `# fx:` comment'
+        'no input of plain has a size N: say which, as in "x=f32[N, 1024], …", with the benchmark or in its '
+        "`# fx:` comment"
     )
 
 

@@ -23,6 +23,11 @@ def doubled(x):
 
 def wrong(x):
     return x @ undefined
+
+
+# fx: x=f32[4, 8]
+def ordered(x):
+    return (x * 2).sort()[0]
 """
 
 
@@ -65,6 +70,13 @@ def test_a_wrong_file_says_so_at_its_top(written: subprocess.CompletedProcess[st
 def test_a_comparison_may_take_only_so_long(folder: Path):
     checked = compared("import time\ntime.sleep(60)\n", sys.executable, str(folder), seconds=0.1)
     assert checked == Checked("not checked: the comparison takes more than 0 s\n", wrong=False)
+
+
+def test_what_stays_a_call_is_said_with_its_line(folder: Path):
+    done = kernel(folder, "model.py::ordered", "-o", "ordered.py")
+    assert done.returncode == 0
+    first, *_ = done.stderr.splitlines()
+    assert first == f"{folder / 'model.py'}:15: aten.sort stays a PyTorch call: there is no kernel that sorts"
 
 
 def test_what_cannot_be_traced(folder: Path):

@@ -117,6 +117,7 @@ def _run(bench: Bench) -> Found | Failed:
         began,
         time.monotonic() - started,
         job.source_hash,
+        job.choices,
         kernels,
     )
     return Found(report)

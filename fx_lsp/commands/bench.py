@@ -14,20 +14,16 @@ import sqlite3
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fx_lsp.choices import allowed as allowed_choices
 from fx_lsp.choices import explained, read_choices
-from fx_lsp.commands.cases import Asked, analysed, cases_of, function_of, read_sweep
 from fx_lsp.commands.options import add_tracing_options
-from fx_lsp.commands.past import across, history_text
-from fx_lsp.commands.sources import project_root
 from fx_lsp.commands.targets import Chosen, failure_text, opened, read_target
-from fx_lsp.commands.trusting import allowed, named, reached
+from fx_lsp.commands.trusting import allowed, named
 from fx_lsp.errors import TargetError
-from fx_lsp.features.benchmark import legend, table
+from fx_lsp.features.history import history_text, page
 from fx_lsp.measured import (
     INDUCTOR_KERNELS,
     KERNELS,
@@ -40,14 +36,17 @@ from fx_lsp.measured import (
     Progress,
     Report,
     Rival,
+    Run,
     What,
 )
 from fx_lsp.model import Failure
 from fx_lsp.tracing.interpreters import find_interpreter
-from fx_lsp.tracing.remote.cluster import run_on_cluster
-from fx_lsp.tracing.remote.history import Run, keep, runs_of, source_hash
+from fx_lsp.tracing.project import project_root
+from fx_lsp.tracing.remote.cases import Asked, analysed, job_of, read_sweep
+from fx_lsp.tracing.remote.history import keep, runs_of, source_hash
 from fx_lsp.tracing.remote.hosts import Cluster, Host, Hosts, Place, read_hosts
 from fx_lsp.tracing.remote.queues import Queue
+from fx_lsp.tracing.remote.running import reached, run_on
 from fx_lsp.wire import to_json
 
 ONE_DAY = 86400.0
@@ -113,20 +112,25 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _bench(arguments: argparse.Namespace, chosen: Chosen, hosts: Hosts, places: list[Place], job: Job) -> int:
+    asked = _asked(arguments, chosen)
     async with opened(arguments, chosen) as engine:
-        found = await cases_of(engine, chosen, _asked(arguments))
-    if isinstance(found, Failure):
+        made = await job_of(engine, asked, job)
+    if isinstance(made, Failure):
         if arguments.json:
-            print(json.dumps({"target": arguments.target, "failure": to_json(found)}, indent=2))
+            print(json.dumps({"target": arguments.target, "failure": to_json(made)}, indent=2))
         else:
-            print(failure_text(found, chosen), file=sys.stderr)
+            print(failure_text(made, chosen), file=sys.stderr)
         return 1
-    analysis, target = analysed(chosen)
-    hashed = source_hash(analysis.plan(chosen.name)) if target else ""
-    job = replace(job, name=function_of(found[0].file), cases=tuple(found), source_hash=hashed)
-    shown, queue = Shown(), Queue()
-    measuring = [_measured(place, hosts, job, queue, shown, arguments, chosen) for place in places]
-    ends = dict(await asyncio.gather(*measuring))
+    python, shown, queue = find_interpreter(arguments.python, asked.roots, os.environ), Shown(), Queue()
+
+    async def measured(place: Place) -> tuple[str, Report | Failed]:
+        name, last = place.name, Failed("It said nothing.")
+        async with aclosing(run_on(place, hosts, made, queue, python, asked.roots)) as ran:
+            async for name, event in ran:
+                last = shown.take(name, event) or last
+        return name, last
+
+    ends = dict(await asyncio.gather(*map(measured, places)))
     shown.clear()
     reports = {host: end for host, end in ends.items() if isinstance(end, Report)}
     failed = {host: end for host, end in ends.items() if isinstance(end, Failed)}
@@ -135,47 +139,13 @@ async def _bench(arguments: argparse.Namespace, chosen: Chosen, hosts: Hosts, pl
     if arguments.json:
         print(json.dumps(_contract(arguments.target, reports, failed), indent=2))
     elif reports:
-        parts = [f"{host}: {table(report)}" if len(reports) > 1 else table(report) for host, report in reports.items()]
-        parts += [across(reports)] if len(reports) > 1 else []
-        print("\n".join([*parts, legend(next(iter(reports.values())))]), end="")
+        print(page(reports), end="")
     for host, end in failed.items():
         print(f"fx-lsp: {host}: {end.message}" + (f"\n  {end.hint}" if end.hint else ""), file=sys.stderr)
     if arguments.svg:
         _write_pictures(Path(arguments.svg), reports)
     wrong = any(m.variant == KERNELS and m.right is False for report in reports.values() for m in report.measured)
     return int(wrong or bool(failed))
-
-
-async def _measured(
-    place: Place,
-    hosts: Hosts,
-    job: Job,
-    queue: Queue,
-    shown: Shown,
-    arguments: argparse.Namespace,
-    chosen: Chosen,
-) -> tuple[str, Report | Failed]:
-    """The name of the host that a job ran on, and how it ended."""
-    name, last = place.name, Failed("It said nothing.")
-    if isinstance(place, Cluster):
-        async with aclosing(run_on_cluster(place, job)) as events:
-            async for event in events:
-                last = shown.take(name, event) or last
-        return name, last
-    members = [_as_here(host, arguments, chosen) for host in hosts.members(place)]
-    async with aclosing(queue.run(members, job)) as ran:
-        async for host, event in ran:
-            name, last = host.name, shown.take(host.name, event) or last
-    return name, last
-
-
-def _as_here(host: Host, arguments: argparse.Namespace, chosen: Chosen) -> Host:
-    """This machine as the target is traced on it: with the project's interpreter and modules."""
-    if not host.local:
-        return host
-    root = project_root(chosen.file)
-    python = host.python or find_interpreter(arguments.python, (root,), os.environ)
-    return replace(host, python=python, paths=(*host.paths, root))
 
 
 class Shown:
@@ -239,12 +209,13 @@ def _require_variants(job: Job, places: Sequence[Host | Cluster]) -> None:
             raise TargetError(f"there is no variant {name}; there are: {', '.join(known)}")
 
 
-def _asked(arguments: argparse.Namespace) -> Asked:
+def _asked(arguments: argparse.Namespace, chosen: Chosen) -> Asked:
     """What is to be generated."""
     sweep = read_sweep(arguments.sweep) if arguments.sweep else None
     choices = read_choices({name: getattr(arguments, name) for name in _CHOICES})
     inductor = INDUCTOR_KERNELS in arguments.variant if arguments.variant else None
-    return Asked(arguments.inputs, sweep, choices, inductor)
+    roots = (project_root(chosen.file),)
+    return Asked(chosen.file, chosen.name, chosen.text, roots, arguments.inputs, sweep, choices, inductor)
 
 
 def _keep(run: Run) -> None:
@@ -264,7 +235,7 @@ def _contract(target: str, reports: Mapping[str, Report], failed: Mapping[str, F
 
 
 def _print_history(arguments: argparse.Namespace, chosen: Chosen) -> int:
-    analysis, target = analysed(chosen)
+    analysis, target = analysed(_asked(arguments, chosen))
     if target is None:
         raise TargetError(f"`{arguments.target}` names no function or module that can be traced")
     runs = runs_of(chosen.file, chosen.name)

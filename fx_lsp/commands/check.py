@@ -19,7 +19,7 @@ from fx_lsp import __version__, wire
 from fx_lsp.commands.listing import Progress, list_file, list_summary, one_line_summary
 from fx_lsp.commands.options import add_tracing_options, cache_path
 from fx_lsp.commands.sarif import to_sarif
-from fx_lsp.commands.sources import Source, find_sources, project_root
+from fx_lsp.commands.sources import Source, find_sources
 from fx_lsp.commands.survey import FileReport, summarize, survey, to_json
 from fx_lsp.errors import WorkerStartError
 from fx_lsp.model import TargetKind
@@ -27,6 +27,7 @@ from fx_lsp.tracing.capacity import parallel_traces
 from fx_lsp.tracing.engine import Engine, EngineSettings
 from fx_lsp.tracing.interpreters import Interpreter, find_interpreter, probe
 from fx_lsp.tracing.launch import Limits
+from fx_lsp.tracing.project import project_root
 
 KINDS: dict[str, TargetKind] = {"functions": "function", "modules": "module", "methods": "method", "graphs": "graph"}
 

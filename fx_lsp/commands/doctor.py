@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Literal
 
 from fx_lsp import __version__
-from fx_lsp.commands.trusting import allowed, named, reached
+from fx_lsp.commands.trusting import allowed, named
 from fx_lsp.errors import WorkerStartError
 from fx_lsp.features.text import format_bytes
 from fx_lsp.measured import Failed, Probe
@@ -31,6 +31,7 @@ from fx_lsp.tracing.interpreters import candidates, find_interpreter, probe
 from fx_lsp.tracing.remote.history import default_history_path
 from fx_lsp.tracing.remote.hosts import Cluster, Host, Hosts, read_hosts
 from fx_lsp.tracing.remote.jobs import probe_host
+from fx_lsp.tracing.remote.running import reached
 from fx_lsp.tracing.remote.trust import is_trusted
 
 State = Literal["right", "note", "wrong"]
@@ -171,7 +172,7 @@ async def _place(place: Host | Cluster, here: str) -> Check:
         return Check(about, "note", "not looked at: it was not used before", mend)
     if isinstance(place, Cluster):
         try:
-            return Check(about, "right", f"ray {importlib.metadata.version('ray')} here, for Ray at {place.address}")
+            return Check(about, "right", f"ray {importlib.metadata.version('ray')} here, for {place.reached}")
         except importlib.metadata.PackageNotFoundError:
             return Check(about, "wrong", "ray is not installed beside fx-lsp", "install the cluster's version of it")
     if place.local and not place.python:

@@ -1,6 +1,8 @@
 """`fx-lsp kernel TARGET`: a file of Triton kernels for a function or module.
 
-Exit codes: 0 generated, 1 not generated or, with `--check`, wrong; 2 usage.
+A file that was generated before and edited since is merged with what is generated now.
+
+Exit codes: 0 generated; 1 not generated, with conflicts or, with `--check`, wrong; 2 usage.
 """
 
 from __future__ import annotations
@@ -11,18 +13,30 @@ import os
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import fx_lsp
-from fx_lsp.choices import Choices, allowed, explained, read_choices
+from fx_lsp.choices import TRITON, Choices, allowed, explained, read_choices
 from fx_lsp.commands.options import add_tracing_options
-from fx_lsp.commands.sources import project_root
 from fx_lsp.commands.targets import Chosen, failure_text, opened, read_target, stages_of
-from fx_lsp.features.kernels import CHIP, LISTINGS, RESOURCES, render_listing, stages_of_listing, work_of
-from fx_lsp.features.lenses import TRITON
+from fx_lsp.features.kernels import CHIP, LISTINGS, RESOURCES, render_listing, said_of_code, stages_of_listing, work_of
 from fx_lsp.model import Failure, Trace
+from fx_lsp.tracing.generated import (
+    WRONG,
+    Generated,
+    Refusal,
+    generate,
+    keep,
+    read,
+    record_of,
+    update,
+    without_failure,
+    write,
+)
 from fx_lsp.tracing.interpreters import find_interpreter
+from fx_lsp.tracing.project import project_root
 
 LONGEST_CHECK = 120.0
 """Seconds that a comparison may take; Triton's interpreter needs minutes for large tensors."""
@@ -37,7 +51,13 @@ MOST_LINES = 20
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `fx-lsp kernel`."""
     parser.add_argument("target", metavar="TARGET", help="path/to/file.py::function, ::Class or ::Class.method")
-    parser.add_argument("-o", "--output", metavar="FILE", help="where to write it (default: standard output)")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="where to write it, or what to bring up to date; edits in it are kept (default: standard output)",
+    )
+    parser.add_argument("--force", action="store_true", help="write FILE anew, whatever is in it")
     parser.add_argument(
         "--check",
         action="store_true",
@@ -55,25 +75,70 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Generate the kernels of the target. Raises TargetError for a target that names no file."""
     chosen = read_target(arguments.target)
-    text = asyncio.run(_compiled(arguments, chosen) if arguments.view else _generated(arguments, chosen))
-    if isinstance(text, Failure):
-        print(failure_text(text, chosen), file=sys.stderr)
+    made = asyncio.run(_compiled(arguments, chosen) if arguments.view else _generated(arguments, chosen))
+    if isinstance(made, Failure):
+        print(failure_text(made, chosen), file=sys.stderr)
         return 1
-    code = 0
-    if arguments.check and not arguments.view:
-        root = project_root(chosen.file)
-        checked = compared(text, find_interpreter(arguments.python, (root,), os.environ), root)
-        text, code = with_failure(text, checked), int(checked.wrong)
-        print(checked.output, end="", file=sys.stderr)
-    if arguments.output is None:
-        print(text, end="")
-        return code
     try:
-        Path(arguments.output).write_text(text, encoding="utf-8")
+        if isinstance(made, Generated) and arguments.output is not None:
+            return _bring_up_to_date(arguments, chosen, made)
+        text, code = made, 0
+        if isinstance(text, Generated):
+            text, code = _checked(arguments, chosen, text.text)
+        if arguments.output is None:
+            print(text, end="")
+        else:
+            write(arguments.output, text)
     except OSError as error:
         print(f"fx-lsp: {arguments.output} cannot be written: {error.strerror}", file=sys.stderr)
         return 2
     return code
+
+
+def _bring_up_to_date(arguments: argparse.Namespace, chosen: Chosen, made: Generated) -> int:
+    """Write a file of kernels so that what was edited in it stays; returns the exit code. Raises OSError."""
+    output: str = arguments.output
+    present = read(output)
+    found = update(record_of(output), None if arguments.force else present, made)
+    if isinstance(found, Refusal):
+        way_out = "" if found.conflicts else ": --force overwrites it"
+        print(f"fx-lsp: {output} {found.reason}{way_out}", file=sys.stderr)
+        _list(output, found.conflicts)
+        return 1 if found.conflicts else 2
+    code = 0
+    if found.conflicts:
+        print("not checked: there are conflicts\n" * arguments.check, end="", file=sys.stderr)
+    else:
+        text, code = _checked(arguments, chosen, found.text)
+        found = replace(found, text=text)
+    if found.text != present:
+        write(output, found.text)
+    print(f"{output}: {found.said(present)}", file=sys.stderr)
+    _list(output, found.conflicts)
+    try:
+        keep(output, made, present if found.text != present else None)
+    except OSError as error:
+        print(f"what was generated cannot be noted: {error}; edits will be in the way next time", file=sys.stderr)
+    return 1 if found.conflicts else code
+
+
+def _list(output: str, lines: Sequence[int]) -> None:
+    for line in lines:
+        print(f"  {output}:{line}", file=sys.stderr)
+
+
+def _checked(arguments: argparse.Namespace, chosen: Chosen, text: str) -> tuple[str, int]:
+    """A file's text with what its comparison found wrong, where one is asked for; and the exit code."""
+    if not arguments.check:
+        return text, 0
+    newline = "\r\n" if "\r\n" in text else "\n"
+    _, kernels = without_failure(text.replace("\r\n", "\n"))
+    root = project_root(chosen.file)
+    checked = compared(kernels, find_interpreter(arguments.python, (root,), os.environ), root)
+    print(checked.output, end="", file=sys.stderr)
+    if not checked.done:
+        return text, 0
+    return with_failure(kernels, checked).replace("\n", newline), int(checked.wrong)
 
 
 def chosen_of(arguments: argparse.Namespace) -> Choices:
@@ -95,14 +160,18 @@ async def _compiled(arguments: argparse.Namespace, chosen: Chosen) -> str | Fail
         return found if isinstance(found, Failure) else render_listing(found, chosen.name).text
 
 
-async def _generated(arguments: argparse.Namespace, chosen: Chosen) -> str | Failure:
+async def _generated(arguments: argparse.Namespace, chosen: Chosen) -> Generated | Failure:
     work = chosen_of(arguments).work(TRITON)
     async with opened(arguments, chosen) as engine:
         outcome = await engine.outcome(chosen.file, chosen.name, work)
         if not isinstance(outcome, Trace):
             return outcome
         found = await stages_of(engine, chosen, [TRITON], work)
-        return found if isinstance(found, Failure) else found[0].text
+        if isinstance(found, Failure):
+            return found
+        for line in said_of_code(found[0], outcome.remarks, chosen.file, chosen.name):
+            print(line, file=sys.stderr)
+        return await generate(engine, chosen.file, chosen.name, work)
 
 
 @dataclass(frozen=True)
@@ -111,6 +180,11 @@ class Checked:
 
     output: str
     wrong: bool = False
+
+    @property
+    def done(self) -> bool:
+        """Whether anything was compared."""
+        return not self.output.startswith("not checked")
 
 
 _RUN = """\
@@ -148,4 +222,4 @@ def with_failure(text: str, checked: Checked) -> str:
         return text
     lines = [line for line in checked.output.splitlines() if line.strip() and not line.startswith(("right", "not "))]
     shown = "".join(f"#     {line}".rstrip() + "\n" for line in lines[-MOST_LINES:])
-    return f"# These kernels do not compute what the original does:\n#\n{shown}\n{text}"
+    return f"{WRONG}#\n{shown}\n{text}"

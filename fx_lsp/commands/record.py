@@ -20,9 +20,9 @@ from pathlib import Path
 from types import FrameType
 
 import fx_lsp
-from fx_lsp.commands.sources import project_root
 from fx_lsp.errors import TargetError
 from fx_lsp.features.text import count, one_line
+from fx_lsp.tracing.project import project_root
 from fx_lsp.tracing.recordings import RecordedCall, new_run, read_calls, run_files, settle, store_of
 
 SETTINGS = "FX_LSP_RECORD"

@@ -1,4 +1,4 @@
-"""The files that a command is about: which they are, what they say, which project they belong to."""
+"""The files that a command is about: which they are, and what they say."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ import os
 import tokenize
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from fx_lsp.errors import TargetError
 from fx_lsp.model import Failure
 from fx_lsp.tracing.discover import discover
-from fx_lsp.tracing.parsing import module_name
 
-ROOT_MARKERS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
 _OUTPUT = frozenset({"build", "dist"})
 _NOT_SOURCE = frozenset({"__pycache__", "node_modules"})
 
@@ -67,12 +64,6 @@ def read_source(file: str | Path) -> str:
     return data.decode(encoding)
 
 
-def project_root(file: str) -> str:
-    """The directory of the project that a file is part of: the nearest with a project marker, else the one to import
-    the file from."""
-    return _marked(Path(file).parent) or module_name(file)[2]
-
-
 def shown_path(file: str) -> str:
     """A path as people want to read it: relative where it is below the working directory."""
     try:
@@ -95,10 +86,3 @@ def _is_source(directory: Path) -> bool:
     if name.startswith(".") or name in _NOT_SOURCE or (directory / "pyvenv.cfg").exists():
         return False
     return name not in _OUTPUT or (directory / "__init__.py").exists()
-
-
-@cache
-def _marked(directory: Path) -> str | None:
-    if any((directory / marker).exists() for marker in ROOT_MARKERS):
-        return str(directory)
-    return _marked(directory.parent) if directory.parent != directory else None

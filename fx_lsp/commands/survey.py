@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fx_lsp import wire
-from fx_lsp.commands.sources import Source, project_root, read_source
+from fx_lsp.commands.sources import Source, read_source
 from fx_lsp.model import Failure, FailureKind, InputSource, InputSpec, Outcome, Remark, Target, TargetKind
 from fx_lsp.tracing.engine import Engine
+from fx_lsp.tracing.project import project_root
 
 WEAKNESS: tuple[InputSource, ...] = (
     "default",  # what the code itself says: no guess, so that it is no weaker than what the others name

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fx_lsp.commands.options import cache_path
-from fx_lsp.commands.sources import project_root, read_source
+from fx_lsp.commands.sources import read_source
 from fx_lsp.errors import TargetError
 from fx_lsp.features.documents import Document
 from fx_lsp.model import Failure, Span, Stage, Work
 from fx_lsp.tracing.engine import Engine, EngineSettings
+from fx_lsp.tracing.project import project_root
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from fx_lsp.errors import TargetError
 from fx_lsp.tracing.remote.hosts import LOCAL, Cluster, Host, Hosts, Place
-from fx_lsp.tracing.remote.trust import is_trusted, trust
+from fx_lsp.tracing.remote.running import unknown
+from fx_lsp.tracing.remote.trust import trust
 
 
 def named(hosts: Hosts, names: Sequence[str]) -> list[Place]:
@@ -24,24 +25,12 @@ def named(hosts: Hosts, names: Sequence[str]) -> list[Place]:
     return found
 
 
-def reached(hosts: Hosts, places: Iterable[Place]) -> list[Host | Cluster]:
-    """Every host and cluster behind the places, each once."""
-    found: dict[str, Host | Cluster] = {}
-    for place in places:
-        for one in (place,) if isinstance(place, Cluster) else hosts.members(place):
-            found[one.name] = one
-    return list(found.values())
-
-
 def allowed(places: Iterable[Host | Cluster], yes: bool) -> None:
     """Ask for each place that was never used, or is reached in another way now. Raises TargetError without a yes."""
-    for place in places:
-        if is_trusted(place):
-            continue
-        how = place.reached if isinstance(place, Host) else f"Ray at {place.address}"
-        if not yes and not _asked(place.name, how):
+    for place in unknown(places):
+        if not yes and not _asked(place.name, place.reached):
             raise TargetError(
-                f"{place.name} ({how}) is not used without your yes: run this in a terminal, or with --yes"
+                f"{place.name} ({place.reached}) is not used without your yes: run this in a terminal, or with --yes"
             )
         try:
             trust(place)

@@ -18,6 +18,7 @@ from fx_lsp.measured import (
     Machine,
     Measured,
     Report,
+    Run,
     Timing,
     What,
 )
@@ -68,7 +69,8 @@ def speedup(row: Measured, other: Measured | None) -> float | None:
 
 def table(report: Report) -> str:
     """The report as plain text of a document or a terminal."""
-    lines = [f"{report.name} · {_machine(report.machine)}", f"{_date(report.started)} · took {report.seconds:.0f} s"]
+    head = " · ".join(filter(None, [report.name, report.choices, _machine(report.machine)]))
+    lines = [head, f"{_date(report.started)} · took {report.seconds:.0f} s"]
     lines += _ceilings(report.ceilings)
     for (label, what), rows in _groups(report.measured).items():
         cost = next((c for c in report.costs if (c.label, c.what) == (label, what)), None)
@@ -98,8 +100,9 @@ def legend(report: Report) -> str:
     )
 
 
-def hover(report: Report, stale: bool = False) -> str:
-    """The report as Markdown, as short as a hover is."""
+def hover(run: Run, stale: bool = False) -> str:
+    """A run as Markdown, as short as a hover is."""
+    report = run.report
     lines = [f"**{plain(lens_title(report, stale))}**"]
     for (label, what), rows in _groups(report.measured).items():
         lines += ["", f"{_title(label, what, None)}", "", "| variant | ms | × eager |", "|---|---|---|"]

@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from fx_lsp.choices import TRITON
 from fx_lsp.features.documents import Document, Line, SourceLine, render_node, rows_of
 from fx_lsp.features.hover import Hover
-from fx_lsp.features.lenses import TRITON, Lens
+from fx_lsp.features.lenses import Lens
 from fx_lsp.features.problems import Problem
 from fx_lsp.features.text import one_line, plain, sentence
 from fx_lsp.features.uris import LOWERED, View
@@ -49,6 +50,11 @@ def _choices(work: Work) -> list[str]:
     """The options of work on kernels that are choices of its user's."""
     name, *options = work.split("&")
     return [o for o in options if not o.startswith("target=")] if name in (TRITON, LOWERED) else []
+
+
+def choices_of(work: Work) -> str:
+    """The choices that kernels are made by, as the name of work has them: "" or "fuse=no"."""
+    return "&".join(_choices(work))
 
 
 def chip_of(work: Work) -> str:
@@ -157,12 +163,33 @@ def facts_at(resources: Stage, line: int) -> list[str]:
     return [row.removeprefix(own) for row, at in rows if at == line]
 
 
+def kernel_at(text: str, line: int) -> str:
+    """The kernel that a line (from 1) of a file of kernels is in, or ""."""
+    rows = text.splitlines()[:line]
+    starts = [number for number, row in enumerate(rows) if row and not row[0].isspace() and row[0] not in ")#"]
+    last = next((rows[number] for number in reversed(starts)), "")
+    found = re.match(r"def (\w+)", last)
+    return found[1] if found else ""
+
+
 def kernel_problems(remarks: Iterable[Remark], name: str) -> tuple[Problem, ...]:
-    """What compiling said of the kernels' file of a target, in order of place."""
+    """What is said of the kernels' file of a target, as text and once compiled, in order of place."""
     file = kernels_of(View("", name, "")).title
     said = [(r.span, r) for r in remarks if r.span is not None and r.span.file == file]
     found = {Problem(span, remark.severity, sentence(remark.message), "kernel"): None for span, remark in said}
     return tuple(sorted(found, key=lambda p: (p.span.line, p.span.col)))
+
+
+def said_of_code(stage: Stage, remarks: Iterable[Remark], file: str, name: str) -> tuple[str, ...]:
+    """What remarks on the kernels' file of a target in `file` say, each once, with where in the user's code it is."""
+    kernels, found = kernels_of(View("", name, "")).title, dict[str, None]()
+    for remark in remarks:
+        if remark.span is not None and remark.span.file == kernels:
+            number = stage.origins[remark.span.line - 1]
+            place = stage.nodes[number - 1].span if number else None
+            where = f"{place.file}:{place.line}" if place is not None else file
+            found[f"{where}: {remark.message}"] = None
+    return tuple(found)
 
 
 def kernel_lenses(name: str, text: str, chip: str, resources: Stage | None, stale: bool) -> Iterator[Lens]:

@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import quote
 
+from fx_lsp.choices import TRITON
+from fx_lsp.features.benchmark import lens_title
 from fx_lsp.features.text import count, format_bytes, one_line
+from fx_lsp.features.uris import BENCHMARK
+from fx_lsp.measured import Run
 from fx_lsp.model import Failure, Outcome, Pass, Span, Target, Trace, Work
 
 PASSES = "passes"
@@ -18,8 +22,6 @@ OFFERED = 3
 """How many targets a pass offers to run on."""
 TORCHSCRIPT = "torchscript"
 """The stage of a graph as TorchScript, and the work that makes it."""
-TRITON = "triton"
-"""The stage of a target as Triton kernels, and the work that makes it."""
 _BUILT = ("graph", "table", "code")
 _PLAIN = "".join(chr(c) for c in range(32, 127) if chr(c) not in "%&")
 _SHOWN = ("forward", "backward", "joint", "inference")
@@ -29,12 +31,13 @@ _SHOWN = ("forward", "backward", "joint", "inference")
 class Lens:
     """A clickable title over `span`: shows `stage` of the target `name`, or why it failed (`stage` is then "").
 
-    The stage comes from `work`. One that runs the pass `name` has the `target` to run it on, or None to ask for one.
+    The stage comes from `work`, and so do the kernels that are measured ("bench"). One that runs the pass `name` has
+    the `target` to run it on, or None to ask for one.
     """
 
     span: Span
     title: str
-    action: Literal["show stage", "show failure", "run pass"]
+    action: Literal["show stage", "show failure", "run pass", "bench", "write kernel"]
     name: str
     stage: str = ""
     work: Work = ""
@@ -75,6 +78,19 @@ def pass_lenses(found: Pass, recent: Sequence[Target]) -> tuple[Lens, ...]:
     """The lenses of a pass: it runs on one of the `recent` targets, or on another."""
     runs = (Lens(found.name_span, f"run on {t.name}", "run pass", found.name, target=t) for t in recent[:OFFERED])
     return (*runs, Lens(found.name_span, "run on …", "run pass", found.name))
+
+
+def benchmark_lens(span: Span, name: str, known: tuple[Run, bool] | None, work: Work = "") -> Lens:
+    """What was measured of a target last, and whether that is stale, or else the way to measure it, with kernels as
+    `work` makes them."""
+    if known is None:
+        return Lens(span, "benchmark", "bench", name, work=work)
+    return Lens(span, lens_title(known[0].report, known[1]), "show stage", name, BENCHMARK, BENCHMARK)
+
+
+def again_lenses(name: str) -> tuple[Lens, ...]:
+    """The lens over the page about what was measured of a target."""
+    return (Lens(Span("", 1, 0, 1, 0), "measure again", "bench", name),)
 
 
 def run_of(found: Pass) -> Work:

@@ -3,8 +3,8 @@
 `fx-lsp:/home/me/model.py/Block.forward.py` is the forward graph of `Block` in `/home/me/model.py`. The last segment is
 what an editor shows in a tab, and ends in `.py` so that editors take the text for Python. `Block.forward.full.py` is
 the same with nothing folded. A query names the work that a stage comes from, and a stage to compare it with:
-`…/Block.joint%3Aremove_noop_ops.diff?passes&from=decomposed`. Compiled kernels are no Python, and end in `.txt`:
-`…/Block.ptx.txt?lowered&target=cuda:90`.
+`…/Block.joint%3Aremove_noop_ops.diff?passes&from=decomposed`. Compiled kernels and
+benchmarks are no Python, and end in `.txt`: `…/Block.ptx.txt?lowered&target=cuda:90`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from fx_lsp.model import Work
 SCHEME = "fx-lsp"
 LOWERED = "lowered"
 """The work that compiles kernels for a chip."""
+BENCHMARK = "benchmark"
+"""The page about what was measured of a target. It stands where work does, and no engine does it."""
 
 _DRIVE = re.compile(r"/[A-Za-z]:/")
 _SUFFIX = ".py"
@@ -41,6 +43,11 @@ class View:
     full: bool = False
     work: Work = ""
     before: str = ""
+
+    @property
+    def is_code(self) -> bool:
+        """Whether it is Python, or nearly so."""
+        return _ending(self.work, self.before) != _LISTING
 
     @property
     def title(self) -> str:
@@ -85,7 +92,7 @@ def parse_uri(uri: str) -> View | None:
 
 
 def _ending(work: Work, before: str) -> str:
-    return _DIFF if before else _LISTING if work.partition("&")[0] == LOWERED else _SUFFIX
+    return _DIFF if before else _LISTING if work.partition("&")[0] in (LOWERED, BENCHMARK) else _SUFFIX
 
 
 def _query(query: str) -> tuple[Work, str]:

@@ -44,7 +44,7 @@ async def code_action(server: Server, params: types.CodeActionParams) -> list[ty
         at = target.target.name_span.line if mended else first
         found = pin(document.text, target.target, target.outcome, at)
         if found is not None and _wanted(_kind(found), params.context.only):
-            edit = _edit(server, document, found.edits)
+            edit = workspace_edit(server, document, found.edits)
             actions.append(types.CodeAction(found.title, kind=_kind(found), diagnostics=mended or None, edit=edit))
     if _wanted(_REWRITE, params.context.only):
         actions += _checkpoints(server, document, state.targets, first, last)
@@ -70,7 +70,7 @@ def _checkpoints(
         shown = types.Command(_TITLE, to_proto.SHOW_STAGE, arguments=[document.uri, name, STAGE, region.work])
         yield types.CodeAction(f"{_TITLE}: what that saves", kind=_REWRITE, command=shown)
         if region.edits:
-            edit = _edit(server, document, region.edits)
+            edit = workspace_edit(server, document, region.edits)
             yield types.CodeAction(f"{_TITLE}: call it through torch.utils.checkpoint", kind=_REWRITE, edit=edit)
 
 
@@ -93,7 +93,8 @@ def _text(kind: types.CodeActionKind | str) -> str:
     return kind.value if isinstance(kind, types.CodeActionKind) else kind
 
 
-def _edit(server: Server, document: Document, found: Sequence[Edit]) -> types.WorkspaceEdit:
+def workspace_edit(server: Server, document: Document, found: Sequence[Edit]) -> types.WorkspaceEdit:
+    """Changes of one document, of this version where the client can tell."""
     edits = [to_proto.text_edit(edit, document.lines, server.encoding) for edit in found]
     if server.client.document_changes:
         known = types.OptionalVersionedTextDocumentIdentifier(uri=document.uri, version=document.version)

@@ -15,7 +15,21 @@ from pygls.capabilities import get_capability
 from pygls.exceptions import JsonRpcException
 
 from fx_lsp.features.uris import SCHEME
-from fx_lsp.server import actions, commands, completion, documents, hints, hover, lenses, linked, panels, status, views
+from fx_lsp.server import (
+    actions,
+    benchmarks,
+    commands,
+    completion,
+    documents,
+    hints,
+    hover,
+    lenses,
+    linked,
+    panels,
+    progress,
+    views,
+    writing,
+)
 from fx_lsp.server.protocol import claim_stdio, run
 from fx_lsp.server.session import Client, Server
 from fx_lsp.server.settings import SECTION, Settings, read_settings
@@ -113,6 +127,17 @@ def _registrations(client: Client) -> Iterator[types.Registration]:
         )
 
 
+def _benching(name: str) -> Handler:
+    """A command of `benching`, which is imported when it is first used: a client that starts does not wait for it."""
+
+    async def handler(server: Server, arguments: list[Any]) -> Any:
+        from fx_lsp.server import benching
+
+        return await getattr(benching, name)(server, arguments)
+
+    return handler
+
+
 _HANDLERS: dict[str, Handler] = {
     types.INITIALIZE: initialize,
     types.INITIALIZED: initialized,
@@ -130,13 +155,14 @@ _HANDLERS: dict[str, Handler] = {
     types.TEXT_DOCUMENT_COMPLETION: completion.completion,
     types.WORKSPACE_TEXT_DOCUMENT_CONTENT: views.text_document_content,
     types.WORKSPACE_DID_CHANGE_CONFIGURATION: did_change_configuration,
-    types.WINDOW_WORK_DONE_PROGRESS_CANCEL: status.on_cancel,
+    types.WINDOW_WORK_DONE_PROGRESS_CANCEL: progress.on_cancel,
     views.DOCUMENT: views.document,
     linked.RELATED: linked.related,
     panels.GRAPH: panels.graph,
     panels.MEMORY: panels.memory_of,
     panels.FUNCTIONS: panels.functions,
     panels.ORIGINS: panels.origins,
+    benchmarks.BENCHMARK: benchmarks.benchmark,
 }
 
 _OPTIONS = {
@@ -149,6 +175,10 @@ _COMMANDS: dict[str, Handler] = {
     "fxLsp.passes": commands.passes,
     "fxLsp.runPass": commands.run_pass,
     "fxLsp.showFailure": commands.show_failure,
+    "fxLsp.bench": _benching("bench"),
+    "fxLsp.stopBench": _benching("stop"),
+    "fxLsp.hosts": _benching("hosts"),
+    "fxLsp.writeKernel": writing.write_kernel,
     "fxLsp.restart": commands.restart,
     "fxLsp.clearCache": commands.clear_cache,
 }
@@ -235,6 +265,7 @@ def _client(capabilities: types.ClientCapabilities) -> Client:
         related_information=has("text_document.publish_diagnostics.related_information"),
         code_actions=has("text_document.code_action.code_action_literal_support"),
         document_changes=has("workspace.workspace_edit.document_changes"),
+        apply_edit=has("workspace.apply_edit"),
         diagnostic_version=has("text_document.publish_diagnostics.version_support"),
     )
 

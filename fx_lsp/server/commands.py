@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 MOST = 12
 """How many targets are offered to run a pass on."""
+_ARGUMENTS = "the arguments are a document's URI, the name of a target, and a stage"
 
 
 async def show_stage(server: Server, arguments: list[Any]) -> dict[str, str] | None:
@@ -44,10 +46,10 @@ async def show_stage(server: Server, arguments: list[Any]) -> dict[str, str] | N
             await _show_failure(server, outcome)
             return None
         stage = stage or default_stage(outcome)
-    return await _open(server, View(file, name, stage or "forward", False, work, before))
+    return await open_view(server, View(file, name, stage or "forward", False, work, before))
 
 
-async def _open(server: Server, view: View) -> dict[str, str] | None:
+async def open_view(server: Server, view: View) -> dict[str, str] | None:
     """Shows a view in the editor."""
     if server.client.text_document_content or server.settings.virtual_documents:
         uri = format_uri(view)
@@ -122,7 +124,7 @@ async def run_pass(server: Server, arguments: list[Any]) -> dict[str, str] | Non
         if target is None:
             return None
         on_file, on_name = target.file, target.name
-    return await _open(server, View(on_file, on_name, RUN, False, run_of(found)))
+    return await open_view(server, View(on_file, on_name, RUN, False, run_of(found)))
 
 
 async def show_failure(server: Server, arguments: list[Any]) -> None:
@@ -166,10 +168,18 @@ async def _show_failure(server: Server, failure: Failure) -> None:
 def _target(server: Server, arguments: list[Any]) -> tuple[str, str, str, str, str]:
     """A file, the name of a target, and up to three more words, "" where they are missing."""
     words = [a if isinstance(a, str) else "" for a in arguments] + [""] * 5
-    view = server.views.find(words[0])
-    if not 2 <= len(arguments) <= 5 or not words[0] or not (words[1] or view):
-        raise JsonRpcInvalidParams("the arguments are a document's URI, the name of a target, and a stage")
-    file = view.file if view is not None else from_proto.file_of_uri(words[0], server.roots())
+    if not 2 <= len(arguments) <= 5:
+        raise JsonRpcInvalidParams(_ARGUMENTS)
+    return *target_of(server, words[:2]), words[2], words[3], words[4]
+
+
+def target_of(server: Server, words: Sequence[Any]) -> tuple[str, str]:
+    """The file and the name of a target, a view's where the first word is its URI. Raises JsonRpcInvalidParams."""
+    uri, name = [word if isinstance(word, str) else "" for word in (*words, "", "")][:2]
+    view = server.views.find(uri)
+    if not uri or not (name or view):
+        raise JsonRpcInvalidParams(_ARGUMENTS)
+    file = view.file if view is not None else from_proto.file_of_uri(uri, server.roots())
     if file is None:
-        raise JsonRpcInvalidParams(f"{words[0]!r} is no document that is traced")
-    return file, words[1] or (view.name if view is not None else ""), words[2], words[3], words[4]
+        raise JsonRpcInvalidParams(f"{uri!r} is no document that is traced")
+    return file, name or (view.name if view is not None else "")

@@ -49,13 +49,13 @@ def publish(server: Server, file: str) -> None:
 
 
 def publish_kernels(server: Server, view: View) -> None:
-    """Publishes what compiling said of a file of kernels that the client shows."""
+    """Publishes what there is to say of a file of kernels that the client shows, and what compiling it said."""
     uri, shown = server.views.uri(view), server.views.rendered(view)
     if uri is None or shown is None or view != kernels_of(view) or server.engine is None:
         return
-    work = server.views.compiled(view)
-    outcome = server.engine.known(view.file, view.name, work) if work else None
-    found = kernel_problems(outcome.remarks, view.name) if isinstance(outcome, Trace) else ()
+    works = filter(None, (view.work, server.views.compiled(view)))
+    outcomes = [server.engine.known(view.file, view.name, work) for work in works]
+    found = kernel_problems([r for o in outcomes if isinstance(o, Trace) for r in o.remarks], view.name)
     lines = from_proto.split_lines(shown.document.text)
     diagnostics = [to_proto.diagnostic(p, lines, server.encoding, None) for p in found]
     if not server.settings.diagnostics:

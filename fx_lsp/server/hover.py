@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from lsprotocol import types
 
 from fx_lsp.features import hover as features
+from fx_lsp.features.benchmark import hover as benchmark_hover
 from fx_lsp.features.lenses import default_stage
 from fx_lsp.model import Span, Stage, Trace
 from fx_lsp.server import from_proto, linked, to_proto
@@ -42,7 +44,11 @@ async def _hover(
             stage = default_stage(state.outcome) if isinstance(state.outcome, Trace) else ""
             shown = await server.known_stage(state, stage)
             link = _link(uri) if server.settings.command_links else None
-            return features.hover_name(state.target, state.outcome, state.stale, shown, link)
+            found = features.hover_name(state.target, state.outcome, state.stale, shown, link)
+            measured = server.benchmarks.last(state.target.file, state.target.name)
+            if measured is not None:
+                found = replace(found, markdown=f"{found.markdown}\n\n---\n\n{benchmark_hover(*measured)}")
+            return found
     around = [state for state in targets if state.target.span.contains(place)]
     for state in sorted(around, key=lambda s: s.target.span.end_line - s.target.span.line):
         if state.outcome is None:

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
-from fx_lsp.features.lenses import lenses, pass_lenses
-from fx_lsp.server import linked, to_proto
+from fx_lsp.features.lenses import Lens, benchmark_lens, lenses, pass_lenses
+from fx_lsp.model import Trace
+from fx_lsp.server import linked, to_proto, writing
 
 if TYPE_CHECKING:
     from fx_lsp.server.session import Server
+    from fx_lsp.tracing.engine import TargetState
 
 
 async def code_lens(server: Server, params: types.CodeLensParams) -> list[types.CodeLens] | None:
@@ -25,13 +27,23 @@ async def code_lens(server: Server, params: types.CodeLensParams) -> list[types.
     found = [
         to_proto.code_lens(lens, uri, document.lines, server.encoding, place)
         for target in state.targets
-        for place, lens in enumerate(lenses(target.target, target.outcome, target.stale))
+        for place, lens in enumerate([*lenses(target.target, target.outcome, target.stale), *_measured(server, target)])
     ]
     engine = server.engine
     passes = () if engine is None or state.text != document.text else engine.passes(document.file)
     recent = engine.recent(document.file) if engine is not None and passes else []
-    return found + [
+    found += [
         to_proto.code_lens(lens, uri, document.lines, server.encoding, place)
         for pass_ in passes
         for place, lens in enumerate(pass_lenses(pass_, recent))
     ]
+    return [*await writing.lenses(server, document), *found]
+
+
+def _measured(server: Server, state: TargetState) -> list[Lens]:
+    """What was measured of a target, or the way to measure it."""
+    target = state.target
+    if not isinstance(state.outcome, Trace) or target.kind == "graph":
+        return []
+    known = server.benchmarks.last(target.file, target.name)
+    return [benchmark_lens(target.name_span, target.name, known)]

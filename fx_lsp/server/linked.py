@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any
 from lsprotocol import types
 from pygls.exceptions import JsonRpcInvalidParams
 
+from fx_lsp.features.benchmark import kernel_facts
 from fx_lsp.features.kernels import (
     RESOURCES,
     Shown,
     Thread,
     chip_of,
+    choices_of,
     facts_at,
     hover_line,
+    kernel_at,
     kernel_lenses,
     kernels_of,
     lines_on,
@@ -22,7 +25,9 @@ from fx_lsp.features.kernels import (
     thread_of_line,
     thread_of_source,
 )
-from fx_lsp.features.uris import View
+from fx_lsp.features.lenses import again_lenses, benchmark_lens
+from fx_lsp.features.uris import BENCHMARK, View
+from fx_lsp.features.written import save_lens
 from fx_lsp.model import Span, Stage, Trace
 from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.documents import read_source, uri_of_file
@@ -43,6 +48,7 @@ async def hover(server: Server, view: View, position: types.Position) -> types.H
     if view == kernels_of(view):
         resources = await _resources(server, view)
         facts = facts_at(resources, number) if resources is not None else []
+        facts += _measured(server, view, shown, number)
     found = hover_line(shown, number, source_lines(server), kernels, facts)
     if found is None:
         return None
@@ -97,13 +103,18 @@ async def related(server: Server, params: Any) -> list[dict[str, Any]] | None:
 async def code_lens(server: Server, view: View, uri: str) -> list[types.CodeLens] | None:
     """The lenses of a file of kernels."""
     shown, state = server.views.rendered(view), server.engine and server.engine.state(view.file)
+    if view.work == BENCHMARK:
+        lines = from_proto.split_lines(shown.document.text) if shown is not None else [""]
+        return [to_proto.code_lens(lens, uri, lines, server.encoding, 0) for lens in again_lenses(view.name)]
     if shown is None or state is None or view != kernels_of(view):
         return None
     stale = any(t.stale or t.pending for t in state.targets if t.target.name == view.name)
     text, resources = shown.document.text, await _resources(server, view)
     chip = chip_of(server.views.compiled(view)) or server.settings.gpu
     lines, place, found = from_proto.split_lines(text), 0, list[types.CodeLens]()
-    for lens in kernel_lenses(view.name, text, chip, resources, stale):
+    known = server.benchmarks.last(view.file, view.name)
+    measured = benchmark_lens(Span("", 1, 0, 1, 0), view.name, known, view.work)
+    for lens in (save_lens(view.name), measured, *kernel_lenses(view.name, text, chip, resources, stale)):
         place = place + 1 if found and found[-1].range.start.line == lens.span.line - 1 else 0
         found.append(to_proto.code_lens(lens, uri, lines, server.encoding, place))
     return found
@@ -147,6 +158,16 @@ async def kernels_behind(server: Server, view: View, always: bool = False) -> Sh
         return None
     kernels = kernels_of(view)
     return server.views.rendered(kernels) or await server.views.made(kernels)
+
+
+def _measured(server: Server, view: View, shown: Shown, number: int) -> list[str]:
+    """What the last profile says of the kernel that a line is in, where it was of these kernels."""
+    run, stale = server.benchmarks.last(view.file, view.name) or (None, False)
+    if run is None or stale or run.report.choices != choices_of(view.work):
+        return []
+    kernel = kernel_at(shown.document.text, number)
+    facts = kernel_facts(run.report.kernels).get(kernel, []) if kernel else []
+    return [f"on {run.host}: {fact}" for fact in facts]
 
 
 async def _resources(server: Server, view: View) -> Stage | None:

@@ -48,6 +48,11 @@ def said(text: str) -> Shown:
     return Shown(Document(tuple(Line(f"# {row}".rstrip()) for row in text.replace("\r", "").split("\n"))))
 
 
+def plain_text(text: str) -> Shown:
+    """A text as it is."""
+    return Shown(Document(tuple(map(Line, text.split("\n")))))
+
+
 def source_lines(server: Server) -> SourceLine:
     """The lines that spans start on, as the client has their files; each file is read once."""
     lines: dict[str, list[str]] = {}

@@ -14,7 +14,9 @@ from pygls.lsp.server import LanguageServer
 
 from fx_lsp import __version__
 from fx_lsp.model import Stage, Trace
+from fx_lsp.server.benchmarks import Benchmarks
 from fx_lsp.server.documents import Document, Documents, folder_paths, roots_of
+from fx_lsp.server.progress import Progresses
 from fx_lsp.server.protocol import Protocol
 from fx_lsp.server.settings import Settings, engine_settings
 from fx_lsp.server.status import Reporter
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 REFRESH_SECONDS = 0.02
+CLOSE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ class Client:
     diagnostic_version: bool = False
     code_actions: bool = False
     document_changes: bool = False
+    apply_edit: bool = False
 
 
 class Server(LanguageServer):
@@ -65,15 +69,17 @@ class Server(LanguageServer):
         self.encoding = str(types.PositionEncodingKind.Utf16.value)
         self.documents = Documents()
         self.views = Views(self)
+        self.progresses = Progresses(self)
         self.reporter = Reporter(self)
+        self.benchmarks = Benchmarks(self)
         self.engine: Engine | None = None
         self.started = asyncio.Event()
-        self._make_engine = make_engine
+        self.make_engine = make_engine
         self._tasks: set[asyncio.Task[Any]] = set()
         self._changed: set[str] = set()
         self._published: dict[str, Any] = {}
         self._reported: set[tuple[str, str]] = set()
-        self._closed = False
+        self.closed = False
 
     def roots(self) -> list[str]:
         """The paths of the workspace folders."""
@@ -105,7 +111,7 @@ class Server(LanguageServer):
             await self.engine.configure(engine_settings(settings))
             self._published.clear()
             for document in self.documents:
-                self._updated(document.file)
+                self.updated(document.file)
 
     async def restart(self) -> None:
         """Ends the engine's processes and traces everything again."""
@@ -125,18 +131,20 @@ class Server(LanguageServer):
             self._start_engine()
 
     def _start_engine(self) -> None:
-        if self._closed:
+        if self.closed:
             return
-        self.engine = self._make_engine(engine_settings(self.settings), self._updated, self.reporter.update)
+        self.engine = self.make_engine(engine_settings(self.settings), self.updated, self.reporter.update)
         for document in self.documents:
             self.engine.open(document.file, document.text, roots_of(self.roots(), document.file))
         self.started.set()
 
     async def close(self) -> None:
         """Ends the engine and everything that runs in the background."""
-        self._closed = True
+        self.closed = True
         for task in self._tasks:
             task.cancel()
+        if self._tasks:  # a benchmark ends what it runs elsewhere
+            await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
         engine, self.engine = self.engine, None
         if engine is not None:
             await engine.shutdown()
@@ -191,6 +199,7 @@ class Server(LanguageServer):
         """Drops what was noted of a document that is closed."""
         self._changed.discard(document.file)
         self._published.pop(document.uri, None)
+        self.benchmarks.forget(document.file)
 
     def problems_of_view(self, view: View) -> None:
         """Publishes what there is to say of a file of kernels, once its compiled forms are known."""
@@ -203,7 +212,8 @@ class Server(LanguageServer):
         if self._published.pop(uri, None):
             self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri=uri, diagnostics=[]))
 
-    def _updated(self, file: str) -> None:
+    def updated(self, file: str) -> None:
+        """Something that is shown of a file has changed."""
         if not self._changed:
             asyncio.get_running_loop().call_later(REFRESH_SECONDS, self._flush)
         self._changed.add(file)
@@ -212,7 +222,7 @@ class Server(LanguageServer):
         from fx_lsp.server.diagnostics import publish
 
         files, self._changed = self._changed, set()
-        if self._closed or not files:
+        if self.closed or not files:
             return
         for file in dict.fromkeys((*files, *(d.file for d in self.documents))):  # a pass speaks of other files, too
             try:

@@ -22,7 +22,7 @@ SECTION = "fx-lsp"
 class Settings:
     """What a user may set. `limits_seconds` per trace, `limits_memory` in MiB; None means: find it, or the default.
 
-    `gpu` is the chip that kernels are compiled for where none is named.
+    `gpu` is the chip that kernels are compiled for where none is named, `host` where benchmarks run.
     `virtual_documents` and `command_links` are set by editor plugins and not by people: the client opens `fx-lsp:` URIs
     through `fxLsp/document`, and follows `command:` links in hovers; so are `changes` (it wants `fxLsp/changed`),
     `trusted` (false: nothing of the user's code or environment may run) and `interpreters` (a folder and its Python).
@@ -37,6 +37,7 @@ class Settings:
     limits_memory: float = 4096.0
     cache_path: str | None = None
     gpu: str = CHIP
+    host: str = ""
     virtual_documents: bool = False
     command_links: bool = False
     changes: bool = False
@@ -63,6 +64,7 @@ _ROWS = (
     _Row("limits.memory", "limits_memory", float, "a positive number of MiB", positive=True),
     _Row("cache.path", "cache_path", str, "a path"),
     _Row("gpu", "gpu", str, "a chip, as in cuda:90"),
+    _Row("host", "host", str, "the name of a host"),
     _Row("virtualDocuments", "virtual_documents", bool, "true or false"),
     _Row("commandLinks", "command_links", bool, "true or false"),
     _Row("changes", "changes", bool, "true or false"),

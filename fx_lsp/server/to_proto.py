@@ -18,6 +18,8 @@ from fx_lsp.model import Span
 SHOW_STAGE = "fxLsp.showStage"
 SHOW_FAILURE = "fxLsp.showFailure"
 RUN_PASS = "fxLsp.runPass"
+BENCH = "fxLsp.bench"
+WRITE_KERNEL = "fxLsp.writeKernel"
 
 _SEVERITIES = {
     "error": types.DiagnosticSeverity.Error,
@@ -60,6 +62,11 @@ def code_lens(lens: Lens, uri: str, lines: Sequence[str], encoding: str, place: 
     elif lens.action == "run pass":
         target = [lens.target.file, lens.target.name] if lens.target else []
         command = types.Command(title=lens.title, command=RUN_PASS, arguments=[uri, lens.name, *target])
+    elif lens.action == "bench":
+        options = [{"work": lens.work}] if lens.work else []
+        command = types.Command(title=lens.title, command=BENCH, arguments=[uri, lens.name, *options])
+    elif lens.action == "write kernel":
+        command = types.Command(title=lens.title, command=WRITE_KERNEL, arguments=[uri, lens.name])
     else:
         command = types.Command(title=lens.title, command=SHOW_FAILURE, arguments=[uri, lens.name])
     return types.CodeLens(range=range_(lines, span, encoding), command=command)

@@ -19,11 +19,11 @@ from lsprotocol import types
 from pygls.exceptions import JsonRpcInvalidParams
 
 from fx_lsp.features.kernels import Shown, chip_of, kernels_of
-from fx_lsp.features.uris import SCHEME, View, format_uri, parse_uri
+from fx_lsp.features.uris import BENCHMARK, SCHEME, View, format_uri, parse_uri
 from fx_lsp.model import Failure, Outcome, Trace, Work
 from fx_lsp.server import from_proto
 from fx_lsp.server.documents import read_source, roots_of
-from fx_lsp.server.rendering import rendered, said
+from fx_lsp.server.rendering import plain_text, rendered, said
 
 if TYPE_CHECKING:
     from fx_lsp.server.session import Server
@@ -75,7 +75,7 @@ class Views:
         for work in done - {""}:
             if self._server.engine is not None:
                 self._server.engine.forget(view.file, view.name, work)
-        self._close_unused(view.file)
+        self.close_unused(view.file)
 
     def compiled(self, view: View) -> Work:
         """The work that compiled the kernels of a view's target last, "" where none did."""
@@ -119,7 +119,7 @@ class Views:
         """The files of kernels of a file's targets that the client shows."""
         return [view for view in self._shown if view.file == file and view == kernels_of(view)]
 
-    def _close_unused(self, file: str) -> None:
+    def close_unused(self, file: str) -> None:
         """Have a file that was only read for views no longer traced, once the client shows none of them."""
         server = self._server
         unused = server.documents.of_file(file) is None and not any(v.file == file for v in self._shown)
@@ -145,6 +145,9 @@ class Views:
             if source is None:
                 return said(f"There is no file {view.file}.")
             engine.open(view.file, source, roots_of(server.roots(), view.file))
+        if view.work == BENCHMARK:
+            self._shown.setdefault(view, _Shown(None))
+            return plain_text(await server.benchmarks.page(view))
         if chip_of(view.work):
             self._compiled[view.file, view.name] = view.work
         try:
@@ -157,7 +160,7 @@ class Views:
             if isinstance(outcome, Failure) and outcome.kind == "syntax" and noted.rendered is not None:
                 return noted.rendered  # the last graph stays while the text does not parse
         except asyncio.CancelledError:
-            self._close_unused(view.file)
+            self.close_unused(view.file)
             raise
         return await rendered(server, engine, view, outcome)
 
@@ -190,7 +193,7 @@ class Views:
 
     def refresh(self, file: str) -> None:
         """Brings the views of a file up to date where the trace of their target changed."""
-        server, engine = self._server, self._server.engine
+        engine = self._server.engine
         state = None if engine is None else engine.state(file)
         if engine is None or state is None:
             return
@@ -203,11 +206,16 @@ class Views:
             if known == shown.known:
                 continue
             shown.known = known
-            if shown.path is not None:
-                server.spawn("views", self._rewrite(view))
-            if shown.uri or shown.path is None:
-                params = types.TextDocumentContentRefreshParams(uri=format_uri(view))
-                server.protocol.send_request(types.WORKSPACE_TEXT_DOCUMENT_CONTENT_REFRESH, params)
+            self.renew(view)
+
+    def renew(self, view: View) -> None:
+        """Has the client read a view again, if it shows that."""
+        shown = self._shown.get(view)
+        if shown is not None and shown.path is not None:
+            self._server.spawn("views", self._rewrite(view))
+        if shown is not None and (shown.uri or shown.path is None):
+            params = types.TextDocumentContentRefreshParams(uri=format_uri(view))
+            self._server.protocol.send_request(types.WORKSPACE_TEXT_DOCUMENT_CONTENT_REFRESH, params)
 
     def is_view_file(self, file: str) -> bool:
         """Whether a file is one that a view was written to."""
@@ -225,7 +233,7 @@ async def document(server: Server, params: Any) -> dict[str, str]:
     """`fxLsp/document`: the same for clients without it."""
     uri = getattr(params, "uri", None)
     view = _view(uri)
-    language = "plaintext" if chip_of(view.work) else "python"
+    language = "python" if view.is_code else "plaintext"
     return {"uri": str(uri), "text": await server.views.text(view), "languageId": language}
 
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Collection
 
 from fx_lsp.errors import WorkerStartError
 from fx_lsp.model import Failure, Outcome, Pass, Remark, Stage, Target, Work
-from fx_lsp.tracing.analysis import Analysis, Texts, analyse, aside
+from fx_lsp.tracing.analysis import Analysis, Plan, analyse, aside
 from fx_lsp.tracing.answers import Answers
 from fx_lsp.tracing.asking import ask
 from fx_lsp.tracing.background import Background
-from fx_lsp.tracing.cache import UNKNOWN, Cache, CachedTrace, is_fresh
+from fx_lsp.tracing.cache import UNKNOWN, Cache, CachedTrace, Dependency, is_fresh
 from fx_lsp.tracing.endings import our_fault
 from fx_lsp.tracing.files import (
     FileState,
@@ -25,6 +25,7 @@ from fx_lsp.tracing.files import (
     entry_of,
     known_outcome,
     known_targets,
+    overlays,
     remarks_on,
     shown_stage,
     split_entry,
@@ -176,6 +177,11 @@ class Engine:
         if file in self._files and self._files[file].shown.pop(entry_of(name, work), None):
             self._touch(self._files[file])
 
+    def dependencies(self, file: str, name: str, work: Work) -> tuple[Dependency, ...]:
+        """The other files that what is known of `work` with a target depends on."""
+        shown = self._files[file].shown.get(entry_of(name, work)) if file in self._files else None
+        return shown.answer.dependencies if shown else ()
+
     def recent(self, file: str) -> list[Target]:
         """What a pass in `file` can be run on: traced targets of that file, then of the others."""
         own_first = sorted(self._files.values(), key=lambda f: f.file != file)
@@ -183,8 +189,12 @@ class Engine:
 
     def passes(self, file: str) -> tuple[Pass, ...]:
         """The passes in the last good text of a file."""
-        found = self._files.get(file)
-        return found.good.passes if found and found.good else ()
+        return found.good.passes if (found := self._files.get(file)) and found.good else ()
+
+    def plan(self, file: str, name: str) -> Plan | None:
+        """How a target in the last good text of a file is traced."""
+        good = self._files[file].good if file in self._files else None
+        return good.plan(name) if good and name in good.targets else None
 
     def remarks(self, file: str) -> list[Remark]:
         """What work with targets of all open files says of places in `file`."""
@@ -287,7 +297,7 @@ class Engine:
         keys = await aside(found.text, lambda: {name: analysis.key(name, identity, seconds) for name in names})
         found.take_keys(analysis, keys)
         entries = dict(found.keys)
-        answers = await self._answers.find(entries.values(), self._overlays())
+        answers = await self._answers.find(entries.values(), overlays(self._files.values()))
         found.trouble = None if host.error is None else found.trouble
         for entry, key in entries.items():
             if key in answers:
@@ -309,14 +319,14 @@ class Engine:
         if analysis is None or host is None or found.keys.get(entry) != key:
             return
         name, work = split_entry(entry)
-        plan, overlays, answers = analysis.plan(name), self._overlays(), self._answers
-        if work and (known := await answers.find([key], overlays)):
+        plan, texts, answers = analysis.plan(name), overlays(self._files.values()), self._answers
+        if work and (known := await answers.find([key], texts)):
             found.show(entry, key, known[key])
             self._touch(found)
             return
         previous, search_seconds = found.inputs.get(name, ()), self._settings.search_seconds
         try:
-            asked = await ask(host, analysis, name, work, overlays, previous, search_seconds)
+            asked = await ask(host, analysis, name, work, texts, previous, search_seconds)
         except WorkerStartError as error:
             for other in self._files.values():
                 if other.host is host:
@@ -331,7 +341,7 @@ class Engine:
         if not found.closed and found.keys.get(entry) == key:
             found.show(entry, key, answer, asked.seconds)
             changing = [d for d in dependencies if d.path in self._files or d.digest == UNKNOWN]
-            if not is_fresh(changing, self._overlays()):
+            if not is_fresh(changing, overlays(self._files.values())):
                 self._read_soon(found, 0)
             self._touch(found)
 
@@ -363,11 +373,6 @@ class Engine:
         found.trouble = error
         self._scheduler.refresh()
         self._touch(found)
-
-    def _overlays(self) -> Texts:
-        """The last good text of every open file; a text that does not parse would only break those that import it."""
-        good = {file: f.good for file, f in self._files.items() if f.good is not None}
-        return Texts({file: (f.good.text if f.good else f.text) for file, f in self._files.items()}, good)
 
     def _refresh_dependents(self, file: str) -> None:
         for other in self._files.values():

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from fx_lsp.errors import WorkerStartError
 from fx_lsp.model import Failure, FailureKind, InputSpec, Outcome, Remark, Stage, Target, Trace, Work
-from fx_lsp.tracing.analysis import Analysis
+from fx_lsp.tracing.analysis import Analysis, Texts
 from fx_lsp.tracing.cache import CachedTrace
 from fx_lsp.tracing.hosts import Host
 from fx_lsp.tracing.parsing import split_lines
@@ -267,6 +267,13 @@ def known_outcome(open_file: OpenFile, entry: str) -> tuple[Outcome, str] | None
         return Failure("unsupported", message), ""
     shown = open_file.current(entry)
     return None if shown is None else (shown.outcome, shown.key)
+
+
+def overlays(files: Iterable[OpenFile]) -> Texts:
+    """The last good text of every open file; a text that does not parse would only break those that import it."""
+    known = {found.file: found for found in files}
+    good = {file: found.good for file, found in known.items() if found.good is not None}
+    return Texts({file: (f.good.text if f.good else f.text) for file, f in known.items()}, good)
 
 
 def remarks_on(files: Iterable[OpenFile], file: str) -> list[Remark]:

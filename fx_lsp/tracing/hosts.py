@@ -205,8 +205,7 @@ class Hosts:
         """The host of a workspace's interpreter. Raises WorkerStartError where none may be started."""
         if not settings.trusted:
             raise NotTrusted("Nothing is traced, as this workspace is not trusted", NOT_TRUSTED_HINT)
-        of_folder = next((path for folder, path in settings.interpreters if folder in workspace[:1]), None)
-        python = self._backend.find(settings.interpreter or of_folder, workspace, os.environ)
+        python = self._backend.find(settings.interpreter_of(workspace), workspace, os.environ)
         if python not in self._hosts:
             self._hosts[python] = Host(python, settings.limits, self._backend, self._on_change)
         return self._hosts[python]

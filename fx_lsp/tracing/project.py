@@ -1,4 +1,4 @@
-"""What a project writes down: `[tool.fx-lsp]` in the nearest pyproject.toml above a file.
+"""Which project a file is part of, and what that writes down: `[tool.fx-lsp]` in the nearest pyproject.toml.
 
     [tool.fx-lsp]
     passes = ["compiler/passes.py::fuse_bias"]
@@ -16,11 +16,12 @@ import os
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path, PurePath
 from typing import Any, cast
 
 from fx_lsp.model import Given
+from fx_lsp.tracing.parsing import module_name
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -30,6 +31,7 @@ else:
 log = logging.getLogger(__name__)
 
 PYPROJECT = "pyproject.toml"
+_ROOT_MARKERS = (PYPROJECT, "setup.py", "setup.cfg", ".git")
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,12 @@ class Project:
         """What is written down for the target `name` of the file."""
         text = self.inputs.get(name)
         return () if text is None else (Given(text, "settings", detail=PYPROJECT),)
+
+
+def project_root(file: str) -> str:
+    """The directory of the project that a file is part of: the nearest with a project marker, else the one to import
+    the file from."""
+    return _marked(Path(file).parent) or module_name(file)[2]
 
 
 def read_project(file: str) -> Project:
@@ -65,6 +73,13 @@ def read_project(file: str) -> Project:
 def concerns(changed: Collection[str], file: str) -> bool:
     """Whether one of the files that have changed is a pyproject.toml above `file`."""
     return any(path.name == PYPROJECT and path.parent in Path(file).parents for path in map(Path, changed))
+
+
+@cache
+def _marked(directory: Path) -> str | None:
+    if any((directory / marker).exists() for marker in _ROOT_MARKERS):
+        return str(directory)
+    return _marked(directory.parent) if directory.parent != directory else None
 
 
 _Read = tuple[tuple[tuple[str, str, str], ...], tuple[str, ...], str]

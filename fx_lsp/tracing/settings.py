@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fx_lsp.tracing.launch import Limits
@@ -24,3 +25,7 @@ class EngineSettings:
     trace_on_open: bool = True
     trusted: bool = True
     interpreters: tuple[tuple[str, str], ...] = ()
+
+    def interpreter_of(self, workspace: Sequence[str]) -> str | None:
+        """The interpreter that is set for a workspace, None where one has to be looked for."""
+        return self.interpreter or next((path for folder, path in self.interpreters if folder in workspace[:1]), None)

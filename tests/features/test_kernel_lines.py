@@ -14,6 +14,7 @@ from fx_lsp.features.kernels import (
     lines_on,
     related_lines,
     render_listing,
+    said_of_code,
     stages_of_listing,
     thread_of_line,
     thread_of_source,
@@ -150,6 +151,15 @@ def test_remarks_about_the_kernels_are_problems_of_their_file():
     elsewhere = Remark("B becomes 16 here", MUL)
     (problem,) = kernel_problems([elsewhere, narrow, narrow], "f")
     assert (problem.message, problem.severity, problem.span.line) == ("loads move 32 bits.", "hint", 3)
+
+
+def test_a_remark_about_a_kernel_names_the_line_of_the_users_code_once():
+    said = [Remark("aten.mul stays a call", Span("f.triton.py", n, 4, n, 9)) for n in (3, 3, 1)]
+    elsewhere = Remark("B becomes 16 here", MUL)
+    assert said_of_code(KERNELS, [*said, elsewhere], FILE, "f") == (
+        f"{FILE}:2: aten.mul stays a call",
+        f"{FILE}: aten.mul stays a call",
+    )
 
 
 def test_a_stage_that_is_asked_for_by_name_has_its_work():

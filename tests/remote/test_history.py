@@ -10,19 +10,10 @@ from pathlib import Path
 import pytest
 from inline_snapshot import snapshot
 
-from fx_lsp.commands.past import across, history_text
-from fx_lsp.measured import Cost, Machine, Measured, Report, Timing
+from fx_lsp.features.history import across, changes, history_text, latest
+from fx_lsp.measured import Cost, Machine, Measured, Report, Run, Timing
 from fx_lsp.tracing.analysis import Plan, analyse
-from fx_lsp.tracing.remote.history import (
-    Run,
-    changes,
-    default_history_path,
-    is_stale,
-    keep,
-    latest,
-    runs_of,
-    source_hash,
-)
+from fx_lsp.tracing.remote.history import default_history_path, is_stale, keep, runs_of, source_hash
 
 SOURCE = "import torch\n\n\ndef f(x):\n    return helper(x) * 2\n\n\ndef helper(x):\n    return torch.relu(x)\n"
 

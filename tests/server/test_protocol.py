@@ -33,6 +33,10 @@ async def test_capabilities():
         "fxLsp.passes",
         "fxLsp.runPass",
         "fxLsp.showFailure",
+        "fxLsp.writeKernel",
+        "fxLsp.bench",
+        "fxLsp.stopBench",
+        "fxLsp.hosts",
         "fxLsp.restart",
         "fxLsp.clearCache",
     }

@@ -3,14 +3,14 @@
 import re
 from pathlib import Path
 
-from fx_lsp.server import app, status
+from fx_lsp.server import app, benchmarks, status
 from fx_lsp.server.settings import _ROWS as ROWS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 OF_THE_CLIENT = {"fxLsp.pinInputs", "fxLsp.showMemory"}
-TOLD = {status.STATUS, "fxLsp/changed"}
+TOLD = {status.STATUS, benchmarks.MEASURING, "fxLsp/changed"}
 
 
 def test_requests_and_notifications():

@@ -24,6 +24,7 @@ async def test_lenses(tmp_path: Path):
                 (0, "show inference graph", "fxLsp.showStage"),
                 (0, "passes", "fxLsp.showStage"),
                 (0, "generate Triton kernel", "fxLsp.showStage"),
+                (0, "benchmark", "fxLsp.bench"),
                 (2, "not traced: sizes do not fit", "fxLsp.showFailure"),
             ]
         )

@@ -30,6 +30,8 @@ from fx_lsp.tracer.load import find, load
 
 SHARE = 0.2
 """How much of the time that is left one call site may use."""
+WAITING = 4
+"""How many times as long it may take by the clock: on a busy machine it waits for others."""
 
 
 def seen_at_call_sites(task: Task, signature: inspect.Signature, hints: Mapping[str, Any]) -> Iterator[Offer]:
@@ -166,7 +168,8 @@ def _started_as(file: str) -> Generator[None, None, None]:
 
 @contextmanager
 def _time_limit(seconds: float) -> Generator[None, None, None]:
-    """Raise Reached in the main thread after `seconds`, and again, where the platform has timers."""
+    """Raise Reached in the main thread after `seconds` of this process's time, or several of them of waiting, and
+    again, where the platform has timers."""
     if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -174,10 +177,13 @@ def _time_limit(seconds: float) -> Generator[None, None, None]:
     def ring(*_: object) -> None:
         raise Reached
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
+    timers = ((signal.SIGPROF, signal.ITIMER_PROF, seconds), (signal.SIGALRM, signal.ITIMER_REAL, WAITING * seconds))
+    before = [signal.signal(number, ring) for number, _, _ in timers]
+    for _, timer, limit in timers:
+        signal.setitimer(timer, limit, limit)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        for (number, timer, _), handler in zip(timers, before, strict=True):
+            signal.setitimer(timer, 0)
+            signal.signal(number, handler)

@@ -49,7 +49,7 @@ async def run_on_cluster(
 ) -> AsyncGenerator[Event, None]:
     """Run each case of a job as a task with `gpus` GPUs; the last event is `Found`, with all of them, or `Failed`."""
     if not is_trusted(cluster):
-        yield Failed(f"{cluster.name} (Ray at {cluster.address}) was not used before, and nobody has said yes to it")
+        yield Failed(f"{cluster.name} ({cluster.reached}) was not used before, and nobody has said yes to it")
         return
     try:
         ray = import_module("ray")
@@ -78,7 +78,7 @@ async def run_on_cluster(
             yield Progress(job.cases[number].label or "measured", number + 1, len(jobs))
         yield Found(merged(reports))
     except Exception as error:  # Ray's own are of a hundred kinds
-        yield Failed(f"Ray at {cluster.address} failed: {_first_line(error)}", "is it running? try: ray status")
+        yield Failed(f"{cluster.reached} failed: {_first_line(error)}", "is it running? try: ray status")
     finally:
         for task in tasks:
             with suppress(Exception):

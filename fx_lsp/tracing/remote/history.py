@@ -1,4 +1,4 @@
-"""What was measured before, in one SQLite file of the user's: reports by target, and what changed between them."""
+"""What was measured before, in one SQLite file of the user's: reports by target."""
 
 from __future__ import annotations
 
@@ -6,64 +6,19 @@ import hashlib
 import json
 import sqlite3
 import zlib
-from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 from fx_lsp.errors import ProtocolError
-from fx_lsp.measured import CLOCKS, Measured, Report, Timing
+from fx_lsp.measured import Report, Run
 from fx_lsp.tracing.analysis import Plan
 from fx_lsp.tracing.cache import default_cache_path
 from fx_lsp.wire import from_json, to_json
 
 KEPT = 200
 """How many runs of one target are kept."""
-LEAST_CHANGE = 0.02
-"""What has to change, beyond the noise, for a time to count as another."""
 _VERSION = 1
 _LOCK_SECONDS = 5.0
-
-
-@dataclass(frozen=True)
-class Run:
-    """One benchmark of a target that was kept. `host` is the user's name for the machine."""
-
-    file: str
-    target: str
-    host: str
-    report: Report
-
-
-@dataclass(frozen=True)
-class Place:
-    """What a time is of: only times of the same place can be compared."""
-
-    gpu: str
-    label: str
-    inputs: tuple[str, ...]
-    variant: str
-    what: str
-    clock: str
-
-
-@dataclass(frozen=True)
-class Change:
-    """A time that differs from the one before it by more than their noise; times in ms."""
-
-    place: Place
-    before: Timing
-    after: Timing
-
-    @property
-    def ratio(self) -> float:
-        """How many times as long it takes now."""
-        return self.after.median / self.before.median
-
-    @property
-    def worse(self) -> bool:
-        """Whether it takes longer now."""
-        return self.ratio > 1
 
 
 def default_history_path() -> Path:
@@ -112,51 +67,6 @@ def runs_of(file: str, target: str | None = None, path: Path | None = None) -> l
     except (OSError, sqlite3.Error):
         return []
     return [Run(file, name, host, report) for name, host, data in rows if (report := _report(data)) is not None]
-
-
-def latest(runs: Sequence[Run]) -> dict[tuple[str, str], Run]:
-    """The last run of each target on each host."""
-    return {(run.target, run.host): run for run in runs}
-
-
-def times(report: Report) -> dict[Place, Timing]:
-    """The time of each variant, by the clock that counts."""
-    return {place: measured.timings[place.clock] for place, measured in _places(report)}
-
-
-def changes(runs: Sequence[Run]) -> list[list[Change]]:
-    """For each run, what differs from the last run before it that measured the same."""
-    known: dict[tuple[str, Place], Timing] = {}
-    found: list[list[Change]] = []
-    for run in runs:
-        here: list[Change] = []
-        for place, timing in times(run.report).items():
-            before = known.get((run.target, place))
-            if before is not None and differs(before, timing):
-                here.append(Change(place, before, timing))
-            known[run.target, place] = timing
-        found.append(here)
-    return found
-
-
-def noise(timing: Timing) -> float:
-    """By how many ms a time may be off: half its spread, or what a second measurement differed by, if that is more."""
-    return max((timing.high - timing.low) / 2, abs(timing.median - timing.again))
-
-
-def differs(before: Timing, after: Timing) -> bool:
-    """Whether two times of the same differ by more than their noise."""
-    return abs(after.median - before.median) > max(noise(before) + noise(after), LEAST_CHANGE * before.median)
-
-
-def _places(report: Report) -> Iterator[tuple[Place, Measured]]:
-    inputs = {(cost.label, cost.what): cost.inputs for cost in report.costs}
-    machine = report.machine.gpu or report.machine.cpu
-    for one in report.measured:
-        clock = next((clock for clock in CLOCKS if clock in one.timings), None)
-        if clock is not None:
-            given = inputs.get((one.label, one.what), ())
-            yield Place(machine, one.label, given, one.variant, one.what, clock), one
 
 
 def _report(data: bytes) -> Report | None:

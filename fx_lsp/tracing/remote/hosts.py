@@ -85,6 +85,11 @@ class Cluster:
     address: str
     limit: float = 600.0
 
+    @property
+    def reached(self) -> str:
+        """How the cluster is reached, for people."""
+        return f"Ray at {self.address}"
+
 
 Place = Host | Pool | Cluster
 

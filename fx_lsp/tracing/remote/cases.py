@@ -6,17 +6,15 @@ import ast
 import re
 from dataclasses import dataclass, field, replace
 
-from fx_lsp.choices import Choices
-from fx_lsp.commands.sources import project_root
-from fx_lsp.commands.targets import Chosen, stages_of
+from fx_lsp.choices import TRITON, Choices
 from fx_lsp.comments import fx_comment
 from fx_lsp.errors import TargetError
-from fx_lsp.features.lenses import TRITON
-from fx_lsp.measured import Case
-from fx_lsp.model import Failure, Target, Trace
+from fx_lsp.measured import Case, Job
+from fx_lsp.model import Failure, Target
 from fx_lsp.specs import CommentError, parse_comment
 from fx_lsp.tracing.analysis import Analysis, analyse
 from fx_lsp.tracing.engine import Engine
+from fx_lsp.tracing.remote.history import source_hash
 
 MOST_CASES = 24
 _LINE_ENDS = re.compile(r"(?<=\n)|(?<=\r)(?!\n)")
@@ -47,70 +45,74 @@ def read_sweep(text: str) -> Sweep:
     return Sweep(name, tuple(values))
 
 
-def analysed(chosen: Chosen) -> tuple[Analysis, Target | None]:
-    """What the target's file says, and the target, if it is there."""
-    analysis = analyse(chosen.file, chosen.text, (project_root(chosen.file),))
-    return analysis, analysis.targets.get(chosen.name)
-
-
 @dataclass(frozen=True)
 class Asked:
-    """What to make of a target: `inputs` count instead of those that it has, in the language of the `# fx:` comment.
+    """What to measure: the target `name` in `text`, the present text of `file`, in the workspace `roots`.
 
-    `inductor` says whether Inductor's kernels are wanted as well: None where they can be had.
+    `inputs` count instead of those that it has, in the language of the `# fx:` comment. `inductor` says whether
+    Inductor's kernels are wanted as well: None where they can be had.
     """
 
+    file: str
+    name: str
+    text: str
+    roots: tuple[str, ...]
     inputs: str | None = None
     sweep: Sweep | None = None
     choices: Choices = field(default_factory=Choices)
     inductor: bool | None = None
 
 
-async def cases_of(engine: Engine, chosen: Chosen, asked: Asked) -> list[Case] | Failure:
-    """The cases of a target, which `engine` generates. Raises TargetError."""
+def analysed(asked: Asked) -> tuple[Analysis, Target | None]:
+    """What the target's file says, and the target, if it is there."""
+    analysis = analyse(asked.file, asked.text, asked.roots)
+    return analysis, analysis.targets.get(asked.name)
+
+
+async def job_of(engine: Engine, asked: Asked, job: Job) -> Job | Failure:
+    """`job` with its cases, which `engine` generates, and with the hash of their source. Raises TargetError."""
+    analysis, target = analysed(asked)
     found: list[Case] = []
-    for label, text in texts_of(chosen, asked.inputs, asked.sweep):
-        engine.open(chosen.file, text, (project_root(chosen.file),))
-        file = await _file(engine, chosen, asked.choices)
+    for label, text in texts_of(asked, analysis, target):
+        engine.open(asked.file, text, asked.roots)
+        file = await _file(engine, asked, asked.choices)
         if isinstance(file, Failure):
             return file
         inductor: str | Failure = ""
         if asked.inductor is not False:
-            inductor = await _file(engine, chosen, replace(asked.choices, engine="inductor"))
+            inductor = await _file(engine, asked, replace(asked.choices, engine="inductor"))
         if isinstance(inductor, Failure):
             if asked.inductor:
                 return inductor
             inductor = ""
         found.append(Case(label, file, inductor))
-    return found
+    hashed = source_hash(analysis.plan(asked.name)) if target else ""
+    chosen = asked.choices.work("").removeprefix("&")
+    return replace(job, name=function_of(found[0].file), cases=tuple(found), source_hash=hashed, choices=chosen)
 
 
-async def _file(engine: Engine, chosen: Chosen, choices: Choices) -> str | Failure:
-    work = choices.work(TRITON)
-    outcome = await engine.outcome(chosen.file, chosen.name, work)
-    if not isinstance(outcome, Trace):
-        return outcome
-    stages = await stages_of(engine, chosen, [TRITON], work)
-    return stages if isinstance(stages, Failure) else stages[0].text
+async def _file(engine: Engine, asked: Asked, choices: Choices) -> str | Failure:
+    stage = await engine.stage(asked.file, asked.name, TRITON, choices.work(TRITON))
+    return stage if isinstance(stage, Failure) else stage.text
 
 
-def texts_of(chosen: Chosen, inputs: str | None, sweep: Sweep | None) -> list[tuple[str, str]]:
+def texts_of(asked: Asked, analysis: Analysis, target: Target | None) -> list[tuple[str, str]]:
     """The file's text for each case, with the inputs written into it, and the case's label. Raises TargetError."""
-    analysis, target = analysed(chosen)
+    inputs, sweep = asked.inputs, asked.sweep
     if target is None or (inputs is None and sweep is None):
-        return [("", chosen.text)]
+        return [("", asked.text)]
     if inputs is None:
-        given = analysis.plan(chosen.name).given
+        given = analysis.plan(asked.name).given
         inputs = given[0].text if given else ""
     if sweep is None:
-        return [("", with_inputs(chosen.text, target, inputs))]
+        return [("", with_inputs(asked.text, target, inputs))]
     if not re.search(_size(sweep.name), inputs):
         raise TargetError(
-            f"no input of {chosen.name} has a size {sweep.name}: say which with "
-            f'--inputs "x=f32[{sweep.name}, 1024], …", or in its `# fx:` comment'
+            f"no input of {asked.name} has a size {sweep.name}: say which, as in "
+            f'"x=f32[{sweep.name}, 1024], …", with the benchmark or in its `# fx:` comment'
         )
     return [
-        (f"{sweep.name}={value}", with_inputs(chosen.text, target, re.sub(_size(sweep.name), str(value), inputs)))
+        (f"{sweep.name}={value}", with_inputs(asked.text, target, re.sub(_size(sweep.name), str(value), inputs)))
         for value in sweep.values
     ]
 

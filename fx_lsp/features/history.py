@@ -1,0 +1,168 @@
+"""Benchmarks of one target beside each other: of several hosts, and of earlier times. Pure functions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from fx_lsp.features.benchmark import legend, table
+from fx_lsp.measured import CLOCKS, Measured, Report, Run, Timing
+
+LEAST_CHANGE = 0.02
+"""What has to change, beyond the noise, for a time to count as another."""
+SHOWN = 20
+"""How many runs of a history an editor shows."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a time is of: only times of the same place can be compared."""
+
+    gpu: str
+    label: str
+    choices: str
+    inputs: tuple[str, ...]
+    variant: str
+    what: str
+    clock: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """A time that differs from the one before it by more than their noise; times in ms."""
+
+    place: Place
+    before: Timing
+    after: Timing
+
+    @property
+    def ratio(self) -> float:
+        """How many times as long it takes now."""
+        return self.after.median / self.before.median
+
+    @property
+    def worse(self) -> bool:
+        """Whether it takes longer now."""
+        return self.ratio > 1
+
+
+def latest(runs: Sequence[Run]) -> dict[tuple[str, str], Run]:
+    """The last run of each target on each host."""
+    return {(run.target, run.host): run for run in runs}
+
+
+def times(report: Report) -> dict[Place, Timing]:
+    """The time of each variant, by the clock that counts."""
+    return {place: measured.timings[place.clock] for place, measured in _places(report)}
+
+
+def changes(runs: Sequence[Run]) -> list[list[Change]]:
+    """For each run, what differs from the last run before it that measured the same."""
+    known: dict[tuple[str, Place], Timing] = {}
+    found: list[list[Change]] = []
+    for run in runs:
+        here: list[Change] = []
+        for place, timing in times(run.report).items():
+            before = known.get((run.target, place))
+            if before is not None and differs(before, timing):
+                here.append(Change(place, before, timing))
+            known[run.target, place] = timing
+        found.append(here)
+    return found
+
+
+def noise(timing: Timing) -> float:
+    """By how many ms a time may be off: half its spread, or what a second measurement differed by, if that is more."""
+    return max((timing.high - timing.low) / 2, abs(timing.median - timing.again))
+
+
+def differs(before: Timing, after: Timing) -> bool:
+    """Whether two times of the same differ by more than their noise."""
+    return abs(after.median - before.median) > max(noise(before) + noise(after), LEAST_CHANGE * before.median)
+
+
+def page(reports: Mapping[str, Report], stale: Collection[str] = ()) -> str:
+    """The tables of all hosts, one across them, and what their columns mean; of hosts in `stale` the source changed."""
+    parts: list[str] = []
+    for host, report in reports.items():
+        mark = "stale: the source has changed since · " if host in stale else ""
+        parts.append(f"{mark}{f'{host}: ' if len(reports) > 1 else ''}{table(report)}")
+    parts += [across(reports)] if len(reports) > 1 else []
+    return "\n".join([*parts, legend(next(iter(reports.values())))])
+
+
+def document(name: str, runs: Sequence[Run], source_hash: str, now: Mapping[str, str]) -> str:
+    """What an editor shows of the runs of a target, the oldest first: what is done `now` by host, the last run on each
+    host, and the runs before."""
+    doing = [f"measuring on {host}: {text}" for host, text in now.items()]
+    last = {run.host: run.report for run in latest(runs).values()}
+    if not last:
+        return "\n".join([*(doing or [f"{name} was not measured yet."]), ""])
+    stale = [host for host, report in last.items() if report.source_hash != source_hash]
+    parts = ["\n".join([*doing, ""])] if doing else []
+    parts.append(page(last, stale))
+    if len(runs) > len(last):
+        parts.append("History, the last at the end\n\n" + history_text(runs[-SHOWN:], source_hash))
+    return "\n".join(parts)
+
+
+def across(reports: Mapping[str, Report]) -> str:
+    """A table with a column for each host: the times in ms, each by the clock that counts there."""
+    found = {host: {(p.label, p.what, p.variant): t for p, t in times(r).items()} for host, r in reports.items()}
+    keys = dict.fromkeys(key for column in found.values() for key in column)
+    rows = [["", *reports]]
+    for label, what, variant in keys:
+        name = " · ".join(part for part in (label, what, variant) if part)
+        cells = [column.get((label, what, variant)) for column in found.values()]
+        rows.append([name, *(f"{cell.median:.4f}" if cell else "–" for cell in cells)])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows]
+    return "\n".join(["ms on all hosts:", *(f"  {line}" for line in lines), ""])
+
+
+def history_text(runs: Sequence[Run], source_hash: str) -> str:
+    """A block for each run, the last at the end: what was measured where, and what differs from the run before.
+
+    A run of another source than `source_hash` says so.
+    """
+    if not runs:
+        return "nothing was measured yet\n"
+    return "\n".join(_block(run, found, source_hash) for run, found in zip(runs, changes(runs), strict=True))
+
+
+def _places(report: Report) -> Iterator[tuple[Place, Measured]]:
+    inputs = {(cost.label, cost.what): cost.inputs for cost in report.costs}
+    machine = report.machine.gpu or report.machine.cpu
+    for one in report.measured:
+        clock = next((clock for clock in CLOCKS if clock in one.timings), None)
+        if clock is not None:
+            given = inputs.get((one.label, one.what), ())
+            yield Place(machine, one.label, report.choices, given, one.variant, one.what, clock), one
+
+
+def _block(run: Run, found: Sequence[Change], source_hash: str) -> str:
+    report = run.report
+    changed = {change.place: change for change in found}
+    machine = report.machine
+    parts = run.host, machine.gpu or machine.cpu, f"torch {machine.torch}", report.choices
+    where = " · ".join(filter(None, parts))
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(report.started))
+    stale = "" if report.source_hash == source_hash else "  (of another source than the present one)"
+    lines = [f"{when}  {where}{stale}"]
+    rows = [
+        (place, timing, f"{place.variant}{f' {place.label}' if place.label else ''}")
+        for place, timing in times(report).items()
+    ]
+    width = max((len(name) for _, _, name in rows), default=0)
+    for place, timing, name in rows:
+        text = f"  {name:{width}}  {place.what:8}  {timing.median:9.4f} ms by {place.clock}"
+        change = changed.get(place)
+        if change is not None:
+            word = "slower" if change.worse else "faster"
+            ratio = change.ratio if change.worse else 1 / change.ratio
+            text += f"  {'!' if change.worse else ' '} {ratio:.2f}× {word} than before ({change.before.median:.4f} ms)"
+        lines.append(text)
+    if not rows:
+        lines.append("  nothing was timed")
+    return "\n".join([*lines, ""])

@@ -1,0 +1,42 @@
+"""Kernels that a user keeps as a file: what stands over them, and how the open text of such a file is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+
+from fx_lsp.features.lenses import Lens
+from fx_lsp.features.pin import Edit
+from fx_lsp.features.text import count
+from fx_lsp.model import Span
+
+_TOP = Span("", 1, 0, 1, 0)
+_SAYS = {
+    "current": " · up to date",
+    "changed": " · the function has changed since: bring up to date",
+    "gone": ", which is no longer there",
+}
+
+
+def save_lens(name: str) -> Lens:
+    """Over the kernels of the target `name`: the way to a file of them."""
+    return Lens(_TOP, "save as a file", "write kernel", name)
+
+
+def written_lens(title: str, name: str, standing: str, conflicts: int) -> Lens:
+    """Over a file of kernels of the target `name`, which people call `title`: whether it is up to date.
+
+    `standing` is "current", "changed" or "gone"; nothing is said of another. `conflicts` counts those that are left.
+    """
+    says = f" · {count('conflict', conflicts)} to resolve" if conflicts else _SAYS.get(standing, "")
+    return Lens(_TOP, f"kernels of {title}{says}", "write kernel", name)
+
+
+def edits(before: Sequence[str], after: Sequence[str]) -> tuple[Edit, ...]:
+    """The changes that make one text of another; both are lines with their ends."""
+    steps = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+    return tuple(
+        Edit(first + 1, 0, last + 1, 0, "".join(after[start:end]))
+        for what, first, last, start, end in steps
+        if what != "equal"
+    )

@@ -1,0 +1,49 @@
+"""A job on a place that the user named: a host, a pool of hosts or a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+
+from fx_lsp.measured import Event, Job
+from fx_lsp.tracing.remote.cluster import run_on_cluster
+from fx_lsp.tracing.remote.hosts import Cluster, Host, Hosts, Place
+from fx_lsp.tracing.remote.queues import Queue
+from fx_lsp.tracing.remote.trust import is_trusted
+
+
+async def run_on(
+    place: Place, hosts: Hosts, job: Job, queue: Queue, python: str, roots: Sequence[str]
+) -> AsyncGenerator[tuple[str, Event], None]:
+    """Run a job and say what happens, each time with the name of the host that it is on; the last is its end.
+
+    On this machine a target runs as it is traced here: with the project's interpreter `python`, and modules of `roots`.
+    """
+    if isinstance(place, Cluster):
+        async with aclosing(run_on_cluster(place, job)) as events:
+            async for event in events:
+                yield place.name, event
+        return
+    members = [_as_here(host, python, roots) for host in hosts.members(place)]
+    async with aclosing(queue.run(members, job)) as ran:
+        async for host, event in ran:
+            yield host.name, event
+
+
+def reached(hosts: Hosts, places: Iterable[Place]) -> list[Host | Cluster]:
+    """Every host and cluster behind the places, each once."""
+    found: dict[str, Host | Cluster] = {}
+    for place in places:
+        for one in (place,) if isinstance(place, Cluster) else hosts.members(place):
+            found[one.name] = one
+    return list(found.values())
+
+
+def unknown(places: Iterable[Host | Cluster]) -> list[Host | Cluster]:
+    """Those that were never used, or are reached in another way now: the user has to say yes to each."""
+    return [place for place in places if not is_trusted(place)]
+
+
+def _as_here(host: Host, python: str, roots: Sequence[str]) -> Host:
+    return replace(host, python=host.python or python, paths=(*host.paths, *roots)) if host.local else host
