@@ -56,13 +56,22 @@ class Rival:
 
 
 @dataclass(frozen=True)
+class Module:
+    """A file of the user's project, and its path below a folder to import it from: "package/layers.py"."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True)
 class Job:
     """One benchmark. `name` is the function of the generated files that launches the kernels.
 
     `variants` are some of `VARIANTS`, None all that work; `device` is "cuda", "cuda:1" or "cpu", None the first that is
-    there. `seconds` bounds the whole job, `sampling` each measurement of a variant. `paths` are folders on the host
-    that rivals and what the original imports are found in. `source_hash` and `choices`, how the kernels were generated
-    ("fuse=no"), are given back with the report. `profile` has each kernel timed on its own as well.
+    there. `seconds` bounds the whole job, `sampling` each measurement of a variant. `modules` are what the original
+    imports of its project, `paths` folders on the host that rivals and other modules are found in. `source_hash` and
+    `choices`, how the kernels were generated ("fuse=no"), are given back with the report. `profile` has each kernel
+    timed on its own as well.
     """
 
     name: str
@@ -73,6 +82,7 @@ class Job:
     device: str | None = None
     seconds: float = 600.0
     sampling: float = 0.1
+    modules: tuple[Module, ...] = ()
     paths: tuple[str, ...] = ()
     source_hash: str = ""
     choices: str = ""

@@ -66,6 +66,12 @@ def _bench(job: Job, tell: Callable[[Event], None], folder: Path) -> Bench:
         (folder / str(number)).mkdir()
         (folder / str(number) / "kernels.py").write_text(case.file, encoding="utf-8")
         (folder / str(number) / "inductor.py").write_text(case.inductor, encoding="utf-8")
+    for module in job.modules:
+        place = folder / "modules" / module.path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(module.text, encoding="utf-8")
+    if job.modules:
+        job = replace(job, paths=(str(folder / "modules"), *job.paths))
     return Bench(job, tell, folder, _environment(job.device, folder), time.monotonic() + job.seconds, 1)
 
 

@@ -197,6 +197,8 @@ async def _made(server: Server, asked: Asked, job: Job, say: Callable[[str], Non
 
     engine = server.make_engine(settings, lambda file: None, told)
     try:
+        for document in server.documents:  # the target may import what is not saved
+            engine.open(document.file, document.text, roots_of(server.roots(), document.file))
         return await job_of(engine, asked, job)
     except TargetError as error:
         return Failure("unsupported", str(error))

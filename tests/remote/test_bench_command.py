@@ -101,6 +101,23 @@ def test_a_sweep_with_kernels(project: Path):
     assert [cost.inputs for cost in found.costs if cost.what == "forward"] == [("x: f32[4, 8]",), ("x: f32[8, 8]",)]
 
 
+def test_what_a_target_imports_of_its_project_goes_with_it(project: Path, own_settings: Path, tmp_path: Path):
+    package = project / "layers" / "inner"
+    package.mkdir(parents=True)
+    (package.parent / "__init__.py").write_text("from .scale import FACTOR\n")
+    (package.parent / "scale.py").write_text("FACTOR = 3.0\n")
+    (package / "__init__.py").write_text("")
+    (package / "deep.py").write_text(
+        "import torch\n\nfrom .. import FACTOR\nfrom helper import one\n\n\n# fx: x=f32[8, 4]\ndef scaled(x):\n"
+        "    return torch.tanh(x) * FACTOR + one(x)\n"
+    )
+    (project / "helper.py").write_text("import torch\n\n\ndef one(x):\n    return torch.ones_like(x)\n")
+    named(own_settings, f'[hosts.box]\ncommand = "env -C {tmp_path} {sys.executable}"\n')
+    done = fx_lsp(project, "bench", "layers/inner/deep.py::scaled", *QUICK, "--host", "box", "--yes", "--json")
+    (row,) = reports(done)["box"].measured
+    assert (row.right, row.error) == (True, "")
+
+
 def test_a_target_that_cannot_be_traced(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

@@ -5,18 +5,23 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from fx_lsp.choices import TRITON, Choices
 from fx_lsp.comments import fx_comment
 from fx_lsp.errors import TargetError
-from fx_lsp.measured import Case, Job
+from fx_lsp.measured import Case, Job, Module
 from fx_lsp.model import Failure, Target
 from fx_lsp.specs import CommentError, parse_comment
 from fx_lsp.tracing.analysis import Analysis, analyse
 from fx_lsp.tracing.engine import Engine
+from fx_lsp.tracing.parsing import module_name
 from fx_lsp.tracing.remote.history import source_hash
 
 MOST_CASES = 24
+MOST_TEXT = 8 << 20
+"""How much text of a project goes with a job, in characters."""
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
 _LINE_ENDS = re.compile(r"(?<=\n)|(?<=\r)(?!\n)")
 
 
@@ -86,9 +91,33 @@ async def job_of(engine: Engine, asked: Asked, job: Job) -> Job | Failure:
                 return inductor
             inductor = ""
         found.append(Case(label, file, inductor))
-    hashed = source_hash(analysis.plan(asked.name)) if target else ""
-    chosen = asked.choices.work("").removeprefix("&")
-    return replace(job, name=function_of(found[0].file), cases=tuple(found), source_hash=hashed, choices=chosen)
+    return replace(
+        job,
+        name=function_of(found[0].file),
+        cases=tuple(found),
+        modules=_modules(engine, asked),
+        source_hash=source_hash(analysis.plan(asked.name)) if target else "",
+        choices=asked.choices.work("").removeprefix("&"),
+    )
+
+
+def _modules(engine: Engine, asked: Asked) -> tuple[Module, ...]:
+    """What the target imports of its project, as `engine` has it. None of it where that is too much, or installed."""
+    found: dict[str, Module] = {}
+    roots = {*asked.roots, module_name(asked.file)[2]}
+    for dependency in engine.dependencies(asked.file, asked.name, asked.choices.work(TRITON)):
+        file = Path(dependency.path)
+        if _INSTALLED.intersection(file.parts):
+            continue
+        try:
+            state = engine.state(dependency.path)
+            text = file.read_text("utf-8") if state is None else state.text
+        except (OSError, UnicodeDecodeError):
+            continue
+        for root in filter(file.is_relative_to, {*roots, module_name(dependency.path)[2]}):
+            path = file.relative_to(root).as_posix()
+            found[path] = Module(path, text)
+    return tuple(found.values()) if sum(len(m.text) for m in found.values()) <= MOST_TEXT else ()
 
 
 async def _file(engine: Engine, asked: Asked, choices: Choices) -> str | Failure:
