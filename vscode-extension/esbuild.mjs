@@ -12,7 +12,7 @@ const contexts = await Promise.all([
   context({ ...common, ...node, entryPoints: ['src/client.ts'], external: ['vscode'] }),
   context({
     ...common,
-    entryPoints: ['src/webview/graph.ts', 'src/webview/memory.ts', 'src/webview/graph.css', 'src/webview/memory.css'],
+    entryPoints: ['graph', 'memory', 'benchmark'].flatMap((view) => [`src/webview/${view}.ts`, `src/webview/${view}.css`]),
     outdir: 'dist/webview',
     platform: 'browser',
     format: 'iife',

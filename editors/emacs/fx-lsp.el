@@ -29,6 +29,8 @@
   :type 'number)
 
 (defvar python-ts-mode-hook)
+(defvar eglot-confirm-server-edits)
+(defvar eglot-confirm-server-initiated-edits)
 
 (defvar fx-lsp-status "" "What the server was doing when it last told.")
 
@@ -52,14 +54,18 @@
                 names)
                (lambda (a b) (> (length a) (length b)))))))
 
-(defun fx-lsp--target ()
-  "The URI of the buffer, and the name of the target at point."
+(defun fx-lsp--target (&optional first)
+  "The URI of the buffer, and the name of the target at point.
+Or of the one that a lens with the command FIRST is about."
   (let* ((document (eglot--TextDocumentIdentifier))
          (lenses (jsonrpc-request (eglot--current-server-or-lose)
                                   :textDocument/codeLens (list :textDocument document)))
-         (names (mapcar (lambda (lens) (aref (plist-get (plist-get lens :command) :arguments) 1)) lenses)))
+         (name-of (lambda (lens) (aref (plist-get (plist-get lens :command) :arguments) 1)))
+         (about (cl-find first lenses :key (lambda (lens) (plist-get (plist-get lens :command) :command)) :test #'equal))
+         (names (mapcar name-of lenses)))
     (list (plist-get document :uri)
-          (or (fx-lsp--target-at-point names) (user-error "No traced function at point")))))
+          (or (and about (funcall name-of about))
+              (fx-lsp--target-at-point names) (user-error "No traced function at point")))))
 
 (defun fx-lsp--execute (command &rest arguments)
   "What the server answers to COMMAND with ARGUMENTS."
@@ -67,17 +73,39 @@
                    (list :command command :arguments (vconcat arguments))
                    :timeout fx-lsp-trace-timeout))
 
+(defun fx-lsp-save-kernel (&optional file)
+  "Save the Triton kernels of the function at point as a file, and visit it.
+With a prefix argument ask for the FILE, which is otherwise one beside the
+source.  Once more, there or in the source: bring it up to date; edits stay."
+  (interactive (list (and current-prefix-arg (read-file-name "Kernels: "))))
+  (eglot--signal-textDocument/didChange) ; edits are refused for a text that the server has not seen
+  (let* ((target (fx-lsp--target "fxLsp.writeKernel"))
+         (eglot-confirm-server-initiated-edits nil)
+         (eglot-confirm-server-edits nil)
+         (path (plist-get (apply #'fx-lsp--execute "fxLsp.writeKernel"
+                                 (append target (and file (list (expand-file-name file)))))
+                          :path)))
+    (when path
+      (let ((visiting (find-buffer-visiting path)))
+        (when (and visiting (not (buffer-modified-p visiting)) (not (verify-visited-file-modtime visiting)))
+          (with-current-buffer visiting (revert-buffer t t t))))
+      (pop-to-buffer (find-file-noselect path)))))
+
 ;; The server writes the file of a view again with every new trace.
 (defun fx-lsp--show (&rest arguments)
   "Show the view that fxLsp.showStage makes of ARGUMENTS, read-only and kept up to date."
   (let ((path (plist-get (apply #'fx-lsp--execute "fxLsp.showStage" arguments) :path)))
     (when path
-      (let ((buffer (let ((python-mode-hook nil) (python-ts-mode-hook nil))
-                      (find-file-noselect path))))
-        (with-current-buffer buffer
-          (setq buffer-read-only t)
-          (auto-revert-mode 1))
-        (pop-to-buffer buffer)))))
+      (pop-to-buffer (fx-lsp--view path)))))
+
+(defun fx-lsp--view (path)
+  "A buffer with the view at PATH."
+  (let ((buffer (let ((python-mode-hook nil) (python-ts-mode-hook nil))
+                  (find-file-noselect path))))
+    (with-current-buffer buffer
+      (setq buffer-read-only t)
+      (auto-revert-mode 1))
+    buffer))
 
 (defun fx-lsp-show-graph (&optional stage)
   "Show a graph of the function at point, read-only and kept up to date.
@@ -100,6 +128,42 @@ prefix argument, offers the passes that changed nothing as well."
          (before (and (plist-get step :diff) (plist-get step :before))))
     (when step
       (apply #'fx-lsp--show (append target (list (plist-get step :stage) "passes") (and before (list before)))))))
+
+;; The server asks where to measure, and whether it may: nothing waits for its answer here.
+(defun fx-lsp-bench (&optional options)
+  "Measure the function at point in the background, and display the page about it.
+With a prefix argument ask for OPTIONS: a plist of what `fxLsp.bench' takes."
+  (interactive (list (and current-prefix-arg (fx-lsp--read-options))))
+  (jsonrpc-async-request
+   (eglot--current-server-or-lose) :workspace/executeCommand
+   (list :command "fxLsp.bench" :arguments (vconcat (fx-lsp--target) (and options (list options))))
+   :timeout fx-lsp-trace-timeout
+   :success-fn (lambda (shown)
+                 (when (plist-get shown :path)
+                   (display-buffer (fx-lsp--view (plist-get shown :path)))))
+   :error-fn (lambda (failure) (message "fx-lsp: %s" (plist-get failure :message)))))
+
+(defun fx-lsp-stop-bench ()
+  "Stop what is being measured of the function at point."
+  (interactive)
+  (apply #'fx-lsp--execute "fxLsp.stopBench" (fx-lsp--target)))
+
+(defconst fx-lsp--variants
+  '("eager" "symbolic_trace" "torchscript" "compile" "compile reduce-overhead" "compile max-autotune"
+    "compile cudagraphs" "kernels" "inductor-kernels")
+  "What a function can be measured as.")
+
+(defun fx-lsp--read-options ()
+  "Ask for hosts and how to measure; what is left empty is as usual."
+  (let* ((hosts (mapcar (lambda (host) (plist-get host :name)) (plist-get (fx-lsp--execute "fxLsp.hosts") :hosts)))
+         (some (lambda (prompt known) (vconcat (completing-read-multiple prompt known nil t)))))
+    (cl-loop for (key value) in
+             (list (list :hosts (funcall some "Hosts: " hosts))
+                   (list :what (funcall some "What (forward, both): " '("forward" "backward" "both")))
+                   (list :variants (funcall some "Variants (all that work): " fx-lsp--variants))
+                   (list :inputs (read-string "Inputs (as traced): "))
+                   (list :sweep (read-string "Sweep, as in N=1024..65536 (none): ")))
+             unless (seq-empty-p value) append (list key value))))
 
 (defun fx-lsp--row (step)
   "One line about STEP."

@@ -24,7 +24,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Run:
         "PYTHONPATH": str(REPOSITORY),
     }
     load = ["-l", str(REPOSITORY / "editors" / "emacs" / "fx-lsp.el"), "-l", str(HERE / "emacs" / "drive.el")]
-    return run([program, "-q", "--batch", *load], folder, SMALL, env, 240)
+    return run([program, "-q", "--batch", *load], folder, SMALL, env, 480)
 
 
 def test_shape_error_on_the_expression(small: Run) -> None:
@@ -63,6 +63,13 @@ def test_unsaved_edit_updates_the_open_graph(small: Run) -> None:
     assert not small["saved"]
     assert "aten.tanh.default(" in small["edited"]["text"]
     assert "aten.relu" not in small["edited"]["text"]
+
+
+def test_benchmark_of_the_function_at_point(small: Run) -> None:
+    assert not small["benchmark"]["waited"], "it goes on in the background"
+    assert "measuring on local" in small["benchmark"]["measuring"]
+    assert "measuring" not in small["measured"]
+    assert "forward · " in small["measured"]
 
 
 def test_nothing_is_complained_about(small: Run) -> None:

@@ -14,9 +14,9 @@ pytestmark = [pytest.mark.editor, pytest.mark.torch]
 
 FOLDER = REPOSITORY / "examples"
 
-SHOWN = "show forward graph | show backward graph | show joint graph | passes | generate Triton kernel"
+SHOWN = "show forward graph | show backward graph | show joint graph | passes | generate Triton kernel | benchmark"
 TRAINS = f"* ops forward · * backward · saves * | {SHOWN}"
-ONLY_VIEWS = "* ops · nothing to differentiate | show inference graph | passes | generate Triton kernel"
+ONLY_VIEWS = "* ops · nothing to differentiate | show inference graph | passes | generate Triton kernel | benchmark"
 WRONG = "not traced: *"
 
 

@@ -1,4 +1,6 @@
-"""Puts the server into `server/`: fx_lsp and the pure Python packages that it needs, for Python 3.10 and newer."""
+"""Puts the server into `server/`: fx_lsp and the pure Python packages that it needs, for Python 3.10 and newer.
+
+Those that benchmarks need are with them, but for what draws pictures: the extension draws its own."""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ HERE = Path(__file__).resolve().parent.parent
 REPOSITORY = HERE.parent
 TARGET = HERE / "server"
 OLDEST = "3.10"
+COMPILED = ("matplotlib",)
 BACKPORTS = ("exceptiongroup", "tomli", "typing_extensions")
 """What dependencies of ours need on the oldest Python alone."""
 MAIN = """\
@@ -44,10 +47,11 @@ def main() -> int:
 
 
 def dependencies(project: str) -> tuple[str, ...]:
-    """The requirements under `[project]`, without markers: what one Python needs, all of them get."""
-    found = re.search(r"^dependencies = \[(.*?)\]$", project, re.MULTILINE | re.DOTALL)
-    assert found is not None, "pyproject.toml has no dependencies"
-    return tuple(text.partition(";")[0].strip() for text in re.findall(r'"([^"]+)"', found[1]))
+    """The requirements under `[project]` and of `bench`, without markers: what one Python needs, all of them get."""
+    found = re.findall(r"^(?:dependencies|bench) = \[(.*?)\]$", project, re.MULTILINE | re.DOTALL)
+    assert len(found) == 2, "pyproject.toml has no dependencies, or none for benchmarks"
+    texts = [text.partition(";")[0].strip() for text in re.findall(r'"([^"]+)"', " ".join(found))]
+    return tuple(text for text in texts if not text.startswith(COMPILED))
 
 
 def constrained(text: str, wanted: tuple[str, ...]) -> list[str]:

@@ -4,16 +4,20 @@ import * as vscode from 'vscode';
 import { type ConfigurationParams, LanguageClient, type LanguageClientOptions } from 'vscode-languageclient/node';
 import type { Status } from './data';
 import { openView } from './documents';
+import type { Measuring } from './measured';
 import type { Pythons } from './python';
 import { SCHEME, SECTION, type Session } from './session';
+import { parseView } from './views';
 
 const LINKS = ['fxLsp.showStage', 'fxLsp.pinInputs', 'fxLsp.showMemory'];
+const BENCH = 'fxLsp.bench';
 
 /** A client whose server answers. */
 export async function startClient(session: Session, pythons: Pythons): Promise<LanguageClient> {
   const client = new LanguageClient(SECTION, 'fx-lsp', serverOptions(session, pythons), clientOptions(session, pythons));
   client.onNotification('fxLsp/status', (status: Status) => session.tellStatus(status));
   client.onNotification('fxLsp/changed', (params: { uris: string[] }) => session.tellChanged(params.uris));
+  client.onNotification('fxLsp/measuring', (params: Measuring) => session.tellMeasuring(params));
   client.onRequest('workspace/textDocumentContent/refresh', (params: { uri: string }) => {
     session.tellView(params.uri);
     return null;
@@ -44,9 +48,13 @@ function clientOptions(session: Session, pythons: Pythons): LanguageClientOption
           await next(document);
         }
       },
-      handleWorkDoneProgress: (token, value) => {
-        session.progress = value.kind === 'end' ? undefined : token; // the status item shows it, and its menu stops it
+      handleWorkDoneProgress: (token, value, next) => {
+        if (!session.tellProgress(token, value.kind, 'title' in value ? value.title : undefined)) {
+          next(token, value);
+        }
       },
+      // A lens or a link that measures: where is asked for here.
+      executeCommand: (command, words: unknown[], next) => (command === BENCH ? vscode.commands.executeCommand('fx-lsp.bench', ...words) : next(command, words)),
       workspace: {
         configuration: async (params: ConfigurationParams, token, next) => {
           const answers = await next(params, token);
@@ -58,6 +66,10 @@ function clientOptions(session: Session, pythons: Pythons): LanguageClientOption
       window: {
         showDocument: async (params, next) => {
           const uri = vscode.Uri.parse(params.uri);
+          if (parseView(uri)?.work === 'benchmark') {
+            await vscode.commands.executeCommand('fx-lsp.showBenchmark', uri.toString()); // this module is a file of its own
+            return { success: true };
+          }
           if (uri.scheme === SCHEME) {
             await openView(uri);
             return { success: true };

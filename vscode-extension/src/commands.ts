@@ -1,6 +1,7 @@
 // The commands of the palette, the menus and the lenses.
 
 import * as vscode from 'vscode';
+import { bench, benchWithOptions, checkHosts, editHosts, type Options, pickHost, stopBench } from './bench';
 import type { Documents } from './documents';
 import { openView } from './documents';
 import type { Functions, Item, Target } from './functions';
@@ -30,7 +31,7 @@ const PAGES: [string, string][] = [
 ];
 
 /** What a command was called on: a lens or a link names it, the tree gives its item, the palette nothing. */
-type Words = [(string | Item | vscode.Uri)?, string?, string?];
+type Words = [(string | Item | vscode.Uri)?, string?, (string | Options)?];
 
 export function registerCommands(context: vscode.ExtensionContext, session: Session, functions: Functions, documents: Documents): void {
   const passes = new Passes(session);
@@ -65,6 +66,7 @@ export function registerCommands(context: vscode.ExtensionContext, session: Sess
   stage('fx-lsp.comparePartitioners', 'table', 'partitions');
   stage('fx-lsp.showTorchScript', 'torchscript', 'torchscript');
   stage('fx-lsp.generateKernel', 'triton', 'triton');
+  on('fx-lsp.saveKernel', ({ uri, name }) => session.execute('fxLsp.writeKernel', uri.toString(), name));
   register('fx-lsp.openStage', (uri, name, shown) => {
     const view = parseView(vscode.Uri.parse(String(uri)));
     return view ? session.execute('fxLsp.showStage', String(uri), '', String(name)) : session.execute('fxLsp.showStage', String(uri), String(name), String(shown));
@@ -94,7 +96,15 @@ export function registerCommands(context: vscode.ExtensionContext, session: Sess
   on('fxLsp.showMemory', ({ uri, name }) => openPanel(session, 'memory', uri, name));
   register('fx-lsp.openFunction', (uri, range) => open(vscode.Uri.parse(String(uri)), range as unknown as vscode.Range));
 
-  // What runs in a terminal of its own. Benchmarks belong here, and in `tasks.ts`.
+  on('fx-lsp.bench', (target, [, , options]) => bench(session, target, typeof options === 'object' ? options : {}));
+  on('fx-lsp.benchWithOptions', (target) => benchWithOptions(session, functions, target));
+  on('fx-lsp.showBenchmark', ({ uri, name }) => openPanel(session, 'benchmark', uri, name));
+  register('fx-lsp.stopBench', (page) => stopBench(session, page));
+  register('fx-lsp.pickHost', () => pickHost(session));
+  register('fx-lsp.editHosts', () => editHosts(session));
+  register('fx-lsp.checkHosts', () => checkHosts(session));
+
+  // What runs in a terminal of its own.
   register('fx-lsp.recordInputs', async () => {
     const command = await vscode.window.showInputBox({ title: 'Record inputs', prompt: 'The program whose calls are noted: shapes, dtypes and plain values, no data', value: 'python train.py' });
     return command && runTask(session, 'record', ['record', '--', ...command.split(/\s+/)]);

@@ -1,21 +1,25 @@
-// Webviews: the picture of a graph, and memory. They hold no state but what they show, and survive a reload.
+// Webviews: the picture of a graph, memory, and benchmarks. They hold no state but what they show, and survive a reload.
 
 import { randomBytes } from 'node:crypto';
 import * as vscode from 'vscode';
 import type { FailureData, GraphData, MemoryData, Place } from './data';
-import { columnOf } from './documents';
+import { columnOf, openView } from './documents';
+import type { BenchmarkData } from './measured';
 import type { Session } from './session';
 import { parseView, viewUri } from './views';
 
-export type Kind = 'graph' | 'memory';
-type Message = { type: 'ready' } | { type: 'open'; place: Place } | { type: 'show'; uri: string } | { type: 'save'; svg: string; name: string };
+export type Kind = 'graph' | 'memory' | 'benchmark';
+type Message = { type: 'ready' } | { type: 'run'; command: string } | { type: 'text' } | { type: 'open'; place: Place } | { type: 'show'; uri: string } | { type: 'save'; svg: string; name: string };
 
-const REQUESTS = { graph: 'fxLsp/graph', memory: 'fxLsp/memory' };
-const TITLES = { graph: 'graph', memory: 'memory' };
+const KINDS = ['graph', 'memory', 'benchmark'] as const;
+const REQUESTS = { graph: 'fxLsp/graph', memory: 'fxLsp/memory', benchmark: 'fxLsp/benchmark' };
+const TITLES = { graph: 'graph', memory: 'memory', benchmark: 'benchmark' };
+/** What the buttons of a panel may run, on its target. */
+const BUTTONS = ['fx-lsp.bench', 'fx-lsp.benchWithOptions', 'fx-lsp.stopBench'];
 const open = new Map<string, Panel>();
 
 export function registerPanels(context: vscode.ExtensionContext, session: Session): void {
-  for (const kind of ['graph', 'memory'] as const) {
+  for (const kind of KINDS) {
     const serializer: vscode.WebviewPanelSerializer = {
       deserializeWebviewPanel: (panel, state: { uri?: string } | undefined) => {
         const uri = state?.uri && vscode.Uri.parse(state.uri);
@@ -33,7 +37,7 @@ export function registerPanels(context: vscode.ExtensionContext, session: Sessio
 
 /** Shows a panel about a target, or about the stage that `view` shows. */
 export function openPanel(session: Session, kind: Kind, uri: vscode.Uri, name: string, view?: vscode.Uri): void {
-  const shown = view ?? (parseView(uri) ? uri : viewUri(uri, name, 'forward'));
+  const shown = kind === 'benchmark' ? pageUri(uri, name) : (view ?? (parseView(uri) ? uri : viewUri(uri, name, 'forward')));
   const known = open.get(`${kind} ${keyOf(kind, shown)}`);
   if (known) {
     known.reveal();
@@ -57,9 +61,15 @@ class Panel {
     const { webview } = panel;
     webview.options = { enableScripts: true, localResourceRoots: [vscode.Uri.joinPath(session.context.extensionUri, 'dist', 'webview')] };
     webview.html = page(session.context.extensionUri, webview, kind);
-    panel.iconPath = vscode.Uri.joinPath(session.context.extensionUri, 'media', 'view.svg');
+    const icon = (theme: string) => vscode.Uri.joinPath(session.context.extensionUri, 'media', `view-${theme}.svg`);
+    panel.iconPath = { light: icon('light'), dark: icon('dark') };
     this.subscriptions = [
       webview.onDidReceiveMessage((message: Message) => void this.received(message)),
+      session.onMeasuring(({ uri, running }) => {
+        if (this.key === `benchmark ${keyOf('benchmark', vscode.Uri.parse(uri))}`) {
+          void webview.postMessage({ type: 'running', uri: this.uri.toString(), data: running });
+        }
+      }),
       session.onChanged((uris) => uris.some((changed) => changed.fsPath === this.file?.fsPath) && void this.load()),
       panel.onDidDispose(() => this.dispose()),
     ];
@@ -80,7 +90,7 @@ class Panel {
 
   private name(): void {
     const view = parseView(this.uri);
-    this.panel.title = `${view?.name ?? ''} · ${this.kind === 'graph' ? (view?.stage ?? '') : TITLES.memory}`;
+    this.panel.title = `${view?.name ?? ''} · ${this.kind === 'graph' ? (view?.stage ?? '') : TITLES[this.kind]}`;
     open.set(this.key, this);
   }
 
@@ -94,6 +104,10 @@ class Panel {
       this.uri = vscode.Uri.parse(message.uri);
       this.name();
       await this.load();
+    } else if (message.type === 'run') {
+      await (BUTTONS.includes(message.command) && vscode.commands.executeCommand(message.command, this.uri.toString()));
+    } else if (message.type === 'text') {
+      await openView(this.uri);
     } else {
       await save(message.svg, message.name, this.file);
     }
@@ -108,7 +122,7 @@ class Panel {
       if (this.file) {
         await vscode.workspace.openTextDocument(this.file); // what the server traces are documents that are open
       }
-      const data = await this.session.request<GraphData | MemoryData | FailureData>(REQUESTS[this.kind], { uri }, asked.token);
+      const data = await this.session.request<GraphData | MemoryData | BenchmarkData | FailureData>(REQUESTS[this.kind], { uri }, asked.token);
       if (!asked.token.isCancellationRequested) {
         await this.panel.webview.postMessage({ type: 'data', uri, data });
       }
@@ -149,10 +163,16 @@ async function save(svg: string, name: string, file: vscode.Uri | undefined): Pr
   }
 }
 
-/** One panel for each view of a graph, one for the memory of each target. */
+/** One panel for each view of a graph, one for the memory and one for the benchmarks of each target. */
 function keyOf(kind: Kind, uri: vscode.Uri): string {
   const view = parseView(uri);
   return kind === 'graph' || !view ? uri.toString() : `${view.file.toString()}#${view.name}`;
+}
+
+/** The page about what was measured of a target. */
+function pageUri(uri: vscode.Uri, name: string): vscode.Uri {
+  const view = parseView(uri);
+  return viewUri(view?.file ?? uri, view?.name ?? name, 'benchmark', 'benchmark');
 }
 
 function page(extension: vscode.Uri, webview: vscode.Webview, kind: Kind): string {

@@ -3,14 +3,21 @@
 import * as vscode from 'vscode';
 import type { LanguageClient } from 'vscode-languageclient/node';
 import type { Status } from './data';
+import type { Measuring } from './measured';
 import { findServerPython, NoPython, type Pythons } from './python';
 
 export const SCHEME = 'fx-lsp';
 export const SECTION = 'fx-lsp';
 
+/** The title of the progress of tracing; a benchmark's names what is measured. */
+const TRACING = 'fx-lsp';
+
+type Token = string | number;
+
 export class Session implements vscode.Disposable {
   private readonly statusEmitter = new vscode.EventEmitter<Status>();
   private readonly changedEmitter = new vscode.EventEmitter<vscode.Uri[]>();
+  private readonly measuringEmitter = new vscode.EventEmitter<Measuring>();
   private readonly viewEmitter = new vscode.EventEmitter<vscode.Uri>();
   private readonly readyEmitter = new vscode.EventEmitter<boolean>();
   private client: LanguageClient | undefined;
@@ -24,11 +31,15 @@ export class Session implements vscode.Disposable {
   python = '';
 
   /** What stops the traces that are running, while some are. */
-  progress: string | number | undefined;
+  tracing: Token | undefined;
+  /** The benchmarks that are running, by the URIs of their pages. */
+  readonly measuring = new Map<string, Measuring>();
 
   readonly onStatus = this.statusEmitter.event;
   /** What is known of these documents has changed. */
   readonly onChanged = this.changedEmitter.event;
+  /** A benchmark is further, or over. */
+  readonly onMeasuring = this.measuringEmitter.event;
   /** A view has another text now. */
   readonly onView = this.viewEmitter.event;
   readonly onReady = this.readyEmitter.event;
@@ -85,14 +96,14 @@ export class Session implements vscode.Disposable {
   }
 
   /** A command of the server. */
-  execute<T>(command: string, ...words: string[]): Promise<T> {
+  execute<T>(command: string, ...words: unknown[]): Promise<T> {
     return this.request<T>('workspace/executeCommand', { command, arguments: words });
   }
 
   /** Stops what is being traced. */
   async stopTracing(): Promise<void> {
-    if (this.progress !== undefined) {
-      await this.client?.sendNotification('window/workDoneProgress/cancel', { token: this.progress });
+    if (this.tracing !== undefined) {
+      await this.client?.sendNotification('window/workDoneProgress/cancel', { token: this.tracing });
     }
   }
 
@@ -110,6 +121,28 @@ export class Session implements vscode.Disposable {
     this.changedEmitter.fire(uris.map((uri) => vscode.Uri.parse(uri)));
   }
 
+  tellMeasuring(told: Measuring): void {
+    if (told.running.length) {
+      this.measuring.set(told.uri, told);
+    } else {
+      this.measuring.delete(told.uri);
+    }
+    void vscode.commands.executeCommand('setContext', 'fxLsp.measuring', this.measuring.size > 0);
+    this.measuringEmitter.fire(told);
+  }
+
+  /** A progress of the server. Whether it is tracing's, which the status item shows, and its menu stops. */
+  tellProgress(token: Token, kind: string, title: string | undefined): boolean {
+    if (kind === 'begin' && title === TRACING) {
+      this.tracing = token;
+    }
+    const known = token === this.tracing;
+    if (known && kind === 'end') {
+      this.tracing = undefined;
+    }
+    return known;
+  }
+
   tellView(uri: string): void {
     this.viewEmitter.fire(vscode.Uri.parse(uri));
   }
@@ -117,6 +150,8 @@ export class Session implements vscode.Disposable {
   setClient(client: LanguageClient | undefined): void {
     if ((client === undefined) !== (this.client === undefined)) {
       void vscode.commands.executeCommand('setContext', 'fxLsp.ready', client !== undefined);
+      [...this.measuring.values()].forEach((told) => this.tellMeasuring({ ...told, running: [] })); // it ended with its server
+      this.tracing = undefined;
     }
     this.client = client;
     this.readyEmitter.fire(client !== undefined);

@@ -59,7 +59,8 @@ export async function showMenu(session: Session): Promise<void> {
   const separator = { label: '', kind: vscode.QuickPickItemKind.Separator, command: '', words: [] };
   const items = [
     entry(`$(${health === 'ok' ? 'check' : health}) ${state}`, 'fx-lsp.showLog', 'show the log'),
-    ...(session.progress === undefined ? [] : [entry('$(debug-stop) Stop tracing', 'fx-lsp.stopTracing')]),
+    ...(session.tracing === undefined ? [] : [entry('$(debug-stop) Stop tracing', 'fx-lsp.stopTracing')]),
+    ...[...session.measuring.values()].map((told) => entry(`$(debug-stop) Stop benchmark of ${told.name}`, 'fx-lsp.stopBench', '', told.uri)),
     separator,
     entry('$(type-hierarchy) Show graph at cursor', 'fx-lsp.showGraph'),
     entry('$(symbol-numeric) Show or hide shapes', 'fx-lsp.toggleShapes'),

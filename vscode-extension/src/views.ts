@@ -27,7 +27,7 @@ export function parseView(uri: vscode.Uri): View | undefined {
 
 /** The URI of a stage of the target that a view is of. */
 export function viewUri(file: vscode.Uri, name: string, stage: string, work = ''): vscode.Uri {
-  const title = encodeURIComponent(`${name}.${stage}.py`);
+  const title = encodeURIComponent(`${name}.${stage}.${work === 'benchmark' ? 'txt' : 'py'}`);
   const query = work ? `?${encodeURIComponent(work)}` : '';
   return vscode.Uri.parse(`${SCHEME}:${vscode.Uri.file(file.fsPath).path.split('/').map(encodeURIComponent).join('/')}/${title}${query}`);
 }

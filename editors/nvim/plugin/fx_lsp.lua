@@ -19,6 +19,9 @@ end, {
   end,
 })
 command('FxKernel', function(args)
+  if args.bang then
+    return require('fx_lsp').save_kernel(args.args ~= '' and args.args or nil)
+  end
   local is_choice = function(word)
     return word:find('=', 1, true) ~= nil
   end
@@ -27,9 +30,13 @@ command('FxKernel', function(args)
   end, args.fargs)
   require('fx_lsp').kernel(words[1], words[2], vim.tbl_filter(is_choice, args.fargs))
 end, {
+  bang = true,
   nargs = '*',
-  desc = 'Show the Triton kernels of the function at the cursor, or what they are compiled to for a chip',
+  desc = 'Show the Triton kernels of the function at the cursor, or what they are compiled to for a chip; with ! save them',
   complete = function(lead, line)
+    if line:find('FxKernel!') then
+      return vim.fn.getcompletion(lead, 'file')
+    end
     local chips = { 'cuda:80', 'cuda:86', 'cuda:89', 'cuda:90', 'cuda:100', 'cuda:120', 'hip:gfx90a', 'hip:gfx942' }
     local forms = { 'ttir', 'ttgir', 'llir', 'ptx', 'sass', 'amdgcn', 'resources' }
     local choices = {
@@ -64,6 +71,19 @@ end, { desc = 'What AOTAutograd knows of the function at the cursor: mutations, 
 command('FxPartitions', function()
   require('fx_lsp').page('table', 'partitions')
 end, { desc = 'Compare what partitioners save for backward and compute again' })
+command('FxBench', function(args)
+  if args.bang then
+    return require('fx_lsp').stop_bench()
+  end
+  require('fx_lsp').bench(args.args)
+end, {
+  bang = true,
+  nargs = '*',
+  desc = 'Measure the function at the cursor; with ! stop that',
+  complete = function(lead)
+    return require('fx_lsp.bench').complete(lead, require('fx_lsp').client())
+  end,
+})
 command('FxRestart', function()
   require('fx_lsp').restart()
 end, { desc = 'Trace everything again in fresh processes' })

@@ -18,7 +18,7 @@
 
 (defun wait (what condition)
   "Wait until CONDITION returns something and return it."
-  (let ((deadline (+ (float-time) 60)) found)
+  (let ((deadline (+ (float-time) 120)) found)
     (while (not (setq found (funcall condition)))
       (when (> (float-time) deadline)
         (error "waited for %s; status: %s; problems: %S" what fx-lsp-status (problems)))
@@ -51,6 +51,16 @@
 (defun graph ()
   (list (cons 'name (buffer-name)) (cons 'text (buffer-string)) (cons 'mode (symbol-name major-mode))
         (cons 'readonly (and buffer-read-only t))))
+
+(defun page ()
+  (get-buffer "small.gate.benchmark.txt"))
+
+(defun shows (text)
+  "The page about a benchmark once it has TEXT."
+  (when (page)
+    (with-current-buffer (page)
+      (revert-buffer t t t)
+      (and (string-match-p text (buffer-string)) (buffer-string)))))
 
 (condition-case failure
     (let (shown)
@@ -92,6 +102,16 @@
                          (revert-buffer t t t)
                          (string-match-p "aten\\.tanh" (buffer-string)))))
       (note 'edited (graph))
+
+      (go "x.sum()")
+      (fx-lsp-bench '(:hosts ["local"] :what ["forward"]))
+      (note 'benchmark (list (cons 'waited (and (page) t))
+                             (cons 'measuring (wait "progress" (lambda () (shows "measuring on local"))))))
+      (fx-lsp-stop-bench)
+      (wait "a benchmark that is stopped" (lambda () (shows "was not measured yet")))
+      (go "x.sum()")
+      (fx-lsp-bench '(:hosts ["local"] :what ["forward"] :variants ["eager"]))
+      (note 'measured (wait "a benchmark" (lambda () (shows "\n  eager "))))
       (set-buffer source)
       (note 'saved (not (buffer-modified-p)))
       (set-buffer-modified-p nil))

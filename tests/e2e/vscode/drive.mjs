@@ -150,7 +150,8 @@ export class Workbench {
   async click(editor, text) {
     const line = editor.locator('.view-lines .view-line').filter({ hasText: new RegExp(escaped(text)) }).first();
     await line.waitFor();
-    const box = await line.locator('span span').first().boundingBox();
+    let box = null; // the line may be drawn anew just now
+    await this.until(async () => (box = await line.locator('span span').first().boundingBox()) !== null, `a line with ${text}`);
     await this.page.mouse.click(box.x + box.width - 3, box.y + box.height / 2); // `locator.click` may scroll the workbench
   }
 

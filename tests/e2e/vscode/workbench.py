@@ -67,6 +67,11 @@ class Code:
     url: str
     run_folder: Path
 
+    @property
+    def hosts(self) -> Path:
+        """The file of the user's GPU hosts, which is not there at first."""
+        return self.run_folder / "config" / "fx-lsp" / "hosts.toml"
+
     def play(self, script: str, folder: Path, file: Path | None = None, **extra: str) -> dict[str, Any]:
         """Runs a scenario on a folder; returns what it found. Fails with what it says went wrong."""
         with tempfile.TemporaryDirectory() as scratch:
@@ -164,6 +169,7 @@ def running(
         **os.environ,
         "PATH": path,
         "HOME": str(folder),
+        "XDG_CONFIG_HOME": str(folder / "config"),
         "XDG_DATA_HOME": str(folder / "data"),
         "XDG_CACHE_HOME": str(folder / "cache"),
         "EXTENSIONS_GALLERY": '{"serviceUrl":""}',

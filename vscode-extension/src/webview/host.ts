@@ -31,19 +31,31 @@ export function saveSvg(svg: string, name: string): void {
   vscode.postMessage({ type: 'save', svg, name });
 }
 
+/** Runs one of the extension's commands on the panel's target. */
+export function run(command: string): void {
+  vscode.postMessage({ type: 'run', command });
+}
+
+/** Opens what the panel shows as text. */
+export function showText(): void {
+  vscode.postMessage({ type: 'text' });
+}
+
 /** What the panel is restored from after a reload. */
 export function remember(uri: string): void {
   vscode.setState({ uri });
 }
 
-/** The extension's messages: a panel is loading, or has data. */
-export function onMessages<T>(loading: () => void, data: (data: T) => void): void {
-  window.addEventListener('message', (event: MessageEvent<{ type: string; uri: string; data: T }>) => {
+/** The extension's messages: a panel is loading, or has data, or what it is about is further. */
+export function onMessages<T, U = never>(loading: () => void, data: (data: T) => void, running?: (running: U) => void): void {
+  window.addEventListener('message', (event: MessageEvent<{ type: string; uri: string; data: T & U }>) => {
     remember(event.data.uri);
     if (event.data.type === 'loading') {
       loading();
     } else if (event.data.type === 'data') {
       data(event.data.data);
+    } else if (event.data.type === 'running') {
+      running?.(event.data.data);
     }
   });
 }

@@ -12,6 +12,14 @@ function M.request(client, method, params, handler, buf)
   return client.request(method, params, handler, buf)
 end
 
+--- The answer to a request, which is waited for; nil where it takes longer than `ms`.
+function M.request_sync(client, method, params, ms)
+  if vim.fn.has('nvim-0.11') == 1 then
+    return client:request_sync(method, params, ms)
+  end
+  return client.request_sync(method, params, ms)
+end
+
 --- The running clients of a name.
 function M.clients(name)
   local all = (vim.lsp.get_clients or vim.lsp.get_active_clients)()

@@ -1,6 +1,7 @@
 --- The client side of fx-lsp: how to start the server, `:Fx…` commands, and the status.
 --- Works on Neovim 0.7 (`setup`) to 0.11 and later (`setup`, or `vim.lsp.enable('fx_lsp')`).
 
+local bench = require('fx_lsp.bench')
 local compat = require('fx_lsp.compat')
 local hints = require('fx_lsp.hints')
 local views = require('fx_lsp.views')
@@ -97,6 +98,8 @@ function M.config(overrides)
       ['fxLsp.showStage'] = run_lens,
       ['fxLsp.showFailure'] = run_lens,
       ['fxLsp.runPass'] = run_lens,
+      ['fxLsp.bench'] = run_lens,
+      ['fxLsp.writeKernel'] = run_lens,
     },
   }, overrides or {})
 end
@@ -175,8 +178,9 @@ function M.status()
   return text, status
 end
 
---- Calls `run` with the client, the document's URI and the name of the function or pass at the cursor.
-local function at_cursor(buf, run)
+--- Calls `run` with the client, the document's URI and the name of the function or pass at the cursor, or of what a lens
+--- with the command `first` is about.
+local function at_cursor(buf, run, first)
   local client = M.client(buf)
   if not client then
     return warn('no server is running for this buffer')
@@ -185,6 +189,9 @@ local function at_cursor(buf, run)
   local params = { textDocument = vim.lsp.util.make_text_document_params() }
   compat.request(client, 'textDocument/codeLens', params, function(err, lenses)
     local name, command = M._at(buf, not err and lenses or {}, line)
+    for _, lens in ipairs(not err and lenses or {}) do
+      name = first == lens.command.command and lens.command.arguments[2] or name
+    end
     if name then
       run(client, params.textDocument.uri, name, command == 'fxLsp.runPass')
     else
@@ -232,6 +239,56 @@ function M.kernel(form, chip, choices)
     return client and show(client, vim.uri_from_bufnr(buf), '')
   end
   at_cursor(buf, show)
+end
+
+--- Saves the Triton kernels of the function at the cursor as a file that you may edit, `path` or one beside the source,
+--- and opens it. In kernels, or in such a file: of the same function. What was edited in the file stays.
+---@param path string|nil
+function M.save_kernel(path)
+  local buf = vim.api.nvim_get_current_buf()
+  local client = M.client(buf)
+  local function save(uri, name)
+    execute(client, 'fxLsp.writeKernel', { uri, name, path and vim.fn.fnamemodify(path, ':p') }, buf)
+  end
+  if client and is_view(buf) then
+    return save(vim.uri_from_bufnr(buf), '')
+  end
+  at_cursor(buf, function(_, uri, name)
+    save(uri, name)
+  end, 'fxLsp.writeKernel')
+end
+
+--- Measures the function at the cursor in the background, and opens the page about it, which follows. `text` names hosts
+--- of your hosts.toml, and says how: `h200 what=forward sweep=N=1024..65536 inputs="x=f32[N, 64]"`.
+---@param text string|nil
+function M.bench(text)
+  local options, problem = bench.options(bench.words(text or ''))
+  if not options then
+    return warn(problem)
+  end
+  M._on_target(function(uri, name, buf, client)
+    -- An empty table would be a list in JSON.
+    execute(client, 'fxLsp.bench', { uri, name, next(options) and options or nil }, buf)
+  end)
+end
+
+--- Stops what is being measured of the function at the cursor, or of that of the page.
+function M.stop_bench()
+  M._on_target(function(uri, name, buf, client)
+    execute(client, 'fxLsp.stopBench', { uri, name }, buf)
+  end)
+end
+
+--- Calls `run` with the URI and the name of the function at the cursor, or with those of the view in this window.
+function M._on_target(run)
+  local buf = vim.api.nvim_get_current_buf()
+  if is_view(buf) then
+    local client = M.client(buf)
+    return client and run(vim.uri_from_bufnr(buf), '', buf, client)
+  end
+  at_cursor(buf, function(client, uri, name)
+    run(uri, name, buf, client)
+  end)
 end
 
 --- Lists what the compiler makes of the function at the cursor, pass by pass, and opens what is chosen: what a pass

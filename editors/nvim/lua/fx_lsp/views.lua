@@ -74,7 +74,7 @@ end
 local function language(name)
   local form = name:match('%.(%l+)[^./]*%.txt%f[?%z]')
   if form then
-    return ({ ttir = 'mlir', ttgir = 'mlir', llir = 'llvm', resources = 'text' })[form] or 'asm'
+    return ({ ttir = 'mlir', ttgir = 'mlir', llir = 'llvm', resources = 'text', benchmark = 'text' })[form] or 'asm'
   end
   return name:find('%.diff%f[?%z]') and 'diff' or 'python'
 end

@@ -1,0 +1,35 @@
+"""Kernels in Neovim that are saved as a file and edited by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from scenarios import ENABLE, run_neovim
+
+pytest.importorskip("triton")
+pytestmark = [pytest.mark.editor, pytest.mark.torch]
+
+TEXT = """\
+import torch
+
+
+# fx: x=f32[64, 256]
+def soft(x):
+    with torch.no_grad():
+        return torch.softmax(x, -1) * 2
+"""
+
+
+def test_what_was_edited_is_there_after_the_function_has_changed(tmp_path: Path) -> None:
+    file = tmp_path / "m.py"
+    file.write_text(TEXT)
+    shown = run_neovim("0.11", ENABLE, "regenerate.lua", file, tmp_path, tmp_path / "cache.db")
+    assert shown["current"]
+    assert shown["before"] == "kernels of m.py::soft · up to date"
+    assert shown["changed"] == "kernels of m.py::soft · the function has changed since: bring up to date"
+    assert "cols = tl.max_contiguous(tl.arange(0, BLOCK), BLOCK)" in shown["merged"]
+    assert "<<<<<<<" not in shown["merged"]
+    assert shown["after"] == shown["before"]
+    assert shown["modified"], "the file is the user's to save"
+    assert shown["undone"]
