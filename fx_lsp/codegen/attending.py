@@ -13,11 +13,11 @@ import torch
 from torch import fx
 
 from fx_lsp.choices import Precision
-from fx_lsp.codegen.attention import Shapes
 from fx_lsp.codegen.index import Coords, Index, Space, contiguous_strides, linear, power_of_two, rejoined
 from fx_lsp.codegen.kernel import Kernel, Line, Naming
 from fx_lsp.codegen.own import Piece
 from fx_lsp.codegen.pull import Builder, Domain, shape_of, triton_type
+from fx_lsp.codegen.scores import Shapes
 from fx_lsp.codegen.text import unparsed
 from fx_lsp.codegen.tiles import Config, Dim, Tile
 from fx_lsp.codegen.values import Axes, Buffer, Given, Guard, Load, Value, values_of
@@ -48,6 +48,7 @@ class Attending(Writing):
         self.fixed, self.precision = fixed, precision
         self.raw: dict[int, Value] = {}
         self.depths: dict[sympy.Symbol, str] = {}
+        self.others_named: dict[sympy.Symbol, str] = {}
         small = min(block_for(int(shapes.m)), block_for(int(shapes.n)))
         fitting = [c for c in configs if max(c[:2]) <= small] or [(small, small, 4, 2)]
         rows, cols = fitting[0][:2]
@@ -75,6 +76,7 @@ class Attending(Writing):
             self.m: "rows[:, None]",
             self.n: "cols[:, None]" if deep else "cols[None, :]",
             **{d: f"{v}[None, :]" for d, v in self.depths.items()},
+            **self.others_named,
         }
         self.symbols = {id(v): s for s, v in self.builder.indirect.items()}
         return super().index(index, indirect)
@@ -174,9 +176,10 @@ class Attending(Writing):
         dim = self.mdim if self.fixed == "m" else self.ndim
         self.line(f"{dim.variable} = tl.program_id(0) * {dim.block_name} + tl.arange(0, {dim.block_name})")
         if self.shapes.batch != 1:
-            self.line("batch = tl.program_id(1)" + (".to(tl.int64)" if self._large() else ""))
+            self.line("batch = tl.program_id(1)" + (".to(tl.int64)" if self.is_large() else ""))
 
-    def _large(self) -> bool:
+    def is_large(self) -> bool:
+        """Whether an offset may not fit into 32 bits."""
         return any(
             not all(s.is_Integer for s in b.shape) or int(sympy.prod(b.shape)) >= 2**31 for b in self.buffers.values()
         )

@@ -17,12 +17,11 @@ from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
 from fx_lsp.choices import Precision
-from fx_lsp.codegen.index import Coords, Space, expression
 from fx_lsp.codegen.lowerings.reductions import is_reduction, reduced_dimensions
-from fx_lsp.codegen.own import inserted, outputs_of, replace_with_kernel, tidied
-from fx_lsp.codegen.pull import Builder, Cut, Domain, shape_of
-from fx_lsp.codegen.registry import lowering_of, operation
-from fx_lsp.codegen.values import Value
+from fx_lsp.codegen.own import Writer, inserted, outputs_of, replace_with_kernel, tidied
+from fx_lsp.codegen.pull import shape_of
+from fx_lsp.codegen.registry import operation
+from fx_lsp.codegen.scores import Product, Shapes, Sum, is_element_wise, is_product
 
 aten = torch.ops.aten
 MOST_DEPTH = 256
@@ -33,25 +32,10 @@ LEAST = 32
 
 
 @dataclass(frozen=True)
-class Product:
-    """A product of scores with rows of another tensor, summed over `over` ("m" or "n").
-
-    The scores are argument `side`; `transposed` where the result has the summed-out order `[batch, depth, rows]`.
-    """
-
-    node: fx.Node
-    scores: fx.Node
-    other: fx.Node
-    over: str
-    side: int
-    transposed: bool
-
-
-@dataclass(frozen=True)
 class Attention:
     """One attention of a graph. `first` makes the scores, `most` and `total` are the maximum and the sum of each row of
     `shifted`, `weights` its softmax; `gradient` is the product that makes the gradient of the weights, `dot` the sum of
-    each of its rows."""
+    each of its rows. `backward` are the products of backward, `sums` what else it makes: gradients of biases."""
 
     first: fx.Node
     shifted: fx.Node
@@ -62,12 +46,13 @@ class Attention:
     gradient: fx.Node | None
     dot: fx.Node | None
     backward: tuple[Product, ...]
+    sums: tuple[Sum, ...]
 
 
 def fuse_attention(graph: fx.Graph, precision: Precision) -> None:
     """Have kernels of ours stand for every attention of a joint graph, or of one for inference; `precision` is how they
     multiply float32."""
-    from fx_lsp.codegen.flash import backward_writer, backward_writers, forward_writer
+    from fx_lsp.codegen.flash import backward_writer, backward_writers, forward_writer, sum_writer
 
     for node in list(graph.nodes):
         if operation(node) != "aten.amax.default":
@@ -81,14 +66,21 @@ def fuse_attention(graph: fx.Graph, precision: Precision) -> None:
         reads = _reads(found, [found.result])
         writer = forward_writer(found, reads, precision)
         needed = [(results, products, _reads(found, products)) for results, products in groups]
+        apart = [(each, _reads(found, (), each.scores)) for each in found.sums]
         made = replace_with_kernel(graph, [found.result.node, found.most, found.total], reads, writer)
         made.meta["recompute"] = CheckpointPolicy.MUST_SAVE
         now = outputs_of(made)
         renamed = {found.result.node: now[0], found.most: now[1], found.total: now[2]}
+        kernels: list[tuple[list[fx.Node], list[fx.Node], Writer]] = []
         for results, products, old in needed:
             _lay_out(products)
             current = [renamed.get(n, n) for n in old]
-            replace_with_kernel(graph, results, current, backward_writer(found, products, current, precision))
+            kernels.append((results, current, backward_writer(found, products, current, precision)))
+        for each, old in apart:
+            current = [renamed.get(n, n) for n in old]
+            kernels.append(([each.node], current, sum_writer(found, each, current, precision)))
+        for results, current, writer in kernels:
+            replace_with_kernel(graph, results, current, writer)
         tidied(graph)
 
 
@@ -103,7 +95,10 @@ def find_attention(graph: fx.Graph, most: fx.Node) -> Attention | None:
         return None
     size = first.meta["val"].numel()
     scores, gradients = _score_like(graph, first, size)
-    rows = [n for n in graph.nodes if is_reduction(n) and n.args[0] in scores]
+    after, known = dependents(graph), Shapes(first)
+    reductions = [n for n in graph.nodes if is_reduction(n) and n.args[0] in scores]
+    sums = {n: found for n in reductions if n in after and (found := known.sum(n, scores)) is not None}
+    rows = [n for n in reductions if n not in sums]
     totals = [n for n in rows if operation(n) == "aten.sum.dim_IntList" and _is_exponential(n, most)]
     if len(totals) != 1 or len(gradients) > 1 or len(rows) > (3 if gradients else 2):
         return None
@@ -111,16 +106,20 @@ def find_attention(graph: fx.Graph, most: fx.Node) -> Attention | None:
     weights = [u for u in totals[0].users if operation(u) == "aten.div.Tensor" and u.args[1] is totals[0]]
     if len(weights) != 1:
         return None
-    known = Shapes(first)
     products: list[Product] = []
     for node in graph.nodes:
-        if node in scores or not any(i in scores for i in node.all_input_nodes) or node in rows:
+        taken = [i for i in node.all_input_nodes if i in scores]
+        if node in scores or not taken or node in reductions:
             continue
         product = known.product(node, scores)
-        if product is None:
-            return None
-        products.append(product)
-    after = dependents(graph)
+        if product is not None:
+            products.append(product)
+            continue
+        for each in taken:  # the gradient of a bias with an element for each score
+            whole = known.alone(each, scores) if each in after else None
+            if whole is None:
+                return None
+            sums[each] = whole
     before = [p for p in products if p.node not in after]
     behind = [p for p in products if p.node in after]
     if len(before) != 1 or before[0].over != "n" or before[0].transposed or len(dots) != len(gradients):
@@ -145,16 +144,8 @@ def find_attention(graph: fx.Graph, most: fx.Node) -> Attention | None:
         gradients[0] if gradients else None,
         dots[0] if dots else None,
         tuple(behind),
+        tuple(sums.values()),
     )
-
-
-def is_product(node: fx.Node) -> bool:
-    """Whether a node is a product of matrices, batched or not."""
-    return operation(node) in ("aten.bmm.default", "aten.mm.default")
-
-
-def _is_element_wise(node: fx.Node) -> bool:
-    return node.op == "call_function" and lowering_of(node) is not None and not is_reduction(node)
 
 
 def _source(node: fx.Node) -> fx.Node | None:
@@ -171,7 +162,7 @@ def _source(node: fx.Node) -> fx.Node | None:
         if is_product(current):
             if current.meta["val"].numel() == size:
                 found.add(current)
-        elif _is_element_wise(current):
+        elif is_element_wise(current):
             stack.extend(current.all_input_nodes)
     return found.pop() if len(found) == 1 else None
 
@@ -191,7 +182,7 @@ def _score_like(graph: fx.Graph, first: fx.Node, size: int) -> tuple[set[fx.Node
             continue
         if is_product(node) and not any(i in found for i in node.all_input_nodes):
             candidates[node] = {node}
-        elif _is_element_wise(node):
+        elif is_element_wise(node):
             roots = set().union(*(candidates.get(i, set()) for i in node.all_input_nodes))
             if any(i in found for i in node.all_input_nodes):
                 found.add(node)
@@ -277,67 +268,6 @@ def dependents(graph: fx.Graph) -> set[fx.Node]:
     return found
 
 
-class Shapes:
-    """Where elements of tensors that are computed from scores are among the scores."""
-
-    def __init__(self, first: fx.Node) -> None:
-        shape = shape_of(first)
-        self.first = first
-        self.batched = len(shape) == 3
-        self.batch = shape[0] if self.batched else expression(1)
-        self.m, self.n = shape[-2:]
-
-    def axes(self, space: Space) -> Coords:
-        """Coordinates of a score, each an axis; that of a batch of one is 0."""
-        batch = space.axis("batch", self.batch) if self.batch != 1 else expression(0)
-        return batch, space.axis("m", self.m), space.axis("n", self.n)
-
-    def at(self, coords: Coords) -> Coords:
-        """Coordinates as `first` has them."""
-        return coords if self.batched else coords[1:]
-
-    def product(self, node: fx.Node, scores: set[fx.Node]) -> Product | None:
-        """A product of scores with something that is none, or None for anything else."""
-        if not is_product(node):
-            return None
-        left, right = node.args
-        assert isinstance(left, fx.Node) and isinstance(right, fx.Node)
-        if (left in scores) == (right in scores):
-            return None
-        side = 0 if left in scores else 1
-        held, other = (left, right) if side == 0 else (right, left)
-        for swapped in (False, True):
-            if self._fits(held, swapped, scores):
-                # [b, i, j] @ [b, j, e] sums j; [b, e, i] @ [b, i, j] sums i
-                summed = ("m" if swapped else "n") if side == 0 else ("n" if swapped else "m")
-                return Product(node, held, other, summed, side, side == 1)
-        return None
-
-    def _fits(self, node: fx.Node, swapped: bool, scores: set[fx.Node]) -> bool:
-        space = Space()
-        b, m, n = self.axes(space)
-        rows = (n, m) if swapped else (m, n)
-        coords = (b, *rows) if len(shape_of(node)) == 3 else rows
-        if tuple(shape_of(node)[-2:]) != ((self.n, self.m) if swapped else (self.m, self.n)):
-            return False
-        marker = Value(torch.float32, self.first, frozenset((m, n)))
-        bound = {s: (self.at((b, m, n)), marker) for s in scores if is_product(s)}
-        try:
-            _Everywhere(space, Domain((), ()), {}, True, bound).pull(node, coords)
-        except Cut:
-            return False
-        return True
-
-
-class _Everywhere(Builder):
-    """Takes anything that is no score for a number that is the same everywhere."""
-
-    def _pull(self, node: fx.Node, coords: Coords, guard: Any, part: int) -> Value:
-        if node not in self.bound and (not _is_element_wise(node)):
-            return self.compute("x", (), torch.float32, node)
-        return super()._pull(node, coords, guard, part)
-
-
 def _use_result(graph: fx.Graph, found: Attention) -> None:
     """Sum, in place of weights and their gradient over n, the result and its gradient over its last dimension."""
     assert found.dot is not None and found.gradient is not None
@@ -368,7 +298,7 @@ def _in_float32(graph: fx.Graph, node: fx.Node, like: fx.Node) -> fx.Node:
     return inserted(graph, like, torch.ops.prims.convert_element_type.default, (node, torch.float32))
 
 
-def _reads(found: Attention, products: Collection[Product]) -> list[fx.Node]:
+def _reads(found: Attention, products: Collection[Product], *scores: fx.Node) -> list[fx.Node]:
     """The tensors in memory that a kernel reads for products: their operands, and what is put together with scores.
 
     The maxima and sums of rows are read in backward, and made in forward.
@@ -376,7 +306,7 @@ def _reads(found: Attention, products: Collection[Product]) -> list[fx.Node]:
     inside = {found.first, found.gradient}
     made = {found.most, found.total} if found.result in products else set[fx.Node]()
     stack = [(p.other, True) for p in products] + [(p.scores, False) for p in products]
-    stack += [(found.shifted, False)] if made else []
+    stack += [(n, False) for n in (*scores, *([found.shifted] if made else []))]
     reads: dict[fx.Node, None] = {}
     seen: set[fx.Node] = set()
     while stack:
@@ -386,7 +316,7 @@ def _reads(found: Attention, products: Collection[Product]) -> list[fx.Node]:
         seen.add(node)
         if node in inside:
             stack.extend((n, True) for n in node.all_input_nodes)
-        elif node.op == "call_function" and (_only_moves(node) if operand else _is_element_wise(node)):
+        elif node.op == "call_function" and (_only_moves(node) if operand else is_element_wise(node)):
             stack.extend((n, operand) for n in node.all_input_nodes)
         elif isinstance(node.meta.get("val"), torch.Tensor):
             reads[node] = None

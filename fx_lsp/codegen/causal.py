@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sympy
 
-from fx_lsp.codegen.attention import Shapes
+from fx_lsp.codegen.scores import Shapes
 from fx_lsp.codegen.values import Compute, Condition, Constant, Test, Value, values_of
 
 

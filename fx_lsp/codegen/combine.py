@@ -109,10 +109,23 @@ def _winner(emitter: Writing, value: Reduction, dim: Dim) -> ast.expr:
 
 
 def scanned(emitter: Writing, value: Scan) -> ast.expr:
-    """A running sum or product of elements that a program holds at once."""
+    """A running sum or product: of elements that a program holds at once, or on from those of the steps before."""
     dim = _dim_of(emitter, value)
     arg = _spread(emitter, value.arg, dim, emitter.ref(value.arg))
-    return filled(f"tl.{value.kind}(a, axis={emitter.place(dim)})", {"a": arg})
+    if dim.role != "loop":
+        return filled(f"tl.{value.kind}(a, axis={emitter.place(dim)})", {"a": arg})
+    kind, sign, neutral = ("sum", "+", 0) if value.kind == "cumsum" else ("prod", "*", 1)
+    before = emitter.unique("before")
+    others = Value(value.dtype, None, frozenset(a for a in value.axes if dim not in emitter.dims_of(frozenset({a}))))
+    shape = emitter.tile_shape(others.axes) if len(emitter.shaped) > 1 else "[]"
+    emitter.ahead(f"{before} = tl.full({shape}, {neutral}, {triton_type(value.dtype)})", value.node)
+    element = arg if isinstance(arg, ast.Name) else emitter.assign(value.arg, arg)
+    call = filled(f"tl.{value.kind}(a, axis={emitter.place(dim)}) {sign} b", {"a": element, "b": name(before)})
+    running = emitter.assign(value, call)
+    emitter.need(*(h for h in _COMBINING if h in _CALLS[kind]))
+    step = unparsed(filled(_CALLS[kind].format(_axis(emitter, dim)), {"a": element}))
+    emitter.line(f"{before} {sign}= {step}", value.node)
+    return running
 
 
 # in a loop

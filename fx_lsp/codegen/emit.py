@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
 import sympy
 
@@ -11,8 +12,10 @@ from fx_lsp.codegen.index import count
 from fx_lsp.codegen.kernel import Kernel, Line, Naming
 from fx_lsp.codegen.tiles import Dim, Tile
 from fx_lsp.codegen.values import (
+    Coordinate,
     Load,
     Reduction,
+    Scan,
     Store,
     Value,
 )
@@ -36,11 +39,13 @@ class Emitter(Writing):
         self._header()
         self._body()
         sizes = {d.size_name: d.size for d in self.tile.dims if d.size_name in self.used_sizes}
-        free = {
-            s.name for b in (*self.reads.values(), *self.writes.values()) for e in b.strides for s in e.free_symbols
-        }
-        free |= {s.name for d in self.tile.dims for e in d.sizes for s in e.free_symbols}
-        for symbol in sorted(free):
+        indices = [v.index for v in self.values if isinstance(v, (Coordinate, Load))]
+        strides = [e for b in (*self.reads.values(), *self.writes.values()) for e in b.strides]
+        sizes_of_dims = [e for d in self.tile.dims for e in d.sizes]
+        known = {*self.names, *self.symbols.values()}
+        free = {s.name for e in (*indices, *strides, *sizes_of_dims) for s in e.free_symbols if s not in known}
+        text = "\n".join(line.text for line in self.outer.lines if not line.text.lstrip().startswith("#"))
+        for symbol in sorted(s for s in free if re.search(rf"\b{s}\b", text)):
             sizes.setdefault(symbol, sympy.Symbol(symbol, integer=True, positive=True))
         args = [f"{b}_ptr" for b in (*self.reads, *(w for w in self.writes if w not in self.reads))]
         args += [f"{s}: tl.constexpr" if v.is_Integer and s == "N" else s for s, v in sizes.items()]
@@ -54,6 +59,7 @@ class Emitter(Writing):
             sizes,
             self.tile,
             list(self.helpers),
+            tuple(self.adds),
         )
 
     def _body(self) -> None:
@@ -63,8 +69,24 @@ class Emitter(Writing):
         for value in self.values:
             if isinstance(value, Reduction):
                 self.ref(value)
-        for store in self.stores:
+        if self.stores:
+            self._write(self.stores)
+
+    def _write(self, stores: Sequence[Store]) -> None:
+        """Stores, after all loads that they take: what stands behind a store waits for it."""
+        for value in stores[0].values if len(stores) > 1 else ():
+            self.ref(value)
+        self._load_ahead(v for store in stores[1:] for v in store.values)
+        for store in stores:
             self._store(store)
+
+    def _load_ahead(self, values: Iterable[Value]) -> None:
+        for value in values:
+            if id(value) in self.outer.known or id(value) in self.inner.known or isinstance(value, (Reduction, Scan)):
+                continue
+            self._load_ahead(value.inputs)
+            if isinstance(value, Load) and all(value.buffer.name != s.buffer.name for s in self.stores):
+                self.ref(value)
 
     def _header(self) -> None:
         programs = [d for d in self.tile.dims if d.role == "grid"]
@@ -100,7 +122,7 @@ class Emitter(Writing):
     def _phases(self, loop: Dim) -> None:
         partners = combine.online_pairs(self.values, lambda v: self._accumulated(v, loop))
         depth = combine.depths(self.values, partners, lambda v: self._accumulated(v, loop))
-        last = max([depth[id(s.value)] for s in self.stores], default=0)
+        last = max([_depth(s, depth) for s in self.stores], default=0)
         pending = list(self.stores)
         for phase in range(last + 1):
             reductions = [
@@ -108,19 +130,19 @@ class Emitter(Writing):
                 for v in self.values
                 if isinstance(v, Reduction) and self._accumulated(v, loop) and depth[id(v)] == phase + 1
             ]
-            now = [s for s in pending if depth[id(s.value)] == phase and self._store_in_loop(s, loop)]
+            now = [s for s in pending if _depth(s, depth) == phase and self._store_in_loop(s, loop)]
             if not reductions and not now:
                 continue
             self._loop(loop, reductions, now, partners)
             pending = [s for s in pending if s not in now]
-        for store in pending:
-            self._store(store)
+        if pending:
+            self._write(pending)
 
     def _accumulated(self, value: Value, loop: Dim) -> bool:
         return isinstance(value, Reduction) and any(a in loop.axes for a in self._over(value))
 
     def _store_in_loop(self, store: Store, loop: Dim) -> bool:
-        return self.looped(store.value) or loop in self.dims_of(frozenset(self.tile.index(store.index).free_symbols))
+        return any(map(self.looped, store.values)) or loop in self.dims_of(self.axes_of(store))
 
     def _loop(
         self, loop: Dim, reductions: list[Reduction], stores: list[Store], partners: Mapping[int, Reduction]
@@ -141,11 +163,16 @@ class Emitter(Writing):
         for group in groups:
             for line in group.step():
                 self.line(line, group.node)
-        for store in stores:
-            self._store(store)
+        if stores:
+            self._write(stores)
         self.in_loop = False
         self.outer.lines.append(Line(f"    {header}"))
         self.outer.lines.extend(self.inner.lines)
         self.inner, self.comment = Scope(), before
         for group in groups:
             group.end()
+
+
+def _depth(store: Store, depth: Mapping[int, int]) -> int:
+    """How many loops have to be over before what a store takes is known."""
+    return max(depth[id(v)] for v in store.values)

@@ -8,12 +8,14 @@ from torch import fx
 
 from fx_lsp.choices import Precision
 from fx_lsp.codegen.attending import Attending, block_for, operand_text
-from fx_lsp.codegen.attention import Attention, Product, Shapes
+from fx_lsp.codegen.attention import Attention
 from fx_lsp.codegen.causal import bounds
 from fx_lsp.codegen.index import ZERO, Coords
 from fx_lsp.codegen.kernel import Kernel, Naming
 from fx_lsp.codegen.own import Piece, Writer, piece_of
 from fx_lsp.codegen.pull import shape_of
+from fx_lsp.codegen.scores import Product, Shapes, Sum
+from fx_lsp.codegen.summed import SummedScores
 from fx_lsp.codegen.text import unparsed
 from fx_lsp.codegen.values import Buffer, Value
 
@@ -66,6 +68,21 @@ def backward_writer(
                 precision,
             ).kernel()
         ]
+
+    return write
+
+
+def sum_writer(found: Attention, summed: Sum, reads: Sequence[fx.Node], precision: Precision) -> Writer:
+    """Writes the kernel that makes a sum of scores over batches, the gradient of a bias."""
+    assert found.gradient is not None
+    piece = piece_of(reads, [found.first, found.gradient, summed.scores])
+    shapes = Shapes(found.first)
+
+    def write(
+        outputs: Mapping[int, fx.Node], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
+    ) -> list[Kernel]:
+        name = f"{title}_{naming.name(outputs[0])}"
+        return [SummedScores(name, found, summed, piece, shapes, outputs, buffers, naming, precision).kernel()]
 
     return write
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._decomp import get_decompositions
+from torch._decomp.decompositions import embedding_dense_backward as embedding_backward
 
 from fx_lsp.choices import Choices
 from fx_lsp.codegen.aliases import set_aside
@@ -19,6 +20,7 @@ from fx_lsp.codegen.program import program
 from fx_lsp.codegen.randomness import seed_random
 from fx_lsp.codegen.slices import join_slices
 from fx_lsp.codegen.split import split_reductions
+from fx_lsp.codegen.sums import add_to_zeros, keep_sums
 
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
@@ -26,11 +28,13 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     from torch._inductor.decomposition import select_decomp_table
 
     found = {**select_decomp_table(), **get_decompositions(_DECOMPOSED), **_written_out()}
-    return {op: function for op, function in found.items() if "max_pool" not in str(op)}  # into what Inductor alone has
+    return {op: function for op, function in found.items() if not any(name in str(op) for name in _KEPT)}
 
 
 aten = torch.ops.aten
 
+_KEPT = ("max_pool", "_unsafe_index_put")
+"""What Inductor's table makes operations of that it alone has, and what says of its indices that they are in range."""
 _DECOMPOSED = (
     *(aten.addcmul, aten.addcdiv, aten.glu, aten.ldexp, aten._unsafe_masked_index),
     *(aten._unsafe_masked_index_put_accumulate, aten._adaptive_avg_pool2d),
@@ -51,7 +55,27 @@ def _written_out() -> dict[Any, Callable[..., Any]]:
         found = -grad * target * torch.sigmoid(-target * x)
         return found / x.numel() if reduction == 1 else found
 
+    def embedding_dense_backward(
+        grad: torch.Tensor, indices: torch.Tensor, rows: int, padding_idx: int, scale_grad_by_freq: bool
+    ) -> torch.Tensor:
+        if scale_grad_by_freq:
+            return embedding_backward(grad, indices, rows, padding_idx, scale_grad_by_freq)
+        zeros = grad.new_zeros((rows, grad.shape[-1]), dtype=torch.promote_types(grad.dtype, torch.float32))
+        if padding_idx >= 0:
+            grad = torch.where((indices != padding_idx)[..., None], grad, 0)
+        return aten._unsafe_index_put(zeros, [indices], grad.to(zeros.dtype), True).to(grad.dtype)
+
+    def index_add(
+        x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, *, alpha: float = 1
+    ) -> torch.Tensor:
+        if not x.dim():
+            return x + source * alpha if alpha != 1 else x + source
+        places = [*[None] * (dim % x.dim()), index.reshape(-1)]
+        return aten.index_put(x, places, source if alpha == 1 else source * alpha, True)
+
     return {
+        aten.index_add.default: index_add,
+        aten.embedding_dense_backward.default: embedding_dense_backward,
         aten.max.dim: max_dim,
         aten.min.dim: min_dim,
         aten.max.default: lambda x: torch.amax(x, ()),
@@ -64,6 +88,7 @@ def prepared(graph: fx.Graph, choices: Choices) -> None:
     """Have kernels of ours stand, in a joint graph or one for inference, for what is not to be written op by op."""
     if choices.engine == "fx-lsp":
         seed_random(graph)
+        keep_sums(graph)
         join_slices(graph)
         if choices.fuse == "yes":
             fuse_attention(graph, choices.precision)
@@ -79,12 +104,14 @@ def generate(
 ) -> Generated:
     """The file for a function that has these graphs.
 
-    Forward returns the results of the function and then what backward takes under the same names. Raises Unsupported
+    Forward returns the results of the function and then what backward takes under the same names. Raises NotWritten
     where a part of the graphs cannot be written down.
     """
     if backward is None:
         prepared(forward, choices)
     for graph in (forward, backward):
+        if graph is not None and choices.engine == "fx-lsp" and choices.deterministic == "no":
+            add_to_zeros(graph)
         if graph is not None and choices.engine == "fx-lsp" and choices.fuse == "yes":
             split_reductions(graph)
             fuse_matmuls(graph, choices)

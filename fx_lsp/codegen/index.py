@@ -17,6 +17,17 @@ Index: TypeAlias = Any
 
 Coords: TypeAlias = tuple[Index, ...]
 
+TAKEN = frozenset(("M", "N", "K", "BLOCK", "ROWS", "COLS", "BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP", "start")) | {
+    "ctx",
+    "device",
+    "launch",
+    "meta",
+    "tl",
+    "torch",
+    "triton",
+}
+"""What kernels and the code around them call their own sizes and variables."""
+
 ZERO: Index = sympy.Integer(0)
 ONE: Index = sympy.Integer(1)
 
@@ -34,6 +45,12 @@ class Mod(sympy.Function):
     nargs = (2,)
     is_integer = True
     is_nonnegative = True
+
+
+class TrueDiv(sympy.Function):
+    """The quotient of two integers, as a float."""
+
+    nargs = (2,)
 
 
 class Space:
@@ -132,27 +149,49 @@ class Space:
 
 def rejoined(index: Index) -> Index:
     """An index in which quotients and remainders of the same division are put together again."""
-    index = sympy.expand(index)
-    for rest in index.atoms(Mod):
-        inner, divisor = rest.args
-        share, whole = index.coeff(rest), FloorDiv(inner, divisor)
-        if share != 0 and sympy.expand(index.coeff(whole) - share * divisor) == 0:
-            index = sympy.expand(index + share * (inner - rest) - share * divisor * whole)
+    index, before = sympy.expand(index), None
+    while index != before:
+        before = index
+        for rest in sorted(index.atoms(Mod), key=str):
+            inner, divisor = rest.args
+            share, whole = index.coeff(rest), _quotient(inner, divisor)
+            if share != 0 and sympy.expand(index.coeff(whole) - share * divisor) == 0:
+                index = sympy.expand(index + share * (inner - rest) - share * divisor * whole)
     return index
 
 
+def _quotient(index: Index, divisor: Index) -> Index:
+    """`index` divided by `divisor`, as `Space.split` would write it where nothing is known of it."""
+    if isinstance(index, FloorDiv):
+        inner, by = index.args
+        return FloorDiv(inner, by * divisor)
+    return FloorDiv(index, divisor)
+
+
 def expression(value: Any) -> Index:
-    """An int, a symbolic int of torch or an expression as an expression."""
+    """An int, a symbolic int of torch or an expression as an expression.
+
+    Its symbols have the names that the environment which made them knows (`plain`), but for those that kernels use.
+    """
     node = getattr(value, "node", None)
-    if node is not None:
-        expr = node.expr
-        return expr.xreplace({s: size_symbol(s.name) for s in expr.free_symbols})
-    return sympy.sympify(value)
+    if node is None:
+        return sympy.sympify(value)
+    plain = getattr(node.shape_env, "plain", None)
+    expr = node.expr if plain is None else plain(node.expr)
+    expr = expr.replace(lambda e: type(e).__name__ in _OWN, lambda e: _OWN[type(e).__name__](*e.args))
+    return expr.xreplace({s: size_symbol(s.name) for s in expr.free_symbols})
+
+
+_OWN = {
+    **{"FloorDiv": FloorDiv, "CleanDiv": FloorDiv, "IntTrueDiv": TrueDiv},
+    **{"Mod": Mod, "PythonMod": Mod, "Max": sympy.Max, "Min": sympy.Min},
+}
+"""What torch calls its functions of sizes, and what stands for them here."""
 
 
 def size_symbol(name: str) -> sympy.Symbol:
     """The symbol of a size that is known only when the kernel is launched."""
-    return sympy.Symbol(name, integer=True, positive=True)
+    return sympy.Symbol(f"size_{name}" if name in TAKEN else name, integer=True, positive=True)
 
 
 def contiguous_strides(shape: Sequence[Index]) -> Coords:

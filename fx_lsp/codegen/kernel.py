@@ -33,7 +33,8 @@ class Naming:
 @dataclass
 class Kernel:
     """A kernel as text. `pointers` are the buffers that it reads and writes, in the order of its arguments; `sizes` the
-    further arguments with what is passed for them, `constants` those among them that are known when it is compiled."""
+    further arguments with what is passed for them, `constants` those among them that are known when it is compiled;
+    `adds` are the names of the buffers that it adds to, which have to be zero before."""
 
     name: str
     lines: list[Line]
@@ -42,3 +43,4 @@ class Kernel:
     sizes: dict[str, Index]
     tile: Tile
     helpers: list[str]
+    adds: tuple[str, ...] = ()

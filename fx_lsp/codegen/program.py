@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
 import torch
 from sympy import expand
 from torch import fx
 
 from fx_lsp.choices import Choices
+from fx_lsp.codegen.calls import Unsupported, why_called
 from fx_lsp.codegen.emit import kernel_text
 from fx_lsp.codegen.index import Coords, Index, Space, contiguous_strides, count, expression, linear
 from fx_lsp.codegen.kernel import Kernel, Naming
+from fx_lsp.codegen.lowerings.sums import addition, is_sum, summed_shape
 from fx_lsp.codegen.own import outputs_of, writer_of
 from fx_lsp.codegen.pull import Builder, Cut, Domain, shape_of
 from fx_lsp.codegen.rolling import rolled
 from fx_lsp.codegen.rounds import rounds_of
 from fx_lsp.codegen.schedule import WHOLE, Group, Schedule, is_view, schedule
+from fx_lsp.codegen.stepsums import is_whole
 from fx_lsp.codegen.tiles import tile_of
 from fx_lsp.codegen.values import Buffer, Store
 
@@ -36,27 +39,36 @@ class Launch:
 class Program:
     """What a graph does. `steps` are kernels and nodes that are called as they are.
 
-    `results` are what it returns, None where a gradient is; `buffers` the tensors that it allocates or is given.
+    `results` are what it returns, None where a gradient is; `buffers` the tensors that it allocates or is given;
+    `calls` say of the calls among the steps why they are none of kernels.
     """
 
     inputs: tuple[fx.Node, ...]
     steps: tuple[Launch | fx.Node, ...]
     results: tuple[fx.Node | None, ...]
     buffers: Mapping[fx.Node, Buffer]
+    calls: tuple[Unsupported, ...] = ()
 
 
 def program(graph: fx.Graph, title: str, naming: Naming, hints: Mapping[str, int], choices: Choices) -> Program:
     """The program of a graph; `title` begins the names of its kernels."""
     computed = {n for n in graph.nodes if n.op == "call_function" and n.target is not operator.getitem}
-    cut = {n for n in computed if not is_view(n)} if choices.fuse == "no" else set[fx.Node]()
-    called = computed if choices.engine == "inductor" else set[fx.Node]()
+    cut = {n for n in computed if is_whole(n) or (choices.fuse == "no" and not is_view(n))}
+    called = dict.fromkeys(computed if choices.engine == "inductor" else (), "")
     while True:
         try:
-            return _program(graph, title, naming, hints, cut, called)
+            made = _program(graph, title, naming, hints, cut, called)
         except Cut as found:
             if found.node in called:
                 raise
-            (called if found.node in cut else cut).add(found.node)
+            if found.node in cut:
+                called[found.node] = found.why
+            else:
+                cut.add(found.node)
+        else:
+            steps = [s for s in made.steps if isinstance(s, fx.Node)]
+            calls = (why_called(s, choices, called.get(s)) for s in steps)
+            return replace(made, calls=tuple(c for c in calls if c is not None))
 
 
 def _program(
@@ -65,7 +77,7 @@ def _program(
     naming: Naming,
     hints: Mapping[str, int],
     cut: set[fx.Node],
-    called: set[fx.Node],
+    called: Collection[fx.Node],
 ) -> Program:
     plan = schedule(graph, cut, called)
     buffers = {n: _buffer(n, naming) for n in graph.nodes if n in plan.stored and _is_tensor(n)}
@@ -119,7 +131,11 @@ def _launch(
     stores: list[Store] = []
     for node in wanted:
         missing = frozenset(a for a, spans in zip(axes, group.spans[node], strict=True) if not spans)
-        coords = space.coordinates(domain.position(missing), shape_of(node))
+        shape = summed_shape(node) if is_sum(node) else shape_of(node)
+        coords = space.coordinates(domain.position(missing), shape)
+        if is_sum(node):
+            stores.append(addition(builder, node, coords, frozenset(axes) - missing, buffers[node]))
+            continue
         value = builder.pull(node, coords)
         places = [(whole, _moved(coords, dim, start)) for whole, dim, start in plan.pieces.get(node, ())]
         for target, at in [(node, coords)] * (node in plan.stored) + places:

@@ -110,6 +110,8 @@ class Builder:
         """An argument of an operation on elements, broadcast to `coords` and converted to `dtype`."""
         if not isinstance(argument, fx.Node):
             return self.constant(argument, dtype)
+        if isinstance(argument.meta.get("val"), torch.SymInt):
+            return self.convert(self.coordinate(expression(argument.meta["val"]), argument), dtype)
         shape = shape_of(argument)
         behind = coords[len(coords) - len(shape) :]
         at = tuple(sympy.Integer(0) if s == 1 else c for c, s in zip(behind, shape, strict=True))
@@ -123,7 +125,7 @@ class Builder:
         free = index.free_symbols | {s for c in guard for e in (c.left, c.right) for s in e.free_symbols}
         key = Load, buffer, index, guard
         dtype = compute_dtype(buffer.dtype)
-        return self._once(key, lambda: Load(dtype, node, self.axes_of(free), self._behind(free), buffer, index, guard))
+        return self._once(key, lambda: Load(dtype, node, self.axes_of(free), self.behind(free), buffer, index, guard))
 
     def constant(self, value: Scalar, dtype: torch.dtype) -> Value:
         """A number of a dtype."""
@@ -140,13 +142,13 @@ class Builder:
         if isinstance(index, sympy.Integer):
             return self.constant(int(index), dtype)
         free = index.free_symbols
-        make = lambda: Coordinate(dtype, node, self.axes_of(free), self._behind(free), index)  # noqa: E731
+        make = lambda: Coordinate(dtype, node, self.axes_of(free), self.behind(free), index)  # noqa: E731
         return self._once((Coordinate, index, dtype), make)
 
     def test(self, guard: Guard) -> Value:
         """Whether a guard holds."""
         free = {s for c in guard for e in (c.left, c.right) for s in e.free_symbols}
-        return self._once((Test, guard), lambda: Test(torch.bool, None, self.axes_of(free), self._behind(free), guard))
+        return self._once((Test, guard), lambda: Test(torch.bool, None, self.axes_of(free), self.behind(free), guard))
 
     def compute(self, template: str, args: tuple[Value, ...], dtype: torch.dtype, node: fx.Node | None) -> Value:
         """An expression of other values."""
@@ -163,6 +165,8 @@ class Builder:
             return self.constant(value.value, dtype)
         if dtype is torch.bool:
             return self.compute("a != 0", (value,), dtype, node)
+        if isinstance(value, Coordinate) and not value.axes:  # a size of 1 is no tensor in a kernel
+            return self.compute(f"tl.cast(a, {triton_type(dtype)})", (value,), dtype, node)
         return self.compute(f"a.to({triton_type(dtype)})", (value,), dtype, node)
 
     def where(self, guard: Guard, value: Value, other: Value, node: fx.Node) -> Value:
@@ -222,7 +226,8 @@ class Builder:
                 found.add(symbol)
         return frozenset(found)
 
-    def _behind(self, free: Any) -> tuple[Value, ...]:
+    def behind(self, free: Any) -> tuple[Value, ...]:
+        """The values that stand behind symbols."""
         return tuple(self.indirect[s] for s in sorted(free, key=lambda s: s.name) if s in self.indirect)
 
     def _once(self, key: Any, make: Any) -> Any:

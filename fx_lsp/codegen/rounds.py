@@ -14,7 +14,7 @@ from itertools import pairwise
 import sympy
 
 from fx_lsp.codegen.index import Index
-from fx_lsp.codegen.values import Compute, Constant, Given, Load, Store, Value, values_of
+from fx_lsp.codegen.values import Addition, Compute, Constant, Given, Load, Store, Value, values_of
 
 LEAST = 4
 """From how many rounds on there is a loop."""
@@ -65,6 +65,8 @@ class _Different(Exception):
 def rounds_of(stores: Sequence[Store]) -> Rounds | None:
     """The loop that stores amount to, or None."""
     by_buffer: dict[str, list[Store]] = {}
+    if any(isinstance(s, Addition) for s in stores):
+        return None
     for store in stores:
         by_buffer.setdefault(store.buffer.name, []).append(store)
     number = max((len(s) for s in by_buffer.values()), default=0)
@@ -135,6 +137,13 @@ class _Matching:
         """The loop. Raises _Different."""
         rows = self.rows[self.first :]
         body = [self._store([row[k] for row in rows]) for k in range(len(rows[0]))]
+        before = [s for s in self.single if not self._depends(s.value)]
+        after = [s for s in self.single if self._depends(s.value)]
+        for value in values_of(s.value for s in after):
+            latest = max((self.round.get(id(i), -1) for i in value.inputs), default=-1)
+            self.round.setdefault(id(value), latest)
+        for column in self._sums(after):
+            self._try_to_carry(column)
         following: dict[int, Value] = {}
         while len(following) < len(self.carried):
             for first, (column, _) in list(self.carried.items()):
@@ -142,8 +151,6 @@ class _Matching:
                     following[first] = self._value(column[1:])
             if len(self.carried) > MOST_CARRIED:
                 raise _Different
-        before = [s for s in self.single if not self._depends(s.value)]
-        after = [s for s in self.single if self._depends(s.value)]
         last = self._last(after)
         carried = tuple(
             Carried(given, column[0], following[first], last.get(first))
@@ -203,6 +210,30 @@ class _Matching:
         self.carried[id(second)] = column, given
         return given
 
+    def _sums(self, after: Iterable[Store]) -> list[tuple[Value, ...]]:
+        """What builds up in the loop for what is behind it: sums to which every round adds something of its own."""
+        found: list[tuple[Value, ...]] = []
+        for value in values_of(s.value for s in after):
+            chain = [value] if self.round[id(value)] == self.end - 1 else []
+            while chain and isinstance(chain[-1], Compute) and chain[-1].template == "a + b":
+                number = self.round[id(chain[-1])]
+                earlier = [a for a in chain[-1].args if self.round.get(id(a), -1) == number - 1]
+                if len(earlier) != 1 or number < self.first:
+                    break
+                chain.append(earlier[0])
+            if len(chain) == self.end - self.first + 1:
+                found.append(tuple(reversed(chain[1:])))
+        return found
+
+    def _try_to_carry(self, column: tuple[Value, ...]) -> None:
+        """Have the loop carry values, if every round makes them in the same way."""
+        kept = dict(self.known), dict(self.carried), set(self.inside)
+        try:
+            self._carry(column)
+            self._value(column[1:])
+        except _Different:
+            self.known, self.carried, self.inside = kept
+
     def _made(self, column: tuple[Value, ...]) -> Value:
         first = column[0]
         if isinstance(first, Load):
@@ -230,8 +261,6 @@ class _Matching:
         """For what is carried, the value that it has behind the loop, among those that are stored there."""
         found: dict[int, Value] = {}
         candidates = list(values_of(s.value for s in after))
-        for value in candidates:
-            self.round.setdefault(id(value), self.end - 1 if self._depends(value) else -1)
         for first, (column, _) in self.carried.items():
             for value in candidates:
                 if self.round[id(value)] == self.end - 1 and self._follows((*column[1:], value)):

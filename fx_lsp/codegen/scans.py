@@ -18,6 +18,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 from fx_lsp.codegen.attention import dependents
 from fx_lsp.codegen.own import inserted, tidied
 from fx_lsp.codegen.registry import operation
+from fx_lsp.codegen.stepsums import sum_once
 
 aten = torch.ops.aten
 
@@ -39,6 +40,8 @@ class Families:
 def keep_states(graph: fx.Graph) -> Families:
     """Have the steps of a loop not be computed again one after the other; returns what is the same in all of them."""
     steps = _steps(graph)
+    if steps:
+        sum_once(graph, len(steps))
     number = {n: k for k, step in enumerate(steps) for n in step}
     for node, k in number.items():
         if any(number.get(u) == k + 1 for u in node.users):

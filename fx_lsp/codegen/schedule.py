@@ -17,6 +17,7 @@ from torch import fx
 
 from fx_lsp.codegen.index import ZERO, Coords, Index, count
 from fx_lsp.codegen.lowerings.reductions import is_reduction, is_scan, reduced_dimensions, scanned_dimension
+from fx_lsp.codegen.lowerings.sums import is_sum, summed_shape
 from fx_lsp.codegen.lowerings.views import dimension
 from fx_lsp.codegen.pull import is_empty, shape_of
 from fx_lsp.codegen.registry import aliases_first, lowering_of, operation
@@ -76,14 +77,17 @@ def schedule(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Node] = (
         if n in live
         and n not in roots
         and n.op == "call_function"
-        and not _several(n)
+        and _is_tensor(n)
         and (
             is_anchor_reduction(n)
             or is_scan(n)
+            or is_sum(n)
             or ((n in wanted or n in needed_by_calls) and n not in through)
             or n in cut
         )
     }
+    kept = {n for n in anchors if not is_view(n) and (n in wanted or n in needed_by_calls or n in cut)}
+    anchors -= {n for n in _views_of(kept) if n not in wanted and n not in pieces}  # they are in memory with it
     steps: list[Group | fx.Node] = []
     place: dict[fx.Node, int] = {}
     memory: dict[fx.Node, frozenset[fx.Node]] = {}
@@ -124,7 +128,7 @@ def stays(node: fx.Node) -> bool:
     """Whether a node is called as it is; what has no elements is only allocated."""
     if is_empty(node):
         return True
-    if node.target is operator.getitem:
+    if node.target is operator.getitem or is_sum(node):
         return False
     if lowering_of(node) is not None:
         return any(_strange(v) for n in (node, *node.all_input_nodes) for v in _values(n))
@@ -145,6 +149,10 @@ def _strange(value: Any) -> bool:
 def _values(node: fx.Node) -> list[Any]:
     value = node.meta.get("val")
     return list(value) if isinstance(value, (tuple, list)) else [] if value is None else [value]
+
+
+def _is_tensor(node: fx.Node) -> bool:
+    return isinstance(node.meta.get("val"), torch.Tensor)
 
 
 def _several(node: fx.Node) -> bool:
@@ -210,7 +218,7 @@ def _join(
 ) -> int:
     """The number of the step that computes `node`: an earlier group, or a new one at the end."""
     needs = memory[node]
-    first = max((place[n] + (n in cut) for n in needs if n in place), default=0)
+    first = max((place[n] + (n in cut or is_sum(n)) for n in needs if n in place), default=0)
     for number in range(len(steps) - 1, first - 1, -1):
         group = steps[number]
         if isinstance(group, Group) and _related(group, node, needs, memory):
@@ -239,6 +247,9 @@ def alone(node: fx.Node) -> Group:
 
 def _extent(node: fx.Node) -> tuple[Coords, tuple[bool, ...], tuple[bool, ...]]:
     """The sizes that computing a node runs over, which of them its result has, and which are reduced."""
+    if is_sum(node):
+        sizes = tuple(s for s in summed_shape(node) if s != 1)
+        return sizes, (True,) * len(sizes), (False,) * len(sizes)
     if not is_anchor_reduction(node):
         along = scanned_dimension(node) if is_scan(node) else None
         kept = [(s, i == along) for i, s in enumerate(shape_of(node)) if s != 1]

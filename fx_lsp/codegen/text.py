@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import sympy
 
-from fx_lsp.codegen.index import FloorDiv, Index, Mod
+from fx_lsp.codegen.index import FloorDiv, Index, Mod, TrueDiv
 
 
 def filled(template: str, args: Mapping[str, ast.expr]) -> ast.expr:
@@ -73,8 +73,10 @@ def _product(term: Index, names: Mapping[sympy.Symbol, str], sizes: Mapping[int,
         if isinstance(factor, sympy.Integer):
             known = sizes.get(int(factor))
             numbers.append(known or str(factor))
-        elif isinstance(factor, (FloorDiv, Mod)):
-            sign = "//" if isinstance(factor, FloorDiv) else "%"
+        elif isinstance(factor, sympy.Float):
+            numbers.append(repr(float(factor)))
+        elif isinstance(factor, (FloorDiv, Mod, TrueDiv)):
+            sign = _SIGNS[type(factor)]
             left, right = (_operand(a, names, sizes) for a in factor.args)
             text = f"{left} {sign} {right}"
             unknowns.append(text if factor is term else f"({text})")
@@ -85,9 +87,14 @@ def _product(term: Index, names: Mapping[sympy.Symbol, str], sizes: Mapping[int,
         elif isinstance(factor, (sympy.Max, sympy.Min)):
             inside = ", ".join(index_text(a, names, sizes) for a in factor.args)
             unknowns.append(f"{type(factor).__name__.lower()}({inside})")
-        else:
+        elif isinstance(factor, sympy.Add):
             unknowns.append(_operand(factor, names, sizes))
+        else:
+            raise TypeError(f"there is no Python for {factor}")
     return " * ".join([*unknowns, *numbers]) or "1"
+
+
+_SIGNS: Mapping[type, str] = {FloorDiv: "//", Mod: "%", TrueDiv: "/"}
 
 
 def _operand(index: Index, names: Mapping[sympy.Symbol, str], sizes: Mapping[int, str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -74,17 +75,17 @@ class _Axes:
 
 def tile_of(domain: Domain, stores: Sequence[Store], hints: Mapping[str, int]) -> Tile:
     """A tile for a kernel that writes `stores`; `hints` are what symbolic sizes were when the graph was made."""
-    values = list(values_of(s.value for s in stores))
+    values = list(values_of(v for s in stores for v in s.values))
     overs = list(dict.fromkeys(v.over for v in values if isinstance(v, (Reduction, Scan))))
-    used = {a for v in values for a in v.axes} | {a for s in stores for a in s.index.free_symbols}
+    used = {a for v in values for a in v.axes} | {a for s in stores for a in s.axes}
     axes = _Axes({a: s for a, s in zip(domain.axes, domain.sizes, strict=True) if a in used})
     _merge(axes, _indices(values, stores), overs)
     overs = list(dict.fromkeys(tuple(a for a in axes.sizes if a in over) for over in overs))
-    weights = _weights(values, stores, axes)
+    weights = _weights(values, stores, axes, hints)
     if not overs:
         return _pointwise(axes, weights, hints)
     if len(overs) == 1:
-        return _reducing(axes, overs[0], weights, hints, any(isinstance(v, Scan) for v in values))
+        return _reducing(axes, overs[0], weights, hints)
     return _norm_backward(axes, overs)
 
 
@@ -141,15 +142,20 @@ def _as_one(index: Index, outer: sympy.Symbol, inner: sympy.Symbol, size: Index)
     return a is not None and b is not None and sympy.expand(a - b * size) == 0
 
 
-def _weights(values: Iterable[Value], stores: Iterable[Store], axes: _Axes) -> dict[sympy.Symbol, int]:
-    """For each axis, over how many bytes of an element memory is contiguous along it."""
+def _weights(
+    values: Iterable[Value], stores: Iterable[Store], axes: _Axes, hints: Mapping[str, int]
+) -> dict[sympy.Symbol, int]:
+    """For each axis, how many bytes of thousand elements that the kernel runs over lie next to each other along it."""
     weights = dict.fromkeys(axes.sizes, 0)
-    accesses = [(v.index, v.buffer) for v in values if isinstance(v, Load)] + [(s.index, s.buffer) for s in stores]
-    for index, buffer in accesses:
+    accesses = [(v.index, v.buffer, v.axes) for v in values if isinstance(v, Load)]
+    accesses += [(s.index, s.buffer, s.axes) for s in stores]
+    for index, buffer, over in accesses:
+        moved = index.xreplace(axes.merged)
+        absent = [a for a in axes.sizes if a not in over and a not in moved.free_symbols]
+        again = math.prod(hint(axes.sizes[a], hints) for a in absent)
         for axis in weights:
-            if coefficient(index.xreplace(axes.merged), axis) == ONE:
-                volume = sum(1 for a in axes.sizes if a in index.free_symbols)
-                weights[axis] += buffer.dtype.itemsize * (1 if volume == 1 else 1000)
+            if coefficient(moved, axis) == ONE:
+                weights[axis] += buffer.dtype.itemsize * 1000 // max(again, 1)
     return weights
 
 
@@ -199,13 +205,13 @@ def _pointwise(axes: _Axes, weights: dict[sympy.Symbol, int], hints: Mapping[str
 
 
 def _reducing(
-    axes: _Axes, over: tuple[sympy.Symbol, ...], weights: dict[sympy.Symbol, int], hints: Mapping[str, int], whole: bool
+    axes: _Axes, over: tuple[sympy.Symbol, ...], weights: dict[sympy.Symbol, int], hints: Mapping[str, int]
 ) -> Tile:
     kept = [a for a in axes.sizes if a not in over]
     contiguous = max(reversed(list(axes.sizes)), key=lambda a: weights[a])
     total = count(axes.sizes[a] for a in over)
     if contiguous in over or not kept:
-        return _rows(axes, kept, over, total, hints, whole)
+        return _rows(axes, kept, over, total, hints)
     others = [a for a in kept if a is not contiguous]
     width, depth = hint(axes.sizes[contiguous], hints), hint(total, hints)
     block = min(power_of_two(width), 128)
@@ -229,11 +235,10 @@ def _rows(
     over: Sequence[sympy.Symbol],
     total: Index,
     hints: Mapping[str, int],
-    whole: bool,
 ) -> Tile:
     """Programs that reduce along contiguous elements: whole rows where they fit."""
     dims: list[Dim] = []
-    if total.is_Integer and (int(total) <= WHOLE or whole):
+    if total.is_Integer and int(total) <= WHOLE:
         block = power_of_two(int(total))
         rows = max(1, min(1024 // block, power_of_two(hint(count(axes.sizes[a] for a in kept), hints)))) if kept else 1
         warps = max(1, min(16, block * rows // 512))

@@ -155,6 +155,34 @@ class Store:
     value: Value
     node: fx.Node
 
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """The values that it takes."""
+        return (self.value,)
+
+    @property
+    def axes(self) -> Axes:
+        """The axes over which it runs."""
+        return frozenset(self.index.free_symbols)
+
+
+@dataclass(frozen=True, eq=False)
+class Addition(Store):
+    """A value to be added to an element of a buffer, for each element of the axes `over`, and only where `where` holds.
+    `indirect` are the values that stand behind symbols in the index."""
+
+    indirect: tuple[Value, ...]
+    where: Value | None
+    over: Axes
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        return (*self.indirect, *(() if self.where is None else (self.where,)), self.value)
+
+    @property
+    def axes(self) -> Axes:
+        return self.over
+
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
     """What values of a dtype are computed in: half precision in float32, everything else as it is."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from textwrap import wrap
 from typing import Any
 
 import sympy
@@ -13,7 +14,8 @@ import torch
 from torch import fx
 
 from fx_lsp.codegen.index import Coords, Index, contiguous_strides, expression
-from fx_lsp.codegen.kernel import Kernel
+from fx_lsp.codegen.kernel import Kernel, Line
+from fx_lsp.codegen.layout import WIDTH
 from fx_lsp.codegen.program import Launch, Program
 from fx_lsp.codegen.pull import constant_of, is_empty
 from fx_lsp.codegen.schedule import is_view
@@ -24,7 +26,7 @@ LARGEST_CONSTANT = 1024
 """How many numbers a constant may have to be written into a file."""
 
 
-class Unsupported(Exception):
+class NotWritten(Exception):
     """`node` cannot be part of a generated file, and `why`."""
 
     def __init__(self, node: fx.Node, why: str) -> None:
@@ -36,16 +38,21 @@ class Unsupported(Exception):
 class Body:
     """The statements of a function that runs a program.
 
-    `names` are the variables of nodes, those of its parameters at first; `made` the nodes that it computes.
+    `names` are the variables of nodes, those of its parameters at first; `inline` says how sizes are written that have
+    no variables, `known` are those that have one.
     """
 
     program: Program
     names: dict[fx.Node, str]
     name: Callable[[fx.Node], str]
     device: str
-    lines: list[str] = field(default_factory=list[str])
+    lines: list[Line] = field(default_factory=list[Line])
+    said: set[str] = field(default_factory=set[str])
+    said_last: str = ""
+    known: set[str] = field(default_factory=set[str])
+    inline: Mapping[Any, str] = field(default_factory=dict[Any, str])
 
-    def statements(self) -> list[str]:
+    def statements(self) -> list[Line]:
         """The lines, without the last that returns."""
         self.sizes()
         for step in self.program.steps:
@@ -57,35 +64,54 @@ class Body:
 
     def sizes(self) -> None:
         """Sizes that are only known now, each from a tensor that has it."""
-        found: set[str] = set()
-        for node in self.program.inputs:
-            value = node.meta.get("val")
-            if not isinstance(value, torch.Tensor) or node not in self.names:
-                continue
-            for dim, size in enumerate(value.shape):
-                expr = expression(size)
-                if expr.is_Symbol and expr.name not in found:
-                    found.add(expr.name)
-                    self.lines.append(f"{expr.name} = {self.names[node]}.shape[{dim}]")
+        for node, text in list(self.names.items()):
+            self._sizes_of(node.meta.get("val"), text)
+
+    def _sizes_of(self, value: Any, text: str) -> None:
+        for number, part in enumerate(value if isinstance(value, (tuple, list)) else ()):
+            self._sizes_of(part, f"{text}[{number}]")
+        for dim, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
+            expr = expression(size)
+            if expr.is_Symbol and expr.name not in self.known:
+                self.known.add(expr.name)
+                self._line(f"{expr.name} = {text}.shape[{dim}]")
 
     def _launch(self, step: Launch) -> None:
-        kernel = step.kernel
+        kernel, self.said_last = step.kernel, ""
         for node in (n for n in step.writes if n not in self.names):
+            buffer = self.program.buffers[node]
             self.names[node] = self.name(node)
-            self.lines.append(f"{self.names[node]} = {allocation(self.program.buffers[node], self.device)}")
+            self._line(f"{self.names[node]} = {allocation(buffer, self.device, _adds(step, self.program, node))}")
         pointers = [self.reference(n) for n in (*step.reads, *(w for w in step.writes if w not in step.reads))]
         args = [*pointers, *(size_text(v) for v in kernel.sizes.values()), *fixed_blocks(kernel)]
-        self.lines.append(f"wrap_triton({kernel.name})[{grid_text(kernel)}]({', '.join(args)})")
+        out = self.names[step.writes[0]]
+        self._line(f"launch({kernel.name}, {out})[{grid_text(kernel)}]({', '.join(args)})")
 
     def _call(self, node: fx.Node) -> None:
         if is_empty(node):
             self.names[node] = self.name(node)
-            self.lines.append(f"{self.names[node]} = {allocation(self.program.buffers[node], self.device)}")
+            self._line(f"{self.names[node]} = {allocation(self.program.buffers[node], self.device)}")
             return
         args = [self.argument(a) for a in node.args]
         args += [f"{k}={self.argument(v)}" for k, v in node.kwargs.items()]
         self.names[node] = self.name(node)
-        self.lines.append(f"{self.names[node]} = torch.ops.{node.target}({', '.join(args)})")
+        self._explain(node)
+        self._line(f"{self.names[node]} = torch.ops.{node.target}({', '.join(args)})", node)
+        self._sizes_of(node.meta.get("val"), self.names[node])
+
+    def _explain(self, node: fx.Node) -> None:
+        """A comment that says why a node is called; shorter, or none, where that has been said."""
+        why = next((c for c in self.program.calls if c.node is node), None)
+        if why is None or why.comment == self.said_last:
+            return
+        text = why.reminder if why.comment in self.said else why.comment
+        for part in wrap(text, WIDTH - len("    # "), break_long_words=False, break_on_hyphens=False):
+            self._line(f"# {part}")
+        self.said.add(why.comment)
+        self.said_last = why.comment
+
+    def _line(self, text: str, node: fx.Node | None = None) -> None:
+        self.lines.append(Line(text, node))
 
     def reference(self, node: fx.Node) -> str:
         """The text for a node that is in memory, or a view of one."""
@@ -104,10 +130,10 @@ class Body:
         held = constant_of(node)
         if held is None or held.numel() > LARGEST_CONSTANT:
             what = "a constant that is too large to be written down" if held is not None else "nowhere in memory"
-            raise Unsupported(node, f"{node.target} is {what}")
+            raise NotWritten(node, f"{node.target} is {what}")
         self.names[node] = self.name(node)
         args = [repr(held.tolist()), f"dtype={held.dtype}", f"device={self.device}"]
-        self.lines.append(f"{self.names[node]} = torch.tensor({', '.join(args)})")
+        self._line(f"{self.names[node]} = torch.tensor({', '.join(args)})")
         return self.names[node]
 
     def argument(self, value: Any) -> str:
@@ -115,14 +141,14 @@ class Body:
         if isinstance(value, fx.Node):
             held = value.meta.get("val")
             if isinstance(held, (torch.SymInt, torch.SymFloat)):
-                return size_text(expression(held))
+                return index_text(expression(held), self.inline, {})
             return self.reference(value)
         if isinstance(value, (list, tuple)):
             return f"[{', '.join(self.argument(v) for v in value)}]"
         if isinstance(value, torch.device):
             return self.device
         if isinstance(value, torch.SymInt):
-            return size_text(expression(value))
+            return index_text(expression(value), self.inline, {})
         if isinstance(value, float) and not math.isfinite(value):
             return f'float("{value}")'
         return repr(value)
@@ -140,6 +166,16 @@ _METHODS = {
 }
 
 
+def not_deterministic(program: Program) -> bool:
+    """Whether a program adds numbers that are rounded in an order that is not fixed."""
+    launches = [s for s in program.steps if isinstance(s, Launch) and s.kernel.adds]
+    return any(program.buffers[n].dtype.is_floating_point for s in launches for n in s.writes if _adds(s, program, n))
+
+
+def _adds(step: Launch, program: Program, node: fx.Node) -> bool:
+    return program.buffers[node].name in step.kernel.adds
+
+
 def size_text(size: Index) -> str:
     """A size as Python."""
     return index_text(size, {}, {})
@@ -151,15 +187,16 @@ def tuple_text(sizes: Coords) -> str:
     return f"({inside},)" if len(sizes) == 1 else f"({inside})"
 
 
-def allocation(buffer: Buffer, device: str) -> str:
+def allocation(buffer: Buffer, device: str, zero: bool = False) -> str:
     """The call that makes a buffer."""
     options = f"dtype={buffer.dtype}, device={device}"
     if all(
         sympy.expand(a - b) == 0 or s == 1
         for a, b, s in zip(buffer.strides, contiguous_strides(buffer.shape), buffer.shape, strict=True)
     ):
-        return f"torch.empty({tuple_text(buffer.shape)}, {options})"
-    return f"torch.empty_strided({tuple_text(buffer.shape)}, {tuple_text(buffer.strides)}, {options})"
+        return f"torch.{'zeros' if zero else 'empty'}({tuple_text(buffer.shape)}, {options})"
+    zeroed = ".zero_()" if zero else ""
+    return f"torch.empty_strided({tuple_text(buffer.shape)}, {tuple_text(buffer.strides)}, {options}){zeroed}"
 
 
 def grid_text(kernel: Kernel) -> str:
@@ -211,12 +248,5 @@ def tuning(kernel: Kernel) -> list[str]:
         blocks = ", ".join(f'"{n}": {v}' for n, v in config.blocks)
         stages = f", num_stages={config.stages}" if config.stages else ""
         lines.append(f"    triton.Config({{{blocks}}}, num_warps={config.warps}{stages}),")
-    return [*lines, f"    key=[{key}],", ")"]
-
-
-AUTOTUNED = '''
-def autotuned(*configs, key):
-    """The fastest of the configurations for each `key`; the first under Triton's interpreter."""
-    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
-    return triton.autotune(list(configs[:1] if interpreted else configs), key=key)
-'''
+    zeroed = ", ".join(f'"{name}_ptr"' for name in kernel.adds)
+    return [*lines, f"    key=[{key}],", *([f"    reset_to_zero=[{zeroed}],"] if zeroed else []), ")"]

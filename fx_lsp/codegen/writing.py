@@ -21,6 +21,7 @@ from fx_lsp.codegen.pull import triton_type
 from fx_lsp.codegen.text import filled, index_text, name, unparsed
 from fx_lsp.codegen.tiles import Dim, Tile
 from fx_lsp.codegen.values import (
+    Addition,
     Axes,
     Buffer,
     Compute,
@@ -64,11 +65,15 @@ class Writing:
     ) -> None:
         self.title, self.tile, self.stores, self.naming = title, tile, stores, naming
         self.symbols = {id(v): s for s, v in indirect.items()}
-        roots = [*(s.value for s in stores), *others]
+        roots = [*(v for s in stores for v in s.values), *others]
         self.values = list(values_of(roots))
         self.loop = next((d for d in tile.dims if d.role == "loop"), None)
         self.shaped = [d for d in tile.dims if d.block > 1]
-        self.taken = {"tl", "triton", "torch", "start", *HELPERS, *(d.variable for d in tile.dims)}
+        self.taken: set[str] = {"tl", "triton", "torch", "start", *HELPERS}
+        self.taken |= {n for d in tile.dims for n in (d.variable, d.size_name, d.block_name)}
+        loads = (v for v in self.values if isinstance(v, Load))
+        sizes = [e for b in (*(v.buffer for v in loads), *(s.buffer for s in stores)) for e in b.shape]
+        self.taken |= {s.name for e in (*sizes, *(d.size for d in tile.dims)) for s in e.free_symbols}
         self.names: dict[sympy.Symbol, str] = {}
         for dim in tile.dims:
             for axis in dim.axes:
@@ -79,6 +84,7 @@ class Writing:
         self.reads: dict[str, Buffer] = {}
         self.writes: dict[str, Buffer] = {}
         self.size_names = self._size_names()
+        self.adds: dict[str, None] = {}
         self.used_sizes: set[str] = set()
         self.outer, self.inner = Scope(), Scope()
         self.in_loop = False
@@ -133,6 +139,10 @@ class Writing:
             scope.lines.append(Line(f"{indent}# {source}", node))
             self.comment = source
         scope.lines.append(Line(indent + text, node))
+
+    def ahead(self, text: str, node: fx.Node | None) -> None:
+        """A line before the loop that is being written."""
+        self.outer.lines.append(Line(f"    {text}", node))
 
     def _mask(self, dim: Dim) -> str:
         return "mask" if len(self.shaped) == 1 else f"{dim.variable}_mask"
@@ -308,7 +318,7 @@ class Writing:
             self.pointer(value.buffer, value.index, value.indirect),
             self.mask(value.axes, value.guard, value.indirect),
         )
-        if mask and not any(d.block > 1 for d in self.dims_of(self._along(value))):
+        if mask and not any(d.block > 1 for d in self.dims_of(self._moving(value.index, value.indirect) & value.axes)):
             pointer = f"tl.broadcast_to({pointer}, {self.tile_shape(value.axes)})"
         other = self.others.get(id(value))
         text = f"tl.load({pointer})" if not mask else f"tl.load({pointer}, mask={mask})"
@@ -319,16 +329,19 @@ class Writing:
             text += f".to({triton_type(value.dtype)})"
         return filled(text, {})
 
-    def _along(self, value: Load) -> Axes:
-        """The axes along which the place of a load moves."""
-        behind = {self.symbols[id(v)]: v.axes for v in value.indirect}
-        found = set(value.index.free_symbols & value.axes)
-        return frozenset(found.union(*(a for s, a in behind.items() if s in value.index.free_symbols)))
+    def _moving(self, index: Index, indirect: Sequence[Value]) -> Axes:
+        """The symbols with which a place moves, and the axes of the values behind them."""
+        behind = {self.symbols[id(v)]: v.axes for v in indirect}
+        found = set(index.free_symbols)
+        return frozenset(found.union(*(a for s, a in behind.items() if s in index.free_symbols)))
 
     def _store(self, store: Store) -> None:
         self.writes[store.buffer.name] = store.buffer
+        if isinstance(store, Addition):
+            self._add(store)
+            return
         value = unparsed(self.ref(store.value))
-        axes = frozenset(s for s in self.tile.index(store.index).free_symbols)
+        axes = self.axes_of(store)
         mask = self.mask(axes)
         pointer = self.pointer(store.buffer, store.index, ())
         args = [pointer, value, *([f"mask={mask}"] if mask else [])]
@@ -338,6 +351,25 @@ class Writing:
             if not isinstance(kept, ast.Name):
                 args[1] = unparsed(self.assign(store.value, kept))
         self.line(f"tl.store({', '.join(args)})", store.node)
+
+    def axes_of(self, store: Store) -> Axes:
+        """The axes over which a store runs, as far as they are axes of the tile."""
+        return frozenset(s for a in store.axes for s in self.tile.index(a).free_symbols)
+
+    def _add(self, store: Addition) -> None:
+        """An atomic addition: every element of the tile is one of its own, wherever it goes."""
+        self.adds[store.buffer.name] = None
+        axes, value = self.axes_of(store), self.ref(store.value)
+        value = value if isinstance(value, (ast.Name, ast.Constant)) else self.assign(store.value, value)
+        pointer, parts = self.pointer(store.buffer, store.index, store.indirect), [self.mask(axes)]
+        if self.dims_of(axes) != self.dims_of(self._moving(store.index, store.indirect) & axes):
+            pointer = f"tl.broadcast_to({pointer}, {self.tile_shape(axes)})"
+        if store.where is not None:
+            where = self.ref(store.where)
+            parts.append(_operand_text(where) if parts[0] else unparsed(where))
+        mask = " & ".join(p for p in parts if p)
+        args = [pointer, unparsed(value), *([f"mask={mask}"] if mask else []), 'sem="relaxed"']
+        self.line(f"tl.atomic_add({', '.join(args)})", store.node)
 
 
 def _number(value: bool | int | float) -> ast.expr:

@@ -194,7 +194,7 @@ def said_of_code(stage: Stage, remarks: Iterable[Remark], file: str, name: str) 
 
 def kernel_lenses(name: str, text: str, chip: str, resources: Stage | None, stale: bool) -> Iterator[Lens]:
     """The lenses of the kernels' file: what each kernel that is launched uses, where that is known, and its forms."""
-    launched = set(re.findall(r"\bwrap_triton\((\w+)\)", text))
+    launched = set(re.findall(r"\blaunch\((\w+), ", text))
     work = work_of(RESOURCES, chip)
     for number, row in enumerate(text.splitlines(), start=1):
         found = re.match(r"def (\w+)", row)

@@ -139,12 +139,49 @@ def test_weights_that_are_returned_are_made_as_a_whole() -> None:
     assert wrong(with_weights, inputs) == []
 
 
-def test_a_bias_with_a_gradient_is_made_as_a_whole() -> None:
-    def biased(q, k, v, bias):
-        return torch.softmax(q @ k.transpose(-2, -1) + bias, -1) @ v
+def biased(q, k, v, bias):
+    return torch.softmax(q @ k.transpose(-2, -1) + bias, -1) @ v
 
-    inputs = [*(tensor(2, 2, 64, 32) for _ in range(3)), tensor(2, 64, 64)]
-    assert not fused(biased, *inputs)
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(2, 64, 64), (3, 2, 64, 64), (3, 1, 64, 64), (1, 2, 64, 64), (64, 64)], ids=str)
+def test_the_gradient_of_a_bias_is_summed_over_what_shares_it(shape: tuple[int, ...], dtype: str) -> None:
+    inputs = [*(tensor(3, 2, 64, 32, dtype=DTYPES[dtype]) for _ in range(3)), tensor(*shape, dtype=DTYPES[dtype])]
+    assert fused(biased, *inputs)
+    assert wrong(biased, inputs) == []
+
+
+def test_a_bias_by_distance_of_odd_sizes_under_a_causal_mask() -> None:
+    """As in T5: a table of a number for each head and bucket of distances."""
+
+    def relative(q, k, v, table, buckets):
+        bias = F.embedding(buckets, table).permute(2, 0, 1)[None]
+        keep = torch.ones(q.size(-2), k.size(-2), dtype=torch.bool).tril()
+        scores = (q @ k.transpose(-2, -1) + bias).masked_fill(~keep, float("-inf"))
+        return torch.softmax(scores.float(), -1).to(q.dtype) @ v
+
+    distances = (torch.arange(70)[:, None] - torch.arange(65)[None, :]).clamp(-15, 15) + 15
+    inputs = [tensor(2, 3, 70, 24), tensor(2, 3, 65, 24), tensor(2, 3, 65, 40), tensor(31, 3), distances]
+    assert fused(relative, *inputs)
+    assert "tl.atomic_add(" in generated(captured(relative, inputs)).text
+    assert wrong(relative, inputs) == []
+
+
+def test_a_bias_for_windows() -> None:
+    """As in Swin: windows in a batch of images, with a bias for each head, and a mask for each window."""
+
+    def windowed_bias(q, k, v, bias, mask):
+        scores = q @ k.transpose(-2, -1) + bias
+        scores = scores.view(2, 4, 2, 49, 49) + mask[None, :, None]
+        return torch.softmax(scores.view(8, 2, 49, 49), -1) @ v
+
+    inputs = [*(tensor(8, 2, 49, 16) for _ in range(3)), tensor(2, 49, 49), tensor(4, 49, 49, gradient=False)]
+    assert fused(windowed_bias, *inputs)
+    assert wrong(windowed_bias, inputs) == []
+
+
+def test_a_bias_for_each_key_is_made_as_a_whole() -> None:
+    inputs = [*(tensor(2, 2, 64, 32) for _ in range(3)), tensor(2, 1, 64)]
     assert wrong(biased, inputs) == []
 
 

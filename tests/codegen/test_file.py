@@ -9,16 +9,10 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
-from dataclasses import replace
-from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
-
-from fx_lsp import wire
-from fx_lsp.model import TraceReply
-from fx_lsp.tracing.analysis import analyse
+from files import generated, outputs
 
 TESTS = Path(__file__).parent.parent
 NORMS = TESTS.parent / "examples" / "norms.py"
@@ -198,43 +192,6 @@ COMPARED = {
     "convolved": ["out", "gradient of x", "gradient of w"],
 }
 
-RUN = """\
-import runpy, sys
-for path in sys.argv[1:]:
-    print("file", path, flush=True)
-    try:
-        runpy.run_path(path, run_name="__main__")
-    except SystemExit as end:
-        print("exit", end.code or 0, flush=True)
-"""
-
-
-def generated(file: Path, text: str, names: list[str]) -> dict[str, str]:
-    """The files for targets of a text."""
-    with get_context("fork").Pool(1, maxtasksperchild=1) as pool:  # each in a process of its own, as in use
-        replies = pool.starmap(replied, [(file, text, name) for name in names], chunksize=1)
-    assert all("triton" in reply.stages for reply in replies), [reply.outcome for reply in replies]
-    return {n: wire.decode_stage(reply.stages["triton"]).text for n, reply in zip(names, replies, strict=True)}
-
-
-def replied(file: Path, text: str, name: str) -> TraceReply:
-    from fx_lsp.tracer.job import run
-
-    return run(replace(analyse(str(file), text, ()).request(name, {}, 5.0), work="triton"))
-
-
-def outputs(folder: Path, texts: Mapping[str, str]) -> dict[str, str]:
-    """What files print when they are run, one after the other."""
-    paths = {str(folder / f"{name}.py"): name for name in texts}
-    for path, name in paths.items():
-        Path(path).write_text(texts[name])
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONWARNINGS": "ignore"}
-    command = [sys.executable, "-c", RUN, *paths]
-    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stdout + done.stderr
-    parts = re.split(r"^file (.*)\n", done.stdout, flags=re.M)[1:]
-    return {paths[path]: output for path, output in zip(parts[::2], parts[1::2], strict=True)}
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -387,3 +344,58 @@ def test_golden_files_are_as_ruff_wants_them():
     for command in (["format", "--isolated", "--check"], ["check", "--isolated"]):
         done = subprocess.run([sys.executable, "-m", "ruff", *command, str(folder)], capture_output=True, text=True)
         assert done.returncode == 0, done.stdout
+
+
+ORDER = """\
+import torch
+import torch.nn.functional as F
+
+
+# fx: gate=f32[8, 16], up=f32[8, 16]
+def gated(gate, up):
+    return F.silu(gate) * up
+
+
+# fx: x=f32[64, 32], w=f32[48, 32]
+def linear(x, w):
+    return F.gelu(F.linear(x, w))
+"""
+
+
+def test_loads_come_before_stores(folder: Path):
+    """A load behind a store would wait for it: the compiler has to take them for the same memory."""
+    text = generated(folder / "order.py", ORDER, ["gated"])["gated"]
+    kernel = text[text.index("def gated_backward_kernel") : text.index("def is_plain")]
+    assert re.findall(r"tl\.(load|store)", kernel) == ["load"] * 3 + ["store"] * 2
+
+
+def test_a_view_of_what_is_stored_is_not_stored_again(folder: Path):
+    text = generated(folder / "order.py", ORDER, ["linear"])["linear"]
+    backward = text[text.index("def linear_backward(") : text.index("class _Linear")]
+    assert backward.count("torch.empty") == 1
+    assert ".permute([1, 0]), x)" in backward
+
+
+def test_plain_tensors_do_not_go_through_the_dispatcher(files: dict[str, str], folder: Path):
+    """The operator is there for tracers, and is not called otherwise."""
+    script = """\
+import torch
+import relu
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class Seen(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        print(func)
+        return func(*args, **(kwargs or {}))
+
+
+with Seen():
+    relu.relu(torch.ones(4, 8))
+    torch.ops.relu_triton.forward(torch.ones(4, 8))
+"""
+    (folder / "relu.py").write_text(files["relu"])
+    command = [sys.executable, "-c", script]
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300)
+    assert [line for line in done.stdout.splitlines() if "relu" in line] == ["relu_triton.forward.default"], done.stderr

@@ -178,6 +178,20 @@ def test_inputs_without_elements() -> None:
     assert wrong(lambda y: (y[:, 3:] + 1, y[:0].softmax(-1), y[1:1].sum(0) + y[0]), [y]) == []
 
 
+def test_running_sums_over_more_than_a_program_holds() -> None:
+    integers = [below(9, 3, 50, 40) - 4, below(9, 2, ROW) - 4]
+    assert wrong(lambda x, y: (x.cumsum(1) * 2, y.cumsum(-1).amax(0)), integers) == []
+    assert wrong(lambda x: x.cumsum(0).exp() * x.cumprod(0), [(torch.rand(70, 33) * 0.1).requires_grad_()]) == []
+
+
+def test_an_index_that_a_variable_is_named_after() -> None:
+    def picked_twice(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        index = x[i]
+        return x[index.long() % 5] + index
+
+    assert wrong(picked_twice, [floats(5), below(5, 9)]) == []
+
+
 def test_single_numbers() -> None:
     x, y = torch.randn(()).requires_grad_(), torch.randn(1).requires_grad_()
     assert (

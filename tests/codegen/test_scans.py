@@ -130,8 +130,22 @@ def test_a_step_is_written_once_forward_and_backward(name, few):
     found = kernels_of(CASES[name], inputs_of(name, few))
     loops = {k: text.count("for step in tl.static_range(") for k, text in found.items()}
     assert loops["f_forward_kernel"] == 1, found["f_forward_kernel"]
-    if name != "plif":  # whose backward also sums over everything, for the gradient of one number
-        assert sum(loops.values()) >= 2, found
+    assert sum(loops.values()) >= 2, found
+
+
+@pytest.mark.parametrize("shape", [(), (40,), (3, 1), (3, 40)], ids=str)
+def test_what_all_steps_share_is_summed_once_behind_the_loop(shape, few):
+    inputs = [tensor(10, 3, 40), tensor(*shape)]
+    found = kernels_of(plif, inputs)
+    assert [k for k, text in found.items() if "for step in" in text][1:] != []
+    assert all(text.count("tl.sum(") <= 1 for text in found.values())
+    assert wrong(plif, inputs) == []
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_what_all_steps_share_is_summed_in_single_precision(dtype, few):
+    inputs = [tensor(10, 3, 40, dtype=dtype), tensor(dtype=dtype)]
+    assert wrong(plif, inputs) == []
 
 
 def test_backward_of_few_steps_computes_them_again():

@@ -58,6 +58,8 @@ return torch.softmax(x, -1) * 2
         assert (place.uri, place.range) == (source, types.Range(types.Position(5, 11), types.Position(5, 31)))
         assert [lens.command.title for lens in await ed.lenses(kernels) if lens.command] == snapshot(
             [
+                "save as a file",
+                "benchmark",
                 "compile for cuda:90",
                 "ttir",
                 "ttgir",
@@ -145,6 +147,16 @@ async def test_narrow_loads_are_problems_of_the_kernels_and_an_edit_makes_them_a
         await ed.until(lambda: kernels in ed.refreshed)
         assert "* 3.0" in await ed.document(kernels)
         await ed.until(lambda: not ed.client.diagnostics[kernels])
+
+
+async def test_what_stays_a_call_is_a_problem_at_the_call(tmp_path: Path):
+    async with editor(tmp_path, options={"cache.path": str(tmp_path / "cache.db")}, command=REAL) as ed:
+        source = ed.open("m.py", TEXT.replace("torch.softmax(x, -1)", "torch.sort(x)[0]"))
+        kernels, text = await open_view(ed, source, "triton")
+        problem, *_ = await ed.until(lambda: ed.client.diagnostics.get(kernels))
+        assert text.splitlines()[problem.range.start.line].strip() == "sort = torch.ops.aten.sort.default(x)"
+        assert problem.message == "aten.sort stays a PyTorch call: there is no kernel that sorts."
+        assert problem.severity == types.DiagnosticSeverity.Information
 
 
 async def definition(ed: Editor, uri: str, line: int) -> list[types.Location]:

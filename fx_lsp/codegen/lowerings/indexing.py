@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
 import torch
 from torch import fx
 
-from fx_lsp.codegen.index import ZERO, Coords, Index
+from fx_lsp.codegen.index import ONE, ZERO, Coords, Index
 from fx_lsp.codegen.lowerings.views import dimension
 from fx_lsp.codegen.pull import Builder, Cut, shape_of
 from fx_lsp.codegen.registry import args_of, lowering
@@ -18,7 +20,7 @@ from fx_lsp.codegen.values import Guard, Value
 def embedding(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
     """Rows of a table."""
     table, indices = args_of(node)[:2]
-    row = b.index_of(b.pull(indices, coords[:-1], guard), shape_of(table)[0])
+    row = b.index_of(b.operand(indices, coords[:-1], guard, torch.int64), shape_of(table)[0])
     return b.pull(table, (row, coords[-1]), guard)
 
 
@@ -31,7 +33,7 @@ def index_select(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: 
         return b.pull(source, (), guard)
     at, where = list(coords), dimension(dim, rank)
     behind = coords[where : where + 1] if shape_of(indices) else ()
-    at[where] = b.index_of(b.pull(indices, behind, guard), shape_of(source)[where])
+    at[where] = b.index_of(b.operand(indices, behind, guard, torch.int64), shape_of(source)[where])
     return b.pull(source, tuple(at), guard)
 
 
@@ -41,34 +43,68 @@ def gather(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -
     source, dim, indices = args_of(node)[:3]
     if not shape_of(source):
         return b.pull(source, (), guard)
-    at, where = list(coords) or [ZERO], dimension(dim, len(shape_of(source)))
-    at[where] = b.index_of(b.pull(indices, coords, guard), shape_of(source)[where])
-    return b.pull(source, tuple(at), guard)
+    return b.pull(source, along_dimension(b, node, dim, indices, shape_of(source), coords, guard), guard)
+
+
+def along_dimension(
+    b: Builder, node: fx.Node, dim: Any, indices: fx.Node, shape: Coords, coords: Coords, guard: Guard = ()
+) -> Coords:
+    """Coordinates in a tensor of a shape, which a tensor of indices names along a dimension."""
+    at, where = list(coords) or [ZERO], dimension(dim, len(shape))
+    at[where] = b.index_of(b.operand(indices, coords, guard, torch.int64), shape[where])
+    return tuple(at)
 
 
 @lowering("aten.index.Tensor", "aten._unsafe_index.Tensor")
 def index(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
     """The elements that tensors of indices name, which broadcast with each other; negative ones count from the end."""
-    source: Any = args_of(node)[0]
-    indices: Any = list(args_of(node)[1])
-    shape = shape_of(source)
-    indices += [None] * (len(shape) - len(indices))
-    places = [i for i, t in enumerate(indices) if t is not None]
-    if any(indices[i].meta["val"].dtype is torch.bool for i in places):
+    source, indices = args_of(node)[:2]
+    if any(i is not None and i.meta["val"].dtype is torch.bool for i in indices):
         raise Cut(node, "depends on the values of a mask")
-    rank = max(len(shape_of(indices[i])) for i in places)
-    together = places == list(range(places[0], places[-1] + 1))
-    begin = places[0] if together else 0
+    return b.pull(source, picked(b, node, shape_of(source), indices, coords, guard), guard)
+
+
+def picked(
+    b: Builder,
+    node: fx.Node,
+    shape: Coords,
+    indices: Sequence[fx.Node | None],
+    coords: Coords,
+    guard: Guard = (),
+    checked: bool = True,
+) -> Coords:
+    """Coordinates in a tensor of a shape, which tensors of indices name for the element at `coords` of what they pick.
+
+    Where they are not `checked`, none is negative.
+    """
+    begin, rank = _named(indices)
     named, rest = coords[begin : begin + rank], iter((*coords[:begin], *coords[begin + rank :]))
     at: list[Index] = []
-    for i, extent in enumerate(shape):
-        if indices[i] is None:
+    for extent, tensor in zip_longest(shape, indices):
+        if tensor is None:
             at.append(next(rest))
             continue
-        value = b.operand(indices[i], named, guard, torch.int64)
-        value = b.compute("tl.where(a < 0, a + b, a)", (value, b.coordinate(extent, node)), torch.int64, node)
+        value = b.operand(tensor, named, guard, torch.int64)
+        if checked:
+            value = b.compute("tl.where(a < 0, a + b, a)", (value, b.coordinate(extent, node)), torch.int64, node)
         at.append(b.index_of(value, extent))
-    return b.pull(source, tuple(at), guard)
+    return tuple(at)
+
+
+def picked_shape(shape: Coords, indices: Sequence[fx.Node | None]) -> Coords:
+    """The shape of what tensors of indices pick of a tensor."""
+    begin, rank = _named(indices)
+    shapes = [shape_of(i) for i in indices if i is not None]
+    named = [next((s[-k] for s in shapes if len(s) >= k and s[-k] != 1), ONE) for k in range(rank, 0, -1)]
+    rest = [extent for extent, tensor in zip_longest(shape, indices) if tensor is None]
+    return (*rest[:begin], *named, *rest[begin:])
+
+
+def _named(indices: Sequence[fx.Node | None]) -> tuple[int, int]:
+    """Where the dimensions of tensors of indices stand in what they pick, and how many they are."""
+    places = [i for i, t in enumerate(indices) if t is not None]
+    rank = max(len(shape_of(t)) for t in indices if t is not None)
+    return places[0] if places == list(range(places[0], places[-1] + 1)) else 0, rank
 
 
 @lowering("aten.scatter.value", "aten.scatter.src")

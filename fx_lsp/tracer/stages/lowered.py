@@ -14,7 +14,7 @@ from fx_lsp.codegen.occupancy import CHIPS
 from fx_lsp.codegen.remarks import remarks
 from fx_lsp.model import Failure, Remark, Stage
 from fx_lsp.tracer.stages.ledger import Ledger
-from fx_lsp.tracer.stages.triton import TRITON, kernels
+from fx_lsp.tracer.stages.triton import file_name, kernels
 
 if TYPE_CHECKING:
     from fx_lsp.tracer.stages.works import Traced
@@ -36,7 +36,7 @@ def lowered(traced: Traced) -> Ledger:
     found = [launch for program in made.generated.programs for launch in launches(program, made.hints)]
     if not found:
         raise ValueError("nothing to compile: the generated file has no kernels, it calls operations of PyTorch")
-    file = f"{traced.request.name}.{TRITON}.py"
+    file = file_name(traced.request.name)
     ledger = Ledger()
     listings: list[Stage] = []
     resources: list[tuple[int, str]] = []

@@ -13,6 +13,7 @@ from torch import fx, nn
 
 from fx_lsp.codegen.index import expression
 from fx_lsp.codegen.layout import literal
+from fx_lsp.codegen.text import index_text
 from fx_lsp.codegen.wrapper import size_text
 from fx_lsp.tracer.call import Call, FlatInput
 from fx_lsp.tracer.capture import Captured
@@ -161,26 +162,40 @@ class Returned:
     definitions: tuple[str, ...] = ()
 
 
-def returned(result: Any, positions: Sequence[int]) -> Returned:
+def size_texts(given: Sequence[Given], graph: fx.Graph, positions: Sequence[int]) -> dict[Any, str]:
+    """How the user's function writes a size that has a name: by an argument that has it, or by a result, `out[0]`."""
+    tensors = [(item.expression, item.item.tensor) for item in given]
+    output: Any = next(n for n in reversed(graph.nodes) if n.op == "output").args[0]
+    made = [(f"out[{p}]", output[p].meta.get("val")) for p in positions if isinstance(output[p], fx.Node)]
+    tensors += [(text, value) for text, value in made if isinstance(value, torch.Tensor)]
+    found: dict[Any, str] = {}
+    for text, tensor in tensors:
+        for dim, size in enumerate(tensor.shape):
+            found.setdefault(expression(size), f"{text}.shape[{dim}]")
+    return found
+
+
+def returned(result: Any, positions: Sequence[int], sizes: Mapping[Any, str]) -> Returned:
     """What the user's function returns, of `out[0]`, `out[1]`, …: the same containers, and what else is in them."""
-    supply = iter(positions)
     imports: dict[str, None] = {}
     classes: dict[str, str] = {}
-    text = _rebuilt(result, supply, imports, classes)
+    text = _rebuilt(result, iter(positions), imports, classes, sizes)
     return Returned(text, tuple(imports), tuple(classes.values()))
 
 
-def _rebuilt(value: Any, supply: Iterator[int], imports: dict[str, None], classes: dict[str, str]) -> str:
+def _rebuilt(
+    value: Any, supply: Iterator[int], imports: dict[str, None], classes: dict[str, str], sizes: Mapping[Any, str]
+) -> str:
     if isinstance(value, torch.Tensor):
         return f"out[{next(supply)}]"
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         imports["from collections import namedtuple"] = None
         kind, names = type(value).__name__, ", ".join(f'"{f}"' for f in value._fields)  # pyright: ignore
         classes[kind] = f'{kind} = namedtuple("{kind}", [{names}])'
-        parts = [_rebuilt(v, supply, imports, classes) for v in value]
+        parts = [_rebuilt(v, supply, imports, classes, sizes) for v in value]
         return f"{kind}({', '.join(f'{n}={p}' for n, p in zip(value._fields, parts, strict=True))})"  # pyright: ignore
     if isinstance(value, (list, tuple)):
-        parts = [_rebuilt(v, supply, imports, classes) for v in value]
+        parts = [_rebuilt(v, supply, imports, classes, sizes) for v in value]
         if isinstance(value, list):
             return f"[{', '.join(parts)}]"
         return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
@@ -190,14 +205,22 @@ def _rebuilt(value: Any, supply: Iterator[int], imports: dict[str, None], classe
     elif dataclasses.is_dataclass(value) and not isinstance(value, (type, nn.Module)):
         fields = {f.name: getattr(value, f.name, None) for f in dataclasses.fields(value)}
     if fields is not None:
-        parts = [(k, _rebuilt(v, supply, imports, classes)) for k, v in fields.items()]
+        parts = [(k, _rebuilt(v, supply, imports, classes, sizes)) for k, v in fields.items()]
         plain = type(value) is dict or not all(isinstance(k, str) and k.isidentifier() for k in fields)
         if plain:
             return "{" + ", ".join(f"{literal(k) or repr(k)}: {p}" for k, p in parts) + "}"
         imports["from types import SimpleNamespace"] = None
         return f"SimpleNamespace({', '.join(f'{k}={p}' for k, p in parts)})"
-    if isinstance(value, torch.SymInt):
-        raise ValueError("no kernels can be generated: it returns a size that is not fixed")
+    if isinstance(value, (torch.SymInt, torch.SymFloat)):
+        size = expression(value)
+        try:
+            known = size.free_symbols <= sizes.keys()
+            text = index_text(size, sizes, {}) if known else None
+        except TypeError:
+            text = None
+        if text is None:
+            raise ValueError("no kernels can be generated: it returns a number that no tensor's size tells")
+        return text
     text = literal(value)
     if text is None:
         raise ValueError(f"no kernels can be generated: it returns an object of {type(value).__name__}")

@@ -14,12 +14,14 @@ from torch import fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fx_lsp.choices import Choices, read_choices
+from fx_lsp.codegen.compiling import span_of
 from fx_lsp.codegen.file import Generated, Subject, reserved
 from fx_lsp.codegen.generate import decompositions, generate, prepared
+from fx_lsp.codegen.index import expression
 from fx_lsp.codegen.kernel import Naming
 from fx_lsp.codegen.scans import keep_states, stack_saved
-from fx_lsp.codegen.wrapper import Unsupported
-from fx_lsp.model import Node, Stage, TargetKind
+from fx_lsp.codegen.wrapper import NotWritten
+from fx_lsp.model import Node, Remark, Stage, TargetKind
 from fx_lsp.tracer.call import Call
 from fx_lsp.tracer.capture import Captured, capture
 from fx_lsp.tracer.compat import default_partition, min_cut_partition, recomputing
@@ -29,7 +31,7 @@ from fx_lsp.tracer.names import Namer, identifier
 from fx_lsp.tracer.stages.ledger import Ledger
 from fx_lsp.tracer.stages.selftest import self_test
 from fx_lsp.tracer.stages.signature import signature, value_checks
-from fx_lsp.tracer.stages.subject import given_tensors, results_of, returned, same_tensors, tensor_checks
+from fx_lsp.tracer.stages.subject import given_tensors, results_of, returned, same_tensors, size_texts, tensor_checks
 from fx_lsp.tracer.symbols import size_hint
 from fx_lsp.tracer.tensors import spec_of
 
@@ -54,10 +56,20 @@ class Made:
 
 
 def triton(traced: Traced) -> Ledger:
-    """The kernels of a target. Raises ValueError where there cannot be any."""
-    ledger = Ledger()
-    ledger.add(triton_stage(kernels(traced)), "")
+    """The kernels of a target, with remarks on what has none: their lines are those of the file under the name that it
+    has as a document. Raises ValueError where there cannot be any kernels."""
+    ledger, made = Ledger(), kernels(traced)
+    ledger.add(triton_stage(made), "")
+    file = file_name(traced.request.name)
+    for number, call in made.generated.calls():
+        span = span_of(made.generated.text, file, number)
+        ledger.remarks.append(Remark(call.sentence, span, "hint" if call.chosen else "information"))
     return ledger
+
+
+def file_name(target: str) -> str:
+    """What the file of a target's kernels is called as a document."""
+    return f"{target}.{TRITON}.py"
 
 
 def triton_stage(made: Made) -> Stage:
@@ -93,16 +105,15 @@ def kernels(traced: Traced) -> Made:
     forward = captured.inference or captured.forward
     assert forward is not None
     title = function_name(traced.request.name, traced.request.kind)
-    taken = [*reserved(title), *_parameters(traced.call)]
+    hints = hints_of(captured)
+    taken = [*reserved(title), *_parameters(traced.call), *hints]
     naming = naming_of(traced, names, taken, _labels(captured, forward.graph, names))
     subject = subject_of(traced, captured, forward.graph, title)
-    sizes: list[Any] = [s for i in captured.inputs for s in i.tensor.shape]
-    hints = {s.node.expr.name: size_hint(s) for s in sizes if _symbolic(s)}
     backward = captured.backward.graph if captured.backward is not None else None
     try:
         with deep_recursion():
             made = generate(subject, forward.graph, backward, naming, hints, choices)
-    except Unsupported as error:
+    except NotWritten as error:
         place = next(iter(names.chain(error.node)), None)
         where = f" (line {place.line})" if place is not None else ""
         raise ValueError(f"no kernels can be generated: {error.why}{where}") from error
@@ -143,8 +154,10 @@ def deep_recursion() -> Generator[None, None, None]:
         sys.setrecursionlimit(before)
 
 
-def _symbolic(size: Any) -> bool:
-    return isinstance(size, torch.SymInt) and size.node.expr.is_Symbol
+def hints_of(captured: Captured) -> dict[str, int]:
+    """The sizes that have names, with what they count as where a number is needed."""
+    sizes = [s for item in captured.inputs for s in item.tensor.shape if isinstance(s, torch.SymInt)]
+    return {expression(s).name: size_hint(s) for s in sizes if expression(s).is_Symbol}
 
 
 def function_name(target: str, kind: TargetKind) -> str:
@@ -216,7 +229,8 @@ def subject_of(traced: Traced, captured: Captured, graph: fx.Graph, name: str) -
     found = signature(call)
     given = given_tensors(call, captured, graph, found)
     results = results_of(captured, graph)
-    back = returned(traced.result, results.positions)
+    sizes = size_texts(given, graph, results.positions)
+    back = returned(traced.result, results.positions, sizes)
     by_id = {id(g.item.tensor): g.expression for g in given}
     expressions = [by_id[id(item.tensor)] for item in captured.inputs]
     extra = {g.expression: g for g in given if g.outside}

@@ -1,0 +1,83 @@
+"""Functions that stand in a generated file as they are, where it needs them."""
+
+from __future__ import annotations
+
+AUTOTUNED = '''
+def autotuned(*configs, key):
+    """The fastest of the configurations for each `key`; the first under Triton's interpreter."""
+    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+    return triton.autotune(list(configs[:1] if interpreted else configs), key=key)
+'''
+
+RESETTING = AUTOTUNED.replace("key):", "key, reset_to_zero=None):").replace(
+    """triton.autotune(list(configs[:1] if interpreted else configs), key=key)""",
+    """triton.autotune(
+        list(configs[:1] if interpreted else configs), key=key, reset_to_zero=reset_to_zero
+    )""",
+)
+"""The same for kernels that add to what they are given."""
+
+ALERT = '''
+def alert_not_deterministic(name):
+    """Refuses, as PyTorch does, to add in an order that is another in every run."""
+    if torch.are_deterministic_algorithms_enabled():
+        said = f"{name} has no deterministic implementation: it adds with atomic operations"
+        if not torch.is_deterministic_algorithms_warn_only_enabled():
+            raise RuntimeError(f"{said}, and torch.use_deterministic_algorithms(True) is set")
+        warnings.warn(said, stacklevel=2)
+'''
+
+OPERATOR = '''
+def is_plain(*values):
+    """Whether nothing traces these tensors and numbers."""
+    return all(type(value) in (torch.Tensor, torch.nn.Parameter, int) for value in values)
+
+
+def as_operator(name):
+    """Registers a function as an operator, for torch.compile and whatever else traces.
+
+    On plain tensors the function is called as it is: the way through the dispatcher takes longer.
+    """
+
+    def register(function):
+        traced = triton_op(name, function, mutates_args={})
+
+        @functools.wraps(function)
+        def call(*args):
+            eager = is_plain(*args) and not torch.compiler.is_compiling()
+            return function(*args) if eager else traced(*args)
+
+        return call
+
+    return register
+'''
+
+LAUNCH = '''
+def launch(kernel, out):
+    """A kernel that writes `out`; where that is traced, one that can be traced, too."""
+    return kernel if is_plain(out) else wrap_triton(kernel)
+'''
+
+CHECK = '''
+def check(tensor, name, dtype, shape, strides=None, device=None, gradient=True):
+    """Refuses a tensor that the kernels are not made for; None stands for anything."""
+    if not isinstance(tensor, torch.Tensor) or tensor.dtype != dtype:
+        found = getattr(tensor, "dtype", type(tensor).__name__)
+        raise TypeError(f"{name} must be a tensor of {dtype}, not {found}")
+    if tensor.shape != shape and (
+        len(shape) != tensor.dim()
+        or any(size not in (None, found) for size, found in zip(shape, tensor.shape))
+    ):
+        wanted = ", ".join("any" if size is None else str(size) for size in shape)
+        raise ValueError(f"{name} must have the shape ({wanted}), not {tuple(tensor.shape)}")
+    if strides is None and not tensor.is_contiguous():
+        raise ValueError(f"{name} must be contiguous: pass {name}.contiguous()")
+    if strides is not None and any(
+        stride not in (None, found) for stride, found in zip(strides, tensor.stride())
+    ):
+        raise ValueError(f"{name} must have the strides {strides}, not {tensor.stride()}")
+    if device is not None and tensor.device != device:
+        raise ValueError(f"{name} must be on {device}, not on {tensor.device}")
+    if not gradient and tensor.requires_grad and torch.is_grad_enabled():
+        raise ValueError(f"{name} gets no gradient from these kernels: pass {name}.detach()")
+'''

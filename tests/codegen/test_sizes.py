@@ -1,0 +1,69 @@
+"""Sizes that are known only when a function is called: they have names, and may be returned."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from files import generated, outputs
+
+SOURCE = """\
+import torch
+
+
+# fx: x=f32[B, T, 64]
+def sizes(x):
+    y = x.transpose(0, 1).reshape(-1, 32)
+    return (y * 2).cos(), y.shape[0], x.shape[0] / 2 + 1
+
+
+# fx: x=f32[N, 64]
+def whole(x):
+    return x.sum() / x.shape[0]
+
+
+# fx: N=f32[N, 64]
+def named_as_its_size(N):
+    return N.softmax(-1) * N.shape[0], N.size(0)
+
+
+# fx: x=f32[B, 8]
+def some_rows(x):
+    kept = x[x[:, 0] > 0]
+    return kept * 2, kept.shape[0]
+"""
+
+COMPARED = {
+    "sizes": ["out", "gradient of x"],
+    "whole": ["out", "gradient of x"],
+    "named_as_its_size": ["out", "gradient of N"],
+    "some_rows": ["out", "gradient of x"],
+}
+
+
+@pytest.fixture(scope="module")
+def files(warm_torch: None) -> dict[str, str]:
+    return generated(Path("/project/model.py"), SOURCE, [*COMPARED])
+
+
+def test_files_compute_what_the_originals_do(files: dict[str, str], tmp_path: Path):
+    said = outputs(tmp_path, files)
+    for name, compared in COMPARED.items():
+        lines = [line.split("  ")[:2] for line in said[name].splitlines() if "off by" in line]
+        assert lines == [["right", what] for what in compared], name
+        assert said[name].endswith("exit 0\n")
+
+
+def test_sizes_have_the_names_that_the_user_gave_them(files: dict[str, str]):
+    text = files["sizes"]
+    assert "    B = x.shape[0]\n    T = x.shape[1]\n" in text
+    assert "return out_0, x.shape[0] * x.shape[1] * 2, x.shape[0] / 2 + 1.0\n" in text
+    assert "    kept = torch.ops.aten.index.Tensor(x, [gt])\n    num_nonzero = kept.shape[0]\n" in files["some_rows"]
+    for name in COMPARED:
+        assert not re.search(r"\b[su]\d+\b", files[name])
+
+
+def test_a_size_that_no_tensor_of_backward_has_is_kept(files: dict[str, str]):
+    assert "        ctx.size_N = size_N\n" in files["whole"]
+    assert "        size_N = ctx.size_N\n" in files["whole"]
