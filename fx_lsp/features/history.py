@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fx_lsp.features.benchmark import legend, table
-from fx_lsp.measured import CLOCKS, Measured, Report, Run, Timing
+from fx_lsp.measured import CLOCKS, Failed, Measured, Report, Run, Timing
 
 LEAST_CHANGE = 0.02
 """What has to change, beyond the noise, for a time to count as another."""
@@ -92,10 +92,14 @@ def page(reports: Mapping[str, Report], stale: Collection[str] = ()) -> str:
     return "\n".join([*parts, legend(next(iter(reports.values())))])
 
 
-def document(name: str, runs: Sequence[Run], source_hash: str, now: Mapping[str, str]) -> str:
-    """What an editor shows of the runs of a target, the oldest first: what is done `now` by host, the last run on each
-    host, and the runs before."""
+def document(
+    name: str, runs: Sequence[Run], source_hash: str, now: Mapping[str, str], failed: Mapping[str, Failed]
+) -> str:
+    """What an editor shows of the runs of a target, the oldest first: what is done `now` by host, where that has just
+    `failed`, the last run on each host, and the runs before."""
     doing = [f"measuring on {host}: {text}" for host, text in now.items()]
+    for host, end in failed.items():
+        doing += [f"not measured on {host}: {end.message}", *([f"  {end.hint}"] if end.hint else [])]
     last = {run.host: run.report for run in latest(runs).values()}
     if not last:
         return "\n".join([*(doing or [f"{name} was not measured yet."]), ""])

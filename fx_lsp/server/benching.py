@@ -169,8 +169,8 @@ async def _measure(server: Server, page: View, asked: Asked, known: Hosts, place
                     said(place.name, event)
                 else:
                     end = event
+        await _ended(server, page, asked, host, end)
         said(place.name, None)
-        await _ended(server, asked, host, end)
 
     title, cancel = f"Benchmark of {asked.name}", task.cancel if task else lambda: None
     try:
@@ -180,7 +180,8 @@ async def _measure(server: Server, page: View, asked: Asked, known: Hosts, place
                     said(name, Progress("generating kernels", 0, 0))
                 made = await _made(server, asked, job, lambda text: said(names[0], Progress(text, 0, 0)))
                 if isinstance(made, Failure):
-                    server.tell(f"Not measured: {describe(made)}", types.MessageType.Warning)
+                    for place in places:
+                        _say_failed(server, page, place.name, Failed(describe(made)))
                     return
                 await asyncio.gather(*(on(made, place) for place in places))
     finally:
@@ -206,10 +207,15 @@ async def _made(server: Server, asked: Asked, job: Job, say: Callable[[str], Non
         await engine.shutdown()
 
 
-async def _ended(server: Server, asked: Asked, host: str, end: Event) -> None:
+def _say_failed(server: Server, page: View, host: str, failed: Failed) -> None:
+    text = f"{page.name} was not measured on {host}: {failed.message}" + (f" ({failed.hint})" if failed.hint else "")
+    server.tell(text, types.MessageType.Warning)
+    server.benchmarks.fail(page, host, failed)
+
+
+async def _ended(server: Server, page: View, asked: Asked, host: str, end: Event) -> None:
     if isinstance(end, Failed):
-        text = f"{asked.name} was not measured on {host}: {end.message}" + (f" ({end.hint})" if end.hint else "")
-        server.tell(text, types.MessageType.Warning)
+        _say_failed(server, page, host, end)
     elif isinstance(end, Found):
         run = Run(asked.file, asked.name, host, end.report)
         try:

@@ -16,7 +16,7 @@ from fx_lsp.features.benchmark import lens_title
 from fx_lsp.features.history import Change, changes, document, latest
 from fx_lsp.features.uris import BENCHMARK as WORK
 from fx_lsp.features.uris import View, format_uri, parse_uri
-from fx_lsp.measured import Progress, Run
+from fx_lsp.measured import Failed, Progress, Run
 
 if TYPE_CHECKING:
     from fx_lsp.server.session import Server
@@ -38,6 +38,7 @@ class Benchmarks:
         self._server = server
         self._last: dict[str, dict[str, Run]] = {}
         self._running: dict[tuple[str, str], dict[str, Progress]] = {}
+        self._failed: dict[tuple[str, str], dict[str, Failed]] = {}
         self._stops: dict[tuple[str, str], list[Callable[[], object]]] = {}
         self._refreshed = 0.0
 
@@ -64,8 +65,18 @@ class Benchmarks:
 
     def add(self, run: Run) -> None:
         """A run has ended well."""
-        self._last.setdefault(run.file, {})[run.target] = run
+        if run.file in self._last:
+            self._last[run.file][run.target] = run
         self._server.updated(run.file)
+
+    def fail(self, view: View, host: str, failed: Failed) -> None:
+        """The run of the target of a page on a host has ended without a report."""
+        self._failed.setdefault((view.file, view.name), {})[host] = failed
+        self._server.updated(view.file)
+
+    def failures(self, file: str, name: str) -> dict[str, Failed]:
+        """Why the last runs of a target have no report, by host; those that have one, or run again, are not there."""
+        return self._failed.get((file, name), {})
 
     def forget(self, file: str) -> None:
         """A file was closed."""
@@ -97,6 +108,7 @@ class Benchmarks:
             running.pop(host, None)
         else:
             running[host] = progress
+            self.failures(view.file, view.name).pop(host, None)
         if not running:
             del self._running[view.file, view.name]
         told: Json = {"name": view.name, "uri": format_uri(view), "running": _running(running)}
@@ -111,7 +123,7 @@ class Benchmarks:
         """The text of the page about a target."""
         runs = await asyncio.to_thread(_history().runs_of, view.file, view.name)
         now = {host: _text(progress) for host, progress in self.running(view.file, view.name).items()}
-        return document(view.name, runs, await self._hash(view), now)
+        return document(view.name, runs, await self._hash(view), now, self.failures(view.file, view.name))
 
     async def data(self, view: View) -> Json:
         """What a client needs to draw that page."""
@@ -121,6 +133,10 @@ class Benchmarks:
         return {
             "title": view.name,
             "running": _running(self.running(view.file, view.name)),
+            "failures": [
+                {"host": host, "message": failed.message, "hint": failed.hint}
+                for host, failed in self.failures(view.file, view.name).items()
+            ],
             "runs": [_run(run, changed, hashed, id(run) in shown) for run, changed in found[-MOST_RUNS:]],
         }
 

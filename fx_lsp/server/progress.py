@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -11,6 +12,8 @@ from lsprotocol import types
 
 if TYPE_CHECKING:
     from fx_lsp.server.session import Server
+
+log = logging.getLogger(__name__)
 
 Value = types.WorkDoneProgressBegin | types.WorkDoneProgressReport | types.WorkDoneProgressEnd
 
@@ -39,7 +42,12 @@ class Progresses:
             return
         token = f"fx-lsp-{uuid.uuid4()}"
         create = types.WorkDoneProgressCreateParams(token=token)
-        await self._server.protocol.send_request_async(types.WINDOW_WORK_DONE_PROGRESS_CREATE, create)
+        try:
+            await self._server.protocol.send_request_async(types.WINDOW_WORK_DONE_PROGRESS_CREATE, create)
+        except Exception as error:
+            log.info("the client shows no progress: %s", error)
+            yield lambda message, percentage=None: None
+            return
         self._cancel[token] = cancel
         self._send(token, types.WorkDoneProgressBegin(title, cancellable=True, message=message, percentage=percentage))
 

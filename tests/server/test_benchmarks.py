@@ -141,6 +141,9 @@ async def test_a_host_that_was_never_used_is_asked_for(tmp_path: Path):
         found.answer = "Use box"
         assert await found.command("fxLsp.bench", uri, "double", {"hosts": ["box"], "show": False})
         await found.until(lambda: any("was not measured on box" in m for m in found.messages()), 120)
+        data = await found.client.protocol.send_request_async("fxLsp/benchmark", {"uri": page_of(tmp_path)})
+        assert [f.host for f in data.failures] == ["box"]
+        assert (await found.document(page_of(tmp_path))).startswith(f"not measured on box: {data.failures[0].message}")
 
 
 async def test_without_a_host_the_user_chooses(tmp_path: Path):

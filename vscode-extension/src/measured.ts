@@ -100,6 +100,7 @@ export interface Running {
 export interface BenchmarkData {
   title: string;
   running: Running[];
+  failures: { host: string; message: string; hint: string }[];
   runs: Run[];
 }
 

@@ -189,8 +189,9 @@ function show(): void {
   const buttons = [measure(), options(), ...(latest.length ? [button('As text', 'Open the same as a text document', showText)] : [])];
   const header = element('header', {}, element('h1', {}, data.title), element('span', { class: 'space' }), ...buttons);
   const place = document.documentElement.scrollTop;
-  root.replaceChildren(header, progress, said);
-  if (latest.length === 0) {
+  const failures = data.failures.map((failed) => element('p', { class: 'note worse', role: 'status' }, `Not measured on ${failed.host}: ${failed.message} ${failed.hint}`.trim()));
+  root.replaceChildren(header, progress, said, ...failures);
+  if (latest.length === 0 && failures.length === 0) {
     const what = 'its kernels are checked against float64 and timed against eager, torch.compile and more, on this machine or on a GPU host of yours.';
     root.append(element('p', { class: 'empty' }, `Nothing was measured of this function yet: ${what}`));
   }
@@ -218,7 +219,7 @@ function take(data: BenchmarkData | FailureData): void {
   const newest = data.runs.at(-1);
   const measured = known !== undefined && newest !== undefined && data.runs.length > known.runs.length;
   host = measured ? newest.host : host;
-  if (JSON.stringify(known?.runs) !== JSON.stringify(data.runs)) {
+  if (JSON.stringify([known?.runs, known?.failures]) !== JSON.stringify([data.runs, data.failures])) {
     show(); // not after every edit: what its reader points at would be gone
   }
   if (measured) {
