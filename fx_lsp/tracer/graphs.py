@@ -53,6 +53,11 @@ class Names:
             if node.name not in self._by_node:
                 self._name(node, _own_name(node))
 
+    def is_buffer(self, node: torch.fx.Node) -> bool:
+        """Whether a node is a buffer of the module."""
+        item = self.inputs.get(node.name)
+        return item is not None and item.kind == "buffer"
+
     def _inherit(self, nodes: Sequence[torch.fx.Node]) -> None:
         """Chains for nodes that AOTAutograd adds by itself.
 

@@ -210,3 +210,27 @@ def own(gm: fx.GraphModule):
             node.target, node.args = aten.transpose.int, (node.args[0], 0, 1)
 """
     assert note(source, "Mlp", on=on).startswith("checked on random inputs: the same")
+
+
+def test_buffers_have_no_gradient_and_are_written_at_the_end(note):
+    """Batch norm in training: its statistics are inputs of the graph, and the graph writes the new ones into them."""
+    targets = """
+import torch
+from torch import nn
+
+
+# fx: x=f32[4, 3, 8]
+class Normed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(3)
+
+    def forward(self, x):
+        return self.norm(x).relu()
+"""
+    same = SET.format("relu.default", "node.target, node.args = aten.clamp_min.default, (node.args[0], 0)")
+    assert "the same outputs and gradients" in note(same, "Normed", targets=targets)
+    other = "node.args = (node.args[0], node.args[0])"
+    assert "what it leaves in norm_running_mean differs" in note(
+        SET.format("copy_.default", other), "Normed", targets=targets
+    )

@@ -78,7 +78,7 @@ class Ledger:
         """A graph that a step made anew, out of that of the stage `before` where there is one."""
         name = self._unused(name)
         self.add(stage_of(name, graph, names), title, before, None, note)
-        results = run_for_real(graph, _alone(graph), names.__getitem__) if self.check else None
+        results = run_for_real(graph, _alone(graph), names.__getitem__, names.is_buffer) if self.check else None
         return Lane(name, rows_of(graph), names, results)
 
     def step(
@@ -101,7 +101,7 @@ class Ledger:
             change = follow(lane.rows, rows, lane.names, names, known or {})
             lane.rows, lane.names = rows, names
         if change and lane.results is not None and not note:
-            results = run_for_real(graph, _alone(graph), lane.names.__getitem__, lane.results)
+            results = run_for_real(graph, _alone(graph), lane.names.__getitem__, lane.names.is_buffer, lane.results)
             note, lane.results = compare(lane.results, results), results
         if change:
             info = self.add(stage_of(name, graph, lane.names), title, lane.stage, change, note)

@@ -22,12 +22,13 @@ from fx_lsp.tracer.tensors import spec_of
 class Seeds:
     """Which random numbers stand for what: inputs by their place and name, tensors of the module by what they are.
 
-    A copy of a module has other tensors under the same names.
+    A copy of a module has other tensors under the same names. `fixed` are the places of inputs without gradients.
     """
 
     inputs: dict[str, int] = field(default_factory=dict[str, int])
     tensors: dict[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
     names: dict[str, int] = field(default_factory=dict[str, int])
+    fixed: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -49,12 +50,16 @@ class Results:
 
 
 def run_for_real(
-    graph: fx.Graph, differentiate: bool, label: Callable[[fx.Node], str], before: Results | None = None
+    graph: fx.Graph,
+    differentiate: bool,
+    label: Callable[[fx.Node], str],
+    is_fixed: Callable[[fx.Node], bool],
+    before: Results | None = None,
 ) -> Results:
     """Run a graph on random tensors: on the same ones as the graph `before` it.
 
-    With `differentiate`, also compute the gradients of its inputs, for a random gradient of each output. `label` says
-    what an input is called.
+    With `differentiate`, also compute the gradients of its inputs, but for those that are fixed, as a module's buffers
+    are, for a random gradient of each output. `label` says what an input is called.
     """
     placeholders = [n for n in graph.nodes if n.op == "placeholder"]
     if unknown := [n for n in placeholders if not n.args and not {"val", "example_value"} & n.meta.keys()]:
@@ -63,11 +68,11 @@ def run_for_real(
     if needed > MOST_BYTES:
         return Results(trouble=f"its values need {needed / (1 << 30):.1f} GiB")
     try:
-        seeds = _seeds(graph) if before is None else before.seeds
+        seeds = _seeds(graph, is_fixed) if before is None else before.seeds
         places = _places(placeholders, seeds)
         with _disable_current_modes(), torch.random.fork_rng(devices=[]):
             inputs = [_real(value_of(n), place) for n, place in zip(placeholders, places, strict=True)]
-            leaves = [(i, t) for i, t in zip(places, inputs, strict=True) if _is_differentiable(t)]
+            leaves = [(i, t) for i, t in zip(places, inputs, strict=True) if _is_differentiable(t, i, seeds)]
             if differentiate:
                 for _, tensor in leaves:
                     tensor.requires_grad_()
@@ -80,8 +85,9 @@ def run_for_real(
             found = {name: tensor.detach() for name, tensor in outputs.items()}
             if differentiate:
                 found |= {f"gradient {i}": g for i, g in _gradients(outputs, leaves).items()}
+            left: list[Any] = [runner.left.get(node, t) for node, t in zip(placeholders, given, strict=True)]
             found |= {
-                f"input {i}": t.detach() for i, t in zip(places, given, strict=True) if isinstance(t, torch.Tensor)
+                f"input {i}": t.detach() for i, t in zip(places, left, strict=True) if isinstance(t, torch.Tensor)
             }
     except Exception as error:
         return Results(trouble=f"it cannot be run on the CPU: {sentence(error)}")
@@ -94,8 +100,10 @@ def run_for_real(
     return Results(found, labels, "", random, bool(runner.copied), gradients, seeds)
 
 
-def _seeds(graph: fx.Graph) -> Seeds:
-    inputs = {n.name: i for i, n in enumerate(n for n in graph.nodes if n.op == "placeholder")}
+def _seeds(graph: fx.Graph, is_fixed: Callable[[fx.Node], bool]) -> Seeds:
+    placeholders = [n for n in graph.nodes if n.op == "placeholder"]
+    inputs = {n.name: i for i, n in enumerate(placeholders)}
+    fixed = frozenset(i for i, n in enumerate(placeholders) if is_fixed(n))
     module = graph.owning_module
     found: dict[str, torch.Tensor] = {}
     if module is not None:
@@ -103,7 +111,9 @@ def _seeds(graph: fx.Graph) -> Seeds:
         named = {n.target for n in graph.nodes if n.op == "get_attr"}
         found |= {name: t for name in named if isinstance(t := _attribute(module, name), torch.Tensor)}
     numbers = {id(t): i for i, t in enumerate(found.values(), len(inputs))}
-    return Seeds(inputs, {numbers[id(t)]: t for t in found.values()}, {n: numbers[id(t)] for n, t in found.items()})
+    return Seeds(
+        inputs, {numbers[id(t)]: t for t in found.values()}, {n: numbers[id(t)] for n, t in found.items()}, fixed
+    )
 
 
 def _attribute(module: nn.Module, name: str) -> Any:
@@ -180,6 +190,7 @@ class _Runner(fx.Interpreter):
     """Runs a graph whose module holds fake tensors: each of them stands for a random one.
 
     Only the `first` graph may hold others than the seeds know. `copied` are names of those that are known by name only.
+    What is written back into an input at the end is in `left`: the gradient may need what was there before.
     """
 
     def __init__(self, graph: fx.Graph, seeds: Seeds, first: bool) -> None:
@@ -188,6 +199,15 @@ class _Runner(fx.Interpreter):
         self._numbers = {id(t): number for number, t in seeds.tensors.items()}
         self._made: dict[int, torch.Tensor] = {}
         self.copied: list[str] = []
+        self.left: dict[fx.Node, torch.Tensor] = {}
+        self._last = _write_backs(graph)
+
+    def run_node(self, n: fx.Node) -> Any:
+        if n not in self._last:
+            return super().run_node(n)
+        args, _ = self.fetch_args_kwargs_from_env(n)
+        self.left[self._last[n]] = torch.ops.aten.copy.default(*args)
+        return self.left[self._last[n]]
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         value = self.fetch_attr(target)
@@ -237,8 +257,22 @@ def _is_random(target: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in tags or str(target).startswith(("inductor_random", "inductor_seed"))
 
 
-def _is_differentiable(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and (value.dtype.is_floating_point or value.dtype.is_complex)
+def _write_backs(graph: fx.Graph) -> dict[fx.Node, fx.Node]:
+    """The nodes that write into an input which nothing reads afterwards, and that input."""
+    found: dict[fx.Node, fx.Node] = {}
+    read: set[fx.Node] = set()
+    for node in reversed(graph.nodes):
+        target = node.args[0] if node.target is torch.ops.aten.copy_.default else None
+        if isinstance(target, fx.Node) and target.op == "placeholder" and target not in read:
+            found[node] = target
+        read.update(node.all_input_nodes)
+    return found
+
+
+def _is_differentiable(value: Any, place: int, seeds: Seeds) -> bool:
+    if place in seeds.fixed or not isinstance(value, torch.Tensor):
+        return False
+    return value.dtype.is_floating_point or value.dtype.is_complex
 
 
 def _tensors(value: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
