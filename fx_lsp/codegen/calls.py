@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.utils.checkpoint import CheckpointPolicy
 
 from fx_lsp.choices import Choices
 from fx_lsp.codegen.lowerings.sums import is_accumulation
@@ -68,6 +69,13 @@ def why_called(node: fx.Node, choices: Choices, cut: str | None) -> Unsupported 
     return Unsupported(node, "there is no kernel for it", "compose it of arithmetic, indexing and sums to have one")
 
 
+def keep_calls(graph: fx.Graph) -> None:
+    """Have what libraries compute or sort, in a joint graph, not be computed again in backward."""
+    for node in graph.nodes:
+        if any(re.match(pattern, operation(node)) for pattern in (*_LIBRARIES, _SORTING)):
+            node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+
+
 def name_of(node: fx.Node) -> str:
     """What an operation is called, without its overload: `aten.sort`."""
     return operation(node).rpartition(".")[0] or str(getattr(node.target, "__name__", node.target))
@@ -110,6 +118,8 @@ def _of_calls(node: fx.Node, tensors: list[torch.Tensor], choices: Choices) -> U
         cure = "keep all elements and choose with torch.where to have a kernel"
         why = "the size of its result depends on values" if sized else "where it writes depends on a mask"
         return Unsupported(node, why, cure)
+    if "_assert" in op.name():
+        return Unsupported(node, "it stops the program where a value is not as it has to be", chosen=True)
     if op._schema.is_mutable:
         return Unsupported(node, "it writes into its argument", "compute a new tensor to have a kernel")
     if torch.Tag.nondeterministic_seeded in op.tags:

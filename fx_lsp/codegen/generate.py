@@ -13,6 +13,7 @@ from torch._decomp.decompositions import embedding_dense_backward as embedding_b
 from fx_lsp.choices import Choices
 from fx_lsp.codegen.aliases import set_aside
 from fx_lsp.codegen.attention import fuse_attention
+from fx_lsp.codegen.calls import keep_calls
 from fx_lsp.codegen.file import Generated, Subject, file_of
 from fx_lsp.codegen.kernel import Naming
 from fx_lsp.codegen.matmul import fuse_matmuls
@@ -89,6 +90,7 @@ def prepared(graph: fx.Graph, choices: Choices) -> None:
     if choices.engine == "fx-lsp":
         seed_random(graph)
         keep_sums(graph)
+        keep_calls(graph)
         join_slices(graph)
         if choices.fuse == "yes":
             fuse_attention(graph, choices.precision)

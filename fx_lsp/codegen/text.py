@@ -83,7 +83,9 @@ def _product(term: Index, names: Mapping[sympy.Symbol, str], sizes: Mapping[int,
         elif isinstance(factor, sympy.Symbol):
             unknowns.append(names.get(factor, factor.name))
         elif isinstance(factor, sympy.Pow):
-            unknowns.append(f"{_operand(factor.base, names, sizes)} ** {factor.exp}")
+            base, exponent = _operand(factor.base, names, sizes), factor.exp
+            times = isinstance(exponent, sympy.Integer) and exponent.is_positive  # Triton has no power of integers
+            unknowns.extend([base] * int(exponent) if times else [f"{base} ** {exponent}"])
         elif isinstance(factor, (sympy.Max, sympy.Min)):
             inside = ", ".join(index_text(a, names, sizes) for a in factor.args)
             unknowns.append(f"{type(factor).__name__.lower()}({inside})")

@@ -67,3 +67,20 @@ def test_sizes_have_the_names_that_the_user_gave_them(files: dict[str, str]):
 def test_a_size_that_no_tensor_of_backward_has_is_kept(files: dict[str, str]):
     assert "        ctx.size_N = size_N\n" in files["whole"]
     assert "        size_N = ctx.size_N\n" in files["whole"]
+
+
+def test_sizes_in_kernels(warm_torch: None):
+    source = """\
+import torch
+import torch.nn.functional as F
+
+
+# fx: x=f32[B, T, T]
+def distances(x):
+    size = x.shape[1]
+    near = torch.arange(size) * 2 < size
+    return (x - x.transpose(1, 2)).softmax(-1), near, F.pad(x, (1, 1), mode="reflect")
+"""
+    text = generated(Path("/project/model.py"), source, ["distances"])["distances"]
+    assert "* T * T" in text
+    assert "T ** 2" not in text

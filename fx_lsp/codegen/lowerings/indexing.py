@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any
 
+import sympy
 import torch
 from torch import fx
 
@@ -14,6 +15,9 @@ from fx_lsp.codegen.lowerings.views import dimension
 from fx_lsp.codegen.pull import Builder, Cut, shape_of
 from fx_lsp.codegen.registry import args_of, lowering
 from fx_lsp.codegen.values import Guard, Value
+
+FEW = 4
+"""Up to how many elements of each line are replaced by a comparison each."""
 
 
 @lowering("aten.embedding")
@@ -109,17 +113,24 @@ def _named(indices: Sequence[fx.Node | None]) -> tuple[int, int]:
 
 @lowering("aten.scatter.value", "aten.scatter.src")
 def scatter(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """A tensor with one element of each line along a dimension replaced, where a tensor of indices says."""
+    """A tensor with a few elements of each line along a dimension replaced, where a tensor of indices says.
+
+    Where it names one twice, the last value stays; PyTorch leaves open which.
+    """
     source, dim, indices, written = args_of(node)[:4]
     shape, inside = shape_of(node), shape_of(indices)
     where = dimension(dim, len(shape))
     dtype = node.meta["val"].dtype
     if not shape:
         return b.operand(written, coords, guard, dtype)
-    if inside[where] != 1 or any(i != where and a != s for i, (a, s) in enumerate(zip(inside, shape, strict=True))):
+    few = inside[where].is_Integer and 1 <= inside[where] <= FEW
+    if not few or any(i != where and a != s for i, (a, s) in enumerate(zip(inside, shape, strict=True))):
         raise Cut(node, "may write an element more than once")
-    at = (*coords[:where], ZERO, *coords[where + 1 :])
-    place = b.pull(indices, at, guard)
-    here = b.compute("a == b", (b.coordinate(coords[where], node), place), torch.bool, node)
-    new = b.convert(b.pull(written, at, guard), dtype) if isinstance(written, fx.Node) else b.constant(written, dtype)
-    return b.compute("tl.where(a, b, c)", (here, new, b.operand(source, coords, guard, dtype)), new.dtype, node)
+    value = b.operand(source, coords, guard, dtype)
+    for number in range(int(inside[where])):
+        at = (*coords[:where], sympy.Integer(number), *coords[where + 1 :])
+        place = b.pull(indices, at, guard)
+        here = b.compute("a == b", (b.coordinate(coords[where], node), place), torch.bool, node)
+        new = b.constant(written, dtype) if not isinstance(written, fx.Node) else b.pull(written, at, guard)
+        value = b.compute("tl.where(a, b, c)", (here, b.convert(new, dtype), value), value.dtype, node)
+    return value

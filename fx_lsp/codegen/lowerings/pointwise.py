@@ -14,9 +14,9 @@ from torch import fx
 
 from fx_lsp.codegen.algebra import simplified
 from fx_lsp.codegen.index import Coords
-from fx_lsp.codegen.pull import Builder, Cut
+from fx_lsp.codegen.pull import Builder, Cut, triton_type
 from fx_lsp.codegen.registry import args_of, lowering
-from fx_lsp.codegen.values import Guard, Value, compute_dtype
+from fx_lsp.codegen.values import Compute, Constant, Guard, Load, Reduction, Value, compute_dtype
 
 
 @dataclass(frozen=True)
@@ -180,9 +180,38 @@ def _among(template: str, name: str) -> Any:
         if name in _NEVER_FOR_INTS and not dtype.is_floating_point:
             return b.constant(False, torch.bool)
         args = tuple(b.operand(a, coords, guard, dtype) for a in _arguments(node))
+        if not any(isinstance(a, Constant) and not a.value for a in args):  # rounding does not change a sign
+            args = tuple(_rounded(b, v, a) for v, a in zip(args, _arguments(node), strict=True))
         return simplified(b, template, args, torch.bool, node)
 
     return lower
+
+
+def _rounded(b: Builder, value: Value, argument: Any) -> Value:
+    """An operand of a comparison as it would be in memory. A maximum is equal to what it is the maximum of, even where
+    one of them was stored in half precision and the other is computed here."""
+    held: Any = argument.meta["val"] if isinstance(argument, fx.Node) else None
+    stored = held.dtype if isinstance(held, torch.Tensor) else value.dtype
+    if compute_dtype(stored) is stored or _is_exact(value, stored):
+        return value
+    return b.compute(f"a.to({triton_type(stored)}).to({triton_type(value.dtype)})", (value,), value.dtype, value.node)
+
+
+def _is_exact(value: Value, stored: torch.dtype) -> bool:
+    """Whether a value has no more digits than it would have in memory."""
+    if isinstance(value, Load):
+        return value.buffer.dtype is stored
+    if isinstance(value, Reduction):
+        return value.kind in ("max", "min") and all(_is_exact(a, stored) for a in value.args)
+    if isinstance(value, Compute):
+        return value.template in _CHOOSING and all(a.dtype is torch.bool or _is_exact(a, stored) for a in value.args)
+    return isinstance(value, Constant)
+
+
+_CHOOSING = {"-a", "tl.abs(a)", "relu(a)", "tl.where(a, b, c)", "tl.maximum(a, b)", "tl.minimum(a, b)"} | {
+    f"tl.{which}(a, b, propagate_nan=tl.PropagateNan.ALL)" for which in ("maximum", "minimum")
+}
+"""What gives one of its arguments back, or its negative."""
 
 
 def _logical(template: str) -> Any:
@@ -310,10 +339,10 @@ def full(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> 
     name = str(node.target).split(".")[1]
     values: dict[str, Any] = {"full": 1, "full_like": 1, "scalar_tensor": 0}
     value: Any = args_of(node)[values[name]] if name in values else int(name.startswith("ones"))
-    return b.convert(b.constant(value, _result(node)), _result(node))
+    return b.operand(value, (), (), _result(node))
 
 
-@lowering("aten.empty", "aten.empty_like", "aten.new_empty")
+@lowering("aten.empty", "aten.empty_like", "aten.empty_strided", "aten.new_empty", "aten.new_empty_strided")
 def empty(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
     """Anything will do."""
     return b.constant(0, _result(node))

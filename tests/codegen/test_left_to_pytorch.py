@@ -13,7 +13,7 @@ pytest.importorskip("triton")
 import torch
 import torch.nn.functional as F
 from inline_snapshot import snapshot
-from interpreted import captured, generated
+from interpreted import captured, generated, wrong
 
 from fx_lsp.choices import Choices
 from fx_lsp.codegen.file import Generated
@@ -132,3 +132,36 @@ def test_the_comment_stands_at_the_call_and_is_not_repeated() -> None:
         ]
     )
     assert [lines[n - 1].strip() for n, _ in file.calls()] == [line for line in body if not line.startswith("#")]
+
+
+def test_sorting_is_not_done_again_in_backward() -> None:
+    def best(x: torch.Tensor) -> Any:
+        return x.exp().topk(2)[0].sin()
+
+    assert file_of(best, square(gradient=True)).text.count("aten.topk.default(") == 1
+
+
+def test_a_few_places_are_overwritten_in_a_kernel() -> None:
+    def gates(x: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+        return x.new_zeros(5, 9).scatter(1, places, x.softmax(-1))
+
+    x, places = torch.randn(5, 3, requires_grad=True), torch.rand(5, 9).argsort(1)[:, :3].contiguous()
+    assert said(gates, x, places) == ""
+    assert wrong(gates, [x, places]) == []
+
+
+def test_memory_that_is_written_slice_by_slice() -> None:
+    def halves(x: torch.Tensor) -> torch.Tensor:
+        out = torch.zeros(4, 8)
+        out[:, ::2] = x.sin()
+        out[:, 1::2] = x.cos()
+        return out
+
+    assert said(halves, square(gradient=True)) == ""
+    assert wrong(halves, [square(gradient=True)]) == []
+
+
+def test_an_assertion_stops_the_program() -> None:
+    assert said(lambda i: F.one_hot(i, 3) * 2, torch.tensor([0, 2])) == snapshot(
+        "aten._assert_async is left to PyTorch: it stops the program where a value is not as it has to be"
+    )

@@ -1,0 +1,32 @@
+"""What is compared in half precision is rounded as it would be in memory: a maximum is equal to an element."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("triton")
+
+import torch
+from interpreted import captured, generated, wrong
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_the_gradient_of_a_maximum_of_what_is_computed(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    x, y = torch.randn(7, 129, dtype=dtype, requires_grad=True), torch.randn(129, dtype=dtype, requires_grad=True)
+    assert wrong(lambda x, y: (x * 1.37 - y).amax(0), [x, y]) == []
+
+
+def test_a_bound_that_was_stored() -> None:
+    torch.manual_seed(0)
+
+    def largest(x: torch.Tensor) -> torch.Tensor:
+        scores = x * 1.37 + 0.11
+        return (scores >= torch.topk(scores, 5)[0][..., -1:]).sum(-1)
+
+    assert wrong(largest, [torch.randn(7, 33, dtype=torch.float16)]) == []
+
+
+def test_what_is_exact_is_not_rounded() -> None:
+    x = torch.randn(7, 33, dtype=torch.float16)
+    assert "to(tl.float16)" not in generated(captured(lambda x: (-x.abs() >= x, torch.relu(x * 2) > 0), [x])).text
