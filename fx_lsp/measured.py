@@ -203,12 +203,14 @@ class Report:
 
 @dataclass(frozen=True)
 class Run:
-    """One benchmark of a target that was kept. `host` is the user's name for the machine."""
+    """One benchmark of a target that was kept. `host` is the user's name for the machine; once something that was
+    measured has changed it is `stale`."""
 
     file: str
     target: str
     host: str
     report: Report
+    stale: bool = False
 
 
 @dataclass(frozen=True)

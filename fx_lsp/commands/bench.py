@@ -43,7 +43,7 @@ from fx_lsp.model import Failure
 from fx_lsp.tracing.interpreters import find_interpreter
 from fx_lsp.tracing.project import project_root
 from fx_lsp.tracing.remote.cases import Asked, analysed, job_of, read_sweep
-from fx_lsp.tracing.remote.history import keep, runs_of, source_hash
+from fx_lsp.tracing.remote.history import Kept, keep, runs_of
 from fx_lsp.tracing.remote.hosts import Cluster, Host, Hosts, Place, read_hosts
 from fx_lsp.tracing.remote.queues import Queue
 from fx_lsp.tracing.remote.running import reached, run_on
@@ -125,7 +125,7 @@ async def _bench(arguments: argparse.Namespace, chosen: Chosen, hosts: Hosts, pl
 
     async def measured(place: Place) -> tuple[str, Report | Failed]:
         name, last = place.name, Failed("It said nothing.")
-        async with aclosing(run_on(place, hosts, made, queue, python, asked.roots)) as ran:
+        async with aclosing(run_on(place, hosts, made.job, queue, python, asked.roots)) as ran:
             async for name, event in ran:
                 last = shown.take(name, event) or last
         return name, last
@@ -135,7 +135,7 @@ async def _bench(arguments: argparse.Namespace, chosen: Chosen, hosts: Hosts, pl
     reports = {host: end for host, end in ends.items() if isinstance(end, Report)}
     failed = {host: end for host, end in ends.items() if isinstance(end, Failed)}
     for host, report in reports.items():
-        _keep(Run(chosen.file, chosen.name, host, report))
+        _keep(Kept(Run(chosen.file, chosen.name, host, report), made.imports))
     if arguments.json:
         print(json.dumps(_contract(arguments.target, reports, failed), indent=2))
     elif reports:
@@ -218,9 +218,9 @@ def _asked(arguments: argparse.Namespace, chosen: Chosen) -> Asked:
     return Asked(chosen.file, chosen.name, chosen.text, roots, arguments.inputs, sweep, choices, inductor)
 
 
-def _keep(run: Run) -> None:
+def _keep(made: Kept) -> None:
     try:
-        keep(run)
+        keep(made.run, made.imports)
     except (OSError, sqlite3.Error) as error:
         print(f"fx-lsp: this is not kept in the history: {error}", file=sys.stderr)
 
@@ -238,12 +238,13 @@ def _print_history(arguments: argparse.Namespace, chosen: Chosen) -> int:
     analysis, target = analysed(_asked(arguments, chosen))
     if target is None:
         raise TargetError(f"`{arguments.target}` names no function or module that can be traced")
-    runs = runs_of(chosen.file, chosen.name)
+    plan = analysis.plan(chosen.name)
+    runs = [kept.as_of(plan, {}) for kept in runs_of(chosen.file, chosen.name)]
     runs = [run for run in runs if not arguments.host or run.host in arguments.host]
     if arguments.json:
         print(json.dumps([{"host": run.host, "report": to_json(run.report)} for run in runs], indent=2))
     else:
-        print(history_text(runs, source_hash(analysis.plan(chosen.name))), end="")
+        print(history_text(runs), end="")
     return 0
 
 

@@ -100,10 +100,10 @@ def legend(report: Report) -> str:
     )
 
 
-def hover(run: Run, stale: bool = False) -> str:
+def hover(run: Run) -> str:
     """A run as Markdown, as short as a hover is."""
     report = run.report
-    lines = [f"**{plain(lens_title(report, stale))}**"]
+    lines = [f"**{plain(lens_title(report, run.stale))}**"]
     for (label, what), rows in _groups(report.measured).items():
         lines += ["", f"{_title(label, what, None)}", "", "| variant | ms | × eager |", "|---|---|---|"]
         eager = next((r for r in rows if r.variant == EAGER), None)

@@ -92,22 +92,21 @@ def page(reports: Mapping[str, Report], stale: Collection[str] = ()) -> str:
     return "\n".join([*parts, legend(next(iter(reports.values())))])
 
 
-def document(
-    name: str, runs: Sequence[Run], source_hash: str, now: Mapping[str, str], failed: Mapping[str, Failed]
-) -> str:
+def document(name: str, runs: Sequence[Run], now: Mapping[str, str], failed: Mapping[str, Failed]) -> str:
     """What an editor shows of the runs of a target, the oldest first: what is done `now` by host, where that has just
     `failed`, the last run on each host, and the runs before."""
     doing = [f"measuring on {host}: {text}" for host, text in now.items()]
     for host, end in failed.items():
         doing += [f"not measured on {host}: {end.message}", *([f"  {end.hint}"] if end.hint else [])]
-    last = {run.host: run.report for run in latest(runs).values()}
+    last = {run.host: run for run in latest(runs).values()}
     if not last:
         return "\n".join([*(doing or [f"{name} was not measured yet."]), ""])
-    stale = [host for host, report in last.items() if report.source_hash != source_hash]
     parts = ["\n".join([*doing, ""])] if doing else []
-    parts.append(page(last, stale))
+    parts.append(
+        page({host: run.report for host, run in last.items()}, [run.host for run in last.values() if run.stale])
+    )
     if len(runs) > len(last):
-        parts.append("History, the last at the end\n\n" + history_text(runs[-SHOWN:], source_hash))
+        parts.append("History, the last at the end\n\n" + history_text(runs[-SHOWN:]))
     return "\n".join(parts)
 
 
@@ -125,14 +124,11 @@ def across(reports: Mapping[str, Report]) -> str:
     return "\n".join(["ms on all hosts:", *(f"  {line}" for line in lines), ""])
 
 
-def history_text(runs: Sequence[Run], source_hash: str) -> str:
-    """A block for each run, the last at the end: what was measured where, and what differs from the run before.
-
-    A run of another source than `source_hash` says so.
-    """
+def history_text(runs: Sequence[Run]) -> str:
+    """A block for each run, the last at the end: what was measured where, and what differs from the run before."""
     if not runs:
         return "nothing was measured yet\n"
-    return "\n".join(_block(run, found, source_hash) for run, found in zip(runs, changes(runs), strict=True))
+    return "\n".join(_block(run, found) for run, found in zip(runs, changes(runs), strict=True))
 
 
 def _places(report: Report) -> Iterator[tuple[Place, Measured]]:
@@ -145,14 +141,14 @@ def _places(report: Report) -> Iterator[tuple[Place, Measured]]:
             yield Place(machine, one.label, report.choices, given, one.variant, one.what, clock), one
 
 
-def _block(run: Run, found: Sequence[Change], source_hash: str) -> str:
+def _block(run: Run, found: Sequence[Change]) -> str:
     report = run.report
     changed = {change.place: change for change in found}
     machine = report.machine
     parts = run.host, machine.gpu or machine.cpu, f"torch {machine.torch}", report.choices
     where = " · ".join(filter(None, parts))
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(report.started))
-    stale = "" if report.source_hash == source_hash else "  (of another source than the present one)"
+    stale = "  (of another source than the present one)" if run.stale else ""
     lines = [f"{when}  {where}{stale}"]
     rows = [
         (place, timing, f"{place.variant}{f' {place.label}' if place.label else ''}")

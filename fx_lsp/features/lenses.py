@@ -80,12 +80,11 @@ def pass_lenses(found: Pass, recent: Sequence[Target]) -> tuple[Lens, ...]:
     return (*runs, Lens(found.name_span, "run on …", "run pass", found.name))
 
 
-def benchmark_lens(span: Span, name: str, known: tuple[Run, bool] | None, work: Work = "") -> Lens:
-    """What was measured of a target last, and whether that is stale, or else the way to measure it, with kernels as
-    `work` makes them."""
+def benchmark_lens(span: Span, name: str, known: Run | None, work: Work = "") -> Lens:
+    """What was measured of a target last, or else the way to measure it, with kernels as `work` makes them."""
     if known is None:
         return Lens(span, "benchmark", "bench", name, work=work)
-    return Lens(span, lens_title(known[0].report, known[1]), "show stage", name, BENCHMARK, BENCHMARK)
+    return Lens(span, lens_title(known.report, known.stale), "show stage", name, BENCHMARK, BENCHMARK)
 
 
 def again_lenses(name: str) -> tuple[Lens, ...]:

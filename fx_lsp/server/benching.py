@@ -25,9 +25,10 @@ from fx_lsp.server.commands import open_view, target_of
 from fx_lsp.server.documents import read_source, roots_of
 from fx_lsp.server.settings import engine_settings
 from fx_lsp.server.wanted import Wanted, read_wanted
+from fx_lsp.tracing.cache import Dependency
 from fx_lsp.tracing.interpreters import find_interpreter
-from fx_lsp.tracing.remote.cases import Asked, job_of, read_sweep
-from fx_lsp.tracing.remote.history import keep
+from fx_lsp.tracing.remote.cases import Asked, Made, job_of, read_sweep
+from fx_lsp.tracing.remote.history import Kept, keep
 from fx_lsp.tracing.remote.hosts import LOCAL, Hosts, Place, Pool, read_hosts
 from fx_lsp.tracing.remote.running import reached, run_on, unknown
 from fx_lsp.tracing.remote.trust import is_trusted, trust
@@ -160,16 +161,16 @@ async def _measure(server: Server, page: View, asked: Asked, known: Hosts, place
         total = sum(p.total for p in running.values())
         tell(text or None, 100 * sum(p.done for p in running.values()) // total if total else None)
 
-    async def on(made: Job, place: Place) -> None:
+    async def on(made: Made, place: Place) -> None:
         host, end = place.name, Failed("It said nothing.")
-        async with aclosing(run_on(place, known, made, server.benchmarks.queue, python, asked.roots)) as ran:
+        async with aclosing(run_on(place, known, made.job, server.benchmarks.queue, python, asked.roots)) as ran:
             async for name, event in ran:
                 host = name
                 if isinstance(event, Progress):
                     said(place.name, event)
                 else:
                     end = event
-        await _ended(server, page, asked, host, end)
+        await _ended(server, page, asked, host, end, made.imports)
         said(place.name, None)
 
     title, cancel = f"Benchmark of {asked.name}", task.cancel if task else lambda: None
@@ -189,7 +190,7 @@ async def _measure(server: Server, page: View, asked: Asked, known: Hosts, place
             server.benchmarks.tell(page, name, None)
 
 
-async def _made(server: Server, asked: Asked, job: Job, say: Callable[[str], None]) -> Job | Failure:
+async def _made(server: Server, asked: Asked, job: Job, say: Callable[[str], None]) -> Made | Failure:
     """The job with its kernels. What is being edited may change meanwhile, so that it has an engine of its own."""
     settings = replace(engine_settings(server.settings), trace_on_open=False)
 
@@ -213,14 +214,16 @@ def _say_failed(server: Server, page: View, host: str, failed: Failed) -> None:
     server.benchmarks.fail(page, host, failed)
 
 
-async def _ended(server: Server, page: View, asked: Asked, host: str, end: Event) -> None:
+async def _ended(
+    server: Server, page: View, asked: Asked, host: str, end: Event, imports: Sequence[Dependency]
+) -> None:
     if isinstance(end, Failed):
         _say_failed(server, page, host, end)
     elif isinstance(end, Found):
         run = Run(asked.file, asked.name, host, end.report)
         try:
-            await asyncio.to_thread(keep, run)
+            await asyncio.to_thread(keep, run, imports)
         except (OSError, sqlite3.Error) as error:
             server.tell(f"fx-lsp: this is not kept in the history: {error}", types.MessageType.Warning)
-        server.benchmarks.add(run)
+        server.benchmarks.add(Kept(run, tuple(imports)))
         server.tell(f"{asked.name}: {lens_title(end.report)}")

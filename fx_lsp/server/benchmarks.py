@@ -20,6 +20,7 @@ from fx_lsp.measured import Failed, Progress, Run
 
 if TYPE_CHECKING:
     from fx_lsp.server.session import Server
+    from fx_lsp.tracing.remote.history import Kept
     from fx_lsp.tracing.remote.queues import Queue
 
 BENCHMARK = "fxLsp/benchmark"
@@ -36,7 +37,7 @@ class Benchmarks:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._last: dict[str, dict[str, Run]] = {}
+        self._last: dict[str, dict[str, Kept]] = {}
         self._running: dict[tuple[str, str], dict[str, Progress]] = {}
         self._failed: dict[tuple[str, str], dict[str, Failed]] = {}
         self._stops: dict[tuple[str, str], list[Callable[[], object]]] = {}
@@ -49,24 +50,19 @@ class Benchmarks:
 
         return Queue()
 
-    def last(self, file: str, name: str) -> tuple[Run, bool] | None:
-        """The last run of a target, and whether it is of another source than the present one.
-
-        It never waits: the runs of a file are read when one of them is asked for first.
-        """
+    def last(self, file: str, name: str) -> Run | None:
+        """The last run of a target. It never waits: the runs of a file are read when one of them is asked for first."""
         if file not in self._last:
             self._last[file] = {}
             self._server.spawn("benchmarks", self._read(file))
-        run, engine = self._last[file].get(name), self._server.engine
-        if run is None:
-            return None
-        plan = engine.plan(file, name) if engine is not None else None
-        return run, plan is not None and _history().is_stale(run.report, plan)
+        kept = self._last[file].get(name)
+        return self._as_of_now([kept])[0] if kept is not None else None
 
-    def add(self, run: Run) -> None:
+    def add(self, kept: Kept) -> None:
         """A run has ended well."""
+        run = kept.run
         if run.file in self._last:
-            self._last[run.file][run.target] = run
+            self._last[run.file][run.target] = kept
         self._server.updated(run.file)
 
     def fail(self, view: View, host: str, failed: Failed) -> None:
@@ -121,14 +117,13 @@ class Benchmarks:
 
     async def page(self, view: View) -> str:
         """The text of the page about a target."""
-        runs = await asyncio.to_thread(_history().runs_of, view.file, view.name)
         now = {host: _text(progress) for host, progress in self.running(view.file, view.name).items()}
-        return document(view.name, runs, await self._hash(view), now, self.failures(view.file, view.name))
+        return document(view.name, await self._runs(view), now, self.failures(view.file, view.name))
 
     async def data(self, view: View) -> Json:
         """What a client needs to draw that page."""
-        runs = await asyncio.to_thread(_history().runs_of, view.file, view.name)
-        hashed, found = await self._hash(view), [*zip(runs, changes(runs), strict=True)]
+        runs = await self._runs(view)
+        found = [*zip(runs, changes(runs), strict=True)]
         shown = {id(run) for run in latest(runs).values()}
         return {
             "title": view.name,
@@ -137,20 +132,22 @@ class Benchmarks:
                 {"host": host, "message": failed.message, "hint": failed.hint}
                 for host, failed in self.failures(view.file, view.name).items()
             ],
-            "runs": [_run(run, changed, hashed, id(run) in shown) for run, changed in found[-MOST_RUNS:]],
+            "runs": [_run(run, changed, id(run) in shown) for run, changed in found[-MOST_RUNS:]],
         }
 
-    async def _hash(self, view: View) -> str:
-        engine = self._server.engine
-        if engine is not None:
-            await engine.targets(view.file)  # its present text is read by then
-        plan = engine.plan(view.file, view.name) if engine is not None else None
-        return "" if plan is None else _history().source_hash(plan)
+    async def _runs(self, view: View) -> list[Run]:
+        if self._server.engine is not None:
+            await self._server.engine.targets(view.file)  # its present text is read by then
+        return self._as_of_now(await asyncio.to_thread(_history().runs_of, view.file, view.name))
+
+    def _as_of_now(self, found: Sequence[Kept]) -> list[Run]:
+        engine, texts = self._server.engine, {document.file: document.text for document in self._server.documents}
+        return [kept.as_of(engine and engine.plan(kept.run.file, kept.run.target), texts) for kept in found]
 
     async def _read(self, file: str) -> None:
-        runs = await asyncio.to_thread(_history().runs_of, file)
-        if runs and file in self._last:
-            self._last[file] = {run.target: run for run in runs} | self._last[file]
+        found = await asyncio.to_thread(_history().runs_of, file)
+        if found and file in self._last:
+            self._last[file] = {kept.run.target: kept for kept in found} | self._last[file]
             self._server.updated(file)
 
 
@@ -183,10 +180,10 @@ def _running(running: dict[str, Progress]) -> list[Json]:
     return [{"host": host, "text": p.text, "done": p.done, "total": p.total} for host, p in running.items()]
 
 
-def _run(run: Run, changed: Sequence[Change], hashed: str, last: bool) -> Json:
+def _run(run: Run, changed: Sequence[Change], last: bool) -> Json:
     return {
         "host": run.host,
-        "stale": run.report.source_hash != hashed,
+        "stale": run.stale,
         "last": last,
         "headline": lens_title(run.report),
         "changes": [

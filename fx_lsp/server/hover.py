@@ -47,7 +47,7 @@ async def _hover(
             found = features.hover_name(state.target, state.outcome, state.stale, shown, link)
             measured = server.benchmarks.last(state.target.file, state.target.name)
             if measured is not None:
-                found = replace(found, markdown=f"{found.markdown}\n\n---\n\n{benchmark_hover(*measured)}")
+                found = replace(found, markdown=f"{found.markdown}\n\n---\n\n{benchmark_hover(measured)}")
             return found
     around = [state for state in targets if state.target.span.contains(place)]
     for state in sorted(around, key=lambda s: s.target.span.end_line - s.target.span.line):

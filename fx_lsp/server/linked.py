@@ -162,8 +162,8 @@ async def kernels_behind(server: Server, view: View, always: bool = False) -> Sh
 
 def _measured(server: Server, view: View, shown: Shown, number: int) -> list[str]:
     """What the last profile says of the kernel that a line is in, where it was of these kernels."""
-    run, stale = server.benchmarks.last(view.file, view.name) or (None, False)
-    if run is None or stale or run.report.choices != choices_of(view.work):
+    run = server.benchmarks.last(view.file, view.name)
+    if run is None or run.stale or run.report.choices != choices_of(view.work):
         return []
     kernel = kernel_at(shown.document.text, number)
     facts = kernel_facts(run.report.kernels).get(kernel, []) if kernel else []

@@ -62,7 +62,7 @@ def shown(code: Code, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any
         Run(str(file), "layer_norm", "h200", fast),
         Run(str(file), "layer_norm", "h200", slower(slow, "kernels", 1.5)),
     ):
-        keep(replace(run, report=replace(run.report, source_hash=hash_of(file, run.target))), history)
+        keep(replace(run, report=replace(run.report, source_hash=hash_of(file, run.target))), path=history)
     found = code.play("benchmarks.mjs", folder, file, FX_HOSTS=str(code.hosts))
     return {**found, "svg": (folder / "rms_norm.h200.forward.times.svg").read_text()}
 

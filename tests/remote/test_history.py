@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +15,9 @@ from inline_snapshot import snapshot
 from fx_lsp.features.history import across, changes, history_text, latest
 from fx_lsp.measured import Cost, Machine, Measured, Report, Run, Timing
 from fx_lsp.tracing.analysis import Plan, analyse
-from fx_lsp.tracing.remote.history import default_history_path, is_stale, keep, runs_of, source_hash
+from fx_lsp.tracing.cache import read_dependencies
+from fx_lsp.tracing.remote.history import Kept, default_history_path, keep, runs_of, source_hash
+from fx_lsp.wire import to_json
 
 SOURCE = "import torch\n\n\ndef f(x):\n    return helper(x) * 2\n\n\ndef helper(x):\n    return torch.relu(x)\n"
 
@@ -46,10 +50,11 @@ def test_runs_are_kept_in_order():
     runs = [run(2, kernels=1.0), run(1, kernels=2.0), run(3, "a100", "A100", kernels=3.0)]
     for one in runs:
         keep(one)
-    assert runs_of("/p/model.py", "f") == [runs[1], runs[0], runs[2]]
+    kept = [one.run for one in runs_of("/p/model.py", "f")]
+    assert kept == [runs[1], runs[0], runs[2]]
     assert runs_of("/p/model.py") == runs_of("/p/model.py", "f")
     assert runs_of("/p/model.py", "g") == runs_of("/p/other.py", "f") == []
-    assert latest(runs_of("/p/model.py")) == {("f", "h200"): runs[0], ("f", "a100"): runs[2]}
+    assert latest(kept) == {("f", "h200"): runs[0], ("f", "a100"): runs[2]}
 
 
 def test_old_runs_go(monkeypatch: pytest.MonkeyPatch):
@@ -57,7 +62,7 @@ def test_old_runs_go(monkeypatch: pytest.MonkeyPatch):
     for started in range(5):
         keep(run(float(started), kernels=1.0))
         keep(replace(run(float(started), kernels=1.0), target="g"))
-    assert [one.report.started for one in runs_of("/p/model.py", "f")] == [2, 3, 4]
+    assert [one.run.report.started for one in runs_of("/p/model.py", "f")] == [2, 3, 4]
 
 
 def test_a_history_that_cannot_be_read_is_none():
@@ -94,8 +99,7 @@ def test_only_the_same_is_compared():
 def test_the_history_as_text(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("time.localtime", time.gmtime)
     runs = [run(1e9, eager=3.0, kernels=1.0), run(1e9 + 3600, eager=3.0, kernels=1.5), run(1e9 + 7200, kernels=1.0)]
-    old = replace(runs[0], report=replace(runs[0].report, source_hash="old"))
-    assert history_text([old, *runs[1:]], "abc") == snapshot("""\
+    assert history_text([replace(runs[0], stale=True), *runs[1:]]) == snapshot("""\
 2001-09-09 01:46  h200 · H200 · torch 2.11.0  (of another source than the present one)
   eager    forward      3.0000 ms by events
   kernels  forward      1.0000 ms by events
@@ -107,7 +111,7 @@ def test_the_history_as_text(monkeypatch: pytest.MonkeyPatch):
 2001-09-09 03:46  h200 · H200 · torch 2.11.0
   kernels  forward      1.0000 ms by events    1.50× faster than before (1.5000 ms)
 """)
-    assert history_text([], "abc") == snapshot("nothing was measured yet\n")
+    assert history_text([]) == snapshot("nothing was measured yet\n")
 
 
 def test_hosts_beside_each_other():
@@ -128,6 +132,33 @@ ms on all hosts:
         (("import torch\n", "import torch\n\n\ndef other(x):\n    return torch.exp(x)\n"), False),
     ],
 )
-def test_a_report_is_stale_once_what_the_target_reaches_has_changed(edit: tuple[str, str], stale: bool):
-    measured = replace(report(), source_hash=source_hash(plan(SOURCE)))
-    assert is_stale(measured, plan(SOURCE.replace(*edit))) is stale
+def test_a_run_is_stale_once_what_the_target_reaches_has_changed(edit: tuple[str, str], stale: bool):
+    measured = Kept(replace(run(), report=replace(report(), source_hash=source_hash(plan(SOURCE)))))
+    assert measured.as_of(plan(SOURCE.replace(*edit)), {}).stale is stale
+    assert measured.as_of(None, {}).stale, "the target is gone"
+
+
+def test_a_run_is_stale_once_what_the_target_imports_has_changed(tmp_path: Path):
+    helper = tmp_path / "helper.py"
+    helper.write_text("FACTOR = 2\n")
+    keep(
+        replace(run(), report=replace(report(), source_hash=source_hash(plan(SOURCE)))),
+        read_dependencies([str(helper)], {}),
+    )
+    (measured,) = runs_of("/p/model.py")
+    assert not measured.as_of(plan(SOURCE), {}).stale
+    assert measured.as_of(plan(SOURCE), {str(helper): "FACTOR = 3\n"}).stale, "it is not saved yet"
+    helper.write_text("FACTOR = 4\n")
+    assert measured.as_of(plan(SOURCE), {}).stale
+
+
+def test_runs_from_before_imports_were_kept(tmp_path: Path):
+    data = zlib.compress(json.dumps(to_json(report(kernels=1.0))).encode())
+    with sqlite3.connect(tmp_path / "old.sqlite3") as connection:
+        connection.executescript(
+            "CREATE TABLE runs (id INTEGER PRIMARY KEY, file TEXT NOT NULL, target TEXT NOT NULL, host TEXT NOT NULL, "
+            "started REAL NOT NULL, report BLOB NOT NULL); PRAGMA user_version = 1;"
+        )
+        connection.execute("INSERT INTO runs VALUES (1, '/p/model.py', 'f', 'h200', 0.0, ?)", (data,))
+    assert runs_of("/p/model.py", "f", tmp_path / "old.sqlite3") == [Kept(run(kernels=1.0))]
+    assert runs_of("/p/model.py", "f", tmp_path / "old.sqlite3") == [Kept(run(kernels=1.0))]

@@ -101,6 +101,22 @@ async def test_a_benchmark_is_measured_shown_and_kept(tmp_path: Path):
         assert data.runs[0].report.measured[0].variant == "eager"
 
 
+async def test_what_was_measured_is_stale_once_an_import_has_changed(tmp_path: Path):
+    factors = tmp_path / "factors.py"
+    factors.write_text("TWO = 2\n")
+    text = SOURCE.replace("import torch\n", "import torch\n\nfrom factors import TWO\n").replace("* 2", "* TWO")
+    async with session(tmp_path) as found:
+        uri = found.open("model.py", text)
+        await found.until(lambda: found.client.diagnostics, 60)
+        await found.command("fxLsp.bench", uri, "double", {**QUICK, "show": False})
+        await found.lens(uri, "measured")
+        imported = found.open("factors.py", factors.read_text())
+        found.change(imported, 2, "TWO = 3\n")
+        await found.lens(uri, "stale · measured")
+        found.change(imported, 3, "TWO = 2\n")
+        await found.lens(uri, "measured")
+
+
 async def test_a_benchmark_is_stopped(tmp_path: Path):
     async with session(tmp_path) as found:
         uri = found.open("model.py", SOURCE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from fx_lsp.measured import Case, Job, Module
 from fx_lsp.model import Failure, Target
 from fx_lsp.specs import CommentError, parse_comment
 from fx_lsp.tracing.analysis import Analysis, analyse
+from fx_lsp.tracing.cache import Dependency
 from fx_lsp.tracing.engine import Engine
 from fx_lsp.tracing.parsing import module_name
 from fx_lsp.tracing.remote.history import source_hash
@@ -68,13 +70,21 @@ class Asked:
     inductor: bool | None = None
 
 
+@dataclass(frozen=True)
+class Made:
+    """A job with its cases, and the files of the project that its target imports."""
+
+    job: Job
+    imports: tuple[Dependency, ...]
+
+
 def analysed(asked: Asked) -> tuple[Analysis, Target | None]:
     """What the target's file says, and the target, if it is there."""
     analysis = analyse(asked.file, asked.text, asked.roots)
     return analysis, analysis.targets.get(asked.name)
 
 
-async def job_of(engine: Engine, asked: Asked, job: Job) -> Job | Failure:
+async def job_of(engine: Engine, asked: Asked, job: Job) -> Made | Failure:
     """`job` with its cases, which `engine` generates, and with the hash of their source. Raises TargetError."""
     analysis, target = analysed(asked)
     found: list[Case] = []
@@ -91,24 +101,30 @@ async def job_of(engine: Engine, asked: Asked, job: Job) -> Job | Failure:
                 return inductor
             inductor = ""
         found.append(Case(label, file, inductor))
-    return replace(
+    imports = _imports(engine, asked)
+    made = replace(
         job,
         name=function_of(found[0].file),
         cases=tuple(found),
-        modules=_modules(engine, asked),
+        modules=_modules(engine, asked, imports),
         source_hash=source_hash(analysis.plan(asked.name)) if target else "",
         choices=asked.choices.work("").removeprefix("&"),
     )
+    return Made(made, imports)
 
 
-def _modules(engine: Engine, asked: Asked) -> tuple[Module, ...]:
-    """What the target imports of its project, as `engine` has it. None of it where that is too much, or installed."""
+def _imports(engine: Engine, asked: Asked) -> tuple[Dependency, ...]:
+    """The files of its project that the target imports."""
+    found = engine.dependencies(asked.file, asked.name, asked.choices.work(TRITON))
+    return tuple(one for one in found if "::" not in one.path and not _INSTALLED.intersection(Path(one.path).parts))
+
+
+def _modules(engine: Engine, asked: Asked, imports: Sequence[Dependency]) -> tuple[Module, ...]:
+    """What the target imports, as `engine` has it. None of it where that is too much."""
     found: dict[str, Module] = {}
     roots = {*asked.roots, module_name(asked.file)[2]}
-    for dependency in engine.dependencies(asked.file, asked.name, asked.choices.work(TRITON)):
+    for dependency in imports:
         file = Path(dependency.path)
-        if _INSTALLED.intersection(file.parts):
-            continue
         try:
             state = engine.state(dependency.path)
             text = file.read_text("utf-8") if state is None else state.text

@@ -6,19 +6,35 @@ import hashlib
 import json
 import sqlite3
 import zlib
+from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from fx_lsp.errors import ProtocolError
 from fx_lsp.measured import Report, Run
 from fx_lsp.tracing.analysis import Plan
-from fx_lsp.tracing.cache import default_cache_path
+from fx_lsp.tracing.cache import Dependency, default_cache_path, is_fresh
 from fx_lsp.wire import from_json, to_json
 
 KEPT = 200
 """How many runs of one target are kept."""
-_VERSION = 1
+_VERSION = 2
 _LOCK_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A run, and the files of the project that its target imported."""
+
+    run: Run
+    imports: tuple[Dependency, ...] = ()
+
+    def as_of(self, plan: Plan | None, texts: Mapping[str, str]) -> Run:
+        """The run, stale where the target or what it imports is not what was measured: `plan` is how the target would
+        be traced now, None where it is gone, and `texts` are those of open files."""
+        same = plan is not None and self.run.report.source_hash == source_hash(plan) and is_fresh(self.imports, texts)
+        return replace(self.run, stale=not same)
 
 
 def default_history_path() -> Path:
@@ -31,17 +47,14 @@ def source_hash(plan: Plan) -> str:
     return hashlib.sha256(f"{plan.target.name}\n{plan.slice.fingerprint}".encode()).hexdigest()
 
 
-def is_stale(report: Report, plan: Plan) -> bool:
-    """Whether a report is about another source than the present one."""
-    return report.source_hash != source_hash(plan)
-
-
-def keep(run: Run, path: Path | None = None) -> None:
-    """Add a run. Raises OSError or sqlite3.Error where it cannot be kept."""
+def keep(run: Run, imports: Sequence[Dependency] = (), path: Path | None = None) -> None:
+    """Add a run of a target that imports these files. Raises OSError or sqlite3.Error where it cannot be kept."""
     with closing(_opened(path or default_history_path())) as connection, connection:
         data = zlib.compress(json.dumps(to_json(run.report), separators=(",", ":")).encode())
-        row = (run.file, run.target, run.host, run.report.started, data)
-        connection.execute("INSERT INTO runs (file, target, host, started, report) VALUES (?, ?, ?, ?, ?)", row)
+        row = (run.file, run.target, run.host, run.report.started, data, json.dumps([asdict(one) for one in imports]))
+        connection.execute(
+            "INSERT INTO runs (file, target, host, started, report, imports) VALUES (?, ?, ?, ?, ?, ?)", row
+        )
         connection.execute(
             "DELETE FROM runs WHERE file = ?1 AND target = ?2 AND id NOT IN "
             "(SELECT id FROM runs WHERE file = ?1 AND target = ?2 ORDER BY started DESC LIMIT ?3)",
@@ -49,7 +62,7 @@ def keep(run: Run, path: Path | None = None) -> None:
         )
 
 
-def runs_of(file: str, target: str | None = None, path: Path | None = None) -> list[Run]:
+def runs_of(file: str, target: str | None = None, path: Path | None = None) -> list[Kept]:
     """The runs of a target, or of all targets of a file, the oldest first.
 
     Nothing where nothing can be read; a report of another version of fx-lsp is left out.
@@ -60,13 +73,17 @@ def runs_of(file: str, target: str | None = None, path: Path | None = None) -> l
     try:
         with closing(_opened(where)) as connection:
             rows = connection.execute(
-                "SELECT target, host, report FROM runs "
+                "SELECT target, host, report, imports FROM runs "
                 "WHERE file = ?1 AND (?2 IS NULL OR target = ?2) ORDER BY started",
                 (file, target),
             ).fetchall()
     except (OSError, sqlite3.Error):
         return []
-    return [Run(file, name, host, report) for name, host, data in rows if (report := _report(data)) is not None]
+    return [
+        Kept(Run(file, name, host, report), tuple(Dependency(**one) for one in json.loads(imports)))
+        for name, host, data, imports in rows
+        if (report := _report(data)) is not None
+    ]
 
 
 def _report(data: bytes) -> Report | None:
@@ -81,7 +98,9 @@ def _opened(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=_LOCK_SECONDS)
     try:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if version not in (0, _VERSION):
+        if version == 1:
+            connection.execute("ALTER TABLE runs ADD COLUMN imports TEXT NOT NULL DEFAULT '[]'")
+        elif version not in (0, _VERSION):
             raise sqlite3.DatabaseError(f"{path} was written by another version of fx-lsp (format {version})")
         connection.executescript(_SCHEMA)
     except BaseException:
@@ -93,7 +112,7 @@ def _opened(path: Path) -> sqlite3.Connection:
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS runs (
     id INTEGER PRIMARY KEY, file TEXT NOT NULL, target TEXT NOT NULL, host TEXT NOT NULL,
-    started REAL NOT NULL, report BLOB NOT NULL
+    started REAL NOT NULL, report BLOB NOT NULL, imports TEXT NOT NULL
 );
 CREATE INDEX IF NOT EXISTS by_target ON runs (file, target, started);
 PRAGMA user_version = {_VERSION};
