@@ -51,8 +51,10 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -qq -c constraints.txt -e '.[dev]'
 	@touch $@
 
-# A Neovim for the tests that drive one; where there is none for this platform they are skipped.
+# A Neovim and a Ray for the tests that drive one; where there is none for this platform they are skipped.
 $(EDITORS): $(READY)
 	@$(BIN)/python -m pip install -qq -c constraints.txt -e '.[editors]' \
 		|| echo "No Neovim to install here: tests that need it use the one on PATH, or are skipped."
+	@$(BIN)/python -m pip install -qq -c constraints.txt -e '.[ray]' \
+		|| echo "No Ray to install here: tests that need it are skipped."
 	@touch $@

@@ -40,9 +40,12 @@ await drive(async (w) => {
   const found = { times };
   if (there) {
     await w.command('Developer: Show Running Extensions');
-    const row = page.locator('.runtime-extensions-editor .monaco-list-row', { hasText: 'fx-lsp' }).first();
-    await row.waitFor();
-    found.activation = await row.innerText();
+    found.activation = {};
+    for (const name of ['fx-lsp', 'empty']) {
+      const row = page.locator('.runtime-extensions-editor .monaco-list-row', { hasText: name }).first();
+      await row.waitFor();
+      found.activation[name] = await row.innerText();
+    }
   }
   return found;
 });

@@ -138,7 +138,6 @@ async def test_a_hundred_changes_at_once(tmp_path: Path):
         for version in range(2, 102):
             end = types.Position(0, 18 + version - 2)
             e.change(uri, version, "x", types.Range(end, end))
-        await e.until(lambda: e.statuses)
-        assert e.statuses[-1].message.startswith("opened 101 times")
+        await e.until(lambda: any(status.message.startswith("opened 101 times") for status in e.statuses))
         view = await e.document(f"fx-lsp:{tmp_path}/m.py/f.inference.py")
         assert f"return {'x' * 101}" in view

@@ -10,7 +10,7 @@ import { Passes } from './passes';
 import { pinInputs } from './pin';
 import { SCHEME, SECTION, type Session } from './session';
 import { showMenu } from './status';
-import { runTask } from './tasks';
+import { runTask, wordsOf } from './tasks';
 import { parseView } from './views';
 
 const CHIPS = ['cuda:80', 'cuda:86', 'cuda:89', 'cuda:90', 'cuda:100', 'cuda:120', 'hip:gfx90a', 'hip:gfx942'];
@@ -107,7 +107,7 @@ export function registerCommands(context: vscode.ExtensionContext, session: Sess
   // What runs in a terminal of its own.
   register('fx-lsp.recordInputs', async () => {
     const command = await vscode.window.showInputBox({ title: 'Record inputs', prompt: 'The program whose calls are noted: shapes, dtypes and plain values, no data', value: 'python train.py' });
-    return command && runTask(session, 'record', ['record', '--', ...command.split(/\s+/)]);
+    return command && runTask(session, 'record', ['record', '--', ...wordsOf(command)]);
   });
   register('fx-lsp.checkFile', () => {
     const file = vscode.window.activeTextEditor?.document.uri.fsPath;
@@ -116,7 +116,7 @@ export function registerCommands(context: vscode.ExtensionContext, session: Sess
   register('fx-lsp.checkWorkspace', async () => {
     const folders = vscode.workspace.workspaceFolders ?? [];
     const folder = folders.length > 1 ? await vscode.window.showWorkspaceFolderPick() : folders[0];
-    return folder && runTask(session, 'check', ['check', folder.uri.fsPath]);
+    return folder && runTask(session, 'check', ['check', folder.uri.fsPath], folder);
   });
   register('fx-lsp.doctor', () => runTask(session, 'doctor', ['doctor']));
 

@@ -24,6 +24,7 @@ export class Session implements vscode.Disposable {
   private starting: Promise<LanguageClient | undefined> | undefined;
   private readonly listeners: vscode.Disposable[] = [];
   private readonly ofPythons: vscode.Disposable[] = [];
+  private pythons: Pythons | undefined;
 
   /** The status that the server sent last. */
   status: Status = { health: 'ok', quiescent: true, message: '' };
@@ -84,6 +85,16 @@ export class Session implements vscode.Disposable {
     this.setClient(undefined);
     await former?.stop().catch((error: unknown) => this.log(`The server did not stop in order: ${String(error)}`));
     this.starting = undefined;
+  }
+
+  /** The interpreter that a folder is traced with, where the user or the Python extension has chosen one. */
+  async interpreterOf(folder: vscode.WorkspaceFolder | undefined): Promise<string | undefined> {
+    const chosen = vscode.workspace.getConfiguration(SECTION, folder).get<string>('interpreter', '').trim();
+    if (chosen) {
+      return chosen;
+    }
+    const selected = vscode.workspace.isTrusted ? ((await this.pythons?.ofFolders()) ?? []) : [];
+    return selected.find(([path]) => path === folder?.uri.fsPath)?.[1];
   }
 
   /** A request, once the server runs. Rejects where it cannot be started, or answers with an error. */
@@ -177,6 +188,7 @@ export class Session implements vscode.Disposable {
       void this.explain(error);
       return undefined;
     }
+    this.pythons = pythons;
     this.python = pythons.server;
     this.log(`Running the server with ${pythons.server}`);
     const { startClient } = await import('./client');

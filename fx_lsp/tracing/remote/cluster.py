@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import threading
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -20,12 +21,14 @@ from fx_lsp.errors import ProtocolError
 from fx_lsp.measured import Event, Failed, Found, Job, Progress, Report
 from fx_lsp.tracing.remote import supervisor
 from fx_lsp.tracing.remote.hosts import Cluster, Host
-from fx_lsp.tracing.remote.jobs import RUNNER_ARGUMENTS, job_files
+from fx_lsp.tracing.remote.jobs import CANCEL_SECONDS, RUNNER_ARGUMENTS, job_files
 from fx_lsp.tracing.remote.payload import packed
 from fx_lsp.tracing.remote.troubles import ended, refused
 from fx_lsp.tracing.remote.trust import is_trusted
 
 NO_RAY = Failed("Ray clusters need ray, which is not installed beside fx-lsp", "install the cluster's version of it")
+CONNECT_SECONDS = 30.0
+_MEND = "is it running, and is its token in this environment (RAY_AUTH_MODE, RAY_AUTH_TOKEN)? try: ray status"
 
 _TASK = '''
 def ran(source, task):
@@ -60,15 +63,17 @@ async def run_on_cluster(
     seconds = min(job.seconds, cluster.limit)
     jobs = [replace(job, cases=(case,), seconds=seconds) for case in job.cases]
     tasks: list[Any] = []
+    reports: list[Report] = []
     try:
         if not ray.is_initialized():
-            await asyncio.to_thread(ray.init, address=cluster.address, log_to_driver=False, logging_level="ERROR")
+            await _connected(ray, cluster.address)
         names: dict[str, Any] = {"__name__": "__main__"}  # so that Ray sends the function, not a name to import
         exec(_TASK, names)
         remote = ray.remote(num_gpus=gpus, max_retries=0)(names["ran"])
         source = inspect.getsource(supervisor)
         tasks = [remote.remote(source, _task(one, files)) for one in jobs]
-        reports: list[Report] = []
+        has_one = ray.cluster_resources().get("GPU", 0) >= gpus
+        yield Progress("measuring" if has_one else "waiting for a GPU: the cluster has none now", 0, len(jobs))
         for number, task in enumerate(tasks):
             last = _end(cluster, await asyncio.wrap_future(task.future()), seconds)
             if isinstance(last, Failed):
@@ -77,12 +82,47 @@ async def run_on_cluster(
             reports.append(last.report)
             yield Progress(job.cases[number].label or "measured", number + 1, len(jobs))
         yield Found(merged(reports))
+    except asyncio.TimeoutError:
+        message = f"{cluster.reached} does not answer: there was no cluster after {CONNECT_SECONDS:g} s"
+        yield Failed(message, _MEND)
     except Exception as error:  # Ray's own are of a hundred kinds
-        yield Failed(f"{cluster.reached} failed: {_first_line(error)}", "is it running? try: ray status")
+        yield Failed(f"{cluster.reached} failed: {_first_line(error)}", _MEND)
     finally:
+        await _ended(ray, tasks[len(reports) :])
+
+
+async def _connected(ray: Any, address: str) -> None:
+    """Connect, in a thread that is left behind where nobody answers: Ray tries for minutes. Raises TimeoutError."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def tell(error: Exception | None) -> None:
+        if not done.done():
+            done.set_exception(error) if error else done.set_result(None)
+
+    def connect() -> None:
+        error = None
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+        except Exception as raised:
+            error = raised
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(tell, error)
+
+    threading.Thread(target=connect, name="fx-lsp ray", daemon=True).start()
+    await asyncio.wait_for(done, CONNECT_SECONDS)
+
+
+async def _ended(ray: Any, tasks: Sequence[Any]) -> None:
+    """End tasks. They are asked first, so that they tidy up there: what Ray kills has no time to."""
+    for force in (False, True) if tasks else ():
         for task in tasks:
             with suppress(Exception):
-                ray.cancel(task, force=True)
+                ray.cancel(task, force=force)
+        ends = asyncio.gather(*(asyncio.wrap_future(task.future()) for task in tasks), return_exceptions=True)
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(ends, CANCEL_SECONDS)
+            return
 
 
 def merged(reports: Sequence[Report]) -> Report:

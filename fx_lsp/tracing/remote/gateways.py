@@ -1,13 +1,15 @@
 """A Python on a host, started through execnet. Everything here blocks: it is for threads.
 
-What leads to the host (ssh, a command, a local Python) is a process of this machine, in a group of its own; killing it
-ends whatever waits for it. What it prints to standard error is kept, as it says why something went wrong.
+What leads to the host (ssh, a command, a local Python) is a process of this machine, in a group of its own. It is asked
+to end before it is killed, as it may have to end something elsewhere, or to leave a queue. What it prints to standard
+error is kept: it says why something went wrong.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -15,7 +17,7 @@ import threading
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 import execnet
 from execnet.gateway_base import ThreadExecModel
@@ -24,6 +26,7 @@ from execnet.gateway_bootstrap import HostNotFound
 from fx_lsp.measured import Failed
 from fx_lsp.tracing.processes import kill_group
 from fx_lsp.tracing.remote.hosts import Host
+from fx_lsp.tracing.remote.lines import FIRST, Lines
 from fx_lsp.tracing.remote.troubles import lost, not_connected, not_started, talkative
 
 END_SECONDS = 3.0
@@ -49,7 +52,7 @@ class Connection:
 
     def __init__(self, host: Host) -> None:
         self.host = host
-        self.late = False
+        self._late: str | None = None
         # Not a pipe: a shared ssh connection may hold it open for long. What is written is appended, wherever we read.
         self._errors = tempfile.TemporaryFile("a+b")  # noqa: SIM115
         self._reading = threading.Lock()
@@ -92,7 +95,7 @@ class Connection:
         return ""
 
     def kill(self) -> None:
-        """End what leads to the host, at once."""
+        """End what leads to the host. Returns at once; within some seconds it has ended."""
         self._starting.kill()
 
     def close(self) -> None:
@@ -104,6 +107,8 @@ class Connection:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(END_SECONDS)
         self.kill()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(2 * END_SECONDS) if process is not None else None
         with suppress(OSError, EOFError):
             self._group.terminate(timeout=END_SECONDS)
         for pipe in (process.stdin, process.stdout) if process is not None else ():
@@ -112,7 +117,7 @@ class Connection:
         self._errors.close()
 
     def _too_late(self) -> None:
-        self.late = True
+        self._late = self.said()
         self.kill()
 
     def _status(self) -> int | None:
@@ -122,7 +127,8 @@ class Connection:
         return None
 
     def _why(self, error: Exception | None) -> Failed:
-        return not_connected(self.host, self._status(), self.said(), self.late)
+        status, late = self._status(), self._late is not None
+        return not_connected(self.host, status, self._late or self.said(), late)
 
 
 class _Starting(ThreadExecModel):
@@ -147,6 +153,10 @@ class _Starting(ThreadExecModel):
         with self._lock:
             if self._killed:
                 self._end()
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write(FIRST)
+        self.process.stdin.flush()
+        self.process.stdout = cast("IO[bytes]", Lines(self.process.stdout))
         return self.process
 
     def kill(self) -> None:
@@ -155,11 +165,16 @@ class _Starting(ThreadExecModel):
             self._end()
 
     def _end(self) -> None:
-        if self.process is not None and self.process.poll() is None:
-            if sys.platform == "win32":
-                self.process.kill()
-            else:
-                kill_group(self.process.pid)
+        if self.process is None or self.process.poll() is not None:
+            return
+        if sys.platform == "win32":
+            self.process.kill()
+            return
+        with suppress(OSError):
+            os.killpg(self.process.pid, signal.SIGTERM)
+        at_last = threading.Timer(END_SECONDS, kill_group, (self.process.pid,))
+        at_last.daemon = True
+        at_last.start()
 
 
 def _at_home(path: str) -> str:

@@ -232,7 +232,7 @@ class _Session(Generic[T]):
             if kind == "refused":
                 return refused(host, json.loads(text))
             if kind == "end":
-                return last or ended(host, json.loads(text), task.seconds)
+                return last or ended(host, json.loads(text), task.seconds, self.connection.said())
             if kind == "line":
                 with suppress(ValueError, ProtocolError):  # a library prints where events stand
                     event = self._read(json.loads(text))

@@ -1,8 +1,9 @@
 """What runs in the Python of a host for as long as a job does. Its text is sent there, and needs nothing but a Python.
 
 It unpacks the job into a folder of its own, starts the runner, and passes on what that prints. When the job ends, is
-cancelled, takes too long, or nobody listens any more, every process of it is ended and the folder removed. What a
-supervisor that was killed has left behind is removed by the next one: a lock on the folder says who is alive.
+cancelled, takes too long, or nobody listens any more, or when a scheduler asks this process to end, every process of
+the job is ended and the folder removed. What a supervisor that was killed has left behind is removed by the next one: a
+lock on the folder says who is alive.
 It has to be understood by Python 3.7, to say that this is too old.
 """
 
@@ -69,6 +70,8 @@ def supervise(channel: Any) -> None:
         return
     channel.setcallback(ear.told, endmarker="closed")
     ear.told("beat")
+    if task["silence"] != float("inf"):
+        signal.signal(signal.SIGTERM, ear.signalled)
     base, folder = task["folder"], ""
     try:
         base = str(Path(base).expanduser()) if base else tempfile.gettempdir()
@@ -188,6 +191,10 @@ class Ear:
         self.heard = time.monotonic()
         if word != "beat":
             self.why = self.why or word
+
+    def signalled(self, number: int, frame: Any) -> None:
+        """A scheduler wants the job to end, and kills it if it does not soon."""
+        self.told("terminated")
 
     def guard(self) -> None:
         while time.monotonic() - self.heard < self.silence:

@@ -14,6 +14,7 @@ NO_EXECNET = Failed(
     "benchmarks need execnet, which is not installed beside fx-lsp", 'install it: pip install "fx-lsp[bench]"'
 )
 _SSH_FAILED = 255
+_ERROR = r"\b[Ee]rror\b"
 
 _SSH: tuple[tuple[str, str, str], ...] = (
     (
@@ -84,13 +85,16 @@ def not_connected(host: Host, status: int | None, said: str, late: bool) -> Fail
     python = _python(host)
     if re.search(r"future feature annotations is not defined|SyntaxError", said):
         return Failed(f"{python} {at(host)} is older than 3.10, which is needed", _mend_python(host))
-    if status == 127 or re.search(r"command not found|[Nn]o such file or directory|not found", said):
-        return Failed(f"there is no {python} {at(host)}: {_last(said) or 'command not found'}", _mend_python(host))
+    missing = _line_with(r"[Nn]o such file or directory|not found", said)
+    if status == 127 or missing:
+        return Failed(
+            f"there is no {python} {at(host)}: {missing or _last(said) or 'command not found'}", _mend_python(host)
+        )
     if status == 126:
         return Failed(f"{python} {at(host)} cannot be run: {_last(said) or 'not executable'}", _mend_python(host))
     how = "ended" if status is None else describe_status(status)
     return Failed(
-        f"no Python answered {at(host)}: what should lead to one {how}" + (f": {gist(said)}" if said else ""),
+        f"no Python answered {at(host)}: what should lead to one {how}" + _so(_line_with(_ERROR, said) or gist(said)),
         f"try: {_try(host)}",
     )
 
@@ -108,7 +112,7 @@ def lost(host: Host, status: int | None, said: str, silent: float | None = None)
     hint = "the job is ended there, at the latest when you next run one on that host"
     if silent is not None:
         return Failed(f"{host.name} has not been heard of for {silent:g} s: the connection hangs", hint)
-    why = _last(said)
+    why = _line_with(_ERROR, said) or _last(said)
     if not host.ssh and status is not None and status < 0:
         return Failed(f"the Python {at(host)} {describe_status(status)} in the middle of the job", hint)
     if re.search(r"Broken pipe|[Cc]onnection.*(?:closed|reset|timed out)|Timeout, server", said):
@@ -135,13 +139,18 @@ def refused(host: Host, facts: dict[str, Any]) -> Failed:
     return Failed(f"a job cannot write to {facts.get('folder')} {at(host)}: {facts.get('why')}", _MEND_FOLDER)
 
 
-def ended(host: Host, result: dict[str, Any], seconds: float) -> Failed:
-    """The runner ended without a report."""
+def ended(host: Host, result: dict[str, Any], seconds: float, said: str = "") -> Failed:
+    """The runner ended without a report. `said` is what was printed by what leads to the host."""
     why, status, errors = result.get("why"), int(result.get("status", 0)), str(result.get("errors", ""))
     if why == "limit":
         return Failed(
             f"the job {at(host)} was ended at its limit of {seconds:g} s",
             "ask for fewer variants, or raise `limit` of that host in hosts.toml",
+        )
+    if why == "terminated":
+        return Failed(
+            f"the job {at(host)} was told to end there" + _so(_line_with(_ERROR, said)),
+            "a scheduler does so at the end of the time that it gives a job, or when somebody cancels it",
         )
     if status < 0:
         return Failed(
@@ -188,6 +197,11 @@ def _mend_python(host: Host) -> str:
 def _last(said: str) -> str:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     return lines[-1][:200] if lines else ""
+
+
+def _line_with(pattern: str, said: str) -> str:
+    """The first line that has it: what is said of a queue may stand before, and what follows from it after."""
+    return next((line.strip()[:200] for line in said.splitlines() if re.search(pattern, line)), "")
 
 
 def _so(why: str) -> str:

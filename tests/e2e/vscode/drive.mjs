@@ -42,10 +42,12 @@ export async function drive(scenario) {
   writeFileSync(FX_RESULT, JSON.stringify(result));
 }
 
-function address(folder, file) {
+/** Where VS Code is with a folder, or with a workspace of several, and a file open in it. */
+export function address(folder, file) {
   const { host } = new URL(FX_URL);
   const payload = file ? `&payload=${encodeURIComponent(JSON.stringify([['openFile', `vscode-remote://${host}${file}`]]))}` : '';
-  return `${FX_URL}/?folder=${encodeURIComponent(folder)}${payload}`;
+  const opened = folder.endsWith('.code-workspace') ? 'workspace' : 'folder';
+  return `${FX_URL}/?${opened}=${encodeURIComponent(folder)}${payload}`;
 }
 
 function picture(name) {
@@ -104,6 +106,15 @@ export class Workbench {
     const found = await this.page.locator('.quick-input-list .monaco-list-row .label-name').allTextContents();
     await this.page.keyboard.press('Escape');
     return found.map(plain);
+  }
+
+  /** Opens the file of the workspace that a name finds. */
+  async open(name) {
+    const input = this.page.locator('.quick-input-widget:visible input').first();
+    await this.page.keyboard.press('F1');
+    await input.waitFor();
+    await input.fill(name);
+    await this.choose(name);
   }
 
   /** Chooses a row of the list that is asked from. */
