@@ -26,33 +26,57 @@ from vscode.workbench import Tools, extension, running, tools  # noqa: E402
 MIB = 2**20
 EMPTY = "exports.activate = () => {};\n"
 """What VS Code takes to start an extension that does nothing."""
+SAME = """\
+const { CodeLens, InlayHint, languages, Position, Range } = require("vscode");
+const lines = (document) => [...Array(document.lineCount).keys()].map((line) => document.lineAt(line));
+exports.activate = () => {
+  languages.registerCodeLensProvider("python", {
+    provideCodeLenses: (document) =>
+      lines(document)
+        .filter(({ text }) => text.startsWith("def "))
+        .flatMap(({ range }) => Array(7).fill(new CodeLens(range, { title: "show a graph", command: "" }))),
+  });
+  languages.registerInlayHintsProvider("python", {
+    provideInlayHints: (document, range) =>
+      lines(document)
+        .filter(({ text, range: { start } }) => range.contains(start) && / = /.test(text))
+        .map(({ text, range: { start } }) => new InlayHint(start.translate(0, text.indexOf(" = ")), ": f32[4, 12]")),
+  });
+};
+"""
+"""As many lenses and shapes as fx-lsp shows, made of nothing."""
 
 
 def main() -> int:
     """Prints a table."""
     made = tools()
-    with_it, idle, without = typed(made), typed(made, {"fx-lsp.traceOnOpen": False}), typed(made, installed=False)
+    with_it = typed(made, peer=EMPTY)
+    idle, same = typed(made, {"fx-lsp.traceOnOpen": False}), typed(made, ours=False, peer=SAME)
+    without = typed(made, ours=False)
     ours, empty = (milliseconds(with_it["activation"][name]) for name in ("fx-lsp", "empty"))
-    print("| what | with fx-lsp | the same, not tracing | without |")
-    print("| --- | --- | --- | --- |")
-    print(f"| size of the .vsix | {made.vsix.stat().st_size / MIB:.2f} MiB | – | – |")
-    print(f"| activation | {ours} ms | – | {empty} ms, an extension that does nothing in the same run |")
-    columns = " | ".join(times(found["times"]) for found in (with_it, idle, without))
+    print("| what | with fx-lsp | not tracing | an extension that shows as much and computes nothing | without |")
+    print("| --- | --- | --- | --- | --- |")
+    print(f"| size of the .vsix | {made.vsix.stat().st_size / MIB:.2f} MiB | – | – | – |")
+    print(f"| activation | {ours} ms | – | – | {empty} ms, an extension that does nothing in the same run |")
+    columns = " | ".join(times(found["times"]) for found in (with_it, idle, same, without))
     print(f"| key to screen, {len(with_it['times'])} keys | {columns} |")
     return 0
 
 
-def typed(made: Tools, others: Mapping[str, Any] = MappingProxyType({}), installed: bool = True) -> dict[str, Any]:
-    """What the scenario found in a VS Code of its own, with `others` among the settings."""
+def typed(
+    made: Tools, settings: Mapping[str, Any] = MappingProxyType({}), ours: bool = True, peer: str = ""
+) -> dict[str, Any]:
+    """What the scenario found in a VS Code of its own, with these settings, our extension, and one of this script."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "work"
         shutil.copytree(HERE.parent / "examples", folder)
         own = {"fx-lsp.interpreter": sys.executable, "fx-lsp.cache.path": str(Path(scratch) / "cache.db")}
-        empty = extension(Path(scratch), "peer", "empty", EMPTY)
-        extensions = (made.vsix, empty) if installed else ()
-        with running(made, Path(scratch) / "code", {**own, **others}, extensions) as code:
-            script, there = str(HERE / "extension_typing.mjs"), "no" if not installed else "idle" if others else "yes"
-            return code.play(script, folder, folder / "attention.py", FX_EXTENSION=there)
+        peers = (extension(Path(scratch), "peer", "empty", peer),) if peer else ()
+        with running(
+            made, Path(scratch) / "code", {**own, **settings}, (*((made.vsix,) if ours else ()), *peers)
+        ) as code:
+            there = "yes" if ours and not settings else "no"
+            return code.play(str(HERE / "extension_typing.mjs"), folder, folder / "attention.py", FX_TRACES=there)
 
 
 def milliseconds(row: str) -> str:

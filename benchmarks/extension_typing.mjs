@@ -9,8 +9,8 @@ await drive(async (w) => {
   const { page } = w;
   const code = w.editor('/attention.py');
   await code.waitFor();
-  const there = process.env.FX_EXTENSION !== 'no';
-  if (process.env.FX_EXTENSION === 'yes') {
+  const traces = process.env.FX_TRACES === 'yes';
+  if (traces) {
     await w.lens('ops forward').waitFor();
     await w.traced();
   } else {
@@ -38,12 +38,15 @@ await drive(async (w) => {
   }
   const times = await page.evaluate(() => window.fxTimes);
   const found = { times };
-  if (there) {
+  if (traces) {
     await w.command('Developer: Show Running Extensions');
     found.activation = {};
     for (const name of ['fx-lsp', 'empty']) {
       const row = page.locator('.runtime-extensions-editor .monaco-list-row', { hasText: name }).first();
-      await row.waitFor();
+      while (!(await row.isVisible())) {
+        await page.keyboard.press('PageDown'); // rows out of sight are not there
+        await page.waitForTimeout(200);
+      }
       found.activation[name] = await row.innerText();
     }
   }

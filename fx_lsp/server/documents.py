@@ -91,6 +91,7 @@ def did_change(server: Server, params: types.DidChangeTextDocumentParams) -> Non
         lines = from_proto.apply_change(lines, change, server.encoding)
     changed = Document(document.uri, document.file, params.text_document.version, tuple(lines))
     server.documents.put(changed)
+    server.typed()
     _trace(server, changed)
 
 

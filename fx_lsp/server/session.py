@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 REFRESH_SECONDS = 0.02
+TYPING_SECONDS = 0.15
+"""After a key, what is shown of the text waits that long for the next one: to draw it costs more than a key may."""
+MOST_TYPING_SECONDS = 1.0
+"""How long it waits at most while somebody types on."""
 CLOSE_SECONDS = 5.0
 
 
@@ -77,6 +81,7 @@ class Server(LanguageServer):
         self.make_engine = make_engine
         self._tasks: set[asyncio.Task[Any]] = set()
         self._changed: set[str] = set()
+        self._due = self._typed = 0.0
         self._published: dict[str, Any] = {}
         self._reported: set[tuple[str, str]] = set()
         self.closed = False
@@ -215,12 +220,23 @@ class Server(LanguageServer):
     def updated(self, file: str) -> None:
         """Something that is shown of a file has changed."""
         if not self._changed:
-            asyncio.get_running_loop().call_later(REFRESH_SECONDS, self._flush)
+            loop = asyncio.get_running_loop()
+            self._due = loop.time() + MOST_TYPING_SECONDS
+            loop.call_later(REFRESH_SECONDS, self._flush)
         self._changed.add(file)
+
+    def typed(self) -> None:
+        """The user has edited something."""
+        self._typed = asyncio.get_running_loop().time()
 
     def _flush(self) -> None:
         from fx_lsp.server.diagnostics import publish
 
+        loop = asyncio.get_running_loop()
+        quiet = min(self._typed + TYPING_SECONDS, self._due)
+        if loop.time() < quiet and not self.closed:
+            loop.call_at(quiet, self._flush)
+            return
         files, self._changed = self._changed, set()
         if self.closed or not files:
             return

@@ -14,6 +14,9 @@ import os
 import sys
 from typing import Iterable  # noqa: UP035  (parses and runs before the version is known)
 
+NICENESS = 10
+"""How far what traces stands back behind the editor, where both want the same processor (POSIX)."""
+
 
 def insert_user_paths(roots: Iterable[str]) -> None:
     """Put `roots` on `sys.path`: after the standard library, before site-packages, in their order.
@@ -49,6 +52,8 @@ def main(argv: list[str]) -> None:
     options = parser.parse_args(argv)
 
     sys.dont_write_bytecode = True
+    if hasattr(os, "nice"):
+        os.nice(NICENESS)
     if options.pythonpath:
         os.environ["PYTHONPATH"] = options.pythonpath
         insert_user_paths(p for p in options.pythonpath.split(os.pathsep) if p)

@@ -31,7 +31,7 @@ from fx_lsp.tracing.files import (
     split_entry,
     urgency,
 )
-from fx_lsp.tracing.hosts import Backend, Host, Hosts, default_backend
+from fx_lsp.tracing.hosts import Backend, Hosts, default_backend
 from fx_lsp.tracing.project import concerns
 from fx_lsp.tracing.reporting import EngineStatus, Reporter, summarize
 from fx_lsp.tracing.scheduling import Job, Scheduler, Urgency
@@ -76,9 +76,7 @@ class Engine:
         if known is None:
             known = self._files[file] = OpenFile(file, text, roots)
             self._focused = self._focused or known
-        elif known.workspace != roots:
-            known.host = known.read_text = None
-        known.text, known.workspace = text, roots
+        known.edit(text, roots)
         self._read_soon(known, _DEBOUNCE if known.good or known.failure else 0)
         self._touch(known)
 
@@ -287,7 +285,7 @@ class Engine:
     async def _resolve(self, found: OpenFile, analysis: Analysis) -> None:
         """Find the keys of the targets, show what is known of them, and have the rest traced."""
         try:
-            host = found.host = self._host(found)
+            host = found.host = found.host or self._hosts.find(self._settings, found.workspace)
             identity = await host.identity()
         except WorkerStartError as error:
             self._give_up(found, error)
@@ -299,15 +297,20 @@ class Engine:
         entries = dict(found.keys)
         answers = await self._answers.find(entries.values(), overlays(self._files.values()))
         found.trouble = None if host.error is None else found.trouble
+        wanted: list[str] = []
         for entry, key in entries.items():
             if key in answers:
                 found.show(entry, key, answers[key])
                 continue
             found.mark_old(entry, key)
             if found.awaited[entry] or (self._settings.trace_on_open and entry in analysis.targets):
-                self._schedule(found, entry, key)
+                wanted.append(entry)
         self._scheduler.refresh()
         self._touch(found)
+        if not any(found.awaited[entry] for entry in wanted):
+            await asyncio.sleep(found.rest)  # the next key cancels this
+        for entry in wanted:
+            self._schedule(found, entry, entries[entry])
 
     def _schedule(self, found: OpenFile, entry: str, key: str) -> None:
         if found.host is not None:
@@ -365,9 +368,6 @@ class Engine:
             found.awaited[entry] -= 1
             if not self._closed:
                 self._scheduler.refresh()
-
-    def _host(self, found: OpenFile) -> Host:
-        return found.host or self._hosts.find(self._settings, found.workspace)
 
     def _give_up(self, found: OpenFile, error: WorkerStartError) -> None:
         found.trouble = error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from bisect import bisect_left
 from collections import Counter
@@ -20,6 +21,8 @@ from fx_lsp.tracing.relocate import edited_lines, relocate_outcome, relocate_spa
 from fx_lsp.tracing.scheduling import Urgency
 
 T = TypeVar("T")
+TYPING_SECONDS = 0.2
+"""Edits that follow each other sooner are those of somebody who types."""
 _LINES = re.compile(r"(\w+)=(\d+)-(\d+)")
 """Work that is about some lines of the target's file."""
 
@@ -112,6 +115,17 @@ class OpenFile:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     closed: bool = False
     cancelled: int = 0
+    edited: float = -math.inf
+    rest: float = 0.0
+
+    def edit(self, text: str, workspace: tuple[str, ...]) -> None:
+        """The text is another one. Once somebody types, that is: edits soon after each other, `rest` is how many
+        seconds tracing waits for the next key."""
+        now = asyncio.get_running_loop().time()
+        self.rest = TYPING_SECONDS if now - self.edited < TYPING_SECONDS else 0.0
+        if self.workspace != workspace:
+            self.host = self.read_text = None
+        self.text, self.workspace, self.edited = text, workspace, now
 
     @property
     def reading(self) -> bool:

@@ -67,7 +67,7 @@ def _folder(folder: Path) -> Path:
 
 def test_each_folder_is_traced_with_its_own_interpreter(folders: dict[str, Any]) -> None:
     for lenses, started in zip((folders["first"], folders["second"]), folders["started"].values(), strict=True):
-        assert lenses[0].startswith("1 op forward")
+        assert lenses[0].startswith("3 ops forward · 1 backward")
         assert any("bootstrap.py" in line for line in started)
 
 

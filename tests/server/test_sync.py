@@ -113,6 +113,7 @@ async def test_a_graph_that_finds_no_room_on_disk(tmp_path: Path):
         for version in (2, 3):
             e.change(uri, version, f"def f(x): return x + {version}\n")
             await e.until(lambda version=version: e.statuses and f"opened {version} times" in e.statuses[-1].message)
+        await e.until(lambda: len(e.client.messages) > 1)
         assert await e.command("fxLsp.showStage", uri, "f") is None
         assert [m.message.partition(": [")[0] for m in e.client.messages][1:] == [
             "fx-lsp: f.inference.py is not kept up to date",

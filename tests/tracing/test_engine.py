@@ -139,6 +139,33 @@ async def test_only_what_an_edit_changes_is_traced_again_and_the_rest_moves(benc
     assert engine.stage_now(bench.file, "f", "forward") == stage
 
 
+async def test_while_somebody_types_tracing_waits_for_them(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fx_lsp.tracing.files.TYPING_SECONDS", 2.0)
+    engine = bench.engine()
+    engine.open(bench.file, TEXT, ())
+    await bench.quiet(engine)
+    for number in range(9):
+        engine.open(bench.file, TEXT.replace("exp(x)", f"exp(x) * {number}"), ())
+        await asyncio.sleep(0.1)
+    assert len(bench.tracers.asked) <= 3, "the first edit may have been traced at once"
+    await bench.quiet(engine)
+    assert bench.tracers.requests[-1].source.endswith("exp(x) * 8\n")
+
+
+@pytest.mark.parametrize("later", [0.0, 0.2])
+async def test_who_asks_for_a_graph_while_typing_has_it_at_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, later: float
+) -> None:
+    monkeypatch.setattr("fx_lsp.tracing.files.TYPING_SECONDS", 1e6)
+    engine = bench.engine()
+    engine.open(bench.file, TEXT, ())
+    assert isinstance(await engine.outcome(bench.file, "g"), Trace)
+    engine.open(bench.file, TEXT.replace("exp(x)", "exp(x) * 2"), ())
+    await asyncio.sleep(later)
+    assert isinstance(await engine.outcome(bench.file, "g"), Trace)
+    assert bench.tracers.requests[-1].source.endswith("exp(x) * 2\n")
+
+
 async def test_a_syntax_error_keeps_the_last_good_answers_at_their_places(bench: Bench) -> None:
     engine = bench.engine()
     engine.open(bench.file, TEXT, ())

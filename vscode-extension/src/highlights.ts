@@ -28,6 +28,7 @@ export class Highlights implements vscode.Disposable {
   private caretTimer: NodeJS.Timeout | undefined;
   private colorTimer: NodeJS.Timeout | undefined;
   private asked: vscode.CancellationTokenSource | undefined;
+  private marked = false;
 
   constructor(private readonly session: Session) {
     const soon = () => this.colorSoon();
@@ -59,7 +60,8 @@ export class Highlights implements vscode.Disposable {
     this.asked?.cancel();
     if (views().length > 0) {
       this.caretTimer = setTimeout(() => void this.follow(editor), CARET_MS);
-    } else {
+    } else if (this.marked) {
+      this.marked = false;
       vscode.window.visibleTextEditors.forEach((shown) => shown.setDecorations(this.related, []));
     }
   }
@@ -76,6 +78,7 @@ export class Highlights implements vscode.Disposable {
       return;
     }
     const ranges = new Map((found ?? []).map((item) => [normal(item.uri), item.ranges.map(rangeOf)]));
+    this.marked = true;
     for (const shown of vscode.window.visibleTextEditors) {
       const own = ranges.get(shown.document.uri.toString()) ?? [];
       shown.setDecorations(this.related, own);

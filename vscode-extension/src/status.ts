@@ -3,10 +3,15 @@
 import * as vscode from 'vscode';
 import { SCHEME, type Session } from './session';
 
+/** A trace that is over sooner is not shown: the item would flicker with every key. */
+const BUSY_MS = 800;
+
 export class StatusItem implements vscode.Disposable {
   private readonly item = vscode.window.createStatusBarItem('fx-lsp.status', vscode.StatusBarAlignment.Left, 5);
   private readonly subscriptions: vscode.Disposable[];
   private told = false;
+  private busy = true;
+  private timer: NodeJS.Timeout | undefined;
   private shown = false;
 
   constructor(private readonly session: Session) {
@@ -15,7 +20,7 @@ export class StatusItem implements vscode.Disposable {
     const update = () => this.update();
     this.subscriptions = [
       this.item,
-      session.onStatus(update),
+      session.onStatus(() => this.statusChanged()),
       session.onReady(update),
       vscode.window.onDidChangeActiveTextEditor(update),
       vscode.workspace.onDidGrantWorkspaceTrust(update),
@@ -24,7 +29,24 @@ export class StatusItem implements vscode.Disposable {
   }
 
   dispose(): void {
+    clearTimeout(this.timer);
     this.subscriptions.forEach((subscription) => subscription.dispose());
+  }
+
+  private statusChanged(): void {
+    const { health, quiescent } = this.session.status;
+    if (quiescent || health !== 'ok' || this.busy) {
+      clearTimeout(this.timer);
+      this.timer = undefined;
+      this.busy = !quiescent;
+      this.update();
+    } else {
+      this.timer ??= setTimeout(() => {
+        this.timer = undefined;
+        this.busy = true;
+        this.update();
+      }, BUSY_MS);
+    }
   }
 
   private update(): void {
@@ -36,9 +58,9 @@ export class StatusItem implements vscode.Disposable {
     }
     const { health, quiescent, message } = this.session.status;
     const trusted = vscode.workspace.isTrusted;
-    const busy = !quiescent || !this.session.ready;
+    const busy = (this.busy && !quiescent) || !this.session.ready;
     const icon = health === 'error' ? 'error' : !trusted ? 'shield' : busy ? 'sync~spin' : health === 'warning' ? 'warning' : 'check';
-    this.item.text = `$(${icon}) fx-lsp${!quiescent && message ? `: ${short(message)}` : ''}`;
+    this.item.text = `$(${icon}) fx-lsp${busy && message ? `: ${short(message)}` : ''}`;
     this.item.tooltip = tooltip(this.session, trusted);
     const shown = health === 'error' ? 'errorBackground' : health === 'warning' && trusted ? 'warningBackground' : undefined;
     this.item.backgroundColor = shown === undefined ? undefined : new vscode.ThemeColor(`statusBarItem.${shown}`);
