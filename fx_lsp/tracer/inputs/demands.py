@@ -13,10 +13,60 @@ from typing import Any
 
 import torch
 
-from fx_lsp.tracer.inputs.attempt import Attempt, mentioned_tensors
+from fx_lsp.tracer.failures import expression
+from fx_lsp.tracer.inputs.attempt import Attempt, mentioned_names, mentioned_tensors
 from fx_lsp.tracer.inputs.dims import Shape, shapes_in
-from fx_lsp.tracer.inputs.plan import Plans, TensorPlan, reranked, with_size
+from fx_lsp.tracer.inputs.plan import Plans, SequencePlan, TensorPlan, reranked, value, with_size
 from fx_lsp.tracer.inputs.requirements import Requirement, demanded_by, guard_at
+
+
+def typed(attempt: Attempt, text: str) -> Iterator[Plans]:
+    """What PyTorch takes as an argument where it was given a guessed tensor: "argument 'largest' must be bool"."""
+    for argument, position, kind in _wrong_arguments(text):
+        values = next((values for pattern, values in _KINDS if re.search(pattern, kind)), ())
+        for name in _given_as(attempt, argument, position):
+            plan = attempt.plans[name]
+            if kind.endswith("of Tensors") and isinstance(plan, TensorPlan):
+                yield attempt.plans.with_plan(name, SequencePlan((plan, plan)))
+            elif isinstance(plan, TensorPlan) and plan.source == "search":
+                yield from (attempt.plans.with_plan(name, value(v, "search", "from an error")) for v in values)
+
+
+def _wrong_arguments(text: str) -> Iterator[tuple[str, int, str]]:
+    """The name of an argument, its position from 1 (0: unknown), and what PyTorch calls the type that it takes."""
+    if plain := re.search(r"argument '(\w+)' (?:\(position (\d+)\) )?must be ([\w. ]+?), (?:but found|not) ", text):
+        yield plain[1], int(plain[2] or 0), plain[3]
+    if "invalid combination of arguments" in text:
+        for name in re.findall(r"(\w+)=\w*Tensor\b", text.partition("expected")[0]):
+            for kind in dict.fromkeys(re.findall(rf"[(,] ?((?:tuple of )?[\w.]+) {name}\b", text)):
+                yield name, 0, kind
+
+
+_KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (
+    (r"bool", (False, True)),
+    (r"torch\.dtype", (torch.float32,)),
+    (r"torch\.device", (torch.device("cpu"),)),
+    (r"tuple of .*ints", ((1, 1), (2,), (1, 1, 1, 1), (1, 1, 1))),
+    (r"int", (1, 2)),
+    (r"float|Number", (0.5,)),
+)
+"""Values for what PyTorch calls the types of its arguments."""
+
+
+def _given_as(attempt: Attempt, argument: str, position: int) -> list[str]:
+    """The parameters that the call which failed was given as that argument; else those that stand near it."""
+    error = attempt.run.error
+    parameters = [name for name, _ in attempt.plans.items]
+    for span in attempt.sources.traceback_chain(error.__traceback__ if error else None):
+        node = expression(span, attempt.lines) if span.file == attempt.sources.file else None
+        for call in ast.walk(node) if node is not None else ():
+            if isinstance(call, ast.Call):
+                given = [k.value for k in call.keywords if k.arg == argument] or call.args[position - 1 : position]
+                found = [g.id for g in given if isinstance(g, ast.Name) and g.id in parameters]
+                if found:
+                    return found
+    mentioned = mentioned_names(attempt)
+    return sorted((name for name in parameters if name in mentioned), key=lambda name: mentioned[name])
 
 
 def guarded(attempt: Attempt, text: str) -> Iterator[Plans]:

@@ -17,7 +17,8 @@ class Facts:
     `rank` is exact, `likely_rank` a guess, `min_rank` a lower bound; `sizes` those that the code demands, by index, and
     `multiples` what others have to be multiples of; `shape` is what the docstring says; `dtype` a short name; `uses`
     what it is used as; `length` how many items it is unpacked into; `literals` what it is compared with; `attributes`
-    are read from it, and `keys` looked up in it.
+    are read from it, and `keys` looked up in it; `handed` says which functions it is given as it is, by the dotted name
+    of each, and as which of their arguments.
     """
 
     rank: int | None = None
@@ -32,3 +33,4 @@ class Facts:
     dtype: str | None = None
     uses: set[Use] = field(default_factory=set)
     literals: list[Any] = field(default_factory=list)
+    handed: list[tuple[str, int | str]] = field(default_factory=list[tuple[str, "int | str"]])

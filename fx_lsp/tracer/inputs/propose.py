@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import inspect
+import operator
 import re
 import typing
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -79,12 +80,30 @@ def proposals(
     if parameter.default is not inspect.Parameter.empty:
         found.append(value(parameter.default, "default"))
     found += _from_annotation(annotation, parameter.name, facts, taken, context)
+    if not found and not facts.uses:
+        found += handed_on(facts, context.module)
     if not _is_precise(annotation):
         found += _from_use(parameter.name, facts, taken, context)
     if not _is_precise(annotation) and parameter.default in (inspect.Parameter.empty, None):
         known = {_key(p) for p in found}
         found += [p for p in _anything(parameter.name, facts, taken, context) if _key(p) not in known]
     return found or [value(None, "search")]
+
+
+def handed_on(facts: Facts, module: ModuleType) -> list[Plan]:
+    """What functions take by default where they are given a parameter that nothing else is done with."""
+    found: list[Plan] = []
+    for path, place in facts.handed:
+        try:
+            parameters = inspect.signature(operator.attrgetter(path)(module)).parameters
+        except (AttributeError, TypeError, ValueError):  # not there, no function, or without a signature
+            continue
+        names = [n for n, p in parameters.items() if p.kind is not inspect.Parameter.KEYWORD_ONLY]
+        name = place if isinstance(place, str) else names[place] if place < len(names) else ""
+        default = parameters[name].default if name in parameters else None
+        if isinstance(default, (bool, int, float, str, tuple, torch.dtype)):
+            found.append(value(default, "search", f"as {path} has it"))
+    return found
 
 
 def tensors(name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:

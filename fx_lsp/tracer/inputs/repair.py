@@ -12,7 +12,7 @@ from itertools import pairwise
 from fx_lsp.tracer.drive import Unfinished
 from fx_lsp.tracer.inputs.attempt import Attempt, involved, mentioned_names, mentioned_tensors
 from fx_lsp.tracer.inputs.configs import with_value
-from fx_lsp.tracer.inputs.demands import described, guarded, single_batch
+from fx_lsp.tracer.inputs.demands import described, guarded, single_batch, typed
 from fx_lsp.tracer.inputs.plan import (
     Plan,
     Plans,
@@ -287,6 +287,7 @@ Rule = Callable[[Attempt, str], Iterator[Plans]]
 RULES: tuple[Rule, ...] = (
     _in_place,
     _missing_attribute,
+    typed,
     _plain_sizes,
     _missing_value,
     _dtype,

@@ -66,6 +66,7 @@ def visit_call(node: ast.Call, of: Any) -> None:
     called = of(node.func)
     if called is not None:
         called.uses.add("called")
+    _visit_handed(node, of)
     name = (
         node.func.attr
         if isinstance(node.func, ast.Attribute)
@@ -106,6 +107,15 @@ def visit_call(node: ast.Call, of: Any) -> None:
             index += 1 if not method and table is _MASK_ARGUMENT and name != "where" else 0
             if 0 <= index < len(node.args) and (found := of(node.args[index])) is not None:
                 found.dtype = dtype
+
+
+def _visit_handed(node: ast.Call, of: Any) -> None:
+    """Which arguments of a function are parameters as they are."""
+    positional = node.args if not any(isinstance(a, ast.Starred) for a in node.args) else []
+    given = [*enumerate(positional), *((k.arg, k.value) for k in node.keywords if k.arg is not None)]
+    for place, argument in given:
+        if (found := of(argument)) is not None:
+            found.handed.append((ast.unparse(node.func), place))
 
 
 def _inside_call(expression: ast.expr, name: ast.Name) -> bool:
