@@ -219,3 +219,24 @@ def test_a_class_method(trace):
     assert summary(trace(SOURCE, "Ops.double")) == snapshot(
         (["x: f32[4, 64] · search"], {"joint": 17, "forward": 6, "backward": 15})
     )
+
+
+ASKING = """
+import torch
+
+class Scaled(torch.autograd.Function):
+    @classmethod
+    def forward(cls, ctx, x, factor=2.0, dim=-1):
+        ctx.save_for_backward(y := torch.softmax(x * factor, dim))
+        return y
+    @classmethod
+    def backward(cls, ctx, grad):
+        (y,) = ctx.saved_tensors
+        return grad * y, grad.sum() if ctx.needs_input_grad[1] else None, None
+"""
+
+
+def test_a_backward_that_asks_what_its_arguments_need(trace):
+    inputs, stages = summary(trace(ASKING, "Scaled"))
+    assert inputs == ["x: f32[4, 64] · search", "factor: 2.0 · default", "dim: -1 · default"]
+    assert "backward" in stages

@@ -38,14 +38,19 @@ def hints_of(function: Any, module: ModuleType) -> dict[str, Any]:
 
 
 def apply_of(function: type[torch.autograd.Function]) -> Callable[..., Any]:
-    """`function.apply` with the parameters of its `forward`, which may be given by name."""
+    """`function.apply` with the parameters of its `forward`, which may be given by name.
+
+    Defaults are given, too: its `backward` may ask for what each argument needs.
+    """
     signature = inspect.signature(function.forward)
     if function.setup_context is torch.autograd.Function.setup_context:
         signature = signature.replace(parameters=list(signature.parameters.values())[1:])
 
     @functools.wraps(function.forward)
     def apply(*args: Any, **kwargs: Any) -> Any:
-        return function.apply(*signature.bind(*args, **kwargs).args)
+        given = signature.bind(*args, **kwargs)
+        given.apply_defaults()
+        return function.apply(*given.args)
 
     apply.__signature__ = signature  # pyright: ignore[reportAttributeAccessIssue]
     return apply
