@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 from inline_snapshot import snapshot
+from interrupts import interruptible
 
 from fx_lsp.commands.sources import Source
 from fx_lsp.commands.survey import FileReport, TargetReport, survey
@@ -435,10 +436,6 @@ async def test_what_is_known_of_the_files_in_flight_when_it_is_interrupted(tmp_p
 def start_check(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "fx_lsp", "check", *arguments, "--python", sys.executable, "--no-cache"]
     pipe = subprocess.PIPE
-
-    def interruptible() -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background of a shell is not
-
     return subprocess.Popen(
         command, cwd=folder, stdout=pipe, stderr=pipe, text=True, encoding="utf-8", preexec_fn=interruptible
     )

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from boxes import FILES, LONG, Box, MakeBox, events_of
 from inline_snapshot import snapshot
+from interrupts import interruptible
 from slurm import MISSING, NoCluster, Slurm, start_slurm
 
 from fx_lsp.measured import Event, Failed, Job, Progress
@@ -264,7 +265,7 @@ def test_a_report_of_the_cluster(fx_lsp: list[str]):
 @pytest.mark.torch
 def test_a_command_that_is_interrupted_leaves_the_queue(fx_lsp: list[str], slurm: Slurm):
     with slurm.full():
-        running = subprocess.Popen(fx_lsp, stderr=subprocess.PIPE, text=True)
+        running = subprocess.Popen(fx_lsp, stderr=subprocess.PIPE, text=True, preexec_fn=interruptible)
         assert running.stderr is not None
         said = next(line for line in running.stderr if "queued" in line)
         assert re.sub(r"job \d+", "job N", said) == snapshot("slurm: srun: job N queued and waiting for resources\n")
