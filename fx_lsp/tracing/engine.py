@@ -291,8 +291,7 @@ class Engine:
             self._give_up(found, error)
             return
         seconds = self._settings.search_seconds
-        names = list(analysis.targets)
-        keys = await aside(found.text, lambda: {name: analysis.key(name, identity, seconds) for name in names})
+        keys = await aside(found.text, lambda: {n: analysis.key(n, identity, seconds) for n in analysis.targets})
         found.take_keys(analysis, keys)
         entries = dict(found.keys)
         answers = await self._answers.find(entries.values(), overlays(self._files.values()))
@@ -311,6 +310,7 @@ class Engine:
             await asyncio.sleep(found.rest)  # the next key cancels this
         for entry in wanted:
             self._schedule(found, entry, entries[entry])
+        self._touch(found)
 
     def _schedule(self, found: OpenFile, entry: str, key: str) -> None:
         if found.host is not None:
