@@ -100,7 +100,8 @@ source.  Once more, there or in the source: bring it up to date; edits stay."
 
 (defun fx-lsp--view (path)
   "A buffer with the view at PATH."
-  (let ((buffer (let ((python-mode-hook nil) (python-ts-mode-hook nil))
+  (let ((buffer (let ((python-mode-hook nil) (python-ts-mode-hook nil)
+                      (revert-without-query '("")))
                   (find-file-noselect path))))
     (with-current-buffer buffer
       (setq buffer-read-only t)

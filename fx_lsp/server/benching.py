@@ -175,6 +175,8 @@ async def _measure(server: Server, page: View, asked: Asked, known: Hosts, place
 
     title, cancel = f"Benchmark of {asked.name}", task.cancel if task else lambda: None
     try:
+        for name in names:
+            server.benchmarks.tell(page, name, Progress("generating kernels", 0, 0))
         with server.benchmarks.stopped_by(page, cancel):
             async with server.progresses.shown(title, cancel) as tell:
                 for name in names:

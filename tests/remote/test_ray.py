@@ -69,6 +69,7 @@ def ray(jobs: Path) -> Iterator[Cluster]:
     port, token = free_port(), {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(16)}
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", f"--port={port}", *OPTIONS]
     with TemporaryDirectory(prefix="ray-") as folder, pytest.MonkeyPatch.context() as environment:
+        environment.delenv("CUDA_VISIBLE_DEVICES", raising=False)  # it says that there are none
         for name, value in token.items():
             environment.setenv(name, value)
         with (Path(folder) / "log").open("w+b") as log:
