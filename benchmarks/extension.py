@@ -27,7 +27,7 @@ MIB = 2**20
 EMPTY = "exports.activate = () => {};\n"
 """What VS Code takes to start an extension that does nothing."""
 SAME = """\
-const { CodeLens, InlayHint, languages, Position, Range } = require("vscode");
+const { CodeLens, InlayHint, languages } = require("vscode");
 const lines = (document) => [...Array(document.lineCount).keys()].map((line) => document.lineAt(line));
 exports.activate = () => {
   languages.registerCodeLensProvider("python", {

@@ -179,8 +179,6 @@ async def _measure(server: Server, page: View, asked: Asked, known: Hosts, place
             server.benchmarks.tell(page, name, Progress("generating kernels", 0, 0))
         with server.benchmarks.stopped_by(page, cancel):
             async with server.progresses.shown(title, cancel) as tell:
-                for name in names:
-                    said(name, Progress("generating kernels", 0, 0))
                 made = await _made(server, asked, job, lambda text: said(names[0], Progress(text, 0, 0)))
                 if isinstance(made, Failure):
                     for place in places:

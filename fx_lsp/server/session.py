@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 REFRESH_SECONDS = 0.02
-TYPING_SECONDS = 0.15
+PAUSE_SECONDS = 0.15
 """After a key, what is shown of the text waits that long for the next one: to draw it costs more than a key may."""
-MOST_TYPING_SECONDS = 1.0
+MOST_PAUSE_SECONDS = 1.0
 """How long it waits at most while somebody types on."""
 CLOSE_SECONDS = 5.0
 
@@ -221,7 +221,7 @@ class Server(LanguageServer):
         """Something that is shown of a file has changed."""
         if not self._changed:
             loop = asyncio.get_running_loop()
-            self._due = loop.time() + MOST_TYPING_SECONDS
+            self._due = loop.time() + MOST_PAUSE_SECONDS
             loop.call_later(REFRESH_SECONDS, self._flush)
         self._changed.add(file)
 
@@ -233,7 +233,7 @@ class Server(LanguageServer):
         from fx_lsp.server.diagnostics import publish
 
         loop = asyncio.get_running_loop()
-        quiet = min(self._typed + TYPING_SECONDS, self._due)
+        quiet = min(self._typed + PAUSE_SECONDS, self._due)
         if loop.time() < quiet and not self.closed:
             loop.call_at(quiet, self._flush)
             return

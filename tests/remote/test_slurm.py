@@ -137,14 +137,19 @@ async def test_a_full_cluster_says_that_the_job_waits(srun: MakeBox, slurm: Slur
     assert told[-1].message.startswith("ran in ")
 
 
+async def cancelled_in_the_queue(there: Box, slurm: Slurm) -> None:
+    """A job that waits in the queue, and that nobody wants any more."""
+    waiting = asyncio.create_task(events_of(there.host))
+    assert await asyncio.to_thread(slurm.jobs_at_last, ["PENDING"]) == ["PENDING"]
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
 async def test_who_no_longer_wants_to_wait_leaves_the_queue(srun: MakeBox, slurm: Slurm):
     there = srun()
     with slurm.full():
-        waiting = asyncio.create_task(events_of(there.host))
-        assert await asyncio.to_thread(slurm.jobs_at_last, ["PENDING"]) == ["PENDING"]
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
+        await cancelled_in_the_queue(there, slurm)
         assert slurm.jobs_at_last([]) == []
 
 
@@ -220,11 +225,7 @@ async def test_srun_on_a_login_node(box: MakeBox, slurm: Slurm):
     there = box(name="slurm", python=f"env SLURM_CONF={slurm.config} srun {sys.executable}")
     assert (await events_of(there.host))[-1].message.startswith("ran in ")
     with slurm.full():
-        waiting = asyncio.create_task(events_of(there.host))
-        assert await asyncio.to_thread(slurm.jobs_at_last, ["PENDING"]) == ["PENDING"]
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
+        await cancelled_in_the_queue(there, slurm)
     assert slurm.jobs_at_last([]) == []
     assert there.left() == []
 

@@ -28,8 +28,6 @@ export class Session implements vscode.Disposable {
 
   /** The status that the server sent last. */
   status: Status = { health: 'ok', quiescent: true, message: '' };
-  /** The Python that runs the server, once it is found. */
-  python = '';
 
   /** What stops the traces that are running, while some are. */
   tracing: Token | undefined;
@@ -61,6 +59,11 @@ export class Session implements vscode.Disposable {
 
   get ready(): boolean {
     return this.client !== undefined;
+  }
+
+  /** The Python that runs the server, once it is found. */
+  get python(): string {
+    return this.pythons?.server ?? '';
   }
 
   /** The folder of the server that the extension carries. */
@@ -189,7 +192,6 @@ export class Session implements vscode.Disposable {
       return undefined;
     }
     this.pythons = pythons;
-    this.python = pythons.server;
     this.log(`Running the server with ${pythons.server}`);
     const { startClient } = await import('./client');
     try {

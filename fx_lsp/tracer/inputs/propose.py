@@ -81,7 +81,7 @@ def proposals(
         found.append(value(parameter.default, "default"))
     found += _from_annotation(annotation, parameter.name, facts, taken, context)
     if not found and not facts.uses:
-        found += handed_on(facts, context.module)
+        found += _handed_on(facts, context.module)
     if not _is_precise(annotation):
         found += _from_use(parameter.name, facts, taken, context)
     if not _is_precise(annotation) and parameter.default in (inspect.Parameter.empty, None):
@@ -90,7 +90,7 @@ def proposals(
     return found or [value(None, "search")]
 
 
-def handed_on(facts: Facts, module: ModuleType) -> list[Plan]:
+def _handed_on(facts: Facts, module: ModuleType) -> list[Plan]:
     """What functions take by default where they are given a parameter that nothing else is done with."""
     found: list[Plan] = []
     for path, place in facts.handed:
