@@ -166,6 +166,13 @@ export class Workbench {
     await this.page.mouse.click(box.x + box.width - 3, box.y + box.height / 2); // `locator.click` may scroll the workbench
   }
 
+  /** Waits until the cursor is on a line of the code. */
+  async at(line) {
+    const place = this.page.locator('.statusbar-item[id="status.editor.selection"]');
+    const shown = async () => ((await place.count()) > 0 ? plain(await place.first().innerText()) : 'no place');
+    await this.until(async () => (await shown()).includes(`Ln ${line},`), `the cursor on line ${line}`, async () => `${await shown()} in ${await this.tabs()}`);
+  }
+
   /** The texts of the lines of an editor that have decorations with this background. */
   async marked(editor, rgb) {
     return editor.evaluate((root, wanted) => {

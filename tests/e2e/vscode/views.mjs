@@ -17,7 +17,7 @@ await drive(async (w) => {
   found.tree = (await rows.allTextContents()).map(plain);
   await w.shot('functions');
   await rows.filter({ hasText: 'merge_heads' }).click();
-  await w.until(async () => (await page.locator('.statusbar-item', { hasText: 'Ln 22' }).count()) > 0, 'the cursor at merge_heads');
+  await w.at(22);
 
   await w.click(code, 'F.softmax');
   found.commands = [];
@@ -62,11 +62,11 @@ await drive(async (w) => {
   await graph.locator('input[type="search"]').press('Enter');
   await graph.locator('body[data-selected="_softmax"]').waitFor();
   found.details = await graph.locator('aside').innerText();
-  const [x, y] = (await graph.locator('body').getAttribute('data-at')).split(',').map(Number);
   await w.shot('graph-view-selected');
   await w.click(code, 'merge_heads(x)');
+  const [x, y] = (await graph.locator('body').getAttribute('data-at')).split(',').map(Number);
   await graph.locator('canvas[role="application"]').click({ position: { x, y } });
-  await page.locator('.statusbar-item', { hasText: 'Ln 13' }).waitFor();
+  await w.at(13);
   await graph.locator('canvas[role="application"]').focus();
   await graph.locator('canvas[role="application"]').press('ArrowUp');
   await graph.locator('body[data-selected="masked_fill"]').waitFor();
@@ -88,7 +88,7 @@ await drive(async (w) => {
   found.memory = await memory.locator('body').innerText();
   await w.shot('memory-view');
   await memory.locator('td button').first().click();
-  await page.locator('.statusbar-item', { hasText: 'Ln 14' }).waitFor();
+  await w.at(14);
 
   await w.click(code, 'F.softmax');
   await w.command('FX: Compare Partitioners');

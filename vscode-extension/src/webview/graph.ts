@@ -37,6 +37,7 @@ let selected: Item | undefined;
 let found: number[] = [];
 let hit = -1;
 let turn = 0;
+let started = false;
 
 function button(label: string, title: string, run: () => void): HTMLButtonElement {
   const made = element('button', { type: 'button', title, 'aria-label': title }, label);
@@ -77,7 +78,11 @@ async function update(kept?: Item): Promise<void> {
   message.textContent = '';
   canvas.keep(before, kept === undefined ? undefined : made.boxes.get(kept));
   redraw();
-  document.body.dataset['shown'] = String(made.boxes.size);
+  if (!started) {
+    canvas.start();
+    started = true;
+  }
+  Object.assign(document.body.dataset, { state: 'ready', nodes: shown.nodes.length, shown: made.boxes.size });
 }
 
 function redraw(): void {
@@ -171,8 +176,9 @@ function show(data: GraphData | FailureData): void {
     document.body.dataset['state'] = 'failed';
     return;
   }
-  const names = selected === undefined || isGroup(selected) ? undefined : model?.nodes[selected]?.name;
+  const name = selected === undefined || isGroup(selected) ? undefined : model?.nodes[selected]?.name;
   const first = !model || model.data.title !== data.title;
+  started &&= !first;
   const open = first ? undefined : new Set([...model!.open].map((group) => groupKey(model!, group)));
   model = new Model(data);
   if (open) {
@@ -182,16 +188,10 @@ function show(data: GraphData | FailureData): void {
   layout = undefined;
   void layouter?.then((known) => known.forget());
   stages.replaceChildren(...data.stages.map((stage) => element('option', { value: stage.uri, ...(stage.name === data.stage ? { selected: '' } : {}) }, `${stage.name} · ${stage.ops.toLocaleString('en')} ops`)));
+  const again = name === undefined ? -1 : data.nodes.findIndex((node) => node.name === name);
+  selected = again >= 0 ? model.path(again).item : undefined;
   find();
-  void update().then(() => {
-    if (first) {
-      canvas.start();
-    }
-    const again = names === undefined ? -1 : data.nodes.findIndex((node) => node.name === names);
-    select(again >= 0 ? model?.path(again).item : undefined);
-    document.body.dataset['state'] = 'ready';
-    document.body.dataset['nodes'] = String(data.nodes.length);
-  });
+  void update().then(() => select(selected));
 }
 
 /** What a group is in another version of the graph as well. */
