@@ -22,17 +22,18 @@ def insert_user_paths(roots: Iterable[str]) -> None:
     """Put `roots` on `sys.path`: after the standard library, before site-packages, in their order.
 
     So a user's `types.py` hides nothing of Python's, and a user's package wins over an installed one of the same
-    name. Entries that are there already stay where they are.
+    name. Entries that are there already stay where they are, and what follows them in `roots` comes after them: a
+    package is not hidden by a module in it that has its name.
     """
-    present = {os.path.normcase(os.path.abspath(p)) for p in sys.path}
-    new: list[str] = []
+    at = _end_of_standard_library()
     for root in roots:
         path = os.path.abspath(root)
-        if os.path.normcase(path) not in present:
-            present.add(os.path.normcase(path))
-            new.append(path)
-    at = _end_of_standard_library()
-    sys.path[at:at] = new
+        present = [os.path.normcase(os.path.abspath(p)) for p in sys.path]
+        if os.path.normcase(path) in present:
+            at = max(at, present.index(os.path.normcase(path)) + 1)
+        else:
+            sys.path.insert(at, path)
+            at += 1
 
 
 def main(argv: list[str]) -> None:
@@ -71,9 +72,9 @@ def main(argv: list[str]) -> None:
 
 
 def _forget_start_directories() -> None:
-    """Take this file's directory (a script's `sys.path[0]`) and the current one off `sys.path`."""
-    unwanted = {os.path.dirname(os.path.abspath(__file__)), os.getcwd()}
-    sys.path[:] = [p for p in sys.path if p and os.path.abspath(p) not in unwanted]
+    """Take this file's directory (a script's `sys.path[0]`) and the current one ("") off `sys.path`."""
+    own = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [p for p in sys.path if p and os.path.abspath(p) != own]
 
 
 def _register_package(directory: str) -> None:

@@ -14,6 +14,7 @@ from torch import nn
 
 from fx_lsp.model import SavedKind
 from fx_lsp.tracer.drive import finished
+from fx_lsp.tracer.memoized import forget_results
 from fx_lsp.tracer.state import Held, held_tensors, replaced, surroundings, unchanged
 
 
@@ -46,7 +47,8 @@ class Call:
             yield from tensors_in(value, name)
 
     def run(self) -> Any:
-        """Call the target; what it assigns to attributes of the modules is undone."""
+        """Call the target, which remembers no other call; what it assigns to attributes of the modules is undone."""
+        forget_results()
         with unchanged(self.modules.values()) as before:
             result = finished(self.function(*self.args, **self.kwargs))
             self.created[:] = before.created()

@@ -6,6 +6,8 @@ import ast
 import inspect
 import linecache
 import re
+import sys
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -206,11 +208,19 @@ def load_failure(error: BaseException, sources: Sources, name: str) -> Failure:
         span = span or Span(error.filename, error.lineno or 1, 0, error.lineno or 1, 0)
     missing: Any = getattr(error, "name", None)
     if isinstance(error, ModuleNotFoundError) and missing:
+        package = missing.partition(".")[0]
+        there = package != missing and (package in sys.modules or find_spec(package) is not None)
+        lacks = (
+            f"the package `{package}` has no module `{missing}`"
+            if there
+            else f"the package `{missing}` is not installed"
+        )
+        cure = "Check the name and the package's version" if there else "Install it there"
         return Failure(
             "import",
-            f"the package `{missing}` is not installed in the interpreter that fx-lsp uses",
+            f"{lacks} in the interpreter that fx-lsp uses",
             span,
-            "Install it there, or choose another interpreter (`fx-lsp.interpreter`).",
+            f"{cure}, or choose another interpreter (`fx-lsp.interpreter`).",
         )
     kind = kind_of(error)
     kind = kind if kind in ("memory", "exit", "effect") else "import"

@@ -23,14 +23,19 @@ class Unusable(Exception):
 
 
 def import_torch() -> str:
-    """Import torch and what tracing needs of it, trace once, and return torch's version. Raises Unusable."""
+    """Import torch and what tracing needs of it, trace once, and return torch's version. Raises Unusable.
+
+    What `functools.lru_cache` makes afterwards is known as the user's.
+    """
     if importlib.util.find_spec("torch") is None:
         raise Unusable(f"{sys.executable} has no torch", "no-torch")
     try:
         importlib.import_module("torch")
+        from fx_lsp.tracer.memoized import remember_caches
         from fx_lsp.tracer.warm import warm
 
         warm()
+        remember_caches()
     except Exception as error:
         if isinstance(error, ImportError) and (error.name or "").startswith("fx_lsp"):
             raise

@@ -99,11 +99,7 @@ def _trace(
     started: float,
 ) -> TraceReply:
     tree = ast.parse(request.source, request.file)
-    notes = (
-        [f"the whole file was run, because the part that {request.name} uses raised {loaded.why}"]
-        if loaded.whole
-        else []
-    )
+    notes = list(loaded.notes)
     if not HAS_COLUMNS:
         notes.append("Python before 3.11 keeps no columns: operations are shown by line")
     elif not HAS_ANNOTATE:

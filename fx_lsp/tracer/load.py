@@ -6,12 +6,13 @@ import ast
 import importlib
 import importlib.abc
 import importlib.machinery
+import importlib.util
 import linecache
 import os
 import sys
 from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
@@ -21,11 +22,14 @@ from fx_lsp.tracer.compat import DATA_DEPENDENT
 
 @dataclass
 class Loaded:
-    """The module that defines the target. `whole` says that more than the slice had to run, `why` in a few words."""
+    """The module that defines the target, and what there is to say about how it was loaded.
+
+    `whole` says that more than the slice had to run.
+    """
 
     module: ModuleType
     whole: bool
-    why: str = ""
+    notes: tuple[str, ...] = ()
 
 
 class LoadError(Exception):
@@ -42,14 +46,35 @@ def load(request: TraceRequest, mode: AbstractContextManager[object]) -> Loaded:
     """
     if request.overlays:
         sys.meta_path.insert(0, _Overlays(request.overlays))
+    trouble = None
     try:
-        if request.package:
-            importlib.import_module(request.package)
-        return _load(request, mode)
+        trouble = _import_package(request.package) if request.package else None
+        loaded = _load(request, mode)
     except SystemExit:
         raise
     except Exception as error:
-        raise LoadError from error
+        raise LoadError from (trouble or error)
+    if trouble is not None:
+        left_out = f"`{request.package}` was not imported as a package: {type(trouble).__name__}: {trouble}"
+        return replace(loaded, notes=(*loaded.notes, left_out))
+    return loaded
+
+
+def _import_package(name: str) -> Exception | None:
+    """Import a package. Where that raises, what it raised, and only the modules in the package can be imported then.
+
+    So a target is traced that needs nothing of what its package's `__init__` fails to import.
+    """
+    try:
+        importlib.import_module(name)
+    except Exception as error:
+        parts = name.split(".")
+        for package in (".".join(parts[: i + 1]) for i in range(len(parts))):
+            spec = None if package in sys.modules else importlib.util.find_spec(package)
+            if spec is not None:
+                sys.modules[package] = importlib.util.module_from_spec(spec)
+        return error
+    return None
 
 
 def _load(request: TraceRequest, mode: AbstractContextManager[object]) -> Loaded:
@@ -58,8 +83,9 @@ def _load(request: TraceRequest, mode: AbstractContextManager[object]) -> Loaded
     except _SLICE_TOO_SMALL as error:
         if request.sliced == request.source or isinstance(error, ModuleNotFoundError):
             raise
-        why = f"{type(error).__name__}: {error}"
-    return Loaded(_execute(request, request.source, mode), whole=True, why=why)
+        raised = f"{type(error).__name__}: {error}"
+    note = f"the whole file was run, because the part that {request.name} uses raised {raised}"
+    return Loaded(_execute(request, request.source, mode), whole=True, notes=(note,))
 
 
 def _execute(request: TraceRequest, text: str, mode: AbstractContextManager[object]) -> ModuleType:

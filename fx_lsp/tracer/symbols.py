@@ -15,7 +15,8 @@ import torch
 
 from fx_lsp.model import Remark, Span
 from fx_lsp.tracer.call import RUN_CODE
-from fx_lsp.tracer.compat import ConstantSource, DimDynamic, ShapeEnv, StrPrinter, SymbolPrinter, sympy
+from fx_lsp.tracer.checks import Checks
+from fx_lsp.tracer.compat import DATA_DEPENDENT, ConstantSource, DimDynamic, ShapeEnv, StrPrinter, SymbolPrinter, sympy
 from fx_lsp.tracer.names import identifier
 from fx_lsp.tracer.provenance import Chain, Sources
 from fx_lsp.tracer.snippets import expression
@@ -48,6 +49,8 @@ class Symbols(ShapeEnv):
         self.named: dict[sympy.Symbol, str] = {}
         self.hints: dict[str, int] = {}
         self.guards_seen: list[Guard] = []
+        self._checks = Checks(sources, lines)
+        self._checked: set[sympy.Basic] = set()
         self._made: dict[sympy.Symbol, str] = {}
         self._names: dict[tuple[Chain, int], str] = {}
         self._run: FrameType | None = None
@@ -96,8 +99,18 @@ class Symbols(ShapeEnv):
 
     @property
     def has_unknown(self) -> bool:
-        """Whether the code made numbers or sizes that depend on the values of tensors."""
-        return bool(self._made)
+        """Whether the code made numbers or sizes that depend on the values of tensors, not only to check them."""
+        return bool(self._made.keys() - self._checked)
+
+    def evaluate_expr(self, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().evaluate_expr(orig_expr, *args, **kwargs)
+        except DATA_DEPENDENT:
+            passes = self._checks.outcome(sys._getframe(1))
+            if passes is None:
+                raise
+            self._checked |= orig_expr.free_symbols
+            return sympy.true if passes else sympy.false
 
     def _called(self, made: Any) -> Any:
         """Name what the code makes after the place where it does.
@@ -150,7 +163,7 @@ class Symbols(ShapeEnv):
                 verb = "becomes" if target.is_Integer else "equals"
                 value = self.text(target)
                 found[Remark(f"{self.named[symbol]} {verb} {value} {where}{why and ': '}{why}", span)] = None
-        return tuple(found)
+        return (*found, *self._checks.remarks())
 
     def _expression(self, chain: Chain) -> ast.expr | None:
         if not chain:

@@ -16,15 +16,17 @@ _TENSOR_WORD = re.compile(r"\b\w*Tensor\b")
 _TENSOR_NAMESPACES = ("torch", "torch.nn.functional", "torch.linalg", "torch.fft", "torch.special", "torch.ops")
 _NOT_ON_TENSORS = re.compile(r"torch\.(load|save|compile|device|manual_seed|seed|no_grad|(set|get|is|use)_\w+)$")
 
-_TENSOR_ATTRIBUTES = frozenset({"shape", "ndim", "mT", "requires_grad", "is_cuda"})
+_TENSOR_ATTRIBUTES = frozenset({"shape", "ndim", "T", "mT", "mH", "real", "imag", "requires_grad", "is_cuda"})
 # fmt: off
 TENSOR_METHODS = frozenset({
-    "abs", "amax", "amin", "argmax", "argmin", "argsort", "bfloat16", "bmm", "chunk", "clamp", "clone",
-    "contiguous", "cos", "cumsum", "detach", "dim", "div", "einsum", "exp", "expand", "expand_as", "flatten",
-    "float", "gather", "half", "index_add", "index_select", "is_floating_point", "layer_norm", "log", "log_softmax",
-    "logsumexp", "masked_fill", "masked_select", "matmul", "mean", "movedim", "mul", "narrow", "new_empty",
-    "new_full", "new_ones", "new_zeros", "norm", "numel", "permute", "pow", "prod", "relu", "repeat",
-    "repeat_interleave", "reshape", "rsqrt", "scatter", "scatter_add", "select", "sigmoid", "sign", "sin", "size",
+    "abs", "addmm", "all", "amax", "amin", "any", "argmax", "argmin", "argsort", "baddbmm", "bfloat16", "bmm", "ceil",
+    "chunk", "clamp", "clone", "contiguous", "cos", "cumprod", "cumsum", "detach", "diagonal", "dim", "div", "double",
+    "einsum", "eq", "erf", "exp", "expand", "expand_as", "flatten", "flip", "float", "floor", "gather", "ge", "gt",
+    "half", "index_add", "index_select", "is_floating_point", "isnan", "item", "layer_norm", "le", "log", "log1p",
+    "log_softmax", "logsumexp", "long", "lt", "masked_fill", "masked_select", "matmul", "max", "mean", "min", "movedim",
+    "mul", "narrow", "ne", "neg", "new_empty", "new_full", "new_ones", "new_tensor", "new_zeros", "nonzero", "norm",
+    "numel", "permute", "pow", "prod", "ravel", "relu", "repeat", "repeat_interleave", "reshape", "roll", "round",
+    "rsqrt", "scatter", "scatter_add", "select", "sigmoid", "sign", "sin", "size",
     "softmax", "sqrt", "square", "squeeze", "std", "sum", "swapaxes", "t", "tanh", "tile", "topk", "transpose",
     "tril", "triu", "type_as", "unbind", "unflatten", "unfold", "unsqueeze", "var", "view", "view_as", "where",
 })
@@ -251,6 +253,8 @@ def _is_tensor_call(
 def is_tensor_function(name: str) -> bool:
     """Whether a dotted name is that of a function of torch on tensors."""
     namespace, _, function = name.rpartition(".")
+    if namespace.startswith("torch.distributions"):
+        return True
     return (
         (namespace in _TENSOR_NAMESPACES or namespace.startswith("torch.ops."))
         and function[:1].islower()
@@ -268,8 +272,10 @@ def is_tensor_use(node: ast.AST, derived: Collection[str]) -> bool:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         name = node.func.attr
         in_place = name.endswith("_") and not name.startswith("_")
+        cast = name == "to" and any(keyword.arg == "dtype" for keyword in node.keywords)
+        cut = name == "split" and any(isinstance(arg, (ast.List, ast.Tuple)) for arg in node.args)
         return (
-            (in_place or name in TENSOR_METHODS)
+            (in_place or cast or cut or name in TENSOR_METHODS)
             and isinstance(node.func.value, ast.Name)
             and node.func.value.id in derived
         )

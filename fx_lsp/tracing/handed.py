@@ -249,7 +249,7 @@ class _Scope:
 
 
 _MAKES = re.compile(r"\.(zeros|ones|empty|full|rand\w*|arange|linspace|logspace|eye|tensor|as_tensor)$")
-_GIVE_TENSORS = (TENSOR_METHODS - {"size", "dim", "numel", "is_floating_point"}) | {
+_GIVE_TENSORS = (TENSOR_METHODS - {"size", "dim", "numel", "is_floating_point", "item"}) | {
     "to",
     "cuda",
     "cpu",

@@ -80,3 +80,29 @@ def f(x: Tensor):
 """
     )
     assert "5" in traced.graph("forward")
+
+
+def test_a_package_whose_init_fails_is_left_out_where_the_target_needs_nothing_of_it(trace, tmp_path):
+    files = {
+        "__init__.py": "from .heavy import everything",
+        "heavy.py": "import a_package_that_nobody_has",
+        "ops.py": "def double(x):\n    return x * 2",
+    }
+    source = PRELUDE + "from .{} import {}\n\ndef f(x: Tensor):\n    return {}(x)\n"
+    traced = trace(source.format("ops", "double", "double"), files=files)
+    assert [node.target for node in traced.stage("forward").nodes if node.op == "call_function"] == ["aten.mul.Tensor"]
+    assert traced.trace.notes == (
+        f"`{tmp_path.name}` was not imported as a package: "
+        "ModuleNotFoundError: No module named 'a_package_that_nobody_has'",
+    )
+    failure = trace(source.format("heavy", "everything", "everything"), files=files).failure
+    assert failure.message == (
+        "the package `a_package_that_nobody_has` is not installed in the interpreter that fx-lsp uses"
+    )
+
+
+def test_a_module_that_a_package_does_not_have(trace):
+    source = PRELUDE + "from pack.missing import g\n\ndef f(x: Tensor):\n    return g(x)\n"
+    failure = trace(source, files={"pack/__init__.py": ""}).failure
+    assert failure.message == "the package `pack` has no module `pack.missing` in the interpreter that fx-lsp uses"
+    assert failure.hint.startswith("Check the name and the package's version, or choose another interpreter")

@@ -386,7 +386,7 @@ async def test_environment_of_user_code(workers: Workers, monkeypatch: pytest.Mo
     source = """
 import os, sys, types, helper
 notes = [helper.name, sys.dont_write_bytecode, os.environ['CUDA_VISIBLE_DEVICES'] == '', 'TORCH_LOGS' in os.environ]
-notes += [os.environ['PYTHONPATH'] == os.path.dirname(helper.__file__), os.getcwd() in sys.path]
+notes += [os.environ['PYTHONPATH'] == os.path.dirname(helper.__file__), '' in sys.path]
 notes += [any(p.endswith('tracer') for p in sys.path)]"""
     assert await notes(workers, source) == ("found", "True", "True", "False", "True", "False", "False")
 
@@ -405,6 +405,17 @@ at = sys.path.index({str(tmp_path)!r})
 site = [i for i, p in enumerate(sys.path) if p.endswith('-packages')]
 notes = [sys.path.count({str(tmp_path)!r}), trace.__file__.startswith({str(tmp_path)!r}), all(at < i for i in site)]"""
     assert await notes(workers, source) == ("1", "False", "True")
+
+
+async def test_what_follows_a_path_that_is_there_already_comes_after_it(workers: Workers, tmp_path: Path) -> None:
+    source = f"""
+import sys
+from fx_lsp.tracer.bootstrap import insert_user_paths
+site = next(p for p in sys.path if p.endswith('-packages'))
+inside = site + '/a_package'
+insert_user_paths([site, inside, {str(tmp_path)!r}])
+notes = [sys.path.index(p) - sys.path.index(site) for p in (inside, {str(tmp_path)!r})]"""
+    assert await notes(workers, source) == ("1", "2")
 
 
 def other_pythons() -> list[Any]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from fx_lsp.syntax import FunctionNode, bound_lambda
 from fx_lsp.tracer.inputs.dims import parameter_shape
 from fx_lsp.tracer.inputs.facts import Facts
-from fx_lsp.tracer.inputs.requirements import Requirement, requirements, shape_of
+from fx_lsp.tracer.inputs.requirements import Requirement, expected_ranks, requirements, shape_of
 from fx_lsp.tracer.inputs.uses import visit_call, visit_subscript
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -77,11 +77,33 @@ def _demand(facts: Facts, demand: Requirement) -> None:
 
 def _rebound_lines(function: FunctionNode, facts: dict[str, Facts]) -> dict[str, int]:
     """The first line on which each parameter is assigned anew: what follows says nothing of the argument."""
+    same = {target for node in ast.walk(function) if isinstance(node, ast.Assign) for target in _still_shaped(node)}
     lines: dict[str, int] = {}
     for node in ast.walk(function):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in facts:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in facts and node not in same:
             lines[node.id] = min(lines.get(node.id, node.lineno), node.lineno)
     return lines
+
+
+def _still_shaped(assignment: ast.Assign) -> Iterator[ast.AST]:
+    """The targets that are given what has their own shape: `x = x.float()`, `q, k = q.contiguous(), k.contiguous()`."""
+    for target in assignment.targets:
+        both = isinstance(target, ast.Tuple) and isinstance(assignment.value, ast.Tuple)
+        targets = target.elts if both and isinstance(target, ast.Tuple) else [target]
+        values = assignment.value.elts if both and isinstance(assignment.value, ast.Tuple) else [assignment.value]
+        for name, given in zip(targets, values, strict=False):
+            while isinstance(given, ast.Call) and isinstance(given.func, ast.Attribute):
+                if given.func.attr not in _KEEP_SHAPE:
+                    break
+                given = given.func.value
+            if isinstance(name, ast.Name) and isinstance(given, ast.Name) and name.id == given.id:
+                yield name
+
+
+_KEEP_SHAPE = frozenset(
+    {"contiguous", "clone", "detach", "to", "type", "type_as", "float", "half", "double", "bfloat16", "long", "int"}
+    | {"bool", "cpu", "cuda", "requires_grad_", "clamp", "abs", "exp", "log", "sqrt", "sigmoid", "tanh", "relu"}
+)
 
 
 def _visit(
@@ -123,11 +145,20 @@ def _visit(
             found.attributes.add(node.attr)
     elif isinstance(node, ast.Call):
         visit_call(node, of)
+    elif isinstance(node, (ast.If, ast.IfExp)):
+        for expected in expected_ranks(node):
+            if (found := named(expected.name, node.lineno)) is not None:
+                found.uses.add("tensor")
+                found.likely_rank = found.likely_rank or expected.rank
     elif isinstance(node, (ast.For, ast.comprehension)):
         found = of(node.iter)
         if found is not None:
             found.uses.add("iterated")
     elif isinstance(node, ast.Compare):
+        if isinstance(node.ops[0], (ast.In, ast.NotIn)) and isinstance(node.left, ast.Constant):
+            found = of(node.comparators[0])
+            if found is not None and isinstance(node.left.value, str):
+                found.keys.add(node.left.value)
         found = of(node.left)
         if found is not None:
             found.uses.add("compared")

@@ -32,6 +32,16 @@ def typed(attempt: Attempt, text: str) -> Iterator[Plans]:
                 yield from (attempt.plans.with_plan(name, value(v, "search", "from an error")) for v in values)
 
 
+def single_number(attempt: Attempt, text: str) -> Iterator[Plans]:
+    """A number in place of a guessed tensor of which the code wants one, to compare it or to count with it."""
+    if not re.search(r"Boolean value of Tensor with more than one|converted to (an index|Scalar|Python scalar)", text):
+        return
+    for path in mentioned_tensors(attempt):
+        plan = dict(attempt.plans.items).get(path)
+        if isinstance(plan, TensorPlan) and plan.source == "search":
+            yield from (attempt.plans.with_plan(path, value(v, "search", "from an error")) for v in (0.5, 2))
+
+
 def _wrong_arguments(text: str) -> Iterator[tuple[str, int, str]]:
     """The name of an argument, its position from 1 (0: unknown), and what PyTorch calls the type that it takes."""
     if plain := re.search(r"argument '(\w+)' (?:\(position (\d+)\) )?must be ([\w. ]+?), (?:but found|not) ", text):
@@ -92,12 +102,17 @@ def guarded(attempt: Attempt, text: str) -> Iterator[Plans]:
 
 
 def _compared_numbers(guard: ast.stmt, frame: FrameType) -> Iterator[tuple[int, int]]:
-    """Numbers that the condition compares, each with what it would have to be: `L == H * W`, `C % groups == 0`."""
+    """Numbers that the condition compares, each with what it would have to be: `L == H * W`, `C % groups == 0`,
+    `x.shape[-2:] == y.shape[-2:]`."""
     test = guard.test if isinstance(guard, (ast.Assert, ast.If)) else None
     for node in ast.walk(test) if test is not None else ():
         if not isinstance(node, ast.Compare):
             continue
         left, right = _number(node.left, frame), _number(node.comparators[0], frame)
+        shapes = _value(node.left, frame), _value(node.comparators[0], frame)
+        if all(isinstance(shape, tuple) for shape in shapes) and len(shapes[0]) == len(shapes[1]):
+            pairs = zip(*shapes, strict=True)
+            yield from ((b, a) for a, b in pairs if type(a) is type(b) is int and a != b)
         if isinstance(node.left, ast.BinOp) and isinstance(node.left.op, ast.Mod) and right == 0:
             whole, part = _number(node.left.left, frame), _number(node.left.right, frame)
             if whole is not None and part:
@@ -110,15 +125,20 @@ def _compared_numbers(guard: ast.stmt, frame: FrameType) -> Iterator[tuple[int, 
 
 def _number(node: ast.expr, frame: FrameType) -> int | None:
     """The value of a plain expression of numbers in a frame; None for anything else."""
+    found = _value(node, frame)
+    return found if type(found) is int else None
+
+
+def _value(node: ast.expr, frame: FrameType) -> Any:
+    """The value of an expression in a frame that calls nothing but what gives sizes; None for anything else."""
     calls = [n.func for n in ast.walk(node) if isinstance(n, ast.Call)]
     if any((f.id if isinstance(f, ast.Name) else getattr(f, "attr", "")) not in _HARMLESS for f in calls):
         return None
     try:
         code = compile(ast.fix_missing_locations(ast.Expression(node)), "<condition>", "eval")
-        found = eval(code, frame.f_globals, frame.f_locals)
+        return eval(code, frame.f_globals, frame.f_locals)
     except Exception:
         return None
-    return found if type(found) is int else None
 
 
 _HARMLESS = frozenset({"len", "size", "dim", "int", "numel"})

@@ -18,7 +18,7 @@ class Facts:
     `multiples` what others have to be multiples of; `shape` is what the docstring says; `dtype` a short name; `uses`
     what it is used as; `length` how many items it is unpacked into; `literals` what it is compared with; `attributes`
     are read from it, and `keys` looked up in it; `handed` says which functions it is given as it is, by the dotted name
-    of each, and as which of their arguments.
+    of each, and as which of their arguments; `arguments` how many it is called with.
     """
 
     rank: int | None = None
@@ -33,4 +33,5 @@ class Facts:
     dtype: str | None = None
     uses: set[Use] = field(default_factory=set)
     literals: list[Any] = field(default_factory=list)
+    arguments: int = 1
     handed: list[tuple[str, int | str]] = field(default_factory=list[tuple[str, "int | str"]])

@@ -105,6 +105,8 @@ def readable(constant: Any) -> str:
         return str(spec_of(constant))
     if isinstance(constant, (type, FunctionType, BuiltinFunctionType)):
         module, name = constant.__module__ or "", constant.__qualname__
+        if getattr(torch, constant.__name__, None) is constant:
+            return f"torch.{constant.__name__}"
         return f"{module}.{name}" if module.startswith("torch") else name
     shown = repr(constant)
     return shown if len(shown) <= 60 and "\n" not in shown else f"{type(constant).__name__}(…)"

@@ -167,7 +167,7 @@ def _from_annotation(annotation: Any, name: str, facts: Facts, taken: set[int], 
         or annotation in (typing.Callable, Callable)
         or origin is typing.get_origin(Callable[[int], int])
     ):
-        return [value(torch.nn.functional.relu, "search")]
+        return _callables(name, facts, context)[:1]
     if isinstance(annotation, type):
         return _from_class(annotation, name, facts, taken, context)
     return []
@@ -269,7 +269,7 @@ def _is_sequence_of_tensors(annotation: Any) -> bool:
 
 def _from_use(name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
     if "called" in facts.uses:
-        return _callables(name, context)
+        return _callables(name, facts, context)
     if facts.keys or facts.attributes - TENSOR_ATTRIBUTES:
         return [context.namespace(facts.attributes, facts.keys)]
     if context.constructing and (facts.length or "indexed" in facts.uses):
@@ -287,12 +287,18 @@ def _from_use(name: str, facts: Facts, taken: set[int], context: Context) -> lis
     return []
 
 
-def _callables(name: str, context: Context) -> list[Plan]:
+def _callables(name: str, facts: Facts, context: Context) -> list[Plan]:
     """Functions and modules; to a constructor, classes of layers as well: it calls them to make layers."""
+    if facts.arguments in _OF_SEVERAL:
+        return [value(_OF_SEVERAL[facts.arguments], "search")]
     if context.constructing:
         layer = nn.LayerNorm if "norm" in name else nn.GELU if "act" in name else nn.Identity
         return [value(layer, "search"), value(nn.Identity, "search"), value(nn.Linear, "search")]
     return [value(torch.nn.functional.relu, "search"), ValuePlan(nn.Identity, "nn.Identity()", "search")]
+
+
+_OF_SEVERAL: dict[int, Callable[..., Any]] = {2: torch.add, 3: torch.addcmul}
+"""Functions of as many tensors."""
 
 
 def _anything(name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from fx_lsp.tracer.drive import Unfinished
 from fx_lsp.tracer.inputs.attempt import Attempt, involved, mentioned_names, mentioned_tensors
 from fx_lsp.tracer.inputs.configs import with_value
-from fx_lsp.tracer.inputs.demands import described, guarded, single_batch, typed
+from fx_lsp.tracer.inputs.demands import described, guarded, single_batch, single_number, typed
 from fx_lsp.tracer.inputs.plan import (
     Plan,
     Plans,
@@ -29,11 +29,17 @@ from fx_lsp.tracer.symbols import size_hint
 
 _NUMBER = r"-?\d+"
 _LIST = re.compile(r"[\[(]\s*(-?\d+(?:\s*[,x×]\s*-?\d+)*),?\s*[\])]")
-_RANK = re.compile(r"(\d)-?D\b|expected (\d)[,)]|must have (\d) dim|(\d)-dimensional|rank (\d)")
+_RANK = re.compile(r"(\d)-?[Dd]\b|expected (\d)[,)]|(?:must have|expected) (\d) dim|(\d)-dimensional|rank (\d)")
 _RANK_ERROR = re.compile(
-    r"values to unpack|Dimension out of range|too many indices|\dD |\dD\b|number of dim|ndim|dimensional|"
-    r"permute|at least \d|dim\(\)|Dimension specified as|must be a matrix|must match|batch1 must|1D tensors|2D|3D",
+    r"values to unpack|Dimension out of range|too many indices|\dD |\dD\b|\d-d |\d dims?\b|number of dim|ndim|"
+    r"dimensional|permute|at least \d|dim\(\)|Dimension specified as|must be a matrix|must match|batch1 must|\dD",
 )
+
+
+_RANK_ALONE = re.compile(
+    r"[Nn]umber of dim|[Ee]xpected \d-?D|\d dims?\b|\d-dimensional|values to unpack|Dimension out of range|many indices"
+)
+"""Errors that no other sizes mend."""
 
 
 def repairs(attempt: Attempt) -> Iterator[Plans]:
@@ -43,7 +49,8 @@ def repairs(attempt: Attempt) -> Iterator[Plans]:
     if isinstance(error, Unfinished):
         return
     seen = {attempt.plans}
-    for plans in concat(*(rule(attempt, str(error)) for rule in RULES)):
+    rules = RULES if not _RANK_ALONE.search(str(error)) else [rule for rule in RULES if rule not in _ABOUT_SIZES]
+    for plans in concat(*(rule(attempt, str(error)) for rule in rules)):
         if plans not in seen:
             seen.add(plans)
             yield plans
@@ -75,6 +82,8 @@ def _dtype(attempt: Attempt, text: str) -> Iterator[Plans]:
         wanted.append("i64")
     if re.search(r"bool", text, re.IGNORECASE):
         wanted.append("b8")
+    if re.search(r"complex", text):
+        wanted.append("c64")
     if re.search(r"Float|float|floating|same dtype|complex|'Long'|'Bool'|Half", text):
         wanted.append("f32")
     for dtype in wanted:
@@ -106,6 +115,20 @@ def _rank(attempt: Attempt, text: str) -> Iterator[Plans]:
         order = sorted(set(range(6)) - {rank}, key=lambda r: (r not in wanted, abs(r - rank), -r))
         for other in order[:3]:
             yield with_rank(attempt.plans, path, other)
+    yield _with_one_more(attempt.plans)
+
+
+def _with_one_more(plans: Plans) -> Plans:
+    """The plans with one more dimension in front of every tensor, of one size."""
+    leading = fresh_sizes(1, plans.sizes())
+
+    def change(path: str, plan: TensorPlan) -> TensorPlan:
+        if plan.source != "search":
+            return plan
+        spec = dataclasses.replace(plan.spec, sizes=(*leading, *plan.spec.sizes))
+        return dataclasses.replace(plan, spec=spec, detail="rank from an error")
+
+    return plans.map_tensors(change)
 
 
 def with_rank(plans: Plans, wanted: str, rank: int) -> Plans:
@@ -119,6 +142,30 @@ def with_rank(plans: Plans, wanted: str, rank: int) -> Plans:
         return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, sizes=new), detail="rank from an error")
 
     return plans.map_tensors(change)
+
+
+def _tied(attempt: Attempt, text: str) -> Iterator[Plans]:
+    """The sizes of one tensor for another that is used with it: all of them, or that of one dimension."""
+    if not re.search(r"broadcast|must match|size", text):
+        return
+    tensors = dict(attempt.plans.tensors())
+    used = [tensors[path].spec.sizes for path in mentioned_tensors(attempt)]
+    for ours, theirs in (pair for pair in pairwise(used) if len(pair[0]) == len(pair[1])):
+        pairs = zip(ours, theirs, strict=True)
+        differ = [(a, b) for a, b in pairs if isinstance(a, int) and isinstance(b, int) and a != b]
+        alike = attempt.plans
+        for a, b in differ:
+            alike = with_size(alike, b, a)
+        yield alike
+        yield from (with_size(attempt.plans, b, a) for a, b in differ)
+
+
+def _single(attempt: Attempt, text: str) -> Iterator[Plans]:
+    """A tensor of one element in place of one whose sizes fit to nothing."""
+    if re.search(r"broadcast|must match", text):
+        every = (path for path, _ in attempt.plans.tensors())
+        for path in dict.fromkeys([*involved(attempt), *mentioned_tensors(attempt), *every]):
+            yield with_rank(attempt.plans, path, 0)
 
 
 def _plain_sizes(attempt: Attempt, text: str) -> Iterator[Plans]:
@@ -183,6 +230,8 @@ def plain_conflicts(text: str) -> list[tuple[int, int]]:
     if mask := re.search(r"shape of the mask .*?\[([\d, ]+)\].*indexed tensor .*?\[([\d, ]+)\]", text):
         mask_sizes, sizes = ([int(n) for n in re.findall(r"\d+", found)] for found in mask.groups())
         return [(a, b) for a, b in zip(mask_sizes, sizes, strict=False) if a != b]
+    if parts := re.search(r"sum exactly to (\d+) .*split_sizes=\[([\d, ]+)\]", text):
+        return [(int(parts[1]), sum(map(int, parts[2].split(","))))]
     matches = (re.search(pattern, text) for pattern in _CONFLICTS)
     return [(int(match["have"]), int(match["need"])) for match in matches if match]
 
@@ -196,6 +245,8 @@ _CONFLICTS = (
     r"Expected (?P<need>\d+) but got (?P<have>\d+)",
     r"normalized_shape=\[(?P<need>\d+)\].*\[(?:\d+, )*(?P<have>\d+)\]",
     r"expanded size of the tensor \((?P<need>\d+)\) must match the existing size \((?P<have>\d+)\)",
+    r"has size (?P<have>\d+) for operand \d+ which does not broadcast with previously seen size (?P<need>\d+)",
+    r"but got (?P<have>\d+) != (?P<need>\d+)",
 )
 
 
@@ -288,6 +339,7 @@ RULES: tuple[Rule, ...] = (
     _in_place,
     _missing_attribute,
     typed,
+    single_number,
     _plain_sizes,
     _missing_value,
     _dtype,
@@ -296,11 +348,14 @@ RULES: tuple[Rule, ...] = (
     _pairs,
     _parity,
     single_batch,
+    _tied,
     _divisibility,
     _sizes,
     _rank,
+    _single,
     _other_kind,
 )
+_ABOUT_SIZES = (_plain_sizes, _tied, _divisibility, _sizes)
 
 
 def _refreshed(plan: Plan, plans: Plans) -> Plan:

@@ -33,6 +33,13 @@ def demanded_by(statement: ast.stmt) -> Iterator[Requirement]:
         yield from _false(statement.test)
 
 
+def expected_ranks(statement: ast.AST) -> Iterator[Requirement]:
+    """The ranks that a branch is written for: 4 of `if x.dim() == 4:`, unless it raises."""
+    if isinstance(statement, (ast.If, ast.IfExp)):
+        raises = isinstance(statement, ast.If) and isinstance(statement.body[-1], ast.Raise)
+        yield from (demand for demand in _true(statement.test) if demand.rank is not None and not raises)
+
+
 def guard_at(tree: ast.AST, line: int) -> ast.stmt | None:
     """The assertion at a line, or the innermost `if` whose body raises there."""
     found: ast.stmt | None = None

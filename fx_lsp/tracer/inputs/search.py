@@ -77,7 +77,7 @@ def _simplest(start: Plans, best: Attempt, evaluate: Evaluate, deadline: float) 
 def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts: int) -> Found:
     """Best-first: what follows from the furthest run, and there the plans that took the fewest unlikely repairs."""
     order = count()
-    queue: list[tuple[int, int, int, Plans, object]] = [(0, 0, next(order), start, None)]
+    queue: list[_Entry] = [((0, 0), 0, next(order), start, None)]
     seen = {start}
     furthest: Attempt | None = None
     failures: list[Attempt] = []
@@ -91,17 +91,26 @@ def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts
             return Found(attempt, failures)
         failures.append(attempt)
         stagnation += 1
-        if furthest is None or attempt.run.calls > furthest.run.calls:
+        if furthest is None or _reached(attempt) > _reached(furthest):
             furthest, stagnation = attempt, 0
         stop = (_place(attempt), str(attempt.run.error))
         if stop == parent:
             doubt += NO_EFFECT
+        calls, line = _reached(attempt)
         children = (c for c in repairs(attempt) if c not in seen and max(c.sizes(), default=0) <= MAX_SIZE)
         for unlikely, child in enumerate(children):
             seen.add(child)
-            heapq.heappush(queue, (-attempt.run.calls, doubt + unlikely, next(order), child, stop))
+            heapq.heappush(queue, ((-calls, -line), doubt + unlikely, next(order), child, stop))
     assert furthest is not None
     return Found(furthest, failures)
+
+
+def _reached(attempt: Attempt) -> tuple[int, int]:
+    """How far an attempt came: torch calls, and where it made as many, the line in the target's file."""
+    error = attempt.run.error
+    chain = attempt.sources.traceback_chain(error.__traceback__ if error else None)
+    lines = [span.line for span in chain if span.file == attempt.sources.file]
+    return attempt.run.calls, lines[-1] if lines else 0
 
 
 def _patience(furthest: Attempt | None) -> int:
@@ -110,7 +119,7 @@ def _patience(furthest: Attempt | None) -> int:
     return PATIENCE_WITH_VALUES if needs_value else STAGNATION
 
 
-_Entry: TypeAlias = "tuple[int, int, int, Plans, object]"
+_Entry: TypeAlias = "tuple[tuple[int, int], int, int, Plans, object]"
 
 
 def _next(queue: list[_Entry], stagnation: int) -> _Entry:

@@ -66,6 +66,7 @@ def visit_call(node: ast.Call, of: Any) -> None:
     called = of(node.func)
     if called is not None:
         called.uses.add("called")
+        called.arguments = len(node.args)
     _visit_handed(node, of)
     name = (
         node.func.attr
@@ -80,13 +81,10 @@ def visit_call(node: ast.Call, of: Any) -> None:
     if subject is not None:
         if name in ("permute",) and len(dims) == len(node.args) > 1:
             subject.rank = len(dims)
-        elif (
-            name in ("transpose", "size", "swapaxes", "flatten", "squeeze", "sum", "mean", "softmax", "chunk") and dims
-        ):
-            subject.min_rank = max(subject.min_rank, *(d + 1 if d >= 0 else -d for d in dims))
-    if name in _COUNTS and (method or isinstance(node.func, ast.Name) or name not in ("view", "repeat", "expand")):
-        for argument in node.args[_COUNTS[name] :]:
-            _visit_count(argument, of)
+        elif axes := [d for d in map(_integer, node.args[_AXES.get(name, slice(0))]) if d is not None]:
+            subject.min_rank = max(subject.min_rank, *(d + 1 if d >= 0 else -d for d in axes))
+    for argument in _counts(node, name):
+        _visit_count(argument, of)
     visit_pattern(node, of)
     convolution = re.fullmatch(r"conv(_transpose)?([123])d", name)
     if convolution and not method:
@@ -152,11 +150,30 @@ _INDEX_ARGUMENT = {"embedding": 0, "one_hot": 0, "gather": 1, "index_select": 1,
 _MASK_ARGUMENT = {"masked_fill": 0, "masked_fill_": 0, "where": 0, "masked_select": 0}
 
 
-_COUNTS = {
-    **dict.fromkeys(
-        ("range", "arange", "view", "reshape", "expand", "repeat", "new_zeros", "new_ones", "new_empty"), 0
-    ),
-    **dict.fromkeys(("zeros", "ones", "empty", "rand", "randn", "eye", "unflatten", "int"), 0),
-    **dict.fromkeys(("linspace", "full", "topk", "chunk", "split", "unfold", "repeat_interleave", "roll", "narrow"), 1),
-}
-"""Functions that count with their arguments, from the one at that position on."""
+_AXES: dict[str, slice] = (
+    dict.fromkeys(("transpose", "swapaxes", "size", "stride", "flatten", "squeeze", "unbind", "movedim"), slice(None))
+    | dict.fromkeys(("sum", "mean", "prod", "std", "var", "amax", "amin", "argmax", "argmin", "max", "min"), slice(1))
+    | dict.fromkeys(("softmax", "log_softmax", "logsumexp", "cumsum", "cumprod", "select", "narrow"), slice(1))
+    | dict.fromkeys(("index_select", "gather", "scatter", "scatter_add", "index_add", "unflatten", "unfold"), slice(1))
+    | dict.fromkeys(("chunk", "split", "tensor_split"), slice(1, 2))
+)
+"""Which arguments of a method are axes of its tensor."""
+
+
+def _counts(node: ast.Call, name: str) -> list[ast.expr]:
+    """The arguments that a call counts with."""
+    if name in _COUNT_ALONE:
+        return node.args
+    if name not in _COUNT_ON_A_TENSOR:
+        return []
+    owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+    function = owner is None or (isinstance(owner, ast.Name) and owner.id == "torch")
+    return node.args[1 if function else 0 :]
+
+
+_COUNT_ALONE = frozenset({"range", "arange", "zeros", "ones", "empty", "rand", "randn", "eye", "int", "linspace"})
+_COUNT_ON_A_TENSOR = frozenset(
+    {"view", "reshape", "expand", "repeat", "tile", "unflatten", "new_zeros", "new_ones", "new_empty", "topk", "chunk"}
+    | {"split", "tensor_split", "unfold", "repeat_interleave", "roll", "narrow"}
+)
+"""Functions and methods that count with what follows the tensor."""

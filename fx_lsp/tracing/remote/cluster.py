@@ -28,6 +28,8 @@ from fx_lsp.tracing.remote.trust import is_trusted
 
 NO_RAY = Failed("Ray clusters need ray, which is not installed beside fx-lsp", "install the cluster's version of it")
 CONNECT_SECONDS = 30.0
+TIDY_SECONDS = 30.0
+"""How long a task that was asked to end may take to, before Ray kills it; its machine may be busy."""
 _MEND = "is it running, and is its token in this environment (RAY_AUTH_MODE, RAY_AUTH_TOKEN)? try: ray status"
 
 _TASK = '''
@@ -115,13 +117,13 @@ async def _connected(ray: Any, address: str) -> None:
 
 async def _ended(ray: Any, tasks: Sequence[Any]) -> None:
     """End tasks. They are asked first, so that they tidy up there: what Ray kills has no time to."""
-    for force in (False, True) if tasks else ():
+    for force, seconds in ((False, TIDY_SECONDS), (True, CANCEL_SECONDS)) if tasks else ():
         for task in tasks:
             with suppress(Exception):
                 ray.cancel(task, force=force)
         ends = asyncio.gather(*(asyncio.wrap_future(task.future()) for task in tasks), return_exceptions=True)
         with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(ends, CANCEL_SECONDS)
+            await asyncio.wait_for(ends, seconds)
             return
 
 

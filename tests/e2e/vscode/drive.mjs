@@ -123,6 +123,13 @@ export class Workbench {
     await this.row(text).first().click();
   }
 
+  /** The field that is asked in, once the question has this text. */
+  async asked(question) {
+    const widget = this.page.locator('.quick-input-widget:visible').filter({ hasText: question });
+    await widget.waitFor();
+    return widget.locator('input').first();
+  }
+
   row(text) {
     return this.page.locator('.quick-input-widget:visible .monaco-list-row').filter({ hasText: text });
   }

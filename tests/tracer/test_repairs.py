@@ -1,0 +1,92 @@
+"""What a body, and the errors that it raises, say of inputs: one function for each thing that is read."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import TraceFixture
+
+SOURCE = """
+import torch
+from torch import einsum
+
+def repeat(x, pattern, g):
+    b, h, n, d = x.shape
+    return x[:, :, None].expand(b, h, g, n, d).reshape(b, h * g, n, d)
+
+def grouped(q, k, v):
+    b, heads, n, d = q.shape
+    _, kept, m, _ = k.shape
+    if heads != kept:
+        k = repeat(k, "b h n d -> b (h g) n d", g=heads // kept)
+        v = repeat(v, "b h n d -> b (h g) n d", g=heads // kept)
+    weights = einsum("b h i d, b h j d -> b h i j", q, k).softmax(-1)
+    return einsum("b h i j, b h j d -> b h i d", weights, v)
+
+def curved(x, k):
+    count = x.size(-1) - 1
+    rest = x.narrow(-1, 1, count)
+    first = torch.sqrt(k + rest.pow(2).sum(-1)).unsqueeze(-1)
+    return torch.cat((first, rest), dim=-1)
+
+def parts(z):
+    return z.real ** 2 + z.imag ** 2
+
+def step(f, t, x: torch.Tensor, dt):
+    half = f(t + dt / 2, x)
+    return x + dt * f(t + dt, half)
+
+def halves(x):
+    return x.split([24, 40], -1)
+
+def until(x: torch.Tensor, limit):
+    scale = 1.0
+    while limit < scale:
+        scale = scale / 2
+    return x * scale
+
+def shifted(latents, stream):
+    fused = latents[:, :-1] + stream[:, 1:]
+    return torch.cat((stream[:, :1], fused), dim=-2)
+
+def rotated(t, freqs):
+    if t.ndim == 4 and freqs.ndim == 3:
+        freqs = freqs[:, None]
+    return t * freqs.cos()
+
+def strided(x):
+    x = x.contiguous().float()
+    return x * x.size(3) + x.stride(2)
+
+def alike(x, u):
+    assert x.shape[-2:] == u.shape[-2:], "not alike"
+    return (x * u).sum(-1)
+
+def pieces(x, n):
+    return torch.stack(x.chunk(n, dim=-1))
+
+def flattened(x, shape):
+    return torch.reshape(x, shape).relu()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        pytest.param("grouped", ["f32[4, 8, 12, 64]", "f32[4, 8, 24, 64]", "f32[4, 8, 24, 96]"], id="an equation"),
+        pytest.param("parts", ["c64[4, 64]"], id="complex numbers"),
+        pytest.param("step", ["torch.add", "f32[8, 64]", "f32[8, 64]", "f32[8, 64]"], id="a function of two tensors"),
+        pytest.param("halves", ["f32[4, 64]"], id="the sum of sizes"),
+        pytest.param("until", ["f32[4, 64]", "0.5"], id="a number that is compared"),
+        pytest.param("rotated", ["f32[4, 8, 12, 64]", "f32[4, 12, 64]"], id="a rank that a branch is for"),
+        pytest.param("strided", ["f32[4, 8, 12, 64]"], id="an axis of what has the same shape"),
+        pytest.param("alike", ["f32[4, 64]", "f32[4, 64]"], id="an assertion about two shapes"),
+        pytest.param("pieces", ["f32[4, 64]", "2"], id="a count"),
+    ],
+)
+def test_what_is_found(trace: TraceFixture, name: str, found: list[str]) -> None:
+    assert [given.spec for given in trace(SOURCE, name).trace.inputs] == found
+
+
+@pytest.mark.parametrize("name", ["curved", "shifted", "flattened"])
+def test_something_is_found(trace: TraceFixture, name: str) -> None:
+    assert {given.source for given in trace(SOURCE, name).trace.inputs} == {"search"}
