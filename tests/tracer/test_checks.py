@@ -61,7 +61,8 @@ def chosen(x, mask):
 
 # fx: x=f32[4, 8], mean=f32[8], std=f32[8]
 def inside_of_torch(x, mean, std):
-    return Normal(mean, std, validate_args=True).log_prob(x)
+    normal = Normal(mean, std, validate_args=True)
+    return normal.log_prob(x)
 
 # fx: x=f32[4, 8]
 def branch(x):
@@ -110,7 +111,7 @@ def test_where_it_is_said(trace: TraceFixture) -> None:
     assert taken(trace, "inside_of_torch") == snapshot(
         [
             "Normal(mean, std, validate_args=True): `not torch._is_all_true(valid)` in distribution.py passes",
-            "Normal(mean, std, validate_args=True).log_prob(x): `not torch._is_all_true(valid)` in distribution.py passes",
+            "normal.log_prob(x): `not torch._is_all_true(valid)` in distribution.py passes",
         ]
     )
 

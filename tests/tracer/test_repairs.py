@@ -64,6 +64,10 @@ def alike(x, u):
 def pieces(x, n):
     return torch.stack(x.chunk(n, dim=-1))
 
+def corners(boxes, dims: tuple[int, ...]):
+    left, top, right, bottom = boxes.unbind(dim=-1)
+    return ((right - left) * (bottom - top)).sum(dims)
+
 def flattened(x, shape):
     return torch.reshape(x, shape).relu()
 """
@@ -80,6 +84,7 @@ def flattened(x, shape):
         pytest.param("rotated", ["f32[4, 8, 12, 64]", "f32[4, 12, 64]"], id="a rank that a branch is for"),
         pytest.param("strided", ["f32[4, 8, 12, 64]"], id="an axis of what has the same shape"),
         pytest.param("alike", ["f32[4, 64]", "f32[4, 64]"], id="an assertion about two shapes"),
+        pytest.param("corners", ["f32[8, 4]", "-1"], id="an axis that is unbound, axes"),
         pytest.param("pieces", ["f32[4, 64]", "2"], id="a count"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from fx_lsp.syntax import FunctionNode, bound_lambda
 from fx_lsp.tracer.inputs.dims import parameter_shape
@@ -130,6 +131,9 @@ def _visit(
         if subject is None and (found := of(node.value)) is not None:
             found.uses.add("iterated")
             found.length = len(elements)
+        call = node.value
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "unbind":
+            _unbound(call, of(call.func.value), len(elements))
         if subject is not None:
             starred = sum(isinstance(e, ast.Starred) for e in elements)
             if starred:
@@ -175,6 +179,17 @@ def _visit(
             if found is not None:
                 found.uses.add("tensor")
                 found.min_rank = max(found.min_rank, 2)
+
+
+def _unbound(call: ast.Call, facts: Facts | None, count: int) -> None:
+    """Take in `x1, y1, x2, y2 = boxes.unbind(-1)`."""
+    given = next((argument for argument in (*call.args, *(k.value for k in call.keywords))), ast.Constant(0))
+    with suppress(ValueError):
+        axis = ast.literal_eval(given)
+        if facts is not None and type(axis) is int:
+            facts.uses.add("tensor")
+            facts.sizes.setdefault(axis, count)
+            facts.min_rank = max(facts.min_rank, axis + 1 if axis >= 0 else -axis)
 
 
 def find_class(tree: ast.Module, name: str) -> ast.ClassDef | None:

@@ -50,7 +50,7 @@ _INTEGERS: tuple[tuple[re.Pattern[str], int], ...] = tuple(
 _FLAG = re.compile(r"^(use|is|has|with|do|no|return|add|apply|enable)_|bias$|affine$|causal|bidirectional|inplace")
 TENSOR_ATTRIBUTES = frozenset(dir(torch.Tensor))
 """What a value may be asked for that is a tensor."""
-_AXIS = re.compile(r"(^|_)(dim|axis)$")
+_AXIS = re.compile(r"(^|_)(dims?|axis|axes)$")
 _FLOATS: tuple[tuple[re.Pattern[str], float], ...] = tuple(
     (re.compile(pattern), number)
     for pattern, number in ((r"eps", 1e-5), (r"drop|^p$|prob", 0.1), (r"momentum", 0.1), (r"scale|temperature", 0.5))
@@ -121,7 +121,8 @@ def tensors(name: str, facts: Facts, taken: set[int], context: Context) -> list[
         likely = facts.likely_rank or (4 if IMAGE_NAME.search(name) else None)
         if likely is not None:
             ranks = sorted({likely, *ranks}, key=lambda r: (r != likely, [*ranks, r].index(r)))
-    sizes = [(fresh_sizes(rank, taken, features=dtype != "i64"), "") for rank in ranks]
+    others = taken | set(facts.sizes.values())
+    sizes = [(fresh_sizes(rank, others, features=dtype != "i64"), "") for rank in ranks]
     if facts.shape is not None:
         sizes.insert(0, (sizes_of(facts.shape, context.named, taken), "shape from the docstring"))
     elif IMAGE_NAME.search(name) and 4 in ranks:
@@ -235,7 +236,10 @@ def _from_sequence(
     make = tuple if kind is tuple else list
     if not arguments:
         return []
-    items = arguments[:-1] * 2 if arguments[-1] is Ellipsis else arguments if make is tuple else arguments * 2
+    several = 1 if _AXIS.search(name) else 2  # no axis is named twice
+    items = (
+        arguments[:-1] * several if arguments[-1] is Ellipsis else arguments if make is tuple else arguments * several
+    )
     plans = [_from_annotation(a, name, Facts(), taken, context) for a in items]
     if not all(plans):
         return []

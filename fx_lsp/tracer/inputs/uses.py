@@ -150,13 +150,15 @@ _INDEX_ARGUMENT = {"embedding": 0, "one_hot": 0, "gather": 1, "index_select": 1,
 _MASK_ARGUMENT = {"masked_fill": 0, "masked_fill_": 0, "where": 0, "masked_select": 0}
 
 
-_AXES: dict[str, slice] = (
-    dict.fromkeys(("transpose", "swapaxes", "size", "stride", "flatten", "squeeze", "unbind", "movedim"), slice(None))
-    | dict.fromkeys(("sum", "mean", "prod", "std", "var", "amax", "amin", "argmax", "argmin", "max", "min"), slice(1))
-    | dict.fromkeys(("softmax", "log_softmax", "logsumexp", "cumsum", "cumprod", "select", "narrow"), slice(1))
-    | dict.fromkeys(("index_select", "gather", "scatter", "scatter_add", "index_add", "unflatten", "unfold"), slice(1))
-    | dict.fromkeys(("chunk", "split", "tensor_split"), slice(1, 2))
-)
+_AXES: dict[str, slice] = {
+    **dict.fromkeys(
+        ("transpose", "swapaxes", "size", "stride", "flatten", "squeeze", "unbind", "movedim"), slice(None)
+    ),
+    **dict.fromkeys(("sum", "mean", "prod", "std", "var", "amax", "amin", "argmax", "argmin", "max", "min"), slice(1)),
+    **dict.fromkeys(("softmax", "log_softmax", "logsumexp", "cumsum", "cumprod", "select", "narrow"), slice(1)),
+    **dict.fromkeys(("index_select", "gather", "scatter", "scatter_add", "index_add", "unflatten", "unfold"), slice(1)),
+    **dict.fromkeys(("chunk", "split", "tensor_split"), slice(1, 2)),
+}
 """Which arguments of a method are axes of its tensor."""
 
 
