@@ -1,4 +1,7 @@
-"""Checks of tensors' values that only stop the program where they fail: a trace takes for granted that they pass."""
+"""Checks of tensors' values that only stop something where they fail: a trace takes for granted that they do not.
+
+That is an error that is raised, a warning, or the end of a loop before its time.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import linecache
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from types import FrameType
 
 import torch
@@ -28,16 +32,25 @@ _AS_USERS_WRITE = tuple(
 """The parts of PyTorch that are written as its users write."""
 
 
+@dataclass(frozen=True)
+class _Check:
+    """A test, what it has to be for the program to go on, and what the user is told where that is taken for granted."""
+
+    test: ast.expr
+    wanted: bool
+    told: str
+
+
 class Checks:
-    """Which way a trace goes where code asks for a value and does nothing with it but raise, or tell."""
+    """Which way a trace goes where code asks for a value, and does nothing with it but stop or tell."""
 
     def __init__(self, sources: Sources, lines: list[str]) -> None:
         self._sources, self._lines = sources, lines
-        self._statements: dict[str, list[ast.If | ast.Assert]] = {}
+        self._known: dict[str, list[_Check]] = {}
         self._taken: dict[Remark, None] = {}
 
     def outcome(self, frame: FrameType | None) -> bool | None:
-        """What the value that is asked for below `frame` has to be for the check to pass; None where it is no check."""
+        """What the value that is asked for below `frame` has to be for the program to go on; None if it is no check."""
         while frame is not None and not self._is_users(frame.f_code.co_filename):
             if frame.f_code is RUN_CODE:
                 return None
@@ -45,19 +58,17 @@ class Checks:
         asked = _asked(frame) if frame is not None else None
         if frame is None or asked is None:
             return None
-        found = next(self._found(self._sources.span(frame.f_code, asked, frame.f_lineno)), None)
-        if found is None:
-            return None
-        test, value = found
-        chain = self._sources.chain(frame, RUN_CODE)
-        text = ast.unparse(test)
-        shown = f"`{text if len(text) <= 60 else f'{text[:57]}…'}`"
         file = frame.f_code.co_filename
-        where = "" if self._sources.rank(file) == 0 else f" in {os.path.basename(file)}"
-        self._taken[Remark(f"the trace takes for granted that the check {shown}{where} passes", (*chain, None)[0])] = (
-            None
-        )
-        return value
+        span = self._sources.span(frame.f_code, asked, frame.f_lineno)
+        for check in self._checks(file):
+            values = {value for part, value in _parts(check.test, check.wanted) if _gives(part, span)}
+            if len(values) == 1:
+                text = ast.unparse(check.test)
+                where = "" if self._sources.rank(file) == 0 else f" in {os.path.basename(file)}"
+                told = check.told.format(f"`{text if len(text) <= 60 else f'{text[:57]}…'}`{where}")
+                self._taken[Remark(told, next(iter(self._sources.chain(frame, RUN_CODE)), None))] = None
+                return values.pop()
+        return None
 
     def remarks(self) -> tuple[Remark, ...]:
         """What was taken for granted, each where the code checks it."""
@@ -66,25 +77,35 @@ class Checks:
     def _is_users(self, file: str) -> bool:
         return self._sources.rank(file) < 2 or file.startswith(_AS_USERS_WRITE)
 
-    def _found(self, span: Span) -> Iterator[tuple[ast.expr, bool]]:
-        """The test that asks for a value at `span`, and what the value has to be."""
-        for statement in self._checks(span.file):
-            wanted = _passing(statement)
-            if wanted is None or not _covers(statement.test, span):
-                continue
-            values = {value for part, value in _parts(statement.test, wanted) if _covers(part, span)}
-            if len(values) == 1:
-                yield statement.test, values.pop()
-
-    def _checks(self, file: str) -> list[ast.If | ast.Assert]:
-        if file not in self._statements:
+    def _checks(self, file: str) -> list[_Check]:
+        if file not in self._known:
             lines = self._lines if file == self._sources.file else [n.rstrip("\n") for n in linecache.getlines(file)]
             try:
-                tree = parse("\n".join(lines))
+                self._known[file] = list(_checks_below(parse("\n".join(lines))))
             except (SyntaxError, ValueError, RecursionError):
-                tree = ast.Module([], [])
-            self._statements[file] = [n for n in ast.walk(tree) if isinstance(n, (ast.If, ast.Assert))]
-        return self._statements[file]
+                self._known[file] = []
+        return self._known[file]
+
+
+def _checks_below(tree: ast.AST, loop: ast.AST | None = None) -> Iterator[_Check]:
+    """The checks of a tree; `loop` is the innermost one around it."""
+    if isinstance(tree, ast.Assert):
+        yield _Check(tree.test, True, _PASSES)
+    elif isinstance(tree, ast.If):
+        ends = isinstance(tree.body[-1], ast.Break) and isinstance(loop, ast.For)
+        if isinstance(tree.body[-1], ast.Raise) or (not tree.orelse and all(map(_only_tells, tree.body))):
+            yield _Check(tree.test, False, _PASSES)
+        elif tree.orelse and isinstance(tree.orelse[-1], ast.Raise):
+            yield _Check(tree.test, True, _PASSES)
+        elif ends and not tree.orelse:
+            yield _Check(tree.test, False, _ENDS)
+    inner = tree if isinstance(tree, (ast.For, ast.While, ast.FunctionDef)) else loop
+    for node in ast.iter_child_nodes(tree):
+        yield from _checks_below(node, inner)
+
+
+_PASSES = "the trace takes for granted that the check {} passes"
+_ENDS = "the trace follows the loop to its end: {} may end it sooner"
 
 
 def _asked(frame: FrameType) -> int | None:
@@ -97,15 +118,6 @@ def _asked(frame: FrameType) -> int | None:
     while at > 0 and _NO_VALUE.match(dis.opname[code[at]]):
         at -= 2
     return at
-
-
-def _passing(statement: ast.If | ast.Assert) -> bool | None:
-    """What a test has to be for the program to go on as if it were not there."""
-    if isinstance(statement, ast.Assert):
-        return True
-    if isinstance(statement.body[-1], ast.Raise) or (not statement.orelse and all(map(_only_tells, statement.body))):
-        return False
-    return True if statement.orelse and isinstance(statement.orelse[-1], ast.Raise) else None
 
 
 def _only_tells(statement: ast.stmt) -> bool:
@@ -126,12 +138,12 @@ def _parts(test: ast.expr, value: bool) -> Iterator[tuple[ast.expr, bool]]:
         yield test, value
 
 
-def _covers(node: ast.expr, span: Span) -> bool:
-    """Whether the node holds the span, or begins or ends on its line where Python keeps no columns."""
-    end_line, end_col = node.end_lineno or node.lineno, node.end_col_offset or 0
+def _gives(node: ast.expr, span: Span) -> bool:
+    """Whether what is computed at the span is the node's value. Python may say of a call where its last line begins.
+
+    Where Python keeps no columns, whether they share a line.
+    """
+    end = node.end_lineno or node.lineno, node.end_col_offset or 0
     if span.end_col == 0:
-        return node.lineno <= span.line <= end_line
-    return (node.lineno, node.col_offset) <= (span.line, span.col) and (span.end_line, span.end_col) <= (
-        end_line,
-        end_col,
-    )
+        return node.lineno <= span.line <= end[0]
+    return (node.lineno, node.col_offset) <= (span.line, span.col) and (span.end_line, span.end_col) == end

@@ -7,6 +7,7 @@ from conftest import TraceFixture
 from inline_snapshot import snapshot
 
 TAKEN = "the trace takes for granted that the check "
+FOLLOWED = "the trace follows the loop to its end: "
 
 SOURCE = """
 import logging
@@ -19,7 +20,10 @@ log = logging.getLogger(__name__)
 
 # fx: x=f32[4, 8], low=0.0
 def either(x, low):
-    if torch.min(x) < low or not (x < 10).all():
+    if torch.min(x) < low or not (
+        (x < 10)
+        .all()
+    ):
         raise ValueError("out of range")
     return x.sqrt()
 
@@ -65,9 +69,32 @@ def inside_of_torch(x, mean, std):
     return normal.log_prob(x)
 
 # fx: x=f32[4, 8]
+def settles(x):
+    for _ in range(3):
+        before = x
+        x = x.tanh()
+        if (x - before).abs().max() < 1e-3:
+            break
+    return x
+
+# fx: x=f32[4, 8]
+def until(x):
+    while True:
+        x = x.tanh()
+        if x.max() < 1:
+            break
+    return x
+
+# fx: x=f32[4, 8]
 def branch(x):
     if x.sum() > 0:
         x = x * 2
+    return x
+
+# fx: x=f32[4, 8]
+def inside_of_a_check(x):
+    if (x if x.sum() > 0 else -x).max() > 1:
+        raise ValueError
     return x
 
 # fx: x=f32[4, 8]
@@ -81,7 +108,7 @@ def both_raise(x):
 
 def taken(trace: TraceFixture, name: str) -> list[str]:
     traced = trace(SOURCE, name)
-    assert all(remark.message.startswith(TAKEN) for remark in traced.trace.remarks)
+    assert all(remark.message.startswith((TAKEN, FOLLOWED)) for remark in traced.trace.remarks)
     return [f"{traced.at(r.span)}: {r.message.removeprefix(TAKEN)}" for r in traced.trace.remarks]
 
 
@@ -93,13 +120,14 @@ def taken(trace: TraceFixture, name: str) -> list[str]:
         ("otherwise", ["mul"], ["`x.max() <= 1` passes"]),
         ("told", ["mul"], ["`x.abs().max() > 10000.0` passes"]),
         ("counted", ["mul"], ["`total < 0` passes"]),
+        ("settles", ["tanh"] * 3, [FOLLOWED + "`(x - before).abs().max() < 0.001` may end it sooner"]),
         ("chosen", ["index", "zeros_like", "sqrt", "index_put"], ["`inside.min() < 0` passes"]),
     ],
 )
 def test_a_check_leaves_nothing_in_the_graph(
     trace: TraceFixture, name: str, operations: list[str], checks: list[str]
 ) -> None:
-    found = [remark.rpartition(": ")[2] for remark in taken(trace, name)]
+    found = [remark.partition(": ")[2] for remark in taken(trace, name)]
     assert list(dict.fromkeys(found)) == checks
     nodes = trace(SOURCE, name).stage("forward").nodes
     called = [node.target.split(".")[1] for node in nodes if node.op == "call_function"]
@@ -120,6 +148,6 @@ def test_no_name_stands_for_a_number_that_is_only_checked(trace: TraceFixture) -
     assert trace(SOURCE, "counted").trace.notes == ()
 
 
-@pytest.mark.parametrize("name", ["branch", "both_raise"])
+@pytest.mark.parametrize("name", ["branch", "both_raise", "until", "inside_of_a_check"])
 def test_a_branch_is_no_check(trace: TraceFixture, name: str) -> None:
     assert trace(SOURCE, name).failure.kind == "data-dependent"
