@@ -136,7 +136,13 @@ def test_what_is_nowhere(page):
 
 def test_an_input_where_the_pattern_goes_on(page):
     text = page("(a, b):\n    return aten.mul.Tensor(aten.exp.default(a), b)")
-    assert "the pattern has aten.exp.default here, and the graph an input" in text
+    assert "        # x: the pattern has aten.exp.default here, and the graph an input (1 of 2 nodes fit)\n" in text
+
+
+def test_an_attribute_where_the_pattern_goes_on(page):
+    target = "import torch\n\nONES = torch.ones(4)\n\n\n# fx: x=f32[4]\ndef f(x):\n    return torch.mul(ONES, x)\n"
+    text = page("(a, b):\n    return torch.mul(torch.exp(a), b)", on="torch", target=target)
+    assert "        # tensor_constant0 = self._tensor_constant0: the pattern has the function torch.exp here" in text
 
 
 def test_a_pattern_with_two_results(page):

@@ -14,7 +14,8 @@ from fx_lsp.model import Severity
 from fx_lsp.tracer.failures import kind_of
 from fx_lsp.tracer.inputs.attempt import Attempt
 from fx_lsp.tracer.inputs.plan import Plans, TensorPlan, fresh_sizes, with_size
-from fx_lsp.tracer.inputs.repair import plain_conflicts, repairs, with_rank
+from fx_lsp.tracer.inputs.repair import repairs
+from fx_lsp.tracer.inputs.shapes import plain_conflicts, with_rank
 from fx_lsp.tracer.observe import tensors_among
 
 Evaluate = Callable[[Plans], Attempt]

@@ -309,4 +309,8 @@ def report(ledger: Ledger, lane: Lane, found: Found, stage: str, title: str) -> 
 
 
 def _line(node: fx.Node, names: Names) -> str:
+    if node.op == "placeholder":
+        return names[node]
+    if node.op == "get_attr":
+        return f"{names[node]} = self.{node.target}"
     return f"{names[node]} = {target_name(node.target)}({', '.join(arguments_of(node, names))})"
