@@ -151,3 +151,16 @@ def test_no_name_stands_for_a_number_that_is_only_checked(trace: TraceFixture) -
 @pytest.mark.parametrize("name", ["branch", "both_raise", "until", "inside_of_a_check"])
 def test_a_branch_is_no_check(trace: TraceFixture, name: str) -> None:
     assert trace(SOURCE, name).failure.kind == "data-dependent"
+
+
+def test_the_reason_is_what_no_symbol_stands_in_for(trace: TraceFixture) -> None:
+    failure = trace("""
+        # fx: x=f32[4, 8]
+        def f(x):
+            scale = x.max().item()
+            y = x * scale
+            if y.sum() > 0:
+                y = y.tanh()
+            return y
+    """).failure
+    assert failure.message.startswith("`if y.sum() > 0:` branches on a tensor's value")

@@ -155,8 +155,8 @@ Use `torch.where` (both sides are computed) or `torch.cond`, or branch on shapes
             return y if n > 3 else y * 2
         """,
         snapshot("""\
-x.sum().item()
-`n = x.sum().item()` turns a tensor into a Python number: `y if n > 3 else y * 2` branches on a tensor's value
+n > 3
+`y if n > 3 else y * 2` branches on a tensor's value
 Use `torch.where` (both sides are computed) or `torch.cond`, or branch on shapes.\
 """),
     ),

@@ -61,7 +61,14 @@ def settle(
     if kind_of(best.run.error, best.run.failed) != "data-dependent" or task.retried:
         return None
     task.retried = True
-    return _without_values(trial, best, hints, compiling=False) or _without_values(trial, best, hints, compiling=True)
+    for compiling in (False, True):
+        settled, tried = _without_values(trial, best, hints, compiling)
+        if settled is not None:
+            return settled
+        error, further = tried.run.error, tried.run.calls > found.best.run.calls
+        if error is not None and further and kind_of(error, tried.run.failed) == "data-dependent":
+            found.best = tried  # what no symbol can stand in for is the reason, not the first value that was asked for
+    return None
 
 
 @dataclass
@@ -173,7 +180,10 @@ def _numbers(task: Task, failed: Attempt) -> Iterator[int]:
     yield from (n for n in dict.fromkeys([*told, *written, 64, 12]) if 1 < n <= 4096)
 
 
-def _without_values(trial: _Trial, best: Attempt, hints: dict[str, int], compiling: bool) -> Settled | None:
+def _without_values(
+    trial: _Trial, best: Attempt, hints: dict[str, int], compiling: bool
+) -> tuple[Settled | None, Attempt]:
+    """The call with symbols in place of values, if it runs so, and how far it ran."""
     symbols: Symbols | None = None
 
     def evaluate(plans: Plans) -> Attempt:
@@ -186,7 +196,7 @@ def _without_values(trial: _Trial, best: Attempt, hints: dict[str, int], compili
     if tried.run.error is not None and kind_of(tried.run.error, tried.run.failed) != "data-dependent":
         tried = search(best.plans, evaluate, trial.task.seconds).best
     if tried.run.error is not None:
-        return None
+        return None, tried
     notes: list[str] = []
     if symbols is not None and symbols.has_unknown:
         notes.append("numbers and sizes that depend on the values of tensors stand as names")
@@ -194,4 +204,4 @@ def _without_values(trial: _Trial, best: Attempt, hints: dict[str, int], compili
         notes.append(
             "traced as if compiling (`torch.compiler.is_compiling()` is true): else it needs values of tensors"
         )
-    return trial.settled(tried, hints, True, compiling, notes)
+    return trial.settled(tried, hints, True, compiling, notes), tried
