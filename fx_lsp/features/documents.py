@@ -156,7 +156,8 @@ def _header(trace: Trace, stage: Stage, body: list[Line]) -> list[str]:
     lines += [f"# note: {one_line(note, 400)}" for note in (*trace.notes, *map(remark_text, trace.remarks))]
     if info is not None and info.note:
         lines.append(f"# note: {one_line(info.note, 400)}")
-    folded = sum(len(line.nodes) for line in body if len(line.nodes) > 1)
+    inputs = {node.name for node in stage.nodes if node.op == "placeholder"}  # they may share the line of the `def`
+    folded = sum(len(line.nodes) for line in body if len(line.nodes) > 1 and not inputs.issuperset(line.nodes))
     if folded:
         whole = f"{trace.target.rpartition('::')[2]}.{stage.name}.full.py, or `--full`, has them all"
         lines.append(f"# note: {folded:,} of {count('node', len(stage.nodes))} repeat others and are folded; {whole}")

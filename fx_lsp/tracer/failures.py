@@ -76,7 +76,7 @@ def kind_of(error: BaseException, failed: FailedCall | None = None) -> FailureKi
         return "exit"
     if isinstance(error, MemoryError) or "can't allocate memory" in text:
         return "memory"
-    if isinstance(error, DATA_DEPENDENT) or "data-dependent" in text or "on FakeTensor" in text:
+    if needs_value(error) or "data-dependent" in text or "on FakeTensor" in text:
         return "data-dependent"
     if isinstance(error, ImportError):
         return "import"
@@ -86,6 +86,11 @@ def kind_of(error: BaseException, failed: FailedCall | None = None) -> FailureKi
         if (failed is not None or not isinstance(error, TypeError)) and _SHAPE.search(text):
             return "shape"
     return "error"
+
+
+def needs_value(error: BaseException) -> bool:
+    """Whether code asked a fake tensor for its values."""
+    return isinstance(error, DATA_DEPENDENT) or str(error).startswith(".numpy() is not supported for tensor subclasses")
 
 
 def sentence(error: BaseException) -> str:
@@ -102,7 +107,7 @@ def sentence(error: BaseException) -> str:
         return f"the code reads {error.filename!r}: {error.strerror}"
     if isinstance(error, EOFError):
         return "the code reads standard input, which is empty while tracing"
-    if isinstance(error, DATA_DEPENDENT):
+    if needs_value(error):
         operation = _operation(error)
         what = f" (`{operation}`)" if operation else ""
         return f"the code needs the value of a tensor here{what}, and {NO_VALUES}"

@@ -38,7 +38,7 @@ def held_tensors(module: nn.Module, prefix: str = "") -> list[Held]:
     stores: tuple[tuple[str, SavedKind], ...] = (("_parameters", "parameter"), ("_buffers", "buffer"))
     for store, kind in stores:
         for path, part in parts:
-            _add(found, path, part.__dict__[store], kind)
+            _add(found, path, part.__dict__.get(store, {}), kind)  # a traced module has its own inside of TorchScript
     for path, part in parts:
         plain = {k: v for k, v in part.__dict__.items() if isinstance(v, torch.Tensor)}
         _add(found, path, plain, "buffer", part.__dict__)

@@ -21,9 +21,9 @@ _CRASHES = {
 
 def timed_out(request: TraceRequest, limits: Limits, error: WorkerTimeout, name_span: Span) -> Failure:
     """It ran into the time limit."""
-    place = stopped_at(error.output, request.file, request.source)
+    what, place = _stopped(request, error)
     where = f" while it was at line {place.line}" if place else ""
-    message = f"tracing {request.name} took more than {limits.seconds:g} s and was stopped{where}"
+    message = f"{what} took more than {limits.seconds:g} s and was stopped{where}"
     hint = f"See whether this ends; if it does, {_SMALLER}, or raise `fx-lsp.limits.seconds`."
     return _failure("timeout", message, hint, place or name_span, error)
 
@@ -31,7 +31,7 @@ def timed_out(request: TraceRequest, limits: Limits, error: WorkerTimeout, name_
 def died(request: TraceRequest, limits: Limits, error: WorkerDied, name_span: Span) -> Failure:
     """It ended by itself, or something ended it."""
     name, status = request.name, error.status
-    place = stopped_at(error.output, request.file, request.source)
+    what, place = _stopped(request, error)
     if status >= 0:
         message = f"tracing {name} ended without a result: {error}"
         hint = "Look for `os._exit`, or for native code that ends the process."
@@ -43,9 +43,17 @@ def died(request: TraceRequest, limits: Limits, error: WorkerDied, name_span: Sp
         hint = f"The limit is {limit}; {_SMALLER}, or restart the server's tracers to try again."
         return _failure("memory", message, hint, place or name_span, error)
     where = f" at line {place.line}" if place else ""
-    message = f"tracing {name} crashed the process with {_CRASHES.get(signal_name, 'a signal')} ({signal_name}){where}"
+    message = f"{what} crashed the process with {_CRASHES.get(signal_name, 'a signal')} ({signal_name}){where}"
     hint = "Native code failed there; it does not run on fake tensors, which have no memory behind them."
     return _failure("crash", message, hint, place or name_span, error)
+
+
+def _stopped(request: TraceRequest, error: WorkerError) -> tuple[str, Span | None]:
+    """What was running, and its line: one of the user's passes, or the target."""
+    for source in request.passes:
+        if place := stopped_at(error.output, source.found.file, source.source):
+            return f"{source.found.name} on {request.name}", place
+    return f"tracing {request.name}", stopped_at(error.output, request.file, request.source)
 
 
 def our_fault(what: str, error: Exception, span: Span | None) -> Failure:

@@ -107,3 +107,18 @@ def test_lines_know_their_source():
 )
 def test_calls_are_written_as_python(node: Node, call: str):
     assert render_call(node) == call
+
+
+def test_inputs_that_share_a_line_are_not_folded():
+    stage = Stage(
+        "forward",
+        (
+            Node("x", "placeholder", "x", spec="f32[4]"),
+            Node("y", "placeholder", "y", spec="f32[4]"),
+            Node("add", "call_function", "aten.add.Tensor", ("x", "y"), ("x", "y"), spec="f32[4]"),
+            Node("output", "output", "output", ("(add,)",), ("add",)),
+        ),
+    )
+    document = render_stage(replace(TRACE, saved=()), stage, source_line)
+    assert "def forward(x: f32[4], y: f32[4])" in document.text
+    assert "folded" not in document.text

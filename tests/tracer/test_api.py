@@ -275,6 +275,13 @@ def test_a_module_is_left_as_it_was():
     assert module[0].calls == [] and not hasattr(module[0], "last")
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_module_of_torchscript():
+    module, x = torch.jit.script(nn.Linear(3, 2)), torch.randn(4, 3, requires_grad=True)
+    graphs = fx_lsp.generate_forward_and_backward_graph(module, [x])
+    assert_same_gradients(*graphs, module, [x], list(module.parameters()))
+
+
 def test_placeholders_are_named_after_the_source():
     forward, backward = fx_lsp.generate_forward_and_backward_graph(Block(), [torch.randn(3, 4)])
     assert [(n.name, n.meta["kind"], n.meta["input"]) for n in placeholders(forward)] == snapshot(
@@ -460,6 +467,11 @@ def test_what_is_refused():
     cannot("nothing is differentiable: no result", lambda x: x.argmax(), x)
     cannot("nothing is differentiable: no result", lambda x: x.detach() * 2, x)
     cannot("no graph was captured: `x.sum().item()` turns", lambda x: x * x.sum().item(), x)
+    cannot(
+        "turns a tensor into Python numbers, and a trace has shapes but no values",
+        lambda x: torch.as_tensor(x.numpy()),
+        x,
+    )
     cannot("writes into inputs that share memory", lambda x, y: x.mul_(2) + y, x, x[:])
     with pytest.raises(ValueError, match="example_inputs is a list or tuple"):
         fx_lsp.generate_inference_graph(torch.sin, x)  # type: ignore[arg-type]

@@ -228,6 +228,18 @@ x[i[0] : i[1]]
 Pass the number as an argument, or keep the full size and mask what is too much.\
 """),
     ),
+    "numpy": (
+        """
+        # fx: x=f32[4]
+        def f(x):
+            return x.detach().numpy()
+        """,
+        snapshot("""\
+x.detach().numpy()
+`x.detach().numpy()` turns a tensor into Python numbers
+Keep it a tensor, or pass the numbers as an argument.\
+"""),
+    ),
     "equal": (
         """
         import torch

@@ -383,6 +383,13 @@ def test_a_check_that_fails_says_after_which_pass(ran):
     )
 
 
+def test_what_fails_has_its_stage_also_where_the_passes_before_are_compared(ran):
+    result = ran(MANAGERS, "checked", check=True)
+    assert "another function" in result.notes["checked:three"] and "no tanh here" in result.notes["checked:check"]
+    assert "two is not ready" in ran(MANAGERS, "raising", check=True).notes["raising:two:error"]
+    assert list(ran(MANAGERS, "breaking", check=True).changes)[2:] == ["breaking:breaks"]
+
+
 def test_a_pass_of_a_manager_answers_with_a_result(ran):
     assert ran(MANAGERS, "unwrapped").errors == snapshot(
         [

@@ -13,8 +13,8 @@ import torch
 from fx_lsp.model import InputSpec, Stage, StageInfo, Trace
 from fx_lsp.tracer.call import RUN_CODE, Call, tensors_in
 from fx_lsp.tracer.capture import Captured, capture, stages
-from fx_lsp.tracer.compat import DATA_DEPENDENT, min_cut_partition
-from fx_lsp.tracer.failures import failure_of, sentence
+from fx_lsp.tracer.compat import min_cut_partition
+from fx_lsp.tracer.failures import failure_of, needs_value, sentence
 from fx_lsp.tracer.graphs import saved_values
 from fx_lsp.tracer.library.prepared import Options, Prepared, check_result, tracing, with_results_apart
 from fx_lsp.tracer.library.returned import forward_and_backward_graphs, inference_graph
@@ -128,7 +128,9 @@ def _explained(prepared: Prepared) -> Generator[None, None, None]:
     """Code that needs the values of tensors is a ValueError that says where; other errors are as they are."""
     try:
         yield
-    except DATA_DEPENDENT as error:
+    except Exception as error:
+        if not needs_value(error):
+            raise
         failure = failure_of(error, prepared.sources, None, list(prepared.origin.lines), "information")
         where = f" ({failure.span.file}:{failure.span.line})" if failure.span is not None else ""
         raise ValueError(f"no graph was captured: {failure.message}{where}") from error

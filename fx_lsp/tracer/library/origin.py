@@ -41,7 +41,7 @@ def origin_of(fn: Any) -> Origin:
     inner = innermost(fn)
     name: str | None = getattr(inner, "__qualname__", None)
     method = "" if name is not None else "forward" if isinstance(inner, nn.Module) else "__call__"
-    plain = innermost(getattr(type(inner), method)) if method else inner
+    plain = innermost(getattr(type(inner), method, None)) if method else inner  # TorchScript's class has no forward
     name = (name or type(inner).__qualname__).replace("<locals>.", "")
     definition = f"{name}.{method}" if method else name
     code = getattr(plain, "__code__", None)

@@ -42,7 +42,7 @@ class Bench:
 
     `inputs` are what its placeholders hold, or None where that is not known: then it is not run. `found` is whether a
     matcher found anything; `running` is the name of what runs now and `code` its code where it is not the pass itself;
-    `stage` and `title` are those that it would make.
+    `stage` and `title` are those that it would make. `broken` is whether the last graph says what is wrong with it.
     """
 
     request: TraceRequest
@@ -58,6 +58,7 @@ class Bench:
     title: str = ""
     code: CodeType | None = None
     finished: list[str] = field(default_factory=list[str])
+    broken: bool = False
 
     def runs(self, name: str, stage: str, title: str) -> None:
         """A pass begins."""
@@ -118,6 +119,7 @@ class Bench:
         return [known[n.name] if n.name in known else n.args[0] for n in nodes]
 
     def _keep(self, result: fx.GraphModule, note: str, origins: Origins | None) -> None:
+        self.broken = bool(note)
         self.ledger.step(self.lane, self.stage, self.title, result.graph, note, origins)
 
 
@@ -384,6 +386,6 @@ def _blame(bench: Bench, found: Pass, error: BaseException) -> None:
         line = bench.code.co_firstlineno
         span = Span(found.file, line, 0, line, 0)
     bench.ledger.remarks.append(Remark(message, span or found.name_span, "error"))
-    if not bench.ledger.infos[-1].note:
+    if not bench.broken:
         name = bench.stage if bench.stage.endswith((":check", ":error")) else f"{bench.stage}:error"
         bench.ledger.text(name, bench.title, "", bench.lane.stage, message)
