@@ -92,14 +92,14 @@ def _checks_below(tree: ast.AST, loop: ast.AST | None = None) -> Iterator[_Check
     if isinstance(tree, ast.Assert):
         yield _Check(tree.test, True, _PASSES)
     elif isinstance(tree, ast.If):
-        ends = isinstance(tree.body[-1], ast.Break) and isinstance(loop, ast.For)
+        only_ends = isinstance(tree.body[-1], ast.Break) and all(map(_only_tells, tree.body[:-1]))
         if isinstance(tree.body[-1], ast.Raise) or (not tree.orelse and all(map(_only_tells, tree.body))):
             yield _Check(tree.test, False, _PASSES)
         elif tree.orelse and isinstance(tree.orelse[-1], ast.Raise):
             yield _Check(tree.test, True, _PASSES)
-        elif ends and not tree.orelse:
+        elif only_ends and not tree.orelse and isinstance(loop, ast.For) and not loop.orelse:
             yield _Check(tree.test, False, _ENDS)
-    inner = tree if isinstance(tree, (ast.For, ast.While, ast.FunctionDef)) else loop
+    inner = tree if isinstance(tree, (ast.For, ast.While, ast.FunctionDef, ast.AsyncFunctionDef)) else loop
     for node in ast.iter_child_nodes(tree):
         yield from _checks_below(node, inner)
 

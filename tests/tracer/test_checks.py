@@ -86,6 +86,26 @@ def until(x):
     return x
 
 # fx: x=f32[4, 8]
+def must_settle(x):
+    for _ in range(3):
+        x = x.tanh()
+        if x.max() < 1e-3:
+            break
+    else:
+        raise RuntimeError("it did not settle")
+    return x
+
+# fx: x=f32[4, 8]
+def remembers(x):
+    settled = False
+    for _ in range(3):
+        x = x.tanh()
+        if x.max() < 1e-3:
+            settled = True
+            break
+    return x if settled else -x
+
+# fx: x=f32[4, 8]
 def branch(x):
     if x.sum() > 0:
         x = x * 2
@@ -148,7 +168,7 @@ def test_no_name_stands_for_a_number_that_is_only_checked(trace: TraceFixture) -
     assert trace(SOURCE, "counted").trace.notes == ()
 
 
-@pytest.mark.parametrize("name", ["branch", "both_raise", "until", "inside_of_a_check"])
+@pytest.mark.parametrize("name", ["branch", "both_raise", "until", "must_settle", "remembers", "inside_of_a_check"])
 def test_a_branch_is_no_check(trace: TraceFixture, name: str) -> None:
     assert trace(SOURCE, name).failure.kind == "data-dependent"
 
