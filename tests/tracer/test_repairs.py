@@ -68,6 +68,14 @@ def corners(boxes, dims: tuple[int, ...]):
     left, top, right, bottom = boxes.unbind(dim=-1)
     return ((right - left) * (bottom - top)).sum(dims)
 
+class Normed(torch.nn.Module):
+    def __init__(self, width, norm_layer):
+        super().__init__()
+        self.norm = norm_layer(width, 1e-6)
+
+    def forward(self, x):
+        return self.norm(x)
+
 def flattened(x, shape):
     return torch.reshape(x, shape).relu()
 """
@@ -85,6 +93,7 @@ def flattened(x, shape):
         pytest.param("strided", ["f32[4, 8, 12, 64]"], id="an axis of what has the same shape"),
         pytest.param("alike", ["f32[4, 64]", "f32[4, 64]"], id="an assertion about two shapes"),
         pytest.param("corners", ["f32[8, 4]", "-1"], id="an axis that is unbound, axes"),
+        pytest.param("Normed", ["8", "torch.nn.modules.normalization.LayerNorm", "f32[4, 8, 8]"], id="a layer's class"),
         pytest.param("pieces", ["f32[4, 64]", "2"], id="a count"),
     ],
 )

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import linecache
 import re
 from collections.abc import Iterator
-from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -16,7 +14,7 @@ import torch
 from fx_lsp.tracer.failures import expression
 from fx_lsp.tracer.inputs.attempt import Attempt, mentioned_names, mentioned_tensors
 from fx_lsp.tracer.inputs.dims import Shape, shapes_in
-from fx_lsp.tracer.inputs.plan import Plans, SequencePlan, TensorPlan, reranked, value, with_size
+from fx_lsp.tracer.inputs.plan import Plans, SequencePlan, Sizes, TensorPlan, reranked, resized, value, with_size
 from fx_lsp.tracer.inputs.requirements import Requirement, demanded_by, guard_at
 
 
@@ -164,15 +162,11 @@ def single_batch(attempt: Attempt, text: str) -> Iterator[Plans]:
     """Code that takes one example at a time says so."""
     if not re.search(r"batch", text, re.IGNORECASE) or _raising(attempt) is None:
         return
-    leading = [plan.spec.sizes[0] for _, plan in attempt.plans.tensors() if plan.spec.sizes[:1] not in ((), (1,))]
-    for size in leading[:1]:
-        yield attempt.plans.map_tensors(partial(_with_leading_one, size))
-
-
-def _with_leading_one(old: int | str, path: str, plan: TensorPlan) -> TensorPlan:
-    if plan.source != "search" or plan.spec.sizes[:1] != (old,):
-        return plan
-    return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, sizes=(1, *plan.spec.sizes[1:])))
+    firsts = [plan.spec.sizes[0] for _, plan in attempt.plans.tensors() if plan.spec.sizes[:1] not in ((), (1,))]
+    if firsts:
+        batch = firsts[0]
+        detail = "one example, as an error says"
+        yield resized(attempt.plans, lambda sizes: (1, *sizes[1:]) if sizes[:1] == (batch,) else sizes, detail)
 
 
 def path_of(attempt: Attempt, value: Any) -> str | None:
@@ -210,40 +204,29 @@ def _meeting(plans: Plans, path: str, demand: Requirement) -> Plans:
     """The plans with the tensor at `path` changed to meet a demand."""
     taken = plans.sizes()
 
-    def change(where: str, plan: TensorPlan) -> TensorPlan:
-        if where != path or plan.source != "search":
-            return plan
+    def change(have: Sizes) -> Sizes:
         needed = demand.index + 1 if demand.index >= 0 else -demand.index
-        rank = demand.rank if demand.rank is not None else max(len(plan.spec.sizes), demand.min_rank)
+        rank = demand.rank if demand.rank is not None else max(len(have), demand.min_rank)
         rank = max(rank, needed) if demand.size is not None else rank
-        sizes = list(reranked(plan.spec.sizes, rank, taken))
+        sizes = list(reranked(have, rank, taken))
         if demand.size is not None:
             sizes[demand.index] = demand.size
-        return dataclasses.replace(
-            plan, spec=dataclasses.replace(plan.spec, sizes=tuple(sizes)), detail="from the check that failed"
-        )
+        return tuple(sizes)
 
-    return plans.map_tensors(change)
+    return resized(plans, change, "from the check that failed", path)
 
 
 def _shaped(plans: Plans, path: str, shape: Shape) -> Plans:
     """The plans with the tensor at `path` of that shape: what has a name keeps its size, where there is one."""
     taken = plans.sizes()
 
-    def change(where: str, plan: TensorPlan) -> TensorPlan:
-        if where != path or plan.source != "search":
-            return plan
-        have = plan.spec.sizes
+    def change(have: Sizes) -> Sizes:
         rank = len(shape)
         if "..." in shape:
             rank = max(rank, len(have)) if shape[0] == "..." else rank - 1
         dimensions: list[int | str] = [d for d in shape if d != "..."]
-        missing = rank - len(dimensions)
-        dimensions = [*("" for _ in range(missing)), *dimensions]
+        dimensions = [*("" for _ in range(rank - len(dimensions))), *dimensions]
         padded = reranked(have, rank, taken)
-        sizes = tuple(d if isinstance(d, int) else old for d, old in zip(dimensions, padded, strict=True))
-        return dataclasses.replace(
-            plan, spec=dataclasses.replace(plan.spec, sizes=sizes), detail="from the words of an error"
-        )
+        return tuple(d if isinstance(d, int) else old for d, old in zip(dimensions, padded, strict=True))
 
-    return plans.map_tensors(change)
+    return resized(plans, change, "from the words of an error", path)

@@ -59,6 +59,7 @@ class SequencePlan:
         return [f"{path}[{key!r}]" for key in (self.keys if self.keys is not None else range(len(self.items)))]
 
 
+Sizes: TypeAlias = "tuple[int | str, ...]"
 Plan: TypeAlias = TensorPlan | ValuePlan | SequencePlan
 
 
@@ -127,7 +128,7 @@ def fresh_sizes(rank: int, taken: set[int], features: bool = True) -> tuple[int,
     return tuple(sizes)
 
 
-def reranked(sizes: tuple[int | str, ...], rank: int, taken: set[int]) -> tuple[int | str, ...]:
+def reranked(sizes: Sizes, rank: int, taken: set[int]) -> Sizes:
     """The last `rank` of the sizes; where there are fewer, fresh ones stand in front."""
     added = fresh_sizes(rank, taken)[: max(rank - len(sizes), 0)]
     return (*added, *sizes[max(len(sizes) - rank, 0) :])
@@ -135,14 +136,19 @@ def reranked(sizes: tuple[int | str, ...], rank: int, taken: set[int]) -> tuple[
 
 def with_size(plans: Plans, old: int, new: int) -> Plans:
     """The plans with every searched dimension of size `old` made `new`."""
+    return resized(plans, lambda sizes: tuple(new if s == old else s for s in sizes), "sizes from an error")
 
-    def change(path: str, plan: TensorPlan) -> TensorPlan:
-        if plan.source != "search" or old not in plan.spec.sizes:
+
+def resized(plans: Plans, change: Callable[[Sizes], Sizes], detail: str, path: str | None = None) -> Plans:
+    """The plans with other sizes for every searched tensor, or for the one at `path`; `detail` says why."""
+
+    def changed(where: str, plan: TensorPlan) -> TensorPlan:
+        if plan.source != "search" or path not in (None, where):
             return plan
-        sizes = tuple(new if s == old else s for s in plan.spec.sizes)
-        return replace(plan, spec=replace(plan.spec, sizes=sizes), detail="sizes from an error")
+        sizes = change(plan.spec.sizes)
+        return plan if sizes == plan.spec.sizes else replace(plan, spec=replace(plan.spec, sizes=sizes), detail=detail)
 
-    return plans.map_tensors(change)
+    return plans.map_tensors(changed)
 
 
 @dataclass

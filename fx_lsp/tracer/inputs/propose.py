@@ -236,10 +236,10 @@ def _from_sequence(
     make = tuple if kind is tuple else list
     if not arguments:
         return []
-    several = 1 if _AXIS.search(name) else 2  # no axis is named twice
-    items = (
-        arguments[:-1] * several if arguments[-1] is Ellipsis else arguments if make is tuple else arguments * several
-    )
+    items = arguments
+    if make is list or arguments[-1] is Ellipsis:
+        kinds = tuple(a for a in arguments if a is not Ellipsis)
+        items = kinds if _AXIS.search(name) else kinds * 2  # no axis is named twice
     plans = [_from_annotation(a, name, Facts(), taken, context) for a in items]
     if not all(plans):
         return []
@@ -293,11 +293,11 @@ def _from_use(name: str, facts: Facts, taken: set[int], context: Context) -> lis
 
 def _callables(name: str, facts: Facts, context: Context) -> list[Plan]:
     """Functions and modules; to a constructor, classes of layers as well: it calls them to make layers."""
-    if facts.arguments in _OF_SEVERAL:
-        return [value(_OF_SEVERAL[facts.arguments], "search")]
     if context.constructing:
         layer = nn.LayerNorm if "norm" in name else nn.GELU if "act" in name else nn.Identity
         return [value(layer, "search"), value(nn.Identity, "search"), value(nn.Linear, "search")]
+    if facts.arguments in _OF_SEVERAL:
+        return [value(_OF_SEVERAL[facts.arguments], "search")]
     return [value(torch.nn.functional.relu, "search"), ValuePlan(nn.Identity, "nn.Identity()", "search")]
 
 

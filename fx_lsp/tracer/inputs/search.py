@@ -81,6 +81,7 @@ def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts
     queue: list[_Entry] = [((0, 0), 0, next(order), start, None)]
     seen = {start}
     furthest: Attempt | None = None
+    reached = (-1, 0)
     failures: list[Attempt] = []
     stagnation = 0
     while queue and len(failures) < attempts and stagnation < _patience(furthest):
@@ -92,12 +93,12 @@ def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts
             return Found(attempt, failures)
         failures.append(attempt)
         stagnation += 1
-        if furthest is None or _reached(attempt) > _reached(furthest):
-            furthest, stagnation = attempt, 0
+        calls, line = _reached(attempt)
+        if (calls, line) > reached:
+            furthest, reached, stagnation = attempt, (calls, line), 0
         stop = (_place(attempt), str(attempt.run.error))
         if stop == parent:
             doubt += NO_EFFECT
-        calls, line = _reached(attempt)
         children = (c for c in repairs(attempt) if c not in seen and max(c.sizes(), default=0) <= MAX_SIZE)
         for unlikely, child in enumerate(children):
             seen.add(child)

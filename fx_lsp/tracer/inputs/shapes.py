@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 from collections.abc import Iterator
 from itertools import pairwise
 
 from fx_lsp.tracer.inputs.attempt import Attempt, involved, mentioned_tensors
-from fx_lsp.tracer.inputs.plan import Plans, TensorPlan, fresh_sizes, reranked, with_size
+from fx_lsp.tracer.inputs.plan import Plans, fresh_sizes, reranked, resized, with_size
 from fx_lsp.tracer.observe import tensors_among
 from fx_lsp.tracer.symbols import size_hint
 
@@ -137,33 +136,14 @@ def other_rank(attempt: Attempt, text: str) -> Iterator[Plans]:
         order = sorted(set(range(6)) - {rank}, key=lambda r: (r not in wanted, abs(r - rank), -r))
         for other in order[:3]:
             yield with_rank(attempt.plans, path, other)
-    yield _with_one_more(attempt.plans)
+    leading = fresh_sizes(1, attempt.plans.sizes())
+    yield resized(attempt.plans, lambda sizes: (*leading, *sizes), "rank from an error")
 
 
-def _with_one_more(plans: Plans) -> Plans:
-    """The plans with one more dimension in front of every tensor, of one size."""
-    leading = fresh_sizes(1, plans.sizes())
-
-    def change(path: str, plan: TensorPlan) -> TensorPlan:
-        if plan.source != "search":
-            return plan
-        spec = dataclasses.replace(plan.spec, sizes=(*leading, *plan.spec.sizes))
-        return dataclasses.replace(plan, spec=spec, detail="rank from an error")
-
-    return plans.map_tensors(change)
-
-
-def with_rank(plans: Plans, wanted: str, rank: int) -> Plans:
-    """The plans with the tensor at path `wanted` given `rank` dimensions; added ones stand in front."""
+def with_rank(plans: Plans, path: str, rank: int) -> Plans:
+    """The plans with the tensor at `path` given `rank` dimensions; added ones stand in front."""
     taken = plans.sizes()
-
-    def change(path: str, plan: TensorPlan) -> TensorPlan:
-        if path != wanted or plan.source != "search":
-            return plan
-        new = reranked(plan.spec.sizes, rank, taken)
-        return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, sizes=new), detail="rank from an error")
-
-    return plans.map_tensors(change)
+    return resized(plans, lambda sizes: reranked(sizes, rank, taken), "rank from an error", path)
 
 
 def tied(attempt: Attempt, text: str) -> Iterator[Plans]:
