@@ -28,24 +28,22 @@ from fx_lsp.tracing.remote.trust import is_trusted
 
 NO_RAY = Failed("Ray clusters need ray, which is not installed beside fx-lsp", "install the cluster's version of it")
 CONNECT_SECONDS = 30.0
-TIDY_SECONDS = 30.0
-"""How long a task that was asked to end may take to, before Ray kills it; its machine may be busy."""
 _MEND = "is it running, and is its token in this environment (RAY_AUTH_MODE, RAY_AUTH_TOKEN)? try: ray status"
 
 _TASK = '''
 def ran(source, task):
     """What the supervisor sends while it runs a task, as pairs."""
-    class Channel:
+    import pickle, subprocess, sys
+    start = [sys.executable, "-c", source + "supervise_apart()"]
+    with subprocess.Popen(start, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
+        pickle.dump(task, process.stdin)
+        process.stdin.flush()
         sent = []
-        send = sent.append
-        def receive(self):
-            return task
-        def setcallback(self, told, endmarker):
-            pass
-    names = {}
-    exec(source, names)
-    names["supervise"](Channel())
-    return Channel.sent
+        try:
+            while True:
+                sent.append(pickle.load(process.stdout))
+        except EOFError:
+            return sent
 '''
 
 
@@ -116,15 +114,13 @@ async def _connected(ray: Any, address: str) -> None:
 
 
 async def _ended(ray: Any, tasks: Sequence[Any]) -> None:
-    """End tasks. They are asked first, so that they tidy up there: what Ray kills has no time to."""
-    for force, seconds in ((False, TIDY_SECONDS), (True, CANCEL_SECONDS)) if tasks else ():
-        for task in tasks:
-            with suppress(Exception):
-                ray.cancel(task, force=force)
-        ends = asyncio.gather(*(asyncio.wrap_future(task.future()) for task in tasks), return_exceptions=True)
-        with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(ends, seconds)
-            return
+    """End tasks: Ray's workers are killed, whose supervisors tidy up."""
+    for task in tasks:
+        with suppress(Exception):
+            ray.cancel(task, force=True)
+    ends = asyncio.gather(*(asyncio.wrap_future(task.future()) for task in tasks), return_exceptions=True)
+    with suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(ends, CANCEL_SECONDS)
 
 
 def merged(reports: Sequence[Report]) -> Report:

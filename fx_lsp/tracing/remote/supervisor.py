@@ -14,6 +14,7 @@ import importlib.util
 import io
 import json
 import os
+import pickle
 import queue
 import re
 import shutil
@@ -24,6 +25,7 @@ import tempfile
 import threading
 import time
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +72,7 @@ def supervise(channel: Any) -> None:
         return
     channel.setcallback(ear.told, endmarker="closed")
     ear.told("beat")
-    if task["silence"] != float("inf"):
-        signal.signal(signal.SIGTERM, ear.signalled)
+    signal.signal(signal.SIGTERM, ear.signalled)
     base, folder = task["folder"], ""
     try:
         base = str(Path(base).expanduser()) if base else tempfile.gettempdir()
@@ -95,6 +96,35 @@ def supervise(channel: Any) -> None:
             end_processes(folder)
             shutil.rmtree(folder, ignore_errors=True)
     channel.send(("end", json.dumps(result)))
+
+
+def supervise_apart() -> None:
+    """Run one job, told over this process's input, in a process that is nobody's child.
+
+    Whatever becomes of the one that started it, a killed one too: the input ends then, and the job with it.
+    """
+    if not hasattr(os, "fork") or os.fork() == 0:
+        supervise(Pipes())
+
+
+class Pipes:
+    """A channel over this process's input and output."""
+
+    def receive(self) -> Any:
+        return pickle.load(sys.stdin.buffer)
+
+    def send(self, pair: tuple[str, str]) -> None:
+        with contextlib.suppress(OSError):
+            sys.stdout.buffer.write(pickle.dumps(pair))
+            sys.stdout.buffer.flush()
+
+    def setcallback(self, told: Callable[[str], None], endmarker: str) -> None:
+        def listen() -> None:
+            while os.read(0, 1):
+                pass
+            told(endmarker)
+
+        threading.Thread(target=listen, daemon=True).start()
 
 
 def refuse(channel: Any, kind: str, **facts: Any) -> None:
@@ -175,8 +205,7 @@ def end_processes(folder: str) -> None:
 class Ear:
     """When the other side was last heard of, and why the job has to end, once it has to.
 
-    Where nothing has been heard for too long, the job and this process end: nobody would take what is sent. A task
-    with endless patience is one of a process that others own.
+    Where nothing has been heard for too long, the job and this process end: nobody would take what is sent.
     """
 
     def __init__(self) -> None:
@@ -199,8 +228,6 @@ class Ear:
     def guard(self) -> None:
         while time.monotonic() - self.heard < self.silence:
             time.sleep(0.5)
-            if self.silence == float("inf"):
-                return
         if self.folder:
             end_processes(self.folder)
             shutil.rmtree(self.folder, ignore_errors=True)
