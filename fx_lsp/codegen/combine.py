@@ -12,6 +12,7 @@ from torch import fx
 
 from fx_lsp.codegen.ends import at_end, ends_of, identity
 from fx_lsp.codegen.helpers import HELPERS
+from fx_lsp.codegen.online import power, reference
 from fx_lsp.codegen.pull import triton_type
 from fx_lsp.codegen.text import filled, name, unparsed
 from fx_lsp.codegen.values import Axes, Compute, Constant, Reduction, Scalar, Scan, Value
@@ -234,13 +235,20 @@ def _plain(emitter: Writing, loop: Dim, value: Reduction) -> Accumulator:
     return Accumulator(value.node, [start], step, end)
 
 
+GROUP = 16
+"""How many neighbours an online sum takes together. In a row, the groups each build up their own: threads that hold
+different ones need not wait for each other in every step."""
+
+
 def _online(emitter: Writing, loop: Dim, most: Reduction, total: Reduction) -> Accumulator:
     """The maximum, and the sum of exponentials of what lies below it, in one loop."""
     arg = most.args[0]
     high, low = emitter.unique("running_max"), emitter.unique("running_sum")
+    block, axis = loop.block > 1, _axis(emitter, loop)
+    groups = f"{loop.block_name} // {GROUP}" if block and len(emitter.shaped) == 1 else ""
     dims = emitter.dims_of(arg.axes)
     shape = ", ".join(d.block_name if d in dims and d is not loop else "1" for d in emitter.shaped)
-    shape = "" if len(emitter.shaped) < 2 else shape
+    shape = groups or ("" if len(emitter.shaped) < 2 else shape)
     start = [
         f'{high} = tl.full([{shape}], -float("inf"), tl.float32)',
         f"{low} = tl.full([{shape}], 0.0, tl.float32)",
@@ -250,19 +258,28 @@ def _online(emitter: Writing, loop: Dim, most: Reduction, total: Reduction) -> A
         expr = _masked(emitter, arg, "max", frozenset(most.over))
         element = unparsed(expr if isinstance(expr, ast.Name) else emitter.assign(arg, expr))
         higher, base = emitter.unique("higher"), emitter.unique("base")
-        block = loop.block > 1
-        axis = _axis(emitter, loop)
+        grouped, along, beside, lines = element, axis, base, list[str]()
+        if groups:
+            grouped, along, beside = emitter.unique("grouped"), "axis=1", f"{base}[:, None]"
+            lines = [f"{grouped} = tl.reshape({element}, [{groups}, {GROUP}])"]
+        powers = power(grouped, beside)
         return [
-            f"{higher} = tl.maximum({high}, {f'tl.max({element}, {axis})' if block else element})",
-            f'{base} = tl.where({higher} == -float("inf"), 0.0, {higher})',
-            f"{low} = {low} * tl.exp({high} - {base})"
-            + (f" + tl.sum(tl.exp({element} - {base}), {axis})" if block else f" + tl.exp({element} - {base})"),
+            *lines,
+            f"{higher} = tl.maximum({high}, {f'tl.max({grouped}, {along})' if block else element})",
+            f"{base} = {reference(higher)}",
+            f"{low} = {low} * {power(high, base)} + {f'tl.sum({powers}, {along})' if block else powers}",
             f"{high} = {higher}",
         ]
 
     def end() -> None:
-        emitter.know(most, name(high))
-        emitter.know(total, name(low))
+        whole, sum_ = high, low
+        if groups:
+            whole, base, sum_ = emitter.unique("greatest"), emitter.unique("base"), emitter.unique("total")
+            emitter.line(f"{whole} = tl.max({high}, axis=0)", most.node)
+            emitter.line(f"{base} = {reference(whole)}", most.node)
+            emitter.line(f"{sum_} = tl.sum({low} * {power(high, base)}, axis=0)", total.node)
+        emitter.know(most, name(whole))
+        emitter.know(total, name(sum_))
 
     return Accumulator(most.node, start, step, end)
 

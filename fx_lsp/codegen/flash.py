@@ -12,6 +12,7 @@ from fx_lsp.codegen.attention import Attention
 from fx_lsp.codegen.causal import bounds
 from fx_lsp.codegen.index import ZERO, Coords
 from fx_lsp.codegen.kernel import Kernel, Naming
+from fx_lsp.codegen.online import power, reference
 from fx_lsp.codegen.own import Piece, Writer, piece_of
 from fx_lsp.codegen.pull import shape_of
 from fx_lsp.codegen.scores import Product, Shapes, Sum
@@ -129,9 +130,9 @@ class _Forward(Attending):
                 scores = f'tl.where(cols[None, :] < {self.shapes.n}, {scores}, -float("inf"))'
             self.line(f"scores = {scores}", found.most)
             self.line("higher = tl.maximum(running_max, tl.max(scores, axis=1))", found.most)
-            self.line('base = tl.where(higher == -float("inf"), 0.0, higher)')
-            self.line("weights = tl.exp(scores - base[:, None])", found.total)
-            self.line("scale = tl.exp(running_max - base)")
+            self.line(f"base = {reference('higher')}")
+            self.line(f"weights = {power('scores', 'base[:, None]')}", found.total)
+            self.line(f"scale = {power('running_max', 'base')}")
             self.line("running_sum = running_sum * scale + tl.sum(weights, axis=1)", found.total)
             v = operand_text(self, values, dtype)
             held = self.rounded(unparsed(self.ref(kept)), dtype)

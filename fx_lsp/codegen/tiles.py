@@ -248,7 +248,7 @@ def _rows(
         if kept:
             dims.append(_dim(axes, kept, "grid", rows, "y"))
         return Tile((*dims, _dim(axes, over, "whole", block, "x")), axes.merged, configs)
-    configs = tuple(Config((("BLOCK", b),), w) for b, w in ((4096, 8), (8192, 16), (16384, 16), (16384, 32), (2048, 8)))
+    configs = tuple(Config((("BLOCK", b),), w) for b, w in ((4096, 8), (8192, 16), (8192, 8), (16384, 16), (2048, 4)))
     if kept:
         dims.append(_dim(axes, kept, "grid", 1, "y"))
     return Tile((*dims, _dim(axes, over, "loop", 4096, "x")), axes.merged, configs)

@@ -153,6 +153,12 @@ def test_rows_that_are_gone_through_in_steps(name: str) -> None:
     check(name, ROW)
 
 
+def test_long_rows_of_which_much_is_infinite() -> None:
+    x = torch.randn(4, ROW)
+    x[0, :9000], x[1, 5], x[2], x[3, 7] = -torch.inf, torch.nan, -torch.inf, torch.inf
+    assert wrong(lambda x: (x.softmax(-1), torch.logsumexp(x, -1), x.log_softmax(-1)), [x]) == []
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", CASES)
 def test_dtypes(name: str, dtype: torch.dtype) -> None:

@@ -1,0 +1,19 @@
+"""Text of sums of exponentials that build up below a running maximum."""
+
+from __future__ import annotations
+
+import math
+
+
+def reference(maximum: str) -> str:
+    """What exponents are taken from: the maximum, or 0 where there is nothing but -inf."""
+    return f'tl.where({maximum} == -float("inf"), 0.0, {maximum})'
+
+
+def power(exponent: str, base: str) -> str:
+    """e to the power of what an exponent, at most `base`, lies below it.
+
+    By powers of 2, which GPUs have an instruction for: `tl.exp` takes further ones, for results so small that they
+    count for nothing beside the 1 at the maximum.
+    """
+    return f"tl.exp2(({exponent} - {base}) * {math.log2(math.e)!r})"
