@@ -29,7 +29,7 @@ from sessions import FULL, Editor, editor, wire
 pytestmark = [pytest.mark.torch, pytest.mark.asyncio(loop_scope="module")]
 
 SERVE = [sys.executable, "-m", "fx_lsp", "serve"]
-OPTIONS = {"interpreter": sys.executable, "limits": {"seconds": 4, "memory": 1024}}
+OPTIONS = {"interpreter": sys.executable, "limits": {"seconds": 8, "memory": 1024}}
 WATCHING = {**FULL, "workspace": {**FULL["workspace"], "didChangeWatchedFiles": {"dynamicRegistration": True}}}
 PATIENCE = 90.0
 FORWARD = "ops forward"
@@ -151,7 +151,7 @@ async def one(tmp_path: Path) -> AsyncIterator[User]:
 GOOD = "import torch\ndef f(x: torch.Tensor):\n    return torch.relu(x)\n"
 SLOW = "import time, torch\ndef f(x: torch.Tensor):\n    time.sleep(999)\n    return torch.relu(x)\n"
 
-LIMITED = "tracing f took more than 4 s and was stopped while it was at line {line}. See whether this ends; "
+LIMITED = "tracing f took more than 8 s and was stopped while it was at line {line}. See whether this ends; "
 LIMITED += "if it does, give smaller inputs in a `# fx:` comment, or raise `fx-lsp.limits.seconds`."
 EXIT = 'Raise an ordinary exception instead; at the top level, move it under `if __name__ == "__main__":`.'
 DIED = "Look for `os._exit`, or for native code that ends the process."
