@@ -247,8 +247,8 @@ def _online(emitter: Writing, loop: Dim, most: Reduction, total: Reduction) -> A
     block, axis = loop.block > 1, _axis(emitter, loop)
     groups = f"{loop.block_name} // {GROUP}" if block and len(emitter.shaped) == 1 else ""
     dims = emitter.dims_of(arg.axes)
-    shape = ", ".join(d.block_name if d in dims and d is not loop else "1" for d in emitter.shaped)
-    shape = groups or ("" if len(emitter.shaped) < 2 else shape)
+    kept = ", ".join(d.block_name if d in dims and d is not loop else "1" for d in emitter.shaped)
+    shape = kept if len(emitter.shaped) > 1 else groups
     start = [
         f'{high} = tl.full([{shape}], -float("inf"), tl.float32)',
         f"{low} = tl.full([{shape}], 0.0, tl.float32)",

@@ -114,7 +114,7 @@ async def _connected(ray: Any, address: str) -> None:
 
 
 async def _ended(ray: Any, tasks: Sequence[Any]) -> None:
-    """End tasks: Ray's workers are killed, whose supervisors tidy up."""
+    """End tasks. Ray kills its workers at once; their supervisors hear of it and tidy up."""
     for task in tasks:
         with suppress(Exception):
             ray.cancel(task, force=True)
