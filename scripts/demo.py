@@ -95,15 +95,17 @@ async def main() -> None:
     editor.client.exit(None)
     await editor.client.stop()
     heading("In your editor")
-    print(NEXT.format(nvim=ROOT / "editors" / "nvim", server=Path(sys.executable).parent / "fx-lsp"))
+    print(NEXT.format(editors=ROOT / "editors", server=Path(sys.executable).parent / "fx-lsp"))
 
 
 NEXT = """\
-Neovim 0.11   vim.opt.runtimepath:append('{nvim}')
+VS Code       make vsix && code --install-extension vscode-extension/fx-lsp.vsix
+Neovim 0.11   vim.opt.runtimepath:append('{editors}/nvim')
               vim.lsp.enable('fx_lsp')
               and see :help fx-lsp
-VS Code       has no extension in this release; an extension that runs any language server will do, with the command
-              {server} serve
+Emacs         (add-to-list 'load-path "{editors}/emacs")
+              (require 'fx-lsp)
+Others        {server} serve, as docs/clients.md says
 Terminal      fx-lsp graph examples/attention.py::attention --stage joint"""
 
 
