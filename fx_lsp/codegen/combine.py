@@ -250,8 +250,8 @@ def _online(emitter: Writing, loop: Dim, most: Reduction, total: Reduction) -> A
     kept = ", ".join(d.block_name if d in dims and d is not loop else "1" for d in emitter.shaped)
     shape = kept if len(emitter.shaped) > 1 else groups
     start = [
-        f'{high} = tl.full([{shape}], -float("inf"), tl.float32)',
-        f"{low} = tl.full([{shape}], 0.0, tl.float32)",
+        f'{high} = tl.full([{shape}], -float("inf"), {triton_type(arg.dtype)})',
+        f"{low} = tl.full([{shape}], 0.0, {triton_type(arg.dtype)})",
     ]
 
     def step() -> list[str]:

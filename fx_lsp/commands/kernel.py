@@ -156,6 +156,9 @@ async def _compiled(arguments: argparse.Namespace, chosen: Chosen) -> str | Fail
         names = stages_of_listing(arguments.view, (info.name for info in outcome.stages))
         if not names:
             return Failure("unsupported", f"kernels for {arguments.gpu} have no {arguments.view}")
+        for remark in outcome.remarks:
+            if remark.severity == "error":  # a kernel that is not among them
+                print(f"fx-lsp: {remark.message}", file=sys.stderr)
         found = await stages_of(engine, chosen, names, work)
         return found if isinstance(found, Failure) else render_listing(found, chosen.name).text
 

@@ -32,6 +32,7 @@ DEFAULT = Choices()
 PLAIN = Naming(lambda node: node.name, lambda node: None, lambda node: "")
 TOLERANCE = {torch.bfloat16: 2e-2, torch.float16: 2e-3, torch.float32: 1e-5, torch.float64: 1e-9}
 _loaded = count()
+_folder = tempfile.TemporaryDirectory(prefix="generated")
 
 
 class _Done(BaseException):
@@ -117,7 +118,7 @@ def loaded(file: Generated, operators: bool = False) -> ModuleType:
     Without `operators`, which take a while to register, those of the file are plain functions.
     """
     number = next(_loaded)
-    path = Path(tempfile.mkdtemp()) / f"generated_{number}.py"
+    path = Path(_folder.name, f"generated_{number}.py")
     path.write_text(file.text.replace("_triton::", f"_triton_{number}::"))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None

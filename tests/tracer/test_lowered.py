@@ -74,6 +74,12 @@ def test_the_command_line_prints_what_kernels_are_compiled_to(tmp_path: Path, ca
     assert "kernels for cuda:80 have no amdgcn" in capsys.readouterr().err
 
 
+def test_long_rows_of_doubles_are_compiled(trace: TraceFixture) -> None:
+    rows = "import torch\n\n# fx: x=f64[8192, 65536]\ndef f(x):\n    return torch.softmax(x, -1)\n"
+    said = trace(rows, work="lowered&target=cuda:90").trace.remarks
+    assert [remark.message for remark in said if remark.severity == "error"] == []
+
+
 def test_what_cannot_be_compiled_says_what_to_do(trace: TraceFixture, monkeypatch: pytest.MonkeyPatch):
     unknown = trace(SOFT, work="lowered&target=cuda:1").failure.message
     assert unknown.startswith("there is no chip 'cuda:1': choose one of cuda:100, ")
