@@ -210,6 +210,23 @@ def erfc(a):
 
 
 @triton.jit
+def one_plus_erf(a):
+    """1 + erf(a) to within 1e-7: the logarithm of erfc is close to a polynomial."""
+    size = tl.abs(a)
+    p = 1.82445474e-05 - 8.58858527e-07 * size
+    p = p * size - 1.66303915e-04
+    p = p * size + 8.26907053e-04
+    p = p * size - 2.14464474e-03
+    p = p * size - 1.34429953e-04
+    p = p * size + 2.79012583e-02
+    p = p * size - 1.48378715e-01
+    p = p * size - 9.18430209e-01
+    p = p * size - 1.62790799
+    far = tl.exp2(p * size)
+    return tl.where(a < 0, far, 2.0 - far)
+
+
+@triton.jit
 def hypot(a, b):
     """sqrt(a * a + b * b) without overflow."""
     large = tl.maximum(tl.abs(a), tl.abs(b), propagate_nan=tl.PropagateNan.ALL)

@@ -87,7 +87,7 @@ def test_the_kernel_of_linear_and_gelu() -> None:
     primals_3 = tl.load(primals_3_ptr + cols[None, :], mask=cols_mask).to(tl.float32)
     addmm = acc + primals_3
     tl.store(addmm_ptr + rows[:, None] * N + cols[None, :], addmm, mask=cols_mask)
-    mul_2 = addmm * 0.5 * (tl.erf(addmm * 0.7071067811865476) + 1.0)
+    mul_2 = addmm * 0.5 * one_plus_erf(addmm * 0.7071067811865476)
     tl.store(convert_element_type_4_ptr + rows[:, None] * N + cols[None, :], mul_2, mask=cols_mask)\
 """)
 

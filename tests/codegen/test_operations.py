@@ -239,6 +239,17 @@ def test_special_numbers() -> None:
         assert compared(loaded(generated(captured(function, inputs))).f, function, inputs) == [], function.__name__
 
 
+def test_one_plus_erf_is_as_close_as_float32_is() -> None:
+    def cumulative(x: torch.Tensor) -> torch.Tensor:
+        return torch.erf(x) + 1
+
+    single = torch.linspace(-7, 7, 100_001)
+    for x, helper, close in ((single, "one_plus_erf", 1.5e-7), (single.double(), "tl.erf", 1e-15)):
+        file = generated(captured(cumulative, [x]))
+        assert f"{helper}(" in file.text
+        assert (loaded(file).f(x).double() - (x.double().erf() + 1)).abs().max() < close
+
+
 def test_a_file_is_a_library_of_operators() -> None:
     function, make = CASES["layer_norm"]
     inputs = make(7)
