@@ -14,8 +14,10 @@ import io
 import linecache
 import os
 import re
+import shutil
 import sys
 import tempfile
+import time
 import traceback
 import types
 import warnings
@@ -29,6 +31,10 @@ from fx_lsp.codegen.occupancy import CHIPS
 from fx_lsp.model import Failure, Span
 
 Constant = int | float | bool | str | None
+
+_FOLDER = "fx-lsp-kernel-"
+_OLD = 3600
+"""Seconds after which nobody compiles in a folder any more."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,8 @@ def compiled(text: str, launch: Launch, target: str, file: str) -> Compiled | Fa
         return Failure(
             "unsupported", f"there is no target {target}", hint=f"The targets are {', '.join(sorted(CHIPS))}."
         )
-    with tempfile.TemporaryDirectory(prefix="fx-lsp-") as directory:
+    _sweep()
+    with tempfile.TemporaryDirectory(prefix=_FOLDER) as directory:
         path = str(Path(directory, "fx_lsp_kernel.py"))
         Path(path).write_text(text, encoding="utf-8")
         try:
@@ -81,6 +88,14 @@ def compiled(text: str, launch: Launch, target: str, file: str) -> Compiled | Fa
             return Failure("unsupported", "this interpreter has no triton", hint="Install triton into it.")
         finally:
             linecache.cache.pop(path, None)
+
+
+def _sweep() -> None:
+    """Removes what compilations left that were killed: their time limit was over, or the text had changed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - folder.stat().st_mtime > _OLD:
+                shutil.rmtree(folder)
 
 
 def interprets() -> bool:

@@ -8,7 +8,9 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from inline_snapshot import snapshot
@@ -251,6 +253,17 @@ def test_accesses_of_global_memory() -> None:
 def test_an_assembly_crosses_processes() -> None:
     made = assembled(launch_matmul())
     assert wire.from_json(Assembly, wire.to_json(made)) == made
+
+
+def test_what_a_killed_compilation_left_is_removed_later(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for name, hours in (("fx-lsp-kernel-killed", 2), ("fx-lsp-kernel-running", 0), ("of-somebody-else", 2)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "fx_lsp_kernel.py").write_text("")
+        os.utime(tmp_path / name, times=(time.time() - hours * 3600 - 60,) * 2)
+    assert isinstance(assemble(KERNELS, launch_add(), "cuda:80"), Assembly)
+    assert sorted(os.listdir(tmp_path)) == ["fx-lsp-kernel-running", "of-somebody-else"]
 
 
 def test_nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
