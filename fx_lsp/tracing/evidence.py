@@ -274,10 +274,9 @@ def is_tensor_use(node: ast.AST, derived: Collection[str]) -> bool:
         in_place = name.endswith("_") and not name.startswith("_")
         cast = name == "to" and any(keyword.arg == "dtype" for keyword in node.keywords)
         cut = name == "split" and any(isinstance(arg, (ast.List, ast.Tuple)) for arg in node.args)
-        return (
-            (in_place or cast or cut or name in TENSOR_METHODS)
-            and isinstance(node.func.value, ast.Name)
-            and node.func.value.id in derived
+        return (in_place or cast or cut or name in TENSOR_METHODS) and (
+            (isinstance(node.func.value, ast.Name) and node.func.value.id in derived)
+            or (isinstance(node.func.value, ast.BinOp) and mentions_any([node.func.value], derived))
         )
     return False
 

@@ -27,7 +27,8 @@ def handed_tensors(outline: Outline, tree: ast.Module, candidates: Collection[st
     """Those of the functions named `candidates` that only calculate and take tensors.
 
     That they do is shown by a call that hands them something which is evidently a tensor, or by a parameter whose name
-    (of more than three letters) stands for a tensor elsewhere in the file and for nothing else.
+    (of more than three letters) stands for a tensor elsewhere in the file, or wherever PyTorch is used, and for nothing
+    else in the file.
     """
     if not outline.uses_torch:
         return set()
@@ -112,8 +113,13 @@ def _is_negated(node: ast.AST, derived: Collection[str]) -> bool:
     return isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Name) and node.operand.id in derived
 
 
+_USUAL = {"x", "input", "inputs", "tensor", "hidden_states", "logits", "pred", "preds", "prediction", "predictions"}
+"""What a tensor is called where nothing else is known of it."""
+
+
 def _names_of_tensors(outline: Outline) -> set[str]:
-    """Parameters' names of more than three letters that stand for tensors wherever they say what they stand for."""
+    """Parameters' names that stand for tensors wherever the file says what they stand for: usual ones, and those of
+    more than three letters that stand for one somewhere."""
     tensors: set[str] = set()
     others: set[str] = set()
     for function in [*outline.functions.values(), *outline.forwards().values()]:
@@ -123,7 +129,7 @@ def _names_of_tensors(outline: Outline) -> set[str]:
                 tensors.add(param.arg)
             elif param.annotation is not None:
                 others.add(param.arg)
-    return {name for name in tensors - others if len(name) > 3}
+    return ({name for name in tensors if len(name) > 3} | _USUAL) - others
 
 
 @dataclass

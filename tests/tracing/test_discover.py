@@ -39,6 +39,8 @@ def found(source: str, header: str = HEADER) -> dict[str, str]:
         "def f(x, y): return x @ y",
         "def f(x):\n  h = x * 2\n  return h.transpose(0, 1)",
         "def f(x): return x[..., : x.shape[-1] // 2]",
+        "def f(x, y): return x * y + 1",
+        "def f(a, b): return ((a - b) ** 2).mean()",
         "def f(n): return torch.arange(n)",
         "@torch.no_grad()\ndef f(x): return x.sum()",
         "@custom\ndef f(x): return x.sum()",
@@ -64,6 +66,9 @@ def test_tensor_code_is_a_target(code: str) -> None:
     [
         "def f(): return torch.ones(3)",
         "def f(a, b): return a + b",
+        "def f(x: float): return x * 2",
+        "def f(x, digits): return round(x * 10) / 10",
+        "def f(a, b): return (a + b).split(',')",
         "def f(name): return name.split('.')",
         "def f(dim): return nn.Sequential(nn.Linear(dim, dim), nn.ReLU())",
         "def f(x: Tensor): ...",
