@@ -11,6 +11,7 @@ from fx_lsp.tracer.drive import Unfinished
 from fx_lsp.tracer.inputs.attempt import Attempt, involved, mentioned_names
 from fx_lsp.tracer.inputs.configs import with_value
 from fx_lsp.tracer.inputs.demands import described, guarded, single_batch, single_number, typed
+from fx_lsp.tracer.inputs.handed import handed_as_none
 from fx_lsp.tracer.inputs.plan import (
     Plan,
     Plans,
@@ -52,7 +53,9 @@ def _missing_value(attempt: Attempt, text: str) -> Iterator[Plans]:
     if "NoneType" not in text:
         mentioned = mentioned_names(attempt)
         names = [n for n in names if n in mentioned or n in text]
-    for name in _by_relevance(attempt, names):
+    assert attempt.run.error is not None
+    handed = [n for n in handed_as_none(attempt.run.error, attempt.sources) if n in names]
+    for name in dict.fromkeys([*handed, *_by_relevance(attempt, names)]):
         for plan in attempt.alternatives.get(name, []):
             if not (isinstance(plan, ValuePlan) and plan.shown == "None"):
                 yield attempt.plans.with_plan(name, _refreshed(plan, attempt.plans))

@@ -1,0 +1,61 @@
+"""A None that was handed down: what stood for it where the calls began."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import re
+from collections.abc import Iterator
+from types import CodeType, FrameType, TracebackType
+
+from fx_lsp.tracer.provenance import Sources
+from fx_lsp.tracer.snippets import expression
+
+
+def handed_as_none(error: BaseException, sources: Sources) -> list[str]:
+    """What the outermost call handed on as None and an error speaks of, by whatever name it has where it was raised.
+
+    `encoder(x, mask=source_mask)` hands `source_mask` down as `mask`: an error about `mask` is about `source_mask`.
+    """
+    frames = [at for at in _frames(error.__traceback__) if sources.rank(at[0].f_code.co_filename) < 2]
+    if not frames:
+        return []
+    *outer, (raised, _, _) = frames
+    names = [n for n in _parameters(raised.f_code) if raised.f_locals.get(n, 0) is None and _speaks_of(str(error), n)]
+    callee = raised.f_code
+    for frame, lasti, lineno in reversed(outer):
+        span = sources.span(frame.f_code, lasti, lineno)
+        call = expression(span, [line.rstrip("\n") for line in linecache.getlines(frame.f_code.co_filename)])
+        if not isinstance(call, ast.Call):
+            return []
+        names = [given for name in names for given in _given_as(call, callee, name)]
+        callee = frame.f_code
+    return list(dict.fromkeys(names))
+
+
+def _frames(traceback: TracebackType | None) -> Iterator[tuple[FrameType, int, int]]:
+    """The frames of a traceback, outermost first, each with where it stands."""
+    while traceback is not None:
+        yield traceback.tb_frame, traceback.tb_lasti, traceback.tb_lineno
+        traceback = traceback.tb_next
+
+
+def _parameters(code: CodeType) -> tuple[str, ...]:
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+
+def _speaks_of(text: str, name: str) -> bool:
+    return re.search(rf"\b{re.escape(name)}\b", text) is not None
+
+
+def _given_as(call: ast.Call, callee: CodeType, name: str) -> Iterator[str]:
+    """The variables that a call hands to a parameter; the name itself where everything is handed on."""
+    given = [keyword.value for keyword in call.keywords if keyword.arg == name]
+    handed_on = any(isinstance(arg, ast.Starred) for arg in call.args) or any(k.arg is None for k in call.keywords)
+    if not given and not handed_on:
+        names = [n for n in _parameters(callee) if n != "self"]
+        given = call.args[names.index(name) :][:1] if name in names else []
+    for value in given:
+        yield from (node.id for node in ast.walk(value) if isinstance(node, ast.Name))
+    if not given and handed_on:
+        yield name
