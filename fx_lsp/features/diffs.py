@@ -130,7 +130,7 @@ def _extent(lines: list[int], first: int, end: int) -> str:
 def _line(edit: Edit) -> Line:
     mark, node, comment = edit
     given = node.op == "placeholder"
-    text = f"{node.name}: {node.spec}" if given and node.spec else node.name if given else render_node(node)
+    text = render_node(node)
     if given or node.comment or comment:
         text += f"  # {' · '.join(c for c in ('input' if given else '', node.comment, comment) if c)}"
     return Line(f"{mark}    {text}", node.spans, (node.name,))

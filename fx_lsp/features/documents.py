@@ -103,11 +103,11 @@ def body(trace: Trace, stage: Stage, source_line: SourceLine, full: bool = False
 
 
 def render_node(node: Node) -> str:
-    """One node as a statement: `mm: f32[16, 32] = aten.mm.default(x, w)`."""
+    """One node as a statement: `mm: f32[16, 32] = aten.mm.default(x, w)`, or `x: f32[16, 8]` for an input."""
     if node.op == "output":
         return f"return {_output(node.args)}"
     annotation = f": {_annotation(node.spec)}" if node.spec else ""
-    return f"{node.name}{annotation} = {render_call(node)}"
+    return f"{node.name}{annotation}" + ("" if node.op == "placeholder" else f" = {render_call(node)}")
 
 
 def render_call(node: Node) -> str:
@@ -171,7 +171,7 @@ def _input(item: InputSpec) -> str:
 
 
 def _definition(name: str, nodes: list[Node], saved: dict[str, Saved], full: bool) -> list[Line]:
-    parts = [f"{n.name}: {_annotation(n.spec)}" if n.spec else n.name for n in nodes]
+    parts = [render_node(n) for n in nodes]
     marks = [_saved_mark(saved.get(n.name)) for n in nodes]
     trailing = [_trailing(n, mark) for n, mark in zip(nodes, marks, strict=True)]
     graph = name.partition(":")[0]  # of a pass: so that its documents differ where it changed something

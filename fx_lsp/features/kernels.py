@@ -100,7 +100,7 @@ def hover_line(
         line, shown = kernels.document.lines[at - 1], kernels
         sections.append(f"line {at} of the kernels\n\n{_block(line.text.strip())}")
     nodes = [shown.nodes[name] for name in line.nodes if name in shown.nodes]
-    sections += [_block("\n".join(one_line(_text(node), 200) for node in nodes))] if len(nodes) == 1 else []
+    sections += [_block("\n".join(one_line(render_node(node), 200) for node in nodes))] if len(nodes) == 1 else []
     sections += [_place(s, source_line) for s in line.spans[:CALLERS] if source_line(s) is not None]
     sections += ["\n".join(f"- {plain(fact)}" for fact in facts)] if facts else []
     return Hover("\n\n".join(sections), span) if sections else None
@@ -211,11 +211,6 @@ def kernel_lenses(name: str, text: str, chip: str, resources: Stage | None, stal
 def _origin(line: Line) -> object:
     """What a line is from: operations, or else the innermost expression."""
     return line.nodes or line.spans[:1]
-
-
-def _text(node: Node) -> str:
-    given = f"{node.name}: {node.spec}" if node.spec else node.name
-    return given if node.op == "placeholder" else render_node(node)
 
 
 def _indent(text: str) -> int:

@@ -108,3 +108,8 @@ def test_what_depends_on_a_gradient_is_backward_in_a_joint_graph():
     drawn = picture(TRACE, Stage("joint", nodes), text_of(LOOP))
     assert [box.name for box in drawn.boxes if box.backward] == ["grad_out", "mul", "grad_x"]
     assert drawn.boxes[2].group != drawn.boxes[3].group
+
+
+def test_an_input_is_its_name_and_spec() -> None:
+    boxes = picture(TRACE, Stage("forward", tuple(loop(1))), text_of(LOOP)).boxes
+    assert [box.text for box in boxes[:2]] == ["x: f32[4]", "exp: f32[4] = aten.exp.default(x)"]
