@@ -84,7 +84,7 @@ def initialize(server: Server, params: types.InitializeParams) -> None:
     """Notes what the client can do. Settings that it sent along hold until it sends others."""
     server.client = _client(params.capabilities)
     server.encoding = str(server.workspace.position_encoding or "utf-16")
-    server.settings = _read(server, params.initialization_options, server.settings)
+    server.settings = server.first_settings = _read(server, params.initialization_options, server.settings)
     if params.process_id is not None and sys.platform != "win32" and _alive(params.process_id):
         server.spawn("the client's process", _watch(server, params.process_id))
 
@@ -227,14 +227,14 @@ async def _pull(server: Server) -> Settings:
     except asyncio.TimeoutError:
         log.warning("the client did not answer workspace/configuration")
         return server.settings
-    return _read(server, answer[0] if answer else None, server.settings)
+    return _read(server, answer[0] if answer else None, server.first_settings)
 
 
 def _read(server: Server, raw: object, base: Settings) -> Settings:
-    settings, wrong = read_settings(raw, base)
+    settings, wrong = read_settings(raw, base, server.settings)
     if wrong:
         kept = "; ".join(wrong)
-        server.tell(f"fx-lsp: {kept}. The default is used instead.", types.MessageType.Warning)
+        server.tell(f"fx-lsp: {kept}. What held before stays.", types.MessageType.Warning)
     return settings
 
 

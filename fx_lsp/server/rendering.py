@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fx_lsp.features.diffs import render_diff
@@ -41,6 +42,18 @@ async def rendered(server: Server, engine: Engine, view: View, outcome: Outcome)
         return said(failure_text(failed))
     stages = [stage for stage in found if isinstance(stage, Stage)]
     return await asyncio.to_thread(_document, view, outcome, stages, source_lines(server))
+
+
+def last_good(server: Server, engine: Engine, view: View) -> Shown | None:
+    """The stage of the last text that parsed, if it is at hand; None for what other work would have to make."""
+    state = None if view.work or view.before else engine.state(view.file)
+    trace = next((t.outcome for t in state.targets if t.target.name == view.name), None) if state is not None else None
+    stage = engine.stage_now(view.file, view.name, view.stage) if isinstance(trace, Trace) else None
+    if not isinstance(trace, Trace) or stage is None:
+        return None
+    shown = _document(view, trace, [stage], source_lines(server))
+    lines = (Line("# stale: of the last version that could be read"), *shown.document.lines)
+    return replace(shown, document=replace(shown.document, lines=lines))
 
 
 def said(text: str) -> Shown:

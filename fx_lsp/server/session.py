@@ -70,6 +70,7 @@ class Server(LanguageServer):
         )
         self.client = Client()
         self.settings = Settings()
+        self.first_settings = Settings()
         self.encoding = str(types.PositionEncodingKind.Utf16.value)
         self.documents = Documents()
         self.views = Views(self)

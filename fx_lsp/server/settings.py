@@ -73,8 +73,11 @@ _ROWS = (
 )
 
 
-def read_settings(raw: object, base: Settings) -> tuple[Settings, tuple[str, ...]]:
-    """`base` with what `raw` sets, and one sentence for each value that was left out because it has a wrong type."""
+def read_settings(raw: object, base: Settings, former: Settings | None = None) -> tuple[Settings, tuple[str, ...]]:
+    """`base` with what `raw` sets, and one sentence for each value that was left out because it has a wrong type.
+
+    Such a value stays what it is in `former` (`base`, where there is none).
+    """
     if raw is None:
         return base, ()
     if not isinstance(raw, Mapping):
@@ -98,6 +101,7 @@ def read_settings(raw: object, base: Settings) -> tuple[Settings, tuple[str, ...
         elif _fits(value, row):
             changes[row.field] = _taken(value, row)
         else:
+            changes[row.field] = getattr(former or base, row.field)
             wrong.append(f"{SECTION}.{row.key} is {value!r}, not {row.wanted}")
     return replace(base, **changes), tuple(wrong)
 

@@ -23,7 +23,7 @@ from fx_lsp.features.uris import BENCHMARK, SCHEME, View, format_uri, parse_uri
 from fx_lsp.model import Failure, Outcome, Trace, Work
 from fx_lsp.server import from_proto
 from fx_lsp.server.documents import read_source, roots_of
-from fx_lsp.server.rendering import plain_text, rendered, said
+from fx_lsp.server.rendering import last_good, plain_text, rendered, said
 
 if TYPE_CHECKING:
     from fx_lsp.server.session import Server
@@ -157,8 +157,10 @@ class Views:
                 outcome = await engine.outcome(view.file, view.name, view.work)
             noted = self._shown.setdefault(view, _Shown(None))
             noted.known = known
-            if isinstance(outcome, Failure) and outcome.kind == "syntax" and noted.rendered is not None:
-                return noted.rendered  # the last graph stays while the text does not parse
+            if isinstance(outcome, Failure) and outcome.kind == "syntax":
+                last = noted.rendered or last_good(server, engine, view)
+                if last is not None:
+                    return last  # the last graph stays while the text does not parse
         except asyncio.CancelledError:
             self.close_unused(view.file)
             raise

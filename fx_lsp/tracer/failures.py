@@ -112,6 +112,7 @@ def sentence(error: BaseException) -> str:
         what = f" (`{operation}`)" if operation else ""
         return f"the code needs the value of a tensor here{what}, and {NO_VALUES}"
     text = str(error).strip().splitlines()[0] if str(error).strip() else ""
+    text = text.replace("'FakeTensor'", "'Tensor'")
     for pattern, plain in _PLAINER:
         if match := re.search(pattern, text):
             return match.expand(plain)
@@ -142,6 +143,11 @@ _PLAINER = (
         r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton dimension (\d+)",
         r"sizes \1 and \2 at dimension \3 do not broadcast",
     ),
+    (
+        r"needed for gradient computation has been modified by an inplace operation: \[\S+ (\[.*?\])\], "
+        r"which is output \d+ of (\w+?)(Backward\d*)?,",
+        r"backward needs the result of `\2`, a tensor of sizes \1, which is changed in place afterwards",
+    ),
 )
 """What fake tensors say, and how a person would."""
 
@@ -160,6 +166,8 @@ def _operands(failed: FailedCall, span: Span | None, lines: list[str]) -> str:
 def _operand_names(span: Span | None, lines: list[str], failed: FailedCall) -> list[str]:
     """The source text of each tensor operand, where the expression shows them plainly."""
     node = expression(span, lines)
+    if isinstance(node, ast.Subscript):
+        return [ast.unparse(node.value)]
     if isinstance(node, ast.BinOp):
         return [ast.unparse(node.left), ast.unparse(node.right)] if _tensors(failed) == 2 else []
     if isinstance(node, ast.Call):
@@ -191,8 +199,7 @@ def _tensors(failed: FailedCall) -> int:
 def _hint(kind: FailureKind, inputs: tuple[InputSpec, ...]) -> str:
     guessed = [i for i in inputs if i.source == "search"]
     if kind in ("shape", "dtype", "error", "inputs") and guessed:
-        example = ", ".join(f"{i.name}={i.spec}" for i in guessed[:3])
-        return f"If the inputs are wrong, say what they are in a comment above: `# fx: {example}`."
+        return f"If the inputs are wrong, say what they are in a comment above: `# fx: {_comment(guessed[:3])}`."
     if kind == "data-dependent":
         return "Branch on shapes instead, use `torch.where`, or keep this part out of the traced function."
     if kind == "exit":
@@ -202,6 +209,15 @@ def _hint(kind: FailureKind, inputs: tuple[InputSpec, ...]) -> str:
     if kind in ("effect", "unsupported"):
         return "Keep it out of the traced function, or pass what it needs as an argument."
     return ""
+
+
+def _comment(inputs: list[InputSpec]) -> str:
+    """Inputs as a `# fx:` comment has them."""
+    given = [(i.name.removeprefix("init."), i.spec, i.name.startswith("init.")) for i in inputs]
+    init = ", ".join(f"{name}={spec}" for name, spec, constructs in given if constructs)
+    return ", ".join(
+        [*([f"init({init})"] if init else []), *(f"{n}={spec}" for n, spec, inside in given if not inside)]
+    )
 
 
 def load_failure(error: BaseException, sources: Sources, name: str) -> Failure:

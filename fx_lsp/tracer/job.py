@@ -223,8 +223,11 @@ def _saved(captured: Captured) -> list[Saved]:
 
 def _output_specs(stage: Stage, captured: Captured) -> list[str]:
     specs = {n.name: n.spec for n in stage.nodes}
-    returned = stage.nodes[-1].inputs
-    return [specs.get(name) or "" for name in returned[: len(captured.outputs)]]
+    module = captured.forward if captured.inference is None else captured.inference
+    assert module is not None and captured.names is not None
+    returned: Any = module.graph.output_node().args[0]
+    names = [captured.names[value] if isinstance(value, torch.fx.Node) else "" for value in returned]
+    return [specs.get(name) or "" for name in names[: len(captured.outputs)]]
 
 
 def _site_dirs() -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
@@ -35,7 +36,8 @@ class Run:
     """What one watched run showed. `calls` counts torch calls that returned, a measure of how far it came.
 
     `expansions` counts element-wise calls whose operands had different ranks above one: a sign of inputs that fit by
-    accident. `touched` are the ids of the tensors that torch calls were given.
+    accident. `touched` are the ids of the tensors that torch calls were given. `repeats` counts the torch calls of each
+    of the user's expressions, where values were recorded.
     """
 
     result: Any = None
@@ -45,6 +47,7 @@ class Run:
     expansions: int = 0
     touched: set[int] = field(default_factory=set[int])
     values: list[Value] = field(default_factory=list)
+    repeats: Counter[Span] = field(default_factory=Counter[Span])
 
 
 class Watch(TorchFunctionMode):
@@ -66,6 +69,7 @@ class Watch(TorchFunctionMode):
         try:
             check_dtypes(func, args, kwargs)
             check_masks(func, args)
+            check_dimension(func, args, kwargs)
             result = func(*args, **kwargs)
         except BaseException:
             if self._run.failed is None:
@@ -85,6 +89,7 @@ class Watch(TorchFunctionMode):
             if chain and chain[0].file == self._sources.file:
                 direct = frame.f_code.co_filename == self._sources.file
                 self._values.add(chain[0], "", result, last=not direct)
+                self._run.repeats[chain[0]] += 1
         return result
 
 
@@ -132,6 +137,17 @@ def check_masks(func: Callable[..., Any], args: tuple[Any, ...]) -> None:
             position += 1
 
 
+def check_dimension(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise IndexError where a softmax or a sort has a dimension that is not there: fake tensors let it pass."""
+    tensor, *rest = (*args, None)
+    if getattr(func, "__name__", "") not in _OF_ANY_DIMENSION or not isinstance(tensor, torch.Tensor):
+        return
+    dim, rank = kwargs.get("dim", rest[0]), max(tensor.dim(), 1)
+    if type(dim) is int and not -rank <= dim < rank:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})")
+
+
+_OF_ANY_DIMENSION = frozenset({"softmax", "log_softmax", "softmin", "sort", "argsort"})
 _PRODUCTS = frozenset(
     {"matmul", "__matmul__", "__rmatmul__", "mm", "bmm", "mv", "dot", "linear", "conv1d", "conv2d", "conv3d", "inner"}
 )

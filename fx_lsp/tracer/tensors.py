@@ -72,6 +72,8 @@ def _describe(value: Any, depth: int) -> str:
     if isinstance(value, torch.Tensor):
         return str(spec_of(value))
     items = {k: _describe(v, depth - 1) for k, v in _items(value).items()} if depth > 0 else {}
+    if depth <= 0 and isinstance(value, (Mapping, list, tuple)) and value:
+        return "{...}" if isinstance(value, Mapping) else "(...)" if isinstance(value, tuple) else "[...]"
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{k!r}: {v}" for k, v in items.items()) + "}"
     if isinstance(value, tuple):

@@ -126,6 +126,21 @@ async def test_a_syntax_error_is_information(tmp_path: Path):
         )
 
 
+async def test_the_last_graph_of_a_text_that_does_not_parse_opens_as_stale(tmp_path: Path):
+    async with editor(tmp_path) as e:
+        uri = e.open("m.py", TEXT)
+        await e.problems(uri)
+        e.change(uri, 2, TEXT + "def def\n")
+        await e.until(lambda: any("invalid syntax" in d.message for d in e.client.diagnostics[uri]))
+        text = await e.document(f"fx-lsp:{tmp_path}/m.py/f.inference.py")
+        first, second, *_ = text.splitlines()
+        assert first == "# stale: of the last version that could be read"
+        assert second == "# m.py::f · inference graph · 1 op"
+        assert "aten.add.Tensor(x, 1)" in text
+        other = await e.document(f"fx-lsp:{tmp_path}/m.py/nothing.inference.py")
+        assert other == "# **Not traced** (syntax): invalid syntax.\n"
+
+
 async def test_views_of_a_client_with_text_document_content(tmp_path: Path):
     async with editor(tmp_path) as e:
         uri = e.open("m.py", TEXT)
@@ -248,13 +263,25 @@ async def test_settings_come_from_options_and_configuration(tmp_path: Path):
         assert await e.lenses(uri) == []
 
 
+async def test_a_setting_that_the_client_no_longer_has_is_what_it_was_at_the_start(tmp_path: Path):
+    configuration = {"codeLens": {"enabled": False}, "limits": {"seconds": 7}}
+    async with editor(tmp_path, options={"limits.seconds": 5}, configuration=configuration) as e:
+        uri = e.open("m.py", TEXT)
+        await e.problems(uri)
+        assert await e.lenses(uri) == []
+        e.client.set_configuration({"fx-lsp": {}})
+        e.client.workspace_did_change_configuration(types.DidChangeConfigurationParams(settings=None))
+        while not await e.lenses(uri):
+            await asyncio.sleep(0.01)
+
+
 async def test_wrong_settings_are_named_once(tmp_path: Path):
     options = {"limits": {"seconds": -1, "memory": "4 GiB"}, "inlayHints": True, "interpreter": ["python"], "other": 1}
     async with editor(tmp_path, {}, options=options) as e:
         uri = e.open("m.py", TEXT)
         assert await e.hover(uri, 0, 4) is not None
         (message,) = [m.message for m in e.client.messages]
-        assert message.removesuffix(" The default is used instead.").split("; ") == snapshot(
+        assert message.removesuffix(" What held before stays.").split("; ") == snapshot(
             [
                 "fx-lsp: fx-lsp.inlayHints is True, not an object",
                 "fx-lsp.interpreter is ['python'], not a path",

@@ -33,6 +33,12 @@ def test_a_wrong_type_is_one_sentence(raw: object):
     assert len(wrong) == 1
 
 
+def test_what_has_a_wrong_type_stays_what_it_was():
+    former = Settings(limits_seconds=3, gpu="cuda:80")
+    settings, wrong = read_settings({"limits": {"seconds": -1}}, Settings(), former)
+    assert (settings, len(wrong)) == (Settings(limits_seconds=3), 1)
+
+
 def test_interpreters_are_pairs():
     given = {"interpreters": [["/a.b/c", "/env/bin/python"]], "trusted": False}
     settings, wrong = read_settings(given, Settings())

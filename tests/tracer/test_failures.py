@@ -189,3 +189,51 @@ def f(x):
     )
     assert traced.failure.kind == "comment"
     assert "`y` is no parameter of f" in traced.failure.message
+
+
+def test_a_dimension_that_is_not_there_where_fake_tensors_let_it_pass(trace):
+    for call in ("x.softmax(dim=3)", "F.log_softmax(x, -4)", "torch.sort(x, 3)"):
+        traced = trace(PRELUDE + f"def f(x):\n    y = x.sin()\n    return {call}\n", comment="x=f32[3, 4]")
+        assert (traced.failure.kind, traced.failure.severity, where(traced)) == ("shape", "error", call)
+        assert "expected to be in range of [-2, 1]" in traced.failure.message
+        assert "f32[3, 4])" in traced.failure.message
+
+
+def test_what_is_written_in_place_fails_for_its_own_reason(trace):
+    traced = trace(PRELUDE + "def f(x, y):\n    x += y\n    return x\n", comment="x=f32[1, 4], y=f32[3, 4]")
+    assert (traced.failure.kind, traced.failure.severity, where(traced)) == ("shape", "error", "x += y")
+    assert "leaf" not in traced.failure.message
+    assert "[1, 4]" in traced.failure.message and "[3, 4]" in traced.failure.message
+
+
+def test_fake_tensors_are_tensors_to_the_user(trace):
+    traced = trace(PRELUDE + "def f(x: Tensor):\n    return x.foo()\n", comment="x=f32[3]")
+    assert traced.failure.message == "AttributeError: 'Tensor' object has no attribute 'foo'"
+
+
+def test_the_tensor_that_is_indexed_has_its_name(trace):
+    traced = trace(PRELUDE + "def f(x: Tensor):\n    return x[5]\n", comment="x=f32[3, 4]")
+    assert "(x: f32[3, 4])" in traced.failure.message
+
+
+def test_a_hint_is_a_comment_as_it_may_be_written(trace):
+    source = """
+class Net(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.layer = nn.Linear(dim, dim)
+
+    def forward(self, x):
+        return self.layer(x)
+"""
+    traced = trace(PRELUDE + source, "Net", comment="x=f32[4, 7, 3, 2, 5]")
+    assert "# fx: init.dim" not in traced.failure.hint
+    assert "`# fx: init(dim=" in traced.failure.hint
+
+
+def test_a_value_that_backward_needs_and_that_is_written_over(trace):
+    traced = trace(PRELUDE + "def f(x):\n    y = x.exp()\n    y.mul_(2)\n    return y.sum()\n", comment="x=f32[4]")
+    assert traced.trace.notes[-1] == (
+        "it has no backward graph: backward needs the result of `Exp`, a tensor of sizes [4], "
+        "which is changed in place afterwards"
+    )

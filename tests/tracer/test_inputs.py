@@ -265,3 +265,36 @@ def test_what_an_earlier_text_was_traced_with_is_left_where_it_fits_no_longer(tr
     first = trace(PRELUDE + "def f(x, y):\n    return x @ y\n").outcome.inputs
     text = PRELUDE + "def f(x, y):\n    return torch.bmm(x, y)\n"
     assert trace(text, previous=first).inputs() == trace(text).inputs()
+
+
+def test_what_a_comment_gives_but_nobody_can_make_is_the_comments_error(trace):
+    source = "import torch\ndef f(x, n):\n    return x * n\n"
+    for given, said in (
+        ("x=f32[4], n=unknown", "`n` cannot be made: NameError: name 'unknown' is not defined"),
+        ("x=f32[4]@nothing, n=2", "`x` cannot be made: "),
+        ("x=f32[99999999999, 9999999999], n=2", "`x` cannot be made: "),
+    ):
+        failure = trace(source, comment=given).failure
+        assert (failure.kind, failure.severity) == ("comment", "error")
+        assert failure.message.startswith(said)
+
+
+def test_constructor_arguments_of_a_comment_that_do_not_fit(trace):
+    source = """
+import torch
+class Net(torch.nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.layer = torch.nn.Linear(dim, dim)
+
+    def forward(self, x):
+        return self.layer(x)
+"""
+    failure = trace(source, "Net", comment="init(width=4), x=f32[4, 8]").failure
+    assert (failure.kind, failure.severity) == ("comment", "error")
+    assert failure.message == "`width` is no parameter of Net's constructor; its parameters are dim"
+    failure = trace(source, "Net", comment="init(dim='a'), x=f32[4, 8]").failure
+    assert (failure.kind, failure.severity) == ("construct", "error")
+    assert failure.message.startswith("Net cannot be constructed: TypeError: ")
+    failure = trace(source, "Net", comment="init(dim=nothing), x=f32[4, 8]").failure
+    assert failure.message == "`init.dim` cannot be made: NameError: name 'nothing' is not defined"

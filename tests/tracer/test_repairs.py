@@ -76,6 +76,13 @@ class Normed(torch.nn.Module):
     def forward(self, x):
         return self.norm(x)
 
+def relaxed(x, start):
+    assert x.dim() == start.dim() + 1
+    for step in range(x.size(-1)):
+        for _ in range(8):
+            start = start * 0.5 + x[..., step]
+    return start
+
 def flattened(x, shape):
     return torch.reshape(x, shape).relu()
 """
@@ -95,6 +102,7 @@ def flattened(x, shape):
         pytest.param("corners", ["f32[8, 4]", "-1"], id="an axis that is unbound, axes"),
         pytest.param("Normed", ["8", "torch.nn.modules.normalization.LayerNorm", "f32[4, 8, 8]"], id="a layer's class"),
         pytest.param("pieces", ["f32[4, 64]", "2"], id="a count"),
+        pytest.param("relaxed", ["f32[8, 32, 5]", "f32[8, 32]"], id="a long loop over a dimension"),
     ],
 )
 def test_what_is_found(trace: TraceFixture, name: str, found: list[str]) -> None:

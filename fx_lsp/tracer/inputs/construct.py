@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from fx_lsp.model import Failure, InputSpec, Span
+from fx_lsp.model import Failure, InputSpec, Severity, Span
 from fx_lsp.specs import MODE
 from fx_lsp.tracer.call import Call
 from fx_lsp.tracer.failures import failure_of
@@ -19,7 +19,7 @@ from fx_lsp.tracer.inputs.body import constructor_facts, find_class
 from fx_lsp.tracer.inputs.plan import Plan, Plans, ValuePlan, input_specs, materialize
 from fx_lsp.tracer.inputs.search import search
 from fx_lsp.tracer.inputs.signatures import hints_of, signature_of
-from fx_lsp.tracer.inputs.start import resumed, start_plans
+from fx_lsp.tracer.inputs.start import is_given, resumed, start_plans
 from fx_lsp.tracer.inputs.task import HARD, Task, attempt, search_failure
 
 MODULE_RANKS = (3, 4, 2, 1, 5)
@@ -64,12 +64,13 @@ def construct(task: Task, cls: type, given: Mapping[str, Plan]) -> Constructed |
     earlier = resumed(start, alternatives, task.request.previous, "init.")
     found = search(start, evaluate, task.seconds / 2, earlier)
     if found.best.run.error is not None:
-        failure = search_failure(task, found, "information", input_specs(found.best.plans, "init."))
+        bad: Severity = "error" if is_given(start) else "information"
+        failure = search_failure(task, found, bad, input_specs(found.best.plans, "init."))
         if failure.kind in HARD:
             return failure
         message = f"{cls.__name__} cannot be constructed: {failure.message}"
         arguments = ", ".join(f"{n}=…" for n, _ in found.best.plans.items) or "…"
-        hint = f"Say how in a comment above the class: `# fx: init({arguments})`."
+        hint = "" if bad == "error" else f"Say how in a comment above the class: `# fx: init({arguments})`."
         return dataclasses.replace(failure, kind="construct", message=message, hint=hint)
     plans = dict(found.best.plans.items)
     return Constructed(found.best.run.result, shown_init(plans), plans)

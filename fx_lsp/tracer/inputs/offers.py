@@ -12,7 +12,8 @@ from torch import nn
 
 from fx_lsp.model import Failure, Given, InputSource, Span
 from fx_lsp.specs import MODE, Comment, CommentError, TensorSpec, parse_comment
-from fx_lsp.tracer.inputs.plan import Plan, ValuePlan, plan_of, plan_of_made, value
+from fx_lsp.tracer.failures import sentence
+from fx_lsp.tracer.inputs.plan import Plan, Plans, ValuePlan, materialize, plan_of, plan_of_made, value
 
 Evaluate = Callable[[str], Any]
 
@@ -55,7 +56,8 @@ class Offer:
 class Written:
     """What the author wrote (it holds, whatever else is known), and what was recorded (tried one after the other).
 
-    `named` are the dynamic dimensions: the name of each with a size for it; `spans` where each parameter is written.
+    `named` are the dynamic dimensions: the name of each with a size for it; `spans` where each parameter is written
+    (those of a constructor as `init.name`).
     """
 
     author: Offer
@@ -82,10 +84,24 @@ def written_offers(given: tuple[Given, ...], evaluate: Evaluate) -> Written | Fa
             recorded.append(offer)
             continue
         author = author.over(offer)
-        for name in (*parsed.args, *((MODE,) if parsed.training is not None else ())):
+        init = (f"init.{name}" for name in parsed.init or ())
+        for name in (*parsed.args, *init, *((MODE,) if parsed.training is not None else ())):
             spans.setdefault(name, item.span)
         _collect_names(parsed.args, named)
     return Written(author, tuple(recorded), named, spans)
+
+
+def unmakable(written: Written) -> Failure | None:
+    """The first value of the author's that cannot be made; call it inside the fake mode."""
+    init = ((f"init.{name}", plan) for name, plan in (written.author.init or {}).items())
+    for name, plan in (*init, *written.author.args.items()):
+        try:
+            materialize(Plans(((name, plan),)), written.named)
+        except Exception as error:
+            return Failure(
+                "comment", f"`{name}` cannot be made: {sentence(error)}", written.spans[name], severity="error"
+            )
+    return None
 
 
 def _offer(parsed: Comment, source: InputSource, detail: str, evaluate: Evaluate) -> Offer:

@@ -43,6 +43,11 @@ def repairs(attempt: Attempt) -> Iterator[Plans]:
             yield plans
 
 
+def is_of_gradients(error: BaseException | None) -> bool:
+    """Whether an error is only there because an input was made to need a gradient."""
+    return "leaf Variable" in str(error)
+
+
 def _missing_value(attempt: Attempt, text: str) -> Iterator[Plans]:
     """`None` where something is needed: the next proposal for a parameter that is None."""
     if "NoneType" not in text and not isinstance(
@@ -94,7 +99,7 @@ def _with_dtype(plans: Plans, wanted: str, dtype: str) -> Plans:
 
 def _in_place(attempt: Attempt, text: str) -> Iterator[Plans]:
     """An input that the code writes to in place cannot be a leaf that needs a gradient."""
-    if "leaf Variable" not in text:
+    if not is_of_gradients(attempt.run.error):
         return
     for wanted in dict.fromkeys([*involved(attempt), *(p for p, _ in attempt.plans.tensors())]):
 

@@ -30,7 +30,7 @@ from fx_lsp.tracer.inputs.callsites import seen_at_call_sites
 from fx_lsp.tracer.inputs.configs import constructor, namespaces
 from fx_lsp.tracer.inputs.construct import MODULE_RANKS, Constructed, construct, shown_init, switch
 from fx_lsp.tracer.inputs.layers import add_layer_facts
-from fx_lsp.tracer.inputs.offers import Offer, Written, conventions, written_offers
+from fx_lsp.tracer.inputs.offers import Offer, Written, conventions, unmakable, written_offers
 from fx_lsp.tracer.inputs.plan import Plans, input_specs, materialize
 from fx_lsp.tracer.inputs.propose import Context
 from fx_lsp.tracer.inputs.rebuilt import rebuilt
@@ -128,11 +128,13 @@ def _prepare_subject(task: Task, subject: Subject, written: Written, observe: Ob
     request, signature = task.request, subject.parameters()
     if signature is None:
         return Failure("unsupported", f"{request.name} has no readable signature")
-    unknown = [n for n in written.author.args if n not in signature.parameters and not takes_any(signature)]
-    if unknown:
-        known = ", ".join(signature.parameters)
-        message = f"`{unknown[0]}` is no parameter of {request.name}; its parameters are {known}"
-        return Failure("comment", message, written.spans[unknown[0]], severity="error")
+    made = signature_of(subject.owner) if subject.owner is not None else None
+    unknown = _unknown(request.name, signature, written.author.args, written, "")
+    if unknown is None and made is not None:
+        owner = request.name if request.kind == "module" else request.name.rpartition(".")[0]
+        unknown = _unknown(f"{owner}'s constructor", made, written.author.init or {}, written, "init.")
+    if unknown is not None:
+        return unknown
     failure: Failure | None = None
     for offer in _offers(task, subject, signature, written, observe):
         found = _with_offer(task, subject, signature, written.author.over(offer), written)
@@ -140,7 +142,20 @@ def _prepare_subject(task: Task, subject: Subject, written: Written, observe: Ob
             return found
         failure = found if failure is None or offer.is_empty else failure
     assert failure is not None, "there is always an offer that says nothing"
-    return failure
+    return unmakable(written) or failure
+
+
+def _unknown(
+    of: str, signature: inspect.Signature, given: Mapping[str, Any], written: Written, prefix: str
+) -> Failure | None:
+    names = [n for n in given if n not in signature.parameters and not takes_any(signature)]
+    if not names:
+        return None
+    known = ", ".join(signature.parameters)
+    message = f"`{names[0]}` is no parameter of {of}" + (
+        f"; its parameters are {known}" if known else ", which takes none"
+    )
+    return Failure("comment", message, written.spans[f"{prefix}{names[0]}"], severity="error")
 
 
 def _prepare_nested(task: Task, written: Written, observe: Observe) -> Prepared | Failure:

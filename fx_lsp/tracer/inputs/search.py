@@ -7,14 +7,15 @@ import heapq
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import TypeAlias
 
 from fx_lsp.model import Severity
 from fx_lsp.tracer.failures import kind_of
 from fx_lsp.tracer.inputs.attempt import Attempt
-from fx_lsp.tracer.inputs.plan import Plans, TensorPlan, fresh_sizes, with_size
-from fx_lsp.tracer.inputs.repair import repairs
+from fx_lsp.tracer.inputs.plan import Plans, Sizes, TensorPlan, fresh_sizes, resized, with_size
+from fx_lsp.tracer.inputs.repair import is_of_gradients, repairs
 from fx_lsp.tracer.inputs.shapes import plain_conflicts, with_rank
 from fx_lsp.tracer.observe import tensors_among
 
@@ -30,6 +31,10 @@ REPAIRS_PER_RANK = 12
 DETOUR = 5
 """How many attempts come no further until one is made from elsewhere."""
 MAX_SIZE = 1 << 16
+LONG = 256
+"""How often one expression runs in a loop that is worth shortening."""
+SHORT = (5, 6, 7, 9, 10)
+"""Sizes of dimensions that such a loop goes over."""
 NO_EFFECT = 20
 """How unlikely the children of a repair are that left the error as it was."""
 
@@ -61,8 +66,28 @@ def search(start: Plans, evaluate: Evaluate, seconds: float, earlier: Plans | No
             break
         found.best = better
     if found.best.run.error is None:
-        found.best = _simplest(start, found.best, evaluate, deadline)
+        found.best = _with_short_loops(_simplest(start, found.best, evaluate, deadline), evaluate)
     return found
+
+
+def _with_short_loops(best: Attempt, evaluate: Evaluate) -> Attempt:
+    """A few steps where a long loop goes over a dimension that was made up: the graph says as much, and sooner."""
+    steps = max(best.run.repeats.values(), default=0)
+    if steps < LONG:
+        return best
+    taken = best.plans.sizes()
+    short = next(size for size in SHORT if size not in taken)
+    for size in sorted(taken, reverse=True):
+        if max(SHORT) < size <= steps:
+            change = partial(_with_other, size, short)
+            attempt = evaluate(resized(best.plans, change, "short, as a loop goes over it"))
+            if attempt.run.error is None and max(attempt.run.repeats.values(), default=0) < steps:
+                return attempt
+    return best
+
+
+def _with_other(old: int, new: int, sizes: Sizes) -> Sizes:
+    return tuple(new if size == old else size for size in sizes)
 
 
 def _simplest(start: Plans, best: Attempt, evaluate: Evaluate, deadline: float) -> Attempt:
@@ -81,7 +106,7 @@ def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts
     queue: list[_Entry] = [((0, 0), 0, next(order), start, None)]
     seen = {start}
     furthest: Attempt | None = None
-    reached = (-1, 0)
+    reached = (-2, 0, False)
     failures: list[Attempt] = []
     stagnation = 0
     while queue and len(failures) < attempts and stagnation < _patience(furthest):
@@ -93,9 +118,9 @@ def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts
             return Found(attempt, failures)
         failures.append(attempt)
         stagnation += 1
-        calls, line = _reached(attempt)
-        if (calls, line) > reached:
-            furthest, reached, stagnation = attempt, (calls, line), 0
+        calls, line, own = _reached(attempt)
+        if (calls, line, own) > reached:
+            furthest, reached, stagnation = attempt, (calls, line, own), 0
         stop = (_place(attempt), str(attempt.run.error))
         if stop == parent:
             doubt += NO_EFFECT
@@ -107,12 +132,12 @@ def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts
     return Found(furthest, failures)
 
 
-def _reached(attempt: Attempt) -> tuple[int, int]:
-    """How far an attempt came: torch calls, and where it made as many, the line in the target's file."""
+def _reached(attempt: Attempt) -> tuple[int, int, bool]:
+    """How far an attempt came: torch calls, the line in the target's file, whether the code itself is what failed."""
     error = attempt.run.error
     chain = attempt.sources.traceback_chain(error.__traceback__ if error else None)
     lines = [span.line for span in chain if span.file == attempt.sources.file]
-    return attempt.run.calls, lines[-1] if lines else 0
+    return attempt.run.calls, lines[-1] if lines else 0, not is_of_gradients(error)
 
 
 def _patience(furthest: Attempt | None) -> int:
