@@ -38,6 +38,12 @@ def test_settings_are_the_servers_and_in_the_readme():
     assert set(restricted) >= RUNS_SOMETHING
 
 
+@pytest.mark.parametrize("theme", ["dark", "light", "highContrast", "highContrastLight"])
+def test_every_theme_has_its_own_colors(theme: str):
+    colors = [color["defaults"][theme][:7] for color in contributes["colors"] if "Background" not in color["id"]]
+    assert len(set(colors)) == len(colors) == 3
+
+
 def test_the_version_is_ours():
     assert manifest["version"] == __version__
 

@@ -73,6 +73,7 @@ def graphs(code: Code, tmp_path_factory: pytest.TempPathFactory) -> dict[str, An
 @pytest.fixture(scope="module")
 def views(code: Code, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     workspace = copied(tmp_path_factory.mktemp("views"))
+    (workspace / "plain.py").write_text("def add(a, b):\n    return a + b\n")
     found = code.play("views.mjs", workspace, workspace / "attention.py")
     return {**found, "svg": (workspace / "attention.backward.svg").read_text()}
 
@@ -105,6 +106,7 @@ def test_lines_that_belong_together_are_marked_as_the_cursor_moves(graphs: dict[
         "weights",
     ]
     assert [line.strip().partition("->")[0] for line in graphs["back"]] == ["return weights @ v"]
+    assert graphs["marks"] == [1], "a line of several operations is marked once"
     assert graphs["colors"] > 10
 
 
@@ -131,6 +133,7 @@ def test_commands_are_in_the_palette_and_in_the_context_menu(views: dict[str, An
     assert "FX: Next Pass" not in views["commands"]
     assert {"Show Graph as Picture", "Compare Partitioners", "Generate Triton Kernel"} <= set(views["menu"])
     assert "Show Graph as TorchScript" not in views["menu"]
+    assert not [title for title in views["elsewhere"] if title.startswith("FX: ")]
 
 
 def test_passes_are_diffs_with_a_next_and_a_previous_one(views: dict[str, Any]) -> None:
@@ -147,6 +150,14 @@ def test_the_picture_of_a_graph_is_searched_clicked_and_saved(views: dict[str, A
     assert "saved 192 B" in views["details"]
     assert views["svg"].startswith("<svg ")
     assert "_softmax_backward_data" in views["svg"] and "recomputed" in views["svg"]
+
+
+def test_the_picture_of_a_graph_needs_no_mouse(views: dict[str, Any]) -> None:
+    assert views["closed"].startswith("attention.py:")
+
+
+def test_what_cannot_be_parsed_is_said_in_the_picture_and_in_the_tree(views: dict[str, Any]) -> None:
+    assert views["failed"].startswith("syntax error: ") and views["told"].startswith("syntax error: ")
 
 
 def test_memory_ranks_what_is_saved(views: dict[str, Any]) -> None:

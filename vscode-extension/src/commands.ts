@@ -152,7 +152,7 @@ async function targetOf(functions: Functions, [first, name]: Words): Promise<Tar
   }
   const all = functions.all();
   if (all.length === 0) {
-    void vscode.window.showInformationMessage('fx-lsp: this file has no function or module that uses tensors');
+    void vscode.window.showInformationMessage(`fx-lsp: ${functions.failure || 'this file has no function or module that uses tensors'}`);
     return undefined;
   }
   const chosen = await vscode.window.showQuickPick(

@@ -25,6 +25,7 @@ export class Functions implements vscode.TreeDataProvider<Item>, vscode.Disposab
   private timer: NodeJS.Timeout | undefined;
   private uri: vscode.Uri | undefined;
   private data: FunctionsData | undefined;
+  private turn = 0;
 
   readonly onDidChangeTreeData = this.changed.event;
 
@@ -58,6 +59,11 @@ export class Functions implements vscode.TreeDataProvider<Item>, vscode.Disposab
     const inner = around.sort((a, b) => size(a.range) - size(b.range))[0];
     const found = pass ? { ...pass, kind: 'pass' } : inner;
     return found && { uri: editor.document.uri, name: found.name, kind: found.kind };
+  }
+
+  /** Why nothing is known of the active document's functions, if that is so. */
+  get failure(): string {
+    return this.data?.failure ?? '';
   }
 
   /** All functions of the active document. */
@@ -104,12 +110,15 @@ export class Functions implements vscode.TreeDataProvider<Item>, vscode.Disposab
       this.setContext(); // a graph or a panel is about the code that was active before it
       return;
     }
-    this.uri = document?.languageId === 'python' ? document.uri : undefined;
-    const uri = this.uri?.toString();
-    const found = uri === undefined || !this.session.ready ? null : await this.session.request<FunctionsData | null>('fxLsp/functions', { uri }).catch(() => null);
-    if (uri === this.uri?.toString()) {
+    const turn = (this.turn += 1);
+    const uri = document?.languageId === 'python' ? document.uri : undefined;
+    const asked = uri !== undefined && this.session.ready;
+    const found = asked ? await this.session.request<FunctionsData | null>('fxLsp/functions', { uri: uri.toString() }).catch(() => null) : null;
+    if (turn === this.turn) {
+      this.uri = uri;
       this.data = found ?? undefined;
-      this.view.description = uri === undefined ? '' : (uri.split('/').pop() ?? '');
+      this.view.description = uri?.path.split('/').pop() ?? '';
+      this.view.message = this.failure;
       this.changed.fire();
       this.setContext();
     }
@@ -118,7 +127,9 @@ export class Functions implements vscode.TreeDataProvider<Item>, vscode.Disposab
   private setContext(): void {
     const target = this.atCursor();
     const document = vscode.window.activeTextEditor?.document; // none while a panel or the tree has the focus
-    const inCode = this.uri !== undefined && (document === undefined || (document.languageId === 'python' && document.uri.scheme !== SCHEME));
+    const { functions = [], passes = [] } = this.data ?? {};
+    const known = functions.length > 0 || passes.length > 0 || this.failure !== '';
+    const inCode = known && (document === undefined || (document.languageId === 'python' && document.uri.scheme !== SCHEME));
     setContext('fxLsp.inCode', inCode);
     setContext('fxLsp.target', target?.kind ?? '');
   }

@@ -46,9 +46,8 @@ export class Highlights implements vscode.Disposable {
   }
 
   dispose(): void {
-    clearTimeout(this.caretTimer);
+    this.stopFollowing();
     clearTimeout(this.colorTimer);
-    this.asked?.cancel();
     [...this.subscriptions, ...this.colors].forEach((subscription) => subscription.dispose());
   }
 
@@ -56,11 +55,22 @@ export class Highlights implements vscode.Disposable {
     if (!this.session.ready || editor !== vscode.window.activeTextEditor) {
       return;
     }
+    if (views().length > 0) {
+      this.stopFollowing();
+      this.caretTimer = setTimeout(() => void this.follow(editor), CARET_MS);
+    } else {
+      this.unmark();
+    }
+  }
+
+  private stopFollowing(): void {
     clearTimeout(this.caretTimer);
     this.asked?.cancel();
-    if (views().length > 0) {
-      this.caretTimer = setTimeout(() => void this.follow(editor), CARET_MS);
-    } else if (this.marked) {
+  }
+
+  private unmark(): void {
+    this.stopFollowing();
+    if (this.marked) {
       this.marked = false;
       vscode.window.visibleTextEditors.forEach((shown) => shown.setDecorations(this.related, []));
     }
@@ -77,7 +87,7 @@ export class Highlights implements vscode.Disposable {
     if (asked.token.isCancellationRequested) {
       return;
     }
-    const ranges = new Map((found ?? []).map((item) => [normal(item.uri), item.ranges.map(rangeOf)]));
+    const ranges = new Map((found ?? []).map((item) => [normal(item.uri), linesOf(item.ranges)]));
     this.marked = true;
     for (const shown of vscode.window.visibleTextEditors) {
       const own = ranges.get(shown.document.uri.toString()) ?? [];
@@ -130,7 +140,9 @@ export class Highlights implements vscode.Disposable {
       const ranges = painted.get(editor);
       this.colors.forEach((type, color) => editor.setDecorations(type, ranges?.get(color) ?? []));
     }
-    if (vscode.window.activeTextEditor) {
+    if (views().length === 0) {
+      this.unmark(); // a panel in front of the last view is no editor that becomes active
+    } else if (vscode.window.activeTextEditor) {
       this.caretMoved(vscode.window.activeTextEditor); // what is beside it may be new
     }
   }
@@ -176,6 +188,8 @@ function normal(uri: string): string {
   return vscode.Uri.parse(uri).toString();
 }
 
-function rangeOf(range: Range): vscode.Range {
-  return new vscode.Range(range.start.line, range.start.character, range.end.line, range.end.character);
+/** The lines of ranges, each once: whole lines are marked, and a mark upon a mark would hide the text. */
+function linesOf(ranges: Range[]): vscode.Range[] {
+  const lines = ranges.flatMap(({ start, end }) => Array.from({ length: end.line - start.line + 1 }, (_, i) => start.line + i));
+  return [...new Set(lines)].map((line) => new vscode.Range(line, 0, line, 0));
 }

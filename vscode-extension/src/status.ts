@@ -22,7 +22,7 @@ export class StatusItem implements vscode.Disposable {
       this.item,
       session.onStatus(() => this.statusChanged()),
       session.onReady(update),
-      vscode.window.onDidChangeActiveTextEditor(update),
+      vscode.window.onDidChangeVisibleTextEditors(update),
       vscode.workspace.onDidGrantWorkspaceTrust(update),
     ];
     update();
@@ -50,8 +50,8 @@ export class StatusItem implements vscode.Disposable {
   }
 
   private update(): void {
-    const document = vscode.window.activeTextEditor?.document;
-    this.shown = document === undefined ? this.shown : document.languageId === 'python' || document.uri.scheme === SCHEME;
+    const visible = vscode.window.visibleTextEditors; // none where a panel fills the window
+    this.shown = visible.length > 0 ? visible.some(isOurs) : this.shown;
     if (!this.shown) {
       this.item.hide();
       return;
@@ -71,6 +71,10 @@ export class StatusItem implements vscode.Disposable {
       void tellAboutTrust();
     }
   }
+}
+
+function isOurs({ document }: vscode.TextEditor): boolean {
+  return document.languageId === 'python' || document.uri.scheme === SCHEME;
 }
 
 /** What can be done with the server, for a person to choose from. */

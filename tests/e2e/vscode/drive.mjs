@@ -180,6 +180,15 @@ export class Workbench {
     await this.until(async () => (await shown()).includes(`Ln ${line},`), `the cursor on line ${line}`, async () => `${await shown()} in ${await this.tabs()}`);
   }
 
+  /** How many decorations with this background each marked line of an editor has. */
+  async marks(editor, rgb) {
+    return editor.evaluate((root, wanted) => {
+      const marks = [...root.querySelectorAll('.view-overlays .cdr')].filter((mark) => getComputedStyle(mark).backgroundColor.startsWith(wanted));
+      const tops = marks.map((mark) => mark.parentElement.style.top);
+      return [...new Set(tops)].map((top) => tops.filter((other) => other === top).length);
+    }, rgb);
+  }
+
   /** The texts of the lines of an editor that have decorations with this background. */
   async marked(editor, rgb) {
     return editor.evaluate((root, wanted) => {

@@ -26,12 +26,20 @@ await drive(async (w) => {
   await w.click(code, 'F.softmax');
   await w.until(async () => (await w.marked(forward, MARKED)).some((line) => line.includes('_softmax')), 'marked lines');
   found.marked = await w.marked(forward, MARKED);
+  found.marks = await w.marks(code, MARKED);
   found.colors = await w.page.locator('.view-overlays .cdr[class*="ced-"]').count();
   await w.shot('graph-document');
 
   await w.click(forward, 'mm_1: ');
   await w.until(async () => (await w.marked(code, MARKED)).some((line) => line.includes('return weights @ v')), 'the line of the code');
   found.back = await w.marked(code, MARKED);
+
+  await w.click(code, 'F.softmax');
+  await w.until(async () => (await w.marked(code, MARKED)).some((line) => line.includes('F.softmax')), 'the mark of the line at the cursor');
+  await w.command('FX: Show Graph as Picture');
+  await w.until(async () => (await w.marked(code, MARKED)).length === 0, 'no mark, as no graph is to be seen');
+  await w.webview().locator('body[data-state="ready"]').waitFor();
+  await w.command('View: Close Editor');
 
   await w.click(forward, '# attention.py:13');
   await w.command('Fold');

@@ -54,13 +54,24 @@ await drive(async (w) => {
   await w.click(code, 'F.softmax');
   await w.command('FX: Show Graph as Picture');
   const graph = w.webview();
+  const selected = (name) => graph.locator(`body[data-selected="${name}"]`).waitFor();
   await graph.locator('body[data-state="ready"]').waitFor();
   found.picture = await graph.locator('body').evaluate((body) => ({ ...body.dataset, worker: '' }));
+  await w.status().waitFor(); // beside a panel, too
   await w.shot('graph-view');
+  await graph.locator('canvas[role="application"]:focus').waitFor(); // so that a keyboard is enough
+  await page.keyboard.press('ArrowDown');
+  await graph.locator('body:not([data-selected=""])').waitFor();
+  const inner = await graph.locator('body').getAttribute('data-selected');
+  await page.keyboard.press('Space');
+  await graph.locator('body[data-selected^="attention.py:"]').waitFor();
+  found.closed = await graph.locator('body').getAttribute('data-selected');
+  await page.keyboard.press('Space');
+  await selected(inner);
   await graph.locator('input[type="search"]').fill('softmax');
   await graph.locator('.hits', { hasText: 'found' }).waitFor();
   await graph.locator('input[type="search"]').press('Enter');
-  await graph.locator('body[data-selected="_softmax"]').waitFor();
+  await selected('_softmax');
   found.details = await graph.locator('aside').innerText();
   await w.shot('graph-view-selected');
   await w.click(code, 'merge_heads(x)');
@@ -69,7 +80,21 @@ await drive(async (w) => {
   await w.at(13);
   await graph.locator('canvas[role="application"]').focus();
   await graph.locator('canvas[role="application"]').press('ArrowUp');
-  await graph.locator('body[data-selected="masked_fill"]').waitFor();
+  await selected('masked_fill');
+  const shown = await graph.locator('body').getAttribute('data-shown');
+  await w.click(code, 'scores: ');
+  await page.keyboard.press('End');
+  await page.keyboard.type(' +* 2');
+  await graph.locator('body[data-state="failed"]').waitFor();
+  found.failed = await graph.locator('.message').innerText();
+  found.told = plain(await page.locator('.sidebar .message').innerText());
+  await w.shot('graph-view-failed');
+  for (let i = 0; i < 5; i += 1) {
+    await page.keyboard.press('Backspace');
+  }
+  await page.keyboard.press('Control+Shift+Enter'); // a line above, so that all below move
+  await graph.locator(`body[data-state="ready"][data-shown="${shown}"]`).waitFor();
+  await page.keyboard.press('Control+Shift+K');
   const backward = (await graph.locator('option').allTextContents()).find((text) => text.startsWith('backward'));
   await graph.locator('select').selectOption({ label: backward });
   await w.until(async () => (await w.tabs()).some((tab) => tab.includes('backward')), 'the picture of backward');
@@ -79,6 +104,12 @@ await drive(async (w) => {
   await dialog.waitFor();
   await page.keyboard.press('Enter');
   await page.waitForTimeout(1500);
+  await w.command('View: Close Editor');
+
+  await w.click(code, 'F.softmax');
+  await w.open('plain.py');
+  await w.shows(w.editor('/plain.py'), 'return a + b');
+  await w.until(async () => (found.elsewhere = await w.commands('FX: Show Forward')).every((title) => !title.startsWith('FX: ')), 'no command about functions');
   await w.command('View: Close Editor');
 
   await w.click(code, 'F.softmax');

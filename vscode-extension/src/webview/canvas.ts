@@ -2,7 +2,7 @@
 
 import type { Box, Layout } from './layout';
 import type { Item, Model } from './model';
-import { curve, FONT, isOf, lookOf, type Theme } from './paint';
+import { curve, FAINT, FONT, isOf, lookOf, type Theme } from './paint';
 
 const READABLE = 0.45;
 const MARGIN = 24;
@@ -46,16 +46,21 @@ export class Canvas {
     }
   }
 
-  /** The top of the graph at a size that can be read. */
+  /** The top of the graph, or where its operations begin, at a size that can be read. */
   start(): void {
     this.fit();
     if (this.scene && this.scale < 0.6) {
       this.scale = 0.8;
       this.x = (this.view.clientWidth - this.scene.layout.width * this.scale) / 2;
       this.y = MARGIN;
-      const [first] = this.scene.layout.order;
-      if (first && this.scene.layout.width * this.scale > this.view.clientWidth) {
+      const { model, layout } = this.scene;
+      const begin = model.nodes.findIndex((node) => node.kind === 'op');
+      const first = begin < 0 ? undefined : layout.boxes.get(model.path(begin).item);
+      if (first && layout.width * this.scale > this.view.clientWidth) {
         this.x = this.view.clientWidth / 2 - (first.x + first.width / 2) * this.scale;
+      }
+      if (first) {
+        this.y = Math.min(this.y, this.view.clientHeight / 2 - first.y * this.scale);
       }
       this.draw();
     }
@@ -142,13 +147,14 @@ export class Canvas {
   private drawEdges(context: CanvasRenderingContext2D, layout: Layout, theme: Theme, selected: Item | undefined, [left, top, right, bottom]: [number, number, number, number]): void {
     const own: Path2D = new Path2D();
     const others: Path2D = new Path2D();
+    const faint: Path2D = new Path2D();
     for (const edge of layout.edges) {
       const xs = edge.points.map(([x]) => x);
       const ys = edge.points.map(([, y]) => y);
       if (Math.max(...xs) < left || Math.min(...xs) > right || Math.max(...ys) < top || Math.min(...ys) > bottom) {
         continue;
       }
-      const path = isOf(edge, selected) ? own : others;
+      const path = isOf(edge, selected) ? own : edge.faint ? faint : others;
       const { start, parts } = curve(edge.points);
       path.moveTo(...start);
       parts.forEach((part) => path.bezierCurveTo(...part));
@@ -160,6 +166,9 @@ export class Canvas {
     context.lineWidth = Math.max(1, 0.6 / this.scale);
     context.strokeStyle = theme.edge;
     context.stroke(others);
+    context.globalAlpha = FAINT;
+    context.stroke(faint);
+    context.globalAlpha = 1;
     context.lineWidth = Math.max(2, 1.2 / this.scale);
     context.strokeStyle = theme.focus;
     context.stroke(own);

@@ -24,6 +24,7 @@ const legend = element(
   { class: 'legend' },
   element('span', { class: 'saved' }, 'saved for backward'),
   element('span', { class: 'recomputed' }, 'recomputed'),
+  element('span', { class: 'backward' }, 'backward'),
   element('span', { class: 'parameter' }, 'parameter'),
   element('span', { class: 'input' }, 'input, output'),
 );
@@ -81,8 +82,16 @@ async function update(kept?: Item): Promise<void> {
   if (!started) {
     canvas.start();
     started = true;
+    takeFocus();
   }
   Object.assign(document.body.dataset, { state: 'ready', nodes: shown.nodes.length, shown: made.boxes.size });
+}
+
+/** The picture has the focus of the panel where nothing else in it has. */
+function takeFocus(): void {
+  if (document.hasFocus() && document.activeElement === document.body) {
+    view.focus();
+  }
 }
 
 function redraw(): void {
@@ -116,7 +125,7 @@ function describe(item: Item | undefined): void {
   details.append(element('strong', {}, node?.name ?? title));
   if (node) {
     details.append(element('code', {}, node.text));
-    const facts = [node.bytes === null ? 'a size without a number' : formatBytes(node.bytes), mark, node.backward ? 'backward' : ''];
+    const facts = [node.kind === 'output' ? '' : node.bytes === null ? 'a size without a number' : formatBytes(node.bytes), mark, node.backward ? 'backward' : ''];
     details.append(element('span', {}, facts.filter(Boolean).join(' · ')));
   } else {
     details.append(element('span', {}, [detail, mark].filter(Boolean).join(' · ')));
@@ -133,11 +142,19 @@ function goToCode(item: Item): void {
   }
 }
 
-async function toggle(item: Item): Promise<void> {
+/** Opens or closes a group. What is selected then is to be seen: the group, or the first of what it holds. */
+async function toggle(item: Item, enter = false): Promise<void> {
   if (model && isGroup(item)) {
     model.toggle(groupOf(item));
     await update(item);
+    const inside = enter && model.open.has(groupOf(item)) ? layout?.order.find((box) => !box.open && holds(item, box.item)) : undefined;
+    select(inside?.item ?? item);
   }
+}
+
+function holds(group: Item, item: Item): boolean {
+  const parent = isGroup(item) ? itemOf(model!.groups[groupOf(item)]!.parent) : itemOf(model!.groupsAround(item).at(-1) ?? -1);
+  return isGroup(parent) && (parent === group || holds(group, parent));
 }
 
 /** Selects a node, with everything open that hides it. */
@@ -157,11 +174,11 @@ async function nextHit(by: number): Promise<void> {
   }
 }
 
-/** The nearest box in a direction: along an edge up and down, beside it left and right. */
+/** The nearest box in a direction: along an edge up and down, beside it left and right; at first that of the first node. */
 function neighbour(item: Item, key: string): Item | undefined {
   const here = layout?.boxes.get(item);
   if (!layout || !here) {
-    return layout?.order.find((box) => !box.open)?.item;
+    return model?.nodes.length ? model.path(0).item : undefined;
   }
   const along = key === 'ArrowUp' ? layout.edges.filter((edge) => edge.to === item).map((edge) => edge.from) : key === 'ArrowDown' ? layout.edges.filter((edge) => edge.from === item).map((edge) => edge.to) : [];
   const beside = layout.order.filter((box) => !box.open && box.item !== item && box.y < here.y + here.height && box.y + box.height > here.y && (key === 'ArrowLeft' ? box.x < here.x : box.x > here.x));
@@ -179,11 +196,10 @@ function show(data: GraphData | FailureData): void {
   const name = selected === undefined || isGroup(selected) ? undefined : model?.nodes[selected]?.name;
   const first = !model || model.data.title !== data.title;
   started &&= !first;
-  const open = first ? undefined : new Set([...model!.open].map((group) => groupKey(model!, group)));
+  const before = first ? undefined : model;
   model = new Model(data);
-  if (open) {
-    model.open.clear();
-    model.groups.forEach((_, group) => open.has(groupKey(model!, group)) && model!.open.add(group));
+  if (before) {
+    model.follow(before);
   }
   layout = undefined;
   void layouter?.then((known) => known.forget());
@@ -194,12 +210,6 @@ function show(data: GraphData | FailureData): void {
   void update().then(() => select(selected));
 }
 
-/** What a group is in another version of the graph as well. */
-function groupKey(of: Model, group: number): string {
-  const { title, round, parent } = of.groups[group]!;
-  return `${parent < 0 ? '' : groupKey(of, parent)}/${title}#${round}`;
-}
-
 function find(): void {
   found = model?.find(search.value) ?? [];
   hit = -1;
@@ -208,6 +218,7 @@ function find(): void {
 }
 
 function listen(): void {
+  window.addEventListener('focus', takeFocus);
   stages.addEventListener('change', () => showView(stages.value));
   search.addEventListener('input', find);
   search.addEventListener('keydown', (event) => {
@@ -233,7 +244,7 @@ function listen(): void {
     const box = drag && !drag.moved ? canvas.at(event.offsetX, event.offsetY) : undefined;
     drag = undefined;
     if (box && isGroup(box.item) && (!box.open || event.offsetY - canvas.middle(box)[1] < 12)) {
-      void toggle(box.item).then(() => select(box.item));
+      void toggle(box.item);
     } else if (box) {
       select(box.item);
       goToCode(box.item);
@@ -265,7 +276,7 @@ async function key(event: KeyboardEvent): Promise<void> {
     '0': () => canvas.fit(),
     '/': () => search.focus(),
     Enter: () => selected !== undefined && goToCode(selected),
-    ' ': () => selected !== undefined && toggle(isGroup(selected) ? selected : itemOf(model?.groupsAround(selected).at(-1) ?? -1)),
+    ' ': () => selected !== undefined && toggle(isGroup(selected) ? selected : itemOf(model?.groupsAround(selected).at(-1) ?? -1), true),
     n: () => nextHit(1),
     N: () => nextHit(-1),
   };
@@ -306,7 +317,8 @@ document.getElementById('root')?.append(
     button('Fit', 'Show everything', () => canvas.fit()),
     button('SVG', 'Save as SVG', save),
   ),
-  element('section', {}, view, map, legend, details, message, keys),
+  legend,
+  element('section', {}, view, map, details, message, keys),
 );
 onTheme(() => {
   theme = readTheme();

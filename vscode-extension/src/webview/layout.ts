@@ -18,6 +18,8 @@ export interface Edge {
   from: Item;
   to: Item;
   points: [number, number][];
+  /** Only hands what is kept for backward out of the graph, which its mark says already. */
+  faint: boolean;
 }
 
 export interface Layout {
@@ -53,7 +55,14 @@ const OPTIONS = {
   'elk.edgeRouting': 'POLYLINE',
   'elk.separateConnectedComponents': 'false',
 };
-const FAST = { 'elk.layered.thoroughness': '2', 'elk.layered.nodePlacement.strategy': 'SIMPLE', 'elk.layered.crossingMinimization.greedySwitch.type': 'OFF' };
+/** For a level of many: what hangs together is laid out by itself, as the time grows with the width of a layer squared. */
+const FAST = {
+  'elk.layered.thoroughness': '2',
+  'elk.layered.nodePlacement.strategy': 'SIMPLE',
+  'elk.layered.crossingMinimization.greedySwitch.type': 'OFF',
+  'elk.separateConnectedComponents': 'true',
+  'elk.layered.considerModelOrder.components': 'MODEL_ORDER',
+};
 
 export class Layouter {
   private readonly known = new Map<string, Level>();
@@ -77,7 +86,7 @@ export class Layouter {
   async layout(model: Model): Promise<Layout> {
     const paths = model.nodes.map((_, i) => model.path(i));
     const wanted = new Map<number, Map<string, [Item, Item]>>();
-    const drawn = new Map<string, { from: Item; to: Item; level: number; ends: [Item, Item] }>();
+    const drawn = new Map<string, { from: Item; to: Item; level: number; ends: [Item, Item]; faint: boolean }>();
     for (const [from, to] of model.data.edges) {
       const [a, b] = [paths[from]!, paths[to]!];
       if (a.item === b.item) {
@@ -91,21 +100,23 @@ export class Layouter {
       const ends: [Item, Item] = [at(a, depth), at(b, depth)];
       const level_ = wanted.get(level) ?? wanted.set(level, new Map()).get(level)!;
       level_.set(`${ends[0]}>${ends[1]}`, ends);
-      drawn.set(`${a.item}>${b.item}`, { from: a.item, to: b.item, level, ends });
+      const faint = model.nodes[from]!.saved !== null && model.nodes[to]!.kind === 'output';
+      const id = `${a.item}>${b.item}`;
+      drawn.set(id, { from: a.item, to: b.item, level, ends, faint: faint && (drawn.get(id)?.faint ?? true) });
     }
     const levels = new Map<number, Level>();
     const root = await this.level(model, -1, wanted, levels);
     const layout: Layout = { boxes: new Map(), order: [], edges: [], width: root.width, height: root.height };
     const corners = new Map<number, [number, number]>([[-1, [0, 0]]]);
     place(-1, 0, 0, levels, layout, corners);
-    for (const { from, to, level, ends } of drawn.values()) {
+    for (const { from, to, level, ends, faint } of drawn.values()) {
       const [x, y] = corners.get(level) ?? [0, 0];
       const route = (levels.get(level)?.routes.get(`${ends[0]}>${ends[1]}`) ?? []).map(([a, b]): [number, number] => [a + x, b + y]);
       const [source, target] = [layout.boxes.get(from), layout.boxes.get(to)];
       if (source && target) {
         const begin: [number, number][] = from === ends[0] ? [] : [[source.x + source.width / 2, source.y + source.height]];
         const end: [number, number][] = to === ends[1] ? [] : [[target.x + target.width / 2, target.y]];
-        layout.edges.push({ from, to, points: [...begin, ...route, ...end] });
+        layout.edges.push({ from, to, points: [...begin, ...route, ...end], faint });
       }
     }
     return layout;

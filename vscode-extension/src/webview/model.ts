@@ -84,6 +84,23 @@ export class Model {
     this.groupsAround(node).forEach((group) => this.open.add(group));
   }
 
+  /** Opens and closes groups as they were in another version of the graph; new ones stay as they are at first. */
+  follow(before: Model): void {
+    const known = new Map(before.groups.map((_, group) => [before.key(group), before.open.has(group)]));
+    this.groups.forEach((_, group) => {
+      const was = known.get(this.key(group));
+      if (was !== undefined && was !== this.open.has(group)) {
+        this.toggle(group);
+      }
+    });
+  }
+
+  /** What a group is in other versions of the graph as well, in which its line may be another. */
+  private key(group: number): string {
+    const { title, round, parent } = this.groups[group]!;
+    return `${parent < 0 ? '' : this.key(parent)}/${title.replace(/^\S+:\d+ +/, '')}#${round}`;
+  }
+
   openAll(): void {
     this.groups.forEach((_, group) => this.open.add(group));
   }
@@ -137,9 +154,9 @@ export class Model {
     }
   }
 
-  /** Where an input of the graph is shown: in the innermost group that has all its users. */
+  /** Where an input of the graph is shown: in the innermost group that has all its users that are in one. */
   private homeOf(node: number): number {
-    const [first, ...others] = (this.users[node] ?? []).filter((user) => this.nodes[user]!.kind !== 'output').map((user) => this.around(this.nodes[user]!.group));
+    const [first, ...others] = (this.users[node] ?? []).filter((user) => this.nodes[user]!.group >= 0).map((user) => this.around(this.nodes[user]!.group));
     if (first === undefined || this.nodes[node]!.kind === 'output') {
       return -1;
     }

@@ -5,6 +5,8 @@ import { HEAD, type Box, type Edge } from './layout';
 import { isGroup, groupOf, type Item, type Model } from './model';
 
 export const FONT = 12;
+/** How much is to be seen of an edge that is faint. */
+export const FAINT = 0.25;
 
 export interface Theme {
   background: string;
@@ -33,11 +35,11 @@ export function readTheme(): Theme {
     border: color('editorWidget-border', '#5a5a5a'),
     node: color('editorWidget-background', '#252526'),
     group: color('sideBar-background', '#252526'),
-    edge: color('editorIndentGuide-activeBackground1', color('descriptionForeground', '#808080')),
+    edge: color('contrastBorder', color('editorIndentGuide-activeBackground1', color('descriptionForeground', '#808080'))),
     focus: color('focusBorder', '#007fd4'),
     saved: color('fxLsp-saved', '#e6a23c'),
     recomputed: color('fxLsp-recomputed', '#b58bd9'),
-    backward: color('fxLsp-backward', '#4f9fcf'),
+    backward: color('fxLsp-backward', '#d16d9e'),
     input: color('charts-green', '#89d185'),
     parameter: color('charts-blue', '#3794ff'),
     found: color('editor-findMatchHighlightBackground', '#ea5c0055'),

@@ -2,7 +2,7 @@
 
 import type { Layout } from './layout';
 import type { Model } from './model';
-import { curve, FONT, lookOf, type Theme } from './paint';
+import { curve, FAINT, FONT, lookOf, type Theme } from './paint';
 
 const MARGIN = 16;
 
@@ -20,9 +20,9 @@ export function svgOf(model: Model, layout: Layout, theme: Theme): string {
       const frame = `<rect width="${box.width}" height="${box.height}" rx="${look.radius}" fill="${look.fill}" stroke="${look.stroke}"${dash}/>`;
       return `<g transform="translate(${round(box.x)} ${round(box.y)})">${frame}${bar}${rows.join('')}</g>`;
     });
-  const edges = layout.edges.map(({ points }) => {
+  const edges = layout.edges.map(({ points, faint }) => {
     const { start, parts } = curve(points);
-    return `<path d="M${start.map(round).join(' ')}${parts.map((part) => `C${part.map(round).join(' ')}`).join('')}"/>`;
+    return `<path d="M${start.map(round).join(' ')}${parts.map((part) => `C${part.map(round).join(' ')}`).join('')}"${faint ? ` opacity="${FAINT}"` : ''}/>`;
   });
   return [
     `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="${-MARGIN} ${-MARGIN} ${width} ${height}" font-family="sans-serif" font-size="${FONT}">`,
