@@ -9,7 +9,7 @@ from pathlib import Path
 
 import fx_lsp
 from fx_lsp.errors import WorkerStartError
-from fx_lsp.tracing.processes import SETTING_HINT, describe_status, gist
+from fx_lsp.tracing.processes import SETTING_HINT, TORCH_HINT, describe_status, gist
 
 START_SECONDS = 180.0
 
@@ -65,7 +65,7 @@ def worker_environment(env: Mapping[str, str]) -> dict[str, str]:
 
 def unusable(python: str, kind: str, message: str, output: str) -> WorkerStartError:
     """The error for a worker that says itself why it cannot trace."""
-    return WorkerStartError(message, kind, f"install torch into it, or {SETTING_HINT}", output)
+    return WorkerStartError(message, kind, TORCH_HINT, output)
 
 
 def start_failed(python: str, status: int | None, output: str) -> WorkerStartError:

@@ -16,7 +16,9 @@ from pathlib import Path
 from fx_lsp.errors import WorkerStartError
 from fx_lsp.tracing.channels import BUFFER
 
-SETTING_HINT = "set fx-lsp.interpreter to the Python that has your project's packages"
+_SETTING = "fx-lsp.interpreter to the Python that has your project's packages"
+SETTING_HINT = f"Set {_SETTING}"
+TORCH_HINT = f"Install torch into it, or set {_SETTING}"
 
 
 @dataclass(frozen=True)

@@ -617,7 +617,7 @@ async def test_no_torch_in_the_interpreter(tmp_path: Path):
     async with started(tmp_path, options={"interpreter": bare}) as user:
         (problem,) = await user.told("import os\n" + GOOD)
         assert problem.startswith("2: ") and problem.endswith(
-            "has no torch. install torch into it, or set fx-lsp.interpreter to the Python that has your project's "
+            "has no torch. Install torch into it, or set fx-lsp.interpreter to the Python that has your project's "
             "packages."
         )
         assert (user.statuses[-1].health, user.statuses[-1].quiescent) == ("error", True)
@@ -632,7 +632,7 @@ async def test_a_wrong_interpreter_path_and_then_the_right_one(tmp_path: Path):
         (problem,) = user.client.diagnostics[uri]
         assert (problem.range.start.line, problem.message) == (
             0,
-            "there is no Python interpreter at /nowhere/bin/python. set fx-lsp.interpreter to the Python that has your "
+            "there is no Python interpreter at /nowhere/bin/python. Set fx-lsp.interpreter to the Python that has your "
             "project's packages.",
         )
         assert user.statuses[-1].health == "error"

@@ -25,7 +25,7 @@ async def why_not(python: str) -> str:
     with pytest.raises(WorkerStartError) as error:
         await probe(python)
     assert error.value.kind == "interpreter"
-    assert error.value.hint == "set fx-lsp.interpreter to the Python that has your project's packages"
+    assert error.value.hint == "Set fx-lsp.interpreter to the Python that has your project's packages"
     return str(error.value)
 
 

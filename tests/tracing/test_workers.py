@@ -475,7 +475,7 @@ async def test_no_torch(mode: Mode, tmp_path: Path) -> None:
     with pytest.raises(WorkerStartError, match=f"^{python} has no torch$") as error:
         await started(mode, str(python), warm=True).start()
     assert error.value.kind == "no-torch"
-    assert error.value.hint.startswith("install torch into it, or set fx-lsp.interpreter")
+    assert error.value.hint.startswith("Install torch into it, or set fx-lsp.interpreter")
 
 
 async def test_torch_that_does_not_import(mode: Mode, tmp_path: Path) -> None:
