@@ -25,6 +25,7 @@ def list_file(report: FileReport, colour: bool) -> str:
     for target in report.targets:
         lines.append(f"  {_line(target, width, colour)}")
         lines += [f"    {one_line(remark_text(remark), 200)}" for remark in target.remarks]
+    lines += [f"  {_why(comment, report.file, False, colour, otherwise='note')}" for comment in report.comments]
     return "\n".join([*lines, "", ""]) if len(lines) > 1 else ""
 
 
@@ -99,13 +100,20 @@ def _line(report: TargetReport, width: int, colour: bool) -> str:
     return f"{_paint(name, _GREEN, colour)}  {graphs} · {report.seconds:.2f} s · inputs: {report.source}"
 
 
-def _why(failure: Failure, file: str, whole_file: bool, colour: bool, name_span: Span | None = None) -> str:
+def _why(
+    failure: Failure,
+    file: str,
+    whole_file: bool,
+    colour: bool,
+    name_span: Span | None = None,
+    otherwise: str = "not traced",
+) -> str:
     span = failure.span or name_span
     where = f"{shown_path(span.file)}:{span.line}: " if span else f"{shown_path(file)}: "
     if is_problem(failure, whole_file):
         return f"{where}{_paint(f'error ({failure.kind}):', _RED, colour)} {one_line(describe(failure), 1000)}"
     said = one_line(failure.message, 200)
-    return f"{where}{_paint(f'not traced ({failure.kind}):', _YELLOW, colour)} {said}"
+    return f"{where}{_paint(f'{otherwise} ({failure.kind}):', _YELLOW, colour)} {said}"
 
 
 def _counts(numbers: Iterable[tuple[str, int]]) -> str:

@@ -31,6 +31,7 @@ def to_sarif(reports: Iterable[FileReport], base: Path) -> dict[str, Any]:
             start = report.failure.span or Span(report.file, 1, 0, 1, 0)
             results.append(_result(report.failure, sentence(describe(report.failure)), start, base, whole_file=True))
         results += [_target_result(target, target.failure, base) for target in report.targets if target.failure]
+        results += [_result(c, sentence(c.message), c.span, base) for c in report.comments if c.span is not None]
     kinds = sorted({result["ruleId"] for result in results})
     driver = {"name": "fx-lsp", "version": __version__, "rules": [{"id": kind} for kind in kinds]}
     return {

@@ -11,7 +11,9 @@ from typing import Any
 
 from fx_lsp import wire
 from fx_lsp.commands.sources import Source, read_source
-from fx_lsp.model import Failure, FailureKind, InputSource, InputSpec, Outcome, Remark, Target, TargetKind
+from fx_lsp.features.comments import comment_problems
+from fx_lsp.features.problems import Problem
+from fx_lsp.model import Failure, FailureKind, InputSource, InputSpec, Outcome, Remark, Severity, Target, TargetKind
 from fx_lsp.tracing.engine import Engine
 from fx_lsp.tracing.project import project_root
 
@@ -52,11 +54,15 @@ class TargetReport:
 
 @dataclass(frozen=True)
 class FileReport:
-    """What came of one file; `failure` says why nothing in it could be looked at."""
+    """What came of one file; `failure` says why nothing in it could be looked at.
+
+    `comments` are what is wrong with its `# fx:` comments and kept nothing from being traced.
+    """
 
     file: str
     targets: tuple[TargetReport, ...] = ()
     failure: Failure | None = None
+    comments: tuple[Failure, ...] = ()
 
     @property
     def failures(self) -> list[Failure]:
@@ -66,7 +72,7 @@ class FileReport:
 
 @dataclass(frozen=True)
 class Summary:
-    """Counts over all files. `problems` are errors in the code and whole files that cannot be read or traced."""
+    """Counts over all files. `problems` are errors in the code and in comments, and whole files that cannot be read."""
 
     files: int
     found: int
@@ -114,10 +120,18 @@ class _Work:
     source: Source
     failure: Failure | None = None
     targets: list[TargetReport] = field(default_factory=list[TargetReport])
+    comments: list[Problem] = field(default_factory=list[Problem])
 
     def report(self) -> FileReport:
         ordered = sorted(self.targets, key=lambda t: (t.target.span.line, t.target.span.col))
-        return FileReport(self.source.file, tuple(ordered), self.failure)
+        said = {t.failure.span.line for t in ordered if t.failure and t.failure.kind == "comment" and t.failure.span}
+        comments = (_failure_of(problem) for problem in self.comments if problem.span.line not in said)
+        return FileReport(self.source.file, tuple(ordered), self.failure, tuple(comments))
+
+
+def _failure_of(problem: Problem) -> Failure:
+    severity: Severity = "error" if problem.severity == "error" else "information"
+    return Failure("comment", problem.message.removesuffix("."), problem.span, severity=severity)
 
 
 async def _look(
@@ -152,6 +166,7 @@ async def _look(
                 work.failure = found
                 return
             wanted = [t for t in found if t.kind in kinds and (names is None or t.name in names)]
+            work.comments += comment_problems(file, text, found) if names is None else ()
             await asyncio.gather(*(trace(target) for target in wanted))
         finally:
             engine.close(file)
@@ -207,7 +222,7 @@ def summarize(reports: Iterable[FileReport]) -> Summary:
         files, found = files + 1, found + len(report.targets)
         sources.update(t.source for t in report.targets if t.failure is None and t.source is not None)
         failures.update(f.kind for f in report.failures)
-        problems += sum(is_problem(f, whole_file=f is report.failure) for f in report.failures)
+        problems += sum(is_problem(f, whole_file=f is report.failure) for f in (*report.failures, *report.comments))
     order: tuple[InputSource, ...] = (*WEAKNESS[1:], WEAKNESS[0])
     ordered: dict[InputSource, int] = {source: sources[source] for source in order if sources[source]}
     return Summary(files, found, sources.total(), problems, ordered, dict[FailureKind, int](failures.most_common()))
@@ -219,6 +234,7 @@ def to_json(report: FileReport) -> dict[str, Any]:
         "file": report.file,
         "failure": _failure(report.failure),
         "targets": [_target(target) for target in report.targets],
+        "comments": [_failure(comment) for comment in report.comments],
     }
 
 

@@ -1,4 +1,4 @@
-"""`fx-lsp graph` and `fx-lsp check`: the contract that scripts rely on."""
+"""`fx-lsp check`: the contract that scripts rely on."""
 
 from __future__ import annotations
 
@@ -21,142 +21,6 @@ from fx_lsp.tracing.discover import discover
 from fx_lsp.tracing.engine import Engine
 
 pytestmark = pytest.mark.torch
-
-SOURCE = """\
-import torch
-
-
-def scaled(x, w):
-    y = x @ w
-    return torch.tanh(y) * 2
-
-
-# fx: x=f32[4, 8], w=f32[3, 8]
-def wrong(x, w):
-    return x @ w
-
-
-# fx: x=f32[
-def garbled(x):
-    return torch.relu(x)
-"""
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = tmp_path_factory.mktemp("project")
-    (found / "model.py").write_text(SOURCE)
-    (found / "broken.py").write_text("def f(:\n")
-    return found
-
-
-def graph(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fx_lsp", "graph", *arguments, "--python", sys.executable, "--no-cache"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
-
-
-@pytest.fixture(scope="module")
-def traced(folder: Path) -> dict[str, Any]:
-    done = graph(folder, "model.py::scaled", "--json")
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-def test_json_of_a_traced_target(traced: dict[str, Any]):
-    assert list(traced) == ["target", "inputs", "stages", "saved", "seconds"]
-    assert traced["target"] == "model.py::scaled"
-    assert [list(i) for i in traced["inputs"]] == [["name", "spec", "source"]] * 2
-    assert [i["name"] for i in traced["inputs"]] == ["x", "w"]
-    assert {s["name"] for s in traced["stages"]} == {"forward", "backward", "joint"}
-    assert all(list(s) == ["name", "nodes"] for s in traced["stages"])
-    keys = ["name", "op", "target", "args", "spec", "span", "users"]
-    assert all(list(n) == keys for s in traced["stages"] for n in s["nodes"])
-    assert all(list(s) == ["name", "spec", "bytes", "span"] for s in traced["saved"])
-    assert traced["seconds"] > 0
-
-
-def test_json_of_a_node(traced: dict[str, Any], folder: Path):
-    (forward,) = (s for s in traced["stages"] if s["name"] == "forward")
-    (node,) = (n for n in forward["nodes"] if n["name"] == "y")
-    shape = node.pop("spec")
-    assert shape.startswith("f32[")
-    node["span"]["file"] = Path(node["span"]["file"]).relative_to(folder).as_posix()
-    assert node == snapshot(
-        {
-            "name": "y",
-            "op": "call_function",
-            "target": "aten.mm.default",
-            "args": ["x", "w"],
-            "span": {"file": "model.py", "line": 5, "col": 8, "end_line": 5, "end_col": 13},
-            "users": ["tanh"],
-        }
-    )
-
-
-def test_a_target_that_is_not_traced(folder: Path):
-    done = graph(folder, "model.py::wrong", "--json")
-    assert done.returncode == 1
-    answer = json.loads(done.stdout)
-    assert list(answer) == ["target", "failure"]
-    failure = answer["failure"]
-    assert list(failure) == ["kind", "message", "span", "hint"]
-    assert failure["kind"] == "shape"
-    assert failure["span"]["line"] == 11
-
-    said = graph(folder, "model.py::wrong")
-    assert (said.returncode, said.stdout) == (1, "")
-    assert "model.py:11" in said.stderr
-    assert "return x @ w" in said.stderr
-
-
-@pytest.mark.parametrize(
-    ("target", "kind"),
-    [("model.py::garbled", "comment"), ("model.py::no_such_name", "unsupported"), ("broken.py::f", "syntax")],
-)
-def test_kinds_of_failures(folder: Path, target: str, kind: str):
-    done = graph(folder, target, "--json")
-    assert done.returncode == 1
-    assert json.loads(done.stdout)["failure"]["kind"] == kind
-
-
-def test_stages(folder: Path):
-    forward, backward = graph(folder, "model.py::scaled"), graph(folder, "model.py::scaled", "--stage", "backward")
-    assert forward.returncode == backward.returncode == 0
-    assert "def forward(" in forward.stdout and "aten.tanh.default" in forward.stdout
-    assert "def backward(" in backward.stdout and "aten.tanh_backward.default" in backward.stdout
-    assert "\x1b" not in forward.stdout
-
-
-def test_a_stage_that_the_target_has_not(folder: Path):
-    done = graph(folder, "model.py::scaled", "--stage", "inference")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "it has" in done.stderr
-
-
-def test_a_graph_that_is_built_by_hand(folder: Path):
-    source = "from torch import fx\ndef build():\n    g = fx.Graph()\n    g.output(g.placeholder('x'))\n    return g\n"
-    (folder / "built.py").write_text(source)
-    assert graph(folder, "built.py::build").stdout.splitlines()[-2:] == ["def graph(x):", "    return x"]
-    scripted = graph(folder, "built.py::build", "--stage", "torchscript").stdout
-    assert "x: Tensor) -> Tensor:\n  return x\n" in scripted
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["model.py"], "names no function"),
-        (["model.py::"], "names no function"),
-        (["missing.py::f"], "cannot read missing.py"),
-        (["model.py::scaled", "--stage", "first"], "invalid choice"),
-        ([], "TARGET"),
-    ],
-)
-def test_usage(folder: Path, arguments: list[str], said: str):
-    done = graph(folder, *arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
-
 
 CHECKED = """\
 import torch
@@ -324,6 +188,44 @@ def test_sarif(project: Path):
             },
         ]
     )
+
+
+COMMENTED = """\
+import torch
+
+# fx: x=f32[4], x=f32[5]
+def twice(x):
+    return torch.relu(x)
+
+# fx: n=f32[4]
+def unknown(x):
+    return torch.relu(x)
+
+# fx: x=f32[2]
+
+limit = 1
+"""
+
+
+def test_what_is_wrong_with_comments_is_said_once(tmp_path: Path):
+    (tmp_path / "model.py").write_text(COMMENTED)
+    done = check(tmp_path, "model.py", "--json")
+    assert done.returncode == 1
+    document = json.loads(done.stdout)
+    (file,) = document["files"]
+    assert [t["failure"] and t["failure"]["message"] for t in file["targets"]] == snapshot(
+        [None, "`n` is no parameter of unknown; its parameters are x"]
+    )
+    assert [(c["span"]["line"], c["severity"], c["message"]) for c in file["comments"]] == snapshot(
+        [
+            (3, "error", "`x` is given twice"),
+            (11, "information", "This comment belongs to no definition: it goes right above one, or first in its body"),
+        ]
+    )
+    assert document["summary"]["problems"] == 2
+    lines = check(tmp_path, "model.py").stdout.splitlines()
+    assert lines[3] == "  model.py:3: error (comment): `x` is given twice."
+    assert lines[4].startswith("  model.py:11: note (comment): This comment belongs to no definition")
 
 
 @pytest.mark.parametrize(
