@@ -8,7 +8,10 @@ from fx_lsp.model import Span
 
 
 def expression(span: Span | None, lines: list[str]) -> ast.expr | None:
-    """The expression at a span of a file's lines, parsed; None where the text there is none."""
+    """The expression at a span of a file's lines, parsed; None where the text there is none.
+
+    What `x += y` computes is `x + y`.
+    """
     if span is None or span.line > len(lines) or span.end_line > len(lines) or span.end_col == 0:
         return None
     text = b"\n".join(line.encode() for line in lines[span.line - 1 : span.end_line])
@@ -17,4 +20,14 @@ def expression(span: Span | None, lines: list[str]) -> ast.expr | None:
     try:
         return ast.parse(b"(" + text + b"\n)", mode="eval").body
     except (SyntaxError, ValueError):
+        return _augmented(text)
+
+
+def _augmented(text: bytes) -> ast.expr | None:
+    try:
+        (statement,) = ast.parse(text).body
+    except (SyntaxError, ValueError):
         return None
+    if not isinstance(statement, ast.AugAssign):
+        return None
+    return ast.BinOp(statement.target, statement.op, statement.value)
