@@ -106,6 +106,7 @@ def look_at(
     nodes = list(walk(*function.body))
     names = {param.arg for param in params} - _modules_among(nodes, imports)
     derived = derived_from(nodes, names)
+    likely = derived_from(nodes, names - {param.arg for param in params if is_number(param.annotation)})
     annotated = any(mentions_tensor(node) for node in (*(param.annotation for param in params), function.returns))
     calls = [node for node in nodes if isinstance(node, ast.Call)]
     program = (
@@ -121,6 +122,10 @@ def look_at(
             any(_is_tensor_call(call, imports, layers, derived) for call in calls)
             or any(is_tensor_use(node, derived) for node in nodes)
             or (_mentions_torch(nodes, imports) and any(is_arithmetic(node, derived) for node in nodes))
+            or (
+                _mentions_torch(walk(*function.decorator_list), imports)
+                and any(is_arithmetic(n, likely) for n in nodes)
+            )
         )
     )
     receives = [call for call in calls if mentions_any([*call.args, *(k.value for k in call.keywords)], derived)]
@@ -177,6 +182,16 @@ def derived_from(nodes: Iterable[ast.AST], names: set[str]) -> set[str]:
 
 def mentions_any(nodes: Iterable[ast.AST], names: Collection[str]) -> bool:
     return any(isinstance(node, ast.Name) and node.id in names for node in walk(*nodes))
+
+
+_NUMBERS = frozenset({"int", "float", "bool", "str", "complex", "None"})
+
+
+def is_number(annotation: ast.expr | None) -> bool:
+    """Whether an annotation says that a value is a number, a string or None."""
+    text = annotation.value if isinstance(annotation, ast.Constant) else annotation
+    name = text.id if isinstance(text, ast.Name) else str(text)
+    return name in _NUMBERS if annotation is not None else False
 
 
 def mentions_tensor(annotation: ast.AST | None) -> bool:

@@ -13,6 +13,7 @@ from fx_lsp.tracing.evidence import (
     derived_from,
     dotted,
     is_arithmetic,
+    is_number,
     is_tensor_function,
     is_tensor_use,
     mentions_any,
@@ -55,7 +56,6 @@ def handed_tensors(outline: Outline, tree: ast.Module, candidates: Collection[st
     return found
 
 
-_NUMBERS = frozenset({"int", "float", "bool", "str", "complex", "None"})
 # fmt: off
 _CALCULATING = (
     ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.If, ast.Expr, ast.expr_context, ast.operator, ast.unaryop,
@@ -82,22 +82,16 @@ def _only_calculates(function: Function, state: Collection[str]) -> bool:
     """
     node, body = function.node, body_of(function.node)
     nodes = list(walk(*body))
-    names = {param.arg for param in function.params if not _is_number(param.annotation)}
+    names = {param.arg for param in function.params if not is_number(param.annotation)}
     derived = derived_from(nodes, names)
     return (
-        not _is_number(node.returns)
+        not is_number(node.returns)
         and all(isinstance(part, _CALCULATING) for part in nodes)
         and not any(isinstance(part, ast.Constant) and isinstance(part.value, (str, bytes)) for part in nodes)
         and not any(isinstance(part, ast.Attribute) and part.attr in state for part in nodes)
         and all(_is_harmless(call, derived) for call in nodes if isinstance(call, ast.Call))
         and any(is_arithmetic(part, derived) or _is_negated(part, derived) for part in nodes)
     )
-
-
-def _is_number(annotation: ast.expr | None) -> bool:
-    text = annotation.value if isinstance(annotation, ast.Constant) else annotation
-    name = text.id if isinstance(text, ast.Name) else str(text)
-    return name in _NUMBERS if annotation is not None else False
 
 
 def _is_harmless(call: ast.Call, derived: Collection[str]) -> bool:
