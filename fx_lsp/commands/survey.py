@@ -11,7 +11,7 @@ from typing import Any
 
 from fx_lsp import wire
 from fx_lsp.commands.sources import Source, read_source
-from fx_lsp.features.comments import comment_problems
+from fx_lsp.features.comments import comment_problems, elsewhere
 from fx_lsp.features.problems import Problem
 from fx_lsp.model import Failure, FailureKind, InputSource, InputSpec, Outcome, Remark, Severity, Target, TargetKind
 from fx_lsp.tracing.engine import Engine
@@ -124,8 +124,9 @@ class _Work:
 
     def report(self) -> FileReport:
         ordered = sorted(self.targets, key=lambda t: (t.target.span.line, t.target.span.col))
-        said = {t.failure.span.line for t in ordered if t.failure and t.failure.kind == "comment" and t.failure.span}
-        comments = (_failure_of(problem) for problem in self.comments if problem.span.line not in said)
+        failures = (t.failure for t in ordered if t.failure is not None and t.failure.kind == "comment")
+        said = [failure.span for failure in failures if failure.span is not None]
+        comments = (_failure_of(problem) for problem in elsewhere(self.comments, said))
         return FileReport(self.source.file, tuple(ordered), self.failure, tuple(comments))
 
 

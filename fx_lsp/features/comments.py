@@ -45,15 +45,21 @@ def _comment_problems(file: str, text: str, targets: tuple[Target, ...]) -> tupl
 
 def without_doubles(own: Iterable[Problem], traced: Iterable[Problem]) -> tuple[Problem, ...]:
     """Both, but of the problems of a comment that tracing met only those where syntax alone found none."""
-    first = tuple(own)
-    places = {(p.span.file, line) for p in first for line in range(p.span.line, p.span.end_line + 1)}
-
-    def double(problem: Problem) -> bool:
-        lines = range(problem.span.line, problem.span.end_line + 1)
-        return problem.code == _CODE and any((problem.span.file, line) in places for line in lines)
-
-    rest = (p for p in traced if not double(p))
+    first, others = tuple(own), tuple(traced)
+    rest = (
+        *(p for p in others if p.code != _CODE),
+        *elsewhere((p for p in others if p.code == _CODE), (p.span for p in first)),
+    )
     return tuple(sorted((*first, *rest), key=lambda p: (p.span.line, p.span.col, p.span.end_line, p.span.end_col)))
+
+
+def elsewhere(problems: Iterable[Problem], spans: Iterable[Span]) -> Iterator[Problem]:
+    """The problems that share no line with `spans`."""
+    taken = {(span.file, line) for span in spans for line in range(span.line, span.end_line + 1)}
+    for problem in problems:
+        lines = range(problem.span.line, problem.span.end_line + 1)
+        if not any((problem.span.file, line) in taken for line in lines):
+            yield problem
 
 
 def target_problems(text: str, target: Target, comment: FxComment) -> Iterator[Problem]:

@@ -134,9 +134,9 @@ def reranked(sizes: Sizes, rank: int, taken: set[int]) -> Sizes:
     return (*added, *sizes[max(len(sizes) - rank, 0) :])
 
 
-def with_size(plans: Plans, old: int, new: int) -> Plans:
-    """The plans with every searched dimension of size `old` made `new`."""
-    return resized(plans, lambda sizes: tuple(new if s == old else s for s in sizes), "sizes from an error")
+def with_size(plans: Plans, old: int, new: int, detail: str = "sizes from an error") -> Plans:
+    """The plans with every searched dimension of size `old` made `new`; `detail` says why."""
+    return resized(plans, lambda sizes: tuple(new if s == old else s for s in sizes), detail)
 
 
 def resized(plans: Plans, change: Callable[[Sizes], Sizes], detail: str, path: str | None = None) -> Plans:

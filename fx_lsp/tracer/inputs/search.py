@@ -7,14 +7,13 @@ import heapq
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import count
 from typing import TypeAlias
 
 from fx_lsp.model import Severity
 from fx_lsp.tracer.failures import kind_of
 from fx_lsp.tracer.inputs.attempt import Attempt
-from fx_lsp.tracer.inputs.plan import Plans, Sizes, TensorPlan, fresh_sizes, resized, with_size
+from fx_lsp.tracer.inputs.plan import Plans, TensorPlan, fresh_sizes, with_size
 from fx_lsp.tracer.inputs.repair import is_of_gradients, repairs
 from fx_lsp.tracer.inputs.shapes import plain_conflicts, with_rank
 from fx_lsp.tracer.observe import tensors_among
@@ -79,15 +78,10 @@ def _with_short_loops(best: Attempt, evaluate: Evaluate) -> Attempt:
     short = next(size for size in SHORT if size not in taken)
     for size in sorted(taken, reverse=True):
         if max(SHORT) < size <= steps:
-            change = partial(_with_other, size, short)
-            attempt = evaluate(resized(best.plans, change, "short, as a loop goes over it"))
+            attempt = evaluate(with_size(best.plans, size, short, "short, as a loop goes over it"))
             if attempt.run.error is None and max(attempt.run.repeats.values(), default=0) < steps:
                 return attempt
     return best
-
-
-def _with_other(old: int, new: int, sizes: Sizes) -> Sizes:
-    return tuple(new if size == old else size for size in sizes)
 
 
 def _simplest(start: Plans, best: Attempt, evaluate: Evaluate, deadline: float) -> Attempt:
