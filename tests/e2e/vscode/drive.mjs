@@ -23,8 +23,8 @@ export async function drive(scenario) {
   const { FX_FILE: file, FX_FOLDER: folder } = process.env;
   const browser = await chromium.launch({ executablePath: FX_CHROMIUM, args: ARGUMENTS });
   const context = await browser.newContext({ viewport: { width: 1500, height: 900 }, bypassCSP: false });
+  context.setDefaultTimeout(LONG);
   const page = await context.newPage();
-  page.setDefaultTimeout(LONG);
   const said = [];
   page.on('console', (message) => said.push(message.text()));
   let result;
