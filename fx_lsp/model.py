@@ -199,7 +199,7 @@ class Trace:
 
     `seconds` is the time the worker took; `torch` its version; `notes` are sentences for the user
     ("the whole module was imported, because …"); `remarks` say what the code demands of the dynamic dimensions.
-    An inference-only target has the one stage `inference`.
+    An inference-only target has the one stage `inference`, and is `refused` if PyTorch cannot differentiate it.
     """
 
     target: str
@@ -212,6 +212,7 @@ class Trace:
     torch: str
     notes: tuple[str, ...] = ()
     remarks: tuple[Remark, ...] = ()
+    refused: bool = False
 
     @property
     def saved_bytes(self) -> int:

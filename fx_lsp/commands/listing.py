@@ -8,6 +8,7 @@ from typing import TextIO
 
 from fx_lsp.commands.sources import shown_path
 from fx_lsp.commands.survey import FileReport, Summary, TargetReport, is_problem
+from fx_lsp.features.lenses import why_no_backward
 from fx_lsp.features.problems import describe, remark_text
 from fx_lsp.features.text import count, format_bytes, one_line
 from fx_lsp.model import Failure, Span
@@ -94,7 +95,7 @@ def _line(report: TargetReport, width: int, colour: bool) -> str:
     if report.target.kind == "graph":
         graphs = f"{ops} · built by hand"
     elif report.backward is None:
-        graphs = f"{ops} · nothing to differentiate"
+        graphs = f"{ops} · {why_no_backward(report.refused)}"
     else:
         graphs = f"{ops} forward · {report.backward:,} backward · saves {format_bytes(report.saved_bytes or 0)}"
     return f"{_paint(name, _GREEN, colour)}  {graphs} · {report.seconds:.2f} s · inputs: {report.source}"

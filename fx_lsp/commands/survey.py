@@ -36,8 +36,8 @@ class TargetReport:
 
     `source` is the weakest source that any input came from, "default" where nothing had to be found; None where no
     inputs were found. `forward` counts the operations of forward or inference, or of a graph that is built by hand; it,
-    `backward` and `saved_bytes` are None where there is no such graph. `seconds` are of the trace with torch warm, or
-    of the look-up where the answer was known.
+    `backward` and `saved_bytes` are None where there is no such graph, which PyTorch has `refused` or which is empty.
+    `seconds` are of the trace with torch warm, or of the look-up where the answer was known.
     """
 
     target: Target
@@ -46,6 +46,7 @@ class TargetReport:
     source: InputSource | None
     forward: int | None = None
     backward: int | None = None
+    refused: bool = False
     saved_bytes: int | None = None
     notes: tuple[str, ...] = ()
     remarks: tuple[Remark, ...] = ()
@@ -194,6 +195,7 @@ def report_target(target: Target, outcome: Outcome, seconds: float) -> TargetRep
         source,
         forward=other if forward is None else forward,
         backward=outcome.ops("backward"),
+        refused=outcome.refused,
         saved_bytes=None if forward is None else outcome.saved_bytes,
         notes=outcome.notes,
         remarks=outcome.remarks,

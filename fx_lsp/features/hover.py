@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fx_lsp.features.documents import body, render_call
 from fx_lsp.features.inputs import inputs_text
-from fx_lsp.features.lenses import default_stage, summarize
+from fx_lsp.features.lenses import default_stage, summarize, why_no_backward
 from fx_lsp.features.parameters import parameter_at
 from fx_lsp.features.problems import remark_text
 from fx_lsp.features.signature import signature
@@ -167,7 +167,7 @@ def _costs(trace: Trace) -> list[str]:
     stages = [s for s in trace.stages if s.name in ("forward", "backward", "inference")]
     counts = [f"{count('op', s.ops)} {s.name}" for s in stages]
     if trace.ops("backward") is None:
-        counts.append("nothing to differentiate")
+        counts.append(why_no_backward(trace.refused))
     return counts
 
 

@@ -108,6 +108,11 @@ def default_stage(trace: Trace) -> str:
     return next((s for s in ("forward", "inference") if s in names), names[0] if names else "forward")
 
 
+def why_no_backward(refused: bool) -> str:
+    """What stands for the backward graph of a trace without one."""
+    return "cannot be differentiated" if refused else "nothing to differentiate"
+
+
 def summarize(trace: Trace) -> str:
     """`12 ops forward · 18 backward · saves 4.1 KiB`, or `9 ops · nothing to differentiate`; `12 nodes` of a graph."""
     if (built := trace.info("graph")) is not None:
@@ -116,6 +121,6 @@ def summarize(trace: Trace) -> str:
     if forward is None or backward is None:
         inference = trace.ops("inference")
         ops = forward if inference is None else inference
-        return f"{count('op', ops or 0)} · nothing to differentiate"
+        return f"{count('op', ops or 0)} · {why_no_backward(trace.refused)}"
     saved = f"saves {format_bytes(trace.saved_bytes)}" if trace.saved else "saves nothing"
     return f"{count('op', forward)} forward · {backward:,} backward · {saved}"

@@ -24,7 +24,8 @@ from fx_lsp.tracer.recurrent import OneOperation
 class Captured:
     """The graphs of one call. `saved` are the forward nodes whose values backward reads.
 
-    `forward` and `backward` are None for an inference graph, `inference` is None otherwise.
+    `forward` and `backward` are None for an inference graph, `inference` is None otherwise. It is `refused` where
+    PyTorch cannot differentiate the call.
     """
 
     inputs: list[FlatInput]
@@ -36,6 +37,12 @@ class Captured:
     inference: torch.fx.GraphModule | None = None
     saved: list[torch.fx.Node] = field(default_factory=list)
     notes: tuple[str, ...] = ()
+    refused: bool = False
+
+    def refuse(self, error: Exception) -> None:
+        """Note why there is no backward graph."""
+        self.refused = True
+        self.notes = (f"it has no backward graph: {sentence(error)}", *self.notes)
 
 
 class _Done(BaseException):
@@ -55,7 +62,7 @@ def capture_what_is_possible(
     except RuntimeError as error:
         with suppress(Exception):
             captured = capture(call, sources, new_names(), differentiate=False, symbolic=symbolic)
-            captured.notes = (f"it has no backward graph: {sentence(error)}", *captured.notes)
+            captured.refuse(error)
             return captured
         raise
 

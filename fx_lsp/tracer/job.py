@@ -164,6 +164,7 @@ def _trace(
         torch=torch.__version__,
         notes=(*notes, *prepared.notes, *captured.notes, *device_note(devices)),
         remarks=(*(symbols.remarks() if symbols is not None else ()), *remarks),
+        refused=captured.refused,
     )
     return TraceReply(outcome, {s.name: wire.encode_stage(s) for s in found})
 

@@ -33,6 +33,11 @@ def test_nothing_to_differentiate():
     )
 
 
+def test_what_pytorch_cannot_differentiate():
+    trace = replace(TRACE, stages=(StageInfo("inference", 9, 12),), saved=(), refused=True)
+    assert titles(F, trace)[0] == "9 ops · cannot be differentiated"
+
+
 def test_a_failure_has_one_lens():
     (lens,) = lenses(BROKEN, FAILURE, stale=False)
     assert (lens.title, lens.action) == snapshot(

@@ -2,6 +2,8 @@
 
 import tempfile
 
+from fx_lsp.features.lenses import summarize
+
 PRELUDE = "import torch\nfrom torch import nn, Tensor\nimport torch.nn.functional as F\n"
 
 
@@ -237,3 +239,4 @@ def test_a_value_that_backward_needs_and_that_is_written_over(trace):
         "it has no backward graph: backward needs the result of `Exp`, a tensor of sizes [4], "
         "which is changed in place afterwards"
     )
+    assert summarize(traced.trace) == "3 ops · cannot be differentiated"

@@ -14,7 +14,7 @@ from fx_lsp.model import InputSpec, Stage, StageInfo, Trace
 from fx_lsp.tracer.call import RUN_CODE, Call, tensors_in
 from fx_lsp.tracer.capture import Captured, capture, stages
 from fx_lsp.tracer.compat import min_cut_partition
-from fx_lsp.tracer.failures import failure_of, needs_value, sentence
+from fx_lsp.tracer.failures import failure_of, needs_value
 from fx_lsp.tracer.graphs import saved_values
 from fx_lsp.tracer.library.prepared import Options, Prepared, check_result, tracing, with_results_apart
 from fx_lsp.tracer.library.returned import forward_and_backward_graphs, inference_graph
@@ -63,7 +63,7 @@ def traced(fn: Callable[..., Any], inputs: Sequence[Any], options: Options) -> t
             captured = _captured(prepared, prepared.call, options, unrolled=False)
         except RuntimeError as error:
             captured = _captured(prepared, prepared.call, options, unrolled=False, differentiate=False)
-            captured.notes = (f"it has no backward graph: {sentence(error)}", *captured.notes)
+            captured.refuse(error)
         found = tuple(stages(captured))
         assert captured.names is not None
         saved = saved_values(captured.saved, captured.backward, captured.names) if captured.backward is not None else []
@@ -81,6 +81,7 @@ def traced(fn: Callable[..., Any], inputs: Sequence[Any], options: Options) -> t
             torch=torch.__version__,
             notes=captured.notes,
             remarks=symbols.remarks() if symbols is not None else (),
+            refused=captured.refused,
         )
     return trace, found
 

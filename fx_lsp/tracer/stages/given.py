@@ -96,7 +96,8 @@ def _captured(traced: Traced, title: str, decompositions: dict[Any, Callable[...
 def _part(traced: Traced, which: str, title: str) -> Given:
     """A graph of the differentiated target. Raises NoGraph where there is nothing to differentiate."""
     if traced.captured.inference is not None:
-        raise NoGraph(f"there is no {which} graph: {traced.request.name} has nothing to differentiate")
+        why = "cannot be differentiated" if traced.captured.refused else "has nothing to differentiate"
+        raise NoGraph(f"there is no {which} graph: {traced.request.name} {why}")
     seen: list[fx.GraphModule] = []
 
     def partition(joint: fx.GraphModule, inputs: Any, **options: Any) -> tuple[fx.GraphModule, fx.GraphModule]:

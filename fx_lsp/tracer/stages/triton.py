@@ -234,8 +234,7 @@ def subject_of(traced: Traced, captured: Captured, graph: fx.Graph, name: str) -
     by_id = {id(g.item.tensor): g.expression for g in given}
     expressions = [by_id[id(item.tensor)] for item in captured.inputs]
     extra = {g.expression: g for g in given if g.outside}
-    undifferentiated = captured.inference is not None and any(_NO_BACKWARD in n for n in traced.captured.notes)
-    checks = [*value_checks(found), *same_tensors(found), *tensor_checks(given, undifferentiated)]
+    checks = [*value_checks(found), *same_tensors(found), *tensor_checks(given, traced.captured.refused)]
     width = max((len(g.expression) for g in given), default=0)
     described = ["Made for", "", *(f"    {g.expression:<{width}}  {spec_of(g.item.tensor)}" for g in given)]
     is_forward = traced.request.kind == "module" and found.receiver is not None
@@ -258,6 +257,3 @@ def subject_of(traced: Traced, captured: Captured, graph: fx.Graph, name: str) -
         test.definitions,
         test.main,
     )
-
-
-_NO_BACKWARD = "no backward graph"
