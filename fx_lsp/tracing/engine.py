@@ -113,11 +113,9 @@ class Engine:
     def state(self, file: str) -> FileState | None:
         """What is known now, or None for a file that is not open. Never waits."""
         found = self._files.get(file)
-        if found is None:
-            return None
-        if found.state is None:
+        if found is not None and found.state is None:
             found.state = build_state(found, self._scheduler)
-        return found.state
+        return None if found is None else found.state
 
     @property
     def busy(self) -> bool:
@@ -272,7 +270,7 @@ class Engine:
                 found.read_text, found.failure = text, analysis.failure
                 if analysis.failure is None:
                     found.good = analysis
-                    self._refresh_dependents(found.file)
+                    self._refresh_dependents(found.file, found.rest)
                 self._touch(found)
             if found.good is not None and found.failure is None:
                 await self._resolve(found, found.good)
@@ -374,9 +372,10 @@ class Engine:
         self._scheduler.refresh()
         self._touch(found)
 
-    def _refresh_dependents(self, file: str) -> None:
+    def _refresh_dependents(self, file: str, rest: float = 0.0) -> None:
         for other in self._files.values():
             if other.file != file and file in other.dependencies():
+                other.rest = rest
                 self._read_soon(other, 0)
 
     def _new_scheduler(self) -> Scheduler:

@@ -293,6 +293,24 @@ async def test_an_unsaved_change_elsewhere_invalidates_what_depends_on_it(bench:
     assert len(bench.tracers.asked) == 4
 
 
+async def test_while_somebody_types_in_a_file_what_depends_on_it_waits_too(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fx_lsp.tracing.files.TYPING_SECONDS", 2.0)
+    helper = str(tmp_path / "helper.py")
+    bench.tracers.answer = lambda request: replace(traced(request), dependencies=(helper,))
+    engine = bench.engine()
+    engine.open(helper, "A = 0\n", ())
+    engine.open(bench.file, TEXT, ())
+    await bench.quiet(engine)
+    for number in range(1, 9):
+        engine.open(helper, f"A = {number}\n", ())
+        await asyncio.sleep(0.1)
+    assert len(bench.tracers.asked) <= 4, "the first edit may have been traced at once"
+    await bench.quiet(engine)
+    assert bench.tracers.requests[-1].overlays == {helper: "A = 8\n"}
+
+
 @pytest.mark.parametrize(
     ("error", "kind", "words"),
     [
