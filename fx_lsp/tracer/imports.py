@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import importlib.util
 import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from pathlib import Path
 
 PRELOAD_SECONDS = 30
@@ -22,6 +24,17 @@ class Unusable(Exception):
         self.kind = kind
 
 
+@contextmanager
+def _uncollected() -> Generator[None]:
+    """Without garbage collection: imports make much that stays and little garbage."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@_uncollected()
 def import_torch() -> str:
     """Import torch and what tracing needs of it, trace once, and return torch's version. Raises Unusable.
 
@@ -44,6 +57,7 @@ def import_torch() -> str:
     return str(getattr(sys.modules.get("torch"), "__version__", ""))
 
 
+@_uncollected()
 def import_packages(names: Iterable[str]) -> None:
     """Import installed packages; whatever one of them raises, prints or waits for (at most 30 s) is ignored."""
     for name in names:

@@ -1,6 +1,7 @@
 // What was measured on an H200: the view, its pictures as files, in both themes; the user's hosts.
 
 import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { drive, plain } from './drive.mjs';
 
 await drive(async (w) => {
@@ -40,7 +41,7 @@ await drive(async (w) => {
   await body.locator('figure[data-kind="times"] button').first().click();
   await page.locator('.quick-input-widget:visible input').first().waitFor();
   await page.keyboard.press('Enter');
-  await page.waitForTimeout(1500);
+  await w.until(() => existsSync(join(process.env.FX_FOLDER, 'rms_norm.h200.forward.times.svg')), 'the picture as a file');
 
   await w.command('Preferences: Toggle between Light/Dark Themes');
   await view.locator('body.vscode-light').waitFor();

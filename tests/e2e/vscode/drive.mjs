@@ -202,6 +202,13 @@ export class Workbench {
     }, rgb).then((rows) => rows.map(plain));
   }
 
+  /** Closes the editor whose tab has a text, whichever has the focus. */
+  async close(text) {
+    const tab = this.page.locator('.tabs-container .tab').filter({ hasText: text }).first();
+    await tab.click({ button: 'middle' });
+    await tab.waitFor({ state: 'hidden' });
+  }
+
   async tabs() {
     return (await this.page.locator('.tabs-container .tab .label-name').allTextContents()).map(plain);
   }

@@ -15,15 +15,8 @@ from pathlib import Path
 
 VERSION = "4.139.1"
 NODE = "24.9.0"
-NATIVE = (
-    "@vscode/deviceid",
-    "@vscode/fs-copyfile",
-    "@vscode/native-watchdog",
-    "@vscode/spdlog",
-    "@vscode/sqlite3",
-    "native-watchdog",
-    "node-pty",
-)
+NATIVE = ("@vscode/native-watchdog", "@vscode/spdlog", "native-watchdog", "node-pty")
+"""What a server with one browser needs; to compile the others takes minutes."""
 QUIET = ("--no-audit", "--no-fund", "--loglevel=error")
 
 
@@ -53,6 +46,8 @@ def _install(folder: Path, npm: Path, node: Path) -> None:
         **os.environ,
         "PATH": f"{node.parent}{os.pathsep}{os.environ['PATH']}",
         "npm_config_nodedir": str(node.parent.parent),
+        "CFLAGS": "-O0",
+        "CXXFLAGS": "-O0",
     }
     _run(folder, script, str(node), f"code-server@{VERSION}", env=env)
     server = folder / "node_modules" / "code-server"

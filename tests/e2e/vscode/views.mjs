@@ -1,6 +1,10 @@
 // What there is beside graphs as text: passes in the diff editor, the picture, memory, the tree, commands, inputs.
 
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { drive, plain } from './drive.mjs';
+
+const { FX_FOLDER } = process.env;
 
 await drive(async (w) => {
   const found = {};
@@ -103,8 +107,8 @@ await drive(async (w) => {
   const dialog = page.locator('.quick-input-widget:visible input').first();
   await dialog.waitFor();
   await page.keyboard.press('Enter');
-  await page.waitForTimeout(1500);
-  await w.command('View: Close Editor');
+  await w.until(() => existsSync(join(FX_FOLDER, 'attention.backward.svg')), 'the picture as a file');
+  await w.close('backward');
 
   await w.click(code, 'F.softmax');
   await w.open('plain.py');

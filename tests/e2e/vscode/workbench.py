@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 from vscode.install import install
 
 HERE = Path(__file__).parent
@@ -33,6 +35,9 @@ START_SECONDS = 60
 QUIET = {
     "workbench.startupEditor": "none",
     "workbench.tips.enabled": False,
+    "workbench.reduceMotion": "on",
+    "editor.cursorBlinking": "solid",
+    "terminal.integrated.gpuAcceleration": "off",
     "telemetry.telemetryLevel": "off",
     "extensions.autoUpdate": False,
     "extensions.ignoreRecommendations": True,
@@ -109,23 +114,39 @@ def tools() -> Tools:
     if not sys.platform.startswith("linux"):
         pytest.skip("VS Code is built for the tests on Linux only")
     code = Path(os.environ.get("FX_VSCODE") or REPOSITORY / ".venv" / ".vscode")
-    node = install(code, npm)
-    if node is None:
-        pytest.skip("VS Code could not be installed from npm")
-    vsix = Path(os.environ.get("FX_VSIX") or build_extension(npm, node))
+    code.mkdir(parents=True, exist_ok=True)
+    with FileLock(code / ".lock"):  # tests in other processes want the same
+        node = install(code, npm)
+        if node is None:
+            pytest.skip("VS Code could not be installed from npm")
+        vsix = Path(os.environ.get("FX_VSIX") or code / f"fx-lsp-{_digest()}.vsix")
+        if not vsix.exists():
+            build_extension(npm, node, vsix)
     return Tools(chromium, node, code, vsix)
 
 
-def build_extension(npm: str, node: Path) -> Path:
-    """The extension as it would be installed, made anew. Its tools need a newer node than some systems have."""
-    vsix = EXTENSION / "fx-lsp.vsix"
+def build_extension(npm: str, node: Path, vsix: Path) -> None:
+    """The extension as it would be installed. Its tools need a newer node than some systems have."""
+    for old in vsix.parent.glob("fx-lsp-*.vsix"):
+        old.unlink()
     env = {**os.environ, "PATH": f"{node.parent}{os.pathsep}{os.environ['PATH']}"}
     steps: list[list[str]] = [] if (EXTENSION / "node_modules").is_dir() else [[npm, "ci"]]
     steps += [[npm, "run", "check"], [npm, "run", "build"], [sys.executable, "scripts/bundle.py"]]
     for step in (*steps, [npm, "run", "package", "--", "--out", str(vsix)]):
         done = subprocess.run(step, cwd=EXTENSION, env=env, capture_output=True, text=True)
         assert done.returncode == 0, f"{' '.join(step)}\n{done.stdout}\n{done.stderr}"
-    return vsix
+
+
+def _digest() -> str:
+    """A hash of what the extension is made of."""
+    found = hashlib.sha256()
+    made = {"node_modules", "dist", "server", "LICENSE", "__pycache__"}
+    roots = (EXTENSION, REPOSITORY / "fx_lsp", REPOSITORY / "pyproject.toml", REPOSITORY / "constraints.txt")
+    for root in roots:
+        for path in sorted([root, *root.rglob("*")]):
+            if path.is_file() and path.suffix != ".vsix" and made.isdisjoint(path.relative_to(REPOSITORY).parts):
+                found.update(f"{path.relative_to(REPOSITORY)}\0".encode() + path.read_bytes())
+    return found.hexdigest()[:16]
 
 
 def extension(folder: Path, publisher: str, name: str, script: str) -> Path:
