@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
@@ -73,8 +74,10 @@ def _changed(tensor: torch.Tensor, fn: Callable[[torch.Tensor], torch.Tensor]) -
 def construct_fake(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`cls(*args, **kwargs)` with fake tensors; call it inside a fake mode.
 
-    A module whose constructor reads the values of tensors is built from real ones, which are then replaced.
+    A module whose constructor reads the values of tensors is built from real ones, which are then replaced. Of an
+    abstract class it is an instance with the abstract methods as they are there.
     """
+    cls = _concrete(cls)
     try:
         return cls(*args, **kwargs)
     except DATA_DEPENDENT:
@@ -85,6 +88,14 @@ def construct_fake(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     assert isinstance(mode, FakeTensorMode)
     _replace_tensors(module, mode)
     return module
+
+
+def _concrete(cls: type) -> type:
+    if not inspect.isabstract(cls):
+        return cls
+    made = type(cls)(cls.__name__, (cls,), {"__module__": cls.__module__, "__qualname__": cls.__qualname__})
+    made.__abstractmethods__ = frozenset()  # pyright: ignore[reportAttributeAccessIssue]
+    return made
 
 
 def _replace_tensors(module: nn.Module, mode: FakeTensorMode) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass
-from types import ModuleType
 
 from fx_lsp.tracer.failures import expression
 from fx_lsp.tracer.inputs.plan import Plan, Plans
+from fx_lsp.tracer.inputs.propose import Context
 from fx_lsp.tracer.observe import Run, tensors_among
 from fx_lsp.tracer.provenance import Sources
 
@@ -26,7 +26,7 @@ class Attempt:
     alternatives: dict[str, list[Plan]]
     sources: Sources
     lines: list[str]
-    module: ModuleType
+    context: Context
     created: tuple[str, ...] = ()
 
 

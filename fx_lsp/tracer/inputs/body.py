@@ -45,9 +45,13 @@ def constructor_facts(definition: ast.ClassDef | None) -> dict[str, Facts]:
     for node in ast.walk(constructor) if constructor is not None else ():
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id in facts:
             kept |= {t.attr: node.value.id for t in node.targets if isinstance(t, ast.Attribute)}
+    made = {name for name, found in facts.items() if "called" in found.uses}
     for method in methods:
         for node in ast.walk(method):
             _visit(node, facts, {}, kept)
+    for name, found in facts.items():
+        if "called" in found.uses and name not in made:
+            found.uses.add("applied")
     return facts
 
 

@@ -49,6 +49,7 @@ def construct(task: Task, cls: type, given: Mapping[str, Plan]) -> Constructed |
         return Failure("construct", f"the constructor of {cls.__name__} has no readable signature")
     facts = constructor_facts(find_class(task.tree, cls.__name__))
     context = dataclasses.replace(task.context, ranks=MODULE_RANKS, constructing=True)
+    task = dataclasses.replace(task, context=context)
     start, alternatives = start_plans(signature, hints, facts, given, context, task.tree)
 
     def make(*args: Any, **kwargs: Any) -> Any:

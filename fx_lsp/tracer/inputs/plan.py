@@ -45,6 +45,14 @@ class ValuePlan:
     source: InputSource
     detail: str = ""
 
+    @property
+    def kind(self) -> str:
+        """The name of its type; "" where the user's code that makes it raises."""
+        try:
+            return type(self.make()).__name__
+        except Exception:
+            return ""
+
 
 @dataclass(frozen=True)
 class SequencePlan:
@@ -67,12 +75,14 @@ Plan: TypeAlias = TensorPlan | ValuePlan | SequencePlan
 class Plans:
     """A plan for each parameter that is passed, in the order of the signature.
 
-    `positional` names those that are passed by position; `starred` is the one (a sequence) that is spread, as `*args`.
+    `positional` names those that are passed by position; `starred` is the one (a sequence) that is spread, as `*args`;
+    with `takes_more`, others may be passed by keyword, as `**kwargs`.
     """
 
     items: tuple[tuple[str, Plan], ...]
     positional: frozenset[str] = frozenset()
     starred: str | None = None
+    takes_more: bool = False
 
     def __getitem__(self, name: str) -> Plan:
         return next(p for n, p in self.items if n == name)
@@ -80,6 +90,10 @@ class Plans:
     def with_plan(self, name: str, plan: Plan) -> Plans:
         """The same plans with another one for `name`."""
         return replace(self, items=tuple((n, plan if n == name else p) for n, p in self.items))
+
+    def with_keyword(self, name: str, plan: Plan) -> Plans:
+        """The same plans with one more, which `**kwargs` takes."""
+        return replace(self, items=(*self.items, (name, plan)))
 
     def map_tensors(self, change: Callable[[str, TensorPlan], TensorPlan]) -> Plans:
         """The same plans with every tensor plan changed; `change` gets the path of each (`x`, `xs[0]`)."""

@@ -292,13 +292,14 @@ def _from_use(name: str, facts: Facts, taken: set[int], context: Context) -> lis
 
 
 def _callables(name: str, facts: Facts, context: Context) -> list[Plan]:
-    """Functions and modules; to a constructor, classes of layers as well: it calls them to make layers."""
-    if context.constructing:
+    """Functions and modules; to a constructor that calls them, to make layers, classes of layers."""
+    if context.constructing and "applied" not in facts.uses:
         layer = nn.LayerNorm if "norm" in name else nn.GELU if "act" in name else nn.Identity
         return [value(layer, "search"), value(nn.Identity, "search"), value(nn.Linear, "search")]
     if facts.arguments in _OF_SEVERAL:
         return [value(_OF_SEVERAL[facts.arguments], "search")]
-    return [value(torch.nn.functional.relu, "search"), ValuePlan(nn.Identity, "nn.Identity()", "search")]
+    function, module = value(torch.nn.functional.relu, "search"), ValuePlan(nn.Identity, "nn.Identity()", "search")
+    return [module, function] if context.constructing else [function, module]
 
 
 _OF_SEVERAL: dict[int, Callable[..., Any]] = {2: torch.add, 3: torch.addcmul}

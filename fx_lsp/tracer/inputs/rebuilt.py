@@ -1,4 +1,4 @@
-"""Other constructor arguments for an object that lacks what its methods read: `if bias: self.table = …`."""
+"""Other constructor arguments for an object that lacks what its methods use: `if bias: self.table = …`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
+
+from torch import nn
 
 from fx_lsp.tracer.inputs.body import FUNCTIONS, find_class
 from fx_lsp.tracer.inputs.configs import with_attribute, with_value
@@ -16,28 +18,32 @@ from fx_lsp.tracer.inputs.task import Task
 Path: TypeAlias = tuple[str, ...]
 """A constructor parameter, or an attribute of one: `("bias",)`, `("config", "bias")`."""
 
+_NOT_CALLABLE = re.compile(r"'(int|float|bool)' object is not callable")
 _MISSING = re.compile(r"'(\w+)' object has no attribute '(\w+)'")
 _GUESSED = ("search", "annotation", "default")
 
 
 def rebuilt(task: Task, made: Constructed, error: BaseException | None) -> Iterator[Mapping[str, Plan]]:
-    """Constructor arguments with which the attribute is there that a call has missed; of those given none is changed.
+    """Constructor arguments with which what a call has missed is there; of those given none is changed.
 
-    It is missing in the object itself, whose constructor says on what condition it makes it, or in an object that the
-    constructor was given.
+    An attribute is missing in the object itself, whose constructor says on what condition it makes it, or in an object
+    that the constructor was given. What is called, and was given as a number, may be a module.
     """
+    guessed = {n: p for n, p in made.plans.items() if isinstance(p, ValuePlan) and p.source in _GUESSED}
+    if isinstance(error, TypeError) and (called := _NOT_CALLABLE.search(str(error))):
+        module = ValuePlan(nn.Identity, "nn.Identity()", "search")
+        yield from ({n: module} for n, p in guessed.items() if p.source == "search" and p.kind == called[1])
     missing = _MISSING.search(str(error)) if isinstance(error, AttributeError) else None
     if missing is None:
         return
     owner, name = missing.groups()
-    guessed = {n: p for n, p in made.plans.items() if isinstance(p, ValuePlan) and p.source in _GUESSED}
     if owner == type(made.instance).__name__:
         for settings in _conditions(task.tree, type(made.instance), name):
             plans = _changed(guessed, settings, f"for self.{name}")
             if plans:
                 yield plans
     for parameter, plan in guessed.items():
-        if type(plan.make()).__name__ == owner:
+        if plan.kind == owner:
             other = with_value(plan, name, task.module)
             if other is not None:
                 yield {parameter: other}

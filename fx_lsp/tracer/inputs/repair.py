@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain as concat
 
 from fx_lsp.tracer.drive import Unfinished
+from fx_lsp.tracer.inputs.asked import handed_on, tensor_for_default
 from fx_lsp.tracer.inputs.attempt import Attempt, involved, mentioned_names
 from fx_lsp.tracer.inputs.configs import with_value
 from fx_lsp.tracer.inputs.demands import described, guarded, single_batch, single_number, typed
@@ -68,9 +69,7 @@ def _missing_value(attempt: Attempt, text: str) -> Iterator[Plans]:
 
 def _dtype(attempt: Attempt, text: str) -> Iterator[Plans]:
     wanted: list[str] = []
-    if re.search(
-        r"must be long|Long, Int|must be.*(int64|integer)|scalar type (Long|Int)|indices.*(long|int)|int64", text, re.I
-    ):
+    if _WANTS_INTEGERS.search(text):
         wanted.append("i64")
     if re.search(r"Promotion of|result type (Float|Double) can't be cast", text):
         wanted.append("i64")
@@ -86,6 +85,12 @@ def _dtype(attempt: Attempt, text: str) -> Iterator[Plans]:
     for dtype in wanted:
         for path, _ in attempt.plans.tensors():
             yield _with_dtype(attempt.plans, path, dtype)
+
+
+_WANTS_INTEGERS = re.compile(
+    r"must be long|Long, Int|type LongTensor|must be.*(int64|integer)|scalar type (Long|Int)|indices.*(long|int)|int64",
+    re.IGNORECASE,
+)
 
 
 def _with_dtype(plans: Plans, wanted: str, dtype: str) -> Plans:
@@ -123,8 +128,9 @@ def _missing_attribute(attempt: Attempt, text: str) -> Iterator[Plans]:
         n: p for n, p in attempt.plans.items if isinstance(p, ValuePlan) and p.source in ("search", "annotation")
     }
     for parameter in _by_relevance(attempt, list(guessed)):
-        if missing is None or type(guessed[parameter].make()).__name__ == missing[1]:
-            plan = with_value(guessed[parameter], name, attempt.module)
+        kind = guessed[parameter].kind
+        if kind and (missing is None or kind == missing[1]):
+            plan = with_value(guessed[parameter], name, attempt.context.module)
             if plan is not None:
                 yield attempt.plans.with_plan(parameter, plan)
 
@@ -165,6 +171,8 @@ def _other_kind(attempt: Attempt, text: str) -> Iterator[Plans]:
 Rule = Callable[[Attempt, str], Iterator[Plans]]
 RULES: tuple[Rule, ...] = (
     _in_place,
+    handed_on,
+    tensor_for_default,
     _missing_attribute,
     typed,
     single_number,

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
+from torch import nn
+
 from fx_lsp.tracer.inputs.attempt import Attempt, involved, mentioned_tensors
 from fx_lsp.tracer.inputs.plan import Plans, fresh_sizes, reranked, resized, with_size
 from fx_lsp.tracer.observe import tensors_among
@@ -25,8 +27,19 @@ def named_sizes(attempt: Attempt, text: str) -> Iterator[Plans]:
     """Sizes that an error names plainly."""
     sizes = attempt.plans.sizes()
     for have, need in plain_conflicts(text):
-        if have in sizes and 0 < need != have:
+        if (broadcast := _BROADCAST.search(text)) and _is_of_parameter(attempt, -int(broadcast[2]), have):
+            apart = with_size(attempt.plans, have, fresh_sizes(1, sizes, features=False)[0])
+            yield with_size(apart, need, have)
+            yield with_size(attempt.plans, need, have)
+        elif have in sizes and 0 < need != have:
             yield with_size(attempt.plans, have, need)
+
+
+def _is_of_parameter(attempt: Attempt, index: int, size: int) -> bool:
+    """Whether the failing call was given a parameter of a module with this size at the index: no input changes it."""
+    failed = attempt.run.failed
+    given = tensors_among(failed.args, failed.kwargs) if failed is not None else ()
+    return any(isinstance(t, nn.Parameter) and t.ndim >= -index and t.shape[index] == size for t in given)
 
 
 def other_sizes(attempt: Attempt, text: str) -> Iterator[Plans]:
@@ -77,8 +90,7 @@ def _conflicts(attempt: Attempt, text: str) -> Iterator[tuple[int, int]]:
 
 def plain_conflicts(text: str) -> list[tuple[int, int]]:
     """The two sizes that an error says do not fit, where its text names them plainly."""
-    broadcast = re.search(r"dimension of length (\d+) at -(\d+)!.*broadcastable to \[([\d, ]+)\]", text)
-    if broadcast:
+    if broadcast := _BROADCAST.search(text):
         expected = [int(n) for n in broadcast[3].split(",")]
         return [(int(broadcast[1]), expected[-int(broadcast[2])])]
     if mask := re.search(r"shape of the mask .*?\[([\d, ]+)\].*indexed tensor .*?\[([\d, ]+)\]", text):
@@ -90,6 +102,7 @@ def plain_conflicts(text: str) -> list[tuple[int, int]]:
     return [(int(match["have"]), int(match["need"])) for match in matches if match]
 
 
+_BROADCAST = re.compile(r"dimension of length (\d+) at -(\d+)!.*broadcastable to \[([\d, ]+)\]")
 _CONFLICTS = (
     r"\(\d+x(?P<have>\d+) and (?P<need>\d+)x\d+\)",
     r"\[\d+, (?P<have>\d+)\] X \[(?P<need>\d+), \d+\]",

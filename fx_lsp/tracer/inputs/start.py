@@ -15,6 +15,7 @@ from fx_lsp.specs import parse_spec
 from fx_lsp.tracer.inputs.facts import Facts
 from fx_lsp.tracer.inputs.plan import Plan, Plans, SequencePlan, ValuePlan, input_specs
 from fx_lsp.tracer.inputs.propose import Context, proposals, tensors
+from fx_lsp.tracer.inputs.signatures import takes_any
 
 Alternatives = dict[str, list[Plan]]
 
@@ -54,7 +55,7 @@ def start_plans(
         elif parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
             positional.add(name)
         taken |= Plans(tuple(items)).sizes()
-    return Plans(tuple(items), frozenset(positional), starred), alternatives
+    return Plans(tuple(items), frozenset(positional), starred, takes_any(signature)), alternatives
 
 
 def _spread(name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:

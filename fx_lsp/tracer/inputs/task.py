@@ -60,10 +60,10 @@ def attempt(
     try:
         call, paths = make()
     except Exception as error:
-        return Attempt(plans, Run(error=error, calls=-1), {}, alternatives, task.sources, task.lines, task.module)
+        return Attempt(plans, Run(error=error, calls=-1), {}, alternatives, task.sources, task.lines, task.context)
     run = watched_run(task.sources, call.run, RUN_CODE, task.statements)
     created = tuple(call.created)
-    return Attempt(plans, run, paths, alternatives, task.sources, task.lines, task.module, created)
+    return Attempt(plans, run, paths, alternatives, task.sources, task.lines, task.context, created)
 
 
 HARD = frozenset({"data-dependent", "effect", "unsupported", "exit", "memory", "import"})

@@ -1,0 +1,131 @@
+"""What code asks for that its signature does not say: arguments through `**kwargs`, modules to call, tensors."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import TraceFixture
+
+SOURCE = """
+import abc
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+class Layer(nn.Module):
+    def __init__(self, dim, *, depth, bias: bool, eps=1e-5):
+        super().__init__()
+        self.layers = nn.Sequential(*(nn.Linear(dim, dim, bias=bias) for _ in range(depth)))
+
+    def forward(self, x):
+        return self.layers(x)
+
+class Groups(nn.Module):
+    def __init__(self, *, dim, groups=2, **kwargs):
+        super().__init__()
+        assert dim % groups == 0
+        self.parts = nn.ModuleList(Layer(dim // groups, **kwargs) for _ in range(groups))
+
+    def forward(self, x):
+        return torch.cat([part(y) for part, y in zip(self.parts, x.chunk(len(self.parts), -1))], -1)
+
+class Keyed(nn.Module):
+    def __init__(self, **options):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(options["width"]))
+
+    def forward(self, x):
+        return x * self.scale
+
+class Residual(nn.Module):
+    def __init__(self, fn):
+        super().__init__()
+        self.fn = fn
+
+    def forward(self, x):
+        return self.fn(x) + x
+
+class Kept(nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, x):
+        return self.net(x)
+
+class Two(nn.Module):
+    def __init__(self, f, g):
+        super().__init__()
+        self.f, self.g = Kept(f), Kept(g)
+
+    def forward(self, x):
+        return self.f(x) * self.g(x)
+
+class Solver(abc.ABC):
+    def __init__(self, order: int = 2):
+        self.order = order
+
+    @abc.abstractmethod
+    def step(self, x):
+        raise NotImplementedError("a solver has steps")
+
+    def power(self, x: torch.Tensor):
+        return x ** self.order
+
+    def stepped(self, x: torch.Tensor):
+        return self.step(torch.relu(x)) * 2
+
+def rotated(x, scale=1):
+    if scale.ndim == 2:
+        x = x * scale[-x.shape[-2]:]
+    return x.sin()
+
+def counted(x, chosen):
+    return x.sum() * F.one_hot(chosen.flatten(), 8).float().mean(0)
+
+class Given:
+    def __init__(self, base):
+        self.kind = base.kind
+
+class Adjoint:
+    def __init__(self, base: Given):
+        self.kind = base.kind_of_base
+
+    def state(self, x: torch.Tensor):
+        return x * 2
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        pytest.param(
+            "Groups", ["init.dim: 64", "init.depth: 2", "init.bias: False", "x: f32[4, 8, 64]"], id="handed on"
+        ),
+        pytest.param("Keyed", ["init.width: 8", "x: f32[4, 12, 8]"], id="a key of what is handed on"),
+        pytest.param("Residual", ["init.fn: nn.Identity()", "x: f32[4, 8, 64]"], id="methods call it"),
+        pytest.param(
+            "Two", ["init.f: nn.Identity()", "init.g: nn.Identity()", "x: f32[4, 8, 64]"], id="others call it"
+        ),
+        pytest.param("Solver.power", ["x: f32[4, 64]"], id="a class with abstract methods"),
+        pytest.param("rotated", ["x: f32[4, 64]", "scale: f32[8, 64]"], id="a tensor for a number"),
+        pytest.param("counted", ["x: f32[4, 64]", "chosen: i64[8, 32]"], id="indices"),
+    ],
+)
+def test_what_is_asked_for_is_given(trace: TraceFixture, name: str, found: list[str]) -> None:
+    inputs = trace(SOURCE, name).trace.inputs
+    assert [f"{given.name}: {given.spec}" for given in inputs if given.source != "default"] == found
+
+
+def test_an_argument_says_what_it_is_for(trace: TraceFixture) -> None:
+    (depth,) = (given for given in trace(SOURCE, "Groups").trace.inputs if given.name == "init.depth")
+    assert (depth.source, depth.detail) == ("search", "for Layer.__init__")
+
+
+def test_an_abstract_method_that_is_called_has_no_graph(trace: TraceFixture) -> None:
+    assert "a solver has steps" in trace(SOURCE, "Solver.stepped").failure.message
+
+
+def test_an_argument_whose_class_cannot_be_made_is_a_failure_of_the_code(trace: TraceFixture) -> None:
+    failure = trace(SOURCE, "Adjoint.state").failure
+    assert failure.kind == "construct"
+    assert "'int' object has no attribute 'kind'" in failure.message
