@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 from inline_snapshot import snapshot
 from interrupts import interruptible
+from warm import warm_python
 
 from fx_lsp.commands.sources import Source
 from fx_lsp.commands.survey import FileReport, TargetReport, survey
@@ -77,7 +78,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def check(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fx_lsp", "check", *arguments, "--python", sys.executable, "--no-cache"]
+    command = [sys.executable, "-m", "fx_lsp", "check", *arguments, "--python", warm_python(), "--no-cache"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, encoding="utf-8", timeout=300)
 
 
@@ -336,7 +337,7 @@ async def test_what_is_known_of_the_files_in_flight_when_it_is_interrupted(tmp_p
 
 
 def start_check(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "fx_lsp", "check", *arguments, "--python", sys.executable, "--no-cache"]
+    command = [sys.executable, "-m", "fx_lsp", "check", *arguments, "--python", warm_python(), "--no-cache"]
     pipe = subprocess.PIPE
     return subprocess.Popen(
         command, cwd=folder, stdout=pipe, stderr=pipe, text=True, encoding="utf-8", preexec_fn=interruptible

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 
 import pytest
+from warm import warm_python
 
 from fx_lsp.model import Failure, Outcome, Trace
 from fx_lsp.tracing.engine import Engine, EngineSettings
@@ -40,7 +40,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
 
 
 async def trace(targets: list[str], cache: str) -> dict[str, Outcome]:
-    settings = EngineSettings(interpreter=sys.executable, cache_path=cache, trace_on_open=False)
+    settings = EngineSettings(interpreter=warm_python(), cache_path=cache, trace_on_open=False)
     engine = Engine(settings, lambda file: None, lambda status: None)
     try:
         for file in EXAMPLES.glob("*.py"):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from inline_snapshot import snapshot
+from warm import warm_python
 
 pytestmark = pytest.mark.torch
 
@@ -42,7 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def graph(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fx_lsp", "graph", *arguments, "--python", sys.executable, "--no-cache"]
+    command = [sys.executable, "-m", "fx_lsp", "graph", *arguments, "--python", warm_python(), "--no-cache"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
 
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from warm import warm_python
 
 from fx_lsp.commands.kernel import Checked, compared, with_failure
 
@@ -39,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def kernel(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fx_lsp", "kernel", *arguments, "--python", sys.executable, "--no-cache"]
+    command = [sys.executable, "-m", "fx_lsp", "kernel", *arguments, "--python", warm_python(), "--no-cache"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
 
 

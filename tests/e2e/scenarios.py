@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from warm import warm_python
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parent.parent
@@ -109,7 +110,7 @@ def run_neovim(version: str, start: str, script: str, file: Path, folder: Path, 
     `start` is Lua in which `overrides` are fields of the client's configuration.
     """
     nvim = require(neovim(version), f"Neovim {version}")
-    options = {"interpreter": sys.executable, "cache": {"path": str(cache)}}
+    options = {"interpreter": warm_python(), "cache": {"path": str(cache)}}
     init = folder / "init.lua"
     init.write_text(
         f"vim.opt.runtimepath:append({json.dumps(str(REPOSITORY / 'editors' / 'nvim'))})\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 from scenarios import REPOSITORY, llama, require
 from vscode.workbench import SHOTS, Code, Tools, extension, running, tools
+from warm import warm_python
 
 pytestmark = [pytest.mark.editor, pytest.mark.torch]
 
@@ -49,7 +49,7 @@ def made() -> Tools:
 
 
 def settings(cache: Path) -> dict[str, Any]:
-    return {"fx-lsp.interpreter": sys.executable, "fx-lsp.cache.path": str(cache), "fx-lsp.limits.seconds": 300}
+    return {"fx-lsp.interpreter": warm_python(), "fx-lsp.cache.path": str(cache), "fx-lsp.limits.seconds": 300}
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +185,7 @@ def test_nothing_runs_in_a_workspace_that_is_not_trusted(made: Tools, tmp_path: 
     folder = tmp_path / "downloaded"
     python, ran = folder / ".venv" / "bin" / "python", folder / "ran"
     python.parent.mkdir(parents=True)
-    python.write_text(f'#!/bin/sh\necho "$@" >> "{ran}"\nexec "{sys.executable}" "$@"\n')
+    python.write_text(f'#!/bin/sh\necho "$@" >> "{ran}"\nexec "{warm_python()}" "$@"\n')
     python.chmod(0o755)
     (folder / "planted.py").write_text(PLANTED)
     trust = {"security.workspace.trust.enabled": True, "security.workspace.trust.startupPrompt": "never"}
@@ -203,7 +203,7 @@ def test_the_interpreter_is_the_one_of_the_python_extension(made: Tools, tmp_pat
     folder, python, ran = tmp_path / "project", tmp_path / "selected" / "python", tmp_path / "ran"
     folder.mkdir()
     python.parent.mkdir()
-    python.write_text(f'#!/bin/sh\necho "$@" >> "{ran}"\nexec "{sys.executable}" "$@"\n')
+    python.write_text(f'#!/bin/sh\necho "$@" >> "{ran}"\nexec "{warm_python()}" "$@"\n')
     python.chmod(0o755)
     (folder / "planted.py").write_text(PLANTED)
     own = {key: value for key, value in settings(tmp_path / "cache.db").items() if not key.endswith("interpreter")}

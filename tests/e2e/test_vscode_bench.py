@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 from scenarios import HERE, REPOSITORY, require
 from vscode.workbench import SHOTS, Code, running, tools
+from warm import warm_python
 
 from fx_lsp.measured import Report, Run
 from fx_lsp.tracing.remote.cases import Asked, analysed
@@ -36,7 +36,7 @@ def double(x):
 def code(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Code]:
     require("", "VS Code")
     folder = tmp_path_factory.mktemp("code")
-    settings = {"fx-lsp.interpreter": sys.executable, "fx-lsp.cache.path": str(folder / "cache.db")}
+    settings = {"fx-lsp.interpreter": warm_python(), "fx-lsp.cache.path": str(folder / "cache.db")}
     with running(tools(), folder, settings) as started:
         yield started
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from scenarios import require
 from vscode.workbench import extension, running, tools
+from warm import warm_python
 
 pytestmark = [pytest.mark.editor, pytest.mark.torch]
 
@@ -60,7 +60,7 @@ def _folder(folder: Path) -> Path:
     """A folder whose interpreter writes down what it is started with."""
     python = folder / "env" / "bin" / "python"
     python.parent.mkdir(parents=True)
-    python.write_text(f'#!/bin/sh\necho "$@" >> "{folder / "env" / "ran"}"\nexec "{sys.executable}" "$@"\n')
+    python.write_text(f'#!/bin/sh\necho "$@" >> "{folder / "env" / "ran"}"\nexec "{warm_python()}" "$@"\n')
     python.chmod(0o755)
     return folder
 

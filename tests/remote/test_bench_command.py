@@ -14,6 +14,7 @@ import pytest
 from boxes import MakeBox
 from inline_snapshot import snapshot
 from sshd import Sshd
+from warm import warm_python
 
 from fx_lsp.cli import main
 from fx_lsp.measured import Report
@@ -48,7 +49,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def fx_lsp(project: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fx_lsp", *arguments, "--python", sys.executable]
+    command = [sys.executable, "-m", "fx_lsp", *arguments, "--python", warm_python()]
     env = {**os.environ, **environment}
     return subprocess.run(command, cwd=project, env=env, capture_output=True, text=True, timeout=300)
 
@@ -122,7 +123,7 @@ def test_a_target_that_cannot_be_traced(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.chdir(project)
-    assert main(["bench", "model.py::wrong", "--json", "--python", sys.executable]) == 1
+    assert main(["bench", "model.py::wrong", "--json", "--python", warm_python()]) == 1
     assert json.loads(capsys.readouterr().out)["failure"]["kind"] == "shape"
 
 

@@ -11,6 +11,7 @@ import pytest
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 from sessions import REAL, Editor, editor
+from warm import warm_python
 
 pytestmark = pytest.mark.torch
 
@@ -58,7 +59,7 @@ class Asked(Editor):
 
 def session(folder: Path, **options: Any):
     env = {"XDG_CONFIG_HOME": str(config_of(folder))}
-    return editor(folder, options=options or None, command=REAL, env=env, make=Asked)
+    return editor(folder, options={"interpreter": warm_python(), **options}, command=REAL, env=env, make=Asked)
 
 
 def config_of(folder: Path) -> Path:

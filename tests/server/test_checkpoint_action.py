@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from lsprotocol import types
 from sessions import FULL, REAL, Editor, editor
+from warm import warm_python
 
 TEXT = """\
 import torch
@@ -56,7 +57,7 @@ async def page(e: Editor, action: types.Command | types.CodeAction) -> str:
 
 
 async def test_a_selection_is_offered_as_a_checkpoint(tmp_path: Path):
-    async with editor(tmp_path, ABLE, command=REAL) as e:
+    async with editor(tmp_path, ABLE, {"interpreter": warm_python()}, command=REAL) as e:
         uri = e.open("m.py", TEXT)
         look, rewrite = await offered(e, uri, 6, 8)
         text = await page(e, look)

@@ -8,6 +8,7 @@ import pytest
 from inline_snapshot import snapshot
 from lsprotocol import types
 from sessions import REAL, Editor, editor
+from warm import warm_python
 
 pytest.importorskip("triton")
 pytestmark = pytest.mark.torch
@@ -27,6 +28,11 @@ def line_of(text: str, part: str) -> int:
     return next(n for n, line in enumerate(text.splitlines()) if part in line)
 
 
+def session(folder: Path):
+    options = {"cache.path": str(folder / "cache.db"), "interpreter": warm_python()}
+    return editor(folder, options=options, command=REAL)
+
+
 async def open_view(ed: Editor, source: str, stage: str) -> tuple[str, str]:
     """The URI and the text of a stage that the client opens."""
     uri = (await ed.command("fxLsp.showStage", source, "soft", stage))["uri"]
@@ -36,7 +42,7 @@ async def open_view(ed: Editor, source: str, stage: str) -> tuple[str, str]:
 
 
 async def test_a_line_of_ptx_leads_to_the_kernel_and_that_to_the_source(tmp_path: Path):
-    async with editor(tmp_path, options={"cache.path": str(tmp_path / "cache.db")}, command=REAL) as ed:
+    async with session(tmp_path) as ed:
         source = ed.open("m.py", TEXT)
         kernels, text = await open_view(ed, source, "triton")
         assert kernels == f"{source.replace('file://', 'fx-lsp:')}/soft.triton.py?triton"
@@ -132,7 +138,7 @@ return torch.softmax(x, -1) * 2
 
 
 async def test_narrow_loads_are_problems_of_the_kernels_and_an_edit_makes_them_anew(tmp_path: Path):
-    async with editor(tmp_path, options={"cache.path": str(tmp_path / "cache.db")}, command=REAL) as ed:
+    async with session(tmp_path) as ed:
         source = ed.open("m.py", TEXT.replace("256", "8193"))
         kernels, text = await open_view(ed, source, "triton")
         await open_view(ed, kernels, "ptx")
@@ -150,7 +156,7 @@ async def test_narrow_loads_are_problems_of_the_kernels_and_an_edit_makes_them_a
 
 
 async def test_what_stays_a_call_is_a_problem_at_the_call(tmp_path: Path):
-    async with editor(tmp_path, options={"cache.path": str(tmp_path / "cache.db")}, command=REAL) as ed:
+    async with session(tmp_path) as ed:
         source = ed.open("m.py", TEXT.replace("torch.softmax(x, -1)", "torch.sort(x)[0]"))
         kernels, text = await open_view(ed, source, "triton")
         problem, *_ = await ed.until(lambda: ed.client.diagnostics.get(kernels))

@@ -10,6 +10,7 @@ import pytest
 from lsprotocol import types
 from pytest_lsp import LanguageClient
 from sessions import FULL, REAL, Editor, editor
+from warm import warm_python
 
 from fx_lsp.server import from_proto
 
@@ -70,7 +71,7 @@ class Writer(Editor):
 def session(folder: Path, able: bool = True):
     capabilities = copy.deepcopy(FULL)
     capabilities["workspace"]["applyEdit"] = able
-    options = {"cache.path": str(folder / "cache.db")}
+    options = {"cache.path": str(folder / "cache.db"), "interpreter": warm_python()}
     return editor(folder, capabilities, options, command=REAL, make=Writer)
 
 

@@ -1,0 +1,121 @@
+"""An interpreter for tests of what starts one: its tracers are forked from a process that has torch already."""
+
+from __future__ import annotations
+
+import array
+import atexit
+import functools
+import gc
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from fx_lsp.tracing.launch import worker_environment
+
+# Started like Python: what is to be a zygote is forked by the server at PATH, anything else is run as it is.
+LAUNCHER = """\
+#!{python} -IS
+import json, os, socket, sys
+
+words = sys.argv[1:]
+if "zygote" not in words:
+    os.execv("{python}", ["{python}", *words])
+descriptors = [0, 1, 2, *(int(word.partition("=")[2]) for word in words if word.startswith("--control="))]
+with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
+    server.connect("{path}")
+    socket.send_fds(server, [json.dumps([words, os.getcwd(), dict(os.environ)]).encode()], descriptors)
+    os._exit(int(server.recv(16) or 1))
+"""
+
+
+@functools.cache
+def warm_python() -> str:
+    """The path of such an interpreter, one for all tests of this process; where there is no fork, Python as it is."""
+    if sys.platform != "linux":
+        return sys.executable
+    folder = tempfile.TemporaryDirectory(prefix="fx-lsp-warm-")
+    path, launcher = Path(folder.name) / "socket", Path(folder.name) / "python"
+    launcher.write_text(LAUNCHER.format(python=sys.executable, path=path))
+    launcher.chmod(0o755)
+    server = subprocess.Popen(
+        [sys.executable, "-X", "utf8", "-B", __file__, str(path)],
+        env=worker_environment(os.environ),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    atexit.register(folder.cleanup)
+    atexit.register(server.kill)
+    assert server.stdout is not None
+    assert server.stdout.readline() == b"ready\n"
+    return str(launcher)
+
+
+def serve(path: str) -> None:
+    """Fork for whoever connects to `path`, until the tests have gone."""
+    from fx_lsp.tracer.imports import import_torch
+
+    sys.path.remove(os.path.dirname(os.path.abspath(__file__)))
+    import_torch()
+    gc.collect()
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(path)
+        listener.listen()
+        print("ready", flush=True)
+        while listener in select.select([listener, sys.stdin], [], [])[0]:
+            connection, _ = listener.accept()
+            if os.fork() == 0:
+                listener.close()
+                try:
+                    _mind(connection)
+                finally:
+                    os._exit(0)
+            connection.close()
+
+
+def _mind(connection: socket.socket) -> None:
+    """Run what is asked for until it ends, or who asked for it does."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    descriptors = array.array("i")
+    data, control, _, _ = connection.recvmsg(1 << 20, socket.CMSG_SPACE(8 * descriptors.itemsize))
+    for _, _, content in control:
+        descriptors.frombytes(content)
+    pid = os.fork()
+    if pid == 0:
+        connection.close()
+        _run(*json.loads(data), [*descriptors])
+        return
+    ended = os.pidfd_open(pid)
+    if ended not in select.select([connection, ended], [], [])[0]:
+        os.kill(pid, signal.SIGKILL)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    with suppress(OSError):
+        connection.send(str(code if code >= 0 else 128 - code).encode())
+
+
+def _run(words: list[str], folder: str, environment: dict[str, str], descriptors: list[int]) -> None:
+    """Be the process that the launcher was started as."""
+    controls = [int(word.partition("=")[2]) for word in words if word.startswith("--control=")]
+    wanted = [0, 1, 2, *controls]
+    kept = [os.dup(os.dup2(found, 200 + n)) for n, found in enumerate(descriptors)]
+    for found, place in zip(kept, wanted, strict=True):
+        os.dup2(found, place)
+    os.closerange(max(wanted) + 1, 300)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.argv = words[words.index("zygote") - 1 :]
+    runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])
