@@ -60,6 +60,42 @@ class Two(nn.Module):
     def forward(self, x):
         return self.f(x) * self.g(x)
 
+class Chain(nn.Module):
+    def __init__(self, layers: list):
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x * 2
+
+class Counted(nn.Module):
+    def __init__(self, steps):
+        super().__init__()
+        self.steps = steps
+
+    def forward(self, x):
+        for number, step in enumerate(self.steps):
+            x = step(x) * number
+        return x
+
+class Ensemble(nn.Module):
+    def __init__(self, *models):
+        super().__init__()
+        self.models = models
+
+    def forward(self, x):
+        return torch.stack([model(x) for model in self.models]).mean(0)
+
+class Branches(nn.Module):
+    def __init__(self, branches: nn.ModuleDict):
+        super().__init__()
+        self.branches = branches
+
+    def forward(self, x):
+        return sum(branch(x) for branch in self.branches.values())
+
 class Solver(abc.ABC):
     def __init__(self, order: int = 2):
         self.order = order
@@ -95,6 +131,9 @@ class Adjoint:
 """
 
 
+TWO = "init.{0}[0]: nn.Identity(), init.{0}[1]: nn.Identity()"
+
+
 @pytest.mark.parametrize(
     ("name", "found"),
     [
@@ -105,6 +144,12 @@ class Adjoint:
         pytest.param("Residual", ["init.fn: nn.Identity()", "x: f32[4, 8, 64]"], id="methods call it"),
         pytest.param(
             "Two", ["init.f: nn.Identity()", "init.g: nn.Identity()", "x: f32[4, 8, 64]"], id="others call it"
+        ),
+        pytest.param("Chain", [*TWO.format("layers").split(", "), "x: f32[4, 8, 64]"], id="a list of modules"),
+        pytest.param("Counted", [*TWO.format("steps").split(", "), "x: f32[4, 8, 64]"], id="modules in a loop"),
+        pytest.param("Ensemble", [*TWO.format("models").split(", "), "x: f32[4, 8, 64]"], id="modules by position"),
+        pytest.param(
+            "Branches", ["init.branches: nn.ModuleDict({'a': nn.Identity()})", "x: f32[4, 8, 64]"], id="modules by name"
         ),
         pytest.param("Solver.power", ["x: f32[4, 64]"], id="a class with abstract methods"),
         pytest.param("rotated", ["x: f32[4, 64]", "scale: f32[8, 64]"], id="a tensor for a number"),

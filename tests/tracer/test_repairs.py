@@ -83,6 +83,9 @@ def relaxed(x, start):
             start = start * 0.5 + x[..., step]
     return start
 
+def surrogate(log_probs, old_log_prob, keep_prob):
+    return (log_probs - old_log_prob).exp() / keep_prob
+
 def flattened(x, shape):
     return torch.reshape(x, shape).relu()
 """
@@ -102,6 +105,7 @@ def flattened(x, shape):
         pytest.param("corners", ["f32[8, 4]", "-1"], id="an axis that is unbound, axes"),
         pytest.param("Normed", ["8", "torch.nn.modules.normalization.LayerNorm", "f32[4, 8, 8]"], id="a layer's class"),
         pytest.param("pieces", ["f32[4, 64]", "2"], id="a count"),
+        pytest.param("surrogate", ["f32[4, 32]", "f32[4, 32]", "0.1"], id="probabilities and one probability"),
         pytest.param("relaxed", ["f32[8, 32, 5]", "f32[8, 32]"], id="a long loop over a dimension"),
     ],
 )

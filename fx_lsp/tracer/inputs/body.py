@@ -10,7 +10,7 @@ from fx_lsp.syntax import FunctionNode, bound_lambda
 from fx_lsp.tracer.inputs.dims import parameter_shape
 from fx_lsp.tracer.inputs.facts import Facts
 from fx_lsp.tracer.inputs.requirements import Requirement, expected_ranks, requirements, shape_of
-from fx_lsp.tracer.inputs.uses import visit_call, visit_subscript
+from fx_lsp.tracer.inputs.uses import visit_call, visit_loop, visit_subscript
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -128,6 +128,7 @@ def _visit(
             return facts.get(kept.get(expression.attr, "")) if expression.value.id == "self" else None
         return None
 
+    visit_loop(node, of)
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], (ast.Tuple, ast.List)):
         shaped = shape_of(node.value)
         subject = named(shaped, node.lineno) if shaped is not None else None

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from fx_lsp.tracer.inputs.dims import Shape
 
-Use = Literal["tensor", "called", "applied", "iterated", "count", "compared", "operand", "indexed", "index"]
+Use = Literal["tensor", "called", "applied", "modules", "iterated", "count", "compared", "operand", "indexed", "index"]
 
 
 @dataclass
@@ -19,7 +19,7 @@ class Facts:
     what it is used as; `length` how many items it is unpacked into; `literals` what it is compared with; `attributes`
     are read from it, and `keys` looked up in it; `handed` says which functions it is given as it is, by the dotted name
     of each, and as which of their arguments; `arguments` how many it is called with. What a constructor only keeps and
-    methods call is "applied".
+    methods call is "applied", and "modules" are several of them.
     """
 
     rank: int | None = None

@@ -53,7 +53,7 @@ TENSOR_ATTRIBUTES = frozenset(dir(torch.Tensor))
 _AXIS = re.compile(r"(^|_)(dims?|axis|axes)$")
 _FLOATS: tuple[tuple[re.Pattern[str], float], ...] = tuple(
     (re.compile(pattern), number)
-    for pattern, number in ((r"eps", 1e-5), (r"drop|^p$|prob", 0.1), (r"momentum", 0.1), (r"scale|temperature", 0.5))
+    for pattern, number in ((r"eps", 1e-5), (r"drop|^p$|(?<!log_)prob(?!s|abilities)", 0.1), (r"momentum", 0.1), (r"scale|temperature", 0.5))
 )
 
 
@@ -223,11 +223,22 @@ def _from_class(annotation: type, name: str, facts: Facts, taken: set[int], cont
         return [value(torch.Size(fresh_sizes(2, taken)), "search")]
     if issubclass(annotation, enum.Enum):
         return [value(member, "annotation") for member in annotation]
-    if issubclass(annotation, nn.Module) and annotation is nn.Module:
+    if annotation is nn.Module:
         return [ValuePlan(nn.Identity, "nn.Identity()", "search")]
+    if annotation in _CONTAINERS:
+        make, shown = _CONTAINERS[annotation]
+        return [ValuePlan(make, shown, "search")]
     if annotation.__module__ in ("builtins", "typing", "abc", "collections.abc"):
         return []
     return [ValuePlan(lambda: context.construct(annotation), f"{annotation.__name__}()", "annotation")]
+
+
+_CONTAINERS: dict[type, tuple[Callable[[], nn.Module], str]] = {
+    nn.ModuleList: (lambda: nn.ModuleList([nn.Identity(), nn.Identity()]), "nn.ModuleList([nn.Identity()] * 2)"),
+    nn.ModuleDict: (lambda: nn.ModuleDict({"a": nn.Identity()}), "nn.ModuleDict({'a': nn.Identity()})"),
+    nn.Sequential: (lambda: nn.Sequential(nn.Identity()), "nn.Sequential(nn.Identity())"),
+}
+"""Containers of modules, with something in them."""
 
 
 def _from_sequence(
@@ -261,6 +272,8 @@ def _from_text(annotation: str, name: str, facts: Facts, taken: set[int], contex
 def _is_precise(annotation: Any) -> bool:
     if annotation in (inspect.Parameter.empty, Any, None):
         return False
+    if not typing.get_args(annotation) and (typing.get_origin(annotation) or annotation) in (tuple, list, Sequence):
+        return False
     return not _is_sequence_of_tensors(annotation)  # people write `tuple[Tensor]` where a tensor is meant
 
 
@@ -274,6 +287,8 @@ def _is_sequence_of_tensors(annotation: Any) -> bool:
 def _from_use(name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
     if "called" in facts.uses:
         return _callables(name, facts, context)
+    if "modules" in facts.uses:
+        return [modules()]
     if facts.keys or facts.attributes - TENSOR_ATTRIBUTES:
         return [context.namespace(facts.attributes, facts.keys)]
     if context.constructing and (facts.length or "indexed" in facts.uses):
@@ -300,6 +315,11 @@ def _callables(name: str, facts: Facts, context: Context) -> list[Plan]:
         return [value(_OF_SEVERAL[facts.arguments], "search")]
     function, module = value(torch.nn.functional.relu, "search"), ValuePlan(nn.Identity, "nn.Identity()", "search")
     return [module, function] if context.constructing else [function, module]
+
+
+def modules() -> SequencePlan:
+    """A list of modules."""
+    return SequencePlan((ValuePlan(nn.Identity, "nn.Identity()", "search"),) * 2, list)
 
 
 _OF_SEVERAL: dict[int, Callable[..., Any]] = {2: torch.add, 3: torch.addcmul}

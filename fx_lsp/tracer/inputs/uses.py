@@ -68,6 +68,7 @@ def visit_call(node: ast.Call, of: Any) -> None:
         called.uses.add("called")
         called.arguments = len(node.args)
     _visit_handed(node, of)
+    _visit_layers(node, of)
     name = (
         node.func.attr
         if isinstance(node.func, ast.Attribute)
@@ -105,6 +106,36 @@ def visit_call(node: ast.Call, of: Any) -> None:
             index += 1 if not method and table is _MASK_ARGUMENT and name != "where" else 0
             if 0 <= index < len(node.args) and (found := of(node.args[index])) is not None:
                 found.dtype = dtype
+
+
+def visit_loop(node: ast.AST, of: Any) -> None:
+    """What is gone over to call each of it: `for layer in layers: x = layer(x)`."""
+    loops: list[tuple[ast.expr, ast.expr, list[ast.AST]]] = []
+    if isinstance(node, ast.For):
+        loops.append((node.iter, node.target, [*node.body]))
+    elif isinstance(node, (ast.ListComp, ast.GeneratorExp)):
+        loops += [(part.iter, part.target, [node.elt]) for part in node.generators]
+    for over, target, body in loops:
+        if isinstance(over, ast.Call) and isinstance(over.func, ast.Name) and over.func.id in _WRAPS and over.args:
+            counted = over.func.id == "enumerate" and isinstance(target, ast.Tuple) and len(target.elts) == 2
+            over, target = over.args[0], target.elts[1] if counted and isinstance(target, ast.Tuple) else target
+        if (found := of(over)) is not None and isinstance(target, ast.Name):
+            calls = (n.func for part in body for n in ast.walk(part) if isinstance(n, ast.Call))
+            if any(isinstance(called, ast.Name) and called.id == target.id for called in calls):
+                found.uses.add("modules")
+
+
+_WRAPS = frozenset({"enumerate", "reversed"})
+
+
+def _visit_layers(node: ast.Call, of: Any) -> None:
+    """What several modules are taken from: `nn.ModuleList(layers)`, `nn.Sequential(*layers)`."""
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    for argument in node.args if name in ("ModuleList", "Sequential") else ():
+        starred = argument.value if isinstance(argument, ast.Starred) else None
+        taken = starred if name == "Sequential" else argument
+        if taken is not None and (found := of(taken)) is not None:
+            found.uses.add("modules")
 
 
 def _visit_handed(node: ast.Call, of: Any) -> None:
