@@ -53,7 +53,12 @@ TENSOR_ATTRIBUTES = frozenset(dir(torch.Tensor))
 _AXIS = re.compile(r"(^|_)(dims?|axis|axes)$")
 _FLOATS: tuple[tuple[re.Pattern[str], float], ...] = tuple(
     (re.compile(pattern), number)
-    for pattern, number in ((r"eps", 1e-5), (r"drop|^p$|(?<!log_)prob(?!s|abilities)", 0.1), (r"momentum", 0.1), (r"scale|temperature", 0.5))
+    for pattern, number in (
+        (r"eps", 1e-5),
+        (r"drop|^p$|(?<!log_)prob(?!s|abilities)", 0.1),
+        (r"momentum", 0.1),
+        (r"scale|temperature", 0.5),
+    )
 )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from fx_lsp.tracer.inputs.patterns import visit_pattern
@@ -110,9 +111,9 @@ def visit_call(node: ast.Call, of: Any) -> None:
 
 def visit_loop(node: ast.AST, of: Any) -> None:
     """What is gone over to call each of it: `for layer in layers: x = layer(x)`."""
-    loops: list[tuple[ast.expr, ast.expr, list[ast.AST]]] = []
+    loops: list[tuple[ast.expr, ast.expr, Sequence[ast.AST]]] = []
     if isinstance(node, ast.For):
-        loops.append((node.iter, node.target, [*node.body]))
+        loops.append((node.iter, node.target, node.body))
     elif isinstance(node, (ast.ListComp, ast.GeneratorExp)):
         loops += [(part.iter, part.target, [node.elt]) for part in node.generators]
     for over, target, body in loops:

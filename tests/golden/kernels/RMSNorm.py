@@ -3,7 +3,7 @@
 Made for
 
     self.weight  f32[8]
-    x            f32[16384, 8, 8]
+    x            f32[4, 12, 8]
 
 `RMSNorm.forward = rms_norm` puts them in place.
 """
@@ -28,24 +28,24 @@ def autotuned(*configs, key):
 
 
 @autotuned(
-    triton.Config({"ROWS": 128}, num_warps=2),
-    triton.Config({"ROWS": 128}, num_warps=4),
-    triton.Config({"ROWS": 128}, num_warps=1),
-    key=[],
+    triton.Config({"ROWS": 64}, num_warps=1),
+    triton.Config({"ROWS": 64}, num_warps=2),
+    key=["M"],
 )
 @triton.jit
 def rms_norm_forward_kernel(
-    x_ptr, weight_ptr, scale_ptr, out_ptr, ROWS: tl.constexpr, BLOCK: tl.constexpr
+    x_ptr, weight_ptr, scale_ptr, out_ptr, M, ROWS: tl.constexpr, BLOCK: tl.constexpr
 ):
     rows = (tl.program_id(0) * ROWS + tl.arange(0, ROWS))[:, None]
+    rows_mask = rows < M
     cols = tl.arange(0, BLOCK)[None, :]
-    x = tl.load(x_ptr + rows * 8 + cols)
+    x = tl.load(x_ptr + rows * 8 + cols, mask=rows_mask)
     # norms.py:8  scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
     scale = tl.rsqrt(tl.sum(x * x, axis=1, keep_dims=True) / 8.0 + 1e-06)
     weight = tl.load(weight_ptr + cols)
-    tl.store(scale_ptr + rows, scale)
+    tl.store(scale_ptr + rows, scale, mask=rows_mask)
     # norms.py:9  return x * scale * weight
-    tl.store(out_ptr + rows * 8 + cols, x * scale * weight)
+    tl.store(out_ptr + rows * 8 + cols, x * scale * weight, mask=rows_mask)
 
 
 @autotuned(
@@ -54,28 +54,28 @@ def rms_norm_forward_kernel(
     key=["M"],
 )
 @triton.jit
-def rms_norm_backward_kernel_sum_1_partial(
+def rms_norm_backward_kernel(
     grad_out_ptr,
     x_ptr,
     scale_ptr,
     weight_ptr,
     grad_x_ptr,
-    sum_1_partial_ptr,
+    grad_weight_ptr,
     M,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    outer = tl.program_id(0)
     cols = tl.arange(0, BLOCK)[None, :]
     # norms.py:9  return x * scale * weight
     total_acc = tl.zeros([ROWS, BLOCK], tl.float32)
     weight = tl.load(weight_ptr + cols)
     for start in tl.range(0, M, ROWS, num_stages=3):
         rows = (start + tl.arange(0, ROWS))[:, None]
-        grad_out = tl.load(grad_out_ptr + outer * 2048 + rows * 8 + cols)
-        x = tl.load(x_ptr + outer * 2048 + rows * 8 + cols)
+        rows_mask = rows < M
+        grad_out = tl.load(grad_out_ptr + rows * 8 + cols, mask=rows_mask, other=0.0)
+        x = tl.load(x_ptr + rows * 8 + cols, mask=rows_mask, other=0.0)
         # norms.py:8  scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
-        scale = tl.load(scale_ptr + outer * 256 + rows)
+        scale = tl.load(scale_ptr + rows, mask=rows_mask, other=0.0)
         # norms.py:9  return x * scale * weight
         total_acc += grad_out * (x * scale)
         mul_3 = grad_out * weight
@@ -83,37 +83,9 @@ def rms_norm_backward_kernel_sum_1_partial(
         mul_6 = tl.sum(mul_3 * x, axis=1, keep_dims=True) * -0.5
         mul_9 = mul_6 * (scale * scale * scale) / 8.0 * (x * 2.0)
         grad_x = mul_3 * scale + mul_9
-        tl.store(grad_x_ptr + outer * 2048 + rows * 8 + cols, grad_x)
-    sum_1_partial = tl.sum(total_acc, axis=0, keep_dims=True)
-    tl.store(sum_1_partial_ptr + outer * 8 + cols, sum_1_partial)
-
-
-@autotuned(
-    triton.Config({"ROWS": 512, "BLOCK": 8}, num_warps=8),
-    triton.Config({"ROWS": 256, "BLOCK": 8}, num_warps=4),
-    triton.Config({"ROWS": 512, "BLOCK": 16}, num_warps=8),
-    triton.Config({"ROWS": 128, "BLOCK": 8}, num_warps=4),
-    key=["M", "N"],
-)
-@triton.jit
-def rms_norm_backward_kernel_grad_weight(
-    sum_1_partial_ptr,
-    grad_weight_ptr,
-    M,
-    N: tl.constexpr,
-    ROWS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    cols = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK))[None, :]
-    cols_mask = cols < N
-    # norms.py:9  return x * scale * weight
-    total_acc = tl.zeros([ROWS, BLOCK], tl.float32)
-    for start in tl.range(0, M, ROWS, num_stages=3):
-        rows = (start + tl.arange(0, ROWS))[:, None]
-        sum_1_partial = tl.load(sum_1_partial_ptr + rows * 8 + cols, mask=cols_mask)
-        total_acc += sum_1_partial
-    sum_dim_int_list = tl.sum(total_acc, axis=0, keep_dims=True)
-    tl.store(grad_weight_ptr + cols, sum_dim_int_list, mask=cols_mask)
+        tl.store(grad_x_ptr + rows * 8 + cols, grad_x, mask=rows_mask)
+    sum_1 = tl.sum(total_acc, axis=0, keep_dims=True)
+    tl.store(grad_weight_ptr + cols, sum_1)
 
 
 def is_plain(*values):
@@ -151,11 +123,11 @@ def launch(kernel, out):
 def rms_norm_forward(
     weight: torch.Tensor, x: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    scale = torch.empty((16384, 8, 1), dtype=torch.float32, device=weight.device)
-    out = torch.empty((16384, 8, 8), dtype=torch.float32, device=weight.device)
+    scale = torch.empty((4, 12, 1), dtype=torch.float32, device=weight.device)
+    out = torch.empty((4, 12, 8), dtype=torch.float32, device=weight.device)
     launch(rms_norm_forward_kernel, scale)[
-        lambda meta: (triton.cdiv(131072, meta["ROWS"]),)
-    ](x, weight, scale, out, BLOCK=8)
+        lambda meta: (triton.cdiv(48, meta["ROWS"]),)
+    ](x, weight, scale, out, 48, BLOCK=8)
     return out, scale
 
 
@@ -163,15 +135,11 @@ def rms_norm_forward(
 def rms_norm_backward(
     weight: torch.Tensor, x: torch.Tensor, scale: torch.Tensor, grad_out: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    grad_x = torch.empty((16384, 8, 8), dtype=torch.float32, device=weight.device)
-    sum_1_partial = torch.empty((512, 8), dtype=torch.float32, device=weight.device)
-    launch(rms_norm_backward_kernel_sum_1_partial, grad_x)[(512,)](
-        grad_out, x, scale, weight, grad_x, sum_1_partial, 256, ROWS=128, BLOCK=8
-    )
+    grad_x = torch.empty((4, 12, 8), dtype=torch.float32, device=weight.device)
     grad_weight = torch.empty((8,), dtype=torch.float32, device=weight.device)
-    launch(rms_norm_backward_kernel_grad_weight, grad_weight)[
-        lambda meta: (triton.cdiv(8, meta["BLOCK"]),)
-    ](sum_1_partial, grad_weight, 512, 8)
+    launch(rms_norm_backward_kernel, grad_x)[(1,)](
+        grad_out, x, scale, weight, grad_x, grad_weight, 48, ROWS=128, BLOCK=8
+    )
     return grad_weight, grad_x
 
 
@@ -223,7 +191,7 @@ def rms_norm(self, x):
     if self.eps != 1e-06:
         raise ValueError(f"self.eps is 1e-06 in these kernels, not {self.eps!r}")
     check(self.weight, "self.weight", torch.float32, (8,))
-    check(x, "x", torch.float32, (16384, 8, 8), device=self.weight.device)
+    check(x, "x", torch.float32, (4, 12, 8), device=self.weight.device)
     return _RmsNorm.apply(self.weight, x)
 
 
@@ -251,7 +219,7 @@ def original():
 def arguments(seed, device, module):
     """Fresh random arguments, positional ones and others, like those the kernels are made for."""
     torch.manual_seed(seed)
-    x = torch.randn((16384, 8, 8), device=device, requires_grad=True)
+    x = torch.randn((4, 12, 8), device=device, requires_grad=True)
     return (shaken(module), x), {}
 
 
