@@ -200,8 +200,7 @@ SENTENCES: dict[str, tuple[str, str]] = {
         """
         import torch
         def f(x: torch.Tensor):
-            while True:
-                x = torch.relu(x)  # here
+            while True: x = torch.relu(x)  # here
             return x
         """,
         LIMITED,
