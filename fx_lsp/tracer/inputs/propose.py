@@ -50,6 +50,9 @@ _INTEGERS: tuple[tuple[re.Pattern[str], int], ...] = tuple(
 _FLAG = re.compile(r"^(use|is|has|with|do|no|return|add|apply|enable)_|bias$|affine$|causal|bidirectional|inplace")
 TENSOR_ATTRIBUTES = frozenset(dir(torch.Tensor))
 """What a value may be asked for that is a tensor."""
+IDENTITY = ValuePlan(nn.Identity, "nn.Identity()", "search")
+"""A module to call."""
+MODULES = (IDENTITY, IDENTITY)
 _AXIS = re.compile(r"(^|_)(dims?|axis|axes)$")
 _FLOATS: tuple[tuple[re.Pattern[str], float], ...] = tuple(
     (re.compile(pattern), number)
@@ -229,7 +232,7 @@ def _from_class(annotation: type, name: str, facts: Facts, taken: set[int], cont
     if issubclass(annotation, enum.Enum):
         return [value(member, "annotation") for member in annotation]
     if annotation is nn.Module:
-        return [ValuePlan(nn.Identity, "nn.Identity()", "search")]
+        return [IDENTITY]
     if annotation in _CONTAINERS:
         make, shown = _CONTAINERS[annotation]
         return [ValuePlan(make, shown, "search")]
@@ -293,7 +296,7 @@ def _from_use(name: str, facts: Facts, taken: set[int], context: Context) -> lis
     if "called" in facts.uses:
         return _callables(name, facts, context)
     if "modules" in facts.uses:
-        return [modules()]
+        return [SequencePlan(MODULES, list)]
     if facts.keys or facts.attributes - TENSOR_ATTRIBUTES:
         return [context.namespace(facts.attributes, facts.keys)]
     if context.constructing and (facts.length or "indexed" in facts.uses):
@@ -318,13 +321,8 @@ def _callables(name: str, facts: Facts, context: Context) -> list[Plan]:
         return [value(layer, "search"), value(nn.Identity, "search"), value(nn.Linear, "search")]
     if facts.arguments in _OF_SEVERAL:
         return [value(_OF_SEVERAL[facts.arguments], "search")]
-    function, module = value(torch.nn.functional.relu, "search"), ValuePlan(nn.Identity, "nn.Identity()", "search")
-    return [module, function] if context.constructing else [function, module]
-
-
-def modules() -> SequencePlan:
-    """A list of modules."""
-    return SequencePlan((ValuePlan(nn.Identity, "nn.Identity()", "search"),) * 2, list)
+    function = value(torch.nn.functional.relu, "search")
+    return [IDENTITY, function] if context.constructing else [function, IDENTITY]
 
 
 _OF_SEVERAL: dict[int, Callable[..., Any]] = {2: torch.add, 3: torch.addcmul}
@@ -340,8 +338,7 @@ def _anything(name: str, facts: Facts, taken: set[int], context: Context) -> lis
         floats: list[Plan] = [value(_float(name), "search")]
         flags: list[Plan] = [value(flag, "search") for flag in (False, True)]
         first = flags if _FLAG.search(name) else floats if any(p.search(name) for p, _ in _FLOATS) else []
-        module = ValuePlan(nn.Identity, "nn.Identity()", "search")
-        return [*first, *numbers, pair, *floats, module, *flags, *found]
+        return [*first, *numbers, pair, *floats, IDENTITY, *flags, *found]
     if "tensor" in facts.uses or facts.rank or facts.min_rank or facts.dtype:
         return found
     if "index" in facts.uses:

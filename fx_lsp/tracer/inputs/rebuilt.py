@@ -7,12 +7,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from torch import nn
-
 from fx_lsp.tracer.inputs.body import FUNCTIONS, find_class
 from fx_lsp.tracer.inputs.configs import with_attribute, with_value
 from fx_lsp.tracer.inputs.construct import Constructed
 from fx_lsp.tracer.inputs.plan import Plan, ValuePlan, value
+from fx_lsp.tracer.inputs.propose import IDENTITY
 from fx_lsp.tracer.inputs.task import Task
 
 Path: TypeAlias = tuple[str, ...]
@@ -31,8 +30,7 @@ def rebuilt(task: Task, made: Constructed, error: BaseException | None) -> Itera
     """
     guessed = {n: p for n, p in made.plans.items() if isinstance(p, ValuePlan) and p.source in _GUESSED}
     if isinstance(error, TypeError) and (called := _NOT_CALLABLE.search(str(error))):
-        module = ValuePlan(nn.Identity, "nn.Identity()", "search")
-        yield from ({n: module} for n, p in guessed.items() if p.source == "search" and p.kind == called[1])
+        yield from ({n: IDENTITY} for n, p in guessed.items() if p.source == "search" and p.kind == called[1])
     missing = _MISSING.search(str(error)) if isinstance(error, AttributeError) else None
     if missing is None:
         return

@@ -14,7 +14,7 @@ from fx_lsp.model import InputSpec
 from fx_lsp.specs import parse_spec
 from fx_lsp.tracer.inputs.facts import Facts
 from fx_lsp.tracer.inputs.plan import Plan, Plans, SequencePlan, ValuePlan, input_specs
-from fx_lsp.tracer.inputs.propose import Context, modules, proposals, tensors
+from fx_lsp.tracer.inputs.propose import MODULES, Context, proposals, tensors
 from fx_lsp.tracer.inputs.signatures import takes_any
 
 Alternatives = dict[str, list[Plan]]
@@ -61,7 +61,7 @@ def start_plans(
 def _spread(name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
     """What `*args` may be: two tensors or modules where the body looks at them, nothing where it hands them on."""
     if context.constructing:
-        return [SequencePlan(modules().items)] if "modules" in facts.uses else [SequencePlan(())]
+        return [SequencePlan(MODULES if "modules" in facts.uses else ())]
     first = tensors(name, Facts(), taken, context)
     several: list[Plan] = [SequencePlan((plan,) * n) for n in (2, 1, 3) for plan in first[:2]]
     return [*several, SequencePlan(())] if facts.uses else [SequencePlan(()), *several]

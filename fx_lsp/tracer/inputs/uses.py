@@ -69,7 +69,6 @@ def visit_call(node: ast.Call, of: Any) -> None:
         called.uses.add("called")
         called.arguments = len(node.args)
     _visit_handed(node, of)
-    _visit_layers(node, of)
     name = (
         node.func.attr
         if isinstance(node.func, ast.Attribute)
@@ -77,6 +76,7 @@ def visit_call(node: ast.Call, of: Any) -> None:
         if isinstance(node.func, ast.Name)
         else ""
     )
+    _visit_layers(node, name, of)
     subject = of(node.func.value) if isinstance(node.func, ast.Attribute) else None
     method = subject is not None
     dims = [i for i in map(_integer, node.args) if i is not None]
@@ -117,25 +117,21 @@ def visit_loop(node: ast.AST, of: Any) -> None:
     elif isinstance(node, (ast.ListComp, ast.GeneratorExp)):
         loops += [(part.iter, part.target, [node.elt]) for part in node.generators]
     for over, target, body in loops:
-        if isinstance(over, ast.Call) and isinstance(over.func, ast.Name) and over.func.id in _WRAPS and over.args:
-            counted = over.func.id == "enumerate" and isinstance(target, ast.Tuple) and len(target.elts) == 2
-            over, target = over.args[0], target.elts[1] if counted and isinstance(target, ast.Tuple) else target
+        if isinstance(over, ast.Call) and ast.unparse(over.func) in ("enumerate", "reversed") and over.args:
+            over, target = over.args[0], target.elts[-1] if isinstance(target, ast.Tuple) else target
         if (found := of(over)) is not None and isinstance(target, ast.Name):
             calls = (n.func for part in body for n in ast.walk(part) if isinstance(n, ast.Call))
             if any(isinstance(called, ast.Name) and called.id == target.id for called in calls):
                 found.uses.add("modules")
 
 
-_WRAPS = frozenset({"enumerate", "reversed"})
-
-
-def _visit_layers(node: ast.Call, of: Any) -> None:
+def _visit_layers(node: ast.Call, name: str, of: Any) -> None:
     """What several modules are taken from: `nn.ModuleList(layers)`, `nn.Sequential(*layers)`."""
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    for argument in node.args if name in ("ModuleList", "Sequential") else ():
-        starred = argument.value if isinstance(argument, ast.Starred) else None
-        taken = starred if name == "Sequential" else argument
-        if taken is not None and (found := of(taken)) is not None:
+    taken = node.args if name == "ModuleList" else []
+    if name == "Sequential":
+        taken = [argument.value for argument in node.args if isinstance(argument, ast.Starred)]
+    for argument in taken:
+        if (found := of(argument)) is not None:
             found.uses.add("modules")
 
 
