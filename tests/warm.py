@@ -15,8 +15,11 @@ import socket
 import subprocess
 import sys
 import tempfile
+import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 from fx_lsp.tracing.launch import worker_environment
 
@@ -34,6 +37,10 @@ with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
     socket.send_fds(server, [json.dumps([words, os.getcwd(), dict(os.environ)]).encode()], descriptors)
     os._exit(int(server.recv(16) or 1))
 """
+
+
+HIGH = 200
+"""A descriptor beyond those that the launcher's process had."""
 
 
 @functools.cache
@@ -75,11 +82,18 @@ def serve(path: str) -> None:
             connection, _ = listener.accept()
             if os.fork() == 0:
                 listener.close()
-                try:
-                    _mind(connection)
-                finally:
-                    os._exit(0)
+                _ending(lambda connection=connection: _mind(connection))
             connection.close()
+
+
+def _ending(work: Callable[[], None]) -> NoReturn:
+    """Do all the work of a forked process."""
+    try:
+        work()
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
 
 
 def _mind(connection: socket.socket) -> None:
@@ -92,8 +106,7 @@ def _mind(connection: socket.socket) -> None:
     pid = os.fork()
     if pid == 0:
         connection.close()
-        _run(*json.loads(data), [*descriptors])
-        return
+        _ending(lambda: _run(*json.loads(data), [*descriptors]))
     ended = os.pidfd_open(pid)
     if ended not in select.select([connection, ended], [], [])[0]:
         os.kill(pid, signal.SIGKILL)
@@ -104,12 +117,12 @@ def _mind(connection: socket.socket) -> None:
 
 def _run(words: list[str], folder: str, environment: dict[str, str], descriptors: list[int]) -> None:
     """Be the process that the launcher was started as."""
-    controls = [int(word.partition("=")[2]) for word in words if word.startswith("--control=")]
-    wanted = [0, 1, 2, *controls]
-    kept = [os.dup(os.dup2(found, 200 + n)) for n, found in enumerate(descriptors)]
-    for found, place in zip(kept, wanted, strict=True):
+    (control,) = (int(word.partition("=")[2]) for word in words if word.startswith("--control="))
+    kept = [os.dup2(found, HIGH + n) for n, found in enumerate(descriptors)]
+    for found, place in zip(kept, (0, 1, 2, control), strict=True):
         os.dup2(found, place)
-    os.closerange(max(wanted) + 1, 300)
+    os.closerange(3, control)
+    os.closerange(control + 1, HIGH + len(kept))
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)

@@ -121,14 +121,14 @@ def tools() -> Tools:
             pytest.skip("VS Code could not be installed from npm")
         vsix = Path(os.environ.get("FX_VSIX") or code / f"fx-lsp-{_digest()}.vsix")
         if not vsix.exists():
+            for old in code.glob("fx-lsp-*.vsix"):
+                old.unlink()
             build_extension(npm, node, vsix)
     return Tools(chromium, node, code, vsix)
 
 
 def build_extension(npm: str, node: Path, vsix: Path) -> None:
     """The extension as it would be installed. Its tools need a newer node than some systems have."""
-    for old in vsix.parent.glob("fx-lsp-*.vsix"):
-        old.unlink()
     env = {**os.environ, "PATH": f"{node.parent}{os.pathsep}{os.environ['PATH']}"}
     steps: list[list[str]] = [] if (EXTENSION / "node_modules").is_dir() else [[npm, "ci"]]
     steps += [[npm, "run", "check"], [npm, "run", "build"], [sys.executable, "scripts/bundle.py"]]
