@@ -40,6 +40,7 @@ def simplified(b: Builder, template: str, args: tuple[Value, ...], dtype: torch.
         or _of_indices(b, template, args, dtype, node)
         or _of_masks(template, args)
         or _of_erf(b, template, args, dtype, node)
+        or _of_products(b, template, args, dtype, node)
     )
     if found is not None:
         return found
@@ -108,3 +109,44 @@ def _of_erf(
         if isinstance(one, Constant) and one.value == 1 and isinstance(erf, Compute) and erf.template == "tl.erf(a)":
             return b.compute("one_plus_erf(a)", erf.args, dtype, node)
     return None
+
+
+def _of_products(
+    b: Builder, template: str, args: tuple[Value, ...], dtype: torch.dtype, node: fx.Node | None
+) -> Value | None:
+    """A difference of products that share a factor, as in the backward of softmax: y * x - x * s is x * (y - s)."""
+    if not dtype.is_floating_point:
+        return None
+    if template == "a * b + c" and isinstance(args[0], Compute) and args[0].template == "-a":
+        taken, of = args[0].args + args[1:2], args[2]
+    elif template == "a - b" and isinstance(args[1], Compute) and args[1].template == "a * b":
+        taken, of = args[1].args, args[0]
+    else:
+        return None
+    if not (isinstance(of, Compute) and of.template == "a * b"):
+        return None
+    for x, less in (taken, taken[::-1]):
+        for same, y in (of.args, of.args[::-1]):
+            if same is x and not isinstance(x, Constant):
+                return b.compute("a * b", (x, b.compute("a - b", (y, less), dtype, node)), dtype, node)
+    return None
+
+
+def scaled(b: Builder, value: Value, factor: float) -> Value:
+    """A value times a number, which goes into the numbers that the value is made with."""
+    if isinstance(value, Constant):
+        return b.constant(value.value * factor, value.dtype)
+    if isinstance(value, Compute) and value.template == "tl.where(a, b, c)":
+        args = (value.args[0], scaled(b, value.args[1], factor), scaled(b, value.args[2], factor))
+        return b.compute(value.template, args, value.dtype, value.node)
+    rest, share = unscaled(value)
+    return simplified(b, "a * b", (rest, b.constant(share * factor, value.dtype)), value.dtype, value.node)
+
+
+def unscaled(value: Value) -> tuple[Value, float]:
+    """A value without the number that it is multiplied with, and that number."""
+    if isinstance(value, Compute) and value.template == "a * b":
+        for rest, number in (value.args, value.args[::-1]):
+            if isinstance(number, Constant) and rest.dtype == value.dtype:
+                return rest, float(number.value)
+    return value, 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -13,8 +14,12 @@ import torch
 from torch import fx
 
 from fx_lsp.choices import Precision
+from fx_lsp.codegen import causal
+from fx_lsp.codegen.algebra import scaled
+from fx_lsp.codegen.attention import Attention, is_exponential
 from fx_lsp.codegen.index import Coords, Index, Space, contiguous_strides, linear, power_of_two, rejoined
 from fx_lsp.codegen.kernel import Kernel, Line, Naming
+from fx_lsp.codegen.online import LOG2_E
 from fx_lsp.codegen.own import Piece
 from fx_lsp.codegen.pull import Builder, Domain, shape_of, triton_type
 from fx_lsp.codegen.scores import Shapes
@@ -66,6 +71,7 @@ class Attending(Writing):
         self.builder = Builder(self.space, Domain((), ()), memory, True, self.bound)
         self.taken |= {"batch", "rows", "cols", "acc", "products", "scores", "weights", "scale", "higher", "base"}
         self.batched = shapes.batched
+        self.tiled = False
 
     # how things are written
 
@@ -100,6 +106,17 @@ class Attending(Writing):
         if guard:
             parts.append(self.guard(guard, indirect))
         return " & ".join(f"({p})" for p in parts) if len(parts) > 1 else "".join(parts)
+
+    def _made(self, value: Value) -> ast.expr:
+        mask = causal.mask_of(value, self.m, self.n) if self.in_loop and self.tiled else None
+        if mask is None:
+            return super()._made(value)
+        variable = self.assign(value, self.ref(mask.kept), "masked")
+        name, other = unparsed(variable), unparsed(self.expr(mask.other))
+        held = f"cols[None, :] <= rows[:, None]{causal.plus(mask.offset)}"
+        self.line(f"if {causal.crossed(mask.offset, self.fixed)}:", value.node)
+        self.line(f"    {name} = tl.where({held}, {name}, {other})", value.node)
+        return variable
 
     def looped(self, value: Value) -> bool:
         return (self.n if self.fixed == "m" else self.m) in value.axes
@@ -153,6 +170,19 @@ class Attending(Writing):
         axes = frozenset(s for s in (self.b, self.m, self.n) if s.is_Symbol)
         self.bound[self.piece.of[node]] = self.at(node), Given(torch.float32, node, axes, text)
 
+    def bind_weights(self, found: Attention) -> None:
+        """From here on, the weights are made of the scores and of the maximum and sum of each row: as powers of 2, with
+        what is the same for a row worked out before."""
+        weights: Any = self.piece.of.get(found.weights)
+        if weights is None or not is_exponential(weights.args[0]):
+            return
+        coords, b = self.at(found.weights), self.builder
+        power, total = weights.args
+        shifted, most, total = (b.operand(n, coords, (), torch.float32) for n in (*power.args[0].args, total))
+        row = b.compute(f"a * {LOG2_E!r} + tl.log2(b)", (most, total), torch.float32, found.total)
+        exponent = b.compute("a - b", (scaled(b, shifted, LOG2_E), row), torch.float32, found.weights)
+        self.bound[weights] = coords, b.compute("tl.exp2(a)", (exponent,), torch.float32, found.weights)
+
     def prepare(self, values: Sequence[Value]) -> None:
         """Count how often values are used, so that what is needed twice has a name."""
         self.values = list(values_of(values))
@@ -196,11 +226,11 @@ class Attending(Writing):
     def loop_over(self, start: str, end: str, body: Callable[[], None]) -> None:
         """A loop over the tiles of the dimension that is not fixed."""
         dim = self.ndim if self.fixed == "m" else self.mdim
-        self.in_loop = True
+        self.in_loop = self.tiled = True
         self.inner.lines.clear()
         self.line(f"{dim.variable} = start + tl.arange(0, {dim.block_name})")
         body()
-        self.in_loop = False
+        self.in_loop = self.tiled = False
         self.outer.lines.append(Line(f"    for start in range({start}, {end}, {dim.block_name}):"))
         self.outer.lines.extend(self.inner.lines)
         self.inner.lines.clear()

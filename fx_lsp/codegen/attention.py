@@ -99,7 +99,7 @@ def find_attention(graph: fx.Graph, most: fx.Node) -> Attention | None:
     reductions = [n for n in graph.nodes if is_reduction(n) and n.args[0] in scores]
     sums = {n: found for n in reductions if n in after and (found := known.sum(n, scores)) is not None}
     rows = [n for n in reductions if n not in sums]
-    totals = [n for n in rows if operation(n) == "aten.sum.dim_IntList" and _is_exponential(n, most)]
+    totals = [n for n in rows if operation(n) == "aten.sum.dim_IntList" and _sums_powers(n, most)]
     if len(totals) != 1 or len(gradients) > 1 or len(rows) > (3 if gradients else 2):
         return None
     dots = [n for n in rows if n not in (most, totals[0])]
@@ -194,12 +194,15 @@ def _score_like(graph: fx.Graph, first: fx.Node, size: int) -> tuple[set[fx.Node
     return found, gradients
 
 
-def _is_exponential(total: fx.Node, most: fx.Node) -> bool:
+def is_exponential(power: Any) -> bool:
+    """Whether a node is e to the power of a difference."""
+    return operation(power) == "aten.exp.default" and operation(power.args[0]) == "aten.sub.Tensor"
+
+
+def _sums_powers(total: fx.Node, most: fx.Node) -> bool:
+    """Whether a node sums the exponentials of what has the maxima `most`, less those."""
     power: Any = total.args[0]
-    if operation(power) != "aten.exp.default":
-        return False
-    shifted: Any = power.args[0]
-    return operation(shifted) == "aten.sub.Tensor" and shifted.args[1] is most and shifted.args[0] is most.args[0]
+    return is_exponential(power) and power.args[0].args == (most.args[0], most)
 
 
 def _factors(node: Any, weights: fx.Node, scores: Collection[fx.Node]) -> list[Any] | None:

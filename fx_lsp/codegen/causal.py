@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import sympy
 
 from fx_lsp.codegen.scores import Shapes
@@ -15,12 +17,44 @@ def bounds(value: Value, m: sympy.Symbol, n: sympy.Symbol, fixed: str, shapes: S
     if offset is None:
         return "0", str(size)
     if fixed == "m":  # n <= m + offset
-        more = f" + {offset}" if offset > 0 else f" - {-offset}" if offset < 0 else ""
-        return "0", f"tl.minimum({size}, (tl.program_id(0) + 1) * ROWS{more})"
-    less = f" - {offset}" if offset > 0 else f" + {-offset}" if offset < 0 else ""
-    start = f"tl.program_id(0) * COLS{less}"
+        return "0", f"tl.minimum({size}, (tl.program_id(0) + 1) * ROWS{plus(offset)})"
+    start = f"tl.program_id(0) * COLS{plus(-offset)}"
     start = f"tl.maximum({start}, 0)" if offset > 0 else start
     return f"{start} // ROWS * ROWS", str(size)
+
+
+@dataclass(frozen=True)
+class Mask:
+    """What a choice keeps where n <= m + `offset`, and what is there instead elsewhere."""
+
+    kept: Value
+    other: Constant
+    offset: int
+
+
+def mask_of(value: Value, m: sympy.Symbol, n: sympy.Symbol) -> Mask | None:
+    """The causal mask that a value is behind, or None for any other value."""
+    if not (isinstance(value, Compute) and value.template == "tl.where(a, b, c)"):
+        return None
+    condition, yes, no = value.args
+    for kept, other, holds in ((no, yes, True), (yes, no, False)):
+        if isinstance(condition, Test) and isinstance(other, Constant):
+            offset = _above(condition, m, n, holds)
+            if offset is not None:
+                return Mask(kept, other, offset)
+    return None
+
+
+def crossed(offset: int, fixed: str) -> str:
+    """Whether the bound of a causal mask goes through the tile at `start`, or may do so."""
+    if fixed == "m":
+        return f"start + COLS > tl.program_id(0) * ROWS{plus(offset)}"
+    return f"start < (tl.program_id(0) + 1) * COLS{plus(-offset)}"
+
+
+def plus(offset: int) -> str:
+    """A number that is added, if there is one, as text."""
+    return f" + {offset}" if offset > 0 else f" - {-offset}" if offset < 0 else ""
 
 
 def causal_offset(value: Value, m: sympy.Symbol, n: sympy.Symbol) -> int | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import sympy
 
 from fx_lsp.codegen import combine
-from fx_lsp.codegen.index import count
+from fx_lsp.codegen.index import Index, count, joined
 from fx_lsp.codegen.kernel import Kernel, Line, Naming
 from fx_lsp.codegen.tiles import Dim, Tile
 from fx_lsp.codegen.values import (
@@ -53,7 +54,7 @@ class Emitter(Writing):
         head = [Line(f"def {self.title}({', '.join(args)}):")]
         return Kernel(
             self.title,
-            [*head, *self.outer.lines],
+            [*head, *self._needed(self.outer.lines)],
             list(self.reads.values()),
             list(self.writes.values()),
             sizes,
@@ -62,10 +63,26 @@ class Emitter(Writing):
             tuple(self.adds),
         )
 
+    def _needed(self, lines: Sequence[Line]) -> list[Line]:
+        """Lines without the parts of dimensions that no index has: those are indexed as a whole."""
+        parts = {self.names[a] for d in self.tile.dims if len(d.axes) > 1 for a in d.axes}
+        used = Counter(word for line in lines for word in re.findall(r"\w+", line.text))
+        idle = {part for part in parts if used[part] == 1}
+        return [line for line in lines if line.text.split(" = ")[0].strip() not in idle]
+
+    def index(self, index: Index, indirect: Sequence[Value]) -> str:
+        index = self.tile.index(index)
+        for dim in self.tile.dims:
+            if len(dim.axes) > 1:
+                index = joined(index, dim.axes, dim.sizes, dim.whole)
+        return super().index(index, indirect)
+
     def _body(self) -> None:
         if self.loop is not None:
             self._phases(self.loop)
             return
+        if any(isinstance(v, Reduction) for v in self.values):
+            self._load_ahead(v for store in self.stores for v in store.values)
         for value in self.values:
             if isinstance(value, Reduction):
                 self.ref(value)
@@ -81,6 +98,7 @@ class Emitter(Writing):
             self._store(store)
 
     def _load_ahead(self, values: Iterable[Value]) -> None:
+        """What values take from memory, apart from what is reduced: all of it is on its way at once."""
         for value in values:
             if id(value) in self.outer.known or id(value) in self.inner.known or isinstance(value, (Reduction, Scan)):
                 continue

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from torch import fx
 
 from fx_lsp.choices import Precision
+from fx_lsp.codegen.algebra import unscaled
 from fx_lsp.codegen.attending import Attending, block_for, operand_text
 from fx_lsp.codegen.attention import Attention
 from fx_lsp.codegen.causal import bounds
 from fx_lsp.codegen.index import ZERO, Coords
 from fx_lsp.codegen.kernel import Kernel, Naming
-from fx_lsp.codegen.online import power, reference
+from fx_lsp.codegen.online import power, powers, reference
 from fx_lsp.codegen.own import Piece, Writer, piece_of
 from fx_lsp.codegen.pull import shape_of
 from fx_lsp.codegen.scores import Product, Shapes, Sum
@@ -128,10 +129,12 @@ class _Forward(Attending):
             scores = unparsed(self.ref(shifted))
             if not self.even(self.ndim):
                 scores = f'tl.where(cols[None, :] < {self.shapes.n}, {scores}, -float("inf"))'
-            self.line(f"scores = {scores}", found.most)
-            self.line("higher = tl.maximum(running_max, tl.max(scores, axis=1))", found.most)
+            if not scores.isidentifier():
+                self.line(f"scores = {scores}", found.most)
+                scores = "scores"
+            self.line(f"higher = tl.maximum(running_max, tl.max({scores}, axis=1))", found.most)
             self.line(f"base = {reference('higher')}")
-            self.line(f"weights = {power('scores', 'base[:, None]')}", found.total)
+            self.line(f"weights = {powers(scores, 'base')}", found.total)
             self.line(f"scale = {power('running_max', 'base')}")
             self.line("running_sum = running_sum * scale + tl.sum(weights, axis=1)", found.total)
             v = operand_text(self, values, dtype)
@@ -189,15 +192,19 @@ class _Backward(Attending):
         operands = [self.sides(product) for product in (found.first, found.gradient)]
         self.bind(found.first, "products")
         self.bind(found.gradient, "grad_weights")
+        self.bind_weights(found)
         chosen = [(i, p) for i, p in enumerate(self.products) if i in self.outputs]
         scores: list[Value] = []
+        factors: list[float] = []
         others: list[Value] = []
         for _, product in chosen:
             row = self.m if product.over == "m" else self.n
             inner = shape_of(product.other)[-2 if product.transposed else -1]
             other = self.piece.of[product.other]
             others.append(self.operand(other, row, self.depth_axis(inner), product.transposed))
-            scores.append(self._oriented(product))
+            score, factor = unscaled(self._oriented(product))
+            scores.append(score)
+            factors.append(factor)
         self.prepare([*(o for pair in operands for o in pair), *others, *scores])
         names: list[str] = []
         for (_, product), other in zip(chosen, others, strict=True):
@@ -231,14 +238,15 @@ class _Backward(Attending):
 
         self.loop_over(low, high, body)
         writes: list[Buffer] = []
-        for (number, product), other, name in zip(chosen, others, names, strict=True):
+        for (number, product), other, name, factor in zip(chosen, others, names, factors, strict=True):
             node = self.outputs[number]
             buffer = self.buffers[node]
             writes.append(buffer)
             depth = next(d for d in self.depths if d in other.axes)
             row = self.n if product.over == "m" else self.m
             at = (depth, row) if product.transposed else (row, depth)
-            self.store(buffer, (self.b, *at) if self.batched else at, name, node)
+            text = name if factor == 1 else f"{name} * {factor!r}"
+            self.store(buffer, (self.b, *at) if self.batched else at, text, node)
         return self.finished(writes)
 
     def _oriented(self, product: Product) -> Value:

@@ -29,6 +29,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     from torch._inductor.decomposition import select_decomp_table
 
     found = {**select_decomp_table(), **get_decompositions(_DECOMPOSED), **_written_out()}
+    found |= {op: _in_float32(found[op]) for op in _NORMALIZATIONS}
     return {op: function for op, function in found.items() if not any(name in str(op) for name in _KEPT)}
 
 
@@ -41,6 +42,8 @@ _DECOMPOSED = (
     *(aten._unsafe_masked_index_put_accumulate, aten._adaptive_avg_pool2d),
 )
 """What PyTorch can decompose and Inductor has code of its own for."""
+_NORMALIZATIONS = (aten.native_layer_norm.default, aten.native_group_norm.default)
+"""What keeps a mean and a deviation for backward: in half precision on a CPU, where graphs are traced; not so here."""
 
 
 def _written_out() -> dict[Any, Callable[..., Any]]:
@@ -83,6 +86,18 @@ def _written_out() -> dict[Any, Callable[..., Any]]:
         aten.min.default: lambda x: torch.amin(x, ()),
         aten.soft_margin_loss_backward.default: soft_margin_backward,
     }
+
+
+def _in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A decomposition in float32, of which only the first result is as precise as its input."""
+
+    def decomposed(x: torch.Tensor, *args: Any) -> tuple[torch.Tensor, ...]:
+        if x.dtype not in (torch.float16, torch.bfloat16):
+            return function(x, *args)
+        first, *others = function(x.float(), *(a.float() if isinstance(a, torch.Tensor) else a for a in args))
+        return first.to(x.dtype), *others
+
+    return decomposed
 
 
 def prepared(graph: fx.Graph, choices: Choices) -> None:

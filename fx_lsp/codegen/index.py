@@ -160,6 +160,16 @@ def rejoined(index: Index) -> Index:
     return index
 
 
+def joined(index: Index, axes: Coords, sizes: Coords, whole: sympy.Symbol) -> Index:
+    """An index that takes axes as one, whose number is `whole`, in terms of that; any other index as it is."""
+    share = coefficient(index, axes[-1])
+    if share is None or share == 0:
+        return index
+    apart = linear(axes, contiguous_strides(sizes))
+    found = sympy.expand(index - share * apart)
+    return index if found.free_symbols & set(axes) else sympy.expand(found + share * whole)
+
+
 def _quotient(index: Index, divisor: Index) -> Index:
     """`index` divided by `divisor`, as `Space.split` would write it where nothing is known of it."""
     if isinstance(index, FloorDiv):

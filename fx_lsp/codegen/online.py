@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+LOG2_E = math.log2(math.e)
+
 
 def reference(maximum: str) -> str:
     """What exponents are taken from: the maximum, or 0 where there is nothing but -inf."""
@@ -16,4 +18,9 @@ def power(exponent: str, base: str) -> str:
     By powers of 2, which GPUs have an instruction for: `tl.exp` takes further ones, for results so small that they
     count for nothing beside the 1 at the maximum.
     """
-    return f"tl.exp2(({exponent} - {base}) * {math.log2(math.e)!r})"
+    return f"tl.exp2(({exponent} - {base}) * {LOG2_E!r})"
+
+
+def powers(exponents: str, base: str) -> str:
+    """The same for many exponents that have the base of their row: one multiplication and addition for each."""
+    return f"tl.exp2({exponents} * {LOG2_E!r} - ({base} * {LOG2_E!r})[:, None])"

@@ -221,7 +221,9 @@ def _join(
     first = max((place[n] + (n in cut or is_sum(n)) for n in needs if n in place), default=0)
     for number in range(len(steps) - 1, first - 1, -1):
         group = steps[number]
-        if isinstance(group, Group) and _related(group, node, needs, memory):
+        if not isinstance(group, Group):
+            continue
+        if _related(group, node, needs, memory) or _siblings(group, node, memory, place):
             joined = fused(group, node)
             if joined is not None:
                 steps[number] = joined
@@ -233,6 +235,16 @@ def _join(
 def _related(group: Group, node: fx.Node, needs: frozenset[fx.Node], memory: dict[fx.Node, frozenset[fx.Node]]) -> bool:
     """Whether a node reads what a group computes or reads."""
     return any(n in group.spans or any(n in memory[anchor] for anchor in group.spans) for n in needs)
+
+
+def _siblings(
+    group: Group, node: fx.Node, memory: Mapping[fx.Node, frozenset[fx.Node]], place: Mapping[fx.Node, int]
+) -> bool:
+    """Whether a node and all of a group reduce what one earlier step left: the parts of several sums, say."""
+    both = [*group.spans, node]
+    sources = {place.get(n, -1) for anchor in both for n in memory[anchor]}
+    alike = {tuple(shape_of(_reduction_of(n).all_input_nodes[0])) for n in both if is_anchor_reduction(n)}
+    return all(map(is_anchor_reduction, both)) and len(alike) == 1 and len(sources) == 1 and -1 not in sources
 
 
 def alone(node: fx.Node) -> Group:

@@ -66,6 +66,7 @@ class SummedScores(Attending):
         operands = [self.sides(product) for product in (found.first, found.gradient)]
         self.bind(found.first, "products")
         self.bind(found.gradient, "grad_weights")
+        self.bind_weights(found)
         score = self.score(summed.scores)
         self.prepare([*(o for pair in operands for o in pair), score])
 

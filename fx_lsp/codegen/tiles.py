@@ -12,6 +12,7 @@ import sympy
 from fx_lsp.codegen.index import ONE, ZERO, Coords, Index, affine_parts, coefficient, count, hint, power_of_two
 from fx_lsp.codegen.pull import Domain
 from fx_lsp.codegen.schedule import WHOLE
+from fx_lsp.codegen.split import PROGRAMS
 from fx_lsp.codegen.values import Coordinate, Guard, Load, Reduction, Scan, Store, Test, Value, values_of
 
 Role = Literal["grid", "loop", "whole"]
@@ -38,6 +39,11 @@ class Dim:
     def size(self) -> Index:
         """The number of its elements."""
         return count(self.sizes)
+
+    @property
+    def whole(self) -> sympy.Symbol:
+        """The number of an element, counted through all axes."""
+        return sympy.Symbol(self.variable, integer=True, nonnegative=True)
 
 
 @dataclass(frozen=True)
@@ -79,13 +85,14 @@ def tile_of(domain: Domain, stores: Sequence[Store], hints: Mapping[str, int]) -
     overs = list(dict.fromkeys(v.over for v in values if isinstance(v, (Reduction, Scan))))
     used = {a for v in values for a in v.axes} | {a for s in stores for a in s.axes}
     axes = _Axes({a: s for a, s in zip(domain.axes, domain.sizes, strict=True) if a in used})
-    _merge(axes, _indices(values, stores), overs)
+    indices = _indices(values, stores)
+    _merge(axes, indices, overs)
     overs = list(dict.fromkeys(tuple(a for a in axes.sizes if a in over) for over in overs))
     weights = _weights(values, stores, axes, hints)
     if not overs:
         return _pointwise(axes, weights, hints)
     if len(overs) == 1:
-        return _reducing(axes, overs[0], weights, hints)
+        return _reducing(axes, overs[0], weights, hints, indices)
     return _norm_backward(axes, overs)
 
 
@@ -205,28 +212,62 @@ def _pointwise(axes: _Axes, weights: dict[sympy.Symbol, int], hints: Mapping[str
 
 
 def _reducing(
-    axes: _Axes, over: tuple[sympy.Symbol, ...], weights: dict[sympy.Symbol, int], hints: Mapping[str, int]
+    axes: _Axes,
+    over: tuple[sympy.Symbol, ...],
+    weights: dict[sympy.Symbol, int],
+    hints: Mapping[str, int],
+    indices: Sequence[Index],
 ) -> Tile:
     kept = [a for a in axes.sizes if a not in over]
     contiguous = max(reversed(list(axes.sizes)), key=lambda a: weights[a])
     total = count(axes.sizes[a] for a in over)
     if contiguous in over or not kept:
         return _rows(axes, kept, over, total, hints)
-    others = [a for a in kept if a is not contiguous]
-    width, depth = hint(axes.sizes[contiguous], hints), hint(total, hints)
-    block = min(power_of_two(width), 128)
-    rows = max(2, min(power_of_two(depth), 4096 // block))
-    choices = dict.fromkeys(
-        ((rows, block), (max(2, rows // 2), block), (rows, max(16, block // 2)), (max(2, rows // 4), block))
-    )
-    configs = tuple(Config((("ROWS", r), ("BLOCK", c)), 4 if r * c <= 2048 else 8) for r, c in choices)
-    dims = [
-        _dim(axes, over, "loop", rows, "y"),
-        _dim(axes, [contiguous], "grid", block, "x"),
-    ]
+    columns = _neighbours(axes, kept, contiguous, indices)
+    others = [a for a in kept if a not in columns]
+    width, depth = hint(count(axes.sizes[a] for a in columns), hints), hint(total, hints)
+    configs = _summing(width, hint(count(axes.sizes[a] for a in others), hints), depth)
+    rows, block = (number for _, number in configs[0].blocks)
+    dims = [_dim(axes, over, "loop", rows, "y"), _dim(axes, columns, "grid", block, "x")]
     if others:
         dims.insert(0, _dim(axes, others, "grid", 1, "z"))
     return Tile(tuple(dims), axes.merged, configs)
+
+
+def _summing(width: int, times: int, depth: int) -> tuple[Config, ...]:
+    """Blocks for sums of `depth` rows, `times` as often: wide ones where there are enough of them, for whole pages of
+    memory, narrow ones where there are not enough for all of a GPU."""
+    tallest = max(2, power_of_two(depth))
+    block = min(power_of_two(width), 128)
+    if width * times >= PROGRAMS * 512 and width >= 2048:
+        sizes = ((2, 1024, 4), (2, 2048, 4), (4, 1024, 8), (8, 256, 4), (16, 128, 4))
+    elif width * times <= PROGRAMS * 16 and block == 128:
+        sizes = ((32, 64, 4), (64, 32, 4), (128, 32, 4), (128, 16, 4), (32, 128, 8))
+    else:
+        tallest = min(tallest, 4096 // block)
+        half, quarter = max(2, tallest // 2), max(2, tallest // 4)
+        pairs = ((tallest, block), (half, block), (tallest, max(16, block // 2)), (quarter, block))
+        sizes = (*((r, c, 4 if r * c <= 2048 else 8) for r, c in pairs), (half, block, 8))
+    choices = dict.fromkeys((min(r, tallest), c, w) for r, c, w in sizes)
+    return tuple(Config((("ROWS", r), ("BLOCK", c)), w) for r, c, w in choices)
+
+
+def _neighbours(
+    axes: _Axes, kept: Sequence[sympy.Symbol], last: sympy.Symbol, indices: Sequence[Index]
+) -> list[sympy.Symbol]:
+    """`last`, and the axes outside of it whose elements follow on its own wherever something depends on them."""
+    found = [last]
+    for axis in reversed(kept[: kept.index(last)]):
+        behind = count(axes.sizes[a] for a in found)
+        if not all(_follows(index, axis, last, behind) for index in indices):
+            break
+        found.insert(0, axis)
+    return found
+
+
+def _follows(index: Index, axis: sympy.Symbol, last: sympy.Symbol, behind: Index) -> bool:
+    along = coefficient(index, last)
+    return axis not in index.free_symbols or (along == 1 and coefficient(index, axis) == behind)
 
 
 def _rows(

@@ -76,6 +76,7 @@ class Writing:
         self.taken |= {s.name for e in (*sizes, *(d.size for d in tile.dims)) for s in e.free_symbols}
         self.names: dict[sympy.Symbol, str] = {}
         for dim in tile.dims:
+            self.names[dim.whole] = dim.variable
             for axis in dim.axes:
                 self.names[axis] = dim.variable if len(dim.axes) == 1 else self.unique(axis.name)
         self.uses = Counter(id(i) for v in self.values for i in v.inputs)

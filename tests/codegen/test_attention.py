@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -24,6 +25,12 @@ def causal(q, k, v):
     scores = q @ k.transpose(-2, -1) / q.size(-1) ** 0.5
     keep = torch.ones(q.size(-2), k.size(-2), dtype=torch.bool).tril()
     return torch.softmax(scores.masked_fill(~keep, float("-inf")), -1) @ v
+
+
+def causal_after_others(q, k, v):
+    """Queries that come after keys which all of them may see."""
+    keep = torch.ones(q.size(-2), k.size(-2), dtype=torch.bool).tril(k.size(-2) - q.size(-2))
+    return torch.softmax((q @ k.transpose(-2, -1)).masked_fill(~keep, float("-inf")), -1) @ v
 
 
 def causal_by_index(q, k, v):
@@ -71,6 +78,23 @@ def fused(function: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> bool:
 def test_outputs_and_gradients(function: Callable[..., torch.Tensor], dtype: str) -> None:
     inputs = [tensor(2, 2, 64, 32, dtype=DTYPES[dtype]) for _ in range(3)]
     assert fused(function, *inputs)
+    assert wrong(function, inputs) == []
+
+
+@pytest.mark.parametrize("rows, cols", [(64, 192), (192, 64), (128, 128), (64, 150)])
+@pytest.mark.parametrize("function", [causal, causal_by_index, causal_after_others])
+def test_only_tiles_on_the_bound_of_a_causal_mask_are_masked(
+    function: Callable[..., torch.Tensor], rows: int, cols: int
+) -> None:
+    if function is causal_after_others and rows > cols:
+        pytest.skip("the first queries would see nothing")
+    inputs = [tensor(1, 2, size, 16) for size in (rows, cols, cols)]
+    text = generated(captured(function, inputs)).text
+    forward, _, backward = text.partition("_backward_kernel")
+    assert re.search(
+        r"if start \+ COLS > tl.program_id\(0\) \* ROWS( [+-] \d+)?:\n +masked = tl.where\(\s*cols", forward
+    )
+    assert re.search(r"if start < \(tl.program_id\(0\) \+ 1\) \* COLS( [+-] \d+)?:\n +masked", backward)
     assert wrong(function, inputs) == []
 
 

@@ -359,6 +359,11 @@ def gated(gate, up):
 # fx: x=f32[64, 32], w=f32[48, 32]
 def linear(x, w):
     return F.gelu(F.linear(x, w))
+
+
+# fx: x=f32[8, 16], weight=f32[16], bias=f32[16]
+def normalized(x, weight, bias):
+    return F.layer_norm(x, (16,), weight, bias)
 """
 
 
@@ -367,6 +372,19 @@ def test_loads_come_before_stores(folder: Path):
     text = generated(folder / "order.py", ORDER, ["gated"])["gated"]
     kernel = text[text.index("def gated_backward_kernel") : text.index("def is_plain")]
     assert re.findall(r"tl\.(load|store)", kernel) == ["load"] * 3 + ["store"] * 2
+
+
+def test_loads_come_before_reductions(folder: Path):
+    """What is needed after them is on its way while they wait for each other."""
+    text = generated(folder / "order.py", ORDER, ["normalized"])["normalized"]
+    kernel = text[text.index("def normalized_forward_kernel") : text.index("def normalized_backward_kernel")]
+    assert re.findall(r"tl\.(load|sum)", kernel) == ["load"] * 3 + ["sum"] * 2
+
+
+def test_results_of_one_operation_are_called_what_its_name_says(folder: Path):
+    text = generated(folder / "order.py", ORDER, ["normalized"])["normalized"]
+    assert "    return out, mean, rsqrt" in text
+    assert "getitem" not in text
 
 
 def test_a_view_of_what_is_stored_is_not_stored_again(folder: Path):

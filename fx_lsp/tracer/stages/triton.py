@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import operator
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -193,6 +194,16 @@ def _labels(captured: Captured, graph: fx.Graph, names: Names) -> dict[str, str]
     return found
 
 
+def _part(node: fx.Node) -> str | None:
+    """What one of several results is called where the name of the operation says so: the mean of `var_mean`."""
+    made = node.args[0] if node.target is operator.getitem else None
+    if not isinstance(made, fx.Node) or not isinstance(made.target, torch._ops.OpOverload):
+        return None
+    parts = made.target.overloadpacket.__name__.split("_")
+    number: Any = node.args[1]
+    return parts[number] if len(parts) == len(made.target._schema.returns) > 1 else None
+
+
 def naming_of(traced: Traced, names: Names, taken: Sequence[str], labels: Mapping[str, str]) -> Naming:
     """Names for a file: those of the trace, apart from what the file itself defines; `labels` are those of results."""
     namer, known = Namer(), dict[str, str]()
@@ -203,7 +214,8 @@ def naming_of(traced: Traced, names: Names, taken: Sequence[str], labels: Mappin
     def name(node: fx.Node) -> str:
         own = identifier(names[node])
         if own not in known:
-            known[own] = namer.unique(identifier(labels.get(node.name, own)))
+            label = labels.get(node.name) or (_part(node) if names[node] == node.name else None)
+            known[own] = namer.unique(identifier(label or own))
         return known[own]
 
     def variable(node: fx.Node) -> str | None:

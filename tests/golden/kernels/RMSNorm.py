@@ -40,9 +40,9 @@ def rms_norm_forward_kernel(
     rows_mask = rows < M
     cols = tl.arange(0, BLOCK)[None, :]
     x = tl.load(x_ptr + rows * 8 + cols, mask=rows_mask)
+    weight = tl.load(weight_ptr + cols)
     # norms.py:8  scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
     scale = tl.rsqrt(tl.sum(x * x, axis=1, keep_dims=True) / 8.0 + 1e-06)
-    weight = tl.load(weight_ptr + cols)
     tl.store(scale_ptr + rows, scale, mask=rows_mask)
     # norms.py:9  return x * scale * weight
     tl.store(out_ptr + rows * 8 + cols, x * scale * weight, mask=rows_mask)

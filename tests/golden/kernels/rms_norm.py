@@ -42,9 +42,9 @@ def rms_norm_forward_kernel(
     rows = (tl.program_id(0) * ROWS + tl.arange(0, ROWS))[:, None]
     cols = tl.arange(0, BLOCK)[None, :]
     x = tl.load(x_ptr + rows * N + cols)
+    weight = tl.load(weight_ptr + cols)
     # norms.py:8  scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
     scale = tl.rsqrt(tl.sum(x * x, axis=1, keep_dims=True) / 64.0 + 1e-06)
-    weight = tl.load(weight_ptr + cols)
     tl.store(scale_ptr + rows, scale)
     # norms.py:9  return x * scale * weight
     tl.store(out_ptr + rows * N + cols, x * scale * weight)

@@ -1,0 +1,65 @@
+"""Sums of columns: whole pages of memory at a time, and those that belong together in one kernel."""
+
+from __future__ import annotations
+
+import re
+
+import torch
+import torch.nn.functional as F
+from interpreted import captured, generated, wrong
+
+
+def tensor(*sizes: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(*sizes).to(dtype).requires_grad_()
+
+
+def rotated(x):
+    left, right = x.chunk(2, dim=-1)
+    return torch.cat((-right, left), dim=-1)
+
+
+def test_axes_that_follow_on_each_other_are_summed_as_one() -> None:
+    """Each of 6 rows of 8 would be a run of 32 bytes; together they are one of 192."""
+
+    def turned(x, cos, sin):
+        return x * cos + rotated(x) * sin
+
+    inputs = [tensor(3, 5, 6, 8), tensor(6, 8), tensor(6, 8)]
+    text = generated(captured(turned, inputs)).text
+    backward = text[text.index("def f_backward_kernel") :]
+    assert "cols % 8" in backward
+    assert "outer" not in backward
+    assert "rows * 48 + cols" in backward
+    assert wrong(turned, inputs) == []
+
+
+def test_axes_that_lie_apart_are_not() -> None:
+    def apart(x, y):
+        return (x * y).sum((0, 1))
+
+    inputs = [tensor(3, 5, 6, 8), tensor(3, 5, 8, 6).transpose(-1, -2).detach().requires_grad_()]
+    assert "outer" in generated(captured(apart, inputs)).text
+    assert wrong(apart, inputs) == []
+
+
+def test_parts_of_sums_that_one_kernel_leaves_are_summed_by_one_more() -> None:
+    def normalized(x, weight, bias):
+        return F.layer_norm(x, (64,), weight, bias)
+
+    inputs = [tensor(512, 64), tensor(64), tensor(64)]
+    text = generated(captured(normalized, inputs)).text
+    assert len(re.findall(r"^@triton.jit\ndef f_backward", text, re.MULTILINE)) == 2
+    assert wrong(normalized, inputs) == []
+
+
+def test_statistics_of_half_precision_are_kept_in_single() -> None:
+    """As a GPU keeps them: the graph is traced on a CPU, which rounds them."""
+
+    def normalized(x, weight, bias):
+        return F.layer_norm(x, (64,), weight, bias), F.group_norm(x[..., None], 8, weight, bias)
+
+    inputs = [tensor(16, 64, dtype=torch.bfloat16), *(tensor(64, dtype=torch.bfloat16) for _ in range(2))]
+    text = generated(captured(normalized, inputs)).text
+    kept = re.findall(r"= torch.empty\(\((?:16, 1|16, 8).*?dtype=torch.(\w+)", text)
+    assert set(kept) == {"float32"}
+    assert wrong(normalized, inputs) == []
