@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -25,8 +26,11 @@ from fx_lsp.codegen.pull import Builder, Domain, shape_of, triton_type
 from fx_lsp.codegen.scores import Shapes
 from fx_lsp.codegen.text import unparsed
 from fx_lsp.codegen.tiles import Config, Dim, Tile
-from fx_lsp.codegen.values import Axes, Buffer, Given, Guard, Load, Value, values_of
+from fx_lsp.codegen.values import Axes, Buffer, Constant, Given, Guard, Load, Value, values_of
 from fx_lsp.codegen.writing import Writing
+
+LARGEST = 1e30
+"""How large numbers may be that others are added to and multiplied with, so that the results are finite."""
 
 
 class Attending(Writing):
@@ -179,8 +183,13 @@ class Attending(Writing):
         coords, b = self.at(found.weights), self.builder
         power, total = weights.args
         shifted, most, total = (b.operand(n, coords, (), torch.float32) for n in (*power.args[0].args, total))
-        row = b.compute(f"a * {LOG2_E!r} + tl.log2(b)", (most, total), torch.float32, found.total)
-        exponent = b.compute("a - b", (scaled(b, shifted, LOG2_E), row), torch.float32, found.weights)
+        if is_moderate(shifted):
+            row = b.compute(f"a * {LOG2_E!r} + tl.log2(b)", (most, total), torch.float32, found.total)
+            exponent = b.compute("a - b", (scaled(b, shifted, LOG2_E), row), torch.float32, found.weights)
+        else:
+            below = b.compute("a - b", (shifted, most), torch.float32, found.weights)
+            power_of_sum = b.compute("tl.log2(a)", (total,), torch.float32, found.total)
+            exponent = b.compute(f"a * {LOG2_E!r} - b", (below, power_of_sum), torch.float32, found.weights)
         self.bound[weights] = coords, b.compute("tl.exp2(a)", (exponent,), torch.float32, found.weights)
 
     def prepare(self, values: Sequence[Value]) -> None:
@@ -242,6 +251,15 @@ class Attending(Writing):
         axes = frozenset(s for c in coords for s in c.free_symbols)
         mask = self.mask(axes)
         self.line(f"tl.store({self.pointer(buffer, index, ())}, {text}{f', mask={mask}' if mask else ''})", node)
+
+
+def is_moderate(scores: Value) -> bool:
+    """Whether scores are sure to stay finite when they are multiplied with a number like 1.44, or are -inf before:
+    they have no mask in memory, and none of the most negative number there is, which a row may be full of."""
+    return all(
+        not isinstance(v, Load) and not (isinstance(v, Constant) and LARGEST < abs(v.value) < math.inf)
+        for v in values_of([scores])
+    )
 
 
 def operand_text(emitter: Attending, value: Value, dtype: torch.dtype) -> str:

@@ -66,8 +66,9 @@ class Emitter(Writing):
     def _needed(self, lines: Sequence[Line]) -> list[Line]:
         """Lines without the parts of dimensions that no index has: those are indexed as a whole."""
         parts = {self.names[a] for d in self.tile.dims if len(d.axes) > 1 for a in d.axes}
+        made = Counter(line.text.split(" = ")[0].strip() for line in lines)
         used = Counter(word for line in lines for word in re.findall(r"\w+", line.text))
-        idle = {part for part in parts if used[part] == 1}
+        idle = {part for part in parts if used[part] == made[part]}
         return [line for line in lines if line.text.split(" = ")[0].strip() not in idle]
 
     def index(self, index: Index, indirect: Sequence[Value]) -> str:

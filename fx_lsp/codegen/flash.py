@@ -8,7 +8,7 @@ from torch import fx
 
 from fx_lsp.choices import Precision
 from fx_lsp.codegen.algebra import unscaled
-from fx_lsp.codegen.attending import Attending, block_for, operand_text
+from fx_lsp.codegen.attending import Attending, block_for, is_moderate, operand_text
 from fx_lsp.codegen.attention import Attention
 from fx_lsp.codegen.causal import bounds
 from fx_lsp.codegen.index import ZERO, Coords
@@ -134,7 +134,7 @@ class _Forward(Attending):
                 scores = "scores"
             self.line(f"higher = tl.maximum(running_max, tl.max({scores}, axis=1))", found.most)
             self.line(f"base = {reference('higher')}")
-            self.line(f"weights = {powers(scores, 'base')}", found.total)
+            self.line(f"weights = {powers(scores, 'base', is_moderate(shifted))}", found.total)
             self.line(f"scale = {power('running_max', 'base')}")
             self.line("running_sum = running_sum * scale + tl.sum(weights, axis=1)", found.total)
             v = operand_text(self, values, dtype)

@@ -17,15 +17,14 @@ Index: TypeAlias = Any
 
 Coords: TypeAlias = tuple[Index, ...]
 
-TAKEN = frozenset(("M", "N", "K", "BLOCK", "ROWS", "COLS", "BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP", "start")) | {
-    "ctx",
-    "device",
-    "launch",
-    "meta",
-    "tl",
-    "torch",
-    "triton",
-}
+TAKEN = frozenset(
+    (
+        *("M", "N", "K", "BLOCK", "ROWS", "COLS", "BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP"),
+        *("start", "rows", "cols", "row", "outer", "batch", "k", "acc", "pid_m", "pid_n", "num_m", "num_n"),
+        *("mask", "rows_mask", "cols_mask", "outer_mask", "k_mask"),
+        *("ctx", "device", "launch", "meta", "tl", "torch", "triton"),
+    )
+)
 """What kernels and the code around them call their own sizes and variables."""
 
 ZERO: Index = sympy.Integer(0)

@@ -21,6 +21,9 @@ def power(exponent: str, base: str) -> str:
     return f"tl.exp2(({exponent} - {base}) * {LOG2_E!r})"
 
 
-def powers(exponents: str, base: str) -> str:
-    """The same for many exponents that have the base of their row: one multiplication and addition for each."""
+def powers(exponents: str, base: str, moderate: bool) -> str:
+    """The same for many exponents that have the base of their row: one multiplication and addition for each, where they
+    are `moderate`; the most negative number there is, times 1.44, would be none any more."""
+    if not moderate:
+        return power(exponents, f"{base}[:, None]")
     return f"tl.exp2({exponents} * {LOG2_E!r} - ({base} * {LOG2_E!r})[:, None])"

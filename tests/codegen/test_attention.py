@@ -81,6 +81,25 @@ def test_outputs_and_gradients(function: Callable[..., torch.Tensor], dtype: str
     assert wrong(function, inputs) == []
 
 
+def test_rows_that_are_masked_as_a_whole_with_the_least_number() -> None:
+    """Their weights are all alike, as PyTorch has them, and not the difference of two infinities."""
+    least = torch.finfo(torch.float32).min
+
+    def padded(q, k, v, mask):
+        return torch.softmax(q @ k.transpose(-2, -1) * 0.25 + mask, -1) @ v
+
+    def filled(q, k, v, mask):
+        keep = torch.arange(q.size(-2))[:, None] >= 5
+        return torch.softmax((q @ k.transpose(-2, -1) * 0.25).masked_fill(~keep, least), -1) @ v + mask.sum()
+
+    inputs = [tensor(1, 2, 64, 16) for _ in range(3)]
+    mask = torch.zeros(64, 64)
+    mask[:5] = least
+    for function in (padded, filled):
+        assert fused(function, *inputs, mask)
+        assert wrong(function, [*inputs, mask]) == []
+
+
 @pytest.mark.parametrize("rows, cols", [(64, 192), (192, 64), (128, 128), (64, 150)])
 @pytest.mark.parametrize("function", [causal, causal_by_index, causal_after_others])
 def test_only_tiles_on_the_bound_of_a_causal_mask_are_masked(

@@ -28,6 +28,11 @@ def named_as_its_size(N):
     return N.softmax(-1) * N.shape[0], N.size(0)
 
 
+# fx: x=f32[rows, cols], y=f32[cols, k]
+def named_as_indices(x, y):
+    return torch.softmax(x * 2, -1) + x.sum(0), torch.relu(x @ y)
+
+
 # fx: x=f32[B, 8]
 def some_rows(x):
     kept = x[x[:, 0] > 0]
@@ -38,6 +43,7 @@ COMPARED = {
     "sizes": ["out", "gradient of x"],
     "whole": ["out", "gradient of x"],
     "named_as_its_size": ["out", "gradient of N"],
+    "named_as_indices": ["out[0]", "out[1]", "gradient of x", "gradient of y"],
     "some_rows": ["out", "gradient of x"],
 }
 
