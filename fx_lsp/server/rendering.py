@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from fx_lsp.tracing.engine import Engine
 
 
+STALE = "stale: of the last version that could be read"
+
+
 async def rendered(server: Server, engine: Engine, view: View, outcome: Outcome) -> Shown:
     """A view of a target whose work is done."""
     if isinstance(outcome, Failure):
@@ -51,9 +54,16 @@ def last_good(server: Server, engine: Engine, view: View) -> Shown | None:
     stage = engine.stage_now(view.file, view.name, view.stage) if isinstance(trace, Trace) else None
     if not isinstance(trace, Trace) or stage is None:
         return None
-    shown = _document(view, trace, [stage], source_lines(server))
-    lines = (Line("# stale: of the last version that could be read"), *shown.document.lines)
-    return replace(shown, document=replace(shown.document, lines=lines))
+    return _document(view, trace, [stage], source_lines(server))
+
+
+def as_stale(shown: Shown) -> Shown:
+    """What is shown with a note, at the end of its title, that it is of an earlier text: no line moves."""
+    title, *lines = shown.document.lines
+    if not title.text.startswith("# ") or title.text.endswith(STALE):
+        return shown
+    title = title._replace(text=f"{title.text} · {STALE}")
+    return replace(shown, document=replace(shown.document, lines=(title, *lines)))
 
 
 def said(text: str) -> Shown:

@@ -23,12 +23,15 @@ from fx_lsp.features.uris import BENCHMARK, SCHEME, View, format_uri, parse_uri
 from fx_lsp.model import Failure, Outcome, Trace, Work
 from fx_lsp.server import from_proto
 from fx_lsp.server.documents import read_source, roots_of
-from fx_lsp.server.rendering import last_good, plain_text, rendered, said
+from fx_lsp.server.rendering import as_stale, last_good, plain_text, rendered, said
 
 if TYPE_CHECKING:
     from fx_lsp.server.session import Server
+    from fx_lsp.tracing.files import FileState
 
 DOCUMENT = "fxLsp/document"
+MARKED_AFTER = 1.0
+"""Seconds for which a text does not parse until open views say so: while somebody types it often does not."""
 
 
 @dataclass
@@ -36,13 +39,15 @@ class _Shown:
     """A view that the client may be showing, and the file that it was written to.
 
     `known` is the trace that it was made from, and whether the work that it shows was done with that; `rendered` what
-    the client has of it, and `uri` what it calls the document that it opened.
+    the client has of it, and `uri` what it calls the document that it opened. `stale` where it is marked as that, or
+    about to be.
     """
 
     known: tuple[Outcome, bool] | None
     path: Path | None = None
     uri: str = ""
     rendered: Shown | None = None
+    stale: bool = False
 
 
 class Views:
@@ -160,7 +165,7 @@ class Views:
             if isinstance(outcome, Failure) and outcome.kind == "syntax":
                 last = noted.rendered or last_good(server, engine, view)
                 if last is not None:
-                    return last  # the last graph stays while the text does not parse
+                    return as_stale(last)  # the last graph stays while the text does not parse
         except asyncio.CancelledError:
             self.close_unused(view.file)
             raise
@@ -201,13 +206,24 @@ class Views:
             return
         outcomes = {t.target.name: t.outcome for t in state.targets if not t.pending and not t.stale}
         for view, shown in tuple(self._shown.items()):
+            if view.file == file and _is_broken(state) and shown.rendered is not None and not shown.stale:
+                shown.stale = True
+                self._server.spawn("views", self._mark(view, shown))
             outcome = outcomes.get(view.name) if view.file == file else None
             if outcome is None:
                 continue
             known = outcome, not view.work or engine.known(file, view.name, view.work) is not None
             if known == shown.known:
                 continue
-            shown.known = known
+            shown.known, shown.stale = known, False
+            self.renew(view)
+
+    async def _mark(self, view: View, shown: _Shown) -> None:
+        await asyncio.sleep(MARKED_AFTER)
+        engine = self._server.engine
+        state = None if engine is None else engine.state(view.file)
+        shown.stale = state is not None and _is_broken(state)
+        if shown.stale and self._shown.get(view) is shown:
             self.renew(view)
 
     def renew(self, view: View) -> None:
@@ -248,6 +264,10 @@ def views_folder() -> Path:
     else:
         base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "fx-lsp" / "views"
+
+
+def _is_broken(state: FileState) -> bool:
+    return state.syntax is not None and state.syntax.kind == "syntax"
 
 
 def _view(uri: object) -> View:

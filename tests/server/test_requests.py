@@ -133,12 +133,30 @@ async def test_the_last_graph_of_a_text_that_does_not_parse_opens_as_stale(tmp_p
         e.change(uri, 2, TEXT + "def def\n")
         await e.until(lambda: any("invalid syntax" in d.message for d in e.client.diagnostics[uri]))
         text = await e.document(f"fx-lsp:{tmp_path}/m.py/f.inference.py")
-        first, second, *_ = text.splitlines()
-        assert first == "# stale: of the last version that could be read"
-        assert second == "# m.py::f · inference graph · 1 op"
+        title = text.splitlines()[0]
+        assert title == "# m.py::f · inference graph · 1 op · stale: of the last version that could be read"
         assert "aten.add.Tensor(x, 1)" in text
         other = await e.document(f"fx-lsp:{tmp_path}/m.py/nothing.inference.py")
         assert other == "# **Not traced** (syntax): invalid syntax.\n"
+
+
+async def test_an_open_graph_says_that_it_is_stale_while_the_text_does_not_parse(tmp_path: Path):
+    """Nothing but its title changes, so that no line moves, and not before the text has been broken for a while."""
+    async with editor(tmp_path) as e:
+        uri = e.open("m.py", TEXT)
+        await e.command("fxLsp.showStage", uri, "f", "inference")
+        view = f"fx-lsp:{tmp_path}/m.py/f.inference.py"
+        good = await e.document(view)
+        e.change(uri, 2, TEXT + "def def\n")
+        await e.until(lambda: view in e.refreshed)
+        title, _, rest = good.partition("\n")
+        stale = f"{title} · stale: of the last version that could be read\n{rest}"
+        assert await e.document(view) == stale
+        assert await e.document(view) == stale
+        e.refreshed.clear()
+        e.change(uri, 3, TEXT)
+        await e.until(lambda: view in e.refreshed)
+        assert await e.document(view) == good
 
 
 async def test_views_of_a_client_with_text_document_content(tmp_path: Path):

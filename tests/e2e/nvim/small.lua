@@ -54,10 +54,16 @@ drive.run(function()
   drive.wait('stale lenses', function()
     return drive.lens('def gate'):find('^stale') and #drive.problems() > 1
   end)
+  drive.wait('a graph that says that it is stale', function()
+    return drive.text(graph):find('stale: of the last version', 1, true)
+  end)
   result.broken = { lenses = drive.lenses(), graph = drive.text(graph), problems = drive.problems() }
   drive.replace('def mismatch((', 'def mismatch(')
   drive.wait('fresh lenses', function()
     return drive.lens('def gate') ~= '' and not drive.lens('def gate'):find('stale')
+  end)
+  drive.wait('a graph that does not say that any more', function()
+    return not drive.text(graph):find('stale: of', 1, true)
   end)
 
   -- The command works anywhere in the function, and in a graph it goes to another stage.
