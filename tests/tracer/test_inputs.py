@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from inline_snapshot import snapshot
 
 PRELUDE = "import math\nimport torch\nfrom torch import nn, Tensor\nimport torch.nn.functional as F\n"
@@ -159,6 +160,37 @@ def get_init_inputs():
             "scale: 2.0 · convention",
         ]
     )
+
+
+@pytest.mark.parametrize(
+    ("parameters", "given", "plans"),
+    [
+        ("features, eps=1e-5", "[[], {'features': 48}]", ["init.features: 48"]),
+        ("features, eps=1e-5", "[[48], {'eps': 1e-3}]", ["init.features: 48", "init.eps: 0.001"]),
+        ("features=48", "[[], {}]", []),
+        ("features", "[[48], {}]", ["init.features: 48"]),
+        ("features, options", "[[48], {}]", ["init.features[0]: 48"]),
+        ("features, options", "[[48], {'eps': 1}]", ["init.features[0]: 48", "init.options['eps']: 1"]),
+    ],
+)
+def test_get_init_inputs_may_be_positions_and_names(trace, parameters, given, plans):
+    source = f"""
+class Model(nn.Module):
+    def __init__(self, {parameters}):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(features))
+
+    def forward(self, x):
+        return x * self.weight
+
+def get_inputs():
+    return [torch.rand(16, 48)]
+
+def get_init_inputs():
+    return {given}
+"""
+    said = [f"{plan} · convention" for plan in plans]
+    assert trace(PRELUDE + source, "Model").inputs() == [*said, "x: f32[16, 48] · convention"]
 
 
 def test_a_comment_wins_and_the_rest_is_searched(trace):

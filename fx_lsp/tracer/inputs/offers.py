@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
@@ -160,10 +160,17 @@ def _called(module: ModuleType, name: str, signature: inspect.Signature) -> dict
 
 
 def bound_plans(signature: inspect.Signature, made: Any, source: InputSource, detail: str) -> dict[str, Plan] | None:
-    """Plans for arguments (a sequence, or a dict by name) by the parameters they bind to; None where they do not."""
-    try:
-        bound = signature.bind(**made) if isinstance(made, dict) else signature.bind(*made)
-    except TypeError:
+    """Plans for arguments (a sequence, a dict by name, or both) by the parameters they bind to.
+
+    None where they do not.
+    """
+    if isinstance(made, dict):
+        bound = _bound(signature, (), made)
+    else:
+        bound = _bound(signature, made, {})
+        if _is_call(signature, made, fits=bound is not None):
+            bound = _bound(signature, *made)
+    if bound is None:
         return None
     plans: dict[str, Plan] = {}
     for name, given in bound.arguments.items():
@@ -172,6 +179,26 @@ def bound_plans(signature: inspect.Signature, made: Any, source: InputSource, de
         else:
             plans[name] = plan_of_made(given, source, detail)
     return plans
+
+
+def _bound(signature: inspect.Signature, args: Any, kwargs: dict[str, Any]) -> inspect.BoundArguments | None:
+    try:
+        return signature.bind(*args, **kwargs)
+    except TypeError:
+        return None
+
+
+def _is_call(signature: inspect.Signature, made: Sequence[Any], *, fits: bool) -> bool:
+    """Whether `made` is `[args, kwargs]`, as some files have it, and not two arguments, a list and a dict.
+
+    `fits` says whether it can be two arguments.
+    """
+    match made:
+        case [list() | tuple() as args, dict() as kwargs] if all(isinstance(key, str) for key in kwargs):
+            named = kwargs.keys() <= signature.parameters.keys() if kwargs else not args
+            return (named or not fits) and _bound(signature, args, kwargs) is not None
+        case _:
+            return False
 
 
 def _only_module(module: ModuleType) -> bool:
