@@ -14,7 +14,8 @@ from torch import fx
 
 from fx_lsp.choices import Choices
 from fx_lsp.codegen.index import count
-from fx_lsp.codegen.matmul_kernel import Matmul, computed, operands, writer
+from fx_lsp.codegen.matmul_kernel import Matmul, computed, operands
+from fx_lsp.codegen.matmul_text import writer
 from fx_lsp.codegen.own import replace_with_kernel, tidied
 from fx_lsp.codegen.pull import Cut, is_empty, is_free, shape_of
 from fx_lsp.codegen.registry import lowering_of, operation

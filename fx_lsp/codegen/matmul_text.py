@@ -1,0 +1,230 @@
+"""The text of the kernel of a matmul."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import sympy
+import torch
+from torch import fx
+
+from fx_lsp.choices import Precision
+from fx_lsp.codegen.ends import at_end
+from fx_lsp.codegen.index import Index, coefficient, count, power_of_two, size_symbol
+from fx_lsp.codegen.kernel import Kernel, Line, Naming
+from fx_lsp.codegen.matmul_kernel import Computed, Matmul, computed, operands
+from fx_lsp.codegen.own import Writer
+from fx_lsp.codegen.pull import triton_type
+from fx_lsp.codegen.text import filled, unparsed
+from fx_lsp.codegen.tiles import Config, Dim, Role, Tile, merged_axes
+from fx_lsp.codegen.values import Buffer, Load, Value, values_of
+from fx_lsp.codegen.writing import Writing
+
+GROUP = 8
+"""How many columns of tiles are gone through together, so that their operands stay in the L2 cache."""
+
+_HALF = ((128, 256, 64, 8, 3), (128, 128, 64, 8, 3), (128, 128, 64, 4, 4), (64, 256, 64, 4, 4), (64, 128, 64, 4, 4))
+_FLAT = ((64, 64, 64, 4, 4), (32, 64, 128, 4, 4), (16, 128, 128, 4, 4), (16, 64, 128, 4, 5), (16, 32, 256, 2, 4))
+_SINGLE = ((128, 128, 32, 8, 3), (128, 64, 32, 4, 3), (64, 128, 32, 4, 3), (64, 64, 32, 4, 3), (32, 64, 32, 4, 3))
+"""Sizes of tiles (rows, columns, what is summed at a time), warps, stages: for half precision, few rows, float32."""
+
+
+def writer(matmul: Matmul, precision: Precision) -> Writer:
+    """Writes the kernel of a matmul; `precision` is how it multiplies float32."""
+    piece = matmul.piece()
+    node = piece.of[matmul.node]
+    results = [piece.of[r] for r in matmul.results]
+
+    def write(
+        outputs: Mapping[int, fx.Node], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
+    ) -> list[Kernel]:
+        if not outputs:
+            return []
+        made: Any = next(iter(outputs.values())).args[0]
+        memory = {copy: buffers[read] for copy, read in zip(piece.reads, made.args, strict=True)}
+        targets = {results[number]: buffers[output] for number, output in outputs.items()}
+        last = naming.name(outputs[max(outputs)])
+        return [_Multiplying(f"{title}_{last}", computed(node, memory, targets), naming, precision).kernel()]
+
+    return write
+
+
+def configs(m: Index, n: Index, k: Index, dtype: torch.dtype) -> tuple[Config, ...]:
+    """Configurations for the sizes of a matmul, those that are symbols taken to be large: none is larger than it."""
+    rows, columns, depth = (max(16, power_of_two(int(s))) if s.is_Integer else 4096 for s in (m, n, k))
+    whole = next((b for b in (64, 32) if bool(sympy.Mod(k, b) == 0)), 64)
+    found: dict[tuple[tuple[str, int], ...], Config] = {}
+    chosen = _SINGLE if dtype is torch.float32 else _HALF + _FLAT[:1] if rows > 64 else _FLAT
+    for height, width, step, warps, stages in chosen:
+        step = min(step, whole) if bool(sympy.Mod(k, step) != 0) else step
+        sizes = min(height, rows), min(max(width, 32), columns), min(step, depth)
+        blocks = tuple(zip(("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP"), (*sizes, GROUP), strict=True))
+        small = sizes[0] * sizes[1] < 64 * 64
+        found.setdefault((*blocks, ("warps", warps)), Config(blocks, min(warps, 4) if small else warps, stages))
+    if len(found) == 1:
+        only = next(iter(found.values()))
+        return only, replace(only, warps=only.warps // 2)
+    return tuple(found.values())
+
+
+def _as_stored(value: Value, dtype: torch.dtype) -> Value:
+    """An operand in its own dtype where it is only loaded: half precision needs no detour over float32."""
+    return replace(value, dtype=dtype) if isinstance(value, Load) and value.buffer.dtype == dtype else value
+
+
+class _Multiplying(Writing):
+    """Writes the kernel; which way an axis lies in a tile depends on whose it is: an operand's or the result's."""
+
+    def __init__(self, title: str, made: Computed, naming: Naming, precision: Precision) -> None:
+        self.made, self.precision = made, precision
+        sizes = made.builder.space.sizes
+        self.dtype: torch.dtype = operands(made.node)[0].meta["val"].dtype
+        self.tiles = [_as_stored(tile, self.dtype) for tile in (made.left, made.right)]
+        roots = [*self.tiles, *(s.value for s in made.stores)]
+        values = list(values_of(roots))
+        kept, merged = merged_axes({a: sizes[a] for g in made.groups for a in g}, values, made.stores, made.groups)
+        batch, m, n, k = ([(a, kept[a]) for a in group if a in kept] for group in made.groups)
+        rows, columns, depth = (count(s for _, s in axes) for axes in (m, n, k))
+        chosen = configs(rows, columns, depth, self.dtype)
+        first = dict(chosen[0].blocks)
+
+        def dim(axes: list[tuple[sympy.Symbol, Index]], role: Role, variable: str, size: str) -> Dim:
+            block = f"BLOCK_{size}"
+            return Dim(tuple(a for a, _ in axes), tuple(s for _, s in axes), role, first[block], variable, size, block)
+
+        self.rows, self.cols = dim(m, "grid", "rows", "M"), dim(n, "grid", "cols", "N")
+        self.depth = dim(k, "loop", "k", "K")
+        self.batch = Dim(tuple(a for a, _ in batch), tuple(s for _, s in batch), "grid", 1, "batch", "", "")
+        dims = (self.rows, self.cols, *([self.batch] if batch else []), self.depth)
+        super().__init__(title, Tile(dims, merged, chosen), made.stores, made.builder.indirect, naming)
+        self.values = values
+        self.uses = Counter(id(i) for v in values for i in v.inputs)
+        self.uses.update(id(v) for v in roots)
+        self.taken |= {"acc", "pid_m", "pid_n", "num_m", "num_n", "M", "N", "K", *first}
+        self.variables = dict(self.names)
+
+    # which way axes lie
+
+    def orient(self, tall: Dim, wide: Dim) -> None:
+        """From here on, tiles have a row for each element of `tall` and a column for each of `wide`."""
+        self.shaped = [tall, wide]
+        for dim in (tall, wide):
+            place = "[:, None]" if dim is tall else "[None, :]"
+            self.names.update({a: self.variables[a] + place for a in dim.axes})
+
+    def _mask(self, dim: Dim) -> str:
+        if dim is not self.depth:
+            return f"{dim.variable}_mask"
+        place = "[:, None]" if dim is self.shaped[0] else "[None, :]"
+        return f"({dim.variable}{place} < {dim.size_name})"
+
+    def _known_sizes(self, index: Index) -> dict[int, str]:
+        """The stride along what is not contiguous in a matrix is the size of the other dimension."""
+        inner = next(
+            (
+                d
+                for d in reversed(self.shaped)
+                if len(d.axes) == 1 and coefficient(self.tile.index(index), d.axes[0]) == 1
+            ),
+            None,
+        )
+        if inner is None or not inner.size.is_Integer or inner.size < 16 or not index.has(inner.size):
+            return {}
+        self.used_sizes.add(inner.size_name)
+        return {int(inner.size): inner.size_name}
+
+    # the whole
+
+    def kernel(self) -> Kernel:
+        self._programs()
+        self._multiply()
+        self.orient(self.rows, self.cols)
+        for store in self.stores:
+            self._store(store)
+        sizes = {d.size_name: d.size for d in self.tile.dims if d.size_name in self.used_sizes}
+        buffers = (*self.reads.values(), *self.writes.values())
+        known = [*self.made.builder.space.sizes.values(), *(e for b in buffers for e in (*b.shape, *b.strides))]
+        free = {s.name for size in known for s in size.free_symbols}
+        body = "\n".join(line.text for line in self.outer.lines)
+        used = [s for s in sorted(free) if re.search(rf"\b{s}\b", body)]
+        sizes |= {s: size_symbol(s) for s in used}
+        args = [f"{b}_ptr" for b in (*self.reads, *(w for w in self.writes if w not in self.reads))]
+        args += [f"{s}: tl.constexpr" if v.is_Integer and s in ("N", "K") else s for s, v in sizes.items()]
+        args += [f"{b}: tl.constexpr" for b, _ in self.tile.configs[0].blocks]
+        head = Line(f"def {self.title}({', '.join(args)}):")
+        reads, writes = list(self.reads.values()), list(self.writes.values())
+        return Kernel(self.title, [head, *self.outer.lines], reads, writes, sizes, self.tile, list(self.helpers))
+
+    def _programs(self) -> None:
+        """Which tile a program computes."""
+        self.line("# programs that run at the same time share operands in the L2 cache")
+        self.line("pid_m, pid_n = tl.program_id(0), tl.program_id(1)")
+        self.line("num_m, num_n = tl.num_programs(0), tl.num_programs(1)")
+        self.line("pid_n, pid_m = tl.swizzle2d(pid_n, pid_m, num_n, num_m, GROUP)")
+        wide = ".to(tl.int64)" if self._large() else ""
+        if self.batch in self.tile.dims:
+            self.line(f"{self.batch.variable} = tl.program_id(2){wide}")
+            self._split_axes(self.batch)
+        for dim, block, place in ((self.rows, "pid_m", "[:, None]"), (self.cols, "pid_n", "[None, :]")):
+            self.line(f"{dim.variable} = {block}{wide} * {dim.block_name} + tl.arange(0, {dim.block_name})")
+            self._split_axes(dim)
+            if not self.even(dim):
+                self.used_sizes.add(dim.size_name)
+                self.line(f"{self._mask(dim)} = {dim.variable}{place} < {dim.size_name}")
+
+    def _large(self) -> bool:
+        loads = [v.buffer for v in self.values if isinstance(v, Load)]
+        sizes = [count(b.shape) for b in (*loads, *(s.buffer for s in self.stores))]
+        return any(not s.is_Integer or s >= 2**31 for s in sizes)
+
+    def _multiply(self) -> None:
+        """The loop over what is summed."""
+        node, depth = self.made.node, self.depth
+        self.used_sizes.add(depth.size_name)
+        self.line(f"acc = tl.zeros([{self.rows.block_name}, {self.cols.block_name}], tl.float32)", node)
+        self.in_loop, before = True, self.comment
+        steps = f"start + tl.arange(0, {depth.block_name})"
+        self.line(f"{depth.variable} = {f'({steps}).to(tl.int64)' if self._large() else steps}")
+        self._split_axes(depth)
+        left, right = operands(node)
+        tiles = [
+            self._operand(self.tiles[0], left, self.rows, depth),
+            self._operand(self.tiles[1], right, depth, self.cols),
+        ]
+        precision = ""
+        if self.dtype is torch.float32:
+            if self.precision == "ieee":
+                self.line('# "tf32" is several times as fast, with a mantissa of 10 bits')
+            precision = f', input_precision="{self.precision}"'
+        self.line(f"acc = tl.dot({', '.join(tiles)}, acc{precision})", node)
+        self.in_loop, self.comment = False, before
+        self.outer.lines.append(Line(f"    for start in range(0, {depth.size_name}, {depth.block_name}):", node))
+        self.outer.lines.extend(self.inner.lines)
+        self.inner.lines.clear()
+        self.inner.known.clear()
+
+    def _operand(self, value: Value, node: fx.Node, tall: Dim, wide: Dim) -> str:
+        """The name of a tile of an operand, in its own dtype, and 0 behind the end of what is summed."""
+        self.orient(tall, wide)
+        self.inner.known.clear()
+        ends = lambda axes: self.depth in self.masked_dims(axes)  # noqa: E731
+        loads = [v for v in values_of([value]) if isinstance(v, Load) and ends(v.axes)]
+        self.others = {id(v): 0.0 if v.dtype.is_floating_point else 0 for v in loads}
+        expr = self.ref(value)
+        if value.dtype != self.dtype:
+            expr = filled(f"a.to({triton_type(self.dtype)})", {"a": expr})
+        if any(d not in self.dims_of(value.axes) for d in (tall, wide)):
+            shape = filled(f"[{tall.block_name}, {wide.block_name}]", {})
+            expr = filled("tl.broadcast_to(a, s)", {"a": expr, "s": shape})
+        if not self.even(self.depth) and at_end(value, self.others, ends) != 0.0:
+            expr = filled("tl.where(m, a, 0.0)", {"m": filled(self._mask(self.depth), {}), "a": expr})
+        text = unparsed(expr)
+        if text.isidentifier():
+            return text
+        variable = self.unique(self.naming.name(node))
+        self.line(f"{variable} = {text}", node)
+        return variable
