@@ -14,6 +14,7 @@ Fuse = Literal["yes", "no"]
 Matmul = Literal["epilogue", "always", "never"]
 Backward = Literal["recompute", "balance", "save"]
 Precision = Literal["ieee", "tf32", "tf32x3"]
+Tma = Literal["yes", "no"]
 Deterministic = Literal["no", "yes"]
 
 
@@ -32,6 +33,10 @@ class Choices:
         metadata={"help": "what backward does: computes again what is cheap, what PyTorch would, nothing"},
     )
     precision: Precision = field(default="ieee", metadata={"help": "how products of float32 matrices are rounded"})
+    tma: Tma = field(
+        default="yes",
+        metadata={"help": "whether matmuls of half precision read whole tiles with TMA, as Hopper and later can"},
+    )
     deterministic: Deterministic = field(
         default="no",
         metadata={"help": "whether sums into indexed places stay calls, which add in the same order in every run"},

@@ -223,7 +223,8 @@ def _bits(width: str) -> int:
 
 
 _SASS_ACCESS = re.compile(
-    r" (?:(?P<copy>LDGSTS)|(?P<load>LDG|LD)|(?P<store>STG|ST)|(?P<atomic>ATOMG?|REDG?)|(?P<bulk>UBLKCP|UTMA\w+))"
+    r" (?:(?P<copy>LDGSTS)|(?P<load>LDG|LD)|(?P<store>STG|ST)|(?P<atomic>ATOMG?|REDG?)"
+    r"|(?P<bulk>UBLKCP|UTMA(?!CCTL)\w+))"
     r"(?P<width>(?:\.\w+)*) "
 )
 _AMD_ACCESS = re.compile(

@@ -15,7 +15,7 @@ from fx_lsp.codegen.helpers import HELPERS, with_needed
 from fx_lsp.codegen.kernel import Line
 from fx_lsp.codegen.layout import WIDTH, laid_out, statements
 from fx_lsp.codegen.program import Launch, Program
-from fx_lsp.codegen.snippets import ALERT, AUTOTUNED, CHECK, LAUNCH, OPERATOR, RESETTING
+from fx_lsp.codegen.snippets import ALERT, AUTOTUNED, CHECK, LAUNCH, OPERATOR, RESETTING, TMA
 from fx_lsp.codegen.wrapper import not_deterministic, tuning
 
 
@@ -55,6 +55,8 @@ def file_of(
         blocks += [_plain(part) for part in OPERATOR.strip().split("\n\n\n")]
     if launches:
         blocks.append(_plain(LAUNCH))
+    if any(launch.kernel.described for launch in launches):
+        blocks += [_plain(part) for part in TMA.strip().split("\n\n\n")]
     blocks += parts.operator("forward", forward)
     if backward is not None:
         blocks += [*parts.operator("backward", backward), parts.function(backward)]
@@ -75,7 +77,7 @@ def file_of(
 def reserved(name: str) -> list[str]:
     """What the file for a function calls things: no variable may have these names."""
     own = ["alert_not_deterministic", "as_operator", "autotuned", "check", "ctx", "device", "functools", "is_plain"]
-    own += ["launch", "meta", "namedtuple", "os"]
+    own += ["aligned", "launch", "meta", "multiprocessors", "namedtuple", "os", "workspace"]
     own += ["SimpleNamespace", "sys", "tl", "torch", "triton", "triton_op", "warnings", "wrap_triton"]
     return [*own, name, f"{name}_forward", f"{name}_backward", *HELPERS]
 

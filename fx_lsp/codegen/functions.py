@@ -13,7 +13,7 @@ from torch import fx
 
 from fx_lsp.choices import Engine
 from fx_lsp.codegen.index import expression
-from fx_lsp.codegen.kernel import Line
+from fx_lsp.codegen.kernel import Line, indented
 from fx_lsp.codegen.program import Launch, Program
 from fx_lsp.codegen.wrapper import Body, not_deterministic, tuple_text
 
@@ -99,7 +99,7 @@ class Functions:
         ]
         if not_deterministic(program):
             lines.append(f'    alert_not_deterministic("{self.subject.name}_{which}")')
-        return [[*map(Line, lines), *_indented(inner)]]
+        return [[*map(Line, lines), *indented(inner)]]
 
     def _call(self, which: str, program: Program, arguments: dict[fx.Node, str]) -> tuple[list[Line], Body, list[str]]:
         """The lines that call an operator, with the sizes that its tensors tell before and behind; the names of its
@@ -212,10 +212,6 @@ def _inline(body: Body) -> dict[Any, str]:
         for dim, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
             found.setdefault(expression(size), f"{text}.shape[{dim}]")
     return found
-
-
-def _indented(lines: Sequence[Line]) -> list[Line]:
-    return [Line(f"    {line.text}".rstrip(), line.node) for line in lines]
 
 
 def _text(body: Body, node: fx.Node | None) -> str:

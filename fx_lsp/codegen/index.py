@@ -20,9 +20,9 @@ Coords: TypeAlias = tuple[Index, ...]
 TAKEN = frozenset(
     (
         *("M", "N", "K", "BLOCK", "ROWS", "COLS", "BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP"),
-        *("start", "rows", "cols", "row", "outer", "batch", "k", "acc", "pid_m", "pid_n", "num_m", "num_n"),
+        *("start", "rows", "cols", "row", "outer", "batch", "k", "acc", "pid_m", "pid_n", "num_m", "num_n", "tile"),
         *("mask", "rows_mask", "cols_mask", "outer_mask", "k_mask"),
-        *("ctx", "device", "launch", "meta", "tl", "torch", "triton"),
+        *("ctx", "device", "launch", "meta", "multiprocessors", "tl", "torch", "triton", "workspace", "aligned"),
     )
 )
 """What kernels and the code around them call their own sizes and variables."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from torch import fx
@@ -20,6 +20,11 @@ class Line:
     node: fx.Node | None = None
 
 
+def indented(lines: Iterable[Line]) -> list[Line]:
+    """Lines as those of a block."""
+    return [Line(f"    {line.text}".rstrip(), line.node) for line in lines]
+
+
 @dataclass(frozen=True)
 class Naming:
     """What things are called: `name` of any node, `variable` of one that the user bound to a name, or None; `source` is
@@ -34,7 +39,8 @@ class Naming:
 class Kernel:
     """A kernel as text. `pointers` are the buffers that it reads and writes, in the order of its arguments; `sizes` the
     further arguments with what is passed for them, `constants` those among them that are known when it is compiled;
-    `adds` are the names of the buffers that it adds to, which have to be zero before."""
+    `adds` are the names of the buffers that it adds to, which have to be zero before; `described` those that TMA reads:
+    such a kernel has as many programs as there are multiprocessors."""
 
     name: str
     lines: list[Line]
@@ -44,3 +50,4 @@ class Kernel:
     tile: Tile
     helpers: list[str]
     adds: tuple[str, ...] = ()
+    described: tuple[str, ...] = ()

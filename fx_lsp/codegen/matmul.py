@@ -14,19 +14,23 @@ from torch import fx
 
 from fx_lsp.choices import Choices
 from fx_lsp.codegen.index import count
-from fx_lsp.codegen.matmul_kernel import Matmul, computed, operands
+from fx_lsp.codegen.matmul_kernel import Computed, Matmul, computed, operands
 from fx_lsp.codegen.matmul_text import writer
+from fx_lsp.codegen.matmul_tiles import tiling
 from fx_lsp.codegen.own import replace_with_kernel, tidied
+from fx_lsp.codegen.program import buffer_of
 from fx_lsp.codegen.pull import Cut, is_empty, is_free, shape_of
 from fx_lsp.codegen.registry import lowering_of, operation
 from fx_lsp.codegen.schedule import is_anchor_reduction, is_view, stays
-from fx_lsp.codegen.values import Buffer
 
 FEW = 4
 """How many times a kernel may compute an operand on its way from memory: once for each block of the other's side."""
 BLOCK = 128
-DEEP = 2048
-"""The most elements that a kernel of ours sums: beyond, a faster library makes up for a pass over the result."""
+DEEPEST = 1024
+DEEPEST_WITH_TMA = 4096
+DEEPEST_WITH_RESULT = 128
+"""The most elements that a kernel of ours sums: beyond, the library's speed makes up for a pass over the result. The
+last is for kernels that store the result, too, and save no more than reading it."""
 MOST_PROGRAMS = 65535
 """The most programs that a launch has along its last dimension, which is that of batches."""
 
@@ -46,9 +50,9 @@ def fuse_matmuls(graph: fx.Graph, choices: Choices) -> None:
         if node is None:
             return
         done.add(node)
-        found = _found(node, choices.matmul == "always") if _has_kernel(node) else None
+        found = _found(node, choices) if _has_kernel(node) else None
         if found is not None:
-            replace_with_kernel(graph, found.results, found.reads, writer(found, choices.precision))
+            replace_with_kernel(graph, found.results, found.reads, writer(found, choices))
             tidied(graph)
 
 
@@ -66,19 +70,20 @@ def _has_kernel(node: fx.Node) -> bool:
     return not any(s in (0, 1) for s in (m, n, shape_of(left)[-1]))
 
 
-def _is_deep(node: fx.Node) -> bool:
-    """Whether a matmul sums so much for each element that the library's speed is worth more than a tensor less."""
-    depth = shape_of(operands(node)[0])[-1]
-    return not depth.is_Integer or int(depth) > DEEP
+def _is_deep(made: Computed, saved: int, choices: Choices) -> bool:
+    """Whether a matmul sums so much for each element that the library's speed is worth more than `saved` tensors."""
+    found = tiling(made, choices)
+    deepest = DEEPEST if found.matrices is None else DEEPEST_WITH_TMA
+    depth = found.depth.size
+    return not depth.is_Integer or int(depth) > (deepest if saved > 1 else DEEPEST_WITH_RESULT)
 
 
-def _found(node: fx.Node, always: bool) -> Matmul | None:
+def _found(node: fx.Node, choices: Choices) -> Matmul | None:
     """What a kernel for a matmul computes besides, or None where it is not worth one, or has none."""
+    always = choices.matmul == "always"
     rejected: set[fx.Node] = set()
     stored: set[fx.Node] = set()
     if not always and not any(_is_element_wise(u) for view in _views(node) for u in view.users):
-        return None
-    if not always and _is_deep(node):
         return None
     while True:
         region = _region(node, rejected)
@@ -91,22 +96,16 @@ def _found(node: fx.Node, always: bool) -> Matmul | None:
             return None
         matmul = Matmul(node, results, reads)
         piece = matmul.piece()
-        memory = {copy: _buffer(copy) for copy in piece.reads}
+        memory = {copy: buffer_of(copy, copy.name) for copy in piece.reads}
         try:
-            computed(piece.of[node], memory, {piece.of[r]: _buffer(r) for r in results})
+            values = computed(piece.of[node], memory, {piece.of[r]: buffer_of(r, r.name) for r in results})
         except Cut as cut:
             where = next((n for n, copy in piece.of.items() if copy is cut.node), node)
             if where is node or where in stored:
                 return None
             (rejected if where in region else stored).add(where)
         else:
-            return matmul
-
-
-def _buffer(node: fx.Node) -> Buffer:
-    """A tensor as it is in memory, before it has a name."""
-    value = node.meta["val"]
-    return Buffer(node.name, value.dtype, shape_of(node), shape_of(node))
+            return matmul if always or not _is_deep(values, made.saved, choices) else None
 
 
 # what is computed of the result

@@ -5,36 +5,28 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
-import sympy
 import torch
 from torch import fx
 
-from fx_lsp.choices import Precision
+from fx_lsp.choices import Choices
+from fx_lsp.codegen.descriptors import Matrix
 from fx_lsp.codegen.ends import at_end
-from fx_lsp.codegen.index import Index, coefficient, count, power_of_two, size_symbol
-from fx_lsp.codegen.kernel import Kernel, Line, Naming
+from fx_lsp.codegen.index import Index, coefficient, count, size_symbol
+from fx_lsp.codegen.kernel import Kernel, Line, Naming, indented
 from fx_lsp.codegen.matmul_kernel import Computed, Matmul, computed, operands
+from fx_lsp.codegen.matmul_tiles import tiling
 from fx_lsp.codegen.own import Writer
 from fx_lsp.codegen.pull import triton_type
 from fx_lsp.codegen.text import filled, unparsed
-from fx_lsp.codegen.tiles import Config, Dim, Role, Tile, merged_axes
+from fx_lsp.codegen.tiles import Dim
 from fx_lsp.codegen.values import Buffer, Load, Value, values_of
 from fx_lsp.codegen.writing import Writing
 
-GROUP = 8
-"""How many columns of tiles are gone through together, so that their operands stay in the L2 cache."""
 
-_HALF = ((128, 256, 64, 8, 3), (128, 128, 64, 8, 3), (128, 128, 64, 4, 4), (64, 256, 64, 4, 4), (64, 128, 64, 4, 4))
-_FLAT = ((64, 64, 64, 4, 4), (32, 64, 128, 4, 4), (16, 128, 128, 4, 4), (16, 64, 128, 4, 5), (16, 32, 256, 2, 4))
-_SINGLE = ((128, 128, 32, 8, 3), (128, 64, 32, 4, 3), (64, 128, 32, 4, 3), (64, 64, 32, 4, 3), (32, 64, 32, 4, 3))
-"""Sizes of tiles (rows, columns, what is summed at a time), warps, stages: for half precision, few rows, float32."""
-
-
-def writer(matmul: Matmul, precision: Precision) -> Writer:
-    """Writes the kernel of a matmul; `precision` is how it multiplies float32."""
+def writer(matmul: Matmul, choices: Choices) -> Writer:
+    """Writes the kernel of a matmul."""
     piece = matmul.piece()
     node = piece.of[matmul.node]
     results = [piece.of[r] for r in matmul.results]
@@ -48,63 +40,25 @@ def writer(matmul: Matmul, precision: Precision) -> Writer:
         memory = {copy: buffers[read] for copy, read in zip(piece.reads, made.args, strict=True)}
         targets = {results[number]: buffers[output] for number, output in outputs.items()}
         last = naming.name(outputs[max(outputs)])
-        return [_Multiplying(f"{title}_{last}", computed(node, memory, targets), naming, precision).kernel()]
+        return [_Multiplying(f"{title}_{last}", computed(node, memory, targets), naming, choices).kernel()]
 
     return write
-
-
-def configs(m: Index, n: Index, k: Index, dtype: torch.dtype) -> tuple[Config, ...]:
-    """Configurations for the sizes of a matmul, those that are symbols taken to be large: none is larger than it."""
-    rows, columns, depth = (max(16, power_of_two(int(s))) if s.is_Integer else 4096 for s in (m, n, k))
-    whole = next((b for b in (64, 32) if bool(sympy.Mod(k, b) == 0)), 64)
-    found: dict[tuple[tuple[str, int], ...], Config] = {}
-    chosen = _SINGLE if dtype is torch.float32 else _HALF + _FLAT[:1] if rows > 64 else _FLAT
-    for height, width, step, warps, stages in chosen:
-        step = min(step, whole) if bool(sympy.Mod(k, step) != 0) else step
-        sizes = min(height, rows), min(max(width, 32), columns), min(step, depth)
-        blocks = tuple(zip(("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP"), (*sizes, GROUP), strict=True))
-        small = sizes[0] * sizes[1] < 64 * 64
-        found.setdefault((*blocks, ("warps", warps)), Config(blocks, min(warps, 4) if small else warps, stages))
-    if len(found) == 1:
-        only = next(iter(found.values()))
-        return only, replace(only, warps=only.warps // 2)
-    return tuple(found.values())
-
-
-def _as_stored(value: Value, dtype: torch.dtype) -> Value:
-    """An operand in its own dtype where it is only loaded: half precision needs no detour over float32."""
-    return replace(value, dtype=dtype) if isinstance(value, Load) and value.buffer.dtype == dtype else value
 
 
 class _Multiplying(Writing):
     """Writes the kernel; which way an axis lies in a tile depends on whose it is: an operand's or the result's."""
 
-    def __init__(self, title: str, made: Computed, naming: Naming, precision: Precision) -> None:
-        self.made, self.precision = made, precision
-        sizes = made.builder.space.sizes
-        self.dtype: torch.dtype = operands(made.node)[0].meta["val"].dtype
-        self.tiles = [_as_stored(tile, self.dtype) for tile in (made.left, made.right)]
+    def __init__(self, title: str, made: Computed, naming: Naming, choices: Choices) -> None:
+        self.made, self.precision = made, choices.precision
+        found = tiling(made, choices)
+        self.rows, self.cols, self.depth, self.batch = found.rows, found.cols, found.depth, found.batch
+        self.dtype, self.tiles, self.matrices = found.dtype, found.operands, found.matrices
+        super().__init__(title, found.tile, made.stores, made.builder.indirect, naming)
         roots = [*self.tiles, *(s.value for s in made.stores)]
-        values = list(values_of(roots))
-        kept, merged = merged_axes({a: sizes[a] for g in made.groups for a in g}, values, made.stores, made.groups)
-        batch, m, n, k = ([(a, kept[a]) for a in group if a in kept] for group in made.groups)
-        rows, columns, depth = (count(s for _, s in axes) for axes in (m, n, k))
-        chosen = configs(rows, columns, depth, self.dtype)
-        first = dict(chosen[0].blocks)
-
-        def dim(axes: list[tuple[sympy.Symbol, Index]], role: Role, variable: str, size: str) -> Dim:
-            block = f"BLOCK_{size}"
-            return Dim(tuple(a for a, _ in axes), tuple(s for _, s in axes), role, first[block], variable, size, block)
-
-        self.rows, self.cols = dim(m, "grid", "rows", "M"), dim(n, "grid", "cols", "N")
-        self.depth = dim(k, "loop", "k", "K")
-        self.batch = Dim(tuple(a for a, _ in batch), tuple(s for _, s in batch), "grid", 1, "batch", "", "")
-        dims = (self.rows, self.cols, *([self.batch] if batch else []), self.depth)
-        super().__init__(title, Tile(dims, merged, chosen), made.stores, made.builder.indirect, naming)
-        self.values = values
-        self.uses = Counter(id(i) for v in values for i in v.inputs)
+        self.values = list(values_of(roots))
+        self.uses = Counter(id(i) for v in self.values for i in v.inputs)
         self.uses.update(id(v) for v in roots)
-        self.taken |= {"acc", "pid_m", "pid_n", "num_m", "num_n", "M", "N", "K", *first}
+        self.taken |= {"acc", "pid_m", "pid_n", "num_m", "num_n", "tile", "M", "N", "K", "GROUP"}
         self.variables = dict(self.names)
 
     # which way axes lie
@@ -140,11 +94,13 @@ class _Multiplying(Writing):
     # the whole
 
     def kernel(self) -> Kernel:
+        ahead = self._descriptors() if self.matrices is not None else []
         self._programs()
         self._multiply()
         self.orient(self.rows, self.cols)
         for store in self.stores:
             self._store(store)
+        self.outer.lines[:] = [*ahead, *(indented(self.outer.lines) if ahead else self.outer.lines)]
         sizes = {d.size_name: d.size for d in self.tile.dims if d.size_name in self.used_sizes}
         buffers = (*self.reads.values(), *self.writes.values())
         known = [*self.made.builder.space.sizes.values(), *(e for b in buffers for e in (*b.shape, *b.strides))]
@@ -157,14 +113,40 @@ class _Multiplying(Writing):
         args += [f"{b}: tl.constexpr" for b, _ in self.tile.configs[0].blocks]
         head = Line(f"def {self.title}({', '.join(args)}):")
         reads, writes = list(self.reads.values()), list(self.writes.values())
-        return Kernel(self.title, [head, *self.outer.lines], reads, writes, sizes, self.tile, list(self.helpers))
+        return Kernel(
+            self.title,
+            [head, *self.outer.lines],
+            reads,
+            writes,
+            sizes,
+            self.tile,
+            list(self.helpers),
+            described=tuple(m.buffer.name for m in self.matrices or ()),
+        )
+
+    def _descriptors(self) -> list[Line]:
+        """The lines around the tiles of a kernel that TMA reads for: a program computes one tile after the other, so
+        that the operands of the next are on their way while it ends one."""
+        assert self.matrices is not None
+        self.used_sizes.update(("M", "N", "K"))
+        self.described: list[str] = []
+        lines = ["num_m, num_n = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)"]
+        lines.append("# TMA reads whole tiles, with zeros behind the ends")
+        for matrix in self.matrices:
+            self.described.append(self.unique(f"{matrix.buffer.name}_tiles"))
+            lines.append(f"{self.described[-1]} = {matrix.descriptor()}")
+        lines.append("for tile in tl.range(tl.program_id(0), num_m * num_n, tl.num_programs(0), flatten=True):")
+        return [Line(f"    {line}") for line in lines]
 
     def _programs(self) -> None:
         """Which tile a program computes."""
         self.line("# programs that run at the same time share operands in the L2 cache")
-        self.line("pid_m, pid_n = tl.program_id(0), tl.program_id(1)")
-        self.line("num_m, num_n = tl.num_programs(0), tl.num_programs(1)")
-        self.line("pid_n, pid_m = tl.swizzle2d(pid_n, pid_m, num_n, num_m, GROUP)")
+        if self.matrices is not None:
+            self.line("pid_n, pid_m = tl.swizzle2d(tile // num_m, tile % num_m, num_n, num_m, GROUP)")
+        else:
+            self.line("pid_m, pid_n = tl.program_id(0), tl.program_id(1)")
+            self.line("num_m, num_n = tl.num_programs(0), tl.num_programs(1)")
+            self.line("pid_n, pid_m = tl.swizzle2d(pid_n, pid_m, num_n, num_m, GROUP)")
         wide = ".to(tl.int64)" if self._large() else ""
         if self.batch in self.tile.dims:
             self.line(f"{self.batch.variable} = tl.program_id(2){wide}")
@@ -187,14 +169,17 @@ class _Multiplying(Writing):
         self.used_sizes.add(depth.size_name)
         self.line(f"acc = tl.zeros([{self.rows.block_name}, {self.cols.block_name}], tl.float32)", node)
         self.in_loop, before = True, self.comment
-        steps = f"start + tl.arange(0, {depth.block_name})"
-        self.line(f"{depth.variable} = {f'({steps}).to(tl.int64)' if self._large() else steps}")
-        self._split_axes(depth)
-        left, right = operands(node)
-        tiles = [
-            self._operand(self.tiles[0], left, self.rows, depth),
-            self._operand(self.tiles[1], right, depth, self.cols),
-        ]
+        if self.matrices is not None:
+            tiles = [self._tile(m, name) for m, name in zip(self.matrices, self.described, strict=True)]
+        else:
+            steps = f"start + tl.arange(0, {depth.block_name})"
+            self.line(f"{depth.variable} = {f'({steps}).to(tl.int64)' if self._large() else steps}")
+            self._split_axes(depth)
+            left, right = operands(node)
+            tiles = [
+                self._operand(self.tiles[0], left, self.rows, depth),
+                self._operand(self.tiles[1], right, depth, self.cols),
+            ]
         precision = ""
         if self.dtype is torch.float32:
             if self.precision == "ieee":
@@ -206,6 +191,15 @@ class _Multiplying(Writing):
         self.outer.lines.extend(self.inner.lines)
         self.inner.lines.clear()
         self.inner.known.clear()
+
+    def _tile(self, matrix: Matrix, name: str) -> str:
+        """The name of a tile of an operand that TMA reads."""
+        self.reads[matrix.buffer.name] = matrix.buffer
+        starts = {"M": "pid_m * BLOCK_M", "N": "pid_n * BLOCK_N", "K": "start"}
+        place = ", ".join(starts[dim.size_name] for dim in (matrix.rows, matrix.columns))
+        variable = self.unique(matrix.buffer.name)
+        self.line(f"{variable} = {name}.load([{place}]){'.T' if matrix.turned else ''}")
+        return variable
 
     def _operand(self, value: Value, node: fx.Node, tall: Dim, wide: Dim) -> str:
         """The name of a tile of an operand, in its own dtype, and 0 behind the end of what is summed."""

@@ -80,7 +80,7 @@ def _program(
     called: Collection[fx.Node],
 ) -> Program:
     plan = schedule(graph, cut, called)
-    buffers = {n: _buffer(n, naming) for n in graph.nodes if n in plan.stored and _is_tensor(n)}
+    buffers = {n: buffer_of(n, naming.name(n)) for n in graph.nodes if n in plan.stored and _is_tensor(n)}
     steps: list[Launch | fx.Node] = []
     groups = [s for s in plan.steps if isinstance(s, Group)]
     taken: set[str] = set()
@@ -163,11 +163,12 @@ def _is_tensor(node: fx.Node) -> bool:
     return isinstance(node.meta.get("val"), torch.Tensor)
 
 
-def _buffer(node: fx.Node, naming: Naming) -> Buffer:
+def buffer_of(node: fx.Node, name: str) -> Buffer:
+    """A tensor as it lies in memory, or will where kernels make it."""
     value = node.meta["val"]
     shape = tuple(expression(s) for s in value.shape)
     strides: Coords = tuple(expression(s) for s in value.stride())
     made_here = node.op == "call_function" and node.target is not operator.getitem and not is_view(node)
     if made_here and any(stride == 0 and size != 1 for stride, size in zip(strides, shape, strict=True)):
         strides = contiguous_strides(shape)
-    return Buffer(naming.name(node), value.dtype, shape, strides)
+    return Buffer(name, value.dtype, shape, strides)

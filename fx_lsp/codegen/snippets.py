@@ -58,6 +58,27 @@ def launch(kernel, out):
     return kernel if is_plain(out) else wrap_triton(kernel)
 '''
 
+TMA = '''
+def workspace(size, alignment, stream):
+    """Memory for what describes to TMA the matrices that a kernel reads."""
+    return torch.empty(size, dtype=torch.int8, device="cuda")
+
+
+def multiprocessors(out):
+    """How many the device of a tensor has: one program for each goes through the tiles."""
+    if not out.is_cuda:
+        return 1
+    return torch.cuda.get_device_properties(out.device).multi_processor_count
+
+
+def aligned(tensor):
+    """A tensor that begins where TMA can read, at a multiple of 16 bytes: itself, or else a copy."""
+    if not is_plain(tensor) or tensor.data_ptr() % 16 == 0:
+        return tensor
+    options = {"dtype": tensor.dtype, "device": tensor.device}
+    return torch.empty_strided(tensor.shape, tensor.stride(), **options).copy_(tensor)
+'''
+
 CHECK = '''
 def check(tensor, name, dtype, shape, strides=None, device=None, gradient=True):
     """Refuses a tensor that the kernels are not made for; None stands for anything."""

@@ -50,6 +50,7 @@ class Body:
     said: set[str] = field(default_factory=set[str])
     said_last: str = ""
     known: set[str] = field(default_factory=set[str])
+    has_workspace: bool = False
     inline: Mapping[Any, str] = field(default_factory=dict[Any, str])
 
     def statements(self) -> list[Line]:
@@ -82,10 +83,20 @@ class Body:
             buffer = self.program.buffers[node]
             self.names[node] = self.name(node)
             self._line(f"{self.names[node]} = {allocation(buffer, self.device, _adds(step, self.program, node))}")
-        pointers = [self.reference(n) for n in (*step.reads, *(w for w in step.writes if w not in step.reads))]
+        pointers = [self._pointer(n, step) for n in (*step.reads, *(w for w in step.writes if w not in step.reads))]
+        if kernel.described and not self.has_workspace:
+            self.has_workspace = True
+            self._line("triton.set_allocator(workspace)")
         args = [*pointers, *(size_text(v) for v in kernel.sizes.values()), *fixed_blocks(kernel)]
         out = self.names[step.writes[0]]
-        self._line(f"launch({kernel.name}, {out})[{grid_text(kernel)}]({', '.join(args)})")
+        self._line(f"launch({kernel.name}, {out})[{grid_text(kernel, out)}]({', '.join(args)})")
+
+    def _pointer(self, node: fx.Node, step: Launch) -> str:
+        """What a kernel is given; what others allocated may begin where TMA cannot read."""
+        text = self.reference(node)
+        own = any(isinstance(s, Launch) and node in s.writes for s in self.program.steps)
+        described = self.program.buffers[node].name in step.kernel.described
+        return f"aligned({text})" if described and not own else text
 
     def _call(self, node: fx.Node) -> None:
         if is_empty(node):
@@ -199,8 +210,8 @@ def allocation(buffer: Buffer, device: str, zero: bool = False) -> str:
     return f"torch.empty_strided({tuple_text(buffer.shape)}, {tuple_text(buffer.strides)}, {options}){zeroed}"
 
 
-def grid_text(kernel: Kernel) -> str:
-    """How many programs a kernel has, as what is written in brackets behind it."""
+def grid_text(kernel: Kernel, out: str) -> str:
+    """How many programs a kernel has that writes `out`, as what is written in brackets behind it."""
     dims = [d for d in kernel.tile.dims if d.role == "grid"]
     chosen = {n for c in kernel.tile.configs[1:] for n, _ in c.blocks}
     parts: list[str] = []
@@ -214,6 +225,8 @@ def grid_text(kernel: Kernel) -> str:
         else:
             block = dict(kernel.tile.configs[0].blocks).get(dim.block_name, dim.block)
             parts.append(f"triton.cdiv({size_text(dim.size)}, {block})")
+    if kernel.described:
+        parts = [f"min(multiprocessors({out}), {' * '.join(parts)})"]
     inside = ", ".join(parts) or "1"
     text = f"({inside},)" if len(parts) <= 1 else f"({inside})"
     return f"lambda meta: {text}" if depends else text

@@ -17,6 +17,7 @@ const CHOICES: [string, string][] = [
   ['backward=save', 'backward computes nothing again'],
   ['precision=tf32', 'products of float32 matrices in TF32'],
   ['precision=tf32x3', 'products of float32 matrices in three of TF32'],
+  ['tma=no', 'matmuls load elements, not tiles with TMA'],
   ['deterministic=yes', 'sums into indexed places stay calls'],
 ];
 const PROFILE = 'profile';

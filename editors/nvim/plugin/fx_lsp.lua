@@ -48,6 +48,8 @@ end, {
       'backward=save',
       'precision=tf32',
       'precision=tf32x3',
+      'tma=no',
+      'deterministic=yes',
     }
     local words = vim.list_extend(line:find('FxKernel!?%s+%S+%s') and chips or forms, choices)
     return vim.tbl_filter(function(word)

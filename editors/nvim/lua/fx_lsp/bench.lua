@@ -30,6 +30,7 @@ local CHOICES = {
   'backward=save',
   'precision=tf32',
   'precision=tf32x3',
+  'tma=no',
   'deterministic=yes',
 }
 
