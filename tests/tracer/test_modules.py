@@ -143,3 +143,37 @@ def get_init_inputs():
     )
     assert trace(source, "Model").inputs() == snapshot(["init.dim: 10 · convention", "x: f32[5, 10] · convention"])
     assert trace(source, "Inner").inputs() == snapshot(["init.dim: 6 · call site", "x: f32[5, 6] · call site"])
+
+
+def test_what_stops_the_inputs_of_the_file_is_said_and_not_what_stops_others(trace):
+    source = (
+        PRELUDE
+        + """
+class Expert(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.up = nn.Linear(dim, dim)
+
+    def forward(self, x):
+        return self.up(x)
+
+class Model(nn.Module):
+    def __init__(self, dim, groups):
+        super().__init__()
+        self.experts = nn.ModuleList(Expert(dim) for _ in range(groups))
+        self.dim = dim
+
+    def forward(self, x, chosen):
+        counts = torch.bincount(chosen.view(-1, len(self.experts))[0]).numpy()
+        return [e(x[: int(n)]) for e, n in zip(self.experts, counts)]
+
+def get_inputs():
+    return [torch.rand(12, 10), torch.zeros(4, 6, dtype=torch.int64)]
+
+def get_init_inputs():
+    return [10, 6]
+"""
+    )
+    failure = trace(source, "Model").failure
+    assert failure.kind == "data-dependent"
+    assert failure.message.startswith("`counts = torch.bincount(")

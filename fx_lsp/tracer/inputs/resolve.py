@@ -38,7 +38,7 @@ from fx_lsp.tracer.inputs.search import search, severity
 from fx_lsp.tracer.inputs.settle import Settled, settle
 from fx_lsp.tracer.inputs.signatures import apply_of, hints_of, signature_of, takes_any
 from fx_lsp.tracer.inputs.start import is_given, needs_objects, resumed, start_plans
-from fx_lsp.tracer.inputs.task import MIN_SECONDS, Task, attempt, search_failure
+from fx_lsp.tracer.inputs.task import HARD, MIN_SECONDS, Task, attempt, search_failure
 from fx_lsp.tracer.load import find, load
 from fx_lsp.tracer.observe import Run, Statements
 from fx_lsp.tracer.provenance import Sources
@@ -140,7 +140,8 @@ def _prepare_subject(task: Task, subject: Subject, written: Written, observe: Ob
         found = _with_offer(task, subject, signature, written.author.over(offer), written)
         if isinstance(found, Prepared) or offer.final:
             return found
-        failure = found if failure is None or offer.is_empty else failure
+        if failure is None or (offer.is_empty and failure.kind not in HARD):
+            failure = found
     assert failure is not None, "there is always an offer that says nothing"
     return unmakable(written) or failure
 

@@ -16,6 +16,7 @@ from fx_lsp.tracer.inputs.attempt import Attempt
 from fx_lsp.tracer.inputs.plan import Plans, TensorPlan, fresh_sizes, with_size
 from fx_lsp.tracer.inputs.repair import is_of_gradients, repairs
 from fx_lsp.tracer.inputs.shapes import plain_conflicts, with_rank
+from fx_lsp.tracer.inputs.shortened import with_short_loops
 from fx_lsp.tracer.observe import tensors_among
 
 Evaluate = Callable[[Plans], Attempt]
@@ -30,10 +31,6 @@ REPAIRS_PER_RANK = 12
 DETOUR = 5
 """How many attempts come no further until one is made from elsewhere."""
 MAX_SIZE = 1 << 16
-LONG = 256
-"""How often one expression runs in a loop that is worth shortening."""
-SHORT = (5, 6, 7, 9, 10)
-"""Sizes of dimensions that such a loop goes over."""
 NO_EFFECT = 20
 """How unlikely the children of a repair are that left the error as it was."""
 
@@ -65,23 +62,8 @@ def search(start: Plans, evaluate: Evaluate, seconds: float, earlier: Plans | No
             break
         found.best = better
     if found.best.run.error is None:
-        found.best = _with_short_loops(_simplest(start, found.best, evaluate, deadline), evaluate)
+        found.best = with_short_loops(_simplest(start, found.best, evaluate, deadline), evaluate)
     return found
-
-
-def _with_short_loops(best: Attempt, evaluate: Evaluate) -> Attempt:
-    """A few steps where a long loop goes over a dimension that was made up: the graph says as much, and sooner."""
-    steps = max(best.run.repeats.values(), default=0)
-    if steps < LONG:
-        return best
-    taken = best.plans.sizes()
-    short = next(size for size in SHORT if size not in taken)
-    for size in sorted(taken, reverse=True):
-        if max(SHORT) < size <= steps:
-            attempt = evaluate(with_size(best.plans, size, short, "short, as a loop goes over it"))
-            if attempt.run.error is None and max(attempt.run.repeats.values(), default=0) < steps:
-                return attempt
-    return best
 
 
 def _simplest(start: Plans, best: Attempt, evaluate: Evaluate, deadline: float) -> Attempt:

@@ -1,0 +1,71 @@
+"""Long loops: where one goes over a dimension of the inputs, a few of its steps say as much, and are traced sooner."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+from fx_lsp.model import InputSource
+from fx_lsp.tracer.inputs.attempt import Attempt
+from fx_lsp.tracer.inputs.plan import Plans, TensorPlan
+
+LONG = 256
+"""How often one expression runs in a loop that is worth shortening where the size of the dimension was made up."""
+OFTEN = 128
+MANY = 1000
+"""The same where the code has the size, and how many torch calls take so long to capture that few would wait."""
+SHORT = (5, 6, 7, 9, 10)
+"""Sizes of dimensions that such a loop goes over."""
+MAX_TRIES = 8
+OFFERED: frozenset[InputSource] = frozenset({"convention", "call site", "recorded", "annotation"})
+"""Sources that say what the code runs with, not what the author wants to see traced."""
+
+
+def with_short_loops(best: Attempt, evaluate: Callable[[Plans], Attempt]) -> Attempt:
+    """An attempt whose loops take a few steps where they took many; `best` itself where there is none.
+
+    What a comment or a setting says is left as it is.
+    """
+    steps = max(best.run.repeats.values(), default=0)
+    sources: set[InputSource] = {"search"} if steps >= LONG else set()
+    if steps >= OFTEN and best.run.calls >= MANY:
+        sources |= OFFERED
+    for plans in islice(_shorter(best.plans, steps, sources), MAX_TRIES):
+        attempt = evaluate(plans)
+        if attempt.run.error is None and max(attempt.run.repeats.values(), default=0) < steps:
+            return with_short_loops(attempt, evaluate)
+    return best
+
+
+def _shorter(plans: Plans, steps: int, sources: set[InputSource]) -> Iterator[Plans]:
+    """The plans with one size made short, the likeliest first: everywhere, or else in one dimension of one tensor."""
+    taken = plans.sizes()
+    short = next(size for size in SHORT if size not in taken)
+    places = [
+        (path, dim, size)
+        for path, plan in plans.tensors()
+        if plan.source in sources
+        for dim, size in enumerate(plan.spec.sizes)
+        if isinstance(size, int) and max(SHORT) < size <= steps + 1
+    ]
+    for size in sorted({s for _, _, s in places}, key=lambda s: (abs(s - steps) > 1, -s)):
+        found = {(path, dim) for path, dim, s in places if s == size}
+        yield _resized(plans, found, short)
+        if len(found) > 1:
+            for place in sorted(found):
+                yield _resized(plans, {place}, short)
+
+
+def _resized(plans: Plans, places: set[tuple[str, int]], short: int) -> Plans:
+    def changed(path: str, plan: TensorPlan) -> TensorPlan:
+        sizes = tuple(short if (path, dim) in places else size for dim, size in enumerate(plan.spec.sizes))
+        if sizes == plan.spec.sizes:
+            return plan
+        before = ", ".join(str(s) for dim, s in enumerate(plan.spec.sizes) if (path, dim) in places)
+        given = plan.source != "search"
+        detail = f"{plan.detail}, with {short} for {before}" if given else "short"
+        detail = f"{detail}, as a long loop goes over it"
+        return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, sizes=sizes), detail=detail)
+
+    return plans.map_tensors(changed)

@@ -1,0 +1,70 @@
+"""Loops of hundreds of steps: a few are traced, unless the author says how many."""
+
+from inline_snapshot import snapshot
+
+PRELUDE = "import torch\nfrom torch import nn, Tensor\n"
+
+RECURRENT = """
+class Model(nn.Module):
+    def __init__(self, size=24):
+        super().__init__()
+        self.cell = nn.Linear(2 * size, size)
+
+    def forward(self, x):
+        state = torch.zeros(x.shape[0], x.shape[2])
+        states = x.new_zeros(x.shape)
+        for t in range(x.shape[1]):
+            state = torch.tanh(self.cell(torch.cat((x[:, t], state), 1)))
+            states[:, t] = state
+        return states
+"""
+
+
+def test_a_few_steps_stand_for_those_of_get_inputs(trace):
+    offered = RECURRENT + "\ndef get_inputs():\n    return [torch.randn(3, 300, 24)]\n"
+    traced = trace(PRELUDE + offered, "Model")
+    assert traced.inputs() == snapshot(["x: f32[3, 5, 24] · convention"])
+    assert traced.outcome.inputs[-1].detail == snapshot("get_inputs(), with 5 for 300, as a long loop goes over it")
+
+
+def test_dimensions_of_the_same_size_stay_the_same(trace):
+    offered = RECURRENT + "\ndef get_inputs():\n    return [torch.randn(300, 300, 24)]\n"
+    assert trace(PRELUDE + offered, "Model").inputs() == snapshot(["x: f32[5, 5, 24] · convention"])
+
+
+def test_a_size_that_the_module_has_too_stays(trace):
+    offered = RECURRENT.replace("size=24", "size=300") + "\ndef get_inputs():\n    return [torch.randn(3, 300, 300)]\n"
+    assert trace(PRELUDE + offered, "Model").inputs() == snapshot(["x: f32[3, 5, 300] · convention"])
+
+
+def test_a_loop_that_begins_with_the_second_step(trace):
+    source = """
+def total(x: Tensor):
+    sums = [x[:, 0]]
+    for t in range(1, x.shape[1]):
+        sums.append((sums[-1] * 0.5 + x[:, t]).tanh())
+    return torch.stack(sums, 1)
+
+def main():
+    total(torch.randn(2, 400))
+"""
+    assert trace(PRELUDE + source, "total").inputs() == snapshot(["x: f32[2, 5] · call site"])
+
+
+def test_what_the_author_says_is_traced(trace):
+    source = """
+# fx: x=f32[2, 260]
+def total(x: Tensor):
+    state = x[:, 0]
+    for t in range(x.shape[1]):
+        state = (state * 0.5 + x[:, t]).tanh()
+    return state
+"""
+    traced = trace(PRELUDE + source, "total")
+    assert traced.inputs() == ["x: f32[2, 260] · comment"]
+    assert traced.graph("forward").count("aten.tanh.default") == 260
+
+
+def test_loops_that_are_not_long_are_traced_whole(trace):
+    offered = RECURRENT + "\ndef get_inputs():\n    return [torch.randn(3, 100, 24)]\n"
+    assert trace(PRELUDE + offered, "Model").inputs() == snapshot(["x: f32[3, 100, 24] · convention"])
