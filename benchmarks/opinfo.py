@@ -33,7 +33,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
+os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", TRITON_INTERPRET="1")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "codegen"))
 
 import torch

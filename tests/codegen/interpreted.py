@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -118,7 +119,7 @@ def loaded(file: Generated, operators: bool = False) -> ModuleType:
     Without `operators`, which take a while to register, those of the file are plain functions.
     """
     number = next(_loaded)
-    path = Path(_folder.name, f"generated_{number}.py")
+    path = Path(_folder.name, f"generated_{os.getpid()}_{number}.py")
     path.write_text(file.text.replace("_triton::", f"_triton_{number}::"))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
