@@ -117,6 +117,16 @@ _LENGTHS = {
 """Operations whose result's size depends on values: what the size is, and what to do instead."""
 
 
+_COMPARING = {
+    "max": "Use `torch.maximum`, or stack them and use `amax`, which stay tensors.",
+    "min": "Use `torch.minimum`, or stack them and use `amin`, which stay tensors.",
+    "sorted": "Use `torch.sort`, which stays a tensor.",
+    "any": "Use `torch.any`, which stays a tensor.",
+    "all": "Use `torch.all`, which stays a tensor.",
+}
+"""Python's functions that ask which of two numbers is larger, or whether one is true, and what stays a tensor."""
+
+
 def _call(node: ast.Call, path: list[ast.AST]) -> Iterator[Need]:
     method = isinstance(node.func, ast.Attribute)
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -136,6 +146,8 @@ def _call(node: ast.Call, path: list[ast.AST]) -> Iterator[Need]:
         yield Need(f"{_quoted(node)} {says.format(_quoted(subject))}{loop}", hint)
     elif name in ("equal", "allclose"):
         yield Need(f"{_quoted(node)} compares the values of tensors", "Compare with `torch.eq`, which stays a tensor.")
+    elif not method and name in _COMPARING:
+        yield Need(f"{_quoted(node)} compares the values of tensors", _COMPARING[name])
 
 
 def _is_module(node: ast.expr) -> bool:

@@ -174,6 +174,18 @@ x.norm() > 1
 Loop a fixed number of times and let `torch.where` keep what is finished.\
 """),
     ),
+    "the larger of two": (
+        """
+        # fx: x=f32[4], y=f32[4]
+        def f(x, y):
+            return x / max(x.sum(), y.sum())
+        """,
+        snapshot("""\
+max(x.sum(), y.sum())
+`max(x.sum(), y.sum())` compares the values of tensors
+Use `torch.maximum`, or stack them and use `amax`, which stay tensors.\
+"""),
+    ),
     "a range": (
         """
         # fx: x=f32[4], n=i64[]

@@ -6,6 +6,7 @@ import pytest
 from conftest import TraceFixture
 
 SOURCE = """
+from typing import Optional
 import torch
 from torch import einsum
 
@@ -88,6 +89,11 @@ def surrogate(log_probs, old_log_prob, keep_prob):
 
 def flattened(x, shape):
     return torch.reshape(x, shape).relu()
+
+def scaled(x: torch.Tensor, y: torch.Tensor, span: Optional[float] = None):
+    if span is None:
+        span = max(x.max() - x.min(), y.max() - y.min())
+    return (x - y) / span
 """
 
 
@@ -107,6 +113,7 @@ def flattened(x, shape):
         pytest.param("pieces", ["f32[4, 64]", "2"], id="a count"),
         pytest.param("surrogate", ["f32[4, 32]", "f32[4, 32]", "0.1"], id="probabilities and one probability"),
         pytest.param("relaxed", ["f32[8, 32, 5]", "f32[8, 32]"], id="a long loop over a dimension"),
+        pytest.param("scaled", ["f32[4, 32]", "f32[4, 32]", "0.5"], id="a number, or else it is one of the values"),
     ],
 )
 def test_what_is_found(trace: TraceFixture, name: str, found: list[str]) -> None:

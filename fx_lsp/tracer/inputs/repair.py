@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain as concat
 
 from fx_lsp.tracer.drive import Unfinished
+from fx_lsp.tracer.failures import kind_of
 from fx_lsp.tracer.inputs.asked import handed_on, tensor_for_default
 from fx_lsp.tracer.inputs.attempt import Attempt, involved, mentioned_names
 from fx_lsp.tracer.inputs.configs import with_value
@@ -50,10 +51,12 @@ def is_of_gradients(error: BaseException | None) -> bool:
 
 
 def _missing_value(attempt: Attempt, text: str) -> Iterator[Plans]:
-    """`None` where something is needed: the next proposal for a parameter that is None."""
-    if "NoneType" not in text and not isinstance(
-        attempt.run.error, (TypeError, AttributeError, AssertionError, ValueError)
-    ):
+    """`None` where something is needed: the next proposal for a parameter that is None.
+
+    What needs the values of tensors may do so because it was not told a number.
+    """
+    expected = isinstance(attempt.run.error, (TypeError, AttributeError, AssertionError, ValueError))
+    if "NoneType" not in text and not expected and not _needs_values(attempt):
         return
     names = [n for n, p in attempt.plans.items if isinstance(p, ValuePlan) and p.shown == "None"]
     if "NoneType" not in text:
@@ -65,6 +68,11 @@ def _missing_value(attempt: Attempt, text: str) -> Iterator[Plans]:
         for plan in attempt.alternatives.get(name, []):
             if not (isinstance(plan, ValuePlan) and plan.shown == "None"):
                 yield attempt.plans.with_plan(name, _refreshed(plan, attempt.plans))
+
+
+def _needs_values(attempt: Attempt) -> bool:
+    error = attempt.run.error
+    return error is not None and kind_of(error, attempt.run.failed) == "data-dependent"
 
 
 def _dtype(attempt: Attempt, text: str) -> Iterator[Plans]:

@@ -24,7 +24,7 @@ Evaluate = Callable[[Plans], Attempt]
 MAX_ATTEMPTS = 400
 STAGNATION = 80
 """How many attempts in a row may come no further than the best before the search ends."""
-PATIENCE_WITH_VALUES = 8
+PATIENCE_WITH_VALUES = 20
 """The same where the best ended at code that needs a tensor's value, which other inputs seldom mend."""
 REPAIRS_PER_RANK = 12
 """How many attempts another rank gets to prove a better fit than plans that already run."""
