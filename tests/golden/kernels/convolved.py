@@ -87,8 +87,11 @@ def as_operator(name):
 
         @functools.wraps(function)
         def call(*args):
-            eager = is_plain(*args) and not torch.compiler.is_compiling()
-            return function(*args) if eager else traced(*args)
+            if torch.compiler.is_compiling() or not is_plain(*args):
+                return traced(*args)
+            first = next(filter(torch.is_tensor, args), torch.Tensor())
+            with torch.cuda.device_of(first):  # Triton launches on the current device
+                return function(*args)
 
         return call
 
