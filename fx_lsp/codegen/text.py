@@ -46,8 +46,8 @@ def name(text: str) -> ast.expr:
 
 
 def unparsed(node: ast.expr) -> str:
-    """An expression as text, in the style of ruff."""
-    return ast.unparse(node).replace("float('inf')", 'float("inf")').replace("float('nan')", 'float("nan")')
+    """An expression as text, in the style of ruff; its strings are names, without quotes in them."""
+    return ast.unparse(node).replace("'", '"')
 
 
 def index_text(index: Index, names: Mapping[sympy.Symbol, str], sizes: Mapping[int, str]) -> str:

@@ -13,6 +13,7 @@ import torch
 from torch import fx
 
 from fx_lsp.codegen import combine, ends
+from fx_lsp.codegen.eviction import read_again
 from fx_lsp.codegen.helpers import HELPERS
 from fx_lsp.codegen.index import ZERO, Index, count
 from fx_lsp.codegen.kernel import Line, Naming
@@ -71,8 +72,8 @@ class Writing:
         self.shaped = [d for d in tile.dims if d.block > 1]
         self.taken: set[str] = {"tl", "triton", "torch", "start", *HELPERS}
         self.taken |= {n for d in tile.dims for n in (d.variable, d.size_name, d.block_name)}
-        loads = (v for v in self.values if isinstance(v, Load))
-        sizes = [e for b in (*(v.buffer for v in loads), *(s.buffer for s in stores)) for e in b.shape]
+        self.loads = [v for v in self.values if isinstance(v, Load)]
+        sizes = [e for b in (*(v.buffer for v in self.loads), *(s.buffer for s in stores)) for e in b.shape]
         self.taken |= {s.name for e in (*sizes, *(d.size for d in tile.dims)) for s in e.free_symbols}
         self.names: dict[sympy.Symbol, str] = {}
         for dim in tile.dims:
@@ -321,11 +322,12 @@ class Writing:
         )
         if mask and not any(d.block > 1 for d in self.dims_of(self._moving(value.index, value.indirect) & value.axes)):
             pointer = f"tl.broadcast_to({pointer}, {self.tile_shape(value.axes)})"
-        other = self.others.get(id(value))
-        text = f"tl.load({pointer})" if not mask else f"tl.load({pointer}, mask={mask})"
-        if mask and other is not None:
-            shown = unparsed(_number(other))
-            text = f"{text[:-1]}, other={shown})"
+        args, other = [pointer], self.others.get(id(value))
+        if mask:
+            args += [f"mask={mask}", *([f"other={unparsed(_number(other))}"] if other is not None else [])]
+        if read_again(value, self.loads, self._moving(value.index, value.indirect), self.tile):
+            args.append('eviction_policy="evict_last"')
+        text = f"tl.load({', '.join(args)})"
         if value.buffer.dtype != value.dtype:
             text += f".to({triton_type(value.dtype)})"
         return filled(text, {})

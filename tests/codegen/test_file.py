@@ -109,6 +109,12 @@ def outside(x):
     return torch.tanh(x) + TABLE[:4]
 
 
+# fx: x=f16[4, 8], weight=f32[8]
+def long_line(x, weight):
+    h = x.float()
+    return (h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + 1e-6)).to(x.dtype) * weight
+
+
 # fx: x=f16[4, 8], w=bf16[8]
 def half(x, w, act=F.gelu, dtype=torch.float16):
     return act(x * w).to(dtype)
@@ -179,6 +185,7 @@ COMPARED = {
         *("gradient of bias", "gradient of further['y']"),
     ],
     "outside": ["out", "gradient of x"],
+    "long_line": ["out", "gradient of x", "gradient of weight"],
     "half": ["out", "gradient of x", "gradient of w"],
     "relu": ["out", "gradient of x"],
     "counted": ["out", "gradient of x"],
