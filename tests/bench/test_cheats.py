@@ -89,11 +89,10 @@ def test_an_input_is_changed(tmp_path: Path):
 def test_work_that_goes_on_after_the_return(tmp_path: Path):
     entry = """
         y = torch.sigmoid(x) * weight
-        right = y.detach().clone()
-        y.data.zero_()
         def later():
-            time.sleep(0.01)
-            y.data.copy_(right)
+            for _ in range(100):
+                time.sleep(0.01)
+                y.data.add_(1.0)
         threading.Thread(target=later).start()
         return y
     """

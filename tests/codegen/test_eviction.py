@@ -46,7 +46,10 @@ def rotated(x):
 
 def test_halves_that_change_places():
     assert kept(lambda x, sin: rotated(x) * sin, (3, 600, 64), (600, 64)) == {"x": [False, False], "sin": [True]}
-    assert kept(lambda x, sin: x + rotated(x) * sin, (3, 600, 64), (600, 64)) == {"x": [False, True, True], "sin": [True]}
+    assert kept(lambda x, sin: x + rotated(x) * sin, (3, 600, 64), (600, 64)) == {
+        "x": [False, True, True],
+        "sin": [True],
+    }
 
 
 def test_steps_of_a_loop():
