@@ -13,13 +13,16 @@ from fx_lsp.codegen.values import Axes, Load
 def read_again(load: Load, loads: Iterable[Load], moving: Axes, tile: Tile) -> bool:
     """Whether elements that a load reads are read by other programs too, or at a neighbouring place by this one.
 
-    `loads` are those of the kernel, `moving` the axes with which the place of this one moves.
+    `loads` are those of the kernel, `moving` the axes with which the place of this one moves. What a program goes
+    through in a loop (the operands of a product) would only push out the rest.
     """
     along = {s for a in moving for s in tile.index(a).free_symbols}
-    if not any(d.block > 1 and along & set(d.axes) for d in tile.dims):
+    passed = [d for d in tile.dims if along & set(d.axes)]
+    if not any(d.block > 1 for d in passed):
         return False
     spread = [d for d in tile.dims if d.role == "grid" and not _in_one(d, tile)]
-    shared = any(not along.issuperset(d.axes) for d in spread)
+    streams = any(d.role == "loop" for d in passed)
+    shared = not streams and any(not along.issuperset(d.axes) for d in spread)
     return shared or any(_near(load, other, tile) for other in loads)
 
 

@@ -84,7 +84,7 @@ def test_the_kernel_of_linear_and_gelu() -> None:
         primals_1 = tl.load(primals_1_ptr + rows[:, None] * K + k[None, :])
         primals_2 = tl.load(primals_2_ptr + cols[None, :] * K + k[:, None], mask=cols_mask)
         acc = tl.dot(primals_1, primals_2, acc)
-    primals_3 = tl.load(primals_3_ptr + cols[None, :], mask=cols_mask).to(tl.float32)
+    primals_3 = tl.load(primals_3_ptr + cols[None, :], mask=cols_mask, eviction_policy="evict_last").to(tl.float32)
     addmm = acc + primals_3
     tl.store(addmm_ptr + rows[:, None] * N + cols[None, :], addmm, mask=cols_mask)
     mul_2 = addmm * 0.5 * one_plus_erf(addmm * 0.7071067811865476)

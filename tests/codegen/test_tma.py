@@ -142,7 +142,7 @@ def test_the_kernel() -> None:
             arg0_1 = arg0_1_tiles.load([pid_m * BLOCK_M, start])
             arg1_1 = arg1_1_tiles.load([pid_n * BLOCK_N, start]).T
             acc = tl.dot(arg0_1, arg1_1, acc)
-        arg2_1 = tl.load(arg2_1_ptr + cols[None, :], mask=cols_mask).to(tl.float32)
+        arg2_1 = tl.load(arg2_1_ptr + cols[None, :], mask=cols_mask, eviction_policy="evict_last").to(tl.float32)
         addmm = acc + arg2_1
         mul_2 = addmm * 0.5 * one_plus_erf(addmm * 0.7071067811865476)
         tl.store(convert_element_type_4_ptr + rows[:, None] * N + cols[None, :], mul_2, mask=rows_mask & cols_mask)\
