@@ -4,8 +4,9 @@ import ast
 
 import pytest
 
+from fx_lsp.tracer.inputs.conditions import conditions_at
 from fx_lsp.tracer.inputs.dims import parameter_shape, shapes_in, sizes_of, words
-from fx_lsp.tracer.inputs.requirements import Requirement, guard_at, requirements
+from fx_lsp.tracer.inputs.requirements import Requirement, requirements
 
 
 @pytest.mark.parametrize(
@@ -90,7 +91,7 @@ def test_demands(code: str, demands: list[Requirement]) -> None:
     assert list(requirements(ast.parse(code))) == demands
 
 
-def test_the_guard_of_a_raise_is_the_innermost_one() -> None:
+def test_the_conditions_of_a_raise_are_the_innermost_first() -> None:
     tree = ast.parse("if a:\n  if x.dim() != 2:\n    raise E\n  y = 1\nassert b\n")
-    found = [guard_at(tree, line) for line in (3, 5)]
-    assert [ast.unparse(g.test) for g in found if isinstance(g, (ast.If, ast.Assert))] == ["x.dim() != 2", "b"]
+    found = [[(ast.unparse(test), truth) for test, truth in conditions_at(tree, line)] for line in (3, 5)]
+    assert found == [[("x.dim() != 2", False), ("a", False)], [("b", True)]]

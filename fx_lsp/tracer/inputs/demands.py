@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import ast
-import linecache
 import re
 from collections.abc import Iterator
-from types import FrameType
 from typing import Any
 
 import torch
 
 from fx_lsp.tracer.failures import expression
 from fx_lsp.tracer.inputs.attempt import Attempt, mentioned_names, mentioned_tensors
+from fx_lsp.tracer.inputs.conditions import Guard, guards, raising, value_in
 from fx_lsp.tracer.inputs.dims import Shape, shapes_in
 from fx_lsp.tracer.inputs.plan import Plans, SequencePlan, Sizes, TensorPlan, reranked, resized, value, with_size
-from fx_lsp.tracer.inputs.requirements import Requirement, demanded_by, guard_at
+from fx_lsp.tracer.inputs.requirements import Requirement, demanded
 
 
 def typed(attempt: Attempt, text: str) -> Iterator[Plans]:
@@ -78,73 +77,50 @@ def _given_as(attempt: Attempt, argument: str, position: int) -> list[str]:
 
 
 def guarded(attempt: Attempt, text: str) -> Iterator[Plans]:
-    """The condition of the `assert`, or of the `if` around the `raise`, in the frame that raised."""
-    found = _raising(attempt)
-    if found is None:
-        return
-    frame, line = found
-    tree = _function_around("".join(linecache.getlines(frame.f_code.co_filename)), frame.f_code.co_firstlineno)
-    guard = guard_at(tree, line) if tree is not None else None
-    if guard is None:
-        return
+    """The innermost condition of those that led to a `raise` which says something of sizes."""
+    for guard in guards(attempt):
+        found = list(_kept_from(guard, attempt))
+        yield from found
+        if found:
+            return
+
+
+def _kept_from(guard: Guard, attempt: Attempt) -> Iterator[Plans]:
     plans = attempt.plans
-    for demand in demanded_by(guard):
-        path = path_of(attempt, frame.f_locals.get(demand.name))
+    for demand in demanded(guard.test, guard.truth):
+        path = path_of(attempt, guard.frame.f_locals.get(demand.name))
         if path is not None:
             plans = _meeting(plans, path, demand)
             yield plans
     sizes = attempt.plans.sizes()
-    for have, need in _compared_numbers(guard, frame):
+    for have, need in _compared_numbers(guard):
         if have in sizes and need > 0:
             yield with_size(attempt.plans, have, need)
 
 
-def _compared_numbers(guard: ast.stmt, frame: FrameType) -> Iterator[tuple[int, int]]:
+def _compared_numbers(guard: Guard) -> Iterator[tuple[int, int]]:
     """Numbers that the condition compares, each with what it would have to be: `L == H * W`, `C % groups == 0`,
     `x.shape[-2:] == y.shape[-2:]`."""
-    test = guard.test if isinstance(guard, (ast.Assert, ast.If)) else None
-    for node in ast.walk(test) if test is not None else ():
+    for node in ast.walk(guard.test):
         if not isinstance(node, ast.Compare):
             continue
-        left, right = _number(node.left, frame), _number(node.comparators[0], frame)
-        shapes = _value(node.left, frame), _value(node.comparators[0], frame)
-        if all(isinstance(shape, tuple) for shape in shapes) and len(shapes[0]) == len(shapes[1]):
-            pairs = zip(*shapes, strict=True)
+        left, right = value_in(node.left, guard.frame), value_in(node.comparators[0], guard.frame)
+        if isinstance(left, tuple) and isinstance(right, tuple) and len(left) == len(right):
+            pairs = zip(left, right, strict=True)
             yield from ((b, a) for a, b in pairs if type(a) is type(b) is int and a != b)
         if isinstance(node.left, ast.BinOp) and isinstance(node.left.op, ast.Mod) and right == 0:
-            whole, part = _number(node.left.left, frame), _number(node.left.right, frame)
-            if whole is not None and part:
+            whole, part = (value_in(side, guard.frame) for side in (node.left.left, node.left.right))
+            if type(whole) is int and type(part) is int and part:
                 yield whole, (whole // part + 1) * part
                 yield part, whole
-        elif left is not None and right is not None and left != right:
+        elif type(left) is int and type(right) is int and left != right:
             yield left, right
             yield right, left
 
 
-def _number(node: ast.expr, frame: FrameType) -> int | None:
-    """The value of a plain expression of numbers in a frame; None for anything else."""
-    found = _value(node, frame)
-    return found if type(found) is int else None
-
-
-def _value(node: ast.expr, frame: FrameType) -> Any:
-    """The value of an expression in a frame that calls nothing but what gives sizes; None for anything else."""
-    calls = [n.func for n in ast.walk(node) if isinstance(n, ast.Call)]
-    if any((f.id if isinstance(f, ast.Name) else getattr(f, "attr", "")) not in _HARMLESS for f in calls):
-        return None
-    try:
-        code = compile(ast.fix_missing_locations(ast.Expression(node)), "<condition>", "eval")
-        return eval(code, frame.f_globals, frame.f_locals)
-    except Exception:
-        return None
-
-
-_HARMLESS = frozenset({"len", "size", "dim", "int", "numel"})
-
-
 def described(attempt: Attempt, text: str) -> Iterator[Plans]:
     """Shapes in the words of a `raise`: one that is there, `[4, 64]`, and one that is wanted, `(B, 3, H, W)`."""
-    shapes = shapes_in(text) if _raising(attempt) is not None else []
+    shapes = shapes_in(text) if raising(attempt) is not None else []
     tensors = dict(attempt.plans.tensors())
     there = {s: [p for p, t in tensors.items() if t.spec.sizes == s] for s in shapes}
     for wanted in shapes:
@@ -160,7 +136,7 @@ def described(attempt: Attempt, text: str) -> Iterator[Plans]:
 
 def single_batch(attempt: Attempt, text: str) -> Iterator[Plans]:
     """Code that takes one example at a time says so."""
-    if not re.search(r"batch", text, re.IGNORECASE) or _raising(attempt) is None:
+    if not re.search(r"batch", text, re.IGNORECASE) or raising(attempt) is None:
         return
     firsts = [plan.spec.sizes[0] for _, plan in attempt.plans.tensors() if plan.spec.sizes[:1] not in ((), (1,))]
     if firsts:
@@ -175,29 +151,6 @@ def path_of(attempt: Attempt, value: Any) -> str | None:
         return None
     base = value._base if value._base is not None else value
     return attempt.paths.get(id(value)) or attempt.paths.get(id(base))
-
-
-def _raising(attempt: Attempt) -> tuple[FrameType, int] | None:
-    """The frame that raised the error with a statement of its own, and the line."""
-    traceback = attempt.run.error.__traceback__ if attempt.run.error else None
-    while traceback is not None and traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    if traceback is None or attempt.sources.rank(traceback.tb_frame.f_code.co_filename) == 2:
-        return None
-    return traceback.tb_frame, traceback.tb_lineno
-
-
-def _function_around(text: str, line: int) -> ast.AST | None:
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):
-        return None
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-            if line in (first, node.lineno):
-                return node
-    return tree
 
 
 def _meeting(plans: Plans, path: str, demand: Requirement) -> Plans:

@@ -14,6 +14,7 @@ Shape: TypeAlias = tuple[int | str, ...]
 _LISTED = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
 _CROSSED = re.compile(r"(?<![\w*])((?:[A-Z]\w*?|\d+|\*)(?:\s?[x×]\s?(?:[A-Z]\w*?|\d+)){1,5})(?![\w])")
 _DIMENSION = re.compile(r"[A-Za-z]\w*|\d+")
+_QUOTED = re.compile(r"""^(['"])([A-Z]\w?|\d+|\*|\.\.\.)\1$""")
 _CALCULATED = re.compile(r"[\w\s+*/-]+")
 # fmt: off
 _NOT_A_DIMENSION = frozenset({
@@ -53,6 +54,7 @@ def _listed(text: str) -> Shape | None:
         parts.pop()
     dimensions: list[int | str] = []
     for part in parts:
+        part = _QUOTED.sub(r"\2", part)
         if part in ("*", "...", "…"):
             dimensions.append("...")
         elif _DIMENSION.fullmatch(part) and part.lower() not in _NOT_A_DIMENSION:
@@ -61,7 +63,7 @@ def _listed(text: str) -> Shape | None:
             dimensions.append(re.sub(r"\s", "", part))
         else:
             return None
-    return tuple(dimensions) if dimensions.count("...") <= 1 else None
+    return tuple(dimensions) if dimensions.count("...") <= 1 and 0 not in dimensions else None
 
 
 def _dimension(text: str) -> int | str:

@@ -1,4 +1,4 @@
-"""Other constructor arguments for an object that lacks what its methods use: `if bias: self.table = …`."""
+"""Other constructor arguments for an object whose methods miss something, or say what is wrong with one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from fx_lsp.tracer.inputs.body import FUNCTIONS, find_class
 from fx_lsp.tracer.inputs.configs import with_attribute, with_value
 from fx_lsp.tracer.inputs.construct import Constructed
+from fx_lsp.tracer.inputs.options import PLAIN, worded
 from fx_lsp.tracer.inputs.plan import Plan, ValuePlan, value
 from fx_lsp.tracer.inputs.propose import IDENTITY
 from fx_lsp.tracer.inputs.task import Task
@@ -26,11 +27,15 @@ def rebuilt(task: Task, made: Constructed, error: BaseException | None) -> Itera
     """Constructor arguments with which what a call has missed is there; of those given none is changed.
 
     An attribute is missing in the object itself, whose constructor says on what condition it makes it, or in an object
-    that the constructor was given. What is called, and was given as a number, may be a module.
+    that the constructor was given. What is called, and was given as a number, may be a module. Of a number or a string
+    that was guessed, the words of the error may say what it should be.
     """
     guessed = {n: p for n, p in made.plans.items() if isinstance(p, ValuePlan) and p.source in _GUESSED}
     if isinstance(error, TypeError) and (called := _NOT_CALLABLE.search(str(error))):
         yield from ({n: IDENTITY} for n, p in guessed.items() if p.source == "search" and p.kind == called[1])
+    for name, plan in guessed.items():
+        if plan.source != "default" and PLAIN.fullmatch(plan.shown):
+            yield from ({name: value(other, "search", "from an error")} for other in worded(str(error), plan.make()))
     missing = _MISSING.search(str(error)) if isinstance(error, AttributeError) else None
     if missing is None:
         return

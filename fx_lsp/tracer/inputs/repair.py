@@ -14,6 +14,7 @@ from fx_lsp.tracer.inputs.attempt import Attempt, involved, mentioned_names
 from fx_lsp.tracer.inputs.configs import with_value
 from fx_lsp.tracer.inputs.demands import described, guarded, single_batch, single_number, typed
 from fx_lsp.tracer.inputs.handed import handed_as_none
+from fx_lsp.tracer.inputs.options import accepted
 from fx_lsp.tracer.inputs.plan import (
     Plan,
     Plans,
@@ -21,7 +22,6 @@ from fx_lsp.tracer.inputs.plan import (
     TensorPlan,
     ValuePlan,
     fresh_sizes,
-    value,
 )
 from fx_lsp.tracer.inputs.shapes import divisible, named_sizes, other_rank, other_sizes, single_element, tied
 
@@ -96,7 +96,8 @@ def _dtype(attempt: Attempt, text: str) -> Iterator[Plans]:
 
 
 _WANTS_INTEGERS = re.compile(
-    r"must be long|Long, Int|type LongTensor|must be.*(int64|integer)|scalar type (Long|Int)|indices.*(long|int)|int64",
+    r"must be long|\blong (type|tensor)|Long, Int|type LongTensor|must be.*(int64|integer)|scalar type (Long|Int)|"
+    r"indices.*(long|int)|int64",
     re.IGNORECASE,
 )
 
@@ -143,31 +144,6 @@ def _missing_attribute(attempt: Attempt, text: str) -> Iterator[Plans]:
                 yield attempt.plans.with_plan(parameter, plan)
 
 
-def _pairs(attempt: Attempt, text: str) -> Iterator[Plans]:
-    """A number where several are needed: two of it."""
-    if not re.search(r"'int' object is not (subscriptable|iterable)|non-iterable int|'int' has no len", text):
-        return
-    numbers = _guessed_numbers(attempt)
-    for name in _by_relevance(attempt, list(numbers)):
-        number = numbers[name]
-        yield attempt.plans.with_plan(name, value((number, number), "search"))
-
-
-def _parity(attempt: Attempt, text: str) -> Iterator[Plans]:
-    """A number that has to be odd, or even."""
-    wanted = re.search(r"\b(odd|even)\b", text)
-    numbers = _guessed_numbers(attempt) if wanted else {}
-    for name in _by_relevance(attempt, list(numbers)):
-        if numbers[name] % 2 != (wanted is not None and wanted[1] == "odd"):
-            yield attempt.plans.with_plan(name, value(numbers[name] + 1, "search"))
-
-
-def _guessed_numbers(attempt: Attempt) -> dict[str, int]:
-    plans = {n: p for n, p in attempt.plans.items if isinstance(p, ValuePlan) and p.source == "search"}
-    made = {n: p.make() for n, p in plans.items() if p.shown.lstrip("-").isdigit()}
-    return {n: number for n, number in made.items() if type(number) is int}
-
-
 def _other_kind(attempt: Attempt, text: str) -> Iterator[Plans]:
     """Something else altogether for a parameter that the failing expression mentions."""
     names = [n for n, _ in attempt.plans.items]
@@ -189,8 +165,7 @@ RULES: tuple[Rule, ...] = (
     _missing_value,
     _dtype,
     described,
-    _pairs,
-    _parity,
+    accepted,
     single_batch,
     tied,
     divisible,

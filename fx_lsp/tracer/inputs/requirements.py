@@ -21,16 +21,15 @@ class Requirement:
 def requirements(node: ast.AST) -> Iterator[Requirement]:
     """The demands of every assertion and every `if` that raises below `node`."""
     for statement in ast.walk(node):
-        if isinstance(statement, (ast.Assert, ast.If)):
-            yield from demanded_by(statement)
+        if isinstance(statement, ast.Assert):
+            yield from demanded(statement.test, True)
+        elif isinstance(statement, ast.If) and isinstance(statement.body[-1], ast.Raise):
+            yield from demanded(statement.test, False)
 
 
-def demanded_by(statement: ast.stmt) -> Iterator[Requirement]:
-    """The demands of one assertion, or of one `if` that raises."""
-    if isinstance(statement, ast.Assert):
-        yield from _true(statement.test)
-    elif isinstance(statement, ast.If) and statement.body and isinstance(statement.body[-1], ast.Raise):
-        yield from _false(statement.test)
+def demanded(test: ast.expr, truth: bool) -> Iterator[Requirement]:
+    """The demands of a condition that has to have this truth."""
+    yield from _true(test) if truth else _false(test)
 
 
 def expected_ranks(statement: ast.AST) -> Iterator[Requirement]:
@@ -38,18 +37,6 @@ def expected_ranks(statement: ast.AST) -> Iterator[Requirement]:
     if isinstance(statement, (ast.If, ast.IfExp)):
         raises = isinstance(statement, ast.If) and isinstance(statement.body[-1], ast.Raise)
         yield from (demand for demand in _true(statement.test) if demand.rank is not None and not raises)
-
-
-def guard_at(tree: ast.AST, line: int) -> ast.stmt | None:
-    """The assertion at a line, or the innermost `if` whose body raises there."""
-    found: ast.stmt | None = None
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assert) and node.lineno <= line <= (node.end_lineno or node.lineno):
-            return node
-        is_around = isinstance(node, ast.If) and node.body[0].lineno <= line <= (node.body[-1].end_lineno or line)
-        if isinstance(node, ast.If) and is_around and (found is None or node.lineno > found.lineno):
-            found = node
-    return found
 
 
 def _true(test: ast.expr) -> Iterator[Requirement]:

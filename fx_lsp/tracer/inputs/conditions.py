@@ -1,0 +1,112 @@
+"""The conditions on which code raised: of the `assert`, of the `if`s around the `raise`, of the call of a function that
+checks what it is given."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import FrameType, TracebackType
+from typing import Any
+
+from fx_lsp.tracer.inputs.attempt import Attempt
+from fx_lsp.tracer.snippets import expression
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A condition in a frame, and the truth of it with which the code would not have raised."""
+
+    frame: FrameType
+    test: ast.expr
+    truth: bool
+
+
+def guards(attempt: Attempt) -> Iterator[Guard]:
+    """The conditions that led to a statement which raised, the innermost first."""
+    found = raising(attempt)
+    if found is None:
+        return
+    traceback, caller = found
+    frame = traceback.tb_frame
+    tree = _function_around("".join(linecache.getlines(frame.f_code.co_filename)), frame.f_code.co_firstlineno)
+    for test, truth in conditions_at(tree, traceback.tb_lineno) if tree is not None else ():
+        guard = Guard(frame, test, truth)
+        yield _handed(guard, attempt, caller) or guard
+
+
+def raising(attempt: Attempt) -> tuple[TracebackType, TracebackType | None] | None:
+    """Where a statement of the user's, or of a library's other than PyTorch, raised the error; and where that function
+    was called."""
+    traceback = attempt.run.error.__traceback__ if attempt.run.error else None
+    caller: TracebackType | None = None
+    while traceback is not None and traceback.tb_next is not None:
+        caller, traceback = traceback, traceback.tb_next
+    if traceback is None or attempt.sources.rank(traceback.tb_frame.f_code.co_filename) == 2:
+        return None
+    return traceback, caller
+
+
+def conditions_at(tree: ast.AST, line: int) -> list[tuple[ast.expr, bool]]:
+    """The assertion at a line, or the `if`s whose bodies it is in, the innermost first."""
+    found: list[tuple[int, ast.expr]] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assert) and node.lineno <= line <= (node.end_lineno or node.lineno):
+            return [(node.test, True)]
+        if isinstance(node, ast.If) and node.body[0].lineno <= line <= (node.body[-1].end_lineno or line):
+            found.append((node.lineno, node.test))
+    return [(test, False) for _, test in sorted(found, key=lambda item: -item[0])]
+
+
+def _handed(guard: Guard, attempt: Attempt, caller: TracebackType | None) -> Guard | None:
+    """The same condition where it was handed down from: `check(x.dim() == 4, "…")` for `if not condition: raise`."""
+    test, truth = guard.test, guard.truth
+    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test, truth = test.operand, not truth
+    code = guard.frame.f_code
+    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    if caller is None or not isinstance(test, ast.Name) or test.id not in parameters:
+        return None
+    call = expression_at(attempt, caller)
+    if not isinstance(call, ast.Call):
+        return None
+    given = [k.value for k in call.keywords if k.arg == test.id]
+    position = parameters.index(test.id)
+    argument = next(iter([*given, *call.args[position : position + 1]]), None)
+    return Guard(caller.tb_frame, argument, truth) if argument is not None else None
+
+
+def expression_at(attempt: Attempt, traceback: TracebackType) -> ast.expr | None:
+    """The expression that was running in a frame of a traceback."""
+    code = traceback.tb_frame.f_code
+    span = attempt.sources.span(code, traceback.tb_lasti, traceback.tb_lineno)
+    return expression(span, [line.rstrip("\n") for line in linecache.getlines(code.co_filename)])
+
+
+def _function_around(text: str, line: int) -> ast.AST | None:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return None
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+            if line in (first, node.lineno):
+                return node
+    return tree
+
+
+def value_in(node: ast.expr, frame: FrameType) -> Any:
+    """The value of an expression in a frame that calls nothing but what gives sizes; None for anything else."""
+    calls = [n.func for n in ast.walk(node) if isinstance(n, ast.Call)]
+    if any((f.id if isinstance(f, ast.Name) else getattr(f, "attr", "")) not in _HARMLESS for f in calls):
+        return None
+    try:
+        code = compile(ast.fix_missing_locations(ast.Expression(node)), "<condition>", "eval")
+        return eval(code, frame.f_globals, frame.f_locals)
+    except Exception:
+        return None
+
+
+_HARMLESS = frozenset({"len", "size", "dim", "int", "numel", "lower", "upper", "strip", "keys"})

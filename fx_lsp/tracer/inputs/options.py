@@ -1,0 +1,91 @@
+"""Which strings and numbers code accepts where it got another: what a check compares with, the keys of a table, the
+words of an error."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Set
+from typing import Any
+
+from fx_lsp.tracer.inputs.attempt import Attempt, mentioned_names
+from fx_lsp.tracer.inputs.conditions import expression_at, guards, raising, value_in
+from fx_lsp.tracer.inputs.plan import Plans, ValuePlan, value
+
+PLAIN = re.compile(r"-?\d+|\(\d+(?:, \d+)*,?\)|'.*'")
+"""How numbers, tuples of them and strings are shown."""
+_GUESSED = ("search", "annotation")
+_MOST = 8
+"""How many options of one parameter are tried."""
+_QUOTED = re.compile(r"""(?<!\w)(['"`])([\w.+-]{1,40})\1""")
+_SEVERAL = re.compile(
+    r"'int' object is not (subscriptable|iterable)|non-iterable int|'int' has no len|concatenate tuple \(not \"int\"\)"
+)
+_LIST = re.compile(
+    r"\b(?:one of|either|supported|valid|available|allowed|choose from|expected|must be|should be|modes|options)\b"
+    r"[^:.\n]*?(?::|\bare\b|\bis\b|\bbe\b|\bof\b)\s*(.*)",
+    re.IGNORECASE,
+)
+_UNNAMED: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (r"[Uu]nrecogni[sz]ed padding mode", ("constant", "reflect", "replicate", "circular")),
+    (r"not a valid value for reduction", ("mean", "sum", "none")),
+    (r"[Ii]nvalid normalization mode", ("backward", "ortho", "forward")),
+)
+"""Errors of PyTorch that do not say what they accept."""
+
+
+def accepted(attempt: Attempt, text: str) -> Iterator[Plans]:
+    """What is accepted in place of a guessed string, number, or tuple of numbers."""
+    if isinstance(attempt.run.error, (AttributeError, NameError)):
+        return
+    guessed = {n: p for n, p in attempt.plans.items if isinstance(p, ValuePlan) and p.source in _GUESSED}
+    values = {n: p.make() for n, p in guessed.items() if PLAIN.fullmatch(p.shown)}
+    mentioned = mentioned_names(attempt)
+    for name in sorted(values, key=lambda n: mentioned.get(n, len(mentioned) + 99)):
+        for other in (*_compared(attempt, values[name]), *worded(text, values[name])):
+            yield attempt.plans.with_plan(name, value(other, "search", "from an error"))
+
+
+def worded(text: str, have: Any) -> Iterator[Any]:
+    """What the words of an error ask for in place of a value."""
+    if type(have) is int:
+        wanted = re.search(r"\b(odd|even)\b", text)
+        if wanted and have % 2 != (wanted[1] == "odd"):
+            yield have + 1
+        if _SEVERAL.search(text):
+            yield (have, have)
+    if isinstance(have, tuple) and re.search(r"(tuple|list) index out of range", text):
+        yield have + have[-1:]
+    if isinstance(have, str):
+        quoted = [match[1] for match in _QUOTED.findall(text)]
+        known = [option for pattern, options in _UNNAMED if re.search(pattern, text) for option in options]
+        options = dict.fromkeys([*known, *quoted, *_listed(text)])
+        yield from [option for option in options if option not in (have, "")][:_MOST]
+
+
+def _listed(text: str) -> list[str]:
+    """The words of `expected one of constant, reflect or circular`."""
+    found = _LIST.search(text)
+    end = re.split(r"[.;(\n]|\b[Gg]ot\b", found[1])[0] if found else ""
+    words = [word.strip() for word in re.split(r"\s*(?:,|\||/|\bor\b|\band\b)\s*", end)]
+    return words if len(words) > 1 and all(re.fullmatch(r"[A-Za-z][\w-]*|", w) for w in words) else []
+
+
+def _compared(attempt: Attempt, have: Any) -> Iterator[Any]:
+    """The strings that the failing check compares a string with, or the keys of the table that it is none of."""
+    found = raising(attempt)
+    if found is None or not isinstance(have, str):
+        return
+    sides: list[Any] = []
+    for guard in guards(attempt):
+        for node in ast.walk(guard.test):
+            if isinstance(node, ast.Compare) and value_in(node.left, guard.frame) == have:
+                sides += [value_in(side, guard.frame) for side in node.comparators]
+    if isinstance(attempt.run.error, KeyError):
+        node = expression_at(attempt, found[0])
+        tables = [n.value for n in ast.walk(node) if isinstance(n, ast.Subscript)] if node is not None else []
+        sides += [value_in(table, found[0].tb_frame) for table in tables]
+    options: list[Any] = []
+    for side in sides:
+        options += list(side) if isinstance(side, (tuple, list, Set, Mapping)) else [side]
+    yield from [o for o in dict.fromkeys(o for o in options if isinstance(o, str)) if o != have][:_MOST]
