@@ -92,6 +92,6 @@ def test_demands(code: str, demands: list[Requirement]) -> None:
 
 
 def test_the_conditions_of_a_raise_are_the_innermost_first() -> None:
-    tree = ast.parse("if a:\n  if x.dim() != 2:\n    raise E\n  y = 1\nassert b\n")
-    found = [[(ast.unparse(test), truth) for test, truth in conditions_at(tree, line)] for line in (3, 5)]
-    assert found == [[("x.dim() != 2", False), ("a", False)], [("b", True)]]
+    tree = ast.parse("if a:\n  if x.dim() != 2:\n    raise E\nelif c:\n  y = 1\nelse:\n  raise E\nassert b\n")
+    found = [[(ast.unparse(test), truth) for test, truth in conditions_at(tree, line)] for line in (3, 7, 8)]
+    assert found == [[("x.dim() != 2", False), ("a", False)], [("c", True), ("a", True)], [("b", True)]]

@@ -24,6 +24,37 @@ def compared(x: torch.Tensor, kind: str):
         raise ValueError("unknown")
     return KINDS[kind](x)
 
+def chosen(x: torch.Tensor, kind: str):
+    return helped(x, kind)
+
+def helped(x, kind):
+    if kind == "left":
+        return x - 1
+    elif kind == "right":
+        return x + 1
+    else:
+        raise ValueError("not a side")
+
+def matched(x: torch.Tensor, kind: str):
+    match kind:
+        case "left":
+            return x - 1
+        case "right":
+            return x + 1
+        case _:
+            raise ValueError("not a side")
+
+def ranks(x: torch.Tensor):
+    return helped_by_rank(x)
+
+def helped_by_rank(x):
+    if len(x.shape) == 3:
+        return x.sum(0)
+    elif len(x.shape) == 4:
+        return x.sum((0, 1))
+    else:
+        raise ValueError("not an image")
+
 def looked_up(x: torch.Tensor, kind: str):
     return KINDS[kind](x)
 
@@ -88,6 +119,9 @@ class Shaped(nn.Module):
     ("name", "found"),
     [
         pytest.param("compared", ["f32[4, 64]", "'sum'"], id="what a check compares with"),
+        pytest.param("chosen", ["f32[4, 64]", "'right'"], id="the branches before one that raises"),
+        pytest.param("matched", ["f32[4, 64]", "'left'"], id="the cases before one that raises"),
+        pytest.param("ranks", ["f32[8, 12, 4, 64]"], id="the ranks that other branches take"),
         pytest.param("looked_up", ["f32[4, 64]", "'sum'"], id="the keys of a table"),
         pytest.param("checked", ["f32[8, 4, 64]", "'wrap'", "2"], id="a function that checks"),
         pytest.param("worded", ["f32[4, 64]", "'mirror'"], id="a list in the words"),

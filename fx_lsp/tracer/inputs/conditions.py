@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 import linecache
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any
@@ -49,14 +49,22 @@ def raising(attempt: Attempt) -> tuple[TracebackType, TracebackType | None] | No
 
 
 def conditions_at(tree: ast.AST, line: int) -> list[tuple[ast.expr, bool]]:
-    """The assertion at a line, or the `if`s whose bodies it is in, the innermost first."""
-    found: list[tuple[int, ast.expr]] = []
+    """The assertion at a line, or the branches that it is in, innermost first, with the truth that leads elsewhere."""
+    found: list[tuple[int, ast.expr, bool]] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Assert) and node.lineno <= line <= (node.end_lineno or node.lineno):
             return [(node.test, True)]
-        if isinstance(node, ast.If) and node.body[0].lineno <= line <= (node.body[-1].end_lineno or line):
-            found.append((node.lineno, node.test))
-    return [(test, False) for _, test in sorted(found, key=lambda item: -item[0])]
+        if isinstance(node, ast.If):
+            branches = ((node.body, False), (node.orelse, True))
+            found += [(node.lineno, node.test, truth) for branch, truth in branches if _within(branch, line)]
+        elif isinstance(node, ast.Match) and _within([s for case in node.cases for s in case.body], line):
+            values = [case.pattern.value for case in node.cases if isinstance(case.pattern, ast.MatchValue)]
+            found += [(node.lineno, ast.Compare(node.subject, [ast.Eq()], [v]), True) for v in values]
+    return [(test, truth) for _, test, truth in sorted(found, key=lambda item: -item[0])]
+
+
+def _within(statements: Sequence[ast.stmt], line: int) -> bool:
+    return any(s.lineno <= line <= (s.end_lineno or s.lineno) for s in statements)
 
 
 def _handed(guard: Guard, attempt: Attempt, caller: TracebackType | None) -> Guard | None:
@@ -72,7 +80,8 @@ def _handed(guard: Guard, attempt: Attempt, caller: TracebackType | None) -> Gua
     if not isinstance(call, ast.Call):
         return None
     given = [k.value for k in call.keywords if k.arg == test.id]
-    position = parameters.index(test.id)
+    bound = isinstance(call.func, ast.Attribute) and parameters[0] in ("self", "cls")
+    position = parameters.index(test.id) - bound
     argument = next(iter([*given, *call.args[position : position + 1]]), None)
     return Guard(caller.tb_frame, argument, truth) if argument is not None else None
 

@@ -79,7 +79,8 @@ def _compared(attempt: Attempt, have: Any) -> Iterator[Any]:
     sides: list[Any] = []
     for guard in guards(attempt):
         for node in ast.walk(guard.test):
-            if isinstance(node, ast.Compare) and value_in(node.left, guard.frame) == have:
+            left = value_in(node.left, guard.frame) if isinstance(node, ast.Compare) else None
+            if isinstance(node, ast.Compare) and isinstance(left, str) and left.lower() == have.lower():
                 sides += [value_in(side, guard.frame) for side in node.comparators]
     if isinstance(attempt.run.error, KeyError):
         node = expression_at(attempt, found[0])
