@@ -234,14 +234,17 @@ class Cache:
         connection = sqlite3.connect(path, timeout=_LOCK_SECONDS, check_same_thread=False, isolation_level=None)
         self._connection, self._inode = connection, path.stat().st_ino
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        _write_ahead(connection)
         connection.execute("PRAGMA synchronous = OFF")
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if version != SCHEMA_VERSION:
-            if version or tables:
-                raise sqlite3.DatabaseError(f"written by another version of fx-lsp (format {version})")
-            connection.executescript(_SCHEMA)
+        if _version(connection) != SCHEMA_VERSION:
+            with connection:
+                connection.execute("BEGIN IMMEDIATE")  # only now is it certain that nobody else is making the tables
+                version = _version(connection)
+                (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+                if version != SCHEMA_VERSION and (version or tables):
+                    raise sqlite3.DatabaseError(f"written by another version of fx-lsp (format {version})")
+                for statement in _SCHEMA:
+                    connection.execute(statement)
 
     def _disconnect(self) -> None:
         if self._connection is not None:
@@ -273,6 +276,7 @@ class Cache:
         """Leave a file that another process has locked alone for a while: every attempt waits for it."""
         log.info("the trace cache is not used for %g s: %s", _REST_SECONDS, error)
         self._resting_until = time.monotonic() + _REST_SECONDS
+        self._disconnect()
 
     def _turn_off(self, error: Exception) -> None:
         self.trouble = f"traces are not kept on disk in this session: {self._path}: {error}"
@@ -285,16 +289,35 @@ class Cache:
         self._warned = True
 
 
-_SCHEMA = f"""
-BEGIN IMMEDIATE;
-CREATE TABLE IF NOT EXISTS traces (
-    key TEXT PRIMARY KEY, outcome BLOB NOT NULL, meta TEXT NOT NULL, bytes INTEGER NOT NULL, used REAL NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS stages (key TEXT NOT NULL, name TEXT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (key, name));
-CREATE INDEX IF NOT EXISTS by_use ON traces (used);
-PRAGMA user_version = {SCHEMA_VERSION};
-COMMIT;
-"""
+_SCHEMA = (
+    """CREATE TABLE IF NOT EXISTS traces (
+        key TEXT PRIMARY KEY, outcome BLOB NOT NULL, meta TEXT NOT NULL, bytes INTEGER NOT NULL, used REAL NOT NULL
+    ) WITHOUT ROWID""",
+    """CREATE TABLE IF NOT EXISTS stages (
+        key TEXT NOT NULL, name TEXT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (key, name)
+    )""",
+    "CREATE INDEX IF NOT EXISTS by_use ON traces (used)",
+    f"PRAGMA user_version = {SCHEMA_VERSION}",
+)
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return version
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Switch to a write-ahead log; where somebody else is at it, SQLite fails at once instead of waiting."""
+    deadline = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        except sqlite3.OperationalError as error:
+            if not _is_busy(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 def _select(connection: sqlite3.Connection, key: str) -> CachedTrace | None:

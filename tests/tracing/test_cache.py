@@ -187,19 +187,24 @@ def test_no_path_is_no_cache() -> None:
     assert cache.get("k", {}) is None
 
 
-def test_two_servers_share_one_file(path: Path) -> None:
-    caches = [Cache(str(path)) for _ in range(4)]
+def test_servers_that_begin_together_share_one_file(tmp_path: Path, monkeypatch, warnings: list[str]) -> None:
+    monkeypatch.setattr("fx_lsp.tracing.cache._LOCK_SECONDS", 60)
+    for attempt in range(150):
+        caches = [Cache(str(tmp_path / f"{attempt}" / "traces.sqlite3")) for _ in range(4)]
+        together = threading.Barrier(len(caches))
 
-    def fill(number: int) -> None:
-        for i in range(8):
-            caches[number].put(f"{number}-{i}", reply(), (), ())
+        def fill(cache: Cache, number: int, together: threading.Barrier = together) -> None:
+            together.wait()
+            for i in range(8):
+                cache.put(f"{number}-{i}", reply(), (), ())
 
-    threads = [threading.Thread(target=fill, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert all(caches[0].get(f"{number}-{i}", {}) for number in range(4) for i in range(8))
+        threads = [threading.Thread(target=fill, args=(c, number)) for number, c in enumerate(caches)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert all(caches[0].get(f"{number}-{i}", {}) for number in range(4) for i in range(8))
+    assert not warnings
 
 
 def test_everything_that_changes_the_answer_changes_the_key() -> None:
