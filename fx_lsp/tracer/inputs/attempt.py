@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fx_lsp.tracer.failures import expression
+from fx_lsp.tracer.failures import expression, kind_of
 from fx_lsp.tracer.inputs.plan import Plan, Plans
 from fx_lsp.tracer.inputs.propose import Context
 from fx_lsp.tracer.observe import Run, tensors_among
@@ -57,6 +58,18 @@ def mentioned_names(attempt: Attempt) -> dict[str, int]:
         for name in [*found, *re.findall(r"\w+", line)]:
             names.setdefault(name, depth)
     return names
+
+
+def by_relevance(attempt: Attempt, names: Iterable[str]) -> list[str]:
+    """Names in the order in which those expressions mention them, the innermost first; others after them."""
+    mentioned = mentioned_names(attempt)
+    return sorted(names, key=lambda n: mentioned.get(n, len(mentioned) + 99))
+
+
+def is_data_dependent(attempt: Attempt) -> bool:
+    """Whether it ended at code that needs the value of a tensor."""
+    error = attempt.run.error
+    return error is not None and kind_of(error, attempt.run.failed) == "data-dependent"
 
 
 def mentioned_tensors(attempt: Attempt) -> list[str]:

@@ -5,16 +5,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
-from fx_lsp.tracer.inputs.attempt import Attempt, mentioned_names
+from fx_lsp.tracer.inputs.attempt import Attempt, by_relevance
 from fx_lsp.tracer.inputs.conditions import expression_at, guards, raising, value_in
-from fx_lsp.tracer.inputs.plan import Plans, ValuePlan, value
+from fx_lsp.tracer.inputs.plan import Plan, Plans, ValuePlan, value
 
-PLAIN = re.compile(r"-?\d+|\(\d+(?:, \d+)*,?\)|'.*'")
+_PLAIN = re.compile(r"-?\d+|\(\d+(?:, \d+)*,?\)|'.*'")
 """How numbers, tuples of them and strings are shown."""
-_GUESSED = ("search", "annotation")
 _MOST = 8
 """How many options of one parameter are tried."""
 _QUOTED = re.compile(r"""(?<!\w)(['"`])([\w.+-]{1,40})\1""")
@@ -36,18 +35,21 @@ _UNNAMED: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 def accepted(attempt: Attempt, text: str) -> Iterator[Plans]:
     """What is accepted in place of a guessed string, number, or tuple of numbers."""
-    if isinstance(attempt.run.error, (AttributeError, NameError)):
-        return
-    guessed = {n: p for n, p in attempt.plans.items if isinstance(p, ValuePlan) and p.source in _GUESSED}
-    values = {n: p.make() for n, p in guessed.items() if PLAIN.fullmatch(p.shown)}
-    mentioned = mentioned_names(attempt)
-    for name in sorted(values, key=lambda n: mentioned.get(n, len(mentioned) + 99)):
-        for other in (*_compared(attempt, values[name]), *worded(text, values[name])):
+    values = guessed(attempt.plans.items)
+    for name in by_relevance(attempt, values):
+        for other in (*_compared(attempt, values[name]), *worded(attempt.run.error, values[name])):
             yield attempt.plans.with_plan(name, value(other, "search", "from an error"))
 
 
-def worded(text: str, have: Any) -> Iterator[Any]:
+def guessed(plans: Iterable[tuple[str, Plan]]) -> dict[str, Any]:
+    """The numbers, tuples of them and strings that nobody gave, by parameter."""
+    nobodys = {n: p for n, p in plans if isinstance(p, ValuePlan) and p.source in ("search", "annotation")}
+    return {n: p.make() for n, p in nobodys.items() if _PLAIN.fullmatch(p.shown)}
+
+
+def worded(error: BaseException | None, have: Any) -> Iterator[Any]:
     """What the words of an error ask for in place of a value."""
+    text = str(error)
     if type(have) is int:
         wanted = re.search(r"\b(odd|even)\b", text)
         if wanted and have % 2 != (wanted[1] == "odd"):
@@ -56,7 +58,7 @@ def worded(text: str, have: Any) -> Iterator[Any]:
             yield (have, have)
     if isinstance(have, tuple) and re.search(r"(tuple|list) index out of range", text):
         yield have + have[-1:]
-    if isinstance(have, str):
+    if isinstance(have, str) and not isinstance(error, (AttributeError, NameError)):  # they quote names of code
         quoted = [match[1] for match in _QUOTED.findall(text)]
         known = [option for pattern, options in _UNNAMED if re.search(pattern, text) for option in options]
         options = dict.fromkeys([*known, *quoted, *_listed(text)])

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from fx_lsp.tracer.inputs import options
 from fx_lsp.tracer.inputs.body import FUNCTIONS, find_class
 from fx_lsp.tracer.inputs.configs import with_attribute, with_value
 from fx_lsp.tracer.inputs.construct import Constructed
-from fx_lsp.tracer.inputs.options import PLAIN, worded
 from fx_lsp.tracer.inputs.plan import Plan, ValuePlan, value
 from fx_lsp.tracer.inputs.propose import IDENTITY
 from fx_lsp.tracer.inputs.task import Task
@@ -33,9 +33,8 @@ def rebuilt(task: Task, made: Constructed, error: BaseException | None) -> Itera
     guessed = {n: p for n, p in made.plans.items() if isinstance(p, ValuePlan) and p.source in _GUESSED}
     if isinstance(error, TypeError) and (called := _NOT_CALLABLE.search(str(error))):
         yield from ({n: IDENTITY} for n, p in guessed.items() if p.source == "search" and p.kind == called[1])
-    for name, plan in guessed.items():
-        if plan.source != "default" and PLAIN.fullmatch(plan.shown):
-            yield from ({name: value(other, "search", "from an error")} for other in worded(str(error), plan.make()))
+    for name, have in options.guessed(made.plans.items()).items():
+        yield from ({name: value(other, "search", "from an error")} for other in options.worded(error, have))
     missing = _MISSING.search(str(error)) if isinstance(error, AttributeError) else None
     if missing is None:
         return

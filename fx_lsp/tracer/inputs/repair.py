@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator
 from itertools import chain as concat
 
 from fx_lsp.tracer.drive import Unfinished
-from fx_lsp.tracer.failures import kind_of
 from fx_lsp.tracer.inputs.asked import handed_on, tensor_for_default
-from fx_lsp.tracer.inputs.attempt import Attempt, involved, mentioned_names
+from fx_lsp.tracer.inputs.attempt import Attempt, by_relevance, involved, is_data_dependent, mentioned_names
 from fx_lsp.tracer.inputs.configs import with_value
 from fx_lsp.tracer.inputs.demands import described, guarded, single_batch, single_number, typed
 from fx_lsp.tracer.inputs.handed import handed_as_none
@@ -56,7 +55,7 @@ def _missing_value(attempt: Attempt, text: str) -> Iterator[Plans]:
     What needs the values of tensors may do so because it was not told a number.
     """
     expected = isinstance(attempt.run.error, (TypeError, AttributeError, AssertionError, ValueError))
-    if "NoneType" not in text and not expected and not _needs_values(attempt):
+    if "NoneType" not in text and not expected and not is_data_dependent(attempt):
         return
     names = [n for n, p in attempt.plans.items if isinstance(p, ValuePlan) and p.shown == "None"]
     if "NoneType" not in text:
@@ -64,15 +63,10 @@ def _missing_value(attempt: Attempt, text: str) -> Iterator[Plans]:
         names = [n for n in names if n in mentioned or n in text]
     assert attempt.run.error is not None
     handed = [n for n in handed_as_none(attempt.run.error, attempt.sources) if n in names]
-    for name in dict.fromkeys([*handed, *_by_relevance(attempt, names)]):
+    for name in dict.fromkeys([*handed, *by_relevance(attempt, names)]):
         for plan in attempt.alternatives.get(name, []):
             if not (isinstance(plan, ValuePlan) and plan.shown == "None"):
                 yield attempt.plans.with_plan(name, _refreshed(plan, attempt.plans))
-
-
-def _needs_values(attempt: Attempt) -> bool:
-    error = attempt.run.error
-    return error is not None and kind_of(error, attempt.run.failed) == "data-dependent"
 
 
 def _dtype(attempt: Attempt, text: str) -> Iterator[Plans]:
@@ -136,7 +130,7 @@ def _missing_attribute(attempt: Attempt, text: str) -> Iterator[Plans]:
     guessed = {
         n: p for n, p in attempt.plans.items if isinstance(p, ValuePlan) and p.source in ("search", "annotation")
     }
-    for parameter in _by_relevance(attempt, list(guessed)):
+    for parameter in by_relevance(attempt, guessed):
         kind = guessed[parameter].kind
         if kind and (missing is None or kind == missing[1]):
             plan = with_value(guessed[parameter], name, attempt.context.module)
@@ -147,7 +141,7 @@ def _missing_attribute(attempt: Attempt, text: str) -> Iterator[Plans]:
 def _other_kind(attempt: Attempt, text: str) -> Iterator[Plans]:
     """Something else altogether for a parameter that the failing expression mentions."""
     names = [n for n, _ in attempt.plans.items]
-    for name in _by_relevance(attempt, names):
+    for name in by_relevance(attempt, names):
         for plan in attempt.alternatives.get(name, []):
             yield attempt.plans.with_plan(name, _refreshed(plan, attempt.plans))
 
@@ -195,8 +189,3 @@ def _refreshed(plan: Plan, plans: Plans) -> Plan:
 
 SMALL = 3
 """Sizes up to this are never made up: they are channels, coordinates, kernels."""
-
-
-def _by_relevance(attempt: Attempt, names: list[str]) -> list[str]:
-    mentioned = mentioned_names(attempt)
-    return sorted(names, key=lambda n: mentioned.get(n, len(mentioned) + 99))

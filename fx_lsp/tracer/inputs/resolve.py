@@ -45,7 +45,7 @@ from fx_lsp.tracer.provenance import Sources
 
 FUNCTION_RANKS = (2, 3, 4, 1)
 MAX_REBUILDS = 3
-"""How often an object may be constructed in another way because the call misses an attribute."""
+"""How often an object may be constructed in another way because the call misses something."""
 SEARCH_SHARE = 0.6
 """How much of its time a search may use where callers can be looked at afterwards."""
 
@@ -314,7 +314,9 @@ def _with_offer(
     if settled is not None:
         failed = found.best.run.error is not None
         return _prepared(settled, made.inputs, search_failure(task, found, "information", inputs) if failed else None)
-    for init in rebuilt(task, made, found.best.run.error) if rebuilds else ():
+    for tried, init in enumerate(rebuilt(task, made, found.best.run.error) if rebuilds else ()):
+        if tried and task.seconds <= MIN_SECONDS:
+            break
         offered = dataclasses.replace(offer, init={**(offer.init or {}), **init})
         again = _with_offer(task, subject, signature, offered, written, rebuilds - 1)
         if isinstance(again, Prepared):

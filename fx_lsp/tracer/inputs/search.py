@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from fx_lsp.model import Severity
 from fx_lsp.tracer.failures import kind_of
-from fx_lsp.tracer.inputs.attempt import Attempt
+from fx_lsp.tracer.inputs.attempt import Attempt, is_data_dependent
 from fx_lsp.tracer.inputs.plan import Plans, TensorPlan, fresh_sizes, with_size
 from fx_lsp.tracer.inputs.repair import is_of_gradients, repairs
 from fx_lsp.tracer.inputs.shapes import plain_conflicts, with_rank
@@ -117,9 +117,7 @@ def _reached(attempt: Attempt) -> tuple[int, int, bool]:
 
 
 def _patience(furthest: Attempt | None) -> int:
-    run = furthest.run if furthest is not None else None
-    needs_value = run is not None and run.error is not None and kind_of(run.error, run.failed) == "data-dependent"
-    return PATIENCE_WITH_VALUES if needs_value else STAGNATION
+    return PATIENCE_WITH_VALUES if furthest is not None and is_data_dependent(furthest) else STAGNATION
 
 
 _Entry: TypeAlias = "tuple[tuple[int, int], int, int, Plans, object]"
