@@ -1,4 +1,4 @@
-"""Triton's interpreter, without three of its faults: it is what kernels run under where there is no GPU.
+"""Triton's interpreter, without four of its faults: it is what kernels run under where there is no GPU.
 
 Importing this tells Triton to interpret, so it comes before any kernel.
 """
@@ -20,11 +20,12 @@ from triton.runtime import interpreter
 
 def repair() -> None:
     """Make reductions with functions of the kernel's own fast, comparisons of single numbers booleans, and products of
-    bfloat16 right; what a version of Triton does in another way is left alone."""
+    bfloat16 and rounding to it right; what a version of Triton does in another way is left alone."""
     for owner, method, mended in (
         ("ReduceOps", "generic_reduce", _reduce),
         ("InterpreterBuilder", "create_splat", _splat),
         ("InterpreterBuilder", "create_dot", _dot),
+        ("InterpreterBuilder", "create_fp_trunc", _truncated),
     ):
         if hasattr(getattr(interpreter, owner, None), method):
             setattr(getattr(interpreter, owner), method, mended)
@@ -58,6 +59,15 @@ def _float32(side: Any) -> Any:
     if side.dtype.scalar == tl.bfloat16:
         return (side.data.astype(np.uint32) << 16).view(np.float32)
     return side.data.astype(np.float64 if side.data.dtype == np.float64 else np.float32)
+
+
+def _truncated(self: Any, source: Any, type_: Any) -> Any:
+    """Numbers in a smaller type; Triton's drops bits of bfloat16 where a GPU rounds to the nearest."""
+    if (source.dtype.scalar, type_.scalar) != (tl.float32, tl.bfloat16):
+        return self.cast_impl(source, type_)
+    bits = source.data.view(np.uint32).astype(np.uint64)
+    rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+    return interpreter.TensorHandle(np.where(np.isnan(source.data), np.uint16(0x7FC0), rounded), tl.bfloat16)
 
 
 def _data(value: Any) -> Any:

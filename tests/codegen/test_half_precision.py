@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("triton")
 
 import torch
-from interpreted import captured, generated, wrong
+from interpreted import captured, generated, loaded, wrong
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -30,3 +30,9 @@ def test_a_bound_that_was_stored() -> None:
 def test_what_is_exact_is_not_rounded() -> None:
     x = torch.randn(7, 33, dtype=torch.float16)
     assert "to(tl.float16)" not in generated(captured(lambda x: (-x.abs() >= x, torch.relu(x * 2) > 0), [x])).text
+
+
+def test_the_interpreter_rounds_to_the_nearest() -> None:
+    x = torch.tensor([0.99999, 1.00390625, 1.01171875, -3.1415927, 1e-40, float("inf"), float("nan"), 65519.0])
+    found = loaded(generated(captured(lambda x: x.bfloat16(), (x,)))).f(x)
+    torch.testing.assert_close(found, x.bfloat16(), rtol=0, atol=0, equal_nan=True)
