@@ -128,7 +128,7 @@ def _of_products(
     for x, less in (taken, taken[::-1]):
         for same, y in (of.args, of.args[::-1]):
             if same is x and not isinstance(x, Constant):
-                return b.compute("a * b", (x, b.compute("a - b", (y, less), dtype, node)), dtype, node)
+                return b.compute("a * b", (x, b.compute("a - b", (y, less), dtype, of.node)), dtype, node)
     return None
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 from torch import fx
 
-from fx_lsp.codegen.schedule import is_view
+from fx_lsp.codegen.views import views
 
 
 def set_aside(
@@ -34,11 +34,3 @@ def set_aside(
     if found:
         output.args = ([None if k in found else r for k, r in enumerate(results)],)
     return found
-
-
-def views(node: fx.Node) -> Iterator[fx.Node]:
-    """A node, what it is a view of, and so on."""
-    yield node
-    while node.op == "call_function" and is_view(node) and isinstance(node.args[0], fx.Node):
-        node = node.args[0]
-        yield node

@@ -74,6 +74,7 @@ class Attending(Writing):
         self.bound: dict[fx.Node, tuple[Coords, Value]] = {}
         self.builder = Builder(self.space, Domain((), ()), memory, True, self.bound)
         self.taken |= {"batch", "rows", "cols", "acc", "products", "scores", "weights", "scale", "higher", "base"}
+        self.taken |= {"running_max", "running_sum", "grad_weights"}
         self.batched = shapes.batched
         self.tiled = False
 

@@ -1,4 +1,4 @@
-"""Which tiles of scores a causal mask leaves: how far a loop over them has to go."""
+"""Which tiles of scores a causal mask or a window leaves: from where to where a loop over them has to go."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from fx_lsp.codegen.values import Compute, Condition, Constant, Test, Value, val
 
 
 def bounds(value: Value, m: sympy.Symbol, n: sympy.Symbol, fixed: str, shapes: Shapes) -> tuple[str, str]:
-    """From where to where a loop over n (with m fixed) or over m has to go, as far as a causal mask says."""
-    size = shapes.n if fixed == "m" else shapes.m
-    offset = causal_offset(value, m, n)
-    if offset is None:
-        return "0", str(size)
-    if fixed == "m":  # n <= m + offset
-        return "0", f"tl.minimum({size}, (tl.program_id(0) + 1) * ROWS{plus(offset)})"
-    start = f"tl.program_id(0) * COLS{plus(-offset)}"
-    start = f"tl.maximum({start}, 0)" if offset > 0 else start
-    return f"{start} // ROWS * ROWS", str(size)
+    """From where to where a loop over n (with m fixed) or over m has to go, as far as masks of both ends say."""
+    above, below = causal_offset(value, m, n), causal_offset(value, n, m)  # n <= m + above, m <= n + below
+    over, block, size = ("ROWS", "COLS", shapes.n) if fixed == "m" else ("COLS", "ROWS", shapes.m)
+    first, last = (below, above) if fixed == "m" else (above, below)
+    start, end = "0", str(size)
+    if first is not None:
+        start = f"tl.program_id(0) * {over}{plus(-first)}"
+        start = f"tl.maximum({start}, 0)" if first > 0 else start
+        start = f"{start} // {block} * {block}"
+    if last is not None:
+        end = f"tl.minimum({size}, (tl.program_id(0) + 1) * {over}{plus(last)})"
+    return start, end
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ def mask_of(value: Value, m: sympy.Symbol, n: sympy.Symbol) -> Mask | None:
         return None
     condition, yes, no = value.args
     for kept, other, holds in ((no, yes, True), (yes, no, False)):
-        if isinstance(condition, Test) and isinstance(other, Constant):
+        if isinstance(condition, Test) and len(condition.guard) == 1 and isinstance(other, Constant):
             offset = _above(condition, m, n, holds)
             if offset is not None:
                 return Mask(kept, other, offset)
@@ -73,8 +75,9 @@ def causal_offset(value: Value, m: sympy.Symbol, n: sympy.Symbol) -> int | None:
 
 def _above(condition: Value, m: sympy.Symbol, n: sympy.Symbol, holds: bool) -> int | None:
     """The k for which a condition is `holds` wherever n > m + k, or None."""
-    if isinstance(condition, Test) and len(condition.guard) == 1:
-        return _beyond(condition.guard[0], m, n, holds)
+    if isinstance(condition, Test):
+        known = [k for c in condition.guard if (k := _beyond(c, m, n, holds)) is not None]
+        return min(known, default=None) if not holds or len(condition.guard) == 1 else None
     if not isinstance(condition, Compute):
         return None
     if condition.template == "not_(a)":

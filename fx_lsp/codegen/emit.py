@@ -100,12 +100,19 @@ class Emitter(Writing):
 
     def _load_ahead(self, values: Iterable[Value]) -> None:
         """What values take from memory, apart from what is reduced: all of it is on its way at once."""
-        for value in values:
-            if id(value) in self.outer.known or id(value) in self.inner.known or isinstance(value, (Reduction, Scan)):
+        seen: set[int] = set()
+        stack = [(value, False) for value in reversed(list(values))]
+        while stack:
+            value, ready = stack.pop()
+            if ready:
+                if isinstance(value, Load) and all(value.buffer.name != s.buffer.name for s in self.stores):
+                    self.ref(value)
                 continue
-            self._load_ahead(value.inputs)
-            if isinstance(value, Load) and all(value.buffer.name != s.buffer.name for s in self.stores):
-                self.ref(value)
+            known = id(value) in self.outer.known or id(value) in self.inner.known
+            if not known and id(value) not in seen and not isinstance(value, (Reduction, Scan)):
+                seen.add(id(value))
+                stack.append((value, True))
+                stack.extend((v, False) for v in reversed(value.inputs))
 
     def _header(self) -> None:
         programs = [d for d in self.tile.dims if d.role == "grid"]

@@ -10,7 +10,7 @@ from torch import fx
 
 from fx_lsp.choices import Engine
 from fx_lsp.codegen.calls import Unsupported
-from fx_lsp.codegen.functions import Block, Functions, Name, Subject
+from fx_lsp.codegen.functions import CHECKS, Block, Functions, Name, Subject, checker
 from fx_lsp.codegen.helpers import HELPERS, with_needed
 from fx_lsp.codegen.kernel import Line
 from fx_lsp.codegen.layout import WIDTH, laid_out, statements
@@ -62,8 +62,8 @@ def file_of(
         blocks += [*parts.operator("backward", backward), parts.function(backward)]
     if any(not_deterministic(p) for p in programs):
         blocks.append(_plain(ALERT))
-    if any(line.startswith("check(") for line in subject.checks):
-        blocks.append(_plain(CHECK))
+    if any(line.startswith(f"{CHECKS}(") for line in subject.checks):
+        blocks.append(_plain(CHECK.replace(f"def {CHECKS}(", f"def {checker(subject)}(")))
     blocks.append(parts.entry())
     blocks += [_plain(test) for test in subject.tests]
     if subject.main:
@@ -76,7 +76,7 @@ def file_of(
 
 def reserved(name: str) -> list[str]:
     """What the file for a function calls things: no variable may have these names."""
-    own = ["alert_not_deterministic", "as_operator", "autotuned", "check", "ctx", "device", "functools", "is_plain"]
+    own = ["alert_not_deterministic", "as_operator", "autotuned", CHECKS, "ctx", "device", "functools", "is_plain"]
     own += ["aligned", "launch", "meta", "multiprocessors", "namedtuple", "os", "workspace"]
     own += ["SimpleNamespace", "sys", "tl", "torch", "triton", "triton_op", "warnings", "wrap_triton"]
     return [*own, name, f"{name}_forward", f"{name}_backward", *HELPERS]

@@ -50,6 +50,20 @@ class Subject:
     main: tuple[str, ...] = ()
 
 
+MOST_ARGUMENTS = 50
+"""How many tensors an operator takes one by one: PyTorch has no operators with more than 64 arguments."""
+CHECKS = "check"
+"""The function that refuses tensors."""
+
+
+def checker(subject: Subject) -> str:
+    """What that function is called in a file: neither the user's function nor a parameter of it has that name."""
+    found, words = CHECKS, {subject.name, *re.findall(r"\w+", subject.signature)}
+    while found in words:
+        found += "_"
+    return found
+
+
 @dataclass
 class Functions:
     """What the definitions of a file share.
@@ -90,11 +104,14 @@ class Functions:
         body = Body(program, dict(parameters), self.name, device)
         inner = _without_unused([*body.statements(), *_returned(body, made)])
         self.sizes[which] = _missing(program, body.known, inner)
-        args = [*(f"{p}: torch.Tensor" for p in parameters.values()), *(f"{s}: int" for s in self.sizes[which])]
+        many, names = len(parameters) > MOST_ARGUMENTS, ", ".join(parameters.values())
+        tensors = ["tensors: list[torch.Tensor]"] if many else [f"{p}: torch.Tensor" for p in parameters.values()]
+        args = [*tensors, *(f"{s}: int" for s in self.sizes[which])]
         registered = f'@as_operator("{self.subject.name}_triton::{which}")'
         lines = [
             registered if self.engine == "fx-lsp" else "@torch.compile(fullgraph=True)",
             f"def {self.subject.name}_{which}({', '.join(args)}) -> {returns}:",
+            *([f"    {names} = tensors"] if many else []),
             *([] if parameters else ['    device = "cuda" if torch.cuda.is_available() else "cpu"']),
         ]
         if not_deterministic(program):
@@ -118,7 +135,9 @@ class Functions:
         body.sizes()
         behind, body.lines = body.lines, []
         names = ", ".join(body.names[n] for n in made)
-        given = ", ".join([*arguments.values(), *self.sizes[which]])
+        tensors = ", ".join(arguments.values())
+        tensors = f"[{tensors}]" if len(arguments) > MOST_ARGUMENTS else tensors
+        given = ", ".join([*([tensors] if arguments else []), *self.sizes[which]])
         return [*ahead, Line(f"{names} = {self.subject.name}_{which}({given})"), *behind], body, missing
 
     def function(self, backward: Program) -> Block:
@@ -150,7 +169,12 @@ class Functions:
         given |= {k: self.name(t) for k, t in zip(wanted, tangents, strict=False) if k in given}
         names = ", ".join(self.name(p) for p in saved)
         ahead = [f"({names},) = ctx.saved_tensors" if len(saved) == 1 else f"{names} = ctx.saved_tensors"]
-        ahead = [*(ahead if saved else []), *(f"{s} = ctx.{s}" for s in sizes)]
+        once = f"{self.subject.name} has no second derivatives: differentiate without create_graph=True"
+        refused = [
+            "if torch.is_grad_enabled() and not torch.compiler.is_compiling():",
+            f'    raise RuntimeError("{once}")',
+        ]
+        ahead = [*refused, *(ahead if saved else []), *(f"{s} = ctx.{s}" for s in sizes)]
         title = [f"class {self.title}(torch.autograd.Function):"]
         first = [f"def forward({', '.join(['ctx', *self.inputs.values()])}):", *_inside(lines)]
         second = [f"def backward({', '.join(['ctx', *given.values()])}):", *_inside([*map(Line, ahead), *after])]
@@ -184,7 +208,8 @@ class Functions:
         result = ", ".join(shown) if subject.result == "out" else _filled(subject.result, shown)
         if lines == [f"{result} = {called}"]:
             lines, result = [], called
-        lines = [*subject.checks, *(line.text for line in body.lines), *lines, f"return {result}"]
+        checks = [line.replace(f"{CHECKS}(", f"{checker(subject)}(", 1) for line in subject.checks]
+        lines = [*checks, *(line.text for line in body.lines), *lines, f"return {result}"]
         return [Line(f"def {subject.name}({subject.signature}):"), *(Line(f"    {line}") for line in lines)]
 
 

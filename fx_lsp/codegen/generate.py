@@ -22,6 +22,7 @@ from fx_lsp.codegen.randomness import seed_random
 from fx_lsp.codegen.slices import join_slices
 from fx_lsp.codegen.split import split_reductions
 from fx_lsp.codegen.sums import add_to_zeros, keep_sums
+from fx_lsp.codegen.views import join_views
 
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
@@ -103,6 +104,7 @@ def _in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
 def prepared(graph: fx.Graph, choices: Choices) -> None:
     """Have kernels of ours stand, in a joint graph or one for inference, for what is not to be written op by op."""
     if choices.engine == "fx-lsp":
+        join_views(graph)
         seed_random(graph)
         keep_sums(graph)
         keep_calls(graph)

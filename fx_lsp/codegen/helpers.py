@@ -99,7 +99,7 @@ def log1p(a):
 def expm1(a):
     """exp(a) - 1, exact also for small a."""
     u = tl.exp(a)
-    small = (u - 1.0) * a / tl.log(u)
+    small = (u - 1.0) * (a / tl.log(u))
     away = (u == 0.0) | (u == float("inf"))
     return tl.where(u == 1.0, a, tl.where(away, u - 1.0, small))
 
@@ -107,18 +107,15 @@ def expm1(a):
 @triton.jit
 def tanh(a):
     """The hyperbolic tangent, exact also for small a."""
-    size = tl.abs(a)
-    power = tl.exp(-2.0 * size)
     if a.dtype.is_fp64():
-        less = expm1(-2.0 * size)
+        less = expm1(-2.0 * tl.abs(a))
         small = -less / (2.0 + less)
         small = tl.where(a < 0, -small, small)
     else:
         square = a * a
         tail = 0.133333333 + square * (-0.053968254 + square * 0.021869489)
         small = a * (1.0 + square * (-0.333333333 + square * tail))
-    large = (1.0 - power) / (1.0 + power)
-    return tl.where(size < 0.25, small, tl.where(a < 0, -large, large))
+    return tl.where(tl.abs(a) < 0.25, small, 1.0 - 2.0 / (tl.exp(2.0 * a) + 1.0))
 
 
 @triton.jit

@@ -20,7 +20,8 @@ Coords: TypeAlias = tuple[Index, ...]
 TAKEN = frozenset(
     (
         *("M", "N", "K", "BLOCK", "ROWS", "COLS", "BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP"),
-        *("start", "rows", "cols", "row", "outer", "batch", "k", "acc", "pid_m", "pid_n", "num_m", "num_n", "tile"),
+        *("start", "rows", "cols", "row", "outer", "batch", "k", "acc"),
+        *("pid_m", "pid_n", "num_m", "num_n", "tile", "within"),
         *("mask", "rows_mask", "cols_mask", "outer_mask", "k_mask"),
         *("ctx", "device", "launch", "meta", "multiprocessors", "tl", "torch", "triton", "workspace", "aligned"),
     )
@@ -37,6 +38,11 @@ class FloorDiv(sympy.Function):
     nargs = (2,)
     is_integer = True
 
+    @classmethod
+    def eval(cls, *args: Index) -> Index | None:
+        left, right = args
+        return left // right if left.is_Integer and right.is_Integer and right != 0 else None
+
 
 class Mod(sympy.Function):
     """The remainder that belongs to `FloorDiv`: never negative where the divisor is positive."""
@@ -44,6 +50,11 @@ class Mod(sympy.Function):
     nargs = (2,)
     is_integer = True
     is_nonnegative = True
+
+    @classmethod
+    def eval(cls, *args: Index) -> Index | None:
+        left, right = args
+        return left % right if left.is_Integer and right.is_Integer and right != 0 else None
 
 
 class TrueDiv(sympy.Function):
@@ -194,6 +205,7 @@ def expression(value: Any) -> Index:
 _OWN = {
     **{"FloorDiv": FloorDiv, "CleanDiv": FloorDiv, "IntTrueDiv": TrueDiv},
     **{"Mod": Mod, "PythonMod": Mod, "Max": sympy.Max, "Min": sympy.Min},
+    **{"ToFloat": lambda size: size, "FloatTrueDiv": TrueDiv},
 }
 """What torch calls its functions of sizes, and what stands for them here."""
 

@@ -205,11 +205,9 @@ def _value(head: str, value: str, tail: str, pad: str) -> list[str]:
     ends = bool(tokens) and tokens[-1].text in _CLOSE
     if not operators and len(_links(tokens)) > 1 and head:
         return wrapped
-    if len(operators) == 1 and tokens[0].text in _OPEN and len(wrapped) > 3:
-        lines = _brackets(head + value + tail, pad)
-        if all(len(line) <= WIDTH for line in lines):
-            return lines
-    if (not operators and ends) or (len(operators) == 1 and ends and tokens[-1].text == ")" and value[-2:] != "()"):
+    bracketed = ends and tokens[-1].text == ")" and value[-2:] != "()"
+    bracketed = bracketed or (tokens[0].text in _OPEN and len(wrapped) > 3)
+    if (not operators and ends) or (len(operators) == 1 and bracketed):
         lines = _brackets(head + value + tail, pad)
         if len(lines) > 1 and all(len(line) <= WIDTH for line in lines):
             return lines

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+import sympy
 import torch
 from torch import fx
 
@@ -58,7 +59,7 @@ class _Multiplying(Writing):
         self.values = list(values_of(roots))
         self.uses = Counter(id(i) for v in self.values for i in v.inputs)
         self.uses.update(id(v) for v in roots)
-        self.taken |= {"acc", "pid_m", "pid_n", "num_m", "num_n", "tile", "M", "N", "K", "GROUP"}
+        self.taken |= {"acc", "pid_m", "pid_n", "num_m", "num_n", "tile", "within", "M", "N", "K", "GROUP"}
         self.variables = dict(self.names)
 
     # which way axes lie
@@ -77,7 +78,8 @@ class _Multiplying(Writing):
         return f"({dim.variable}{place} < {dim.size_name})"
 
     def _known_sizes(self, index: Index) -> dict[int, str]:
-        """The stride along what is not contiguous in a matrix is the size of the other dimension."""
+        """The stride along what is not contiguous in a matrix is the size of the other dimension, and that between two
+        matrices the product of both."""
         inner = next(
             (
                 d
@@ -86,10 +88,18 @@ class _Multiplying(Writing):
             ),
             None,
         )
-        if inner is None or not inner.size.is_Integer or inner.size < 16 or not index.has(inner.size):
+        if inner is None or not inner.size.is_Integer or inner.size < 16:
             return {}
-        self.used_sizes.add(inner.size_name)
-        return {int(inner.size): inner.size_name}
+        dims, sizes = [inner], {int(inner.size): inner.size_name}
+        other = next(d for d in self.shaped if d is not inner)
+        whole = inner.size * other.size
+        if whole.is_Integer and other.size > 1 and whole < 2**31 and index.has(whole):
+            dims.append(other)
+            sizes[int(whole)] = f"({other.size_name} * {inner.size_name})"
+        if not any(index.has(sympy.Integer(s)) for s in sizes):
+            return {}
+        self.used_sizes.update(d.size_name for d in dims)
+        return sizes
 
     # the whole
 
@@ -135,21 +145,28 @@ class _Multiplying(Writing):
         for matrix in self.matrices:
             self.described.append(self.unique(f"{matrix.buffer.name}_tiles"))
             lines.append(f"{self.described[-1]} = {matrix.descriptor()}")
-        lines.append("for tile in tl.range(tl.program_id(0), num_m * num_n, tl.num_programs(0), flatten=True):")
+        batches = f"{self._bracketed(self.batch.size)} * " if self.batch in self.tile.dims else ""
+        tiles = f"{batches}num_m * num_n"
+        lines.append(f"for tile in tl.range(tl.program_id(0), {tiles}, tl.num_programs(0), flatten=True):")
         return [Line(f"    {line}") for line in lines]
 
     def _programs(self) -> None:
         """Which tile a program computes."""
+        wide, batched = ".to(tl.int64)" if self._large() else "", self.batch in self.tile.dims
+        batch = "tl.program_id(2)"
+        if self.matrices is not None and batched:
+            self.line("within = tile % (num_m * num_n)")
+            batch = "(tile // (num_m * num_n))" if wide else "tile // (num_m * num_n)"
         self.line("# programs that run at the same time share operands in the L2 cache")
         if self.matrices is not None:
-            self.line("pid_n, pid_m = tl.swizzle2d(tile // num_m, tile % num_m, num_n, num_m, GROUP)")
+            number = "within" if batched else "tile"
+            self.line(f"pid_n, pid_m = tl.swizzle2d({number} // num_m, {number} % num_m, num_n, num_m, GROUP)")
         else:
             self.line("pid_m, pid_n = tl.program_id(0), tl.program_id(1)")
             self.line("num_m, num_n = tl.num_programs(0), tl.num_programs(1)")
             self.line("pid_n, pid_m = tl.swizzle2d(pid_n, pid_m, num_n, num_m, GROUP)")
-        wide = ".to(tl.int64)" if self._large() else ""
-        if self.batch in self.tile.dims:
-            self.line(f"{self.batch.variable} = tl.program_id(2){wide}")
+        if batched:
+            self.line(f"{self.batch.variable} = {batch}{wide}")
             self._split_axes(self.batch)
         for dim, block, place in ((self.rows, "pid_m", "[:, None]"), (self.cols, "pid_n", "[None, :]")):
             self.line(f"{dim.variable} = {block}{wide} * {dim.block_name} + tl.arange(0, {dim.block_name})")
@@ -196,9 +213,11 @@ class _Multiplying(Writing):
         """The name of a tile of an operand that TMA reads."""
         self.reads[matrix.buffer.name] = matrix.buffer
         starts = {"M": "pid_m * BLOCK_M", "N": "pid_n * BLOCK_N", "K": "start"}
-        place = ", ".join(starts[dim.size_name] for dim in (matrix.rows, matrix.columns))
+        narrow = ".to(tl.int32)" if self._large() else ""
+        place = [f"{self.variables[o.axis]}{narrow}" for o in matrix.outer]
+        place += [starts[dim.size_name] for dim in (matrix.rows, matrix.columns)]
         variable = self.unique(matrix.buffer.name)
-        self.line(f"{variable} = {name}.load([{place}]){'.T' if matrix.turned else ''}")
+        self.line(f"{variable} = {matrix.tile(name, place)}")
         return variable
 
     def _operand(self, value: Value, node: fx.Node, tall: Dim, wide: Dim) -> str:

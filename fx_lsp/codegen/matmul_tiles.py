@@ -23,7 +23,7 @@ _SINGLE = ((128, 128, 32, 8, 3), (128, 64, 32, 4, 3), (64, 128, 32, 4, 3), (64, 
 """Sizes of tiles (rows, columns, what is summed at a time), warps, stages: for half precision, few rows, float32."""
 FEW = 64
 """With how many rows at most the tiles are those for few."""
-SHALLOW = 256
+SHALLOW = 64
 """With how few elements to sum TMA has nothing to read ahead."""
 
 
@@ -66,8 +66,8 @@ def tiling(made: Computed, choices: Choices) -> Tiling:
     tile = Tile((rows, cols, *([batch] if batches else []), depth), merged, chosen)
     matrices: tuple[Matrix, Matrix] | None = None
     large = _is_more(height, FEW) and _is_more(summed, SHALLOW)
-    if choices.tma == "yes" and large and not batches and dtype is not torch.float32:
-        found = matrix_of(left, rows, depth, tile), matrix_of(right, depth, cols, tile)
+    if choices.tma == "yes" and large and dtype is not torch.float32:
+        found = matrix_of(left, rows, depth, batch, tile), matrix_of(right, depth, cols, batch, tile)
         matrices = (found[0], found[1]) if found[0] is not None and found[1] is not None else None
     return Tiling(tile, rows, cols, depth, batch, dtype, (left, right), matrices)
 

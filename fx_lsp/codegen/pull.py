@@ -108,10 +108,13 @@ class Builder:
 
     def operand(self, argument: Any, coords: Coords, guard: Guard, dtype: torch.dtype) -> Value:
         """An argument of an operation on elements, broadcast to `coords` and converted to `dtype`."""
+        node = argument if isinstance(argument, fx.Node) else None
+        held = argument if node is None else node.meta.get("val")
+        if isinstance(held, (torch.SymInt, torch.SymFloat)):
+            whole = torch.int64 if isinstance(held, torch.SymInt) else torch.float64
+            return self.convert(self.coordinate(expression(held), node, whole), dtype)
         if not isinstance(argument, fx.Node):
             return self.constant(argument, dtype)
-        if isinstance(argument.meta.get("val"), torch.SymInt):
-            return self.convert(self.coordinate(expression(argument.meta["val"]), argument), dtype)
         shape = shape_of(argument)
         behind = coords[len(coords) - len(shape) :]
         at = tuple(sympy.Integer(0) if s == 1 else c for c, s in zip(behind, shape, strict=True))

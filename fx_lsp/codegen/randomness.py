@@ -17,6 +17,7 @@ from fx_lsp.codegen.own import inserted
 from fx_lsp.codegen.registry import operation
 
 aten, prims = torch.ops.aten, torch.ops.prims
+_KEY = "fx_lsp_seeds"
 LEAST, MOST = -(2**63), 2**63 - 1
 
 
@@ -31,6 +32,7 @@ def seed_random(graph: fx.Graph) -> None:
             options = {"dtype": torch.int64, "device": device}
             seeds = inserted(graph, nodes[0], aten.randint.low, (LEAST, MOST, [len(nodes)]), options)
             seeds.name = "seeds"
+            seeds.meta[_KEY] = True
         for number, node in enumerate(nodes):
             with graph.inserting_before(node):
                 seed = inserted(graph, node, aten.select.int, (seeds, 0, number))
@@ -43,6 +45,11 @@ def seed_random(graph: fx.Graph) -> None:
     for node in graph.nodes:
         if isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags:
             node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+
+
+def is_seed(node: fx.Node) -> bool:
+    """Whether a node draws the seeds of what kernels draw."""
+    return _KEY in node.meta
 
 
 def _is_drawn_here(node: fx.Node) -> bool:

@@ -240,11 +240,14 @@ def _related(group: Group, node: fx.Node, needs: frozenset[fx.Node], memory: dic
 def _siblings(
     group: Group, node: fx.Node, memory: Mapping[fx.Node, frozenset[fx.Node]], place: Mapping[fx.Node, int]
 ) -> bool:
-    """Whether a node and all of a group reduce what one earlier step left: the parts of several sums, say."""
-    both = [*group.spans, node]
+    """Whether a node and a group reduce what one earlier step left: the parts of several sums, say. What else the group
+    computes is made of those sums."""
+    both = [*(a for a in group.spans if is_anchor_reduction(a)), node]
+    if not is_anchor_reduction(node) or any(not memory[a] <= group.spans.keys() for a in group.spans if a not in both):
+        return False
     sources = {place.get(n, -1) for anchor in both for n in memory[anchor]}
-    alike = {tuple(shape_of(_reduction_of(n).all_input_nodes[0])) for n in both if is_anchor_reduction(n)}
-    return all(map(is_anchor_reduction, both)) and len(alike) == 1 and len(sources) == 1 and -1 not in sources
+    alike = {tuple(shape_of(_reduction_of(n).all_input_nodes[0])) for n in both}
+    return len(alike) == 1 and len(sources) == 1 and -1 not in sources
 
 
 def alone(node: fx.Node) -> Group:

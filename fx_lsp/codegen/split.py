@@ -19,13 +19,15 @@ WIDTH = 128
 LEAST = 32
 """The fewest elements that are worth a part of their own."""
 LARGEST_ROW = 16384
+LARGE = 1 << 20
+"""What sizes are taken for that are known only when the kernels run."""
 
 _TWICE = {"aten.sum": "sum", "aten.mean": "sum", "prims.sum": "sum", "aten.amax": "amax", "aten.amin": "amin"}
 aten = torch.ops.aten
 
 
 def split_reductions(graph: fx.Graph) -> None:
-    """Split what is worth it, in place. Sizes that are symbols are left alone."""
+    """Split what is worth it, in place. Where a size is a symbol, the parts are as many as for a large one."""
     for node in list(graph.nodes):
         if operation(node).rpartition(".")[0] == "aten.var_mean" and _parts(graph, node) > 1:
             _into_sums(graph, node)
@@ -41,18 +43,27 @@ def _parts(graph: fx.Graph, node: fx.Node) -> int:
     """How many parts a reduction is worth; 1 where it is fine as it is."""
     source: Any = node.args[0]
     value = source.meta["val"]
-    if any(isinstance(s, torch.SymInt) for s in value.shape) or not value.numel():
+    shape, dims = [_about(s) for s in value.shape], reduced_dimensions(node)
+    symbolic = any(isinstance(s, torch.SymInt) for s in value.shape)
+    if 0 in shape:
         return 1
-    dims = reduced_dimensions(node)
-    run = _longest_run(value.shape, dims)
-    length = math.prod(value.shape[d] for d in run)
-    reduced = math.prod(value.shape[d] for d in dims)
-    kept = value.numel() // reduced
-    rows = not value.dim() or min(range(value.dim()), key=lambda d: (value.stride(d), -d)) in dims
-    wanted = PROGRAMS // max(1, kept if rows else _columns(graph, node, value, dims, kept))
+    length = math.prod(shape[d] for d in _longest_run(shape, dims))
+    reduced = math.prod(shape[d] for d in dims)
+    kept = math.prod(shape) // reduced
+    rows = not shape or min(range(len(shape)), key=lambda d: (_about(value.stride(d)), -d)) in dims
+    if symbolic and ((rows and kept > 1) or "var_mean" in operation(node)):
+        return 1
+    columns = math.ceil(kept / WIDTH) if symbolic else _columns(graph, node, value, dims, kept)
+    wanted = PROGRAMS // max(1, kept if rows else columns)
     if wanted < 2 or reduced < 4 * LEAST or (rows and reduced <= 2 * LARGEST_ROW and kept > 1):
         return 1
-    return _divisor(length, min(wanted, max(1, reduced // (LARGEST_ROW // 8 if rows else LEAST))))
+    wanted = min(wanted, max(1, reduced // (LARGEST_ROW // 8 if rows else LEAST)))
+    return min(wanted, length) if symbolic else _divisor(length, wanted)
+
+
+def _about(size: Any) -> int:
+    """A size; one that is a symbol is large."""
+    return size if isinstance(size, int) else LARGE
 
 
 def _columns(graph: fx.Graph, node: fx.Node, value: torch.Tensor, dims: Sequence[int], kept: int) -> int:
@@ -81,9 +92,9 @@ def _longest_run(shape: Sequence[int], dims: Sequence[int]) -> tuple[int, ...]:
 
 
 def _divisor(length: int, wanted: int) -> int:
-    """The divisor of `length` that is nearest to `wanted` from below, or 1 where all of them are far from it."""
+    """The divisor of `length` that is nearest to `wanted` from below, or `wanted` where all of them are far from it."""
     found = next((d for d in range(min(wanted, length), 0, -1) if length % d == 0), 1)
-    return found if found * 8 >= wanted else 1
+    return found if found * 8 >= wanted else min(wanted, length)
 
 
 def _split(graph: fx.Graph, node: fx.Node, parts: int) -> None:
@@ -92,14 +103,22 @@ def _split(graph: fx.Graph, node: fx.Node, parts: int) -> None:
     dims = reduced_dimensions(node)
     run = _longest_run(value.shape, dims)
     length = math.prod(value.shape[d] for d in run)
-    first = run[0]
-    shape = [*value.shape[:first], parts, length // parts, *value.shape[run[-1] + 1 :]]
+    first, behind = run[0], value.shape[run[-1] + 1 :]
+    each = (length + parts - 1) // parts
     moved = [d if d < first else d - len(run) + 2 for d in dims if d not in run]
     inner = sorted([first + 1, *moved])
     kind = _TWICE[operation(node).rpartition(".")[0]]
     dtype = torch.float32 if result.dtype in (torch.float16, torch.bfloat16) else result.dtype
     with graph.inserting_before(node):
-        pieces = _add(graph, node, aten.reshape.default, (source, shape))
+        if isinstance(length, torch.SymInt) or length % parts:
+            flat, padded = ([*value.shape[:first], s, *behind] for s in (length, parts * each))
+            whole = _add(graph, node, aten.view.default, (source, flat), value=value.new_empty(flat))
+            widths = [*([0, 0] * len(behind)), 0, parts * each - length]
+            neutral = _neutral(kind, value.dtype)
+            pad, given = aten.constant_pad_nd.default, (whole, widths, neutral)
+            source = _add(graph, node, pad, given, value=value.new_empty(padded))
+        shape = [*value.shape[:first], parts, each, *behind]
+        pieces = _add(graph, node, aten.view.default, (source, shape), value=value.new_empty(shape))
         if kind == "sum":
             partial = _add(graph, node, aten.sum.dim_IntList, (pieces, inner), {"dtype": dtype}, "partial")
             place = first - sum(d < first for d in moved)
@@ -111,12 +130,20 @@ def _split(graph: fx.Graph, node: fx.Node, parts: int) -> None:
             found = _add(graph, node, function, (partial, [place]))
         if "mean" in operation(node):
             count = math.prod(value.shape[d] for d in dims)
-            found = _add(graph, node, aten.div.Tensor, (found, count))
+            found = _add(graph, node, aten.div.Tensor, (found, count), value=found.meta["val"])
         if found.meta["val"].dtype != result.dtype:
             found = _add(graph, node, torch.ops.prims.convert_element_type.default, (found, result.dtype))
         if tuple(found.meta["val"].shape) != tuple(result.shape):
             found = _add(graph, node, aten.reshape.default, (found, list(result.shape)))
     _replace(graph, node, found)
+
+
+def _neutral(kind: str, dtype: torch.dtype) -> float:
+    """What changes neither a sum nor a maximum or a minimum."""
+    if kind == "sum":
+        return 0
+    least, most = (-math.inf, math.inf) if dtype.is_floating_point else (torch.iinfo(dtype).min, torch.iinfo(dtype).max)
+    return least if kind == "amax" else most
 
 
 def _into_sums(graph: fx.Graph, node: fx.Node) -> None:
@@ -156,11 +183,12 @@ def _add(
     args: tuple[Any, ...],
     kwargs: dict[str, Any] | None = None,
     name: str = "",
+    value: torch.Tensor | None = None,
 ) -> fx.Node:
-    """A new node that comes from where `like` does."""
+    """A new node that comes from where `like` does; `value` is what it makes, where PyTorch cannot tell."""
     node = graph.create_node("call_function", target, args, kwargs or {}, f"{like.name}_{name}" if name else None)
     node.meta = dict(like.meta)
     values = [a.meta["val"] if isinstance(a, fx.Node) else a for a in args]
     with values[0].fake_mode if hasattr(values[0], "fake_mode") else torch.no_grad():
-        node.meta["val"] = target(*values, **(kwargs or {}))
+        node.meta["val"] = target(*values, **(kwargs or {})) if value is None else value
     return node

@@ -61,6 +61,11 @@ def index_text(index: Index, names: Mapping[sympy.Symbol, str], sizes: Mapping[i
     return "".join(parts)
 
 
+def size_text(size: Index) -> str:
+    """A size as Python."""
+    return index_text(size, {}, {})
+
+
 def _order(term: Index, axes: list[sympy.Symbol]) -> tuple[int, int]:
     found = [axes.index(s) for s in term.free_symbols if s in axes]
     return (0, min(found)) if found else (1, 0)

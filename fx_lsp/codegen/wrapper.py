@@ -13,13 +13,13 @@ import sympy
 import torch
 from torch import fx
 
-from fx_lsp.codegen.index import Coords, Index, contiguous_strides, expression
+from fx_lsp.codegen.index import Coords, contiguous_strides, expression
 from fx_lsp.codegen.kernel import Kernel, Line
 from fx_lsp.codegen.layout import WIDTH
 from fx_lsp.codegen.program import Launch, Program
 from fx_lsp.codegen.pull import constant_of, is_empty
 from fx_lsp.codegen.schedule import is_view
-from fx_lsp.codegen.text import index_text
+from fx_lsp.codegen.text import index_text, size_text
 from fx_lsp.codegen.values import Buffer
 
 LARGEST_CONSTANT = 1024
@@ -185,11 +185,6 @@ def not_deterministic(program: Program) -> bool:
 
 def _adds(step: Launch, program: Program, node: fx.Node) -> bool:
     return program.buffers[node].name in step.kernel.adds
-
-
-def size_text(size: Index) -> str:
-    """A size as Python."""
-    return index_text(size, {}, {})
 
 
 def tuple_text(sizes: Coords) -> str:

@@ -19,7 +19,7 @@ from fx_lsp.codegen.index import ZERO, Index, count
 from fx_lsp.codegen.kernel import Line, Naming
 from fx_lsp.codegen.layout import WIDTH
 from fx_lsp.codegen.pull import triton_type
-from fx_lsp.codegen.text import filled, index_text, name, unparsed
+from fx_lsp.codegen.text import filled, index_text, name, size_text, unparsed
 from fx_lsp.codegen.tiles import Dim, Tile
 from fx_lsp.codegen.values import (
     Addition,
@@ -71,8 +71,9 @@ class Writing:
         self.loop = next((d for d in tile.dims if d.role == "loop"), None)
         self.shaped = [d for d in tile.dims if d.block > 1]
         self.taken: set[str] = {"tl", "triton", "torch", "start", *HELPERS}
-        self.taken |= {n for d in tile.dims for n in (d.variable, d.size_name, d.block_name)}
+        self.taken |= {n for d in tile.dims for n in (d.variable, d.size_name, d.block_name, f"{d.variable}_mask")}
         self.loads = [v for v in self.values if isinstance(v, Load)]
+        self.taken |= {"mask", *(f"{b.buffer.name}_ptr" for b in (*self.loads, *stores))}
         sizes = [e for b in (*(v.buffer for v in self.loads), *(s.buffer for s in stores)) for e in b.shape]
         self.taken |= {s.name for e in (*sizes, *(d.size for d in tile.dims)) for s in e.free_symbols}
         self.names: dict[sympy.Symbol, str] = {}
@@ -161,7 +162,7 @@ class Writing:
             self.line(f"{self.names[axis]} = {text}")
 
     def _bracketed(self, size: Index) -> str:
-        text = index_text(size, {}, {})
+        text = size_text(size)
         return text if size.is_Integer or size.is_Symbol else f"({text})"
 
     def _over(self, value: Reduction | Scan) -> list[sympy.Symbol]:
@@ -320,12 +321,13 @@ class Writing:
             self.pointer(value.buffer, value.index, value.indirect),
             self.mask(value.axes, value.guard, value.indirect),
         )
-        if mask and not any(d.block > 1 for d in self.dims_of(self._moving(value.index, value.indirect) & value.axes)):
+        moving = self._moving(value.index, value.indirect)
+        if mask and not any(d.block > 1 for d in self.dims_of(moving & value.axes)):
             pointer = f"tl.broadcast_to({pointer}, {self.tile_shape(value.axes)})"
         args, other = [pointer], self.others.get(id(value))
         if mask:
             args += [f"mask={mask}", *([f"other={unparsed(_number(other))}"] if other is not None else [])]
-        if read_again(value, self.loads, self._moving(value.index, value.indirect), self.tile):
+        if read_again(value, self.loads, moving, self.tile):
             args.append('eviction_policy="evict_last"')
         text = f"tl.load({', '.join(args)})"
         if value.buffer.dtype != value.dtype:

@@ -8,7 +8,9 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
-from interpreted import captured, generated, wrong
+from interpreted import captured, compared, generated, loaded, wrong
+
+from fx_lsp.codegen.sdpa import attention_written_out
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 
@@ -260,3 +262,66 @@ def test_a_softmax_over_products_that_is_no_attention() -> None:
     inputs = [tensor(64, 32), tensor(32, 64)]
     assert not fused(classified, *inputs)
     assert wrong(classified, inputs) == []
+
+
+def anti_causal(q, k, v):
+    rows, cols = torch.arange(q.size(-2))[:, None], torch.arange(k.size(-2))[None, :]
+    return torch.softmax(torch.where(cols < rows, float("-inf"), q @ k.transpose(-2, -1)), -1) @ v
+
+
+def both_sides(q, k, v):
+    far = (torch.arange(q.size(-2))[:, None] - torch.arange(k.size(-2))[None, :]).abs() > 20
+    return torch.softmax((q @ k.transpose(-2, -1)).masked_fill(far, float("-inf")), -1) @ v
+
+
+@pytest.mark.parametrize(
+    "function, first", [(windowed, True), (anti_causal, True), (both_sides, False), (causal, False)]
+)
+def test_tiles_before_a_window_are_not_seen(function: Callable[..., torch.Tensor], first: bool) -> None:
+    inputs = [tensor(1, 1, 300, 16) for _ in range(3)]
+    text = generated(captured(function, inputs)).text
+    assert ("for start in range(\n        tl.maximum(tl.program_id(0) * ROWS - 15, 0)" in text) == (
+        function is windowed
+    )
+    assert bool(re.search(r"in range\(\s*(tl.maximum\()?tl.program_id\(0\) \* ROWS", text)) == first
+    assert wrong(function, inputs) == []
+
+
+def hidden_rows(*shape: int) -> torch.Tensor:
+    """A mask of which some rows hide everything."""
+    return (torch.rand(shape) < 0.5) & (torch.arange(shape[-2]) % 5 > 0)[:, None]
+
+
+SDPA = F.scaled_dot_product_attention
+
+
+@pytest.mark.parametrize(
+    "function, heads, extra",
+    [
+        (lambda q, k, v: SDPA(q, k, v), 4, ()),
+        (lambda q, k, v: SDPA(q, k, v, is_causal=True, scale=0.3), 4, ()),
+        (lambda q, k, v: SDPA(q, k, v, is_causal=True, enable_gqa=True), 2, ()),
+        (lambda q, k, v, mask: SDPA(q, k, v, mask), 4, (hidden_rows(40, 48),)),
+        (lambda q, k, v, mask: SDPA(q, k, v, attn_mask=mask), 4, (hidden_rows(2, 1, 40, 48),)),
+        (lambda q, k, v, bias: SDPA(q, k, v, bias), 4, (tensor(2, 4, 40, 48),)),
+        (
+            lambda q, k, v, bias, mask: SDPA(q, k, v, bias.masked_fill(~mask, float("-inf"))),
+            4,
+            (tensor(40, 48), hidden_rows(40, 48)),
+        ),
+    ],
+    ids=["plain", "causal", "grouped", "mask", "mask for a batch", "bias", "bias that hides rows"],
+)
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_the_attention_of_pytorch(
+    function: Callable[..., torch.Tensor], heads: int, extra: tuple[torch.Tensor, ...], dtype: str
+) -> None:
+    torch.manual_seed(1)
+    q = tensor(2, 4, 40, 16, dtype=DTYPES[dtype])
+    k, v = (tensor(2, heads, 48, 16, dtype=DTYPES[dtype]) for _ in range(2))
+    given = [t.to(DTYPES[dtype]).detach().requires_grad_() if t.is_floating_point() else t for t in extra]
+    inputs = [q, k, v, *given]
+    with attention_written_out():
+        made = generated(captured(function, inputs))
+    assert "aten.bmm" not in made.text
+    assert compared(loaded(made).f, function, inputs) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 import torch
 import torch.nn.functional as F
 from interpreted import captured, generated, wrong
@@ -63,3 +64,14 @@ def test_statistics_of_half_precision_are_kept_in_single() -> None:
     kept = re.findall(r"= torch.empty\(\((?:16, 1|16, 8).*?dtype=torch.(\w+)", text)
     assert set(kept) == {"float32"}
     assert wrong(normalized, inputs) == []
+
+
+@pytest.mark.parametrize("rows", [4099, 2 * 2053])
+def test_rows_that_nothing_divides_are_summed_in_parts(rows: int) -> None:
+    def several(x, bias):
+        return torch.relu(x + bias), x.amax(0), x.amin(), (x * x).mean()
+
+    inputs = [tensor(rows, 24), tensor(24)]
+    text = generated(captured(several, inputs)).text
+    assert len(re.findall(r"_partial = torch\.empty\(", text)) >= 4
+    assert wrong(several, inputs) == []

@@ -266,3 +266,8 @@ def test_pooling_stays_a_call_that_exists() -> None:
     inputs = [torch.randn(2, 3, 8, 8, requires_grad=True)]
     assert "aten.max_pool2d_with_indices.default" in generated(captured(pooled, inputs)).text
     assert wrong(pooled, inputs) == []
+
+
+def test_exponentials_close_to_the_largest_number() -> None:
+    x = torch.tensor([80.0, 86.0, 88.5, -86.0, 100.0])
+    assert wrong(lambda x: (x.expm1(), x.sinh(), x.cosh()), [x]) == []

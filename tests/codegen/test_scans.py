@@ -198,3 +198,16 @@ def test_a_chain_of_many_operations():
 
     with deep_recursion():
         assert wrong(chain, [tensor(3, 40).detach()]) == []
+
+
+def test_a_learned_time_constant_over_many_steps() -> None:
+    def plif(x, tau):
+        v, spikes, decay = torch.zeros_like(x[0]), [], torch.sigmoid(tau)
+        for current in x:
+            v = v + (current - v) * decay
+            s = Spike.apply(v - 1.0)
+            v = v * (1 - s)
+            spikes.append(s)
+        return torch.stack(spikes)
+
+    assert wrong(plif, [torch.randn(12, 2, 20, requires_grad=True), torch.tensor(0.3, requires_grad=True)]) == []

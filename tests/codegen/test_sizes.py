@@ -33,6 +33,26 @@ def named_as_indices(x, y):
     return torch.softmax(x * 2, -1) + x.sum(0), torch.relu(x @ y)
 
 
+# fx: x=f32[B, S, 24], bias=f32[24]
+def summed_columns(x, bias):
+    return torch.relu(x + bias), x.amax((0, 1)), x.amin((0, 1))
+
+
+# fx: x=f32[B, 30]
+def summed_as_a_whole(x):
+    return (x * x).mean(), x.sigmoid().sum(), x.amax()
+
+
+# fx: x=f32[B, 3, 4, 4], weight=f32[3]
+def normalized_over_batches(x, weight):
+    return torch.nn.functional.batch_norm(x, None, None, weight, training=True), x.std()
+
+
+# fx: x=f32[B, 24], weight=f32[24], bias=f32[24]
+def normalized(x, weight, bias):
+    return torch.nn.functional.layer_norm(x, (24,), weight, bias)
+
+
 # fx: x=f32[B, 8]
 def some_rows(x):
     kept = x[x[:, 0] > 0]
@@ -45,6 +65,10 @@ COMPARED = {
     "named_as_its_size": ["out", "gradient of N"],
     "named_as_indices": ["out[0]", "out[1]", "gradient of x", "gradient of y"],
     "some_rows": ["out", "gradient of x"],
+    "summed_columns": ["out[0]", "out[1]", "out[2]", "gradient of x", "gradient of bias"],
+    "summed_as_a_whole": ["out[0]", "out[1]", "out[2]", "gradient of x"],
+    "normalized_over_batches": ["out[0]", "out[1]", "gradient of x", "gradient of weight"],
+    "normalized": ["out", "gradient of x", "gradient of weight", "gradient of bias"],
 }
 
 
@@ -68,6 +92,14 @@ def test_sizes_have_the_names_that_the_user_gave_them(files: dict[str, str]):
     assert "    kept = torch.ops.aten.index.Tensor(x, [gt])\n    num_nonzero = kept.shape[0]\n" in files["some_rows"]
     for name in COMPARED:
         assert not re.search(r"\b[su]\d+\b", files[name])
+
+
+@pytest.mark.parametrize("name", ["summed_columns", "summed_as_a_whole", "normalized"])
+def test_what_sums_many_elements_is_not_one_program(files: dict[str, str], name: str):
+    kernels = re.findall(r"^def \w+_kernel\w*\(", files[name], re.M)
+    assert sum("_partial" in k for k in kernels) >= 1
+    alone = re.findall(r"\)\[\(1,\)\]\(\s*(\w+)", files[name])
+    assert not {"x", "grad_out", "out_0"} & {*alone}
 
 
 def test_a_size_that_no_tensor_of_backward_has_is_kept(files: dict[str, str]):

@@ -58,6 +58,44 @@ def test_rows_that_go_to_several_heads() -> None:
     assert len(described(heads, tensor(2, 48, 264), tensor(264, 64))) == 2
 
 
+@pytest.mark.parametrize(
+    "function, shapes, read",
+    [
+        (
+            lambda x, y: (x @ y).relu(),
+            ((3, 136, 264), (3, 264, 72)),
+            ["[3, M, K], [M * K, K, 1], [1, BLOCK_M, BLOCK_K]", "[3, K, N], [K * N, N, 1], [1, BLOCK_K, BLOCK_N]"],
+        ),
+        (
+            lambda x, y: (x @ y.mT).relu(),
+            ((3, 129, 264), (3, 72, 264)),
+            ["[3, M, K], [M * K, K, 1], [1, BLOCK_M, BLOCK_K]", "[3, N, K], [N * K, K, 1], [1, BLOCK_N, BLOCK_K]"],
+        ),
+        (
+            lambda x, y: (x.transpose(1, 2) @ y).relu(),
+            ((2, 136, 3, 264), (2, 3, 264, 72)),
+            [
+                "[2, 3, M, K], [107712, K, 792, 1], [1, 1, BLOCK_M, BLOCK_K]",
+                "[2, 3, K, N], [57024, K * N, N, 1], [1, 1, BLOCK_K, BLOCK_N]",
+            ],
+        ),
+        (
+            lambda x, y: (x @ y.expand(3, 264, 72)).relu(),
+            ((3, 136, 264), (264, 72)),
+            ["[3, M, K], [M * K, K, 1], [1, BLOCK_M, BLOCK_K]", "[K, N], [N, 1], [BLOCK_K, BLOCK_N]"],
+        ),
+    ],
+    ids=["contiguous", "turned", "heads between rows", "shared"],
+)
+def test_batches(function: Callable[..., Any], shapes: tuple[tuple[int, ...], ...], read: list[str]) -> None:
+    inputs = [tensor(*s, grad=False) for s in shapes]
+    assert [call.partition(", ")[2] for call in described(function, *inputs)] == read
+
+
+def test_batches_forward_and_backward() -> None:
+    assert len(described(lambda x, y: torch.relu(x @ y), tensor(2, 129, 264), tensor(2, 264, 136))) >= 2
+
+
 def test_a_tensor_times_itself() -> None:
     assert len(described(lambda x: (x @ x.T * 0.1).relu(), tensor(136, 264, grad=False))) == 2
 
@@ -70,15 +108,24 @@ def test_a_residual_that_is_an_operand() -> None:
     "function, shapes",
     [
         (lambda x, y: (x @ y).relu(), ((64, 264), (264, 64))),
-        (lambda x, y: (x @ y).relu(), ((136, 256), (256, 72))),
+        (lambda x, y: (x @ y).relu(), ((136, 64), (64, 72))),
         (lambda x, y: (x @ y).relu(), ((136, 260), (260, 72))),
-        (lambda x, y: (x @ y).relu(), ((2, 136, 264), (2, 264, 72))),
+        (lambda x, y: (x @ y).relu(), ((2, 136, 260), (2, 260, 72))),
         (lambda x, y: (x.exp() @ y).relu(), ((136, 264), (264, 72))),
         (lambda x, y: (x[:, 1:265] @ y).relu(), ((136, 272), (264, 72))),
         (lambda x, y: (x[:, ::2] @ y).relu(), ((136, 528), (264, 72))),
         (lambda x, y: (x[:, :1].expand(136, 264) @ y).relu(), ((136, 8), (264, 72))),
     ],
-    ids=["few rows", "little to sum", "odd strides", "batches", "computed", "behind an odd place", "steps", "expanded"],
+    ids=[
+        "few rows",
+        "little to sum",
+        "odd strides",
+        "odd strides in batches",
+        "computed",
+        "behind an odd place",
+        "steps",
+        "expanded",
+    ],
 )
 def test_what_tma_does_not_read(function: Callable[..., Any], shapes: tuple[tuple[int, ...], ...]) -> None:
     inputs = [tensor(*s, grad=False) for s in shapes]

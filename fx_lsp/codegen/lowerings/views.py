@@ -223,7 +223,8 @@ def pad(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> V
     for i in range(len(widths) // 2):
         dim, before = len(at) - 1 - i, size(widths[2 * i])
         at[dim] = at[dim] - before
-        for sign, bound in ((">=", ZERO), ("<", shape[dim])):
+        bounds = [(">=", ZERO)] if before != 0 else []
+        for sign, bound in (*bounds, ("<", shape[dim])):
             inside = None if inside is None else b.also(inside, at[dim], sign, bound)
     other = b.constant(argument(node, 2, "value", 0), dtype)
     if inside is None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import linecache
 import operator
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fx_lsp.choices import Choices, read_choices
 from fx_lsp.codegen.compiling import span_of
@@ -21,6 +21,8 @@ from fx_lsp.codegen.generate import decompositions, generate, prepared
 from fx_lsp.codegen.index import expression
 from fx_lsp.codegen.kernel import Naming
 from fx_lsp.codegen.scans import keep_states, stack_saved
+from fx_lsp.codegen.sdpa import attention_written_out
+from fx_lsp.codegen.views import save_bases, views
 from fx_lsp.codegen.wrapper import NotWritten
 from fx_lsp.model import Node, Remark, Stage, TargetKind
 from fx_lsp.tracer.call import Call
@@ -29,6 +31,7 @@ from fx_lsp.tracer.compat import default_partition, min_cut_partition, recomputi
 from fx_lsp.tracer.graphs import Names, stage_of
 from fx_lsp.tracer.guards import forbid_effects
 from fx_lsp.tracer.names import Namer, identifier
+from fx_lsp.tracer.stages.gradients import gradients
 from fx_lsp.tracer.stages.ledger import Ledger
 from fx_lsp.tracer.stages.selftest import self_test
 from fx_lsp.tracer.stages.signature import signature, value_checks
@@ -92,7 +95,7 @@ def kernels(traced: Traced) -> Made:
     names = traced.new_names()
     both = traced.captured.inference is None
     choices = read_choices(traced.options)
-    with forbid_effects(), sdpa_kernel(SDPBackend.MATH):
+    with forbid_effects(), attention_written_out():
         captured = capture(
             traced.call,
             traced.sources,
@@ -108,9 +111,13 @@ def kernels(traced: Traced) -> Made:
     title = function_name(traced.request.name, traced.request.kind)
     hints = hints_of(captured)
     taken = [*reserved(title), *_parameters(traced.call), *hints]
-    naming = naming_of(traced, names, taken, _labels(captured, forward.graph, names))
-    subject = subject_of(traced, captured, forward.graph, title)
     backward = captured.backward.graph if captured.backward is not None else None
+    labels = _labels(captured, forward.graph, names)
+    if backward is not None:
+        unnamed = [(n, of) for n, of in gradients(forward.graph, backward).items() if names[n] == n.name]
+        labels = {n.name: f"grad_{identifier(_shown(of, names))}" for n, of in unnamed} | labels
+    naming = naming_of(traced, names, taken, labels)
+    subject = subject_of(traced, captured, forward.graph, title)
     try:
         with deep_recursion():
             made = generate(subject, forward.graph, backward, naming, hints, choices)
@@ -134,8 +141,9 @@ def partitioner(choices: Choices) -> Callable[..., tuple[fx.GraphModule, fx.Grap
         else:
             with recomputing() if choices.backward == "recompute" else nullcontext():
                 found = min_cut_partition(joint, inputs, **options)
-        if families is not None and families.names:
+        if families is not None:
             forward, backward = found
+            save_bases(forward.graph, backward.graph)
             stack_saved(forward.graph, backward.graph, families)
             forward.recompile()
             backward.recompile()
@@ -189,8 +197,9 @@ def _labels(captured: Captured, graph: fx.Graph, names: Names) -> dict[str, str]
     labels += [(p, f"new_{identifier(captured.inputs[i].name)}") for p, i in enumerate(results.changed)]
     for position, label in labels:
         node = output.args[0][position]  # pyright: ignore[reportIndexIssue, reportArgumentType, reportOptionalSubscript]
-        if isinstance(node, fx.Node) and node.op == "call_function" and names[node] == node.name:
-            found.setdefault(node.name, label)
+        for own in _as_a_whole(node) if isinstance(node, fx.Node) else ():
+            if own.op == "call_function" and names[own] == own.name:
+                found.setdefault(own.name, label)
     return found
 
 
@@ -204,6 +213,17 @@ def _part(node: fx.Node) -> str | None:
     return parts[number] if len(parts) == len(made.target._schema.returns) > 1 else None
 
 
+def _as_a_whole(node: fx.Node) -> Iterator[fx.Node]:
+    """A node, and what it shows all elements of."""
+    return takewhile(lambda n: n is node or n.meta["val"].numel() == node.meta["val"].numel(), views(node))
+
+
+def _shown(node: fx.Node, names: Names) -> str:
+    """What the tensor is called that a node shows all elements of."""
+    *_, base = _as_a_whole(node)
+    return names[base]
+
+
 def naming_of(traced: Traced, names: Names, taken: Sequence[str], labels: Mapping[str, str]) -> Naming:
     """Names for a file: those of the trace, apart from what the file itself defines; `labels` are those of results."""
     namer, known = Namer(), dict[str, str]()
@@ -214,7 +234,7 @@ def naming_of(traced: Traced, names: Names, taken: Sequence[str], labels: Mappin
     def name(node: fx.Node) -> str:
         own = identifier(names[node])
         if own not in known:
-            label = labels.get(node.name) or (_part(node) if names[node] == node.name else None)
+            label = labels.get(node.name) or (_part(node) or _shown(node, names) if names[node] == node.name else None)
             known[own] = namer.unique(identifier(label or own))
         return known[own]
 

@@ -59,14 +59,14 @@ def convolved_forward_kernel(
 )
 @triton.jit
 def convolved_backward_kernel(
-    le_ptr, grad_out_ptr, where_ptr, N: tl.constexpr, BLOCK: tl.constexpr
+    le_ptr, grad_out_ptr, grad_convolution_ptr, N: tl.constexpr, BLOCK: tl.constexpr
 ):
     cols = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = cols < N
     # model.py:143  return F.conv2d(x, w).relu() * 2
     le = tl.load(le_ptr + cols, mask=mask)
     grad_out = tl.load(grad_out_ptr + cols, mask=mask)
-    tl.store(where_ptr + cols, tl.where(le, 0.0, grad_out * 2.0), mask=mask)
+    tl.store(grad_convolution_ptr + cols, tl.where(le, 0.0, grad_out * 2.0), mask=mask)
 
 
 def is_plain(*values):
@@ -123,13 +123,23 @@ def convolved_forward(
 def convolved_backward(
     x: torch.Tensor, w: torch.Tensor, le: torch.Tensor, grad_out: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    where = torch.empty((1, 3, 4, 4), dtype=torch.float32, device=x.device)
-    launch(convolved_backward_kernel, where)[
+    grad_convolution = torch.empty((1, 3, 4, 4), dtype=torch.float32, device=x.device)
+    launch(convolved_backward_kernel, grad_convolution)[
         lambda meta: (triton.cdiv(48, meta["BLOCK"]),)
-    ](le, grad_out, where, 48)
+    ](le, grad_out, grad_convolution, 48)
     # left to PyTorch: the library is faster at convolutions
     convolution_backward = torch.ops.aten.convolution_backward.default(
-        where, x, w, [0], [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True, True, False]
+        grad_convolution,
+        x,
+        w,
+        [0],
+        [1, 1],
+        [0, 0],
+        [1, 1],
+        False,
+        [0, 0],
+        1,
+        [True, True, False],
     )
     return convolution_backward[0], convolution_backward[1]
 
@@ -143,6 +153,10 @@ class _Convolved(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad_out):
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            raise RuntimeError(
+                "convolved has no second derivatives: differentiate without create_graph=True"
+            )
         x, w, le = ctx.saved_tensors
         grad_out = grad_out.contiguous()
         grad_x, grad_w = convolved_backward(x, w, le, grad_out)

@@ -81,11 +81,11 @@ def rms_norm_backward_kernel(
         scale = tl.load(scale_ptr + rows, mask=rows_mask, other=0.0)
         # norms.py:9  return x * scale * weight
         total_acc += grad_out * (x * scale)
-        mul_3 = grad_out * weight
+        grad_mul = grad_out * weight
         # norms.py:8  scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
-        mul_6 = tl.sum(mul_3 * x, axis=1, keep_dims=True) * -0.5
+        mul_6 = tl.sum(grad_mul * x, axis=1, keep_dims=True) * -0.5
         mul_9 = mul_6 * (scale * scale * scale) / 64.0 * (x * 2.0)
-        grad_x = mul_3 * scale + mul_9
+        grad_x = grad_mul * scale + mul_9
         tl.store(grad_x_ptr + rows * N + cols, grad_x, mask=rows_mask)
     sum_1 = tl.sum(total_acc, axis=0, keep_dims=True)
     tl.store(grad_weight_ptr + cols, sum_1)
@@ -158,6 +158,10 @@ class _RmsNorm(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad_out):
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            raise RuntimeError(
+                "rms_norm has no second derivatives: differentiate without create_graph=True"
+            )
         x, weight, scale = ctx.saved_tensors
         grad_out = grad_out.contiguous()
         grad_x, grad_weight = rms_norm_backward(x, weight, scale, grad_out)
