@@ -146,18 +146,3 @@ def test_what_is_returned_in_part_has_a_name_of_its_own(files: dict[str, str]) -
 
 def test_an_operator_of_many_tensors_takes_a_list(files: dict[str, str]) -> None:
     assert "def deep_forward(tensors: list[torch.Tensor])" in files["Deep"]
-
-
-def test_second_derivatives_are_refused(files: dict[str, str], tmp_path: Path) -> None:
-    text = files["gated"].partition('\nif __name__ == "__main__":')[0]
-    text += """
-args, _ = arguments(0, "cpu")
-out = gated(*args)
-first, = torch.autograd.grad(out.sum(), args[0], retain_graph=True)
-try:
-    torch.autograd.grad(out.sum(), args[0], create_graph=True)
-except RuntimeError as error:
-    print(error)
-"""
-    said = outputs(tmp_path, {"twice": text})["twice"]
-    assert said == "gated has no second derivatives: differentiate without create_graph=True\n"

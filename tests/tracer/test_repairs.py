@@ -8,6 +8,7 @@ from conftest import TraceFixture
 SOURCE = """
 from typing import Optional
 import torch
+import torch.nn.functional as F
 from torch import einsum
 
 def repeat(x, pattern, g):
@@ -94,6 +95,15 @@ def scaled(x: torch.Tensor, y: torch.Tensor, span: Optional[float] = None):
     if span is None:
         span = max(x.max() - x.min(), y.max() - y.min())
     return (x - y) / span
+
+def weighted(logits, target, weight):
+    return F.cross_entropy(logits, target, weight=weight)
+
+def normalized(x, mean, var, weight, bias):
+    return F.batch_norm(x, mean, var, weight, bias)
+
+def by_default(x, scale=torch.ones(4)):
+    return torch.tanh(x * scale)
 """
 
 
@@ -107,6 +117,9 @@ def scaled(x: torch.Tensor, y: torch.Tensor, span: Optional[float] = None):
         pytest.param("until", ["f32[4, 64]", "0.5"], id="a number that is compared"),
         pytest.param("rotated", ["f32[4, 8, 12, 64]", "f32[4, 12, 64]"], id="a rank that a branch is for"),
         pytest.param("strided", ["f32[4, 8, 12, 64]"], id="an axis of what has the same shape"),
+        pytest.param("weighted", ["f32[32, 32]", "i64[32]", "f32[32]"], id="a weight that has no gradient"),
+        pytest.param("normalized", ["f32[4, 192]", *["f32[192]"] * 4], id="statistics that have no gradient"),
+        pytest.param("by_default", ["f32[4, 2048, 4]", "f32[4]"], id="a tensor as default"),
         pytest.param("alike", ["f32[4, 64]", "f32[4, 64]"], id="an assertion about two shapes"),
         pytest.param("corners", ["f32[8, 4]", "-1"], id="an axis that is unbound, axes"),
         pytest.param("Normed", ["8", "torch.nn.modules.normalization.LayerNorm", "f32[4, 8, 8]"], id="a layer's class"),

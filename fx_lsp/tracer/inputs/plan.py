@@ -16,6 +16,7 @@ from torch import nn
 
 from fx_lsp.model import InputSource, InputSpec
 from fx_lsp.specs import Expression, TensorSpec
+from fx_lsp.tracer.call import tensors_in
 from fx_lsp.tracer.tensors import make_tensor, spec_of
 
 LEADING = (4, 8, 12, 16, 20, 24, 28, 36, 40, 44, 48, 52, 56, 60, 68, 72, 76, 80, 84, 88, 92, 100, 104)
@@ -178,7 +179,8 @@ class Materialized:
 def materialize(plans: Plans, named_sizes: Mapping[str, Any] | None = None) -> Materialized:
     """Make the arguments; call it inside the fake mode. Raises what making a tensor or value raises.
 
-    Defaults are left to the function, unless a `*args` follows; what follows one is passed by keyword.
+    Defaults are left to the function, unless they are tensors or a `*args` follows; what follows one is passed by
+    keyword.
     """
     paths: dict[int, str] = {}
     args: list[Any] = []
@@ -188,7 +190,7 @@ def materialize(plans: Plans, named_sizes: Mapping[str, Any] | None = None) -> M
     spread = dict(plans.items).get(plans.starred or "")
     spreads = isinstance(spread, SequencePlan) and bool(spread.items)
     for name, plan in plans.items:
-        if isinstance(plan, ValuePlan) and plan.source == "default" and not (spreads and name in plans.positional):
+        if _is_left_out(plan) and not (spreads and name in plans.positional):
             in_order = False
             continue
         made = _make(plan, name, paths, named_sizes)
@@ -201,6 +203,11 @@ def materialize(plans: Plans, named_sizes: Mapping[str, Any] | None = None) -> M
         if isinstance(made, nn.Module):
             modules[name] = made
     return Materialized(tuple(args), kwargs, paths, modules)
+
+
+def _is_left_out(plan: Plan) -> bool:
+    """Whether it is a default that a call need not give; a tensor is an input of the graph only if it is given."""
+    return isinstance(plan, ValuePlan) and plan.source == "default" and not any(tensors_in(plan.make(), ""))
 
 
 def _make(plan: Plan, path: str, paths: dict[int, str], named_sizes: Mapping[str, Any] | None) -> Any:

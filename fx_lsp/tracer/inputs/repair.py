@@ -46,7 +46,19 @@ def repairs(attempt: Attempt) -> Iterator[Plans]:
 
 def is_of_gradients(error: BaseException | None) -> bool:
     """Whether an error is only there because an input was made to need a gradient."""
-    return "leaf Variable" in str(error)
+    return _why_no_gradient(error) is not None
+
+
+def _why_no_gradient(error: BaseException | None) -> str | None:
+    text = str(error)
+    return next((why for words, why in _NO_GRADIENT.items() if words in text), None)
+
+
+_NO_GRADIENT = {
+    "leaf Variable": "no gradient: written in place",
+    "cannot have requires_grad True": "no gradient: PyTorch has none for it",
+}
+"""What errors about inputs say that cannot need a gradient, and what is said of such an input."""
 
 
 def _missing_value(attempt: Attempt, text: str) -> Iterator[Plans]:
@@ -105,18 +117,15 @@ def _with_dtype(plans: Plans, wanted: str, dtype: str) -> Plans:
     return plans.map_tensors(change)
 
 
-def _in_place(attempt: Attempt, text: str) -> Iterator[Plans]:
-    """An input that the code writes to in place cannot be a leaf that needs a gradient."""
-    if not is_of_gradients(attempt.run.error):
+def _without_gradient(attempt: Attempt, text: str) -> Iterator[Plans]:
+    """An input that the code writes to in place, or that an operation is constant in, cannot need a gradient."""
+    why = _why_no_gradient(attempt.run.error)
+    if why is None:
         return
     for wanted in dict.fromkeys([*involved(attempt), *(p for p, _ in attempt.plans.tensors())]):
 
         def change(path: str, plan: TensorPlan, wanted: str = wanted) -> TensorPlan:
-            return (
-                dataclasses.replace(plan, grad=False, detail="no gradient: written in place")
-                if path == wanted
-                else plan
-            )
+            return dataclasses.replace(plan, grad=False, detail=why) if path == wanted else plan
 
         yield attempt.plans.map_tensors(change)
 
@@ -148,7 +157,7 @@ def _other_kind(attempt: Attempt, text: str) -> Iterator[Plans]:
 
 Rule = Callable[[Attempt, str], Iterator[Plans]]
 RULES: tuple[Rule, ...] = (
-    _in_place,
+    _without_gradient,
     handed_on,
     tensor_for_default,
     _missing_attribute,

@@ -166,7 +166,7 @@ class _Arguments:
             by_name[given.expression] = f'names["{given.expression}"]'
         receiver = self.found.receiver
         if isinstance(receiver, nn.Module):
-            positional.insert(0, "shaken(module)")
+            positional.insert(0, f"shaken(module){'.requires_grad_(False)' if self.traced.captured.refused else ''}")
         elif receiver is not None:
             positional.insert(0, "copy.deepcopy(module)")
         taken = ["seed", "device"]
@@ -194,7 +194,8 @@ class _Arguments:
             if known is not None:
                 return known
             variable = self.namer.unique(identifier(path))
-            self.lines.append(f"{variable} = {random_tensor(value, self.nodes.get(id(value)))}")
+            grad = value.requires_grad and not self.traced.captured.refused
+            self.lines.append(f"{variable} = {random_tensor(value, self.nodes.get(id(value)), grad)}")
             self.variables.append((variable, value))
             return variable
         text = literal(value)
@@ -229,14 +230,13 @@ class _Arguments:
         return f'names["{name}"]'
 
 
-def random_tensor(tensor: torch.Tensor, node: fx.Node | None) -> str:
-    """An expression for a random tensor like an input, which `node` stands for."""
+def random_tensor(tensor: torch.Tensor, node: fx.Node | None, grad: bool) -> str:
+    """An expression for a random tensor like an input, which `node` stands for, with a gradient or not."""
     sizes = [size_hint(s) for s in tensor.shape]
     strides = [size_hint(s) for s in tensor.stride()]
     plain = [1 if stride == 0 else size for size, stride in zip(sizes, strides, strict=True)]
     shape = literal(tuple(plain if plain != sizes else sizes))
     dtype = tensor.dtype
-    grad = tensor.requires_grad
     made = "rand" if node is not None and is_positive(node) else "randn"
     dense = tensor.is_contiguous() or plain != sizes
     if dtype.is_floating_point or dtype.is_complex:
