@@ -235,10 +235,11 @@ def _said_by_triton(error: Exception, names: dict[str, Any]) -> tuple[str, int]:
 
 
 def _said_by_assembler(error: str, text: str, path: str) -> tuple[str, int]:
-    said = re.search(r"^ptxas\S* (?:fatal|error)\s*: (?:\(C\d+\) )?(.*)$", error, re.MULTILINE)
-    message = said[1] if said else error.strip().partition("\n")[0]
+    said = re.search(r"^ptxas\S* (?:\S+, line (\d+); )?(?:fatal|error)\s*: (?:\(C\d+\) )?(.*)$", error, re.MULTILINE)
+    message = said[2] if said else error.strip().partition("\n")[0]
     at = re.search(r" (?:at|in) line (\d+)", message)
-    return (message.replace(at[0], ""), line_of_ptx(text, int(at[1]), path)) if at else (message, 0)
+    number = (said and said[1]) or (at and at[1])
+    return message.replace(at[0], "") if at else message, line_of_ptx(text, int(number), path) if number else 0
 
 
 def line_of_ptx(text: str, number: int, path: str) -> int:

@@ -113,7 +113,7 @@ def with_own_lines(text: str, path: str) -> str:
             callers[place] = loc["caller"]
         for _ in range(len(callers) + 1):
             file, line, _ = place.split()
-            if file == own:
+            if file == own and int(line):  # line 0 is what a compiler made
                 return int(line) - (row if place == loc["place"] else 0)
             place = callers.get(place, place)
         return 0
@@ -134,7 +134,7 @@ def with_own_lines(text: str, path: str) -> str:
         else:
             located = True
             line = line_of(loc, max(row, 0))
-            raw = f"\t.loc\t{own} {line} 0\n" if line else raw
+            raw = f"\t.loc\t{own} {line} 0\n" if line else f"\t.loc\t{loc['place']}\n"
         kept.append(raw)
     return "".join(kept)
 
