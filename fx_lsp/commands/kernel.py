@@ -58,12 +58,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where to write it, or what to bring up to date; edits in it are kept (default: standard output)",
     )
     parser.add_argument("--force", action="store_true", help="write FILE anew, whatever is in it")
-    parser.add_argument(
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument(
         "--check",
         action="store_true",
         help="compare the kernels with the original: on a GPU, or without one in Triton's interpreter",
     )
-    parser.add_argument("--view", choices=(*LISTINGS, RESOURCES), help="print what the kernels are compiled to instead")
+    either.add_argument("--view", choices=(*LISTINGS, RESOURCES), help="print what the kernels are compiled to instead")
     parser.add_argument("--gpu", default=CHIP, metavar="CHIP", help=f"the chip to compile for (default: {CHIP})")
     sentences = explained()
     for name, values in allowed().items():
@@ -77,7 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
     chosen = read_target(arguments.target)
     made = asyncio.run(_compiled(arguments, chosen) if arguments.view else _generated(arguments, chosen))
     if isinstance(made, Failure):
-        print(failure_text(made, chosen), file=sys.stderr)
+        refused = arguments.view and made.kind == "unsupported"
+        print(failure_text(made, chosen, "compiled" if refused else "traced"), file=sys.stderr)
         return 1
     try:
         if isinstance(made, Generated) and arguments.output is not None:

@@ -84,10 +84,10 @@ def source_line(span: Span, texts: dict[str, str]) -> str | None:
     return lines[span.line - 1] if span.line <= len(lines) else None
 
 
-def failure_text(failure: Failure, chosen: Chosen) -> str:
-    """Why the target was not traced, where, and what to do."""
+def failure_text(failure: Failure, chosen: Chosen, done: str = "traced") -> str:
+    """Why the target was not traced, or whatever was not `done` with it, where, and what to do."""
     lines = chosen.text.splitlines()
-    parts = [f"{chosen.name} was not traced: {failure.message}"]
+    parts = [f"{chosen.name} was not {done}: {failure.message}"]
     if failure.span is not None:
         parts.append(f"  {failure.span.file}:{failure.span.line}")
         if failure.span.line <= len(lines):

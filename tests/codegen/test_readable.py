@@ -146,3 +146,17 @@ def test_what_is_returned_in_part_has_a_name_of_its_own(files: dict[str, str]) -
 
 def test_an_operator_of_many_tensors_takes_a_list(files: dict[str, str]) -> None:
     assert "def deep_forward(tensors: list[torch.Tensor])" in files["Deep"]
+
+
+def test_tensors_on_the_cpu_are_refused_where_nothing_interprets_kernels(files: dict[str, str], tmp_path: Path) -> None:
+    text = files["gated"].partition('\nif __name__ == "__main__":')[0]
+    text += """
+del os.environ["TRITON_INTERPRET"]
+args, _ = arguments(0, "cpu")
+try:
+    gated(*args)
+except ValueError as error:
+    print(error)
+"""
+    said = outputs(tmp_path, {"cpu": text})["cpu"]
+    assert said == "the tensors are on the CPU: these kernels run on a GPU\n"

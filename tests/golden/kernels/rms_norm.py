@@ -122,7 +122,11 @@ def as_operator(name):
 
 def launch(kernel, out):
     """A kernel that writes `out`; where that is traced, one that can be traced, too."""
-    return kernel if is_plain(out) else wrap_triton(kernel)
+    if not is_plain(out):
+        return wrap_triton(kernel)
+    if out.device.type == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
+        raise ValueError("the tensors are on the CPU: these kernels run on a GPU")
+    return kernel
 
 
 @as_operator("rms_norm_triton::forward")
