@@ -119,11 +119,10 @@ def _head(subject: Subject, launches: Sequence[Launch], parts: Functions) -> Blo
         what = "operations of PyTorch for Inductor to compile"
     title = f'"""{subject.name} as {what}: {kinds}.'
     lines = [title, "", *subject.described, '"""', ""] if subject.described else [f'{title}"""', ""]
-    tuned = any(tuning(launch.kernel) for launch in launches)
     used = "\n".join((*subject.main, *subject.tests))
     future = [i for i in subject.imports if i.startswith("from __future__")]
     own = [i for i in subject.imports if i.startswith("from torch")]
-    modules = [m for m in ("copy", "inspect", "os", "sys") if f"{m}." in used or (m == "os" and tuned)]
+    modules = [m for m in ("copy", "inspect", "os", "sys") if f"{m}." in used or (m == "os" and launches)]
     modules += ["functools"] if parts.has_operators and parts.engine == "fx-lsp" else []
     modules += ["warnings"] if any(not_deterministic(p) for p in parts.programs) else []
     standard = [f"import {m}" for m in sorted(modules)] + [i for i in subject.imports if i not in (*future, *own)]
