@@ -19,15 +19,18 @@ from fx_lsp.codegen import causal
 from fx_lsp.codegen.algebra import scaled
 from fx_lsp.codegen.attention import Attention, is_exponential
 from fx_lsp.codegen.index import Coords, Index, Space, contiguous_strides, linear, power_of_two, rejoined
-from fx_lsp.codegen.kernel import Kernel, Line, Naming
+from fx_lsp.codegen.kernel import Kernel, Line, Naming, sizes_in
 from fx_lsp.codegen.online import LOG2_E
 from fx_lsp.codegen.own import Piece
 from fx_lsp.codegen.pull import Builder, Domain, shape_of, triton_type
 from fx_lsp.codegen.scores import Shapes
-from fx_lsp.codegen.text import unparsed
+from fx_lsp.codegen.text import size_text, unparsed
 from fx_lsp.codegen.tiles import Config, Dim, Tile
 from fx_lsp.codegen.values import Axes, Buffer, Constant, Given, Guard, Load, Value, values_of
 from fx_lsp.codegen.writing import Writing
+
+BATCH = sympy.Symbol("batch")
+"""Stands for the batch that a program computes, as a dimension of its tile."""
 
 LARGEST = 1e30
 """How large numbers may be that others are added to and multiplied with, so that the results are finite."""
@@ -58,13 +61,13 @@ class Attending(Writing):
         self.raw: dict[int, Value] = {}
         self.depths: dict[sympy.Symbol, str] = {}
         self.others_named: dict[sympy.Symbol, str] = {}
-        small = min(block_for(int(shapes.m)), block_for(int(shapes.n)))
-        fitting = [c for c in configs if max(c[:2]) <= small] or [(small, small, 4, 2)]
+        small = min((block_for(int(s)) for s in (shapes.m, shapes.n) if s.is_Integer), default=math.inf)
+        fitting = [c for c in configs if max(c[:2]) <= small] or [(int(small), int(small), 4, 2)]
         rows, cols = fitting[0][:2]
         chosen = tuple(Config((("ROWS", r), ("COLS", c)), w, s) for r, c, w, s in fitting)
         self.mdim = Dim((self.m,), (shapes.m,), "grid" if fixed == "m" else "loop", rows, "rows", "M", "ROWS")
         self.ndim = Dim((self.n,), (shapes.n,), "grid" if fixed == "n" else "loop", cols, "cols", "N", "COLS")
-        batch = Dim((sympy.Symbol("batch"),), (shapes.batch,), "grid", 1, "batch", "B", "")
+        batch = Dim((BATCH,), (shapes.batch,), "grid", 1, "batch", "B", "")
         first = self.mdim if fixed == "m" else self.ndim
         other = self.ndim if fixed == "m" else self.mdim
         super().__init__(title, Tile((first, batch, other), {}, chosen), [], {}, naming)
@@ -75,6 +78,7 @@ class Attending(Writing):
         self.builder = Builder(self.space, Domain((), ()), memory, True, self.bound)
         self.taken |= {"batch", "rows", "cols", "acc", "products", "scores", "weights", "scale", "higher", "base"}
         self.taken |= {"running_max", "running_sum", "grad_weights"}
+        self.taken |= {s.name for b in memory.values() for e in (*b.shape, *b.strides) for s in e.free_symbols}
         self.batched = shapes.batched
         self.tiled = False
 
@@ -103,7 +107,7 @@ class Attending(Writing):
             (self.n, self.ndim, "cols[:, None]" if deep else "cols[None, :]"),
         ):
             if axis in axes and not self.even(dim):
-                parts.append(f"{variable} < {dim.size}")
+                parts.append(f"{variable} < {size_text(dim.size)}")
         for axis, variable in self.depths.items():
             size = self.space.sizes[axis]
             if axis in axes and size != block_for(int(size)):
@@ -225,13 +229,14 @@ class Attending(Writing):
         )
 
     def finished(self, writes: Sequence[Buffer]) -> Kernel:
-        args = [f"{b}_ptr" for b in (*self.reads, *(b.name for b in writes))]
-        head = f"def {self.title}({', '.join([*args, 'ROWS: tl.constexpr', 'COLS: tl.constexpr'])}):"
-        lines = [Line(head), *self.outer.lines]
-        tile = (
-            self.tile if self.shapes.batch != 1 else Tile((self.tile.dims[0], self.tile.dims[2]), {}, self.tile.configs)
-        )
-        return Kernel(self.title, lines, list(self.reads.values()), list(writes), {}, tile, list(self.helpers))
+        buffers = (*self.reads.values(), *writes)
+        known = (*self.space.sizes.values(), *(e for b in buffers for e in (*b.shape, *b.strides)))
+        sizes = sizes_in(self.outer.lines, known)
+        args = [*(f"{b.name}_ptr" for b in buffers), *sizes, "ROWS: tl.constexpr", "COLS: tl.constexpr"]
+        lines = [Line(f"def {self.title}({', '.join(args)}):"), *self.outer.lines]
+        dims = [d for d in self.tile.dims if d.axes != (BATCH,) or self.shapes.batch != 1]
+        tile = replace(self.tile, dims=tuple(dims))
+        return Kernel(self.title, lines, list(self.reads.values()), list(writes), sizes, tile, list(self.helpers))
 
     def loop_over(self, start: str, end: str, body: Callable[[], None]) -> None:
         """A loop over the tiles of the dimension that is not fixed."""

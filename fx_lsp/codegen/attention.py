@@ -17,11 +17,13 @@ from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
 from fx_lsp.choices import Precision
+from fx_lsp.codegen.index import Index, count
 from fx_lsp.codegen.lowerings.reductions import is_reduction, reduced_dimensions
 from fx_lsp.codegen.own import Writer, inserted, outputs_of, replace_with_kernel, tidied
 from fx_lsp.codegen.pull import shape_of
 from fx_lsp.codegen.registry import operation
 from fx_lsp.codegen.scores import Product, Shapes, Sum, is_element_wise, is_product
+from fx_lsp.codegen.sizes import size_nodes
 
 aten = torch.ops.aten
 MOST_DEPTH = 256
@@ -88,12 +90,12 @@ def find_attention(graph: fx.Graph, most: fx.Node) -> Attention | None:
     """The attention whose softmax subtracts the maxima `most`, or None."""
     shifted: Any = most.args[0]
     shape = shape_of(shifted)
-    if reduced_dimensions(most) != (len(shape) - 1,) or not all(s.is_Integer for s in shape):
+    if reduced_dimensions(most) != (len(shape) - 1,):
         return None
     first = _source(shifted)
     if first is None:
         return None
-    size = first.meta["val"].numel()
+    size = count(shape_of(first))
     scores, gradients = _score_like(graph, first, size)
     after, known = dependents(graph), Shapes(first)
     reductions = [n for n in graph.nodes if is_reduction(n) and n.args[0] in scores]
@@ -129,10 +131,10 @@ def find_attention(graph: fx.Graph, most: fx.Node) -> Attention | None:
         return None
     if dots and not _is_dot(dots[0], weights[0], gradients[0], factors, scores):
         return None
-    if int(known.m) < LEAST or int(known.n) < LEAST:
+    if any(size.is_Integer and size < LEAST for size in (known.m, known.n)):
         return None
     inner = [shape_of(p.other)[-2 if p.transposed else -1] for p in products] + [shape_of(first.all_input_nodes[0])[-1]]
-    if any(int(size) > MOST_DEPTH for size in inner):
+    if any(not size.is_Integer or size > MOST_DEPTH for size in inner):
         return None
     return Attention(
         first,
@@ -150,7 +152,7 @@ def find_attention(graph: fx.Graph, most: fx.Node) -> Attention | None:
 
 def _source(node: fx.Node) -> fx.Node | None:
     """The one product of matrices that a tensor is computed from element by element."""
-    size = node.meta["val"].numel()
+    size = count(shape_of(node))
     found: set[fx.Node] = set()
     seen: set[fx.Node] = set()
     stack = [node]
@@ -160,25 +162,20 @@ def _source(node: fx.Node) -> fx.Node | None:
             continue
         seen.add(current)
         if is_product(current):
-            if current.meta["val"].numel() == size:
+            if count(shape_of(current)) == size:
                 found.add(current)
         elif is_element_wise(current):
             stack.extend(current.all_input_nodes)
     return found.pop() if len(found) == 1 else None
 
 
-def _numel(node: fx.Node) -> int:
-    value = node.meta.get("val")
-    return value.numel() if isinstance(value, torch.Tensor) else -1
-
-
-def _score_like(graph: fx.Graph, first: fx.Node, size: int) -> tuple[set[fx.Node], list[fx.Node]]:
+def _score_like(graph: fx.Graph, first: fx.Node, size: Index) -> tuple[set[fx.Node], list[fx.Node]]:
     """What is computed of the scores element by element, and other products that are put together with it."""
     found = {first}
     gradients: list[fx.Node] = []
     candidates: dict[fx.Node, set[fx.Node]] = {}
     for node in graph.nodes:
-        if _numel(node) != size or node is first:
+        if node is first or not isinstance(node.meta.get("val"), torch.Tensor) or count(shape_of(node)) != size:
             continue
         if is_product(node) and not any(i in found for i in node.all_input_nodes):
             candidates[node] = {node}
@@ -240,7 +237,7 @@ def _only_moves(node: fx.Node) -> bool:
     name = operation(node).split(".")
     return len(name) > 1 and name[1] in (
         *("view", "_unsafe_view", "reshape", "expand", "permute", "transpose", "t", "clone", "alias", "detach"),
-        *("unsqueeze", "squeeze", "convert_element_type", "_to_copy"),
+        *("unsqueeze", "squeeze", "select", "slice", "convert_element_type", "_to_copy"),
     )
 
 
@@ -274,13 +271,13 @@ def dependents(graph: fx.Graph) -> set[fx.Node]:
 def _use_result(graph: fx.Graph, found: Attention) -> None:
     """Sum, in place of weights and their gradient over n, the result and its gradient over its last dimension."""
     assert found.dot is not None and found.gradient is not None
-    dot, result = found.dot, found.result.node
+    dot, result, node_of = found.dot, found.result.node, size_nodes(graph)
     gradient: Any = found.gradient.args[0]
     with graph.inserting_before(dot):
         wide = [_in_float32(graph, n, dot) for n in (result, gradient)]
         product = inserted(graph, dot, aten.mul.Tensor, tuple(wide))
         total = inserted(graph, dot, aten.sum.dim_IntList, (product, [-1], True))
-        moved = inserted(graph, dot, aten.reshape.default, (total, list(dot.meta["val"].shape)))
+        moved = inserted(graph, dot, aten.reshape.default, (total, [node_of(s) for s in shape_of(dot)]))
     dot.replace_all_uses_with(moved)
     name, dot.name = dot.name, f"{dot.name}_before"
     moved.name = name

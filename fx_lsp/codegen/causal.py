@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import sympy
 
 from fx_lsp.codegen.scores import Shapes
+from fx_lsp.codegen.text import size_text
 from fx_lsp.codegen.values import Compute, Condition, Constant, Test, Value, values_of
 
 
@@ -15,13 +16,13 @@ def bounds(value: Value, m: sympy.Symbol, n: sympy.Symbol, fixed: str, shapes: S
     above, below = causal_offset(value, m, n), causal_offset(value, n, m)  # n <= m + above, m <= n + below
     over, block, size = ("ROWS", "COLS", shapes.n) if fixed == "m" else ("COLS", "ROWS", shapes.m)
     first, last = (below, above) if fixed == "m" else (above, below)
-    start, end = "0", str(size)
+    start, end = "0", size_text(size)
     if first is not None:
         start = f"tl.program_id(0) * {over}{plus(-first)}"
         start = f"tl.maximum({start}, 0)" if first > 0 else start
         start = f"{start} // {block} * {block}"
     if last is not None:
-        end = f"tl.minimum({size}, (tl.program_id(0) + 1) * {over}{plus(last)})"
+        end = f"tl.minimum({end}, (tl.program_id(0) + 1) * {over}{plus(last)})"
     return start, end
 
 

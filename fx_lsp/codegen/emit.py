@@ -10,7 +10,7 @@ import sympy
 
 from fx_lsp.codegen import combine
 from fx_lsp.codegen.index import Index, count, joined
-from fx_lsp.codegen.kernel import Kernel, Line, Naming
+from fx_lsp.codegen.kernel import Kernel, Line, Naming, sizes_in
 from fx_lsp.codegen.tiles import Dim, Tile
 from fx_lsp.codegen.values import (
     Coordinate,
@@ -43,11 +43,9 @@ class Emitter(Writing):
         indices = [v.index for v in self.values if isinstance(v, (Coordinate, Load))]
         strides = [e for b in (*self.reads.values(), *self.writes.values()) for e in b.strides]
         sizes_of_dims = [e for d in self.tile.dims for e in d.sizes]
-        known = {*self.names, *self.symbols.values()}
-        free = {s.name for e in (*indices, *strides, *sizes_of_dims) for s in e.free_symbols if s not in known}
-        text = "\n".join(line.text for line in self.outer.lines if not line.text.lstrip().startswith("#"))
-        for symbol in sorted(s for s in free if re.search(rf"\b{s}\b", text)):
-            sizes.setdefault(symbol, sympy.Symbol(symbol, integer=True, positive=True))
+        own = {s.name for s in (*self.names, *self.symbols.values())}
+        found = sizes_in(self.outer.lines, (*indices, *strides, *sizes_of_dims))
+        sizes |= {name: size for name, size in found.items() if name not in own and name not in sizes}
         args = [f"{b}_ptr" for b in (*self.reads, *(w for w in self.writes if w not in self.reads))]
         args += [f"{s}: tl.constexpr" if v.is_Integer and s == "N" else s for s, v in sizes.items()]
         args += [f"{d.block_name}: tl.constexpr" for d in self.tile.dims if d.block > 1]

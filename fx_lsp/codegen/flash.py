@@ -18,7 +18,7 @@ from fx_lsp.codegen.own import Piece, Writer, piece_of
 from fx_lsp.codegen.pull import shape_of
 from fx_lsp.codegen.scores import Product, Shapes, Sum
 from fx_lsp.codegen.summed import SummedScores
-from fx_lsp.codegen.text import unparsed
+from fx_lsp.codegen.text import size_text, unparsed
 from fx_lsp.codegen.values import Buffer, Value
 
 CONFIGS_FORWARD = ((128, 128, 8, 3), (128, 64, 4, 3), (128, 64, 8, 3), (64, 64, 4, 3), (128, 32, 4, 3))
@@ -128,7 +128,7 @@ class _Forward(Attending):
             self.line(f"products = {self.dot(q, f'{k}.T', dtype)}", first)
             scores = unparsed(self.ref(shifted))
             if not self.even(self.ndim):
-                scores = f'tl.where(cols[None, :] < {self.shapes.n}, {scores}, -float("inf"))'
+                scores = f'tl.where(cols[None, :] < {size_text(self.shapes.n)}, {scores}, -float("inf"))'
             if not scores.isidentifier():
                 self.line(f"scores = {scores}", found.most)
                 scores = "scores"
@@ -223,7 +223,7 @@ class _Backward(Attending):
             for (_, product), score, other, name in zip(chosen, scores, others, names, strict=True):
                 held = unparsed(self.ref(score))
                 outside = [
-                    f"({v} < {s})"
+                    f"({v} < {size_text(s)})"
                     for v, s, d in (
                         ("rows[:, None]", self.shapes.m, self.mdim),
                         ("cols[None, :]", self.shapes.n, self.ndim),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from fx_lsp.codegen.kernel import Naming
 from fx_lsp.codegen.matmul import fuse_matmuls
 from fx_lsp.codegen.program import program
 from fx_lsp.codegen.randomness import seed_random
+from fx_lsp.codegen.sizes import sizes_of_inputs
 from fx_lsp.codegen.slices import join_slices
 from fx_lsp.codegen.split import split_reductions
 from fx_lsp.codegen.sums import add_to_zeros, keep_sums
@@ -79,6 +81,7 @@ def _written_out() -> dict[Any, Callable[..., Any]]:
         return aten.index_put(x, places, source if alpha == 1 else source * alpha, True)
 
     return {
+        **_PARTS,
         aten.index_add.default: index_add,
         aten.embedding_dense_backward.default: embedding_dense_backward,
         aten.max.dim: max_dim,
@@ -87,6 +90,28 @@ def _written_out() -> dict[Any, Callable[..., Any]]:
         aten.min.default: lambda x: torch.amin(x, ()),
         aten.soft_margin_loss_backward.default: soft_margin_backward,
     }
+
+
+def _unbind(x: torch.Tensor, dim: int = 0) -> tuple[torch.Tensor, ...]:
+    return tuple(x.select(dim, i) for i in range(x.shape[dim]))
+
+
+def _split(x: torch.Tensor, size: int, dim: int = 0) -> Any:
+    if isinstance(x.shape[dim], torch.SymInt) or isinstance(size, torch.SymInt) or not size:
+        return NotImplemented
+    return tuple(x.narrow(dim, start, min(size, x.shape[dim] - start)) for start in range(0, x.shape[dim], size))
+
+
+def _split_with_sizes(x: torch.Tensor, sizes: list[int], dim: int = 0) -> tuple[torch.Tensor, ...]:
+    return tuple(x.narrow(dim, start, size) for start, size in zip(accumulate(sizes, initial=0), sizes, strict=False))
+
+
+_PARTS: dict[Any, Callable[..., Any]] = {
+    aten.unbind.int: _unbind,
+    aten.split.Tensor: _split,
+    aten.split_with_sizes.default: _split_with_sizes,
+}
+"""What gives several views at once, as views: those can be seen through one by one."""
 
 
 def _in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -104,6 +129,7 @@ def _in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
 def prepared(graph: fx.Graph, choices: Choices) -> None:
     """Have kernels of ours stand, in a joint graph or one for inference, for what is not to be written op by op."""
     if choices.engine == "fx-lsp":
+        sizes_of_inputs(graph)
         join_views(graph)
         seed_random(graph)
         keep_sums(graph)

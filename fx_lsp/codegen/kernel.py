@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from torch import fx
 
-from fx_lsp.codegen.index import Index
+from fx_lsp.codegen.index import Index, size_symbol
 from fx_lsp.codegen.tiles import Tile
 from fx_lsp.codegen.values import Buffer
 
@@ -23,6 +24,13 @@ class Line:
 def indented(lines: Iterable[Line]) -> list[Line]:
     """Lines as those of a block."""
     return [Line(f"    {line.text}".rstrip(), line.node) for line in lines]
+
+
+def sizes_in(lines: Iterable[Line], expressions: Iterable[Index]) -> dict[str, Index]:
+    """The sizes that are known only when a kernel runs, of those in expressions, that its lines speak of, by name."""
+    text = "\n".join(line.text for line in lines if not line.text.lstrip().startswith("#"))
+    free = {s.name for expression in expressions for s in expression.free_symbols}
+    return {s: size_symbol(s) for s in sorted(free) if re.search(rf"\b{s}\b", text)}
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -14,8 +13,8 @@ from torch import fx
 from fx_lsp.choices import Choices
 from fx_lsp.codegen.descriptors import Matrix
 from fx_lsp.codegen.ends import at_end
-from fx_lsp.codegen.index import Index, coefficient, count, size_symbol
-from fx_lsp.codegen.kernel import Kernel, Line, Naming, indented
+from fx_lsp.codegen.index import Index, coefficient, count
+from fx_lsp.codegen.kernel import Kernel, Line, Naming, indented, sizes_in
 from fx_lsp.codegen.matmul_kernel import Computed, Matmul, computed, operands
 from fx_lsp.codegen.matmul_tiles import tiling
 from fx_lsp.codegen.own import Writer
@@ -114,10 +113,7 @@ class _Multiplying(Writing):
         sizes = {d.size_name: d.size for d in self.tile.dims if d.size_name in self.used_sizes}
         buffers = (*self.reads.values(), *self.writes.values())
         known = [*self.made.builder.space.sizes.values(), *(e for b in buffers for e in (*b.shape, *b.strides))]
-        free = {s.name for size in known for s in size.free_symbols}
-        body = "\n".join(line.text for line in self.outer.lines)
-        used = [s for s in sorted(free) if re.search(rf"\b{s}\b", body)]
-        sizes |= {s: size_symbol(s) for s in used}
+        sizes |= sizes_in(self.outer.lines, known)
         args = [f"{b}_ptr" for b in (*self.reads, *(w for w in self.writes if w not in self.reads))]
         args += [f"{s}: tl.constexpr" if v.is_Integer and s in ("N", "K") else s for s, v in sizes.items()]
         args += [f"{b}: tl.constexpr" for b, _ in self.tile.configs[0].blocks]

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from fx_lsp.codegen.index import Coords, Space, contiguous_strides, count, expression, linear
+from fx_lsp.codegen.index import ONE, Coords, Index, Space, contiguous_strides, count, expression, linear
 from fx_lsp.codegen.lowerings.reductions import is_reduction, reduced_dimensions
 from fx_lsp.codegen.pull import Builder, Cut, Domain, shape_of
 from fx_lsp.codegen.registry import lowering_of, operation
@@ -37,7 +37,7 @@ class Sum:
 
     node: fx.Node
     scores: fx.Node
-    summed: int
+    summed: Index
     inner: bool
 
 
@@ -97,14 +97,14 @@ class Shapes:
             return None
         summed = count(shape[d] for d in dims)
         if all(shape[d] == 1 for d in range(leading) if d not in dims and d < max(dims)):
-            return Sum(node, source, int(summed), False)
+            return Sum(node, source, summed, False)
         if all(shape[d] == 1 for d in range(leading) if d not in dims and d > min(dims)):
-            return Sum(node, source, int(summed), True)
+            return Sum(node, source, summed, True)
         return None
 
     def alone(self, node: fx.Node, scores: set[fx.Node]) -> Sum | None:
         """Scores that are needed as a whole, or None where they lie in another order."""
-        return Sum(node, node, 1, False) if self._fits(node, False, scores) else None
+        return Sum(node, node, ONE, False) if self._fits(node, False, scores) else None
 
     def _fits(self, node: fx.Node, swapped: bool, scores: set[fx.Node]) -> bool:
         space = Space()

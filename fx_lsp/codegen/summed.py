@@ -16,7 +16,7 @@ from fx_lsp.codegen.kernel import Kernel, Line, Naming
 from fx_lsp.codegen.own import Piece
 from fx_lsp.codegen.pull import shape_of
 from fx_lsp.codegen.scores import Shapes, Sum
-from fx_lsp.codegen.text import unparsed
+from fx_lsp.codegen.text import size_text, unparsed
 from fx_lsp.codegen.tiles import Dim, Tile
 from fx_lsp.codegen.values import Buffer, Value
 
@@ -42,14 +42,14 @@ class SummedScores(Attending):
         self.found, self.summed = found, summed
         self.taken.update(("share", "step"))
         self.ndim = replace(self.ndim, role="grid")
-        number = shapes.batch / summed.summed
+        number = sympy.cancel(shapes.batch / summed.summed)
         self.share = self.space.axis("share", number) if number != 1 else ZERO
         self.others_named = {self.share: "share"} if number != 1 else {}
         share = Dim((sympy.Symbol("share"),), (number,), "grid", 1, "share", "B", "")
         self.tile = Tile((self.mdim, self.ndim, *([share] if number != 1 else [])), {}, self.tile.configs)
 
     def looped(self, value: Value) -> bool:
-        return self.summed.summed > 1 and self.b in value.axes
+        return self.summed.summed != 1 and self.b in value.axes
 
     def kernel(self) -> Kernel:
         """The kernel."""
@@ -59,7 +59,7 @@ class SummedScores(Attending):
             start = f"tl.program_id({number}) * {dim.block_name}"
             self.line(f"{dim.variable} = {start} + tl.arange(0, {dim.block_name})")
         if self.share != 0:
-            name = "share" if summed.summed > 1 else "batch"
+            name = "share" if summed.summed != 1 else "batch"
             self.others_named = {self.share: name}
             self.line(f"{name} = tl.program_id(2)" + (".to(tl.int64)" if self.is_large() else ""))
         dtype = found.first.meta["val"].dtype
@@ -79,13 +79,13 @@ class SummedScores(Attending):
             return unparsed(self.ref(score))
 
         node = self.outputs[0]
-        if summed.summed > 1:
+        if summed.summed != 1:
             self.line("acc = tl.zeros([ROWS, COLS], tl.float32)", node)
             self.in_loop = True
             self.line(f"batch = {self._batch()}")
             self.line(f"acc += {body()}", node)
             self.in_loop = False
-            self.outer.lines.append(Line(f"    for step in range({summed.summed}):"))
+            self.outer.lines.append(Line(f"    for step in range({size_text(summed.summed)}):"))
             self.outer.lines.extend(self.inner.lines)
             result = "acc"
         else:
@@ -99,8 +99,8 @@ class SummedScores(Attending):
         """The batch of a step."""
         if self.share == 0:
             return "step"
-        number = self.space.sizes[self.share]
-        return f"share * {self.summed.summed} + step" if self.summed.inner else f"step * {number} + share"
+        summed, number = (self._bracketed(s) for s in (self.summed.summed, self.space.sizes[self.share]))
+        return f"share * {summed} + step" if self.summed.inner else f"step * {number} + share"
 
     def finished(self, writes: Sequence[Buffer]) -> Kernel:
         return replace(super().finished(writes), tile=self.tile)
