@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import sympy
 
 from fx_lsp.codegen import combine
-from fx_lsp.codegen.index import Index, count, joined
+from fx_lsp.codegen.index import Index, coefficient, count, is_renamed, joined
 from fx_lsp.codegen.kernel import Kernel, Line, Naming, sizes_in
 from fx_lsp.codegen.tiles import Dim, Tile
 from fx_lsp.codegen.values import (
@@ -74,7 +74,9 @@ class Emitter(Writing):
         for dim in self.tile.dims:
             if len(dim.axes) > 1:
                 index = joined(index, dim.axes, dim.sizes, dim.whole)
-        return super().index(index, indirect)
+        own = {d.size: d for d in self.tile.dims if d.size in index.free_symbols and is_renamed(d.size)}
+        self.used_sizes.update(d.size_name for d in own.values())
+        return super().index(index.xreplace({s: sympy.Symbol(d.size_name) for s, d in own.items()}), indirect)
 
     def _body(self) -> None:
         if self.loop is not None:
@@ -114,13 +116,8 @@ class Emitter(Writing):
 
     def _header(self) -> None:
         programs = [d for d in self.tile.dims if d.role == "grid"]
-        large = any(
-            not (n := count(b.shape)).is_Integer or int(n) >= 2**31
-            for v in (*(v for v in self.values if isinstance(v, Load)), *self.stores)
-            for b in (v.buffer,)
-        )
         for number, dim in enumerate(programs):
-            start = f"tl.program_id({number})" + (".to(tl.int64)" if large else "")
+            start = f"tl.program_id({number})" + (".to(tl.int64)" if self._is_large() else "")
             if dim.block == 1:
                 self.line(f"{dim.variable} = {start}")
             else:
@@ -131,11 +128,25 @@ class Emitter(Writing):
                 self._range(dim, "")
                 self._split_axes(dim)
 
-    def _range(self, dim: Dim, start: str) -> None:
+    def _is_large(self) -> bool:
+        """Whether an offset may not fit into 32 bits."""
+        sizes = [count(v.buffer.shape) for v in (*self.loads, *self.stores)]
+        return any(not size.is_Integer or size >= 2**31 for size in sizes)
+
+    def _is_wide(self, loop: Dim) -> bool:
+        """Whether that may be because of how far a loop goes: by more than one element with each step."""
+        indices = [self.tile.index(v.index) for v in (*self.loads, *self.stores)]
+        return self._is_large() and any(
+            coefficient(i, a) not in (0, 1) for i in indices for a in (*loop.axes, loop.whole)
+        )
+
+    def _range(self, dim: Dim, start: str, wide: bool = False) -> None:
         text = f"{start}tl.arange(0, {dim.block_name})"
+        if wide:
+            text = f"({text}).to(tl.int64)"
         if len(self.shaped) == 2:
             place = "[:, None]" if dim is self.shaped[0] else "[None, :]"
-            text = f"({text}){place}" if start else f"{text}{place}"
+            text = f"({text}){place}" if start and not wide else f"{text}{place}"
         self.line(f"{dim.variable} = {text}")
         if not self.even(dim):
             self.used_sizes.add(dim.size_name)
@@ -178,11 +189,15 @@ class Emitter(Writing):
                 self.line(line, group.node)
         self.in_loop, before = True, self.comment
         self.used_sizes.add(loop.size_name)
+        wide = self._is_wide(loop)
         if loop.block == 1:
-            header = f"for {loop.variable} in tl.range({loop.size_name}, num_stages={PIPELINED}):"
+            step = self.unique("step") if wide else loop.variable
+            header = f"for {step} in tl.range({loop.size_name}, num_stages={PIPELINED}):"
+            if wide:
+                self.line(f"{loop.variable} = tl.cast({step}, tl.int64)")
         else:
             header = f"for start in tl.range(0, {loop.size_name}, {loop.block_name}, num_stages={PIPELINED}):"
-            self._range(loop, "start + ")
+            self._range(loop, "start + ", wide)
         self._split_axes(loop)
         for group in groups:
             for line in group.step():

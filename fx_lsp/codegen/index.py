@@ -215,6 +215,11 @@ def size_symbol(name: str) -> sympy.Symbol:
     return sympy.Symbol(f"size_{name}" if name in TAKEN else name, integer=True, positive=True)
 
 
+def is_renamed(size: sympy.Symbol) -> bool:
+    """Whether a size has not the name that the user gave it, which kernels use."""
+    return size.name.removeprefix("size_") in TAKEN
+
+
 def contiguous_strides(shape: Sequence[Index]) -> Coords:
     """The strides, in elements, of a contiguous tensor."""
     strides: list[Index] = []

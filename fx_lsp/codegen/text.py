@@ -74,7 +74,7 @@ def _order(term: Index, axes: list[sympy.Symbol]) -> tuple[int, int]:
 def _product(term: Index, names: Mapping[sympy.Symbol, str], sizes: Mapping[int, str]) -> str:
     unknowns: list[str] = []
     numbers: list[str] = []
-    for factor in sympy.Mul.make_args(term):
+    for factor in sorted(sympy.Mul.make_args(term), key=lambda f: f.is_Symbol and f not in names):
         if isinstance(factor, sympy.Integer):
             known = sizes.get(int(factor))
             numbers.append(known or str(factor))

@@ -247,10 +247,13 @@ def tuned_names(kernel: Kernel) -> set[str]:
 
 
 def tuning(kernel: Kernel) -> list[str]:
-    """The decorator that chooses among configurations; none where there is one alone."""
+    """The decorator that chooses among configurations; none where there is one alone.
+
+    It chooses once for all values of sizes that are known only when it runs.
+    """
     if len(kernel.tile.configs) < 2:
         return []
-    key = ", ".join(f'"{s}"' for s in kernel.sizes if s in ("M", "N", "K"))
+    key = ", ".join(f'"{s}"' for s, size in kernel.sizes.items() if s in ("M", "N", "K") and size.is_Integer)
     lines = ["@autotuned("]
     for config in kernel.tile.configs:
         blocks = ", ".join(f'"{n}": {v}' for n, v in config.blocks)

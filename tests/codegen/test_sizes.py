@@ -53,6 +53,11 @@ def normalized(x, weight, bias):
     return torch.nn.functional.layer_norm(x, (24,), weight, bias)
 
 
+# fx: x=f32[B, N]
+def cumulated(x):
+    return x.cumsum(0) * x.amax(-1, keepdim=True)
+
+
 # fx: x=f32[B, 8]
 def some_rows(x):
     kept = x[x[:, 0] > 0]
@@ -65,6 +70,7 @@ COMPARED = {
     "named_as_its_size": ["out", "gradient of N"],
     "named_as_indices": ["out[0]", "out[1]", "gradient of x", "gradient of y"],
     "some_rows": ["out", "gradient of x"],
+    "cumulated": ["out", "gradient of x"],
     "summed_columns": ["out[0]", "out[1]", "out[2]", "gradient of x", "gradient of bias"],
     "summed_as_a_whole": ["out[0]", "out[1]", "out[2]", "gradient of x"],
     "normalized_over_batches": ["out[0]", "out[1]", "gradient of x", "gradient of weight"],
@@ -100,6 +106,16 @@ def test_what_sums_many_elements_is_not_one_program(files: dict[str, str], name:
     assert sum("_partial" in k for k in kernels) >= 1
     alone = re.findall(r"\)\[\(1,\)\]\(\s*(\w+)", files[name])
     assert not {"x", "grad_out", "out_0"} & {*alone}
+
+
+def test_offsets_in_loops_have_64_bits_where_they_may_need_them(files: dict[str, str]):
+    loops = re.findall(r"tl\.range\(0, M, .*\n +rows = (.*)", files["cumulated"])
+    assert loops and set(loops) == {"(start + tl.arange(0, ROWS)).to(tl.int64)[:, None]"}
+
+
+def test_one_choice_of_blocks_is_for_all_values_of_a_size(files: dict[str, str]):
+    assert set(re.findall(r"key=\[(.*)\]", files["cumulated"])) == {""}
+    assert "tl.load(x_ptr + rows * N + cols, mask=" in files["cumulated"]
 
 
 def test_a_size_that_no_tensor_of_backward_has_is_kept(files: dict[str, str]):
