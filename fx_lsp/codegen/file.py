@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -50,7 +51,8 @@ def file_of(
     programs = [forward, *([backward] if backward is not None else [])]
     launches = [s for p in programs for s in p.steps if isinstance(s, Launch)]
     parts = Functions(subject, forward, backward, name, aside, engine)
-    blocks = [_head(subject, launches, parts), *_kernels(subject, launches)]
+    kernels = _kernels(subject, launches)
+    blocks: list[Block] = []
     if parts.has_operators and engine == "fx-lsp":
         blocks += [_plain(part) for part in OPERATOR.strip().split("\n\n\n")]
     if launches:
@@ -70,6 +72,8 @@ def file_of(
         blocks.append(
             _plain("\n".join(['if __name__ == "__main__":', *(f"    {line}".rstrip() for line in subject.main)]))
         )
+    blocks = [*kernels, *_apart(blocks, subject.name)]
+    blocks.insert(0, _head(subject, launches, parts, blocks))
     lines = _formatted([line for block in blocks for line in (Line(""), Line(""), *block)][2:])
     return Generated("\n".join(line.text for line in lines) + "\n", tuple(line.node for line in lines), tuple(programs))
 
@@ -80,6 +84,20 @@ def reserved(name: str) -> list[str]:
     own += ["aligned", "launch", "meta", "multiprocessors", "namedtuple", "os", "workspace"]
     own += ["SimpleNamespace", "sys", "tl", "torch", "triton", "triton_op", "warnings", "wrap_triton"]
     return [*own, name, f"{name}_forward", f"{name}_backward", *HELPERS]
+
+
+def _apart(blocks: Sequence[Block], name: str) -> list[Block]:
+    """Code that calls functions of Python, where what is generated has the name of one; the user's may be another."""
+    if not hasattr(builtins, name):
+        return list(blocks)
+    called = re.compile(rf"(?<![\w.])(?<!def ){name}(?=\()")
+    own = re.compile(rf" +def {name}\(")
+    return [
+        block
+        if any(own.match(line.text) for line in block)
+        else [Line(called.sub(f"builtins.{name}", line.text), line.node) for line in block]
+        for block in blocks
+    ]
 
 
 def _plain(text: str) -> Block:
@@ -112,20 +130,22 @@ def _element(line: Line) -> list[Line]:
     return [*(Line(part, line.node) for part in ahead), Line(f"{last},", line.node)]
 
 
-def _head(subject: Subject, launches: Sequence[Launch], parts: Functions) -> Block:
+_MODULES = ("builtins", "copy", "functools", "inspect", "os", "sys", "warnings")
+"""What files may need of Python's library."""
+
+
+def _head(subject: Subject, launches: Sequence[Launch], parts: Functions, blocks: Sequence[Block]) -> Block:
     kinds = "forward and backward" if parts.backward is not None else "forward"
     what = "Triton kernels" if launches else "operations of PyTorch"
     if parts.engine == "inductor":
         what = "operations of PyTorch for Inductor to compile"
     title = f'"""{subject.name} as {what}: {kinds}.'
     lines = [title, "", *subject.described, '"""', ""] if subject.described else [f'{title}"""', ""]
-    used = "\n".join((*subject.main, *subject.tests))
+    used = "\n".join(line.text for block in blocks for line in block if not line.text.lstrip().startswith("#"))
     future = [i for i in subject.imports if i.startswith("from __future__")]
     own = [i for i in subject.imports if i.startswith("from torch")]
-    modules = [m for m in ("copy", "inspect", "os", "sys") if f"{m}." in used or (m == "os" and launches)]
-    modules += ["functools"] if parts.has_operators and parts.engine == "fx-lsp" else []
-    modules += ["warnings"] if any(not_deterministic(p) for p in parts.programs) else []
-    standard = [f"import {m}" for m in sorted(modules)] + [i for i in subject.imports if i not in (*future, *own)]
+    modules = [m for m in _MODULES if re.search(rf"(?<![\w.]){m}\.", used)]
+    standard = [f"import {m}" for m in modules] + [i for i in subject.imports if i not in (*future, *own)]
     lines += [*future, *([""] if future else []), *standard, *([""] if standard else []), "import torch"]
     if launches or "triton." in used:
         lines.append("import triton")

@@ -65,6 +65,17 @@ def check(x):
     return torch.relu(x) * 2
 
 
+# fx: x=f32[8, 16], dim=1
+def any(x, dim):
+    return torch.tanh(x).sum(dim) * max(x.shape)
+
+
+# fx: x=f32[8, 16]
+class Zip(nn.Module):
+    def forward(self, x):
+        return torch.stack([a * b for a, b in zip(x, x[1:])])
+
+
 # fx: x=f32[32, 256], residual=f32[32, 256], weight=f32[256]
 def with_residual(x, residual, weight):
     h = residual + torch.tanh(x)
