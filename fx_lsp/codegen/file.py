@@ -124,8 +124,12 @@ def _formatted(lines: Sequence[Line]) -> list[Line]:
 def _element(line: Line) -> list[Line]:
     """One element of a call that has one on each line, broken over several where it is too long."""
     text = line.text.strip()
-    if len(line.text) <= WIDTH or not text.endswith("),"):
+    if len(line.text) <= WIDTH or not text.endswith(("),", "],")):
         return [line]
+    if text.endswith("],"):
+        name, _, items = text.removesuffix("],").partition("[")
+        inside = [f"        {item}," for item in items.split(", ")]
+        return [Line(part, line.node) for part in (f"    {name}[", *inside, "    ],")]
     *ahead, last = laid_out(text[:-1], len(line.text) - len(line.text.lstrip()))
     return [*(Line(part, line.node) for part in ahead), Line(f"{last},", line.node)]
 

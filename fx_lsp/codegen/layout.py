@@ -37,7 +37,7 @@ def literal(value: Any) -> str | None:
     if kind in (bool, int, type(None), type(Ellipsis)):
         return "..." if value is ... else repr(value)
     if kind is float:
-        return repr(value) if math.isfinite(value) else f'float("{value}")'
+        return repr(value).replace("e+", "e") if math.isfinite(value) else f'float("{value}")'
     if kind is str:
         text = repr(value)
         return text if '"' in text or text[0] == '"' else f'"{text[1:-1]}"'.replace("\\'", "'")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -17,13 +17,14 @@ from fx_lsp.codegen.index import Coords, Index, Space, contiguous_strides, count
 from fx_lsp.codegen.kernel import Kernel, Naming
 from fx_lsp.codegen.lowerings.sums import addition, is_sum, summed_shape
 from fx_lsp.codegen.own import outputs_of, writer_of
-from fx_lsp.codegen.pull import Builder, Cut, Domain, shape_of
+from fx_lsp.codegen.pull import Builder, Cut, Domain, is_empty, shape_of
 from fx_lsp.codegen.rolling import rolled
 from fx_lsp.codegen.rounds import rounds_of
 from fx_lsp.codegen.schedule import WHOLE, Group, Schedule, is_view, schedule
 from fx_lsp.codegen.stepsums import is_whole
 from fx_lsp.codegen.tiles import tile_of
 from fx_lsp.codegen.values import Buffer, Store
+from fx_lsp.codegen.views import views
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,23 @@ def _program(
     output = next(n for n in reversed(graph.nodes) if n.op == "output")
     returned = output.args[0] if isinstance(output.args[0], (tuple, list)) else (output.args[0],)
     inputs = tuple(n for n in graph.nodes if n.op == "placeholder")
-    return Program(inputs, tuple(steps), tuple(r if isinstance(r, fx.Node) else None for r in returned), buffers)
+    results = tuple(r if isinstance(r, fx.Node) else None for r in returned)
+    return Program(inputs, _without_idle(steps, results), results, buffers)
+
+
+def _without_idle(steps: Sequence[Launch | fx.Node], results: Iterable[fx.Node | None]) -> tuple[Launch | fx.Node, ...]:
+    """The steps without those that make tensors with no elements which nothing takes."""
+    taken = {n for result in results if result is not None for n in views(result)}
+    kept: list[Launch | fx.Node] = []
+    for step in reversed(steps):
+        if isinstance(step, fx.Node) and is_empty(step):
+            if step in taken:
+                kept.append(step)
+            continue
+        reads = step.reads if isinstance(step, Launch) else step.all_input_nodes
+        taken.update(n for read in reads for n in views(read))
+        kept.append(step)
+    return tuple(reversed(kept))
 
 
 def _launch(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 
@@ -47,7 +48,10 @@ def name(text: str) -> ast.expr:
 
 def unparsed(node: ast.expr) -> str:
     """An expression as text, in the style of ruff; its strings are names, without quotes in them."""
-    return ast.unparse(node).replace("'", '"')
+    return _EXPONENT.sub("e", ast.unparse(node).replace("'", '"'))
+
+
+_EXPONENT = re.compile(r"(?<=\d)e\+(?=\d)")
 
 
 def index_text(index: Index, names: Mapping[sympy.Symbol, str], sizes: Mapping[int, str]) -> str:

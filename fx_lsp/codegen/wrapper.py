@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from torch import fx
 
 from fx_lsp.codegen.index import Coords, contiguous_strides, expression
 from fx_lsp.codegen.kernel import Kernel, Line
-from fx_lsp.codegen.layout import WIDTH
+from fx_lsp.codegen.layout import WIDTH, literal
 from fx_lsp.codegen.program import Launch, Program
 from fx_lsp.codegen.pull import constant_of, is_empty
 from fx_lsp.codegen.schedule import is_view
@@ -160,9 +159,7 @@ class Body:
             return self.device
         if isinstance(value, torch.SymInt):
             return index_text(expression(value), self.inline, {})
-        if isinstance(value, float) and not math.isfinite(value):
-            return f'float("{value}")'
-        return repr(value)
+        return literal(value) or repr(value)
 
 
 _METHODS = {
