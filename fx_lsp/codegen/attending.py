@@ -17,7 +17,7 @@ from torch import fx
 from fx_lsp.choices import Precision
 from fx_lsp.codegen import causal
 from fx_lsp.codegen.algebra import scaled
-from fx_lsp.codegen.attention import Attention, is_exponential
+from fx_lsp.codegen.attention import Attention, is_exponential, moved
 from fx_lsp.codegen.index import Coords, Index, Space, contiguous_strides, linear, power_of_two, rejoined
 from fx_lsp.codegen.kernel import Kernel, Line, Naming, sizes_in
 from fx_lsp.codegen.online import LOG2_E
@@ -59,6 +59,7 @@ class Attending(Writing):
         self.b, self.m, self.n = shapes.axes(self.space)
         self.fixed, self.precision = fixed, precision
         self.raw: dict[int, Value] = {}
+        self.operand_names: dict[int, str] = {}
         self.depths: dict[sympy.Symbol, str] = {}
         self.others_named: dict[sympy.Symbol, str] = {}
         small = min((block_for(int(s)) for s in (shapes.m, shapes.n) if s.is_Integer), default=math.inf)
@@ -152,7 +153,13 @@ class Attending(Writing):
         value = self.builder.pull(node, (self.b, *at) if self.batched else at)
         if isinstance(value, Load) and value.buffer.dtype == node.meta["val"].dtype:
             value = self.raw.setdefault(id(value), replace(value, dtype=value.buffer.dtype))
+        variable = next((v for n in moved(node) if (v := self.naming.variable(n))), None)
+        if variable is not None:
+            self.operand_names.setdefault(id(value), variable)
         return value
+
+    def wish(self, value: Value) -> str:
+        return self.operand_names.get(id(value)) or super().wish(value)
 
     def sides(self, product: fx.Node) -> tuple[Value, Value]:
         """The operands of a product that makes scores: rows of m, and rows of n."""

@@ -8,7 +8,7 @@ element: scales, masks, biases, casts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -239,6 +239,14 @@ def _only_moves(node: fx.Node) -> bool:
         *("view", "_unsafe_view", "reshape", "expand", "permute", "transpose", "t", "clone", "alias", "detach"),
         *("unsqueeze", "squeeze", "select", "slice", "convert_element_type", "_to_copy"),
     )
+
+
+def moved(node: fx.Node) -> Iterator[fx.Node]:
+    """A node, what it has the elements of in other places or another dtype, and so on."""
+    yield node
+    while node.op == "call_function" and _only_moves(node):
+        node = node.all_input_nodes[0]
+        yield node
 
 
 def _is_dot(dot: fx.Node, weights: fx.Node, gradient: fx.Node, factors: list[Any], scores: Collection[fx.Node]) -> bool:

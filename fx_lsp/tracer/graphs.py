@@ -13,7 +13,7 @@ import torch
 from fx_lsp.model import Node, Saved, SavedKind, Span, Stage
 from fx_lsp.tracer.call import FlatInput
 from fx_lsp.tracer.compat import annotation, descriptor
-from fx_lsp.tracer.names import Namer, assigned_names, identifier, variables_of
+from fx_lsp.tracer.names import Assigned, Namer, assigned_names, identifier, variables_of
 from fx_lsp.tracer.provenance import BACKWARD, KEY, Chain, Sources
 from fx_lsp.tracer.symbols import expressions, scalar_text, size_hint
 from fx_lsp.tracer.tensors import spec_of
@@ -25,7 +25,7 @@ class Names:
     def __init__(self, sources: Sources, trees: dict[str, ast.Module], returned: list[str] | None = None) -> None:
         self.sources = sources
         self._namer = Namer()
-        self._assigned: dict[Span, str] = {}
+        self._assigned: dict[Span, Assigned] = {}
         for file, tree in trees.items():
             self._assigned.update(assigned_names(tree, file))
         self._by_node: dict[str, str] = {}

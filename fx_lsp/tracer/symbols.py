@@ -17,7 +17,7 @@ from fx_lsp.model import Remark, Span
 from fx_lsp.tracer.call import RUN_CODE
 from fx_lsp.tracer.checks import Checks
 from fx_lsp.tracer.compat import DATA_DEPENDENT, ConstantSource, DimDynamic, ShapeEnv, StrPrinter, SymbolPrinter, sympy
-from fx_lsp.tracer.names import identifier
+from fx_lsp.tracer.names import Assigned, identifier
 from fx_lsp.tracer.provenance import Chain, Sources
 from fx_lsp.tracer.snippets import expression
 
@@ -43,7 +43,7 @@ class Symbols(ShapeEnv):
     `unbacked` there are also symbols for numbers and sizes that depend on the values of tensors.
     """
 
-    def __init__(self, sources: Sources, lines: list[str], assigned: Mapping[Span, str], unbacked: bool) -> None:
+    def __init__(self, sources: Sources, lines: list[str], assigned: Mapping[Span, Assigned], unbacked: bool) -> None:
         super().__init__(allow_scalar_outputs=unbacked, allow_dynamic_output_shape_ops=unbacked)
         self.sources, self.lines, self.assigned = sources, lines, assigned
         self.named: dict[sympy.Symbol, str] = {}
@@ -184,13 +184,13 @@ def _reason(guard: Guard, node: ast.expr | None) -> str:
     return f"`{shown}` works only so"
 
 
-def wished_name(chain: Chain, assigned: Mapping[Span, str], node: ast.expr | None) -> str:
+def wished_name(chain: Chain, assigned: Mapping[Span, Assigned], node: ast.expr | None) -> str:
     """What to call a number that depends on a tensor's values: the variable it is bound to, or what gives it."""
     called = ""
     if isinstance(node, ast.Call):
         called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
     if called in ("item", "tolist"):
-        return identifier(next((assigned[span] for span in chain if span in assigned), "item"))
+        return identifier(next((v for span in chain if isinstance(v := assigned.get(span), str)), "item"))
     if isinstance(node, ast.Subscript):
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         bounds = [p.upper for p in parts if isinstance(p, ast.Slice)]

@@ -111,3 +111,7 @@ def test_queries_keys_and_values_are_read_where_the_projection_put_them(files: d
     (forward,) = re.findall(r"^def \w+_forward_kernel\((.*?)\):", files[name], re.M | re.S)
     pointers = re.findall(r"\w+_ptr", forward)
     assert len(pointers) == 4, pointers  # the projection, the result, and two numbers for each row
+
+
+def test_they_have_the_names_of_the_variables_that_they_are_unpacked_to(files: dict[str, str]) -> None:
+    assert re.findall(r"(\w+) = tl\.load\(\n +addmm_ptr", files["SelfAttention"])[:3] == ["q", "k", "v"]

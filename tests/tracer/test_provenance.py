@@ -96,6 +96,32 @@ def f(größe):
     assert expressions(traced, "forward")[1][1].startswith("torch.clamp(\n")
 
 
+def test_variables_that_are_unpacked_to_name_the_parts(trace):
+    traced = trace(
+        PRELUDE
+        + """
+def swapped(x):
+    low, high = x - 1, x + 1
+    return high, low
+
+# fx: x=f32[2, 12]
+def f(x):
+    a, b, c = x.chunk(3, -1)
+    _, where = c.max(-1)
+    first, second = b * 2
+    (p, q), r = (a.sin(), a.cos()), a.tan()
+    one, other = swapped(c)
+    return p, q, r, first * second, where, one * other
+"""
+    )
+    names = {n.name: n.target for n in traced.stage("forward").nodes if n.op == "call_function"}
+    parts = {n for n, target in names.items() if target in ("_operator.getitem", "operator.getitem")}
+    assert parts >= {"a", "b", "c", "where", "first", "second"}
+    assert (names["p"], names["q"], names["r"]) == ("aten.sin.default", "aten.cos.default", "aten.tan.default")
+    assert (names["low"], names["high"]) == ("aten.sub.Tensor", "aten.add.Tensor")
+    assert not {"_", "value", "one", "other"} & names.keys()
+
+
 def test_what_variables_and_expressions_hold(trace):
     traced = trace(
         PRELUDE
