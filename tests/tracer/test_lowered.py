@@ -93,3 +93,18 @@ def test_what_cannot_be_compiled_says_what_to_do(trace: TraceFixture, monkeypatc
     missing = trace(SOFT, work="lowered&target=cuda:90").failure.message
     assert missing.startswith("the kernels cannot be compiled: this interpreter has no triton. Install triton into it.")
     assert "tl.store" in trace(SOFT, work="triton").stage("triton").text
+
+
+BALANCED = """\
+import torch.nn.functional as F
+
+# fx: x=f32[6, 5], y=f32[6, 5], w=f32[5]
+def f(x, y, w):
+    return F.binary_cross_entropy_with_logits(x, y, pos_weight=w)
+"""
+
+
+def test_places_that_a_compiler_made_keep_no_kernel_from_being_assembled(trace: TraceFixture):
+    traced = trace(BALANCED, work="lowered&target=cuda:90")
+    assert not [remark.message for remark in traced.trace.remarks if remark.severity == "error"]
+    assert {s.name for s in traced.trace.stages} >= {"sass:f_forward_kernel", "sass:f_backward_kernel"}

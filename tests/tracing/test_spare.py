@@ -60,6 +60,7 @@ async def gone(pid: int) -> None:
 async def test_a_request_is_answered_by_the_spare_and_the_next_by_the_next(workers):
     first = await spare_of(workers)
     assert await answering_pid(workers) == first
+    await gone(first)
     second = await spare_of(workers)
     assert second != first
     assert await answering_pid(workers) == second
