@@ -74,7 +74,7 @@ await drive(async (w) => {
   await page.waitForTimeout(1000);
   found.opened = await w.tabs();
 
-  await w.reload();
+  await w.reload('fxLsp.benchmark');
   await view.locator('body[data-runs="1"]').waitFor();
   found.restored = plain(await body.locator('h1').innerText());
   found.refused = w.said.filter((text) => /Content.Security.Policy/i.test(text) && /benchmark|style/i.test(text));

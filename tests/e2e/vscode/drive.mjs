@@ -237,12 +237,31 @@ export class Workbench {
     }
   }
 
-  /** Reloads the window, as after an update. */
-  async reload() {
-    await this.page.waitForTimeout(1500); // what is open is stored a moment later
+  /** Reloads the window, as after an update, once it is stored that an editor whose URI or kind has this text is open. */
+  async reload(open) {
+    await this.until(() => this.page.evaluate(isStored, open), `a stored state with ${open}`);
     await this.page.goto(address(process.env.FX_FOLDER)); // to name a file would open that instead
     await this.page.locator('.monaco-workbench').waitFor();
   }
+}
+
+/** Whether VS Code, which stores what is open some seconds after it changed, has stored a text. Runs in the page. */
+async function isStored(text) {
+  const done = (request) =>
+    new Promise((resolve, reject) => {
+      request.onsuccess = () => resolve(request.result);
+      request.onerror = () => reject(request.error);
+    });
+  const names = (await indexedDB.databases()).map(({ name }) => name).filter((name) => name.startsWith('vscode-web-state-db'));
+  for (const name of names) {
+    const database = await done(indexedDB.open(name));
+    const stored = await done(database.transaction('ItemTable').objectStore('ItemTable').get('memento/workbench.parts.editor'));
+    database.close();
+    if (`${stored}`.includes(text)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 function escaped(text) {

@@ -61,7 +61,7 @@ await drive(async (w) => {
   await w.page.keyboard.press('Control+z');
   await w.until(async () => !(await w.text(w.editor('attention.backward.py'))).includes('tanh_backward'), 'the graph without tanh');
 
-  await w.reload();
+  await w.reload('attention.backward.py');
   found.restored = await w.shows(w.editor('attention.backward.py'), 'grad_v');
   return found;
 });
