@@ -17,11 +17,13 @@ from torch import fx
 from fx_lsp.choices import Precision
 from fx_lsp.codegen import causal
 from fx_lsp.codegen.algebra import scaled
-from fx_lsp.codegen.attention import Attention, is_exponential, moved
+from fx_lsp.codegen.attention import Attention, is_exponential
 from fx_lsp.codegen.index import Coords, Index, Space, contiguous_strides, linear, power_of_two, rejoined
 from fx_lsp.codegen.kernel import Kernel, Line, Naming, sizes_in
 from fx_lsp.codegen.online import LOG2_E
+from fx_lsp.codegen.operands import moved
 from fx_lsp.codegen.own import Piece
+from fx_lsp.codegen.places import Place
 from fx_lsp.codegen.pull import Builder, Domain, shape_of, triton_type
 from fx_lsp.codegen.scores import Shapes
 from fx_lsp.codegen.text import size_text, unparsed
@@ -48,18 +50,19 @@ class Attending(Writing):
         fixed: str,
         piece: Piece,
         shapes: Shapes,
-        outputs: Mapping[int, fx.Node],
+        places: Mapping[int, Place],
         buffers: Mapping[fx.Node, Buffer],
         naming: Naming,
         precision: Precision,
         configs: Sequence[tuple[int, int, int, int]],
     ) -> None:
-        self.piece, self.shapes, self.outputs, self.buffers = piece, shapes, outputs, buffers
+        self.piece, self.shapes, self.places, self.buffers = piece, shapes, places, buffers
         self.space = Space()
         self.b, self.m, self.n = shapes.axes(self.space)
         self.fixed, self.precision = fixed, precision
         self.raw: dict[int, Value] = {}
         self.operand_names: dict[int, str] = {}
+        self.computed: dict[int, str] = {}
         self.depths: dict[sympy.Symbol, str] = {}
         self.others_named: dict[sympy.Symbol, str] = {}
         small = min((block_for(int(s)) for s in (shapes.m, shapes.n) if s.is_Integer), default=math.inf)
@@ -73,7 +76,7 @@ class Attending(Writing):
         other = self.ndim if fixed == "m" else self.mdim
         super().__init__(title, Tile((first, batch, other), {}, chosen), [], {}, naming)
         self.symbols = {}
-        node: Any = next(iter(outputs.values())).args[0]
+        node: Any = next(iter(places.values())).node.args[0]
         memory = {copy: buffers[read] for copy, read in zip(piece.reads, node.args, strict=True) if read in buffers}
         self.bound: dict[fx.Node, tuple[Coords, Value]] = {}
         self.builder = Builder(self.space, Domain((), ()), memory, True, self.bound)
@@ -236,6 +239,7 @@ class Attending(Writing):
         )
 
     def finished(self, writes: Sequence[Buffer]) -> Kernel:
+        writes = list({b.name: b for b in writes}.values())
         buffers = (*self.reads.values(), *writes)
         known = (*self.space.sizes.values(), *(e for b in buffers for e in (*b.shape, *b.strides)))
         sizes = sizes_in(self.outer.lines, known)
@@ -243,7 +247,7 @@ class Attending(Writing):
         lines = [Line(f"def {self.title}({', '.join(args)}):"), *self.outer.lines]
         dims = [d for d in self.tile.dims if d.axes != (BATCH,) or self.shapes.batch != 1]
         tile = replace(self.tile, dims=tuple(dims))
-        return Kernel(self.title, lines, list(self.reads.values()), list(writes), sizes, tile, list(self.helpers))
+        return Kernel(self.title, lines, list(self.reads.values()), writes, sizes, tile, list(self.helpers))
 
     def loop_over(self, start: str, end: str, body: Callable[[], None]) -> None:
         """A loop over the tiles of the dimension that is not fixed."""
@@ -258,12 +262,12 @@ class Attending(Writing):
         self.inner.lines.clear()
         self.inner.known.clear()
 
-    def store(self, buffer: Buffer, coords: Coords, text: str, node: fx.Node) -> None:
+    def store(self, place: Place, coords: Coords, text: str) -> None:
         """Write a tile."""
-        index = rejoined(linear(coords, buffer.strides))
+        buffer, index = place.buffer, rejoined(place.index(self.space, coords))
         axes = frozenset(s for c in coords for s in c.free_symbols)
         mask = self.mask(axes)
-        self.line(f"tl.store({self.pointer(buffer, index, ())}, {text}{f', mask={mask}' if mask else ''})", node)
+        self.line(f"tl.store({self.pointer(buffer, index, ())}, {text}{f', mask={mask}' if mask else ''})", place.node)
 
 
 def is_moderate(scores: Value) -> bool:
@@ -276,9 +280,17 @@ def is_moderate(scores: Value) -> bool:
 
 
 def operand_text(emitter: Attending, value: Value, dtype: torch.dtype) -> str:
-    """An operand as it is written; what was loaded as half precision stays so."""
+    """An operand as it is written; what was loaded as half precision stays so, and what is computed has a name."""
+    if id(value) in emitter.computed:
+        return emitter.computed[id(value)]
     text = unparsed(emitter.ref(value))
-    return text if value.dtype == dtype else f"{text}.to({triton_type(dtype)})"
+    cast = text if value.dtype == dtype else f"{_attribute_of(text)}.to({triton_type(dtype)})"
+    if text.isidentifier():
+        return cast
+    variable = emitter.unique(emitter.wish(value))
+    emitter.line(f"{variable} = {cast}", value.node)
+    emitter.computed[id(value)] = variable
+    return variable
 
 
 def _attribute_of(text: str) -> str:

@@ -8,8 +8,8 @@ element: scales, masks, biases, casts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,8 +18,10 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from fx_lsp.choices import Precision
 from fx_lsp.codegen.index import Index, count
+from fx_lsp.codegen.landing import land_results
 from fx_lsp.codegen.lowerings.reductions import is_reduction, reduced_dimensions
-from fx_lsp.codegen.own import Writer, inserted, outputs_of, replace_with_kernel, tidied
+from fx_lsp.codegen.operands import moved, only_moves, only_scales, with_scale
+from fx_lsp.codegen.own import Role, Writer, give_role, inserted, outputs_of, replace_with_kernel, tidied
 from fx_lsp.codegen.pull import shape_of
 from fx_lsp.codegen.registry import operation
 from fx_lsp.codegen.scores import Product, Shapes, Sum, is_element_wise, is_product
@@ -62,8 +64,10 @@ def fuse_attention(graph: fx.Graph, precision: Precision) -> None:
         found = find_attention(graph, node)
         if found is None:
             continue
+        _say_roles(found)
         if found.dot is not None:
             _use_result(graph, found)
+        found = replace(found, backward=tuple(with_scale(graph, p) for p in found.backward))
         groups = backward_writers(found)
         reads = _reads(found, [found.result])
         writer = forward_writer(found, reads, precision)
@@ -84,6 +88,36 @@ def fuse_attention(graph: fx.Graph, precision: Precision) -> None:
         for results, current, writer in kernels:
             replace_with_kernel(graph, results, current, writer)
         tidied(graph)
+    land_results(graph)
+
+
+def _say_roles(found: Attention) -> None:
+    """Say what the tensors are that kernels of an attention make."""
+    queries, keys = found.first.args[:2]
+    give_role(found.result.node, Role("attended"))
+    give_role(found.most, Role("row_max"))
+    give_role(found.total, Role("row_sum"))
+    if found.gradient is None or found.dot is None:
+        return
+    give_role(found.dot, Role("delta"))
+    grad_out = _base(found.gradient.args[0])
+    give_role(grad_out, Role("grad_attended", _names(found.result.node)))
+    for product in found.backward:
+        of_values = product.over == "m" and _base(product.other) is grad_out
+        operand = found.result.other if of_values else queries if product.over == "n" else keys
+        title = "grad_values" if of_values else "grad_queries" if product.over == "n" else "grad_keys"
+        give_role(product.node, Role(title, _names(operand)))
+
+
+def _base(node: Any) -> fx.Node:
+    """The tensor that an operand is made of."""
+    *_, base = moved(node)
+    return base
+
+
+def _names(node: Any) -> tuple[str, ...]:
+    """The names of a node and of what it is made of."""
+    return tuple(n.name for n in moved(node))
 
 
 def find_attention(graph: fx.Graph, most: fx.Node) -> Attention | None:
@@ -215,7 +249,7 @@ def _factors(node: Any, weights: fx.Node, scores: Collection[fx.Node]) -> list[A
             if isinstance(factor, fx.Node) and factor in scores:
                 return None
             factors += _multiplied(factor)
-        elif _only_moves(node):
+        elif only_moves(node):
             node = node.args[0]
         else:
             return None
@@ -231,22 +265,6 @@ def _multiplied(factor: Any) -> list[Any]:
     if operation(factor) == "prims.convert_element_type.default":
         return _multiplied(factor.args[0])
     return [factor]
-
-
-def _only_moves(node: fx.Node) -> bool:
-    name = operation(node).split(".")
-    return len(name) > 1 and name[1] in (
-        *("view", "_unsafe_view", "reshape", "expand", "permute", "transpose", "t", "clone", "alias", "detach"),
-        *("unsqueeze", "squeeze", "select", "slice", "convert_element_type", "_to_copy"),
-    )
-
-
-def moved(node: fx.Node) -> Iterator[fx.Node]:
-    """A node, what it has the elements of in other places or another dtype, and so on."""
-    yield node
-    while node.op == "call_function" and _only_moves(node):
-        node = node.all_input_nodes[0]
-        yield node
 
 
 def _is_dot(dot: fx.Node, weights: fx.Node, gradient: fx.Node, factors: list[Any], scores: Collection[fx.Node]) -> bool:
@@ -324,7 +342,9 @@ def _reads(found: Attention, products: Collection[Product], *scores: fx.Node) ->
         seen.add(node)
         if node in inside:
             stack.extend((n, True) for n in node.all_input_nodes)
-        elif node.op == "call_function" and (_only_moves(node) if operand else is_element_wise(node)):
+        elif node.op == "call_function" and (
+            (only_moves(node) or only_scales(node)) if operand else is_element_wise(node)
+        ):
             stack.extend((n, operand) for n in node.all_input_nodes)
         elif isinstance(node.meta.get("val"), torch.Tensor):
             reads[node] = None

@@ -16,7 +16,7 @@ from fx_lsp.codegen.helpers import HELPERS, with_needed
 from fx_lsp.codegen.kernel import Line
 from fx_lsp.codegen.layout import WIDTH, laid_out, statements
 from fx_lsp.codegen.program import Launch, Program
-from fx_lsp.codegen.snippets import ALERT, AUTOTUNED, CHECK, LAUNCH, OPERATOR, RESETTING, TMA
+from fx_lsp.codegen.snippets import ALERT, AUTOTUNED, CHECK, LAUNCH, OPERATOR, OVERWRITING, RESETTING, TMA
 from fx_lsp.codegen.wrapper import not_deterministic, tuning
 
 
@@ -54,7 +54,8 @@ def file_of(
     kernels = _kernels(subject, launches)
     blocks: list[Block] = []
     if parts.has_operators and engine == "fx-lsp":
-        blocks += [_plain(part) for part in OPERATOR.strip().split("\n\n\n")]
+        operator = OVERWRITING if forward.overwritten else OPERATOR
+        blocks += [_plain(part) for part in operator.strip().split("\n\n\n")]
     if launches:
         blocks.append(_plain(LAUNCH))
     if any(launch.kernel.described for launch in launches):
@@ -169,7 +170,7 @@ def _kernels(subject: Subject, launches: Sequence[Launch]) -> list[Block]:
     """Helper functions and kernels; a helper makes way where the user's function has its name."""
     blocks: list[Block] = []
     if any(tuning(launch.kernel) for launch in launches):
-        resets = any(launch.kernel.adds and tuning(launch.kernel) for launch in launches)
+        resets = any((k.adds or k.overwrites) and tuning(k) for k in (launch.kernel for launch in launches))
         blocks.append(_plain(RESETTING if resets else AUTOTUNED))
     blocks += [_plain(helper) for helper in with_needed([h for launch in launches for h in launch.kernel.helpers])]
     for launch in launches:

@@ -15,6 +15,7 @@ from fx_lsp.codegen.index import ZERO, Coords
 from fx_lsp.codegen.kernel import Kernel, Naming
 from fx_lsp.codegen.online import power, powers, reference
 from fx_lsp.codegen.own import Piece, Writer, piece_of
+from fx_lsp.codegen.places import Place
 from fx_lsp.codegen.pull import shape_of
 from fx_lsp.codegen.scores import Product, Shapes, Sum
 from fx_lsp.codegen.summed import SummedScores
@@ -32,9 +33,9 @@ def forward_writer(found: Attention, reads: Sequence[fx.Node], precision: Precis
     shapes = Shapes(found.first)
 
     def write(
-        outputs: Mapping[int, fx.Node], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
+        places: Mapping[int, Place], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
     ) -> list[Kernel]:
-        return [_Forward(title, found, piece, shapes, outputs, buffers, naming, precision).kernel()]
+        return [_Forward(title, found, piece, shapes, places, buffers, naming, precision).kernel()]
 
     return write
 
@@ -55,7 +56,7 @@ def backward_writer(
     shapes = Shapes(found.first)
 
     def write(
-        outputs: Mapping[int, fx.Node], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
+        places: Mapping[int, Place], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
     ) -> list[Kernel]:
         return [
             _Backward(
@@ -64,7 +65,7 @@ def backward_writer(
                 products,
                 piece,
                 shapes,
-                outputs,
+                places,
                 buffers,
                 naming,
                 precision,
@@ -81,10 +82,10 @@ def sum_writer(found: Attention, summed: Sum, reads: Sequence[fx.Node], precisio
     shapes = Shapes(found.first)
 
     def write(
-        outputs: Mapping[int, fx.Node], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
+        places: Mapping[int, Place], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
     ) -> list[Kernel]:
-        name = f"{title}_{naming.name(outputs[0])}"
-        return [SummedScores(name, found, summed, piece, shapes, outputs, buffers, naming, precision).kernel()]
+        name = f"{title}_{naming.name(places[0].node)}"
+        return [SummedScores(name, found, summed, piece, shapes, places, buffers, naming, precision).kernel()]
 
     return write
 
@@ -96,12 +97,12 @@ class _Forward(Attending):
         found: Attention,
         piece: Piece,
         shapes: Shapes,
-        outputs: Mapping[int, fx.Node],
+        places: Mapping[int, Place],
         buffers: Mapping[fx.Node, Buffer],
         naming: Naming,
         precision: Precision,
     ) -> None:
-        super().__init__(title, "m", piece, shapes, outputs, buffers, naming, precision, CONFIGS_FORWARD)
+        super().__init__(title, "m", piece, shapes, places, buffers, naming, precision, CONFIGS_FORWARD)
         self.found = found
 
     def kernel(self) -> Kernel:
@@ -150,16 +151,14 @@ class _Forward(Attending):
             2: ((self.b, self.m, ZERO), "running_sum[:, None]"),
         }
         for number, (coords, text) in targets.items():
-            if number in self.outputs:
-                node = self.outputs[number]
-                buffer = self.buffers[node]
-                writes.append(buffer)
-                self.store(buffer, self._of(node, coords), text, node)
+            if number in self.places:
+                place = self.places[number]
+                writes.append(place.buffer)
+                self.store(place, self._of(place.shape, coords), text)
         return self.finished(writes)
 
-    def _of(self, node: fx.Node, coords: Coords) -> Coords:
-        """Coordinates of a result; the row statistics may have any shape with an element for each row."""
-        shape = shape_of(node)
+    def _of(self, shape: Coords, coords: Coords) -> Coords:
+        """Coordinates of a result of some shape; the row statistics may have any with an element for each row."""
         if coords[2] is ZERO and len(shape) != (3 if self.batched else 2):
             return self.space.coordinates(self.b * self.shapes.m + self.m, shape)
         return coords if self.batched else coords[1:]
@@ -173,7 +172,7 @@ class _Backward(Attending):
         products: Sequence[Product],
         piece: Piece,
         shapes: Shapes,
-        outputs: Mapping[int, fx.Node],
+        places: Mapping[int, Place],
         buffers: Mapping[fx.Node, Buffer],
         naming: Naming,
         precision: Precision,
@@ -181,7 +180,7 @@ class _Backward(Attending):
         over = products[0].over
         configs = CONFIGS_BACKWARD if over == "m" else tuple((c, r, w, s) for r, c, w, s in CONFIGS_BACKWARD)
         fixed = "n" if over == "m" else "m"
-        super().__init__(title, fixed, piece, shapes, outputs, buffers, naming, precision, configs)
+        super().__init__(title, fixed, piece, shapes, places, buffers, naming, precision, configs)
         self.found, self.products = found, products
 
     def kernel(self) -> Kernel:
@@ -193,7 +192,7 @@ class _Backward(Attending):
         self.bind(found.first, "products")
         self.bind(found.gradient, "grad_weights")
         self.bind_weights(found)
-        chosen = [(i, p) for i, p in enumerate(self.products) if i in self.outputs]
+        chosen = [(i, p) for i, p in enumerate(self.products) if i in self.places]
         scores: list[Value] = []
         factors: list[float] = []
         others: list[Value] = []
@@ -209,10 +208,13 @@ class _Backward(Attending):
         names: list[str] = []
         for (_, product), other in zip(chosen, others, strict=True):
             width = next(int(self.space.sizes[d]) for d in self.depths if d in other.axes)
-            names.append(self.unique(f"{self.naming.name(self.outputs[self.products.index(product)])}_acc"))
+            names.append(self.unique(f"{self.naming.name(self.places[self.products.index(product)].node)}_acc"))
             block = "COLS" if product.over == "m" else "ROWS"
             self.line(f"{names[-1]} = tl.zeros([{block}, {block_for(width)}], tl.float32)", product.node)
         low, high = bounds(scores[0], self.m, self.n, self.fixed, self.shapes)
+        for value in (*(o for pair in operands for o in pair), *others):
+            if not self.looped(value):
+                operand_text(self, value, dtype)
 
         def body() -> None:
             for (left, right), title, node in zip(
@@ -239,14 +241,13 @@ class _Backward(Attending):
         self.loop_over(low, high, body)
         writes: list[Buffer] = []
         for (number, product), other, name, factor in zip(chosen, others, names, factors, strict=True):
-            node = self.outputs[number]
-            buffer = self.buffers[node]
-            writes.append(buffer)
+            place = self.places[number]
+            writes.append(place.buffer)
             depth = next(d for d in self.depths if d in other.axes)
             row = self.n if product.over == "m" else self.m
             at = (depth, row) if product.transposed else (row, depth)
             text = name if factor == 1 else f"{name} * {factor!r}"
-            self.store(buffer, (self.b, *at) if self.batched else at, text, node)
+            self.store(place, (self.b, *at) if self.batched else at, text)
         return self.finished(writes)
 
     def _oriented(self, product: Product) -> Value:

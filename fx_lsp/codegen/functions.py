@@ -15,6 +15,7 @@ from fx_lsp.choices import Engine
 from fx_lsp.codegen.index import expression
 from fx_lsp.codegen.kernel import Line, indented
 from fx_lsp.codegen.program import Launch, Program
+from fx_lsp.codegen.views import views
 from fx_lsp.codegen.wrapper import Body, not_deterministic, tuple_text
 
 Name = Callable[[fx.Node], str]
@@ -87,7 +88,7 @@ class Functions:
         self.inside = [k for k, r in enumerate(self.results) if r is not None and k not in self.aside]
         self.inputs = _tensors(self.forward, self.name)
         self.title = f"_{''.join(p[:1].upper() + p[1:] for p in self.subject.name.split('_'))}"
-        self.has_operators = any(_made(p) for p in (self.forward, self.backward) if p is not None)
+        self.has_operators = any(_made(p) or p.overwritten for p in self.programs)
 
     def _has_tangent(self, position: int) -> bool:
         if self.backward is None or self.subject.tangents is None:
@@ -97,17 +98,21 @@ class Functions:
     def operator(self, which: str, program: Program) -> list[Block]:
         """The operator that runs a program; none where there is nothing to compute."""
         made, parameters = _made(program), _tensors(program, self.name)
-        if not made:
+        if not made and not program.overwritten:
             return []
         returns = "torch.Tensor" if len(made) == 1 else f"tuple[{', '.join(['torch.Tensor'] * len(made))}]"
+        returns = returns if made else "None"
         device = f"{next(iter(parameters.values()))}.device" if parameters else "device"
         body = Body(program, dict(parameters), self.name, device)
-        inner = _without_unused([*body.statements(), *_returned(body, made)])
+        statements = body.statements()
+        inner = _without_unused([*statements, *(_returned(body, made) if made else [])])
         self.sizes[which] = _missing(program, body.known, inner)
         many, names = len(parameters) > MOST_ARGUMENTS, ", ".join(parameters.values())
         tensors = ["tensors: list[torch.Tensor]"] if many else [f"{p}: torch.Tensor" for p in parameters.values()]
         args = [*tensors, *(f"{s}: int" for s in self.sizes[which])]
-        registered = f'@as_operator("{self.subject.name}_triton::{which}")'
+        over = ", ".join(f'"{parameters[old]}"' for old in program.overwritten.values())
+        over = f", overwrites=[{over}]" if over else ""
+        registered = f'@as_operator("{self.subject.name}_triton::{which}"{over})'
         lines = [
             registered if self.engine == "fx-lsp" else "@torch.compile(fullgraph=True)",
             f"def {self.subject.name}_{which}({', '.join(args)}) -> {returns}:",
@@ -193,11 +198,14 @@ class Functions:
             call = f"{self.title}.apply" if self.backward is not None else f"{subject.name}_forward"
             body.names.update({n: self.name(n) for n in named})
             called = f"{call}({values})"
-            lines.append(f"{', '.join(self.name(n) for n in named)} = {called}")
+            lines.append(f"{', '.join(self.name(n) for n in named)} = {called}" if named else called)
             if self.backward is None and any(_is_float(n) for n in self.inputs):
                 lines = ["with torch.no_grad():", f"    {lines[0]}"]
         body.inline = _inline(body)
+        body.names.update({new: body.names[old] for new, old in self.forward.overwritten.items()})
         for (changed, hidden), node in zip(subject.changed, self.results, strict=False):
+            if node in self.forward.overwritten:
+                continue
             line = f"{changed}.copy_({_text(body, node)})"
             lines += ["with torch.no_grad():", f"    {line}"] if hidden else [line]
         for (changed, _), node in zip(subject.changed, self.results, strict=False):
@@ -293,8 +301,9 @@ def _is_float(node: fx.Node | None) -> bool:
 
 def _made(program: Program) -> list[fx.Node]:
     """The results that an operator returns: tensors that it makes itself, each once."""
-    made = {n for s in program.steps for n in (s.writes if isinstance(s, Launch) else (s,))}
-    bases = [list(_views(r, made))[-1] for r in program.results if r is not None]
+    made = {n for s in program.steps for n in (s.writes if isinstance(s, Launch) else (s,)) if n.op != "placeholder"}
+    results = [r for r in program.results if r is not None and not any(n in program.overwritten for n in views(r))]
+    bases = [list(_views(r, made))[-1] for r in results]
     return list(dict.fromkeys(n for n in bases if n in made or _is_part(n, made)))
 
 

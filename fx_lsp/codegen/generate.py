@@ -16,6 +16,7 @@ from fx_lsp.codegen.aliases import set_aside
 from fx_lsp.codegen.attention import fuse_attention
 from fx_lsp.codegen.calls import keep_calls
 from fx_lsp.codegen.file import Generated, Subject, file_of
+from fx_lsp.codegen.functions import MOST_ARGUMENTS
 from fx_lsp.codegen.kernel import Naming
 from fx_lsp.codegen.matmul import fuse_matmuls
 from fx_lsp.codegen.program import program
@@ -162,7 +163,19 @@ def generate(
             fuse_matmuls(graph, choices)
     aside = set_aside(forward, subject.outputs, subject.tangents, backward is not None)
     title = f"{subject.name}_forward_kernel" if backward is not None else f"{subject.name}_kernel"
-    first, second = program(forward, title, naming, hints, choices), None
+    changed = _overwritten(subject, forward) if backward is None and choices.engine == "fx-lsp" else {}
+    first, second = program(forward, title, naming, hints, choices, changed), None
     if backward is not None:
         second = program(backward, f"{subject.name}_backward_kernel", naming, hints, choices)
     return file_of(subject, first, second, naming.name, aside, choices.engine)
+
+
+def _overwritten(subject: Subject, forward: fx.Graph) -> dict[fx.Node, fx.Node]:
+    """The inputs that are to have new values, by those; none where an operator takes its tensors as a list."""
+    inputs = [n for n in forward.nodes if n.op == "placeholder" and isinstance(n.meta.get("val"), torch.Tensor)]
+    if len(inputs) > MOST_ARGUMENTS:
+        return {}
+    by_name = dict(zip(subject.inputs, inputs, strict=True))
+    output: Any = next(n for n in reversed(forward.nodes) if n.op == "output").args[0]
+    pairs = zip(output, (by_name[name] for name, _ in subject.changed), strict=False)
+    return {new: old for new, old in pairs if isinstance(new, fx.Node) and new.op == "call_function"}

@@ -48,7 +48,8 @@ class Kernel:
     """A kernel as text. `pointers` are the buffers that it reads and writes, in the order of its arguments; `sizes` the
     further arguments with what is passed for them, `constants` those among them that are known when it is compiled;
     `adds` are the names of the buffers that it adds to, which have to be zero before; `described` those that TMA reads:
-    such a kernel has as many programs as there are multiprocessors."""
+    such a kernel has as many programs as there are multiprocessors; `overwrites` those that have new values afterwards
+    and old ones before."""
 
     name: str
     lines: list[Line]
@@ -59,3 +60,4 @@ class Kernel:
     helpers: list[str]
     adds: tuple[str, ...] = ()
     described: tuple[str, ...] = ()
+    overwrites: tuple[str, ...] = ()

@@ -18,6 +18,7 @@ from fx_lsp.codegen.matmul_kernel import Computed, Matmul, computed, operands
 from fx_lsp.codegen.matmul_text import writer
 from fx_lsp.codegen.matmul_tiles import tiling
 from fx_lsp.codegen.own import replace_with_kernel, tidied
+from fx_lsp.codegen.places import Place
 from fx_lsp.codegen.program import buffer_of
 from fx_lsp.codegen.pull import Cut, is_empty, is_free, shape_of
 from fx_lsp.codegen.registry import lowering_of, operation
@@ -98,7 +99,8 @@ def _found(node: fx.Node, choices: Choices) -> Matmul | None:
         piece = matmul.piece()
         memory = {copy: buffer_of(copy, copy.name) for copy in piece.reads}
         try:
-            values = computed(piece.of[node], memory, {piece.of[r]: buffer_of(r, r.name) for r in results})
+            places = {piece.of[r]: Place(r, shape_of(r), buffer_of(r, r.name)) for r in results}
+            values = computed(piece.of[node], memory, places)
         except Cut as cut:
             where = next((n for n, copy in piece.of.items() if copy is cut.node), node)
             if where is node or where in stored:

@@ -14,6 +14,7 @@ from fx_lsp.codegen.index import Coords, Space, contiguous_strides, linear
 from fx_lsp.codegen.lowerings.pointwise import simplified
 from fx_lsp.codegen.matmul_axes import Layout, Splitting, broadcast
 from fx_lsp.codegen.own import Piece, piece_of
+from fx_lsp.codegen.places import Place
 from fx_lsp.codegen.pull import Builder, Cut, Domain, shape_of
 from fx_lsp.codegen.registry import args_of, operation
 from fx_lsp.codegen.values import Buffer, Constant, Given, Reduction, Scan, Store, Value, values_of
@@ -51,7 +52,7 @@ def operands(node: fx.Node) -> tuple[fx.Node, fx.Node]:
     return left, right
 
 
-def computed(node: fx.Node, memory: Mapping[fx.Node, Buffer], targets: Mapping[fx.Node, Buffer]) -> Computed:
+def computed(node: fx.Node, memory: Mapping[fx.Node, Buffer], targets: Mapping[fx.Node, Place]) -> Computed:
     """The values of a kernel that stores `targets`; all are nodes of a piece. Raises Cut where it cannot have one."""
     splitting = Splitting()
     left, right = operands(node)
@@ -83,10 +84,10 @@ def computed(node: fx.Node, memory: Mapping[fx.Node, Buffer], targets: Mapping[f
     axes = frozenset(symbols[a] for group in groups[:3] for a in group)
     bound[node] = coords, _with_addend(builder, node, coords, Given(torch.float32, node, axes, "acc"))
     stores: list[Store] = []
-    for result, buffer in targets.items():
-        place = at(layouts[result])
-        value = builder.pull(result, place)
-        stores.append(Store(buffer, sympy.expand(linear(place, buffer.strides)), value, result))
+    for result, place in targets.items():
+        where = at(layouts[result])
+        value = builder.pull(result, where)
+        stores.append(Store(place.buffer, sympy.expand(place.index(space, where)), value, result))
     for value in values_of([*tiles, *(s.value for s in stores)]):
         if isinstance(value, (Reduction, Scan)):
             raise Cut(value.node or node, "needs elements that other programs have")

@@ -18,6 +18,7 @@ from fx_lsp.codegen.kernel import Kernel, Line, Naming, indented, sizes_in
 from fx_lsp.codegen.matmul_kernel import Computed, Matmul, computed, operands
 from fx_lsp.codegen.matmul_tiles import tiling
 from fx_lsp.codegen.own import Writer
+from fx_lsp.codegen.places import Place
 from fx_lsp.codegen.pull import triton_type
 from fx_lsp.codegen.text import filled, unparsed
 from fx_lsp.codegen.tiles import Dim
@@ -32,14 +33,14 @@ def writer(matmul: Matmul, choices: Choices) -> Writer:
     results = [piece.of[r] for r in matmul.results]
 
     def write(
-        outputs: Mapping[int, fx.Node], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
+        places: Mapping[int, Place], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
     ) -> list[Kernel]:
-        if not outputs:
+        if not places:
             return []
-        made: Any = next(iter(outputs.values())).args[0]
+        made: Any = next(iter(places.values())).node.args[0]
         memory = {copy: buffers[read] for copy, read in zip(piece.reads, made.args, strict=True)}
-        targets = {results[number]: buffers[output] for number, output in outputs.items()}
-        last = naming.name(outputs[max(outputs)])
+        targets = {results[number]: place for number, place in places.items()}
+        last = naming.name(places[max(places)].node)
         return [_Multiplying(f"{title}_{last}", computed(node, memory, targets), naming, choices).kernel()]
 
     return write

@@ -5,21 +5,29 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import fx
 
-from fx_lsp.codegen.kernel import Kernel, Naming
+from fx_lsp.codegen.index import Coords
+from fx_lsp.codegen.places import Place, Step
+from fx_lsp.codegen.pull import shape_of
 from fx_lsp.codegen.values import Buffer
 
+if TYPE_CHECKING:
+    from fx_lsp.codegen.kernel import Kernel, Naming
+
 _KEY = "fx_lsp_kernels"
+_LANDING = "fx_lsp_landing"
+_ROLE = "fx_lsp_role"
 
 
 class Writer(Protocol):
-    """Writes the kernels of a node. `outputs` are the nodes of its results by number, as far as they are needed."""
+    """Writes the kernels of a node. `places` are those of its results by number, as far as they are needed; `buffers`
+    are what is in memory."""
 
     def __call__(
-        self, outputs: Mapping[int, fx.Node], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
+        self, places: Mapping[int, Place], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
     ) -> list[Kernel]: ...
 
 
@@ -70,6 +78,24 @@ def replace_with_kernel(
     return node
 
 
+def land(graph: fx.Graph, number: int, result: fx.Node, copy: fx.Node, steps: tuple[Step, ...]) -> fx.Node:
+    """Have a node make, in place of a result, a copy of it that is some steps away; returns what picks that."""
+    node: Any = result.args[0]
+    made: Any = copy.meta["val"]
+    with graph.inserting_after(result):
+        landed = graph.call_function(operator.getitem, (node, number))
+    landed.meta = {**result.meta, "val": made, _LANDING: (shape_of(result), steps)}
+    node.meta["val"] = tuple(made if i == number else v for i, v in enumerate(node.meta["val"]))
+    name, result.name = result.name, f"{result.name}_before"
+    landed.name = name
+    return landed
+
+
+def landing(result: fx.Node) -> tuple[Coords, tuple[Step, ...]]:
+    """The shape in which a result is computed, and the steps from there to what is in memory."""
+    return result.meta.get(_LANDING) or (shape_of(result), ())
+
+
 def inserted(
     graph: fx.Graph, like: fx.Node, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None
 ) -> fx.Node:
@@ -79,6 +105,27 @@ def inserted(
     with like.meta["val"].fake_mode:
         node.meta = {**like.meta, "val": function(*values[0], **values[1])}  # pyright: ignore
     return node
+
+
+@dataclass(frozen=True)
+class Role:
+    """What a node is in what a kernel computes: the gradient of something, or what is called `title`.
+
+    `of` are the names of the nodes that might say what that something is called, the likeliest first.
+    """
+
+    title: str
+    of: tuple[str, ...] = ()
+
+
+def give_role(node: fx.Node, role: Role) -> None:
+    """Say what a node is; it is called so where nothing else gives it a name."""
+    node.meta.setdefault(_ROLE, role)
+
+
+def role_of(node: fx.Node) -> Role | None:
+    """What a node is in a kernel of ours, if that has been said."""
+    return node.meta.get(_ROLE)
 
 
 @dataclass(frozen=True)
@@ -111,18 +158,26 @@ def piece_of(reads: Sequence[fx.Node], wanted: Iterable[fx.Node]) -> Piece:
 
 
 def tidied(graph: fx.Graph) -> None:
-    """Put the nodes of a graph in an order in which each comes after what it needs, and remove what nobody needs."""
-    output = next(n for n in reversed(graph.nodes) if n.op == "output")
+    """Put each node of a graph behind what it needs, else in the order that they have, and remove what nobody needs.
+
+    Partitioners tell by the order, too, what is forward's.
+    """
+    live: set[fx.Node] = set()
+    pending = [n for n in graph.nodes if n.is_impure()]
+    while pending:
+        node = pending.pop()
+        if node not in live:
+            live.add(node)
+            pending.extend(node.all_input_nodes)
     order: dict[fx.Node, None] = {}
-    for start in [n for n in graph.nodes if n.op == "placeholder"] + [output]:
-        stack = [(start, False)]
+    for start in [n for n in graph.nodes if n in live]:
+        stack = [start]
         while stack:
-            node, ready = stack.pop()
-            if ready:
-                order[node] = None
-            elif node not in order:
-                stack.append((node, True))
-                stack.extend((i, False) for i in reversed(node.all_input_nodes) if i not in order)
+            missing = [i for i in stack[-1].all_input_nodes if i not in order]
+            if missing:
+                stack.extend(reversed(missing))
+            else:
+                order[stack.pop()] = None
     previous: fx.Node | None = None
     for node in order:
         if previous is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from sympy import expand
@@ -13,10 +13,12 @@ from torch import fx
 from fx_lsp.choices import Choices
 from fx_lsp.codegen.calls import Unsupported, why_called
 from fx_lsp.codegen.emit import kernel_text
-from fx_lsp.codegen.index import Coords, Index, Space, contiguous_strides, count, expression, linear
+from fx_lsp.codegen.index import Coords, Space, contiguous_strides, count, expression
 from fx_lsp.codegen.kernel import Kernel, Naming
 from fx_lsp.codegen.lowerings.sums import addition, is_sum, summed_shape
-from fx_lsp.codegen.own import outputs_of, writer_of
+from fx_lsp.codegen.overwrite import Launch, fits, overwriting
+from fx_lsp.codegen.own import landing, outputs_of, writer_of
+from fx_lsp.codegen.places import Place
 from fx_lsp.codegen.pull import Builder, Cut, Domain, is_empty, shape_of
 from fx_lsp.codegen.rolling import rolled
 from fx_lsp.codegen.rounds import rounds_of
@@ -28,20 +30,12 @@ from fx_lsp.codegen.views import views
 
 
 @dataclass(frozen=True)
-class Launch:
-    """A kernel with the nodes that it reads and writes."""
-
-    kernel: Kernel
-    reads: tuple[fx.Node, ...]
-    writes: tuple[fx.Node, ...]
-
-
-@dataclass(frozen=True)
 class Program:
     """What a graph does. `steps` are kernels and nodes that are called as they are.
 
     `results` are what it returns, None where a gradient is; `buffers` the tensors that it allocates or is given;
-    `calls` say of the calls among the steps why they are none of kernels.
+    `calls` say of the calls among the steps why they are none of kernels; `overwritten` are inputs that have the values
+    of some results afterwards, by those.
     """
 
     inputs: tuple[fx.Node, ...]
@@ -49,16 +43,25 @@ class Program:
     results: tuple[fx.Node | None, ...]
     buffers: Mapping[fx.Node, Buffer]
     calls: tuple[Unsupported, ...] = ()
+    overwritten: Mapping[fx.Node, fx.Node] = field(default_factory=dict[fx.Node, fx.Node])
 
 
-def program(graph: fx.Graph, title: str, naming: Naming, hints: Mapping[str, int], choices: Choices) -> Program:
-    """The program of a graph; `title` begins the names of its kernels."""
+def program(
+    graph: fx.Graph,
+    title: str,
+    naming: Naming,
+    hints: Mapping[str, int],
+    choices: Choices,
+    changed: Mapping[fx.Node, fx.Node] | None = None,
+) -> Program:
+    """The program of a graph; `title` begins the names of its kernels, `changed` are inputs that are to have the values
+    of some results afterwards, by those."""
     computed = {n for n in graph.nodes if n.op == "call_function" and n.target is not operator.getitem}
     cut = {n for n in computed if is_whole(n) or (choices.fuse == "no" and not is_view(n))}
     called = dict.fromkeys(computed if choices.engine == "inductor" else (), "")
     while True:
         try:
-            made = _program(graph, title, naming, hints, cut, called)
+            made = _program(graph, title, naming, hints, cut, called, changed or {})
         except Cut as found:
             if found.node in called:
                 raise
@@ -79,23 +82,25 @@ def _program(
     hints: Mapping[str, int],
     cut: set[fx.Node],
     called: Collection[fx.Node],
+    changed: Mapping[fx.Node, fx.Node],
 ) -> Program:
     plan = schedule(graph, cut, called)
     buffers = {n: buffer_of(n, naming.name(n)) for n in graph.nodes if n in plan.stored and _is_tensor(n)}
     steps: list[Launch | fx.Node] = []
     groups = [s for s in plan.steps if isinstance(s, Group)]
     taken: set[str] = set()
+    fitting: dict[fx.Node, fx.Node] = {}
     for step in plan.steps:
         if isinstance(step, fx.Node):
             writer = writer_of(step)
             if writer is None:
                 steps.append(step)
                 continue
-            outputs = outputs_of(step)
-            kernels = writer(outputs, buffers, naming, title)
+            places = {number: _place(result, plan, buffers) for number, result in outputs_of(step).items()}
+            kernels = writer(places, buffers, naming, title)
             if any(k.name in taken for k in kernels):
-                more = naming.name(next(iter(outputs.values())))
-                kernels = writer(outputs, buffers, naming, f"{title}_{more}")
+                more = naming.name(next(iter(places.values())).node)
+                kernels = writer(places, buffers, naming, f"{title}_{more}")
             taken.update(k.name for k in kernels)
             steps.extend(launched(kernel, buffers) for kernel in kernels)
             continue
@@ -104,12 +109,15 @@ def _program(
             name = f"{title}_{naming.name(wanted[0])}"
             name = title if len(groups) == 1 and title not in taken else name
             taken.add(name)
-            steps.append(_launch(step, wanted, plan, name, buffers, naming, hints))
+            launch, over = _launch(step, wanted, plan, name, buffers, naming, hints, changed)
+            steps.append(launch)
+            fitting |= over
     output = next(n for n in reversed(graph.nodes) if n.op == "output")
     returned = output.args[0] if isinstance(output.args[0], (tuple, list)) else (output.args[0],)
     inputs = tuple(n for n in graph.nodes if n.op == "placeholder")
     results = tuple(r if isinstance(r, fx.Node) else None for r in returned)
-    return Program(inputs, _without_idle(steps, results), results, buffers)
+    run, overwritten = overwriting(_without_idle(steps, results), fitting, results, buffers)
+    return Program(inputs, run, results, buffers, overwritten=overwritten)
 
 
 def _without_idle(steps: Sequence[Launch | fx.Node], results: Iterable[fx.Node | None]) -> tuple[Launch | fx.Node, ...]:
@@ -135,7 +143,9 @@ def _launch(
     buffers: Mapping[fx.Node, Buffer],
     naming: Naming,
     hints: Mapping[str, int],
-) -> Launch:
+    changed: Mapping[fx.Node, fx.Node],
+) -> tuple[Launch, dict[fx.Node, fx.Node]]:
+    """The launch of a group, and the inputs among `changed` that it may overwrite."""
     space = Space()
     axes = tuple(space.axis(f"i{n}", size) for n, size in enumerate(group.sizes))
     domain = Domain(axes, group.sizes)
@@ -154,26 +164,30 @@ def _launch(
             stores.append(addition(builder, node, coords, frozenset(axes) - missing, buffers[node]))
             continue
         value = builder.pull(node, coords)
-        places = [(whole, _moved(coords, dim, start)) for whole, dim, start in plan.pieces.get(node, ())]
-        for target, at in [(node, coords)] * (node in plan.stored) + places:
-            buffer = buffers[target]
-            stores.append(Store(buffer, expand(linear(at, buffer.strides)), value, node))
+        targets = [(node, ())] * (node in plan.stored) + plan.pieces.get(node, [])
+        for place in (Place(node, shape, buffers[target], steps) for target, steps in targets):
+            stores.append(Store(place.buffer, expand(place.index(space, coords)), value, node))
     rounds = rounds_of(stores)
     if rounds is not None:
         kernel = rolled(name, tile_of(domain, rounds.stores, hints), rounds, builder.indirect, naming)
-    else:
-        kernel = kernel_text(name, tile_of(domain, stores, hints), stores, builder.indirect, naming)
-    return launched(kernel, buffers)
+        return launched(kernel, buffers), {}
+    tile = tile_of(domain, stores, hints)
+    kernel = kernel_text(name, tile, stores, builder.indirect, naming)
+    pairs = [(new, old) for new, old in changed.items() if new in wanted and old in buffers]
+    return launched(kernel, buffers), {n: o for n, o in pairs if fits(stores, tile, buffers[n], buffers[o])}
+
+
+def _place(result: fx.Node, plan: Schedule, buffers: Mapping[fx.Node, Buffer]) -> Place:
+    """Where a result of a kernel of ours is written."""
+    shape, steps = landing(result)
+    target, further = plan.pieces[result][0] if result in plan.pieces else (result, ())
+    return Place(result, shape, buffers[target], (*steps, *further))
 
 
 def launched(kernel: Kernel, buffers: Mapping[fx.Node, Buffer]) -> Launch:
     """A kernel with the nodes of its buffers."""
     by_name = {b.name: n for n, b in buffers.items()}
     return Launch(kernel, tuple(by_name[b.name] for b in kernel.reads), tuple(by_name[b.name] for b in kernel.writes))
-
-
-def _moved(coords: Coords, dim: int, start: Index) -> Coords:
-    return (*coords[:dim], coords[dim] + start, *coords[dim + 1 :])
 
 
 def _is_tensor(node: fx.Node) -> bool:

@@ -15,15 +15,12 @@ from typing import Any
 import torch
 from torch import fx
 
-from fx_lsp.codegen.index import ZERO, Coords, Index, count
+from fx_lsp.codegen.index import Coords, Index, count
 from fx_lsp.codegen.lowerings.reductions import is_reduction, is_scan, reduced_dimensions, scanned_dimension
 from fx_lsp.codegen.lowerings.sums import is_sum, summed_shape
-from fx_lsp.codegen.lowerings.views import dimension
+from fx_lsp.codegen.pieces import Pieces, pieces_of
 from fx_lsp.codegen.pull import is_empty, shape_of
 from fx_lsp.codegen.registry import aliases_first, lowering_of, operation
-
-MANY = 4
-"""From how many on, tensors that are joined are written one by one."""
 
 WHOLE = 16384
 """The most elements of a row that one program holds at once."""
@@ -46,12 +43,12 @@ class Group:
 class Schedule:
     """What runs, in order: groups, and calls that stay in ATen. `stored` are the nodes that are in memory.
 
-    `pieces` are nodes that are written into a part of others: of which, along which dimension, and from where on.
+    `pieces` are nodes that are written into others: into which, and the steps to their elements there.
     """
 
     steps: list[Group | fx.Node]
     stored: set[fx.Node]
-    pieces: dict[fx.Node, list[tuple[fx.Node, int, Index]]]
+    pieces: Pieces
 
 
 def schedule(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Node] = ()) -> Schedule:
@@ -60,18 +57,19 @@ def schedule(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Node] = (
     wanted = set(output.all_input_nodes)
     calls = {n for n in graph.nodes if n.op == "call_function" and (n in called or stays(n))}
     live = _live(wanted | calls)
-    needed_by_calls = {i for call in calls if not is_empty(call) for i in call.all_input_nodes}
     roots = (
         {n for n in graph.nodes if n.op in ("placeholder", "get_attr")}
         | calls
         | {n for n in graph.nodes if n.target is operator.getitem and n.args[0] in calls}
     )
     through = _views_of(roots)
-    pieces = _pieces([n for n in graph.nodes if n in live], roots | through)
-    joined = {whole for parts in pieces.values() for whole, _, _ in parts}
+    pieces = pieces_of([n for n in graph.nodes if n in live], roots | through)
+    joined = {whole for parts in pieces.values() for whole, _ in parts}
     roots |= joined
     through |= _views_of(joined)
-    anchors = set(pieces) | {
+    arguments = {i for call in calls if not is_empty(call) for i in call.all_input_nodes}
+    needed_by_calls = {n if n in through else _shown(n) for n in arguments}
+    anchors = pieces.keys() - roots | {
         n
         for n in graph.nodes
         if n in live
@@ -96,7 +94,7 @@ def schedule(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Node] = (
             place[node] = len(steps)
             steps.append(node)
         elif node in joined:
-            place[node] = max(place[n] for n in node.all_input_nodes) + 1
+            place[node] = max(place[n] for n, parts in pieces.items() for whole, _ in parts if whole is node) + 1
         elif node in anchors:
             needs_of(node, anchors | roots, memory)
             place[node] = _join(steps, node, memory, place, cut)
@@ -106,22 +104,6 @@ def schedule(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Node] = (
     for node in anchors:
         stored |= {n for n in needs_of(node, anchors | roots, memory) if n in anchors and place[n] != place[node]}
     return Schedule(steps, stored | roots, pieces)
-
-
-def _pieces(nodes: Iterable[fx.Node], roots: set[fx.Node]) -> dict[fx.Node, list[tuple[fx.Node, int, Index]]]:
-    """The parts of tensors that are joined out of many, each computed: they are written where they belong at once."""
-    found: dict[fx.Node, list[tuple[fx.Node, int, Index]]] = {}
-    for node in nodes:
-        if operation(node) != "aten.cat.default" or len(node.all_input_nodes) < MANY:
-            continue
-        parts: Any = node.args[0]
-        if len(set(parts)) < len(parts) or any(p in roots or len(shape_of(p)) != len(shape_of(node)) for p in parts):
-            continue
-        dim, start = dimension(node.args[1] if len(node.args) > 1 else 0, len(shape_of(node))), ZERO
-        for part in parts:
-            found.setdefault(part, []).append((node, dim, start))
-            start = start + shape_of(part)[dim]
-    return found
 
 
 def stays(node: fx.Node) -> bool:
@@ -197,6 +179,17 @@ def _views_of(roots: set[fx.Node]) -> set[fx.Node]:
 def is_view(node: fx.Node) -> bool:
     """Whether a node shares the memory of its first argument."""
     return aliases_first(node) and not _several(node) and "reshape" not in operation(node)
+
+
+def _shown(node: fx.Node) -> fx.Node:
+    """What a node shows all elements of, or itself: that is in memory, for whatever else shows it."""
+    base = node
+    while base.op == "call_function" and is_view(base) and isinstance(base.args[0], fx.Node):
+        base = base.args[0]
+    values: Any = node.meta.get("val"), base.meta.get("val")
+    if base.op != "call_function" or not all(isinstance(v, torch.Tensor) for v in values):
+        return node
+    return base if count(shape_of(base)) == count(shape_of(node)) else node
 
 
 def needs_of(node: fx.Node, known: set[fx.Node], memory: dict[fx.Node, frozenset[fx.Node]]) -> frozenset[fx.Node]:

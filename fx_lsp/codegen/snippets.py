@@ -9,13 +9,8 @@ def autotuned(*configs, key):
     return triton.autotune(list(configs[:1] if interpreted else configs), key=key)
 '''
 
-RESETTING = AUTOTUNED.replace("key):", "key, reset_to_zero=None):").replace(
-    """triton.autotune(list(configs[:1] if interpreted else configs), key=key)""",
-    """triton.autotune(
-        list(configs[:1] if interpreted else configs), key=key, reset_to_zero=reset_to_zero
-    )""",
-)
-"""The same for kernels that add to what they are given."""
+RESETTING = AUTOTUNED.replace("key):", "key, **options):").replace("key=key)", "key=key, **options)")
+"""The same for kernels that add to what they are given, or overwrite it."""
 
 ALERT = '''
 def alert_not_deterministic(name):
@@ -54,6 +49,39 @@ def as_operator(name):
 
     return register
 '''
+
+OVERWRITING = '''
+def is_plain(*values):
+    """Whether nothing traces these tensors and numbers."""
+    return all(type(value) in (torch.Tensor, torch.nn.Parameter, int) for value in values)
+
+
+def as_operator(name, overwrites):
+    """Registers a function as an operator, for torch.compile and whatever else traces.
+
+    On plain tensors the function is called as it is: the way through the dispatcher takes longer.
+    `overwrites` names the tensors that have new values afterwards.
+    """
+
+    def register(function):
+        traced = triton_op(name, function, mutates_args=overwrites)
+        parameters = list(inspect.signature(function).parameters)
+        places = [parameters.index(parameter) for parameter in overwrites]
+
+        @functools.wraps(function)
+        def call(*args):
+            if torch.compiler.is_compiling() or not is_plain(*args):
+                return traced(*args)
+            with torch.cuda.device_of(args[0]):  # Triton launches on the current device
+                found = function(*args)
+            torch.autograd.graph.increment_version([args[place] for place in places])
+            return found
+
+        return call
+
+    return register
+'''
+"""The same for a function that overwrites some of its arguments."""
 
 LAUNCH = '''
 def launch(kernel, out):

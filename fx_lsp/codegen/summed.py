@@ -14,7 +14,7 @@ from fx_lsp.codegen.attention import Attention
 from fx_lsp.codegen.index import ZERO, contiguous_strides, linear
 from fx_lsp.codegen.kernel import Kernel, Line, Naming
 from fx_lsp.codegen.own import Piece
-from fx_lsp.codegen.pull import shape_of
+from fx_lsp.codegen.places import Place
 from fx_lsp.codegen.scores import Shapes, Sum
 from fx_lsp.codegen.text import size_text, unparsed
 from fx_lsp.codegen.tiles import Dim, Tile
@@ -33,12 +33,12 @@ class SummedScores(Attending):
         summed: Sum,
         piece: Piece,
         shapes: Shapes,
-        outputs: Mapping[int, fx.Node],
+        places: Mapping[int, Place],
         buffers: Mapping[fx.Node, Buffer],
         naming: Naming,
         precision: Precision,
     ) -> None:
-        super().__init__(title, "m", piece, shapes, outputs, buffers, naming, precision, CONFIGS)
+        super().__init__(title, "m", piece, shapes, places, buffers, naming, precision, CONFIGS)
         self.found, self.summed = found, summed
         self.taken.update(("share", "step"))
         self.ndim = replace(self.ndim, role="grid")
@@ -78,7 +78,8 @@ class SummedScores(Attending):
                 self.line(f"{title} = {self.dot(a, f'{b}.T', dtype)}", node)
             return unparsed(self.ref(score))
 
-        node = self.outputs[0]
+        place = self.places[0]
+        node = place.node
         if summed.summed != 1:
             self.line("acc = tl.zeros([ROWS, COLS], tl.float32)", node)
             self.in_loop = True
@@ -91,9 +92,9 @@ class SummedScores(Attending):
         else:
             result = body()
         axes, sizes = (self.share, self.m, self.n), (ZERO, self.shapes.m, self.shapes.n)
-        coords = self.space.coordinates(linear(axes, contiguous_strides(sizes)), shape_of(node))
-        self.store(self.buffers[node], coords, result, node)
-        return self.finished([self.buffers[node]])
+        coords = self.space.coordinates(linear(axes, contiguous_strides(sizes)), place.shape)
+        self.store(place, coords, result)
+        return self.finished([place.buffer])
 
     def _batch(self) -> str:
         """The batch of a step."""

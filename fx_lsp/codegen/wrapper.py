@@ -55,6 +55,7 @@ class Body:
     def statements(self) -> list[Line]:
         """The lines, without the last that returns."""
         self.sizes()
+        self.names.update({new: self.names[old] for new, old in self.program.overwritten.items()})
         for step in self.program.steps:
             if isinstance(step, Launch):
                 self._launch(step)
@@ -256,5 +257,6 @@ def tuning(kernel: Kernel) -> list[str]:
         blocks = ", ".join(f'"{n}": {v}' for n, v in config.blocks)
         stages = f", num_stages={config.stages}" if config.stages else ""
         lines.append(f"    triton.Config({{{blocks}}}, num_warps={config.warps}{stages}),")
-    zeroed = ", ".join(f'"{name}_ptr"' for name in kernel.adds)
-    return [*lines, f"    key=[{key}],", *([f"    reset_to_zero=[{zeroed}],"] if zeroed else []), ")"]
+    zeroed, restored = (", ".join(f'"{n}_ptr"' for n in names) for names in (kernel.adds, kernel.overwrites))
+    lines += [f"    key=[{key}],", *([f"    reset_to_zero=[{zeroed}],"] if zeroed else [])]
+    return [*lines, *([f"    restore_value=[{restored}],"] if restored else []), ")"]

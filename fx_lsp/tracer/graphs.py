@@ -73,6 +73,11 @@ class Names:
     def _name(self, node: torch.fx.Node, wish: str) -> None:
         self._by_node[node.name] = self._namer.unique(wish)
 
+    def variable(self, name: str) -> str | None:
+        """What the node with this name is called, if that is another name: that of a variable of the user's, say."""
+        found = self._by_node.get(name)
+        return found if found != name else None
+
     def output_labels(self, outputs: Sequence[str]) -> list[str]:
         """What the user calls the results: the variables that are returned, else `out[0]`."""
         if self._returned is not None and len(self._returned) == len(outputs):

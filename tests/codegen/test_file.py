@@ -215,7 +215,7 @@ def said(files: dict[str, str], folder: Path) -> dict[str, str]:
     broken = {
         "forward": files["relu"].replace("out_ptr + cols, ", "out_ptr + cols, 1.5 * ", 1),
         "backward": files["loss"].replace("return grad_x\n", "return grad_x * 1.01\n"),
-        "unwritten": files["written_integers"].replace("x.copy_(", "x.equal("),
+        "unwritten": files["written_integers"].replace("tl.store(x_ptr + cols, ", "tl.store(x_ptr + cols, 7 + "),
     }
     assert all(text not in files.values() for text in broken.values())
     return outputs(folder, {**files, **broken})

@@ -20,6 +20,8 @@ from fx_lsp.codegen.file import Generated, Subject, reserved
 from fx_lsp.codegen.generate import decompositions, generate, prepared
 from fx_lsp.codegen.index import expression
 from fx_lsp.codegen.kernel import Naming
+from fx_lsp.codegen.own import role_of
+from fx_lsp.codegen.places import step_of
 from fx_lsp.codegen.scans import keep_states, stack_saved
 from fx_lsp.codegen.sdpa import attention_written_out
 from fx_lsp.codegen.views import save_bases, views
@@ -218,6 +220,15 @@ def _as_a_whole(node: fx.Node) -> Iterator[fx.Node]:
     return takewhile(lambda n: n is node or n.meta["val"].numel() == node.meta["val"].numel(), views(node))
 
 
+def _shows(node: fx.Node) -> Iterator[fx.Node]:
+    """What shows all elements of a node that nothing else needs: the views behind it, apart from results."""
+    while len(node.users) == 1:
+        node = next(iter(node.users))
+        if step_of(node) is None or any(u.op == "output" for u in node.users):
+            return
+        yield node
+
+
 def _shown(node: fx.Node, names: Names) -> str:
     """What the tensor is called that a node shows all elements of."""
     *_, base = _as_a_whole(node)
@@ -234,9 +245,19 @@ def naming_of(traced: Traced, names: Names, taken: Sequence[str], labels: Mappin
     def name(node: fx.Node) -> str:
         own = identifier(names[node])
         if own not in known:
-            label = labels.get(node.name) or (_part(node) or _shown(node, names) if names[node] == node.name else None)
+            label = labels.get(node.name) or (unnamed(node) if names[node] == node.name else None)
             known[own] = namer.unique(identifier(label or own))
         return known[own]
+
+    def unnamed(node: fx.Node) -> str | None:
+        role = role_of(node)
+        known = [v for n in role.of if (v := names.variable(n))] if role is not None else []
+        if known:
+            return f"grad_{known[0]}"
+        shows = next((n for n in _shows(node) if n.name in labels or names[n] != n.name), None)
+        if shows is not None:
+            return labels.get(shows.name) or names[shows]
+        return role.title if role is not None else _part(node) or _shown(node, names)
 
     def variable(node: fx.Node) -> str | None:
         return name(node) if node.op == "call_function" and names[node] != node.name else None
