@@ -16,7 +16,7 @@ from fx_lsp.codegen.helpers import HELPERS, with_needed
 from fx_lsp.codegen.kernel import Line
 from fx_lsp.codegen.layout import WIDTH, laid_out, statements
 from fx_lsp.codegen.program import Launch, Program
-from fx_lsp.codegen.snippets import ALERT, AUTOTUNED, CHECK, LAUNCH, OPERATOR, OVERWRITING, RESETTING, TMA
+from fx_lsp.codegen.snippets import ALERT, AUTOTUNED, CHECK, LAUNCH, OPERATOR, OVERWRITING, RESETTING, SETTINGS, TMA
 from fx_lsp.codegen.wrapper import not_deterministic, tuning
 
 
@@ -67,6 +67,8 @@ def file_of(
         blocks.append(_plain(ALERT))
     if any(line.startswith(f"{CHECKS}(") for line in subject.checks):
         blocks.append(_plain(CHECK.replace(f"def {CHECKS}(", f"def {checker(subject)}(")))
+    if subject.settings:
+        blocks += [_plain("\n".join(["SETTINGS = {", *(f"    {s}," for s in subject.settings), "}"])), _plain(SETTINGS)]
     blocks.append(parts.entry())
     blocks += [_plain(test) for test in subject.tests]
     if subject.main:
@@ -82,8 +84,8 @@ def file_of(
 def reserved(name: str) -> list[str]:
     """What the file for a function calls things: no variable may have these names."""
     own = ["alert_not_deterministic", "as_operator", "autotuned", CHECKS, "ctx", "device", "functools", "is_plain"]
-    own += ["aligned", "launch", "meta", "multiprocessors", "namedtuple", "os", "workspace"]
-    own += ["SimpleNamespace", "sys", "tl", "torch", "triton", "triton_op", "warnings", "wrap_triton"]
+    own += ["aligned", "check_settings", "launch", "meta", "multiprocessors", "namedtuple", "os", "workspace"]
+    own += ["SETTINGS", "SimpleNamespace", "sys", "tl", "torch", "triton", "triton_op", "warnings", "wrap_triton"]
     return [*own, name, f"{name}_forward", f"{name}_backward", *HELPERS]
 
 

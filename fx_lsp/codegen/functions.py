@@ -15,6 +15,7 @@ from fx_lsp.choices import Engine
 from fx_lsp.codegen.index import expression
 from fx_lsp.codegen.kernel import Line, indented
 from fx_lsp.codegen.program import Launch, Program
+from fx_lsp.codegen.text import in_ascii
 from fx_lsp.codegen.views import views
 from fx_lsp.codegen.wrapper import Body, not_deterministic, tuple_text
 
@@ -33,7 +34,8 @@ class Subject:
     not notice. `result` makes of `out[0]`, `out[1]`, … what the user's function returns ("out": all of them).
     `tangents` are the results whose gradients backward takes, in order; None where that is every float. `described` are
     lines about the inputs, `imports` and `definitions` what the result needs, `tests` definitions that `main` needs,
-    the lines that compare the function with the original.
+    the lines that compare the function with the original. `settings` are items of a table: what the parts of a module
+    have to be set to.
     """
 
     name: str
@@ -49,6 +51,12 @@ class Subject:
     definitions: tuple[str, ...] = ()
     tests: tuple[str, ...] = ()
     main: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+
+    @property
+    def stem(self) -> str:
+        """What the names of kernels and operators begin with."""
+        return in_ascii(self.name)
 
 
 MOST_ARGUMENTS = 50
@@ -87,7 +95,7 @@ class Functions:
         self.results = [self.aside.get(k, r) for k, r in enumerate(results)]
         self.inside = [k for k, r in enumerate(self.results) if r is not None and k not in self.aside]
         self.inputs = _tensors(self.forward, self.name)
-        self.title = f"_{''.join(p[:1].upper() + p[1:] for p in self.subject.name.split('_'))}"
+        self.title = f"_{''.join(p[:1].upper() + p[1:] for p in self.subject.stem.split('_'))}"
         self.has_operators = any(_made(p) or p.overwritten for p in self.programs)
 
     def _has_tangent(self, position: int) -> bool:
@@ -112,15 +120,15 @@ class Functions:
         args = [*tensors, *(f"{s}: int" for s in self.sizes[which])]
         over = ", ".join(f'"{parameters[old]}"' for old in program.overwritten.values())
         over = f", overwrites=[{over}]" if over else ""
-        registered = f'@as_operator("{self.subject.name}_triton::{which}"{over})'
+        registered = f'@as_operator("{self.subject.stem}_triton::{which}"{over})'
         lines = [
             registered if self.engine == "fx-lsp" else "@torch.compile(fullgraph=True)",
-            f"def {self.subject.name}_{which}({', '.join(args)}) -> {returns}:",
+            f"def {self.subject.stem}_{which}({', '.join(args)}) -> {returns}:",
             *([f"    {names} = tensors"] if many else []),
             *([] if parameters else ['    device = "cuda" if torch.cuda.is_available() else "cpu"']),
         ]
         if not_deterministic(program):
-            lines.append(f'    alert_not_deterministic("{self.subject.name}_{which}")')
+            lines.append(f'    alert_not_deterministic("{self.subject.stem}_{which}")')
         return [[*map(Line, lines), *indented(inner)]]
 
     def _call(self, which: str, program: Program, arguments: dict[fx.Node, str]) -> tuple[list[Line], Body, list[str]]:
@@ -143,7 +151,7 @@ class Functions:
         tensors = ", ".join(arguments.values())
         tensors = f"[{tensors}]" if len(arguments) > MOST_ARGUMENTS else tensors
         given = ", ".join([*([tensors] if arguments else []), *self.sizes[which]])
-        return [*ahead, Line(f"{names} = {self.subject.name}_{which}({given})"), *behind], body, missing
+        return [*ahead, Line(f"{names} = {self.subject.stem}_{which}({given})"), *behind], body, missing
 
     def function(self, backward: Program) -> Block:
         """The autograd function."""
@@ -156,7 +164,10 @@ class Functions:
         floats = [k for k in self.inside if _is_float(self.results[k])]
         wanted = list(self.subject.tangents) if self.subject.tangents is not None else floats
         fixed = [shown[k] for k in self.inside if k not in wanted or k not in floats]
-        kept = [body.reference(by_name[p.name]) for p in saved]
+        changed = dict(zip(self.subject.inputs, self.inputs, strict=True))
+        altered = {changed[expression] for expression, _ in self.subject.changed}
+        shown_as = {p: body.reference(by_name[p.name]) for p in saved}
+        kept = [f"{text}.clone()" if by_name[p.name] in altered else text for p, text in shown_as.items()]
         calls, behind, sizes = self._call("backward", backward, parameters)
         gradients = [_text(behind, r) for r in backward.results[len(self.forward.inputs) - len(self.inputs) :]]
         dense = [Line(line) for t in tangents for line in _dense(t, self.name(t))]
@@ -195,7 +206,7 @@ class Functions:
         if self.inside:
             results = [r for k in self.inside if (r := self.results[k]) is not None]
             named = results if self.backward is not None else made
-            call = f"{self.title}.apply" if self.backward is not None else f"{subject.name}_forward"
+            call = f"{self.title}.apply" if self.backward is not None else f"{subject.stem}_forward"
             body.names.update({n: self.name(n) for n in named})
             called = f"{call}({values})"
             lines.append(f"{', '.join(self.name(n) for n in named)} = {called}" if named else called)
@@ -217,6 +228,7 @@ class Functions:
         if lines == [f"{result} = {called}"]:
             lines, result = [], called
         checks = [line.replace(f"{CHECKS}(", f"{checker(subject)}(", 1) for line in subject.checks]
+        checks += ["check_settings(self, SETTINGS)"] if subject.settings else []
         lines = [*checks, *(line.text for line in body.lines), *lines, f"return {result}"]
         return [Line(f"def {subject.name}({subject.signature}):"), *(Line(f"    {line}") for line in lines)]
 

@@ -162,11 +162,11 @@ def generate(
             split_reductions(graph)
             fuse_matmuls(graph, choices)
     aside = set_aside(forward, subject.outputs, subject.tangents, backward is not None)
-    title = f"{subject.name}_forward_kernel" if backward is not None else f"{subject.name}_kernel"
+    title = f"{subject.stem}_forward_kernel" if backward is not None else f"{subject.stem}_kernel"
     changed = _overwritten(subject, forward) if backward is None and choices.engine == "fx-lsp" else {}
     first, second = program(forward, title, naming, hints, choices, changed), None
     if backward is not None:
-        second = program(backward, f"{subject.name}_backward_kernel", naming, hints, choices)
+        second = program(backward, f"{subject.stem}_backward_kernel", naming, hints, choices)
     return file_of(subject, first, second, naming.name, aside, choices.engine)
 
 

@@ -100,7 +100,7 @@ def expm1(a):
     """exp(a) - 1, exact also for small a."""
     u = tl.exp(a)
     small = (u - 1.0) * (a / tl.log(u))
-    away = (u == 0.0) | (u == float("inf"))
+    away = (u - 1.0 == -1.0) | (u == float("inf"))
     return tl.where(u == 1.0, a, tl.where(away, u - 1.0, small))
 
 

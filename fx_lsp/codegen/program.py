@@ -6,6 +6,7 @@ import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import sympy
 import torch
 from sympy import expand
 from torch import fx
@@ -24,8 +25,8 @@ from fx_lsp.codegen.rolling import rolled
 from fx_lsp.codegen.rounds import rounds_of
 from fx_lsp.codegen.schedule import WHOLE, Group, Schedule, is_view, schedule
 from fx_lsp.codegen.stepsums import is_whole
-from fx_lsp.codegen.tiles import tile_of
-from fx_lsp.codegen.values import Buffer, Store
+from fx_lsp.codegen.tiles import tile_of, varying
+from fx_lsp.codegen.values import Buffer, Reduction, Store, values_of
 from fx_lsp.codegen.views import views
 
 
@@ -146,6 +147,29 @@ def _launch(
     changed: Mapping[fx.Node, fx.Node],
 ) -> tuple[Launch, dict[fx.Node, fx.Node]]:
     """The launch of a group, and the inputs among `changed` that it may overwrite."""
+    builder, stores = _stores(group, wanted, plan, buffers, frozenset())
+    reductions = [v for v in values_of(v for s in stores for v in s.values) if isinstance(v, Reduction)]
+    idle = {a for v in reductions for a in v.over} - varying(stores)
+    if idle:
+        builder, stores = _stores(group, wanted, plan, buffers, frozenset(idle))
+    rounds = rounds_of(stores)
+    if rounds is not None:
+        kernel = rolled(name, tile_of(builder.domain, rounds.stores, hints), rounds, builder.indirect, naming)
+        return launched(kernel, buffers), {}
+    tile = tile_of(builder.domain, stores, hints)
+    kernel = kernel_text(name, tile, stores, builder.indirect, naming)
+    pairs = [(new, old) for new, old in changed.items() if new in wanted and old in buffers]
+    return launched(kernel, buffers), {n: o for n, o in pairs if fits(stores, tile, buffers[n], buffers[o])}
+
+
+def _stores(
+    group: Group,
+    wanted: list[fx.Node],
+    plan: Schedule,
+    buffers: Mapping[fx.Node, Buffer],
+    idle: frozenset[sympy.Symbol],
+) -> tuple[Builder, list[Store]]:
+    """What a group writes; its axes have the same symbols each time. Along the axes `idle` nothing varies."""
     space = Space()
     axes = tuple(space.axis(f"i{n}", size) for n, size in enumerate(group.sizes))
     domain = Domain(axes, group.sizes)
@@ -154,7 +178,7 @@ def _launch(
         (n := count(s for s, r in zip(group.sizes, mask, strict=True) if r)).is_Integer and n <= WHOLE
         for mask in reduced
     )
-    builder = Builder(space, domain, {n: b for n, b in buffers.items() if n not in group.spans}, whole)
+    builder = Builder(space, domain, {n: b for n, b in buffers.items() if n not in group.spans}, whole, idle=idle)
     stores: list[Store] = []
     for node in wanted:
         missing = frozenset(a for a, spans in zip(axes, group.spans[node], strict=True) if not spans)
@@ -167,14 +191,7 @@ def _launch(
         targets = [(node, ())] * (node in plan.stored) + plan.pieces.get(node, [])
         for place in (Place(node, shape, buffers[target], steps) for target, steps in targets):
             stores.append(Store(place.buffer, expand(place.index(space, coords)), value, node))
-    rounds = rounds_of(stores)
-    if rounds is not None:
-        kernel = rolled(name, tile_of(domain, rounds.stores, hints), rounds, builder.indirect, naming)
-        return launched(kernel, buffers), {}
-    tile = tile_of(domain, stores, hints)
-    kernel = kernel_text(name, tile, stores, builder.indirect, naming)
-    pairs = [(new, old) for new, old in changed.items() if new in wanted and old in buffers]
-    return launched(kernel, buffers), {n: o for n, o in pairs if fits(stores, tile, buffers[n], buffers[o])}
+    return builder, stores
 
 
 def _place(result: fx.Node, plan: Schedule, buffers: Mapping[fx.Node, Buffer]) -> Place:

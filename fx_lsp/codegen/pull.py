@@ -64,7 +64,8 @@ class Domain:
 class Builder:
     """The values of one kernel. `buffers` are the nodes in memory; `bound` those that the kernel makes in another way.
 
-    `whole` where all elements that are reduced together are at hand at once.
+    `whole` where all elements that are reduced together are at hand at once; `idle` are axes along which nothing
+    varies: what is reduced along them is the same many times.
     """
 
     space: Space
@@ -73,6 +74,7 @@ class Builder:
     whole: bool = True
     bound: Mapping[fx.Node, tuple[Coords, Value]] = field(default_factory=dict[fx.Node, tuple[Coords, Value]])
     indirect: dict[sympy.Symbol, Value] = field(default_factory=dict[sympy.Symbol, Value])
+    idle: frozenset[sympy.Symbol] = frozenset()
     _known: dict[Any, Any] = field(default_factory=dict[Any, Any])
     _pulled: dict[Any, Value] = field(default_factory=dict[Any, Value])
     _places: Counter[fx.Node] = field(default_factory=Counter[fx.Node])

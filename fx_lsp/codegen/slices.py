@@ -55,7 +55,8 @@ def _slices(total: fx.Node) -> tuple[int, dict[int, list[fx.Node]]] | None:
         if operation(node) != "aten.select_scatter.default" or node.meta["val"].shape != value.shape:
             return None
         base, part, dim, number = node.args
-        if not _is_zero(base) or not isinstance(number, int) or not isinstance(dim, int):
+        numbers: Any = number, dim
+        if not _is_zero(base) or not all(isinstance(n, int) for n in (*numbers, value.shape[dim])):
             return None
         dims.add(dim % value.dim())
         parts.setdefault(number % value.shape[dim], []).append(part)

@@ -114,6 +114,15 @@ def aligned(tensor):
     return torch.empty_strided(tensor.shape, tensor.stride(), **options).copy_(tensor)
 '''
 
+SETTINGS = '''
+def check_settings(module, settings):
+    """Refuses a module of which a part has other settings than those that the kernels are made for."""
+    for path, value in settings.items():
+        found = functools.reduce(getattr, path.split("."), module)
+        if found != value:
+            raise ValueError(f"self.{path} is {value!r} in these kernels, not {found!r}")
+'''
+
 CHECK = '''
 def check(tensor, name, dtype, shape, strides=None, device=None, gradient=True):
     """Refuses a tensor that the kernels are not made for; None stands for anything."""
@@ -122,14 +131,15 @@ def check(tensor, name, dtype, shape, strides=None, device=None, gradient=True):
         raise TypeError(f"{name} must be a tensor of {dtype}, not {found}")
     if tensor.shape != shape and (
         len(shape) != tensor.dim()
-        or any(size not in (None, found) for size, found in zip(shape, tensor.shape))
+        or any(size is not None and size != found for size, found in zip(shape, tensor.shape))
     ):
         wanted = ", ".join("any" if size is None else str(size) for size in shape)
         raise ValueError(f"{name} must have the shape ({wanted}), not {tuple(tensor.shape)}")
     if strides is None and not tensor.is_contiguous():
         raise ValueError(f"{name} must be contiguous: pass {name}.contiguous()")
     if strides is not None and any(
-        stride not in (None, found) for stride, found in zip(strides, tensor.stride())
+        stride is not None and stride != found
+        for stride, found in zip(strides, tensor.stride())
     ):
         raise ValueError(f"{name} must have the strides {strides}, not {tensor.stride()}")
     if device is not None and tensor.device != device:

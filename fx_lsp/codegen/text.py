@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import unicodedata
 from collections.abc import Mapping
 from functools import lru_cache
 
@@ -49,6 +50,17 @@ def name(text: str) -> ast.expr:
 def unparsed(node: ast.expr) -> str:
     """An expression as text, in the style of ruff; its strings are names, without quotes in them."""
     return _EXPONENT.sub("e", ast.unparse(node).replace("'", '"'))
+
+
+def in_ascii(identifier: str) -> str:
+    """An identifier as schemas of operators take it: `alpha` for `α`, `cafe` for `café`."""
+    found = ""
+    for letter in unicodedata.normalize("NFKD", identifier):
+        if letter.isascii():
+            found += letter
+        elif not unicodedata.combining(letter):
+            found += unicodedata.name(letter, "letter").rpartition(" ")[2].replace("-", "_").lower()
+    return found
 
 
 _EXPONENT = re.compile(r"(?<=\d)e\+(?=\d)")

@@ -81,9 +81,8 @@ class _Axes:
 
 def tile_of(domain: Domain, stores: Sequence[Store], hints: Mapping[str, int]) -> Tile:
     """A tile for a kernel that writes `stores`; `hints` are what symbolic sizes were when the graph was made."""
-    values = list(values_of(v for s in stores for v in s.values))
+    values, used = list(values_of(v for s in stores for v in s.values)), varying(stores)
     overs = list(dict.fromkeys(v.over for v in values if isinstance(v, (Reduction, Scan))))
-    used = {a for v in values for a in v.axes} | {a for s in stores for a in s.axes}
     axes = _Axes({a: s for a, s in zip(domain.axes, domain.sizes, strict=True) if a in used})
     indices = _indices(values, stores)
     _merge(axes, indices, overs)
@@ -94,6 +93,12 @@ def tile_of(domain: Domain, stores: Sequence[Store], hints: Mapping[str, int]) -
     if len(overs) == 1:
         return _reducing(axes, overs[0], weights, hints, indices)
     return _norm_backward(axes, overs)
+
+
+def varying(stores: Sequence[Store]) -> set[sympy.Symbol]:
+    """The axes along which something of what a kernel computes varies."""
+    values = values_of(v for s in stores for v in s.values)
+    return {a for v in values for a in v.axes} | {a for s in stores for a in s.axes}
 
 
 def _indices(values: Iterable[Value], stores: Iterable[Store]) -> list[Index]:

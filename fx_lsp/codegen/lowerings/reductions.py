@@ -88,8 +88,10 @@ def reduce(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -
     total = count(shape[d] for d in dims)
     if not value.axes & set(over):
         return _of_one_value(b, node, value, total, part)
+    times = count(b.space.sizes[a] for a in over if a in b.idle)
+    over = tuple(a for a in over if a not in b.idle)
+    number = b.convert(b.coordinate(total / times, node), dtype)
     if kind == "var_mean":
-        number = b.convert(b.coordinate(total, node), dtype)
         if b.whole:
             mean = b.compute("a / b", (b.reduction("sum", (value,), over, node, dtype, 0), number), dtype, node)
             centred = b.compute("a - b", (value, mean), dtype, node)
@@ -99,11 +101,12 @@ def reduce(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -
             squares = b.reduction(kind, (value,), over, node, dtype, 0)
         if part == 1:
             return mean
+        squares = _repeated(b, node, squares, times, "sum")
         return b.compute("a / b", (squares, _freedom(b, node, total, dtype)), dtype, node)
     found = b.reduction(kind, (value,), over, node, dtype, 0)
     if name.startswith("aten.mean"):
-        found = b.compute("a / b", (found, b.convert(b.coordinate(total, node), dtype)), dtype, node)
-    return found
+        return b.compute("a / b", (found, number), dtype, node)
+    return _repeated(b, node, found, times, kind)
 
 
 def _dtype(node: fx.Node, part: int) -> torch.dtype:
@@ -139,9 +142,15 @@ def _of_one_value(b: Builder, node: fx.Node, value: Value, total: Index, part: i
     if kind == "var_mean" and part == 0:
         zero = b.compute("a - b", (value, value), dtype, node)
         return b.compute("a / b", (zero, _freedom(b, node, total, dtype)), dtype, node)
-    if total == 1 or kind not in ("sum", "prod") or operation(node).startswith("aten.mean"):
+    return value if operation(node).startswith("aten.mean") else _repeated(b, node, value, total, kind)
+
+
+def _repeated(b: Builder, node: fx.Node, value: Value, times: Index, kind: str) -> Value:
+    """A reduction of a value that is there so many times."""
+    if times == 1 or kind not in ("sum", "prod"):
         return value
-    number = b.convert(b.coordinate(total, node), dtype)
+    dtype = value.dtype
+    number = b.convert(b.coordinate(times, node), dtype)
     template = "a * b" if kind == "sum" else "pow(a, b)" if dtype.is_floating_point else "int_pow(a, b)"
     return b.compute(template, (value, number), dtype, node)
 

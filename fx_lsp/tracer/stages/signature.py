@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import BuiltinFunctionType, FunctionType
@@ -17,6 +18,9 @@ from fx_lsp.tracer.inputs.signatures import signature_of
 
 MOST_CHECKS = 40
 """How many values that are no tensors are compared with those of the trace."""
+
+MOST_SETTINGS = 100
+"""How many settings of the parts of a module are: it takes a microsecond for each."""
 
 
 @dataclass
@@ -137,6 +141,27 @@ def _attributes(module: nn.Module) -> list[tuple[str, Any]]:
     if any("training" in _names_read(type(part).forward) for part in module.modules()):
         found.append(("self.training", module.training))
     return found
+
+
+def settings(receiver: Any) -> list[str]:
+    """Items of a table: what the parts of a module are set to, as far as their code reads it; whether they are in
+    training comes first, as that changes most."""
+    parts = receiver.named_modules() if isinstance(receiver, nn.Module) else ()
+    found: dict[str, str] = {}
+    for path, part in parts:
+        for name in _settings_read(type(part)) & vars(part).keys() if re.fullmatch(r"[\w.]+", path) else ():
+            value: Any = vars(part)[name]
+            text = literal(value) if isinstance(value, (bool, int, float, str, tuple, type(None))) else None
+            if text is not None and not name.startswith("_"):
+                found[f"{path}.{name}"] = text
+    first = sorted(found, key=lambda path: (not path.endswith(".training"), path))
+    return [f'"{path}": {found[path]}' for path in first[:MOST_SETTINGS]]
+
+
+def _settings_read(kind: type[nn.Module]) -> frozenset[str]:
+    """The names that the code of a module's forward reads, and that of the methods that it calls."""
+    reads = _names_read(kind.forward)
+    return reads.union(*(_names_read(getattr(kind, name, None)) for name in reads))
 
 
 def _names_read(function: Any) -> frozenset[str]:

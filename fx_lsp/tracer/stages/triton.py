@@ -24,6 +24,7 @@ from fx_lsp.codegen.own import role_of
 from fx_lsp.codegen.places import step_of
 from fx_lsp.codegen.scans import keep_states, stack_saved
 from fx_lsp.codegen.sdpa import attention_written_out
+from fx_lsp.codegen.text import in_ascii
 from fx_lsp.codegen.views import save_bases, views
 from fx_lsp.codegen.wrapper import NotWritten
 from fx_lsp.model import Node, Remark, Stage, TargetKind
@@ -36,7 +37,7 @@ from fx_lsp.tracer.names import Namer, identifier
 from fx_lsp.tracer.stages.gradients import gradients
 from fx_lsp.tracer.stages.ledger import Ledger
 from fx_lsp.tracer.stages.selftest import self_test
-from fx_lsp.tracer.stages.signature import signature, value_checks
+from fx_lsp.tracer.stages.signature import settings, signature, value_checks
 from fx_lsp.tracer.stages.subject import given_tensors, results_of, returned, same_tensors, size_texts, tensor_checks
 from fx_lsp.tracer.symbols import size_hint
 from fx_lsp.tracer.tensors import spec_of
@@ -246,7 +247,7 @@ def naming_of(traced: Traced, names: Names, taken: Sequence[str], labels: Mappin
         own = identifier(names[node])
         if own not in known:
             label = labels.get(node.name) or (unnamed(node) if names[node] == node.name else None)
-            known[own] = namer.unique(identifier(label or own))
+            known[own] = namer.unique(in_ascii(identifier(label or own)))
         return known[own]
 
     def unnamed(node: fx.Node) -> str | None:
@@ -309,4 +310,5 @@ def subject_of(traced: Traced, captured: Captured, graph: fx.Graph, name: str) -
         back.definitions,
         test.definitions,
         test.main,
+        tuple(settings(found.receiver)),
     )

@@ -1,0 +1,122 @@
+"""Files of modules with parts and buffers, and of functions whose names are not those of Python's keywords alone."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from files import generated, outputs
+from inline_snapshot import snapshot
+
+SOURCE = """\
+import torch
+from torch import nn
+
+
+# fx: init(c=8), x=f32[4, 8, 6, 6]
+class Block(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.bn = nn.BatchNorm2d(c)
+        self.rest = nn.Sequential(nn.Dropout(0.0), nn.GroupNorm(4, c))
+
+    def forward(self, x):
+        return torch.relu(self.rest(self.bn(x)))
+
+
+# fx: x=f32[3, 12]
+class Observed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(12))
+
+    def forward(self, x):
+        self.mean.lerp_(x.detach().mean(0), 0.1)
+        return (x - self.mean).square()
+
+
+# fx: α=f32[3, 5], café=f32[5]
+def größe(α, café):
+    Δ = α.tanh()  # β
+    return Δ * café
+
+
+# fx: x=f32[T, N]
+def first_two(x):
+    return torch.stack([x[0], x[1] * 2])
+"""
+NAMES = re.findall(r"^(?:def|class) (\w+)", SOURCE, re.M)
+CALLS = """\
+import torch
+from original import Block, Observed
+from Block import block
+from Observed import observed
+
+x = torch.randn(4, 8, 6, 6)
+for change in ("module.bn.eval()", "module.bn.eps = 0.5", "module.rest[1].num_groups = 2", "module.rest.train(False)"):
+    module = Block(8)
+    block(module, x)
+    exec(change)
+    try:
+        block(module, x)
+    except ValueError as error:
+        print(error)
+"""
+
+
+@pytest.fixture(scope="module")
+def files(warm_torch: None) -> dict[str, str]:
+    return generated(Path("/project/model.py"), SOURCE, NAMES)
+
+
+@pytest.fixture(scope="module")
+def said(files: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("modules")
+    (folder / "original.py").write_text(SOURCE)
+    return outputs(folder, {**files, "calls": CALLS})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_values_are_right(name: str, said: dict[str, str]) -> None:
+    assert "wrong" not in said[name]
+    assert said[name].endswith("exit 0\n")
+
+
+def test_parts_have_to_be_set_as_they_were(files: dict[str, str], said: dict[str, str]) -> None:
+    assert re.findall(r"^SETTINGS = \{\n(.*?)^\}", files["Block"], re.M | re.S)[0] == snapshot("""\
+    "bn.training": True,
+    "rest.0.training": True,
+    "bn.eps": 1e-05,
+    "bn.momentum": 0.1,
+    "bn.track_running_stats": True,
+    "rest.0.inplace": False,
+    "rest.0.p": 0.0,
+    "rest.1.eps": 1e-05,
+    "rest.1.num_groups": 4,
+""")
+    assert said["calls"] == snapshot("""\
+self.bn.training is True in these kernels, not False
+self.bn.eps is 1e-05 in these kernels, not 0.5
+self.rest.1.num_groups is 4 in these kernels, not 2
+self.rest.0.training is True in these kernels, not False
+""")
+
+
+def test_what_backward_needs_of_a_buffer_is_kept(files: dict[str, str]) -> None:
+    assert re.findall(r"save_for_backward\((.*)\)", files["Observed"]) == snapshot(["mean.clone(), x"])
+
+
+def test_kernels_and_operators_have_names_in_ascii(files: dict[str, str]) -> None:
+    operators = re.findall(r"^@as_operator\(\"(.*)\"\)\ndef (\w+)\(([^)]*)", files["größe"], re.M)
+    assert [(name, called, " ".join(parameters.split())) for name, called, parameters in operators] == snapshot(
+        [
+            ("grose_triton::forward", "grose_forward", "alpha: torch.Tensor, cafe: torch.Tensor"),
+            (
+                "grose_triton::backward",
+                "grose_backward",
+                "alpha: torch.Tensor, cafe: torch.Tensor, grad_out: torch.Tensor",
+            ),
+        ]
+    )
+    assert "def größe(α, café):" in files["größe"]
