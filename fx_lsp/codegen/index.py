@@ -137,6 +137,8 @@ class Space:
                 whole, rest = whole + term // divisor, rest + term % divisor
             else:
                 rest += term
+        turns = self._turns(rest, divisor)  # Triton rounds towards 0: nothing negative may be divided
+        whole, rest = whole - turns, rest + turns * divisor
         if self.within(rest, divisor):
             return whole, rest
         if isinstance(rest, Mod) and _divides(divisor, rest.args[1]):
@@ -146,6 +148,16 @@ class Space:
             inner, by = rest.args
             return whole + FloorDiv(inner, by * divisor), Mod(rest, divisor)
         return whole + FloorDiv(rest, divisor), Mod(rest, divisor)
+
+    def _turns(self, index: Index, divisor: Index) -> Index:
+        """How many divisors have to be added to an index so that it is sure not to be negative."""
+        found = self.bounds(index)
+        if found is None or found[0].is_nonnegative:
+            return ZERO
+        least, turns = found[0], sympy.cancel(-found[0] / divisor)
+        if least.is_Integer and divisor.is_Integer:
+            return -(least // divisor)
+        return turns if sympy.fraction(turns)[1] == 1 else -least
 
     def coordinates(self, index: Index, shape: Sequence[Index]) -> Coords:
         """The coordinates of the element at `index` of a contiguous tensor."""

@@ -69,6 +69,9 @@ _EXPONENT = re.compile(r"(?<=\d)e\+(?=\d)")
 def index_text(index: Index, names: Mapping[sympy.Symbol, str], sizes: Mapping[int, str]) -> str:
     """An index as Python; coefficients that are the value of a size are called by its name."""
     terms = sorted(sympy.Add.make_args(index), key=lambda t: _order(t, list(names)))
+    first = next((t for t in terms if not t.could_extract_minus_sign()), None)
+    if first is not None and terms[0].could_extract_minus_sign():
+        terms = [first, *(t for t in terms if t is not first)]
     parts: list[str] = []
     for term in terms:
         negative = bool(term.could_extract_minus_sign())

@@ -184,6 +184,47 @@ def test_inputs_without_elements() -> None:
     assert wrong(lambda y: (y[:, 3:] + 1, y[:0].softmax(-1), y[1:1].sum(0) + y[0]), [y]) == []
 
 
+def spread(x: torch.Tensor) -> torch.Tensor:
+    return x[:, None].expand(x.shape[0], 3, x.shape[1])
+
+
+SPREAD: dict[str, Callable[[torch.Tensor], Any]] = {
+    "of a tensor": lambda x: spread(x).sum(),
+    "of some dimensions": lambda x: (spread(x).sum((0, 1)), spread(x).sum(1), spread(x).amax((1, 2))),
+    "mean": lambda x: (spread(x) * 2).mean(),
+    "variance": lambda x: (spread(x).var(), *torch.var_mean(spread(x), (0, 1))),
+    "product": lambda x: ((spread(x) + 1).prod(1), (spread(x[:2, :5]) + 1).prod()),
+    "exponentials": lambda x: (spread(x).logsumexp((0, 1, 2)), spread(x).softmax(1)),
+    "places": lambda x: (spread(x).argmax(), spread(x).cumsum(1), (spread(x) > 0).any(), (spread(x) > 9).all()),
+    "beside others": lambda x: (spread(x).sum(), torch.stack([x, x * 2, x.sin()], 1).sum(), x.sum(0)),
+    "a gradient": lambda x: (x.tanh() + x[0, 0]).sum(-1),
+}
+
+
+@pytest.mark.parametrize("name", SPREAD)
+@pytest.mark.parametrize("shape", [(6, 5), (300, 7), (1, 129)])
+def test_sums_along_dimensions_that_nothing_varies_along(name: str, shape: tuple[int, int]) -> None:
+    torch.manual_seed(0)
+    assert wrong(SPREAD[name], [(torch.randn(shape) * 0.1).requires_grad_()]) == []
+
+
+TURNED: dict[str, Callable[[torch.Tensor], Any]] = {
+    "joined": lambda x: torch.stack([x, x * 2], 1).reshape(-1).flip(0),
+    "running": lambda x: torch.cat([x, x.sin()], 1).reshape(-1).flip(0).cumsum(0),
+    "twice": lambda x: x.reshape(-1).flip(0).reshape(x.shape[1], -1).flip(1).sin(),
+    "transposed": lambda x: (x.t().reshape(-1).flip(0), x.flip(0, 1).t().reshape(-1)),
+    "some": lambda x: x.t().reshape(-1).flip(0)[1::3],
+    "product": lambda x: torch.stack([x, x * 2 + 1], 1)[:2, :, :3].prod(),
+}
+
+
+@pytest.mark.parametrize("name", TURNED)
+@pytest.mark.parametrize("shape", [(2, 3), (4, 6), (7, 5), (40, 33)])
+def test_what_is_read_backwards_across_dimensions(name: str, shape: tuple[int, int]) -> None:
+    torch.manual_seed(0)
+    assert wrong(TURNED[name], [torch.randn(shape).requires_grad_()]) == []
+
+
 def test_running_sums_over_more_than_a_program_holds() -> None:
     integers = [below(9, 3, 50, 40) - 4, below(9, 2, ROW) - 4]
     assert wrong(lambda x, y: (x.cumsum(1) * 2, y.cumsum(-1).amax(0)), integers) == []
@@ -271,3 +312,5 @@ def test_pooling_stays_a_call_that_exists() -> None:
 def test_exponentials_close_to_the_largest_number() -> None:
     x = torch.tensor([80.0, 86.0, 88.5, -86.0, 100.0])
     assert wrong(lambda x: (x.expm1(), x.sinh(), x.cosh()), [x]) == []
+    small = torch.tensor([-87.0, -95.0, -100.0, -102.0, -103.5, -104.0, -1e4, -float("inf")])
+    assert wrong(lambda x: (x.expm1(), torch.nn.functional.elu(x) + 1), [small]) == []

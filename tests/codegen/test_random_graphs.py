@@ -39,6 +39,7 @@ SINGLE: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
     "slice": lambda x, n: x.narrow(n % x.ndim, 0, (x.shape[n % x.ndim] + 1) // 2),
     "every other": lambda x, _: x[..., ::2],
     "padded": lambda x, n: torch.nn.functional.pad(x, (n % 3, 1), value=0.5),
+    "widened": lambda x, n: (x[None].expand(3, *x.shape) * 0.5).mean(n % (x.ndim + 1)),
     "deeper": lambda x, n: x.unsqueeze(n % (x.ndim + 1)) if x.ndim < 4 else x.neg(),
 }
 

@@ -151,6 +151,31 @@ def times(function, args, kwargs):
 '''
 
 
+WIDER = '''
+class Wider(TorchDispatchMode):
+    """Keeps in float64 what the original casts to fewer bits."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        if kwargs.get("dtype") in (torch.float16, torch.bfloat16, torch.float32):
+            kwargs["dtype"] = torch.float64
+        return function(*args, **kwargs)
+'''
+"""What the exact results are computed in where the function chooses dtypes of its own."""
+
+COMPARE_WIDER = COMPARE.replace(
+    """        try:
+            exact = results(reference, *tree_map(doubled, make(seed)))
+""",
+    """        inputs = tree_map(doubled, make(seed))
+        try:
+            with Wider():
+                exact = results(reference, *inputs)
+""",
+)
+"""The comparison in that."""
+
+
 def main(name: str, receiver: str, names: bool, outside: Sequence[str]) -> list[str]:
     """The lines that compare the function `name` with the original, which is a method called `receiver` if that is
     not "", and needs `names`; it finds the tensors `outside` by itself."""

@@ -15,7 +15,7 @@ from torch import fx, nn
 from fx_lsp.codegen.layout import literal
 from fx_lsp.tracer.capture import Captured
 from fx_lsp.tracer.names import Namer, identifier
-from fx_lsp.tracer.stages.comparison import COMPARE, DOUBLED, RESULTS, SHAKEN, TENSORS, main
+from fx_lsp.tracer.stages.comparison import COMPARE, COMPARE_WIDER, DOUBLED, RESULTS, SHAKEN, TENSORS, WIDER, main
 from fx_lsp.tracer.stages.original import original
 from fx_lsp.tracer.stages.ranges import highest, is_positive
 from fx_lsp.tracer.stages.signature import Signature
@@ -62,21 +62,36 @@ def self_test(
     result = f"{subject}, {objects}" if names else subject
     definition, future = original(traced.ran, traced.request.package, result)
     receiver = _receiver(traced, found)
-    helpers = [*([SHAKEN] if isinstance(found.receiver, nn.Module) else []), TENSORS, RESULTS, DOUBLED, COMPARE]
+    compare = [WIDER, COMPARE_WIDER] if _casts(graph) else [COMPARE]
+    helpers = [*([SHAKEN] if isinstance(found.receiver, nn.Module) else []), TENSORS, RESULTS, DOUBLED, *compare]
     lines = main(name, receiver, bool(names), [g.expression for g in outside])
     parts = [text, *helpers]
     if re.search(rf"^def {name}\(", "\n".join([definition, *parts]), re.M):  # ours make way for the user's
         definition = re.sub(rf"\Adef {name}\(", f"def {name}_(", definition)
         parts, lines = ([re.sub(rf"\b{name}(?=[(),])", f"{name}_", t) for t in texts] for texts in (parts, lines))
     definitions = (definition, *(part.replace("KERNELS", name) for part in parts))
-    return SelfTest(definitions, tuple(line.replace("KERNELS", name) for line in lines), future, _IMPORTS)
+    return SelfTest(
+        definitions, tuple(line.replace("KERNELS", name) for line in lines), future, _IMPORTS[-len(compare) :]
+    )
 
 
-_IMPORTS = ("from torch.utils._pytree import tree_map",)
+_IMPORTS = (
+    "from torch.utils._python_dispatch import TorchDispatchMode",
+    "from torch.utils._pytree import tree_map",
+)
+"""What the comparison imports; the first where it keeps casts from rounding."""
 
 
 def _absent(why: str) -> SelfTest:
     return SelfTest(main=(f'print("not compared with the original: {why}")',), missing=why)
+
+
+def _casts(graph: fx.Graph) -> bool:
+    """Whether a function casts to a half precision that not all of its inputs have."""
+    values = [(n, v.dtype) for n in graph.nodes if isinstance(v := n.meta.get("val"), torch.Tensor)]
+    given = {dtype for n, dtype in values if n.op == "placeholder" and dtype.is_floating_point}
+    made = {dtype for n, dtype in values if n.op == "call_function"} & {torch.float16, torch.bfloat16}
+    return any(given != {dtype} for dtype in made)
 
 
 def _is_random(node: fx.Node) -> bool:

@@ -176,7 +176,10 @@ def check(tensor, name, dtype, shape, strides=None, device=None, gradient=True):
         raise TypeError(f"{name} must be a tensor of {dtype}, not {found}")
     if tensor.shape != shape and (
         len(shape) != tensor.dim()
-        or any(size not in (None, found) for size, found in zip(shape, tensor.shape))
+        or any(
+            size is not None and size != found
+            for size, found in zip(shape, tensor.shape)
+        )
     ):
         wanted = ", ".join("any" if size is None else str(size) for size in shape)
         raise ValueError(
@@ -185,7 +188,8 @@ def check(tensor, name, dtype, shape, strides=None, device=None, gradient=True):
     if strides is None and not tensor.is_contiguous():
         raise ValueError(f"{name} must be contiguous: pass {name}.contiguous()")
     if strides is not None and any(
-        stride not in (None, found) for stride, found in zip(strides, tensor.stride())
+        stride is not None and stride != found
+        for stride, found in zip(strides, tensor.stride())
     ):
         raise ValueError(
             f"{name} must have the strides {strides}, not {tensor.stride()}"
