@@ -153,9 +153,9 @@ def _launch(
     if idle:
         builder, stores = _stores(group, wanted, plan, buffers, frozenset(idle))
     rounds = rounds_of(stores)
-    if rounds is not None:
-        kernel = rolled(name, tile_of(builder.domain, rounds.stores, hints), rounds, builder.indirect, naming)
-        return launched(kernel, buffers), {}
+    tile = tile_of(builder.domain, rounds.stores, hints) if rounds is not None else None
+    if rounds is not None and tile is not None and not any(d.role == "loop" for d in tile.dims):
+        return launched(rolled(name, tile, rounds, builder.indirect, naming), buffers), {}
     tile = tile_of(builder.domain, stores, hints)
     kernel = kernel_text(name, tile, stores, builder.indirect, naming)
     pairs = [(new, old) for new, old in changed.items() if new in wanted and old in buffers]

@@ -7,7 +7,7 @@ there are few, as there is less to read.
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,7 @@ def keep_states(graph: fx.Graph) -> Families:
     """Have the steps of a loop not be computed again one after the other; returns what is the same in all of them."""
     steps = _steps(graph)
     if steps:
+        _merge(graph, {n for step in steps for n in step})
         sum_once(graph, len(steps))
     number = {n: k for k, step in enumerate(steps) for n in step}
     for node, k in number.items():
@@ -57,6 +58,19 @@ def keep_states(graph: fx.Graph) -> Families:
     inner = set(range(1, len(steps) - 1))
     names = [tuple(f.get(k, "") for k in range(len(steps))) for f in families.values() if inner and inner <= set(f)]
     return Families(tuple(names), frozenset(n.name for n in steps[0]) if steps else frozenset())
+
+
+def _merge(graph: fx.Graph, inside: Collection[fx.Node]) -> None:
+    """Have what each step computes for itself of what all of them share be computed once."""
+    known: dict[Any, fx.Node] = {}
+    for node in [n for n in graph.nodes if n.op == "call_function" and n not in inside]:
+        tags: Any = getattr(node.target, "tags", ())
+        if node.is_impure() or torch.Tag.nondeterministic_seeded in tags:
+            continue
+        first = known.setdefault((node.target, repr(node.args), repr(node.kwargs)), node)
+        if first is not node:
+            node.replace_all_uses_with(first)
+            graph.erase_node(node)
 
 
 def _steps(graph: fx.Graph) -> list[list[fx.Node]]:
@@ -129,6 +143,28 @@ def _signature(node: fx.Node, step: int, number: Mapping[fx.Node, int], known: M
     return node.target, of(node.args), of(tuple(node.kwargs.items()))
 
 
+def _joined(parts: Sequence[fx.Node]) -> tuple[fx.Node | None, list[tuple[Any, ...]]]:
+    """A tensor that forward joins all parts in, and the slices of it that they are; None where there is no such."""
+    for user in parts[0].users:
+        unsqueezed = operation(user) == "aten.unsqueeze.default"
+        for cat in [u for u in user.users if operation(u) == "aten.cat.default"] if unsqueezed else [user]:
+            if operation(cat) != "aten.cat.default":
+                continue
+            given: Any = cat.args[0]
+            dim: Any = cat.args[1] if len(cat.args) > 1 else 0
+            dim %= cat.meta["val"].dim()
+            start, slices = 0, dict[fx.Node, tuple[Any, ...]]()
+            for each in given:
+                size = each.meta["val"].shape[dim]
+                if operation(each) == "aten.unsqueeze.default" and each.args[1] % each.meta["val"].dim() == dim:
+                    slices[each.args[0]] = aten.select.int, dim, start
+                slices[each] = aten.slice.Tensor, dim, start, start + size
+                start += size
+            if all(p in slices for p in parts):
+                return cat, [slices[p] for p in parts]
+    return None, []
+
+
 def stack_saved(forward: fx.Graph, backward: fx.Graph, families: Families) -> None:
     """Have forward save in one tensor what it saves of each step, and backward take it from there."""
     output = next(n for n in reversed(forward.nodes) if n.op == "output")
@@ -145,26 +181,30 @@ def stack_saved(forward: fx.Graph, backward: fx.Graph, families: Families) -> No
             wanted = _kind(results[at[family[1]]])
             like = [n for n in at if n in first and _kind(results[at[n]]) == wanted]
             family = (*like[:1], *family[1:])
-        if len(family) < len(named) - 1:
+        if len(family) < len(named) - 2:
             continue
         parts = [results[at[name]] for name in family]
-        with forward.inserting_before(output):
-            wide = [inserted(forward, p, aten.unsqueeze.default, (p, 0)) for p in parts]
-            saved = inserted(forward, parts[-1], aten.cat.default, (wide, 0))
-        saved.name = f"{family[0]}_of_all"
-        with backward.inserting_before(taken[family[0]]):
-            stacked = backward.placeholder(saved.name)
-        stacked.meta = {**taken[family[0]].meta, "val": saved.meta["val"]}
-        stacked.name = saved.name
-        for step, name in enumerate(family):
+        saved, slices = _joined(parts)
+        if saved is None:
+            with forward.inserting_before(output):
+                wide = [inserted(forward, p, aten.unsqueeze.default, (p, 0)) for p in parts]
+                saved = inserted(forward, parts[-1], aten.cat.default, (wide, 0))
+            saved.name = f"{family[0]}_of_all"
+            slices = [(aten.select.int, 0, step) for step in range(len(parts))]
+        stacked = taken.get(saved.name)
+        if stacked is None:
+            with backward.inserting_before(taken[family[0]]):
+                stacked = backward.placeholder(saved.name)
+            stacked.meta = {**taken[family[0]].meta, "val": saved.meta["val"]}
+            stacked.name = saved.name
+        for name, (function, *where) in zip(family, slices, strict=True):
             with backward.inserting_after(taken[name]):
-                part = inserted(backward, stacked, aten.select.int, (stacked, 0, step))
+                part = inserted(backward, stacked, function, (stacked, *where))
             taken[name].replace_all_uses_with(part)
             backward.erase_node(taken[name])
             part.name = name
-        where = at[family[0]]
-        gone = {at[name] for name in family[1:]}
-        results[where] = saved
+        first_at, gone = at[family[0]], {at[name] for name in family[1:]}
+        results[first_at] = saved
         results = [r for k, r in enumerate(results) if k not in gone]
         described = [d for k, d in enumerate(described) if k not in gone] if described is not None else None
         taken = {n.name: n for n in backward.nodes if n.op == "placeholder"}

@@ -5,7 +5,7 @@ What it sums builds up in the loop over time, element by element, and is reduced
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import fx
@@ -28,11 +28,23 @@ def sum_once(graph: fx.Graph, steps: int) -> None:
     for node in reversed(list(graph.nodes)):
         if operation(node) != "aten.add.Tensor" or any(operation(u) == "aten.add.Tensor" for u in node.users):
             continue
-        terms = _terms(node)
-        reduced = [_reduction(term) for term in terms]
-        if len(terms) < max(2, steps - 1) or any(r is None or _kind(r) != _kind(reduced[0]) for r in reduced):
+        factor, terms = _factored(_terms(node))
+        groups: dict[Any, list[tuple[fx.Node, ...]]] = {}
+        for negative, term in terms:
+            reduced = _reduction(term)
+            groups.setdefault((negative, _kind(reduced)), []).append(reduced or (term,))
+        if any(kind is None or len(found) < max(2, steps - 1) for (_, kind), found in groups.items()):
             continue
-        total = _total(graph, node, [r for r in reduced if r is not None])
+        with graph.inserting_before(node):
+            total: Any = None
+            for (negative, _), found in sorted(groups.items(), key=lambda group: group[0][0]):
+                part = _total(graph, node, found)
+                if total is None:
+                    total = inserted(graph, node, aten.neg.default, (part,)) if negative else part
+                else:
+                    total = inserted(graph, node, aten.sub.Tensor if negative else aten.add.Tensor, (total, part))
+            if factor is not None:
+                total = inserted(graph, node, aten.mul.Tensor, (total, factor))
         node.replace_all_uses_with(total)
         name = node.name
         graph.erase_node(node)
@@ -40,18 +52,44 @@ def sum_once(graph: fx.Graph, steps: int) -> None:
     graph.eliminate_dead_code()
 
 
-def _terms(node: fx.Node) -> list[fx.Node]:
+Terms: TypeAlias = "list[tuple[bool, fx.Node]]"
+"""What is added up, each with whether it is subtracted."""
+
+
+def _terms(node: fx.Node) -> Terms:
     """What is added up, in the order in which it is: the terms of a sum that nothing but the sum takes."""
-    terms: list[fx.Node] = []
-    stack: list[Any] = [node]
+    terms: Terms = []
+    stack: list[tuple[bool, Any]] = [(False, node)]
     while stack:
-        current = stack.pop()
-        plain = operation(current) == "aten.add.Tensor" and not current.kwargs
-        if plain and (current is node or len(current.users) == 1) and all(isinstance(a, fx.Node) for a in current.args):
-            stack.extend(reversed(current.args))
+        negative, current = stack.pop()
+        name = operation(current) if isinstance(current, fx.Node) else ""
+        plain = current is node or (len(current.users) == 1 and not current.kwargs)
+        nodes = plain and all(isinstance(a, fx.Node) for a in current.args)
+        if nodes and name == "aten.add.Tensor":
+            stack.extend((negative, a) for a in reversed(current.args))
+        elif nodes and name == "aten.sub.Tensor":
+            stack.extend([(not negative, current.args[1]), (negative, current.args[0])])
+        elif nodes and name == "aten.neg.default":
+            stack.append((not negative, current.args[0]))
         else:
-            terms.append(current)
+            terms.append((negative, current))
     return terms
+
+
+def _factored(terms: Terms) -> tuple[fx.Node | None, Terms]:
+    """What all terms are multiplied with, and the terms without it, taken apart further."""
+    products = [t for _, t in terms if operation(t) == "aten.mul.Tensor" and len(t.users) == 1]
+    shared = [set(p.all_input_nodes) for p in products]
+    common = set[fx.Node]().intersection(*shared) if not shared else shared[0].intersection(*shared)
+    if len(products) < len(terms) or len(common) != 1 or any(len(p.all_input_nodes) != 2 for p in products):
+        return None, terms
+    (factor,) = common
+    found: Terms = []
+    for negative, product in terms:
+        other = next(i for i in product.all_input_nodes if i is not factor)
+        inner = _terms(other) if len(other.users) == 1 else [(False, other)]
+        found += [(negative != sign, term) for sign, term in inner]
+    return factor, found
 
 
 def _reduction(term: fx.Node) -> tuple[fx.Node, ...] | None:
@@ -69,7 +107,7 @@ def _kind(reduction: tuple[fx.Node, ...] | None) -> Any:
         return None
     source: Any = reduction[0].args[0]
     value = source.meta["val"]
-    return value.shape, value.dtype, [(n.target, n.args[1:], n.kwargs) for n in reduction]
+    return value.shape, value.dtype, tuple((n.target, repr(n.args[1:]), repr(n.kwargs)) for n in reduction)
 
 
 def _total(graph: fx.Graph, node: fx.Node, reductions: list[tuple[fx.Node, ...]]) -> fx.Node:

@@ -51,6 +51,25 @@ def plif(x, w):
     return torch.stack(spikes)
 
 
+def where_reset(x, w):
+    """Each step makes its own zeros, and works out the time constant again."""
+    v, spikes = torch.zeros_like(x[0]), []
+    for t in range(len(x)):
+        v = v + (x[t] - v) * w.sigmoid()
+        s = Spike.apply(v - 0.5)
+        v = torch.where(s > 0, torch.zeros_like(v), v)
+        spikes.append(s)
+    return torch.stack(spikes)
+
+
+def leaky(x, w):
+    v, out = torch.zeros_like(x[0]), []
+    for t in range(len(x)):
+        v = w.sigmoid() * v + (1 - w.sigmoid()) * x[t]
+        out.append(v)
+    return torch.stack(out)
+
+
 def recurrence(a, b, h):
     states = []
     for t in range(len(a)):
@@ -83,12 +102,14 @@ def tensor(*shape, dtype=torch.float32):
     return torch.randn(shape).to(dtype).requires_grad_()
 
 
-CASES = {f.__name__: f for f in (lif, hard_reset, plif, recurrence, two_states, over_the_last_dimension)}
+LEARNED = {f.__name__: f for f in (plif, where_reset, leaky)}
+OTHERS = {f.__name__: f for f in (lif, hard_reset, recurrence, two_states, over_the_last_dimension)}
+CASES = LEARNED | OTHERS
 
 
 def inputs_of(name, steps, dtype=torch.float32):
     shapes = {
-        "plif": [(steps, 3, 40), ()],
+        **{name: [(steps, 3, 40), ()] for name in LEARNED},
         "recurrence": [(steps, 3, 40), (steps, 3, 40), (3, 40)],
         "over_the_last_dimension": [(3, 40, steps)],
     }
@@ -130,16 +151,29 @@ def test_a_step_is_written_once_forward_and_backward(name, few):
     found = kernels_of(CASES[name], inputs_of(name, few))
     loops = {k: text.count("for step in tl.static_range(") for k, text in found.items()}
     assert loops["f_forward_kernel"] == 1, found["f_forward_kernel"]
-    assert sum(loops.values()) >= 2, found
+    assert sum(loops.values()) >= (1 if name == "leaky" else 2), found
 
 
-@pytest.mark.parametrize("shape", [(), (40,), (3, 1), (3, 40)], ids=str)
-def test_what_all_steps_share_is_summed_once_behind_the_loop(shape, few):
+def test_states_that_are_returned_are_not_saved_once_more(few):
+    found = kernels_of(leaky, inputs_of("leaky", few))["f_forward_kernel"]
+    assert found.count("tl.store(") == 1, found
+
+
+SHAPES = [(), (40,), (3, 1), (3, 40)]
+
+
+@pytest.mark.parametrize(("name", "shape"), [*(("plif", s) for s in SHAPES), ("where_reset", ())], ids=str)
+def test_what_all_steps_share_is_summed_once_behind_the_loop(name, shape, few):
     inputs = [tensor(10, 3, 40), tensor(*shape)]
-    found = kernels_of(plif, inputs)
+    found = kernels_of(LEARNED[name], inputs)
     assert [k for k, text in found.items() if "for step in" in text][1:] != []
     assert all(text.count("tl.sum(") <= 1 for text in found.values())
-    assert wrong(plif, inputs) == []
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("name", LEARNED)
+def test_the_gradient_of_what_all_steps_share(name, shape, few):
+    assert wrong(LEARNED[name], [tensor(10, 3, 40), tensor(*shape)]) == []
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
