@@ -229,7 +229,8 @@ class Functions:
             lines, result = [], called
         checks = [line.replace(f"{CHECKS}(", f"{checker(subject)}(", 1) for line in subject.checks]
         checks += ["check_settings(self, SETTINGS)"] if subject.settings else []
-        lines = [*checks, *(line.text for line in body.lines), *lines, f"return {result}"]
+        last = [] if lines and result == "None" else [f"return {result}"]
+        lines = [*checks, *(line.text for line in body.lines), *lines, *last]
         return [Line(f"def {subject.name}({subject.signature}):"), *(Line(f"    {line}") for line in lines)]
 
 

@@ -313,8 +313,8 @@ def _brackets(text: str, pad: str, first: bool = False) -> list[str]:
 
 
 def _brackets_of_tail(tail: str, pad: str) -> list[str]:
-    """What follows a closing bracket, with its own first brackets opened."""
-    rest = _brackets(tail[1:], pad, first=True)
+    """What follows a closing bracket, with its own last brackets opened."""
+    rest = _brackets(tail[1:], pad)
     return [pad + tail[0] + rest[0][len(pad) :], *rest[1:]]
 
 

@@ -172,7 +172,9 @@ class _RmsNorm(torch.autograd.Function):
 def check(tensor, name, dtype, shape, strides=None, device=None, gradient=True):
     """Refuses a tensor that the kernels are not made for; None stands for anything."""
     if not isinstance(tensor, torch.Tensor) or tensor.dtype != dtype:
-        found = getattr(tensor, "dtype", type(tensor).__name__)
+        found = (
+            tensor.dtype if isinstance(tensor, torch.Tensor) else type(tensor).__name__
+        )
         raise TypeError(f"{name} must be a tensor of {dtype}, not {found}")
     if tensor.shape != shape and (
         len(shape) != tensor.dim()
