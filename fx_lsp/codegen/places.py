@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import torch
 from torch import fx
 
 from fx_lsp.codegen.index import Coords, Index, Space, contiguous_strides, linear
@@ -72,7 +73,7 @@ _RESHAPES = ("view", "_unsafe_view", "reshape", "clone", "unsqueeze", "squeeze",
 def step_of(node: fx.Node) -> Step | None:
     """What a node does to each element of its first argument, or None where it is no mere move of all of them."""
     name = operation(node).split(".")
-    if len(name) < 3 or name[0] != "aten":
+    if len(name) < 3 or name[0] != "aten" or not isinstance(node.meta.get("val"), torch.Tensor):
         return None
     source: Any = node.args[0]
     if name[1] in _RESHAPES:

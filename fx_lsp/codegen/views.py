@@ -80,13 +80,13 @@ def save_bases(forward: fx.Graph, backward: fx.Graph) -> None:
 def _chain(view: fx.Node) -> list[fx.Node]:
     """What a node is a view of that takes no more memory, the views on the way to it, and the node."""
     found, kept = [view], 1
-    for base in views(view):
-        if base is not view:
-            found.append(base)
-            if base.op == "placeholder" or (_takes(view) - _takes(base)).is_nonnegative:
-                kept = len(found)
-        if len(base.all_input_nodes) > 1:
-            break
+    while len(found[-1].all_input_nodes) == 1 and (
+        is_view(found[-1]) or operation(found[-1]) == "aten.reshape.default"
+    ):
+        base = found[-1].all_input_nodes[0]
+        found.append(base)
+        if base.op == "placeholder" or (_takes(view) - _takes(base)).is_nonnegative:
+            kept = len(found)
     return found[:kept][::-1]
 
 
