@@ -70,8 +70,9 @@ def _overwritten(step: Launch, new: fx.Node, old: fx.Node, buffers: Mapping[fx.N
     kernel, target = step.kernel, buffers[old]
     was, now = f"{buffers[new].name}_ptr", f"{target.name}_ptr"
     head, *lines = (Line(re.sub(rf"\b{was}\b", now, line.text), line.node) for line in kernel.lines)
-    if old in step.reads:
-        head = Line(head.text[::-1].replace(f"{now}, "[::-1], "", 1)[::-1], head.node)
+    if old in step.reads:  # once is enough
+        *_, again = re.finditer(rf"\b{now}\b(, )?", head.text)
+        head = Line(head.text[: again.start()] + head.text[again.end() :], head.node)
     writes = [target if b is buffers[new] else b for b in kernel.writes]
     made = replace(kernel, lines=[head, *lines], writes=writes, overwrites=(*kernel.overwrites, target.name))
     return Launch(made, step.reads, tuple(old if n is new else n for n in step.writes))

@@ -26,6 +26,14 @@ def adamw(p, grad, m, v, lr: float = 1e-3, decay: float = 0.1):
     return p
 
 
+# fx: p=f32[8, 8], sp=f32[8, 8], psp=f32[8, 8]
+@torch.no_grad()
+def alike(p, sp, psp):
+    p.add_(sp)
+    sp.mul_(p)
+    psp.add_(sp)
+
+
 # fx: shadow=f32[7, 129], p=f32[7, 129]
 @torch.no_grad()
 def ema(shadow, p):
@@ -153,6 +161,7 @@ def test_what_is_overwritten(name: str, files: dict[str, str]) -> None:
     found = re.findall(r"overwrites=\[(.*)\]", files[name])
     expected = {
         "adamw": ['"p", "m", "v"'],
+        "alike": ['"p", "sp", "psp"'],
         "ema": ['"shadow"'],
         "softmax_": ['"x"'],
         "filled": ['"y", "x"'],
