@@ -20,7 +20,7 @@ from fx_lsp.choices import Precision
 from fx_lsp.codegen.index import Index, count
 from fx_lsp.codegen.landing import land_results
 from fx_lsp.codegen.lowerings.reductions import is_reduction, reduced_dimensions
-from fx_lsp.codegen.operands import moved, only_moves, only_scales, with_scale
+from fx_lsp.codegen.operands import moved, only_moves, only_scales, scale_scores, with_scale
 from fx_lsp.codegen.own import Role, Writer, give_role, inserted, outputs_of, replace_with_kernel, tidied
 from fx_lsp.codegen.pull import shape_of
 from fx_lsp.codegen.registry import operation
@@ -67,7 +67,8 @@ def fuse_attention(graph: fx.Graph, precision: Precision) -> None:
         _say_roles(found)
         if found.dot is not None:
             _use_result(graph, found)
-        found = replace(found, backward=tuple(with_scale(graph, p) for p in found.backward))
+        products = scale_scores(graph, found.first, found.backward)
+        found = replace(found, backward=tuple(with_scale(graph, p) for p in products))
         groups = backward_writers(found)
         reads = _reads(found, [found.result])
         writer = forward_writer(found, reads, precision)

@@ -83,6 +83,24 @@ def any_size(q, k, v):
     return out.transpose(1, 2).reshape(B, T, H * D) * 2, (out * 3).mean(-1)
 
 
+# fx: q=f32[2, 4, 40, 16], k=f32[2, 4, 40, 16], v=f32[2, 4, 40, 16]
+def both_scaled(q, k, v):
+    scale = 16**-0.25
+    return ((q * scale) @ (k * scale).transpose(-2, -1)).softmax(-1) @ v
+
+
+# fx: q=f32[2, 4, 40, 16], k=f32[2, 4, 40, 16], v=f32[2, 4, 40, 16]
+def scaled_for_more(q, k, v):
+    q = q / 4.0
+    return (q @ k.transpose(-2, -1)).softmax(-1) @ v, q
+
+
+# fx: q=f32[2, 4, 40, 16], v=f32[2, 4, 40, 16]
+def scaled_twice(q, v):
+    q = q / 2.0
+    return (q @ q.transpose(-2, -1)).softmax(-1) @ v
+
+
 # fx: a=f32[64, 32], b=f32[64, 32], c=f32[64, 32], w=f32[32, 32]
 def joined(a, b, c, w):
     return torch.cat([F.gelu(a @ w), F.silu(b @ w), c.relu()], 1)
@@ -137,6 +155,13 @@ def test_nothing_is_copied(files: dict[str, str]) -> None:
             "split_in_three_backward_kernel_columns",
             "split_in_three_backward_kernel_rows",
         ]
+    )
+
+
+def test_a_scale_is_taken_out_of_the_loops(files: dict[str, str]) -> None:
+    assert len(kernels(files["both_scaled"])) == 4
+    assert re.findall(r"grad_\w_acc \* [\d.]+", files["OneProjection"]) == snapshot(
+        ["grad_k_acc * 0.25", "grad_q_acc * 0.25"]
     )
 
 
