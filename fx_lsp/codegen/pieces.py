@@ -22,10 +22,10 @@ Pieces: TypeAlias = dict[fx.Node, list[tuple[fx.Node, tuple[Step, ...]]]]
 """For nodes that are parts of others: of which, and the steps to their elements there."""
 
 
-def pieces_of(nodes: Iterable[fx.Node], memory: Collection[fx.Node]) -> Pieces:
+def pieces_of(nodes: Iterable[fx.Node], roots: Collection[fx.Node], views: Collection[fx.Node]) -> Pieces:
     """The parts of what some nodes join: of many tensors, or of results of kernels that are written as a whole.
 
-    What is in `memory` besides is no part: it would be copied.
+    `roots` are in memory and no parts: they would be copied. Of their `views`, few are.
     """
     found: Pieces = {}
     for node in nodes:
@@ -36,9 +36,10 @@ def pieces_of(nodes: Iterable[fx.Node], memory: Collection[fx.Node]) -> Pieces:
         if len(parts) < MANY and not any(made is not None for made in parts.values()):
             continue
         rank = len(shape_of(node))
-        if len(parts) < len(given) or any(
-            (made is None and part in memory) or len(shape_of(part)) != rank for part, made in parts.items()
-        ):
+        if len(parts) < len(given) or any(len(shape_of(part)) != rank for part in parts):
+            continue
+        ready = [part for part, made in parts.items() if made is None and (part in roots or part in views)]
+        if len(ready) * MANY > len(parts) or any(part in roots for part in ready):
             continue
         whole, further = _copied(node)
         dim, start = dimension(node.args[1] if len(node.args) > 1 else 0, rank), ZERO

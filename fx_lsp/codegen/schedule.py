@@ -63,7 +63,7 @@ def schedule(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Node] = (
         | {n for n in graph.nodes if n.target is operator.getitem and n.args[0] in calls}
     )
     through = _views_of(roots)
-    pieces = pieces_of([n for n in graph.nodes if n in live], roots | through)
+    pieces = pieces_of([n for n in graph.nodes if n in live], roots, through)
     joined = {whole for parts in pieces.values() for whole, _ in parts}
     roots |= joined
     through |= _views_of(joined)
