@@ -17,6 +17,7 @@ from fx_lsp.codegen.attention import fuse_attention
 from fx_lsp.codegen.calls import keep_calls
 from fx_lsp.codegen.file import Generated, Subject, file_of
 from fx_lsp.codegen.functions import MOST_ARGUMENTS
+from fx_lsp.codegen.joined import sum_parts
 from fx_lsp.codegen.kernel import Naming
 from fx_lsp.codegen.matmul import fuse_matmuls
 from fx_lsp.codegen.program import program
@@ -137,6 +138,7 @@ def prepared(graph: fx.Graph, choices: Choices) -> None:
         keep_calls(graph)
         join_slices(graph)
         if choices.fuse == "yes":
+            sum_parts(graph)
             fuse_attention(graph, choices.precision)
 
 

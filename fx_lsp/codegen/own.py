@@ -97,10 +97,15 @@ def landing(result: fx.Node) -> tuple[Coords, tuple[Step, ...]]:
 
 
 def inserted(
-    graph: fx.Graph, like: fx.Node, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None
+    graph: fx.Graph,
+    like: fx.Node,
+    function: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None = None,
+    name: str | None = None,
 ) -> fx.Node:
     """A new call in a graph, at the place where it inserts; it comes from where `like` comes from."""
-    node = graph.call_function(function, args, dict(kwargs or {}))
+    node = graph.create_node("call_function", function, args, dict(kwargs or {}), name)
     values = fx.map_arg((args, kwargs or {}), lambda n: n.meta["val"])
     with like.meta["val"].fake_mode:
         node.meta = {**like.meta, "val": function(*values[0], **values[1])}  # pyright: ignore

@@ -1,0 +1,65 @@
+"""Sums over what is stacked become sums of its parts, which need not be in memory then: a mean of what steps give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from fx_lsp.codegen.lowerings.reductions import reduced_dimensions
+from fx_lsp.codegen.lowerings.views import dimension
+from fx_lsp.codegen.own import inserted
+from fx_lsp.codegen.registry import operation
+
+aten = torch.ops.aten
+_REDUCTIONS = ("aten.sum.dim_IntList", "aten.mean.dim")
+
+FEWEST = 4
+"""From how many parts on: fewer are not worth a look."""
+
+
+def sum_parts(graph: fx.Graph) -> None:
+    """Add up the parts of what is stacked and then summed, or averaged, over the dimension that made."""
+    for node in list(graph.nodes):
+        dims = reduced_dimensions(node) if operation(node) in _REDUCTIONS else ()
+        parts = _stacked(node.args[0], dims[0]) if len(dims) == 1 else []
+        if len(parts) < FEWEST:
+            continue
+        value = node.meta["val"]
+        wide = torch.promote_types(value.dtype, torch.float32) if value.is_floating_point() else value.dtype
+        with graph.inserting_before(node):
+            total: Any = None
+            for part in parts:
+                if part.meta["val"].dtype != wide:
+                    part = inserted(graph, node, torch.ops.prims.convert_element_type.default, (part, wide))
+                total = part if total is None else inserted(graph, node, aten.add.Tensor, (total, part), name="total")
+            if operation(node) == "aten.mean.dim":
+                total = inserted(graph, node, aten.div.Tensor, (total, len(parts)))
+            if wide != value.dtype:
+                total = inserted(graph, node, torch.ops.prims.convert_element_type.default, (total, value.dtype))
+            if total.meta["val"].dim() < value.dim():
+                total = inserted(graph, node, aten.unsqueeze.default, (total, reduced_dimensions(node)[0]))
+        node.replace_all_uses_with(total)
+        name = node.name
+        graph.erase_node(node)
+        total.name = name
+    graph.eliminate_dead_code()
+
+
+def _stacked(node: Any, dim: int) -> Sequence[fx.Node]:
+    """The tensors that a node stacks along a dimension, and that nothing but the reduction takes from it; or none."""
+    joins = node.args[0] if operation(node) == "aten.view.default" else node
+    if operation(joins) != "aten.cat.default" or len(node.users) > 1 or len(joins.users) > 1:
+        return []
+    given: Any = joins.args[0]
+    rank = joins.meta["val"].dim()
+    if dimension(joins.args[1] if len(joins.args) > 1 else 0, rank) != dim:
+        return []
+    if joins is node:
+        apart = all(operation(g) == "aten.unsqueeze.default" and dimension(g.args[1], rank) == dim for g in given)
+        return [g.args[0] for g in given] if apart else []
+    shape = tuple(given[0].meta["val"].shape)
+    alike = all(tuple(g.meta["val"].shape) == shape for g in given)
+    return given if alike and tuple(node.meta["val"].shape) == (*shape[:dim], len(given), *shape[dim:]) else []
