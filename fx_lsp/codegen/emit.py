@@ -49,10 +49,13 @@ class Emitter(Writing):
         args = [f"{b}_ptr" for b in (*self.reads, *(w for w in self.writes if w not in self.reads))]
         args += [f"{s}: tl.constexpr" if v.is_Integer and s == "N" else s for s, v in sizes.items()]
         args += [f"{d.block_name}: tl.constexpr" for d in self.tile.dims if d.block > 1]
+        lines = self._needed(self.outer.lines)
         head = [Line(f"def {self.title}({', '.join(args)}):")]
+        if self._is_large():
+            head += [Line(f"    {s} = tl.cast({s}, tl.int64)") for s, v in sizes.items() if _is_factor(s, v, lines)]
         return Kernel(
             self.title,
-            [*head, *self._needed(self.outer.lines)],
+            [*head, *lines],
             list(self.reads.values()),
             list(self.writes.values()),
             sizes,
@@ -215,3 +218,9 @@ class Emitter(Writing):
 def _depth(store: Store, depth: Mapping[int, int]) -> int:
     """How many loops have to be over before what a store takes is known."""
     return max(depth[id(v)] for v in store.values)
+
+
+def _is_factor(name: str, size: Index, lines: Iterable[Line]) -> bool:
+    """Whether something is multiplied with a size that is known only when the kernel runs."""
+    factor = re.compile(rf"\b{name} \*|\* {name}\b")
+    return not size.is_Integer and any(factor.search(line.text) for line in lines)

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import ast
+import builtins
+import keyword
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import sympy
 
-from fx_lsp.codegen.emit import Emitter
+from fx_lsp.codegen.emit import PIPELINED, Emitter
 from fx_lsp.codegen.kernel import Kernel, Line, Naming
+from fx_lsp.codegen.matching import Carried, Loop
 from fx_lsp.codegen.pull import triton_type
-from fx_lsp.codegen.rounds import Carried, Rounds
-from fx_lsp.codegen.text import name, unparsed
+from fx_lsp.codegen.rounds import Making, Rounds
+from fx_lsp.codegen.text import filled, index_text, name, unparsed
 from fx_lsp.codegen.tiles import Tile
 from fx_lsp.codegen.values import Constant, Value
 from fx_lsp.codegen.writing import Scope
 
-UNROLLED = 32
-"""Up to how many rounds Triton writes out again when it compiles, so that their loads overlap."""
+WRITTEN_OUT = 8
+"""Up to how many rounds Triton writes out again when it compiles."""
+
+MANY = 33
+"""From how many rounds on several are written out at a time; where there are fewer, loads are on their way early."""
 
 TOGETHER = 4
-"""How many rounds it writes out at a time where there are more."""
+"""How many rounds are written out at a time where there are many."""
 
 
 def rolled(title: str, tile: Tile, rounds: Rounds, indirect: Mapping[sympy.Symbol, Value], naming: Naming) -> Kernel:
@@ -33,13 +40,17 @@ class _Rolling(Emitter):
     def __init__(
         self, title: str, tile: Tile, rounds: Rounds, indirect: Mapping[sympy.Symbol, Value], naming: Naming
     ) -> None:
-        others = [v for c in rounds.carried for v in (c.start, c.following)]
+        self.loops = [*([rounds.making.loop] if rounds.making else []), rounds.loop]
+        others = [v for loop in self.loops for c in loop.carried for v in (c.start, c.following)]
+        others += rounds.making.loop.body if rounds.making else ()
         super().__init__(title, tile, rounds.stores, indirect, naming, others)
         self.rounds = rounds
-        self.names[rounds.step] = self.unique("step")
+        step = self.unique("step")
+        self.names.update({loop.step: step for loop in self.loops})
+        self.inside = frozenset[int]().union(*(loop.inside for loop in self.loops))
 
     def looped(self, value: Value) -> bool:
-        return id(value) in self.rounds.inside
+        return id(value) in self.inside
 
     def assign(self, value: Value, expr: ast.expr, wish: str | None = None) -> ast.expr:
         if self.in_loop:
@@ -52,23 +63,83 @@ class _Rolling(Emitter):
 
     def _body(self) -> None:
         rounds = self.rounds
+        if rounds.making is not None:
+            self._make(rounds.making)
         for store in rounds.before:
             self._store(store)
-        variables = [self._begin(carried) for carried in rounds.carried]
-        self.in_loop, before = True, self.comment
-        for store in rounds.body:
+        ahead = self._loads_ahead() if rounds.making is not None else {}
+        self._rounds(rounds.loop, lambda: self._round(ahead))
+        for store in rounds.after:
             self._store(store)
-        following = [self._following(c.following, len(variables) == 1) for c in rounds.carried]
-        for carried, variable, value in zip(rounds.carried, variables, following, strict=True):
+
+    def _rounds(self, loop: Loop, body: Callable[[], None]) -> None:
+        variables = [self._begin(carried) for carried in loop.carried]
+        self.in_loop, before = True, self.comment
+        body()
+        following = [self._following(c.following, len(variables) == 1) for c in loop.carried]
+        for carried, variable, value in zip(loop.carried, variables, following, strict=True):
             self.line(f"{variable} = {unparsed(value)}", carried.following.node)
         self.in_loop = False
-        self.outer.lines.append(Line(f"    for {self.names[rounds.step]} in {self._range_text()}:"))
-        self.outer.lines.extend(self.inner.lines)
+        self.outer.lines += [*self._head(loop), *self.inner.lines]
         self.inner, self.comment = Scope(), before
-        for carried, variable in zip(rounds.carried, variables, strict=True):
+        for carried, variable in zip(loop.carried, variables, strict=True):
             if carried.last is not None:
                 self.know(carried.last, name(variable))
-        for store in rounds.after:
+
+    # what the rounds take
+
+    def _make(self, making: Making) -> None:
+        """The loop that keeps, of each of its rounds, what one of the other loop takes."""
+        loop, names = making.loop, list[str]()
+        for column, value in zip(making.made, loop.body, strict=True):
+            first = [unparsed(self.ref(v)) for v in column[: loop.first]]
+            names.append(self.unique(self._several(self._plain(self.wish(value)))))
+            self.line(f"{names[-1]} = ({', '.join(first)}{',' if len(first) == 1 else ''})")
+
+        def append() -> None:
+            for variable, value in zip(names, loop.body, strict=True):
+                expr = self.ref(value)
+                expr = expr if isinstance(expr, ast.Name) else self.assign(value, expr)
+                self.line(f"{variable} += ({unparsed(expr)},)", value.node)
+
+        self._rounds(loop, append)
+        for variable, column in zip(names, making.made, strict=True):
+            for number, value in enumerate(column):
+                if id(value) not in self.outer.known:
+                    self.know(value, filled(f"{variable}[{number}]", {}))
+        other = self.rounds.loop
+        last = len(other.kept[0].values) - 1
+        place = last - (other.step - other.first) if making.backwards else other.step - other.first
+        for variable, kept in zip(names, other.kept, strict=True):
+            text = f"{variable}[{index_text(sympy.expand(place), self.names, {})}]"
+            self.know(kept.given, filled(text, {}))
+
+    def _several(self, wish: str) -> str:
+        word = f"{wish}s"
+        return f"all_{wish}" if wish.endswith("s") or keyword.iskeyword(word) or hasattr(builtins, word) else word
+
+    def _loads_ahead(self) -> dict[int, ast.expr]:
+        """What the rounds take from memory, loaded before the first of them stores; what stands for it in a round."""
+        loop, loads = self.rounds.loop, self.rounds.loads
+        names = [self.unique(self._several(self._plain(self.wish(v)))) for v in loads]
+        for variable in names:
+            self.line(f"{variable} = ()")
+
+        def append() -> None:
+            for variable, value in zip(names, loads, strict=True):
+                self.line(f"{variable} += ({unparsed(self.ref(value))},)", value.node)
+
+        if loads:
+            self._rounds(replace(loop, carried=()), append)
+        place = index_text(loop.step - loop.first, self.names, {})
+        return {id(v): filled(f"{n}[{place}]", {}) for n, v in zip(names, loads, strict=True)}
+
+    def _round(self, ahead: Mapping[int, ast.expr]) -> None:
+        self.inner.known.update(ahead)
+        for kept in self.rounds.loop.kept:
+            if self.uses[id(kept.given)] > 1:
+                self.assign(kept.given, self.ref(kept.given))
+        for store in self.rounds.body:
             self._store(store)
 
     def _following(self, value: Value, alone: bool) -> ast.expr:
@@ -78,11 +149,17 @@ class _Rolling(Emitter):
         expr = self.ref(value)
         return expr if alone or isinstance(expr, (ast.Name, ast.Constant)) else self.assign(value, expr)
 
-    def _range_text(self) -> str:
-        first, end = self.rounds.first, self.rounds.end
-        if end - first <= UNROLLED:
-            return f"tl.static_range({first}, {end})" if first else f"tl.static_range({end})"
-        return f"tl.range({first}, {end}, loop_unroll_factor={TOGETHER})"
+    def _head(self, loop: Loop) -> list[Line]:
+        step, first, end = self.names[loop.step], loop.first, loop.end
+        bounds = f"{first}, {end}" if first else f"{end}"
+        if end - first <= WRITTEN_OUT or self.rounds.making is not None:
+            return [Line(f"    for {step} in tl.static_range({bounds}):")]
+        how = f"loop_unroll_factor={TOGETHER}" if end - first >= MANY else f"num_stages={PIPELINED}"
+        if not self._is_large():
+            return [Line(f"    for {step} in tl.range({first}, {end}, {how}):")]
+        number = self.unique("number")
+        head = f"    for {number} in tl.range({first}, {end}, {how}):"
+        return [Line(head), Line(f"        {step} = tl.cast({number}, tl.int64)")]
 
     def _begin(self, carried: Carried) -> str:
         """The variable that is carried, as it is for the first round of the loop."""

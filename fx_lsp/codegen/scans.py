@@ -22,6 +22,9 @@ from fx_lsp.codegen.stepsums import sum_once
 
 aten = torch.ops.aten
 
+LEAST = 4
+"""From how many steps on there is a loop."""
+
 MANY = 17
 """From how many steps on backward does not compute them again."""
 
@@ -43,21 +46,35 @@ def keep_states(graph: fx.Graph) -> Families:
     if steps:
         _merge(graph, {n for step in steps for n in step})
         sum_once(graph, len(steps))
+    if len(steps) < MANY:
+        return Families((), frozenset())
     number = {n: k for k, step in enumerate(steps) for n in step}
-    for node, k in number.items():
-        if any(number.get(u) == k + 1 for u in node.users):
-            node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
-    families: dict[int, dict[int, str]] = {}
+    families: dict[int, dict[int, fx.Node]] = {}
     signatures: dict[Any, int] = {}
     for k, step in enumerate(steps):
         known: dict[fx.Node, int] = {}
         for node in step:
             signature = _signature(node, k, number, known)
             known[node] = signatures.setdefault(signature, len(signatures))
-            families.setdefault(known[node], {}).setdefault(k, node.name)
+            families.setdefault(known[node], {}).setdefault(k, node)
+    states = {_state(n, number) for n, k in number.items() if any(number.get(u) == k + 1 for u in n.users)}
     inner = set(range(1, len(steps) - 1))
-    names = [tuple(f.get(k, "") for k in range(len(steps))) for f in families.values() if inner and inner <= set(f)]
+    repeated = [f for f in families.values() if inner and inner <= set(f)]
+    states.update(n for f in repeated if states & set(f.values()) for n in f.values())
+    for node in states:
+        node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+    names = [tuple(f[k].name if k in f else "" for k in range(len(steps))) for f in repeated]
     return Families(tuple(names), frozenset(n.name for n in steps[0]) if steps else frozenset())
+
+
+def _state(node: fx.Node, number: Mapping[fx.Node, int]) -> fx.Node:
+    """What a step leaves for the next one, of which the next one takes `node`: what that is made of alone."""
+    while number[node]:
+        inside = [i for i in node.all_input_nodes if i in number]
+        if len(inside) != 1 or number[inside[0]] != number[node] or _slice(node) is not None:
+            return node
+        node = inside[0]
+    return node
 
 
 def _merge(graph: fx.Graph, inside: Collection[fx.Node]) -> None:
@@ -86,7 +103,7 @@ def _steps(graph: fx.Graph) -> list[list[fx.Node]]:
     lengths: set[int] = set()
     for (source, dim), found in slices.items():
         length = source.meta["val"].shape[dim]
-        if isinstance(length, int) and length >= MANY and set(found) == set(range(length)):
+        if isinstance(length, int) and length >= LEAST and set(found) == set(range(length)):
             lengths.add(length)
             steps.update({n: index for index, nodes in found.items() for n in nodes})
     if len(lengths) != 1:

@@ -11,6 +11,7 @@ from torch import fx
 
 from fx_lsp.codegen.lowerings.reductions import is_reduction, reduced_dimensions
 from fx_lsp.codegen.registry import operation
+from fx_lsp.codegen.stepsums import parts_of
 
 PROGRAMS = 512
 """How many programs there should be: a few for each multiprocessor of a large GPU."""
@@ -33,7 +34,7 @@ def split_reductions(graph: fx.Graph) -> None:
             _into_sums(graph, node)
     for node in list(graph.nodes):
         if operation(node).rpartition(".")[0] in _TWICE:
-            parts = _parts(graph, node)
+            parts = parts_of(node) or _parts(graph, node)
             if parts > 1:
                 _split(graph, node, parts)
     graph.lint()

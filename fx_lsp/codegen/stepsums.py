@@ -14,13 +14,23 @@ from fx_lsp.codegen.own import inserted
 from fx_lsp.codegen.registry import aliases_first, operation
 
 aten = torch.ops.aten
+_LINEAR = {"aten.mul.Tensor": (0, 1), "aten.where.self": (1,)}
 _SUMS = ("aten.sum.default", "aten.sum.dim_IntList")
 _KEY = "fx_lsp_whole"
+_PARTS = "fx_lsp_parts"
+
+ROWS = range(256, 1025)
+"""How many elements a program may reduce that has also gone through the steps: it holds much of each of them."""
 
 
 def is_whole(node: fx.Node) -> bool:
     """Whether a node has to be in memory, so that what is made of it is no part of the loop that makes it."""
-    return _KEY in node.meta
+    return node.meta.get(_KEY, False)
+
+
+def parts_of(node: fx.Node) -> int:
+    """Into how many parts a reduction of what a loop over time makes is to be split; 0 for any other."""
+    return node.meta.get(_PARTS, 0)
 
 
 def sum_once(graph: fx.Graph, steps: int) -> None:
@@ -28,7 +38,10 @@ def sum_once(graph: fx.Graph, steps: int) -> None:
     for node in reversed(list(graph.nodes)):
         if operation(node) != "aten.add.Tensor" or any(operation(u) == "aten.add.Tensor" for u in node.users):
             continue
-        factor, terms = _factored(_terms(node))
+        terms, around = _terms(node), list[tuple[fx.Node, int]]()
+        while (inner := _inside(terms)) is not None:
+            terms = inner[0]
+            around.append(inner[1:])
         groups: dict[Any, list[tuple[fx.Node, ...]]] = {}
         for negative, term in terms:
             reduced = _reduction(term)
@@ -43,8 +56,9 @@ def sum_once(graph: fx.Graph, steps: int) -> None:
                     total = inserted(graph, node, aten.neg.default, (part,)) if negative else part
                 else:
                     total = inserted(graph, node, aten.sub.Tensor if negative else aten.add.Tensor, (total, part))
-            if factor is not None:
-                total = inserted(graph, node, aten.mul.Tensor, (total, factor))
+            for wrapper, place in reversed(around):
+                args = [total if k == place else a for k, a in enumerate(wrapper.args)]
+                total = inserted(graph, node, wrapper.target, tuple(args))
         node.replace_all_uses_with(total)
         name = node.name
         graph.erase_node(node)
@@ -76,20 +90,41 @@ def _terms(node: fx.Node) -> Terms:
     return terms
 
 
-def _factored(terms: Terms) -> tuple[fx.Node | None, Terms]:
-    """What all terms are multiplied with, and the terms without it, taken apart further."""
-    products = [t for _, t in terms if operation(t) == "aten.mul.Tensor" and len(t.users) == 1]
-    shared = [set(p.all_input_nodes) for p in products]
-    common = set[fx.Node]().intersection(*shared) if not shared else shared[0].intersection(*shared)
-    if len(products) < len(terms) or len(common) != 1 or any(len(p.all_input_nodes) != 2 for p in products):
-        return None, terms
-    (factor,) = common
-    found: Terms = []
-    for negative, product in terms:
-        other = next(i for i in product.all_input_nodes if i is not factor)
-        inner = _terms(other) if len(other.users) == 1 else [(False, other)]
-        found += [(negative != sign, term) for sign, term in inner]
-    return factor, found
+def _inside(terms: Terms) -> tuple[Terms, fx.Node, int] | None:
+    """What all terms are made of in the same way, which is linear, taken apart further; the first that is made so, and
+    where in it stands what it is made of. None where they are not."""
+    _, first = terms[0]
+    for place in _LINEAR.get(operation(first), ()):
+        found: Terms = []
+        for negative, term in terms:
+            inner = _argument(term, first, place)
+            if inner is None:
+                break
+            parts = _terms(inner) if len(inner.users) == 1 else [(False, inner)]
+            found += [(negative != sign, part) for sign, part in parts]
+        else:
+            return found, first, place
+    return None
+
+
+def _argument(term: fx.Node, like: fx.Node, place: int) -> fx.Node | None:
+    """What stands at a place of a term, all else being as in another; None where it is not."""
+    if operation(term) != operation(like) or len(term.users) != 1 or term.kwargs:
+        return None
+    args: list[Any] = list(term.args)
+    if operation(term) == "aten.mul.Tensor" and args[place] is like.args[1 - place]:
+        args.reverse()
+    if operation(term) == "aten.where.self" and not _is_zero(args[2]):
+        return None
+    if any(a is not b for k, (a, b) in enumerate(zip(args, like.args, strict=True)) if k != place):
+        return None
+    return args[place] if isinstance(args[place], fx.Node) else None
+
+
+def _is_zero(node: fx.Node) -> bool:
+    """Whether a node is a tensor of zeros that was made as such."""
+    place = {"aten.scalar_tensor.default": 0, "aten.full.default": 1}.get(operation(node))
+    return place is not None and repr(node.args[place]) in ("0", "0.0")
 
 
 def _reduction(term: fx.Node) -> tuple[fx.Node, ...] | None:
@@ -120,10 +155,24 @@ def _total(graph: fx.Graph, node: fx.Node, reductions: list[tuple[fx.Node, ...]]
         for source in sources:
             if wide != dtype:
                 source = inserted(graph, node, torch.ops.prims.convert_element_type.default, (source, wide))
-            total = source if total is None else inserted(graph, node, aten.add.Tensor, (total, source))
-        total.meta[_KEY] = True
-        for step in reductions[0]:
+            total = source if total is None else inserted(graph, node, aten.add.Tensor, (total, source), name="total")
+        parts = _parts(reductions[0][0])
+        total.meta[_KEY] = parts == 0
+        for number, step in enumerate(reductions[0]):
             total = inserted(graph, node, step.target, (total, *step.args[1:]), step.kwargs)
+            if number == 0:
+                total.meta[_PARTS] = parts
         if wide != dtype:
             total = inserted(graph, node, torch.ops.prims.convert_element_type.default, (total, dtype))
     return total
+
+
+def _parts(reduction: fx.Node) -> int:
+    """How many programs the reduction of everything takes that goes through the steps, too; 0 where it is apart."""
+    source: Any = reduction.args[0]
+    size, results = source.meta["val"].numel(), reduction.meta["val"].numel()
+    if not isinstance(size, int) or not isinstance(results, int) or results != 1:
+        return 0
+    if size < ROWS.stop:
+        return 1
+    return next((size // each for each in reversed(ROWS) if size % each == 0), 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 import sympy
@@ -69,6 +69,13 @@ _EXPONENT = re.compile(r"(?<=\d)e\+(?=\d)")
 def index_text(index: Index, names: Mapping[sympy.Symbol, str], sizes: Mapping[int, str]) -> str:
     """An index as Python; coefficients that are the value of a size are called by its name."""
     terms = sorted(sympy.Add.make_args(index), key=lambda t: _order(t, list(names)))
+    backwards = _backwards(terms)
+    if backwards is not None:
+        counted, distance, last = backwards
+        terms = [t for t in terms if t not in (-counted * distance, last * distance)]
+        inside = f"({index_text(last - counted, names, {})})"
+        rest = f"{index_text(sympy.Add(*terms), names, sizes)} + " if terms else ""
+        return f"{rest}{inside} * {_product(distance, names, sizes)}"
     first = next((t for t in terms if not t.could_extract_minus_sign()), None)
     if first is not None and terms[0].could_extract_minus_sign():
         terms = [first, *(t for t in terms if t is not first)]
@@ -78,6 +85,17 @@ def index_text(index: Index, names: Mapping[sympy.Symbol, str], sizes: Mapping[i
         text = _product(-term if negative else term, names, sizes)
         parts.append((" - " if negative else " + ") + text if parts else ("-" if negative else "") + text)
     return "".join(parts)
+
+
+def _backwards(terms: Sequence[Index]) -> tuple[Index, Index, Index] | None:
+    """What is counted backwards, by how much each, and from where: of `7 * N - step * N`, `step`, `N`, and 7."""
+    for term in terms:
+        factor, counted = term.as_coeff_Mul()
+        if counted.is_Symbol and factor.is_Integer and factor < -1:
+            last = next((t / -factor for t in terms if t.is_Integer and t > 0 and t % factor == 0), None)
+            if last is not None:
+                return counted, -factor, last
+    return None
 
 
 def size_text(size: Index) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import sympy
@@ -16,6 +16,15 @@ from fx_lsp.codegen.split import PROGRAMS
 from fx_lsp.codegen.values import Coordinate, Guard, Load, Reduction, Scan, Store, Test, Value, values_of
 
 Role = Literal["grid", "loop", "whole"]
+
+REGISTERS = 128
+"""How many of a thread's registers may be taken by what a kernel holds all the time, of 255."""
+
+MOST_ELEMENTS = 4
+"""How many elements each thread works on, at most, where a kernel holds much of each."""
+
+MOST_WARPS = 32
+"""How many warps a program has at most."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +102,19 @@ def tile_of(domain: Domain, stores: Sequence[Store], hints: Mapping[str, int]) -
     if len(overs) == 1:
         return _reducing(axes, overs[0], weights, hints, indices)
     return _norm_backward(axes, overs)
+
+
+def spread(tile: Tile, held: int) -> Tile:
+    """The tile with enough warps for each element of it to have `held` values in registers at once."""
+    each = max(1, min(REGISTERS // max(1, held), MOST_ELEMENTS))
+    configs: dict[Config, None] = {}
+    for config in tile.configs:
+        blocks = dict(config.blocks)
+        elements = math.prod(blocks.get(d.block_name, d.block) for d in tile.dims)
+        warps = max(config.warps, power_of_two(elements // (32 * each)))
+        if warps <= MOST_WARPS:
+            configs[replace(config, warps=warps)] = None
+    return replace(tile, configs=tuple(configs)) if configs else tile
 
 
 def varying(stores: Sequence[Store]) -> set[sympy.Symbol]:

@@ -281,7 +281,7 @@ class Writing:
         along = {a for d in self.tile.dims if d.variable == "cols" for a in d.axes}
         if not self.tile.index(index).free_symbols & along:
             return {}
-        found = {v: n for v, n in self.size_names.items() if index.has(sympy.Integer(v))}
+        found = {v: n for v, n in self.size_names.items() if index.has(sympy.Integer(v), sympy.Integer(-v))}
         self.used_sizes.update(found.values())
         return found
 

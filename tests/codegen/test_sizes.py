@@ -53,6 +53,15 @@ def normalized(x, weight, bias):
     return torch.nn.functional.layer_norm(x, (24,), weight, bias)
 
 
+# fx: x=f32[8, B, 5]
+def stepped(x):
+    v, found = torch.zeros_like(x[0]), []
+    for t in range(len(x)):
+        v = 0.9 * v + x[t]
+        found.append(v.tanh())
+    return torch.stack(found)
+
+
 # fx: x=f32[B, N]
 def cumulated(x):
     return x.cumsum(0) * x.amax(-1, keepdim=True)
@@ -70,6 +79,7 @@ COMPARED = {
     "named_as_its_size": ["out", "gradient of N"],
     "named_as_indices": ["out[0]", "out[1]", "gradient of x", "gradient of y"],
     "some_rows": ["out", "gradient of x"],
+    "stepped": ["out", "gradient of x"],
     "cumulated": ["out", "gradient of x"],
     "summed_columns": ["out[0]", "out[1]", "out[2]", "gradient of x", "gradient of bias"],
     "summed_as_a_whole": ["out[0]", "out[1]", "out[2]", "gradient of x"],
@@ -111,6 +121,13 @@ def test_what_sums_many_elements_is_not_one_program(files: dict[str, str], name:
 def test_offsets_in_loops_have_64_bits_where_they_may_need_them(files: dict[str, str]):
     loops = re.findall(r"tl\.range\(0, M, .*\n +rows = (.*)", files["cumulated"])
     assert loops and set(loops) == {"(start + tl.arange(0, ROWS)).to(tl.int64)[:, None]"}
+
+
+def test_steps_of_any_size_are_a_loop(files: dict[str, str]):
+    forward = files["stepped"].partition("def stepped_backward_kernel")[0]
+    assert "    B = tl.cast(B, tl.int64)\n" in forward
+    assert "tl.load(x_ptr + cols + step * B * 5, mask=mask)" in forward
+    assert "= tanh(vs[7 - step])" in files["stepped"]
 
 
 def test_one_choice_of_blocks_is_for_all_values_of_a_size(files: dict[str, str]):

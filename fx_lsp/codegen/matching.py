@@ -1,0 +1,322 @@
+"""Values of which there is one in every round, as one value in the body of a loop.
+
+They are gone through side by side, those of one round next to those of the others. They make one body if they differ
+only in where they load, by as much from round to round, in what a round takes from the one before it, which is carried,
+and in what was known before the loop, which is kept for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import TypeAlias
+
+import sympy
+
+from fx_lsp.codegen.index import Index
+from fx_lsp.codegen.values import Compute, Constant, Given, Load, Value, values_of
+
+MOST_CARRIED = 8
+"""How many values a loop may carry."""
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What a round leaves for the next one: `start` for the first, `following` for each other.
+
+    `given` stands for it in the body, `last` is the value that it is behind the loop, if that is needed.
+    """
+
+    given: Given
+    start: Value
+    following: Value
+    last: Value | None
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What was known before the loop, another value for each round; `given` stands for it in the body."""
+
+    given: Given
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop in which `step` goes from `first` to `end`, exclusive, and makes `body`. `inside` are ids of values."""
+
+    step: sympy.Symbol
+    first: int
+    end: int
+    body: tuple[Value, ...]
+    carried: tuple[Carried, ...]
+    kept: tuple[Kept, ...]
+    inside: frozenset[int]
+
+
+Column: TypeAlias = "tuple[Value, ...]"
+"""A value of each round, of the first round of the loop first."""
+
+
+@dataclass
+class _Found:
+    """What is known of a loop: columns with what stands for them in its body, by their first values; `carried` ones by
+    their second. `inside` are ids of values."""
+
+    known: dict[int, tuple[Column, Value]] = field(default_factory=dict[int, "tuple[Column, Value]"])
+    carried: dict[int, tuple[Column, Given]] = field(default_factory=dict[int, "tuple[Column, Given]"])
+    kept: list[Kept] = field(default_factory=list[Kept])
+    remade: list[tuple[Column, Value]] = field(default_factory=list["tuple[Column, Value]"])
+    inside: set[int] = field(default_factory=set[int])
+
+    def copy(self) -> _Found:
+        """The same, to go back to."""
+        return _Found(dict(self.known), dict(self.carried), list(self.kept), list(self.remade), set(self.inside))
+
+
+class Different(Exception):
+    """The rounds do not all do the same."""
+
+
+@dataclass
+class Matching:
+    """The attempt to have the rounds from `first` on as one body. `rows` are the values that each round is for.
+
+    Something may be kept only where `keeps` is set; with `reloads`, what was loaded before the loop is loaded again.
+    """
+
+    rows: Sequence[Sequence[Value]]
+    first: int
+    keeps: bool = False
+    reloads: bool = False
+    found: _Found = field(default_factory=_Found)
+
+    def __post_init__(self) -> None:
+        self.step = sympy.Symbol("step", integer=True, nonnegative=True)
+        self.end = len(self.rows)
+        self.round: dict[int, int] = {}
+        for number, row in enumerate(self.rows):
+            for value in values_of(row):
+                self.round.setdefault(id(value), number)
+        typical = {t for number, t, _ in self._mergers() if number == self.end // 2}
+        for number, template, cone in self._mergers():
+            if template in typical:
+                self.round.update(dict.fromkeys(cone, number - 1))
+
+    def _mergers(self) -> Iterator[tuple[int, str, frozenset[int]]]:
+        """What rounds make of values of the one before, where that is all they take of them, and where there is less to
+        carry if it is made there: the round, how it makes the last of it, and all of it."""
+        values = list(values_of(v for row in self.rows for v in row))
+        users: dict[int, list[Value]] = {}
+        for value in values:
+            for number in {id(i) for i in value.inputs}:
+                users.setdefault(number, []).append(value)
+        lasting = {i for i, by in users.items() if max(self.round[id(u)] for u in by) > self.round[i] + 1}
+        taken: dict[int, tuple[frozenset[int], frozenset[int]]] = {}
+        for value in values:
+            number, before, cone = self.round[id(value)], set[int](), {id(value)}
+            for each in value.inputs:
+                if id(each) in taken and self.round[id(each)] == number:
+                    before |= taken[id(each)][0]
+                    cone |= taken[id(each)][1]
+                elif self.round[id(each)] == number - 1 and id(each) not in lasting:
+                    before.add(id(each))
+                elif self.round[id(each)] == number and not isinstance(each, Constant):
+                    break
+            else:
+                taking = {i: [u for u in users.get(i, ()) if self.round[id(u)] == number] for i in before | cone}
+                outside = {i for i, by in taking.items() if any(id(u) not in cone for u in by)}
+                if not outside & before and len(outside | {id(value)}) < len(before) and isinstance(value, Compute):
+                    yield number, value.template, frozenset(cone)
+                elif before:
+                    taken[id(value)] = frozenset(before), frozenset(cone)
+
+    def loop(self, after: Sequence[Value], at_hand: Sequence[Value] = ()) -> Loop:
+        """The loop, with what is needed behind it for `after`, where `at_hand` is known. Raises Different."""
+        body = tuple(self.value(column) for column in zip(*self.rows[self.first :], strict=True))
+        ready = {id(v) for v in at_hand}
+        for value in values_of(after):
+            inputs = [i for i in value.inputs if id(i) not in ready and not isinstance(i, Constant)]
+            self.round.setdefault(id(value), max((self.round.get(id(i), -1) for i in inputs), default=-1))
+        for column, last in self._sums(after):
+            self._try_to_carry(column, last)
+        following: dict[int, Value] = {}
+        while len(following) < len(self.found.carried):
+            for first, (column, _) in list(self.found.carried.items()):
+                if first not in following:
+                    following[first] = self.value(column[1:])
+            if len(self.found.carried) > MOST_CARRIED:
+                raise Different
+        last = self._last(after)
+        carried = tuple(
+            Carried(given, column[0], following[first], last.get(first))
+            for first, (column, given) in self.found.carried.items()
+        )
+        self._leave_nothing(after, [*at_hand, *last.values()])
+        if any(len(kept.values) < self.end - self.first for kept in self.found.kept):
+            raise Different
+        kept, inside = tuple(self.found.kept), frozenset(self.found.inside)
+        return Loop(self.step, self.first, self.end, body, carried, kept, inside)
+
+    def moving(self, indices: Sequence[Index]) -> Index:
+        """An index that moves on by as much in every round."""
+        distances = {sympy.expand(b - a) for a, b in pairwise(indices)}
+        if len(distances) != 1:
+            raise Different
+        return sympy.expand(indices[0] + (self.step - self.first) * distances.pop())
+
+    def value(self, column: Column) -> Value:
+        """The value in the body that stands for one of each round, the first of the loop first."""
+        first = column[0]
+        if all(v is first for v in column):
+            return first
+        if id(first) in self.found.known:
+            seen, made = self.found.known[id(first)]
+            if any(a is not b for a, b in zip(seen, column, strict=False)):
+                return self._keep(column)
+            return made
+        numbers = [self.round.get(id(v)) for v in column]
+        expected = list(range(self.first, self.end))[: len(column)]
+        if numbers[1:] == expected[:-1]:
+            return self._carry(column)
+        if numbers != expected and any(n != -1 for n in numbers):
+            return self._keep(column)
+        made = self._made(column)
+        self.found.inside.add(id(made))
+        self.found.known[id(first)] = column, made
+        return made
+
+    def _keep(self, column: Column) -> Value:
+        """What stands for values that are all known before the loop: what is kept of them, or is made of that alone.
+
+        A column may lack what the last round takes.
+        """
+        first = column[0]
+        made_of = {letters for v in column if (letters := _from_one(v)) is not None}
+        alike = len(made_of) == 1 and all(_from_one(v) is not None for v in column)
+        if alike or (self.reloads and isinstance(first, Load)):
+            for seen, made in self.found.remade:
+                if all(a is b for a, b in zip(seen, column, strict=False)):
+                    return made
+            made = self._made(column)
+            self.found.inside.add(id(made))
+            self.found.remade.append((column, made))
+            return made
+        known = all(self.round.get(id(v), self.end) <= self.first for v in column)
+        if not self.keeps or not known or len({(v.dtype, v.axes) for v in column}) != 1:
+            raise Different
+        for number, kept in enumerate(self.found.kept):
+            if all(a is b for a, b in zip(kept.values, column, strict=False)):
+                self.found.kept[number] = replace(kept, values=max(kept.values, column, key=len))
+                return kept.given
+        self.found.kept.append(Kept(Given(first.dtype, first.node, first.axes, ""), column))
+        self.found.inside.add(id(self.found.kept[-1].given))
+        return self.found.kept[-1].given
+
+    def _carry(self, column: Column) -> Given:
+        second = column[1]
+        if id(second) in self.found.carried:
+            seen, given = self.found.carried[id(second)]
+            if any(a is not b for a, b in zip(seen, column, strict=False)):
+                raise Different
+            return given
+        if len({(v.dtype, v.axes) for v in column[1:]}) != 1 or not column[0].axes <= second.axes:
+            raise Different
+        if column[0].dtype != second.dtype:
+            raise Different
+        given = Given(second.dtype, second.node, second.axes, "")
+        self.found.inside.add(id(given))
+        self.found.carried[id(second)] = column, given
+        return given
+
+    def _sums(self, after: Iterable[Value]) -> list[tuple[Column, Value]]:
+        """What builds up in the loop for what is behind it: sums to which every round adds something of its own, and
+        what they are behind the loop."""
+        found: list[tuple[Column, Value]] = []
+        for value in values_of(after):
+            chain = [value] if self.round[id(value)] == self.end - 1 else []
+            while chain and isinstance(chain[-1], Compute) and chain[-1].template == "a + b":
+                number = self.round[id(chain[-1])]
+                earlier = [a for a in chain[-1].args if self.round.get(id(a), -1) == number - 1]
+                if len(earlier) != 1 or number < self.first:
+                    break
+                chain.append(earlier[0])
+            if len(chain) == self.end - self.first + 1:
+                found.append((tuple(reversed(chain[1:])), value))
+        return found
+
+    def _try_to_carry(self, column: Column, last: Value) -> None:
+        """Have the loop carry values, if every round makes them in the same way."""
+        before = self.found.copy()
+        try:
+            self._carry(column)
+            self.value((*column[1:], last))
+        except Different:
+            self.found = before
+
+    def _made(self, column: Column) -> Value:
+        first = column[0]
+        if isinstance(first, Load):
+            loads = [v for v in column if isinstance(v, Load)]
+            same = all(v.buffer is first.buffer and v.guard == first.guard and v.dtype == first.dtype for v in loads)
+            if len(loads) < len(column) or not same or any(v.indirect for v in loads):
+                raise Different
+            return replace(first, index=self.moving([v.index for v in loads]))
+        if isinstance(first, Compute):
+            computed = [v for v in column if isinstance(v, Compute)]
+            same = all(v.template == first.template and v.dtype == first.dtype for v in computed)
+            if len(computed) < len(column) or not same:
+                raise Different
+            columns = zip(*(v.args for v in computed), strict=True)
+            return replace(first, args=tuple(self.value(arguments) for arguments in columns))
+        raise Different
+
+    # behind the loop
+
+    def depends(self, value: Value) -> bool:
+        """Whether a value needs what the loop computes."""
+        return any(self.round.get(id(v), -1) >= self.first for v in values_of([value]))
+
+    def _last(self, after: Iterable[Value]) -> dict[int, Value]:
+        """For what is carried, the value that it has behind the loop, among those that are needed there."""
+        found: dict[int, Value] = {}
+        candidates = list(values_of(after))
+        for first, (column, _) in self.found.carried.items():
+            for value in candidates:
+                if self.round[id(value)] == self.end - 1 and self._follows((*column[1:], value)):
+                    found[first] = value
+        return found
+
+    def _follows(self, column: Column) -> bool:
+        """Whether the last of the values is made in its round as the others are in theirs."""
+        before, self.found = self.found, replace(self.found.copy(), known={})
+        try:
+            self.value(column)
+        except Different:
+            self.found = before
+            return False
+        before.kept = self.found.kept[: len(before.kept)]
+        self.found = before
+        return True
+
+    def _leave_nothing(self, after: Iterable[Value], last: Iterable[Value]) -> None:
+        """Raises Different where something behind the loop needs what is only in it."""
+        known = {id(v) for v in last}
+        stack = list(after)
+        while stack:
+            value = stack.pop()
+            if id(value) in known or not value.inputs:
+                continue
+            known.add(id(value))
+            if self.first <= self.round.get(id(value), -1) < self.end - 1:
+                raise Different
+            stack.extend(value.inputs)
+
+
+def _from_one(value: Value) -> tuple[str, tuple[int, ...]] | None:
+    """How a value is made of only one other, and of numbers: its template, and where in it that other one stands."""
+    if not isinstance(value, Compute):
+        return None
+    others = [k for k, a in enumerate(value.args) if not isinstance(a, Constant)]
+    return (value.template, tuple(others)) if len({id(value.args[k]) for k in others}) == 1 else None
