@@ -210,15 +210,14 @@ class Functions:
             body.names.update({n: self.name(n) for n in named})
             called = f"{call}({values})"
             lines.append(f"{', '.join(self.name(n) for n in named)} = {called}" if named else called)
-            if self.backward is None and any(_is_float(n) for n in self.inputs):
-                lines = ["with torch.no_grad():", f"    {lines[0]}"]
+        quiet = bool(called) and self.backward is None and any(_is_float(n) for n in self.inputs)
         body.inline = _inline(body)
         body.names.update({new: body.names[old] for new, old in self.forward.overwritten.items()})
         for (changed, hidden), node in zip(subject.changed, self.results, strict=False):
             if node in self.forward.overwritten:
                 continue
             line = f"{changed}.copy_({_text(body, node)})"
-            lines += ["with torch.no_grad():", f"    {line}"] if hidden else [line]
+            lines += ["with torch.no_grad():", f"    {line}"] if hidden and not quiet else [line]
         for (changed, _), node in zip(subject.changed, self.results, strict=False):
             again = [k for k in range(len(subject.changed), len(self.results)) if self.results[k] is node]
             if node is not None and node.op != "placeholder" and not any(map(self._has_tangent, again)):
@@ -230,7 +229,10 @@ class Functions:
         checks = [line.replace(f"{CHECKS}(", f"{checker(subject)}(", 1) for line in subject.checks]
         checks += ["check_settings(self, SETTINGS)"] if subject.settings else []
         last = [] if lines and result == "None" else [f"return {result}"]
-        lines = [*checks, *(line.text for line in body.lines), *lines, *last]
+        lines += last
+        if quiet:
+            lines = ["with torch.no_grad():", *(f"    {line}" for line in lines)]
+        lines = [*checks, *(line.text for line in body.lines), *lines]
         return [Line(f"def {subject.name}({subject.signature}):"), *(Line(f"    {line}") for line in lines)]
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from files import generated, outputs
+from inline_snapshot import snapshot
 
 TESTS = Path(__file__).parent.parent
 NORMS = TESTS.parent / "examples" / "norms.py"
@@ -216,6 +217,7 @@ def said(files: dict[str, str], folder: Path) -> dict[str, str]:
         "forward": files["relu"].replace("out_ptr + cols, ", "out_ptr + cols, 1.5 * ", 1),
         "backward": files["loss"].replace("return grad_x\n", "return grad_x * 1.01\n"),
         "unwritten": files["written_integers"].replace("tl.store(x_ptr + cols, ", "tl.store(x_ptr + cols, 7 + "),
+        "failing": re.sub(r"(def original\(.*\n.*\n)", r"\1    return lambda x: [x][1]\n\n", files["relu"]),
     }
     assert all(text not in files.values() for text in broken.values())
     return outputs(folder, {**files, **broken})
@@ -235,6 +237,12 @@ def test_a_file_computes_what_the_original_does(name: str, said: dict[str, str])
 def test_a_file_says_what_is_wrong(name: str, wrong: list[str], said: dict[str, str]):
     assert set(re.findall(r"^wrong  (.*?)  ", said[name], re.M)) == set(wrong)
     assert said[name].endswith("exit 1\n")
+
+
+def test_a_file_says_that_the_original_fails(said: dict[str, str]):
+    assert said["failing"] == snapshot(
+        "exit the original fails with the arguments of seed 0: IndexError: list index out of range\n"
+    )
 
 
 def test_random_numbers_are_not_compared(files: dict[str, str], said: dict[str, str]):

@@ -102,6 +102,13 @@ def part(x):
     x[:, 2:5].mul_(3)
 
 
+# fx: x=f32[4, 10], y=f32[4, 10]
+@torch.no_grad()
+def row(x, y):
+    x.sub_(y, alpha=0.1)
+    return x[1]
+
+
 # fx: x=torch.randn(12)
 def plain(x):
     x.mul_(2)
@@ -168,6 +175,7 @@ def test_what_is_overwritten(name: str, files: dict[str, str]) -> None:
         "old": ['"x"'],
         "added": ['"x"'],
         "part": ['"x"'],
+        "row": ['"x"'],
         "plain": ['"x"'],
     }
     assert found == expected.get(name, [])
@@ -193,6 +201,15 @@ def adamw_kernel(m_ptr, grad_ptr, v_ptr, p_ptr, N: tl.constexpr, BLOCK: tl.const
     # model.py:10  p.addcdiv_(m, v.sqrt() + 1e-8, value=-lr)
     p_1 = p * 0.9999 + new_m * -0.001 / (tl.sqrt(new_v) + 1e-08)
     tl.store(p_ptr + cols, p_1, mask=mask)\
+""")
+
+
+def test_nothing_outside_of_no_grad(files: dict[str, str]) -> None:
+    text = files["row"]
+    assert text[text.index("    with torch.no_grad():") : text.index("\n\n\ndef original")] == snapshot("""\
+    with torch.no_grad():
+        row_forward(x, y)
+        return x.select(0, 1)\
 """)
 
 
