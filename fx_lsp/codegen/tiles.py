@@ -17,14 +17,17 @@ from fx_lsp.codegen.values import Coordinate, Guard, Load, Reduction, Scan, Stor
 
 Role = Literal["grid", "loop", "whole"]
 
-REGISTERS = 128
+REGISTERS = 65536
+"""How many registers a multiprocessor has for the threads of a program."""
+
+HELD = 128
 """How many of a thread's registers may be taken by what a kernel holds all the time, of 255."""
+
+OTHERS = 32
+"""How many more it needs."""
 
 MOST_ELEMENTS = 4
 """How many elements each thread works on, at most, where a kernel holds much of each."""
-
-MOST_WARPS = 32
-"""How many warps a program has at most."""
 
 
 @dataclass(frozen=True)
@@ -106,13 +109,13 @@ def tile_of(domain: Domain, stores: Sequence[Store], hints: Mapping[str, int]) -
 
 def spread(tile: Tile, held: int) -> Tile:
     """The tile with enough warps for each element of it to have `held` values in registers at once."""
-    each = max(1, min(REGISTERS // max(1, held), MOST_ELEMENTS))
+    each = max(1, min(HELD // max(1, held), MOST_ELEMENTS))
     configs: dict[Config, None] = {}
     for config in tile.configs:
         blocks = dict(config.blocks)
         elements = math.prod(blocks.get(d.block_name, d.block) for d in tile.dims)
         warps = max(config.warps, power_of_two(elements // (32 * each)))
-        if warps <= MOST_WARPS:
+        if 32 * warps * min(held * each + OTHERS, 255) <= REGISTERS:
             configs[replace(config, warps=warps)] = None
     return replace(tile, configs=tuple(configs)) if configs else tile
 
