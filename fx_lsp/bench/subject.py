@@ -69,7 +69,10 @@ def opened(path: Path, name: str, device: str, kernels: bool) -> Subject:
         return names[f"{helper}_" if helper == name else helper]  # the file's helpers make way for the user's function
 
     apart = dict(names, device=device)  # kernels have no business with the original: it is not in their module
-    exec(compile(ast.Module(making, []), str(path), "exec", dont_inherit=True), apart)
+    try:
+        exec(compile(ast.Module(making, []), str(path), "exec", dont_inherit=True), apart)
+    except SystemExit as error:
+        raise NotComparable(f"It is not compared with the original: {error}.") from error
     assert isinstance(compare.value, ast.Call)
     arguments = [apart[a.id] for a in compare.value.args if isinstance(a, ast.Name)]
     for hidden in {"original", "original_"} - {name}:

@@ -12,7 +12,7 @@ from generated import HONEST, generated
 from fx_lsp.bench.calls import Calls, Values, bytes_of, set_count
 from fx_lsp.bench.ceilings import costs
 from fx_lsp.bench.devices import Device, device
-from fx_lsp.bench.subject import is_interpreted, opened
+from fx_lsp.bench.subject import NotComparable, is_interpreted, opened
 from fx_lsp.measured import What
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kernels"
@@ -38,11 +38,19 @@ def test_without_kernels_triton_is_not_needed(tmp_path: Path):
 
 def test_an_original_that_finds_a_tensor_by_itself(tmp_path: Path):
     text = generated(HONEST).replace("wrong = compare(f, reference, make)", "wrong = compare(f, without_further, make)")
-    more = "    def without_further(*args, weight, **kwargs):\n        return reference(*args, **kwargs)\n    def make("
+    more = "    def without_further(*args, weight, **kwargs):\n        return reference(*args, **kwargs)\n"
     file = tmp_path / "kernels.py"
-    file.write_text(text.replace("    def make(", more))
+    file.write_text(text.replace("    def drawn(", f"{more}    def drawn("))
     found = opened(file, "f", "cpu", kernels=True)
     assert [*found.outside] == ["weight"] and found.outside["weight"].__name__ == "f"
+
+
+def test_an_original_that_fails(tmp_path: Path):
+    file = tmp_path / "kernels.py"
+    end = "    make = accepted(reference, drawn)\n"
+    file.write_text(generated(HONEST).replace(end, f"    reference = [].pop\n{end}"))
+    with pytest.raises(NotComparable, match="the original fails with random arguments: TypeError"):
+        opened(file, "f", "cpu", kernels=False)
 
 
 def calls(tmp_path: Path, sets: int = 2) -> Calls:

@@ -45,6 +45,11 @@ def normalized(x, mean, var, weight, bias):
     return F.batch_norm(x, mean, var, weight, bias, training=True)
 
 
+# fx: logits=f32[6, 5], target=f32[6, 5]
+def probable(logits, target):
+    return F.binary_cross_entropy(logits.sigmoid(), target)
+
+
 # fx: x=f32[6, 5], w=torch.randn(5)
 def frozen(x, w):
     return torch.sigmoid(x * w)

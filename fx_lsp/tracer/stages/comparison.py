@@ -120,16 +120,31 @@ def judged(found, right, exact):
 FAILURES = AssertionError, LookupError, RuntimeError, TypeError, ValueError
 
 
+def between(value):
+    """A tensor of floating-point numbers as one of numbers between 0 and 1."""
+    if isinstance(value, torch.Tensor) and value.is_floating_point():
+        return value.detach().frac().abs().requires_grad_(value.requires_grad)
+    return value
+
+
+def accepted(reference, make):
+    """What makes arguments that the original takes: random ones, or such between 0 and 1."""
+    failures = []
+    for made in (make, lambda seed: tree_map(between, make(seed))):
+        try:
+            for seed in range(3):
+                results(reference, *made(seed))
+            return made
+        except FAILURES as error:
+            failures.append(f"{type(error).__name__}: {error}")
+    return sys.exit(f"the original fails with random arguments: {failures[0]}")
+
+
 def compare(kernels, reference, make):
     """Print how far the results are off, for several seeds; the names of those that are wrong."""
     worst = {}
     for seed in range(3):
-        try:
-            right = results(reference, *make(seed))
-        except FAILURES as error:
-            what = f"{type(error).__name__}: {error}"
-            sys.exit(f"the original fails with the arguments of seed {seed}: {what}")
-        found = results(kernels, *make(seed))
+        found, right = results(kernels, *make(seed)), results(reference, *make(seed))
         try:
             exact = results(reference, *tree_map(doubled, make(seed)))
         except FAILURES:
@@ -210,9 +225,10 @@ def main(name: str, receiver: str, names: bool, outside: Sequence[str]) -> list[
     return [
         *lines,
         "",
-        "def make(seed):",
+        "def drawn(seed):",
         f"    return arguments({', '.join(given)})",
         "",
+        f"make = accepted({function}, drawn)",
         f"wrong = compare(KERNELS, {function}, make)",
         'if device == "cpu":',
         '    print("not timed: without a GPU, the kernels are interpreted")',
