@@ -17,11 +17,12 @@ from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
 from fx_lsp.choices import Precision
+from fx_lsp.codegen.edits import converted, inserted
 from fx_lsp.codegen.index import Index, count
 from fx_lsp.codegen.landing import land_results
 from fx_lsp.codegen.lowerings.reductions import is_reduction, reduced_dimensions
 from fx_lsp.codegen.operands import moved, only_moves, only_scales, scale_scores, with_scale
-from fx_lsp.codegen.own import Role, Writer, give_role, inserted, outputs_of, replace_with_kernel, tidied
+from fx_lsp.codegen.own import Role, Writer, give_role, outputs_of, replace_with_kernel, tidied
 from fx_lsp.codegen.pull import shape_of
 from fx_lsp.codegen.registry import operation
 from fx_lsp.codegen.scores import Product, Shapes, Sum, is_element_wise, is_product
@@ -301,7 +302,7 @@ def _use_result(graph: fx.Graph, found: Attention) -> None:
     dot, result, node_of = found.dot, found.result.node, size_nodes(graph)
     gradient: Any = found.gradient.args[0]
     with graph.inserting_before(dot):
-        wide = [_in_float32(graph, n, dot) for n in (result, gradient)]
+        wide = [converted(graph, dot, n, torch.float32) for n in (result, gradient)]
         product = inserted(graph, dot, aten.mul.Tensor, tuple(wide))
         total = inserted(graph, dot, aten.sum.dim_IntList, (product, [-1], True))
         moved = inserted(graph, dot, aten.reshape.default, (total, [node_of(s) for s in shape_of(dot)]))
@@ -317,12 +318,6 @@ def _lay_out(products: Iterable[Product]) -> None:
         if product.transposed:
             with value.fake_mode:
                 product.node.meta["val"] = value.mT.contiguous().mT
-
-
-def _in_float32(graph: fx.Graph, node: fx.Node, like: fx.Node) -> fx.Node:
-    if node.meta["val"].dtype == torch.float32:
-        return node
-    return inserted(graph, like, torch.ops.prims.convert_element_type.default, (node, torch.float32))
 
 
 def _reads(found: Attention, products: Collection[Product], *scores: fx.Node) -> list[fx.Node]:

@@ -228,8 +228,7 @@ class Functions:
             lines, result = [], called
         checks = [line.replace(f"{CHECKS}(", f"{checker(subject)}(", 1) for line in subject.checks]
         checks += ["check_settings(self, SETTINGS)"] if subject.settings else []
-        last = [] if lines and result == "None" else [f"return {result}"]
-        lines += last
+        lines += [] if lines and result == "None" else [f"return {result}"]
         if quiet:
             lines = ["with torch.no_grad():", *(f"    {line}" for line in lines)]
         lines = [*checks, *(line.text for line in body.lines), *lines]

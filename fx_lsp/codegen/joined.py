@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import fx
 
+from fx_lsp.codegen.edits import added_up, converted, inserted, replaced
 from fx_lsp.codegen.lowerings.reductions import reduced_dimensions
-from fx_lsp.codegen.lowerings.views import dimension
-from fx_lsp.codegen.own import inserted
+from fx_lsp.codegen.lowerings.views import argument, dimension
 from fx_lsp.codegen.registry import operation
 
 aten = torch.ops.aten
@@ -28,23 +28,14 @@ def sum_parts(graph: fx.Graph) -> None:
         if len(parts) < FEWEST:
             continue
         value = node.meta["val"]
-        wide = torch.promote_types(value.dtype, torch.float32) if value.is_floating_point() else value.dtype
         with graph.inserting_before(node):
-            total: Any = None
-            for part in parts:
-                if part.meta["val"].dtype != wide:
-                    part = inserted(graph, node, torch.ops.prims.convert_element_type.default, (part, wide))
-                total = part if total is None else inserted(graph, node, aten.add.Tensor, (total, part), name="total")
+            total = added_up(graph, node, parts, value.dtype)
             if operation(node) == "aten.mean.dim":
                 total = inserted(graph, node, aten.div.Tensor, (total, len(parts)))
-            if wide != value.dtype:
-                total = inserted(graph, node, torch.ops.prims.convert_element_type.default, (total, value.dtype))
+            total = converted(graph, node, total, value.dtype)
             if total.meta["val"].dim() < value.dim():
                 total = inserted(graph, node, aten.unsqueeze.default, (total, reduced_dimensions(node)[0]))
-        node.replace_all_uses_with(total)
-        name = node.name
-        graph.erase_node(node)
-        total.name = name
+        replaced(graph, node, total)
     graph.eliminate_dead_code()
 
 
@@ -55,7 +46,7 @@ def _stacked(node: Any, dim: int) -> Sequence[fx.Node]:
         return []
     given: Any = joins.args[0]
     rank = joins.meta["val"].dim()
-    if dimension(joins.args[1] if len(joins.args) > 1 else 0, rank) != dim:
+    if dimension(argument(joins, 1, "dim", 0), rank) != dim:
         return []
     if joins is node:
         apart = all(operation(g) == "aten.unsqueeze.default" and dimension(g.args[1], rank) == dim for g in given)

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from fx_lsp.codegen.own import inserted, land, outputs_of, tidied, writer_of
+from fx_lsp.codegen.edits import inserted
+from fx_lsp.codegen.own import land, outputs_of, tidied, writer_of
 from fx_lsp.codegen.places import Permute, Reshape, Step, step_of
 from fx_lsp.codegen.pull import shape_of
 from fx_lsp.codegen.registry import operation

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import fx
 
-from fx_lsp.codegen.own import inserted
+from fx_lsp.codegen.edits import inserted
 from fx_lsp.codegen.places import step_of
 from fx_lsp.codegen.registry import operation
 from fx_lsp.codegen.scores import Product

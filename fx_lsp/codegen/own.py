@@ -96,22 +96,6 @@ def landing(result: fx.Node) -> tuple[Coords, tuple[Step, ...]]:
     return result.meta.get(_LANDING) or (shape_of(result), ())
 
 
-def inserted(
-    graph: fx.Graph,
-    like: fx.Node,
-    function: Any,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any] | None = None,
-    name: str | None = None,
-) -> fx.Node:
-    """A new call in a graph, at the place where it inserts; it comes from where `like` comes from."""
-    node = graph.create_node("call_function", function, args, dict(kwargs or {}), name)
-    values = fx.map_arg((args, kwargs or {}), lambda n: n.meta["val"])
-    with like.meta["val"].fake_mode:
-        node.meta = {**like.meta, "val": function(*values[0], **values[1])}  # pyright: ignore
-    return node
-
-
 @dataclass(frozen=True)
 class Role:
     """What a node is in what a kernel computes: the gradient of something, or what is called `title`.

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from torch import fx
 
 from fx_lsp.codegen.index import ZERO
-from fx_lsp.codegen.lowerings.views import dimension
+from fx_lsp.codegen.lowerings.views import argument, dimension
 from fx_lsp.codegen.own import writer_of
 from fx_lsp.codegen.places import Reshape, Shift, Step, step_of
 from fx_lsp.codegen.pull import shape_of
@@ -42,7 +42,7 @@ def pieces_of(nodes: Iterable[fx.Node], roots: Collection[fx.Node], views: Colle
         if len(ready) * MANY > len(parts) or any(part in roots for part in ready):
             continue
         whole, further = _copied(node)
-        dim, start = dimension(node.args[1] if len(node.args) > 1 else 0, rank), ZERO
+        dim, start = dimension(argument(node, 1, "dim", 0), rank), ZERO
         for part, made in parts.items():
             source, steps = made or (part, ())
             found.setdefault(source, []).append((whole, (*steps, Shift(dim, start), *further)))

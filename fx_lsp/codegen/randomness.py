@@ -13,7 +13,7 @@ from torch import fx
 from torch._inductor import inductor_prims as inductor_prims  # defines the operation
 from torch.utils.checkpoint import CheckpointPolicy
 
-from fx_lsp.codegen.own import inserted
+from fx_lsp.codegen.edits import inserted, replaced
 from fx_lsp.codegen.registry import operation
 
 aten, prims = torch.ops.aten, torch.ops.prims
@@ -38,10 +38,7 @@ def seed_random(graph: fx.Graph) -> None:
                 seed = inserted(graph, node, aten.select.int, (seeds, 0, number))
                 seed.name = f"seed_{number}" if number else "seed"
                 made = _DRAWN[operation(node)](graph, node, seed)
-            node.replace_all_uses_with(made)
-            name = node.name
-            graph.erase_node(node)
-            made.name = name
+            replaced(graph, node, made)
     for node in graph.nodes:
         if isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags:
             node.meta["recompute"] = CheckpointPolicy.MUST_SAVE

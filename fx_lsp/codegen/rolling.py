@@ -40,14 +40,14 @@ class _Rolling(Emitter):
     def __init__(
         self, title: str, tile: Tile, rounds: Rounds, indirect: Mapping[sympy.Symbol, Value], naming: Naming
     ) -> None:
-        self.loops = [*([rounds.making.loop] if rounds.making else []), rounds.loop]
-        others = [v for loop in self.loops for c in loop.carried for v in (c.start, c.following)]
+        loops = [*([rounds.making.loop] if rounds.making else []), rounds.loop]
+        others = [v for loop in loops for c in loop.carried for v in (c.start, c.following)]
         others += rounds.making.loop.body if rounds.making else ()
         super().__init__(title, tile, rounds.stores, indirect, naming, others)
         self.rounds = rounds
         step = self.unique("step")
-        self.names.update({loop.step: step for loop in self.loops})
-        self.inside = frozenset[int]().union(*(loop.inside for loop in self.loops))
+        self.names.update({loop.step: step for loop in loops})
+        self.inside = frozenset[int]().union(*(loop.inside for loop in loops))
 
     def looped(self, value: Value) -> bool:
         return id(value) in self.inside

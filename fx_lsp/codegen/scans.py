@@ -16,7 +16,9 @@ from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
 from fx_lsp.codegen.attention import dependents
-from fx_lsp.codegen.own import inserted, tidied
+from fx_lsp.codegen.edits import inserted
+from fx_lsp.codegen.lowerings.views import argument, dimension
+from fx_lsp.codegen.own import tidied
 from fx_lsp.codegen.registry import operation
 from fx_lsp.codegen.stepsums import sum_once
 
@@ -41,7 +43,10 @@ class Families:
 
 
 def keep_states(graph: fx.Graph) -> Families:
-    """Have the steps of a loop not be computed again one after the other; returns what is the same in all of them."""
+    """Have what all steps of a loop share be computed and summed once, and many steps not be computed again.
+
+    Returns what is the same in all of many steps.
+    """
     steps = _steps(graph)
     if steps:
         _merge(graph, {n for step in steps for n in step})
@@ -59,12 +64,12 @@ def keep_states(graph: fx.Graph) -> Families:
             families.setdefault(known[node], {}).setdefault(k, node)
     states = {_state(n, number) for n, k in number.items() if any(number.get(u) == k + 1 for u in n.users)}
     inner = set(range(1, len(steps) - 1))
-    repeated = [f for f in families.values() if inner and inner <= set(f)]
+    repeated = [f for f in families.values() if inner <= set(f)]
     states.update(n for f in repeated if states & set(f.values()) for n in f.values())
     for node in states:
         node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
     names = [tuple(f[k].name if k in f else "" for k in range(len(steps))) for f in repeated]
-    return Families(tuple(names), frozenset(n.name for n in steps[0]) if steps else frozenset())
+    return Families(tuple(names), frozenset(n.name for n in steps[0]))
 
 
 def _state(node: fx.Node, number: Mapping[fx.Node, int]) -> fx.Node:
@@ -168,8 +173,7 @@ def _joined(parts: Sequence[fx.Node]) -> tuple[fx.Node | None, list[tuple[Any, .
             if operation(cat) != "aten.cat.default":
                 continue
             given: Any = cat.args[0]
-            dim: Any = cat.args[1] if len(cat.args) > 1 else 0
-            dim %= cat.meta["val"].dim()
+            dim = dimension(argument(cat, 1, "dim", 0), cat.meta["val"].dim())
             start, slices = 0, dict[fx.Node, tuple[Any, ...]]()
             for each in given:
                 size = each.meta["val"].shape[dim]

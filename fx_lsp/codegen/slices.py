@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from fx_lsp.codegen.own import inserted
+from fx_lsp.codegen.edits import inserted, is_zero, replaced
 from fx_lsp.codegen.registry import operation
 
 aten = torch.ops.aten
@@ -30,10 +30,7 @@ def join_slices(graph: fx.Graph) -> None:
                     first = inserted(graph, node, aten.add.Tensor, (first, other))
                 joined.append(inserted(graph, node, aten.unsqueeze.default, (first, dim)))
             made = inserted(graph, node, aten.cat.default, (joined, dim))
-        node.replace_all_uses_with(made)
-        name = node.name
-        graph.erase_node(node)
-        made.name = name
+        replaced(graph, node, made)
     graph.eliminate_dead_code()
 
 
@@ -56,14 +53,10 @@ def _slices(total: fx.Node) -> tuple[int, dict[int, list[fx.Node]]] | None:
             return None
         base, part, dim, number = node.args
         numbers: Any = number, dim
-        if not _is_zero(base) or not all(isinstance(n, int) for n in (*numbers, value.shape[dim])):
+        if not is_zero(base) or not all(isinstance(n, int) for n in (*numbers, value.shape[dim])):
             return None
         dims.add(dim % value.dim())
         parts.setdefault(number % value.shape[dim], []).append(part)
     if len(dims) != 1 or len(parts) != value.shape[next(iter(dims))]:
         return None
     return dims.pop(), parts
-
-
-def _is_zero(node: Any) -> bool:
-    return operation(node) == "aten.full.default" and node.args[1] == 0

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from fx_lsp.codegen.edits import replaced
 from fx_lsp.codegen.lowerings.reductions import is_reduction, reduced_dimensions
 from fx_lsp.codegen.registry import operation
 from fx_lsp.codegen.stepsums import parts_of
@@ -136,7 +137,7 @@ def _split(graph: fx.Graph, node: fx.Node, parts: int) -> None:
             found = _add(graph, node, torch.ops.prims.convert_element_type.default, (found, result.dtype))
         if tuple(found.meta["val"].shape) != tuple(result.shape):
             found = _add(graph, node, aten.reshape.default, (found, list(result.shape)))
-    _replace(graph, node, found)
+    replaced(graph, node, found)
 
 
 def _neutral(kind: str, dtype: torch.dtype) -> float:
@@ -165,16 +166,8 @@ def _into_sums(graph: fx.Graph, node: fx.Node) -> None:
         results = [_add(graph, node, aten.reshape.default, (n, shape)) for n in (variance, mean)]
     for user in list(node.users):
         number: Any = user.args[1]
-        _replace(graph, user, results[number])
+        replaced(graph, user, results[number])
     graph.erase_node(node)
-
-
-def _replace(graph: fx.Graph, node: fx.Node, by: fx.Node) -> None:
-    """Put one node in place of another, under its name: backward takes what forward keeps by its name."""
-    name = node.name
-    node.replace_all_uses_with(by, propagate_meta=False)
-    graph.erase_node(node)
-    by.name = name
 
 
 def _add(

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import fx
 
-from fx_lsp.codegen.own import inserted
+from fx_lsp.codegen.edits import added_up, converted, inserted, is_zero, replaced
 from fx_lsp.codegen.registry import aliases_first, operation
 
 aten = torch.ops.aten
@@ -59,10 +59,7 @@ def sum_once(graph: fx.Graph, steps: int) -> None:
             for wrapper, place in reversed(around):
                 args = [total if k == place else a for k, a in enumerate(wrapper.args)]
                 total = inserted(graph, node, wrapper.target, tuple(args))
-        node.replace_all_uses_with(total)
-        name = node.name
-        graph.erase_node(node)
-        total.name = name
+        replaced(graph, node, total)
     graph.eliminate_dead_code()
 
 
@@ -114,17 +111,11 @@ def _argument(term: fx.Node, like: fx.Node, place: int) -> fx.Node | None:
     args: list[Any] = list(term.args)
     if operation(term) == "aten.mul.Tensor" and args[place] is like.args[1 - place]:
         args.reverse()
-    if operation(term) == "aten.where.self" and not _is_zero(args[2]):
+    if operation(term) == "aten.where.self" and not is_zero(args[2]):
         return None
     if any(a is not b for k, (a, b) in enumerate(zip(args, like.args, strict=True)) if k != place):
         return None
     return args[place] if isinstance(args[place], fx.Node) else None
-
-
-def _is_zero(node: fx.Node) -> bool:
-    """Whether a node is a tensor of zeros that was made as such."""
-    place = {"aten.scalar_tensor.default": 0, "aten.full.default": 1}.get(operation(node))
-    return place is not None and repr(node.args[place]) in ("0", "0.0")
 
 
 def _reduction(term: fx.Node) -> tuple[fx.Node, ...] | None:
@@ -149,22 +140,15 @@ def _total(graph: fx.Graph, node: fx.Node, reductions: list[tuple[fx.Node, ...]]
     """The reduction of a sum of what is reduced; half precision is added up in single precision."""
     sources: list[Any] = [r[0].args[0] for r in reductions]
     dtype = sources[0].meta["val"].dtype
-    wide = torch.promote_types(dtype, torch.float32) if dtype.is_floating_point else dtype
     with graph.inserting_before(node):
-        total: Any = None
-        for source in sources:
-            if wide != dtype:
-                source = inserted(graph, node, torch.ops.prims.convert_element_type.default, (source, wide))
-            total = source if total is None else inserted(graph, node, aten.add.Tensor, (total, source), name="total")
+        total = added_up(graph, node, sources, dtype)
         parts = _parts(reductions[0][0])
         total.meta[_KEY] = parts == 0
         for number, step in enumerate(reductions[0]):
             total = inserted(graph, node, step.target, (total, *step.args[1:]), step.kwargs)
             if number == 0:
                 total.meta[_PARTS] = parts
-        if wide != dtype:
-            total = inserted(graph, node, torch.ops.prims.convert_element_type.default, (total, dtype))
-    return total
+        return converted(graph, node, total, dtype)
 
 
 def _parts(reduction: fx.Node) -> int:

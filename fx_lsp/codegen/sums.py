@@ -6,17 +6,15 @@ else such an operation does, adding to a tensor that is not zero and rounding, b
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
+from fx_lsp.codegen.edits import converted, inserted, is_zero, replaced
 from fx_lsp.codegen.index import count
 from fx_lsp.codegen.lowerings.sums import KEY, PUT, indices_of_sum, is_accumulation, summed_shape, values_of_sum
-from fx_lsp.codegen.own import inserted
 from fx_lsp.codegen.pull import expressions, shape_of
-from fx_lsp.codegen.registry import aliases_first, args_of, operation
+from fx_lsp.codegen.registry import args_of, operation
 
 aten = torch.ops.aten
 FEW = 4
@@ -46,7 +44,7 @@ def add_to_zeros(graph: fx.Graph) -> None:
         with graph.inserting_before(node):
             options = {"dtype": wide, "device": node.meta["val"].device}
             zeros = inserted(graph, node, aten.full.default, (list(base.meta["val"].shape), 0), options)
-            added = _converted(graph, node, values, wide)
+            added = converted(graph, node, values, wide)
             if _has_few_places(node):
                 made = _sums_of_rows(graph, node, added)
             elif operation(node) in PUT:
@@ -57,13 +55,10 @@ def add_to_zeros(graph: fx.Graph) -> None:
                 made.meta[KEY] = True
             made.name = f"{node.name}_total"
             total = made
-            if not _is_zero(base):
-                total = inserted(graph, node, aten.add.Tensor, (_converted(graph, node, base, wide), made))
-            total = _converted(graph, node, total, dtype)
-        node.replace_all_uses_with(total)
-        name = node.name
-        graph.erase_node(node)
-        total.name = name
+            if not is_zero(base):
+                total = inserted(graph, node, aten.add.Tensor, (converted(graph, node, base, wide), made))
+            total = converted(graph, node, total, dtype)
+        replaced(graph, node, total)
     graph.eliminate_dead_code()
 
 
@@ -109,16 +104,3 @@ def _has_kernel(node: fx.Node) -> bool:
 
 def _base(node: fx.Node) -> fx.Node:
     return args_of(node)[0]
-
-
-def _is_zero(node: fx.Node) -> bool:
-    while aliases_first(node):
-        node = args_of(node)[0]
-    return operation(node) == "aten.full.default" and bool(node.args[1] == 0)
-
-
-def _converted(graph: fx.Graph, like: fx.Node, node: fx.Node, dtype: torch.dtype) -> fx.Node:
-    if node.meta["val"].dtype == dtype:
-        return node
-    made: Any = inserted(graph, like, torch.ops.prims.convert_element_type.default, (node, dtype))
-    return made

@@ -1,0 +1,61 @@
+"""Changes of graphs: new operations, in the place and under the name of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import fx
+
+from fx_lsp.codegen.registry import aliases_first, args_of, operation
+
+aten = torch.ops.aten
+
+
+def inserted(
+    graph: fx.Graph,
+    like: fx.Node,
+    function: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None = None,
+    name: str | None = None,
+) -> fx.Node:
+    """A new call in a graph, at the place where it inserts; it comes from where `like` comes from."""
+    node = graph.create_node("call_function", function, args, dict(kwargs or {}), name)
+    values = fx.map_arg((args, kwargs or {}), lambda n: n.meta["val"])
+    with like.meta["val"].fake_mode:
+        node.meta = {**like.meta, "val": function(*values[0], **values[1])}  # pyright: ignore
+    return node
+
+
+def converted(graph: fx.Graph, like: fx.Node, node: fx.Node, dtype: torch.dtype) -> fx.Node:
+    """A node in another dtype, or itself."""
+    if node.meta["val"].dtype == dtype:
+        return node
+    return inserted(graph, like, torch.ops.prims.convert_element_type.default, (node, dtype))
+
+
+def added_up(graph: fx.Graph, like: fx.Node, nodes: Iterable[fx.Node], dtype: torch.dtype) -> fx.Node:
+    """The sum of at least one node, in a dtype or, for half precision, in float32."""
+    wide = torch.promote_types(dtype, torch.float32) if dtype.is_floating_point else dtype
+    first, *others = (converted(graph, like, node, wide) for node in nodes)
+    for other in others:
+        first = inserted(graph, like, aten.add.Tensor, (first, other), name="total")
+    return first
+
+
+def replaced(graph: fx.Graph, node: fx.Node, by: fx.Node) -> None:
+    """Put one node in place of another, under its name: backward takes what forward keeps by its name."""
+    name = node.name
+    node.replace_all_uses_with(by)
+    graph.erase_node(node)
+    by.name = name
+
+
+def is_zero(node: fx.Node) -> bool:
+    """Whether a node is a tensor of zeros that was made as such."""
+    while aliases_first(node):
+        node = args_of(node)[0]
+    place = {"aten.full.default": 1, "aten.scalar_tensor.default": 0}.get(operation(node))
+    return place is not None and bool(node.args[place] == 0)
