@@ -75,22 +75,7 @@ export class Workbench {
 
   /** Runs a command of the palette, and chooses the rows with these texts in what it then asks. */
   async command(title, ...choices) {
-    const input = this.page.locator('.quick-input-widget:visible input').first();
-    const own = this.page.locator('.label-name', { hasText: new RegExp(`^${escaped(title)}$`) });
-    const row = this.page.locator('.quick-input-widget:visible .monaco-list-row').filter({ has: own }).first();
-    const seen = (what) => what.waitFor({ timeout: 5000 }).then(() => true, () => false);
-    await this.until(async () => {
-      await this.page.keyboard.press('F1'); // a menu that is just closing takes the key
-      if (await seen(input)) {
-        await input.fill(`>${title}`);
-        if (await seen(row)) {
-          return true;
-        }
-        await this.page.keyboard.press('Escape');
-      }
-      return false;
-    }, `the command ${title}`);
-    await row.click();
+    await (await this.found(`>${title}`, new RegExp(`^${escaped(title)}$`))).click();
     for (const choice of choices) {
       await this.choose(choice);
     }
@@ -98,10 +83,7 @@ export class Workbench {
 
   /** The titles of the palette that a text finds. */
   async commands(text) {
-    const input = this.page.locator('.quick-input-widget:visible input').first();
-    await this.page.keyboard.press('F1');
-    await input.waitFor();
-    await input.fill(`>${text}`);
+    await this.found(`>${text}`, /./);
     await this.page.waitForTimeout(600);
     const found = await this.page.locator('.quick-input-list .monaco-list-row .label-name').allTextContents();
     await this.page.keyboard.press('Escape');
@@ -110,11 +92,24 @@ export class Workbench {
 
   /** Opens the file of the workspace that a name finds. */
   async open(name) {
+    await (await this.found(name, name)).click();
+  }
+
+  /** Types into the palette until it has a row with a label; the key may reach a question that is just closing. */
+  async found(typed, label) {
     const input = this.page.locator('.quick-input-widget:visible input').first();
-    await this.page.keyboard.press('F1');
-    await input.waitFor();
-    await input.fill(name);
-    await this.choose(name);
+    const named = this.page.locator('.label-name', { hasText: label });
+    const row = this.page.locator('.quick-input-widget:visible .monaco-list-row').filter({ has: named }).first();
+    const within = { timeout: 5000 };
+    await this.until(async () => {
+      await this.page.keyboard.press('F1');
+      const is = await input.fill(typed, within).then(() => row.waitFor(within)).then(() => true, () => false);
+      if (!is) {
+        await this.page.keyboard.press('Escape');
+      }
+      return is;
+    }, `${typed} in the palette`);
+    return row;
   }
 
   /** Chooses a row of the list that is asked from. */
