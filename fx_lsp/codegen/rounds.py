@@ -1,24 +1,34 @@
 """Kernels that do the same again and again, as a loop: over time, where a step takes what the step before it left.
 
 What a kernel stores tells the rounds apart: the stores into one tensor, each as far from the one before it; or what it
-adds up. The first rounds may be others. What a round takes of what was computed before all of them, as backward does of
+adds up; or the states that lead to what it stores in the end. The first rounds may be others. What a round takes of what was computed before all of them, as backward does of
 the steps that it computes again, is made in a loop of its own, which keeps it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
+
+import torch
 
 from fx_lsp.codegen.matching import Different, Loop, Matching
-from fx_lsp.codegen.values import Addition, Compute, Load, Store, Value, values_of
+from fx_lsp.codegen.values import Addition, Axes, Compute, Load, Store, Value, values_of
 
 LEAST = 4
 """From how many rounds on there is a loop."""
 
-SUMMED = 6
-"""From how many steps on there is a loop that only adds up what they make."""
+STORELESS = 6
+"""From how many steps on there is a loop that stores nothing itself, but adds up what they make, or leaves a state."""
+
+MOST_ALIKE = 4
+"""How many values that are made by the same operation may lie between the states of two steps."""
+
+MOST_PASSED = 256
+"""How many values are looked at between the states of two steps."""
 
 AHEAD = 2
 """How many rounds may come before the loop because they are others."""
@@ -80,7 +90,7 @@ def rounds_of(stores: Sequence[Store]) -> Rounds | None:
         by_buffer.setdefault(store.buffer.name, []).append(store)
     number = max((len(s) for s in by_buffer.values()), default=0)
     if number == 1:
-        return _summing(stores)
+        return _storeless(stores)
     if number < LEAST or any(len(s) not in (1, number - 1, number) for s in by_buffer.values()):
         return None
     several = [sorted(s, key=lambda store: _needs(store.value)) for s in by_buffer.values() if len(s) > 1]
@@ -99,25 +109,74 @@ def rounds_of(stores: Sequence[Store]) -> Rounds | None:
     return None
 
 
-def _summing(stores: Sequence[Store]) -> Rounds | None:
-    """The loop that adds up what is stored, of steps that store nothing themselves, or None."""
+def _storeless(stores: Sequence[Store]) -> Rounds | None:
+    """The loop of steps that store nothing themselves, or None."""
     values = list(values_of(v for s in stores for v in s.values))
+    added = _added(values)
+    for rows in (added, *_states(values)):
+        for first, reloads in product(range(AHEAD + 1) if len(rows) >= STORELESS else (), (False, True)):
+            matching = Matching([[v] for v in rows], first, len(rows) - first <= MOST_KEPT, reloads)
+            before, after = _apart(stores, matching)
+            try:
+                loop = matching.loop([s.value for s in after])
+                if loop.carried:
+                    return _made(loop, before, (), after)
+            except Different:
+                continue
+    return None
+
+
+def _added(values: Sequence[Value]) -> list[Value]:
+    """What the longest sum adds up, in order."""
     terms: dict[int, list[Value]] = {}
     for value in values:
         if isinstance(value, Compute) and value.template == "a + b":
             left, right = value.args
             terms[id(value)] = [*terms.get(id(left), [left]), right]
-    added = max(terms.values(), key=len, default=[])
-    for first, reloads in product(range(AHEAD + 1) if len(added) >= SUMMED else (), (False, True)):
-        matching = Matching([[t] for t in added], first, len(added) - first <= MOST_KEPT, reloads)
-        before, after = _apart(stores, matching)
-        try:
-            loop = matching.loop([s.value for s in after])
-            if loop.carried:
-                return _made(loop, before, (), after)
-        except Different:
-            continue
-    return None
+    return max(terms.values(), key=len, default=[])
+
+
+def _states(values: Sequence[Value]) -> Iterator[list[Value]]:
+    """Values that may be what each step leaves for the next one: all made by the same operation, each in the same way
+    of the one before it. Those that are made last come first."""
+    alike: dict[tuple[str, torch.dtype, Axes], list[Value]] = {}
+    for value in values:
+        if isinstance(value, Compute):
+            alike.setdefault((value.template, value.dtype, value.axes), []).append(value)
+    many = {key: found for key, found in alike.items() if len(found) >= STORELESS}
+    kind = {id(v): key for key, found in many.items() for v in found}
+    lasts = {id(v) for found in many.values() for v in found[-MOST_ALIKE:]}
+    for last in [v for v in reversed(values) if id(v) in lasts]:
+        for way in _ways(last, kind):
+            states = [last]
+            while (before := _followed(states[-1], way)) is not None and kind.get(id(before)) == kind[id(last)]:
+                states.append(before)
+            if len(states) >= STORELESS:
+                yield states[::-1]
+
+
+def _ways(value: Value, kind: Mapping[int, Any]) -> Iterator[tuple[int, ...]]:
+    """By which inputs one comes from a value to others of its kind, to the nearest first."""
+    seen, nearest = {id(value)}, deque[tuple[Value, tuple[int, ...]]]([(value, ())])
+    found = 0
+    while nearest and found < MOST_ALIKE and len(seen) < MOST_PASSED:
+        current, way = nearest.popleft()
+        for number, each in enumerate(current.inputs):
+            if id(each) not in seen:
+                seen.add(id(each))
+                nearest.append((each, (*way, number)))
+                if kind.get(id(each)) == kind[id(value)]:
+                    found += 1
+                    yield nearest[-1][1]
+
+
+def _followed(value: Value, way: Iterable[int]) -> Value | None:
+    """What one comes to from a value by these inputs, or None."""
+    for number in way:
+        if number >= len(value.inputs):
+            return None
+        value = value.inputs[number]
+    return value
 
 
 def _apart(stores: Iterable[Store], matching: Matching) -> tuple[tuple[Store, ...], tuple[Store, ...]]:

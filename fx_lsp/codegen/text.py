@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 import sympy
@@ -67,14 +67,24 @@ _EXPONENT = re.compile(r"(?<=\d)e\+(?=\d)")
 
 
 def index_text(index: Index, names: Mapping[sympy.Symbol, str], sizes: Mapping[int, str]) -> str:
-    """An index as Python; coefficients that are the value of a size are called by its name."""
+    """An index as Python; coefficients that are the value of a size are called by its name, and offsets that are a
+    multiple of one so, too."""
+    return _sum_text(index, names, sizes, _multiple)
+
+
+def _sum_text(
+    index: Index,
+    names: Mapping[sympy.Symbol, str],
+    sizes: Mapping[int, str],
+    number: Callable[[Index, Mapping[int, str]], str],
+) -> str:
     terms = sorted(sympy.Add.make_args(index), key=lambda t: _order(t, list(names)))
     backwards = _backwards(terms)
     if backwards is not None:
         counted, distance, last = backwards
         terms = [t for t in terms if t not in (-counted * distance, last * distance)]
         inside = f"({index_text(last - counted, names, {})})"
-        rest = f"{index_text(sympy.Add(*terms), names, sizes)} + " if terms else ""
+        rest = f"{_sum_text(sympy.Add(*terms), names, sizes, number)} + " if terms else ""
         return f"{rest}{inside} * {_product(distance, names, sizes)}"
     first = next((t for t in terms if not t.could_extract_minus_sign()), None)
     if first is not None and terms[0].could_extract_minus_sign():
@@ -82,7 +92,8 @@ def index_text(index: Index, names: Mapping[sympy.Symbol, str], sizes: Mapping[i
     parts: list[str] = []
     for term in terms:
         negative = bool(term.could_extract_minus_sign())
-        text = _product(-term if negative else term, names, sizes)
+        term = -term if negative else term
+        text = number(term, sizes) if term.is_Integer else _product(term, names, sizes)
         parts.append((" - " if negative else " + ") + text if parts else ("-" if negative else "") + text)
     return "".join(parts)
 
@@ -113,8 +124,7 @@ def _product(term: Index, names: Mapping[sympy.Symbol, str], sizes: Mapping[int,
     numbers: list[str] = []
     for factor in sorted(sympy.Mul.make_args(term), key=lambda f: f.is_Symbol and f not in names):
         if isinstance(factor, sympy.Integer):
-            known = sizes.get(int(factor))
-            numbers.append(known or str(factor))
+            numbers.append(_number(factor, sizes))
         elif isinstance(factor, sympy.Float):
             numbers.append(repr(float(factor)))
         elif isinstance(factor, (FloorDiv, Mod, TrueDiv)):
@@ -129,7 +139,7 @@ def _product(term: Index, names: Mapping[sympy.Symbol, str], sizes: Mapping[int,
             times = isinstance(exponent, sympy.Integer) and exponent.is_positive  # Triton has no power of integers
             unknowns.extend([base] * int(exponent) if times else [f"{base} ** {exponent}"])
         elif isinstance(factor, (sympy.Max, sympy.Min)):
-            inside = ", ".join(index_text(a, names, sizes) for a in factor.args)
+            inside = ", ".join(_sum_text(a, names, sizes, _number) for a in factor.args)
             unknowns.append(f"{type(factor).__name__.lower()}({inside})")
         elif isinstance(factor, sympy.Add):
             unknowns.append(_operand(factor, names, sizes))
@@ -138,9 +148,24 @@ def _product(term: Index, names: Mapping[sympy.Symbol, str], sizes: Mapping[int,
     return " * ".join([*unknowns, *numbers]) or "1"
 
 
+def multiple_of(index: Index, sizes: Iterable[int]) -> int | None:
+    """The largest of the sizes that the offset in an index is a multiple of, but not the offset itself."""
+    offset = abs(int(index.as_coeff_Add()[0]))
+    return max((s for s in sizes if s < offset and offset % s == 0), default=None)
+
+
+def _number(number: Index, sizes: Mapping[int, str]) -> str:
+    return sizes.get(int(number)) or str(number)
+
+
+def _multiple(number: Index, sizes: Mapping[int, str]) -> str:
+    size = None if int(number) in sizes else multiple_of(number, sizes)
+    return f"{number // size} * {sizes[size]}" if size else _number(number, sizes)
+
+
 _SIGNS: Mapping[type, str] = {FloorDiv: "//", Mod: "%", TrueDiv: "/"}
 
 
 def _operand(index: Index, names: Mapping[sympy.Symbol, str], sizes: Mapping[int, str]) -> str:
-    text = index_text(index, names, sizes)
+    text = _sum_text(index, names, sizes, _number)
     return text if index.is_Symbol or (index.is_Integer and index.is_nonnegative) else f"({text})"

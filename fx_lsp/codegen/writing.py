@@ -19,7 +19,7 @@ from fx_lsp.codegen.index import ZERO, Index, count
 from fx_lsp.codegen.kernel import Line, Naming
 from fx_lsp.codegen.layout import WIDTH
 from fx_lsp.codegen.pull import triton_type
-from fx_lsp.codegen.text import filled, index_text, name, size_text, unparsed
+from fx_lsp.codegen.text import filled, index_text, multiple_of, name, size_text, unparsed
 from fx_lsp.codegen.tiles import Dim, Tile
 from fx_lsp.codegen.values import (
     Addition,
@@ -279,9 +279,13 @@ class Writing:
 
     def _known_sizes(self, index: Index) -> dict[int, str]:
         along = {a for d in self.tile.dims if d.variable == "cols" for a in d.axes}
-        if not self.tile.index(index).free_symbols & along:
+        tiled = self.tile.index(index)
+        if not tiled.free_symbols & along:
             return {}
-        found = {v: n for v, n in self.size_names.items() if index.has(sympy.Integer(v), sympy.Integer(-v))}
+        multiple = multiple_of(tiled, self.size_names)
+        found = {
+            v: n for v, n in self.size_names.items() if v == multiple or index.has(sympy.Integer(v), sympy.Integer(-v))
+        }
         self.used_sizes.update(found.values())
         return found
 
