@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import sympy
 
 from fx_lsp.codegen.index import Index
-from fx_lsp.codegen.values import Compute, Constant, Given, Load, Value, values_of
+from fx_lsp.codegen.values import Compute, Constant, Given, Load, Reduction, Value, values_of
 
 MOST_CARRIED = 8
 """How many values a loop may carry."""
@@ -263,14 +263,10 @@ class Matching:
             if len(loads) < len(column) or not same or any(v.indirect for v in loads):
                 raise Different
             return replace(first, index=self.moving([v.index for v in loads]))
-        if isinstance(first, Compute):
-            computed = [v for v in column if isinstance(v, Compute)]
-            same = all(v.template == first.template and v.dtype == first.dtype for v in computed)
-            if len(computed) < len(column) or not same:
-                raise Different
-            columns = zip(*(v.args for v in computed), strict=True)
-            return replace(first, args=tuple(self.value(arguments) for arguments in columns))
-        raise Different
+        if not isinstance(first, (Compute, Reduction)) or len({_operation(v) for v in column}) != 1:
+            raise Different
+        arguments = zip(*(v.inputs for v in column), strict=True)
+        return replace(first, args=tuple(self.value(each) for each in arguments))
 
     # behind the loop
 
@@ -312,6 +308,13 @@ class Matching:
             if self.first <= self.round.get(id(value), -1) < self.end - 1:
                 raise Different
             stack.extend(value.inputs)
+
+
+def _operation(value: Value) -> Any:
+    """What a value makes of its inputs."""
+    if isinstance(value, Compute):
+        return value.dtype, value.template
+    return (value.dtype, value.kind, value.over, value.part) if isinstance(value, Reduction) else value
 
 
 def _from_one(value: Value) -> tuple[str, tuple[int, ...]] | None:

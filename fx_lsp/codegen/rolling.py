@@ -58,8 +58,9 @@ class _Rolling(Emitter):
         return super().assign(value, expr, wish)
 
     def _plain(self, wish: str) -> str:
-        """What is the same in every round needs no number."""
-        return re.sub(r"(_\d+)+$", "", wish)
+        """What is the same in every round needs no number, unless that leaves a name of Python's own."""
+        word = re.sub(r"(_\d+)+$", "", wish)
+        return wish if _is_taken(word) else word
 
     def _body(self) -> None:
         rounds = self.rounds
@@ -116,7 +117,7 @@ class _Rolling(Emitter):
 
     def _several(self, wish: str) -> str:
         word = f"{wish}s"
-        return f"all_{wish}" if wish.endswith("s") or keyword.iskeyword(word) or hasattr(builtins, word) else word
+        return f"all_{wish}" if wish.endswith("s") or _is_taken(word) else word
 
     def _loads_ahead(self) -> dict[int, ast.expr]:
         """What the rounds take from memory, loaded before the first of them stores; what stands for it in a round."""
@@ -174,3 +175,7 @@ class _Rolling(Emitter):
         self.line(f"{variable} = {text}", start.node)
         self.outer.known[id(carried.given)] = name(variable)
         return variable
+
+
+def _is_taken(word: str) -> bool:
+    return keyword.iskeyword(word) or hasattr(builtins, word)

@@ -1,8 +1,9 @@
 """Kernels that do the same again and again, as a loop: over time, where a step takes what the step before it left.
 
 What a kernel stores tells the rounds apart: the stores into one tensor, each as far from the one before it; or what it
-adds up; or the states that lead to what it stores in the end. The first rounds may be others. What a round takes of what was computed before all of them, as backward does of
-the steps that it computes again, is made in a loop of its own, which keeps it.
+adds up; or the states that lead to what it stores in the end. The first rounds may be others. What a round takes of
+what was computed before all of them, as backward does of the steps that it computes again, is made in a loop of its
+own, which keeps it.
 """
 
 from __future__ import annotations

@@ -29,6 +29,9 @@ OTHERS = 32
 MOST_ELEMENTS = 4
 """How many elements each thread works on, at most, where a kernel holds much of each."""
 
+MOST_AT_ONCE = 8192
+"""How many elements there are in a tile, at most, that has to hold all of what it reduces."""
+
 
 @dataclass(frozen=True)
 class Dim:
@@ -118,6 +121,30 @@ def spread(tile: Tile, held: int) -> Tile:
         if 32 * warps * min(held * each + OTHERS, 255) <= REGISTERS:
             configs[replace(config, warps=warps)] = None
     return replace(tile, configs=tuple(configs)) if configs else tile
+
+
+def at_once(tile: Tile) -> Tile | None:
+    """The tile with all that it would go through in steps held at once; None where that is too much."""
+    loop = next((d for d in tile.dims if d.role == "loop"), None)
+    if loop is None:
+        return tile
+    if not loop.size.is_Integer or loop.size > WHOLE:
+        return None
+    held = replace(loop, block=power_of_two(int(loop.size)), role="whole")
+    if held.block_name == "ROWS":
+        held = replace(held, variable="rows")
+    dims = [held if d is loop else d for d in tile.dims]
+    room = MOST_AT_ONCE // math.prod(d.block for d in dims if d.role == "whole")
+    if room < 1:
+        return None
+    configs: dict[Config, None] = {}
+    for config in tile.configs:
+        blocks = tuple((name, min(block, room)) for name, block in config.blocks if name != loop.block_name)
+        elements = math.prod(d.block for d in dims if d.role == "whole") * math.prod(b for _, b in blocks)
+        configs[Config(blocks, max(1, min(16, elements // 512)))] = None
+    first = dict(next(iter(configs)).blocks)
+    dims = [replace(d, block=first.get(d.block_name, d.block)) for d in dims]
+    return Tile(tuple(dims), tile.merged, tuple(configs))
 
 
 def varying(stores: Sequence[Store]) -> set[sympy.Symbol]:

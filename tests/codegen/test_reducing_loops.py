@@ -1,0 +1,153 @@
+"""Loops over time of which each step reduces something: state spaces, normalized states, linear attention."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from inline_snapshot import snapshot
+from interpreted import captured, generated, wrong
+
+from fx_lsp.codegen import scans
+
+
+def selective_scan(x, dt, a, b, c):
+    h, out = torch.zeros(x.shape[0], *a.shape), []
+    for t in range(x.shape[1]):
+        h = torch.exp(dt[:, t, :, None] * a) * h + dt[:, t, :, None] * b[:, t, None, :] * x[:, t, :, None]
+        out.append((h * c[:, t, None, :]).sum(-1))
+    return torch.stack(out, 1)
+
+
+def normalized(x, weight):
+    h, out = torch.zeros_like(x[0]), []
+    for step in x:
+        h = F.layer_norm(0.9 * h + step, (x.shape[-1],), weight)
+        out.append(h)
+    return torch.stack(out)
+
+
+def rms_normalized(x):
+    h = torch.zeros_like(x[0])
+    for step in x:
+        h = h + step
+        h = h * torch.rsqrt(h.square().mean(-1, keepdim=True) + 1e-5)
+    return h
+
+
+def sharpened(x):
+    """The maximum of a row, and its softmax, in each step."""
+    p, out = torch.ones_like(x[0]), []
+    for step in x:
+        p = torch.softmax(p * step, -1)
+        out.append(p.amax(-1))
+    return torch.stack(out)
+
+
+def linear_attention(q, k, v, gate):
+    s, out = torch.zeros(q.shape[0], q.shape[-1], v.shape[-1]), []
+    for t in range(q.shape[1]):
+        s = gate[:, t, None, None].sigmoid() * s + k[:, t, :, None] * v[:, t, None, :]
+        out.append((q[:, t, :, None] * s).sum(1))
+    return torch.stack(out, 1)
+
+
+def delta_rule(q, k, v):
+    """What is read depends on the state, too."""
+    s, out = torch.zeros(q.shape[0], q.shape[-1], v.shape[-1]), []
+    for t in range(q.shape[1]):
+        read = (s * k[:, t, :, None]).sum(1)
+        s = s + 0.1 * k[:, t, :, None] * (v[:, t] - read)[:, None, :]
+        out.append((q[:, t, :, None] * s).sum(1))
+    return torch.stack(out, 1)
+
+
+SHAPES = {
+    selective_scan: lambda n: [(2, n, 12), (2, n, 12), (12, 7), (2, n, 7), (2, n, 7)],
+    normalized: lambda n: [(n, 3, 40), (40,)],
+    rms_normalized: lambda n: [(n, 3, 40)],
+    sharpened: lambda n: [(n, 3, 40)],
+    linear_attention: lambda n: [(2, n, 9), (2, n, 9), (2, n, 20), (2, n)],
+    delta_rule: lambda n: [(2, n, 9), (2, n, 9), (2, n, 20)],
+}
+
+
+def inputs_of(function, steps):
+    torch.manual_seed(0)
+    return [torch.randn(shape) * 0.5 for shape in SHAPES[function](steps)]
+
+
+def kernels_of(function, inputs):
+    """The kernels of the file of a function, by name."""
+    parts = generated(captured(function, inputs)).text.split("@triton.jit\ndef f_")[1:]
+    return {part.partition("(")[0]: part.partition("\n\n\n")[0] for part in parts}
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Six steps count as many."""
+    monkeypatch.setattr(scans, "MANY", 6)
+    return 6
+
+
+@pytest.mark.parametrize("function", SHAPES)
+def test_a_step_is_written_once(function):
+    inputs = inputs_of(function, 8)
+    (kernel,) = kernels_of(function, inputs).values()
+    assert kernel.count("for step in") == 1 and len(kernel.splitlines()) < 60, kernel
+    assert wrong(function, inputs) == []
+
+
+@pytest.mark.parametrize("function", SHAPES)
+def test_backward_that_computes_the_steps_again(function):
+    assert wrong(function, [i.requires_grad_() for i in inputs_of(function, 8)]) == []
+
+
+@pytest.mark.parametrize("function", SHAPES)
+def test_backward_that_reads_what_was_saved_of_each_step(function, few):
+    assert wrong(function, [i.requires_grad_() for i in inputs_of(function, few)]) == []
+
+
+def test_the_kernel_of_a_selective_scan():
+    (kernel,) = kernels_of(selective_scan, inputs_of(selective_scan, 8)).values()
+    assert kernel == snapshot("""\
+kernel(
+    arg1_1_ptr,
+    arg2_1_ptr,
+    arg3_1_ptr,
+    arg0_1_ptr,
+    arg4_1_ptr,
+    cat_ptr,
+    M,
+    N: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    outer = tl.program_id(0)
+    cols = (tl.program_id(1) * BLOCK + tl.arange(0, BLOCK))[None, :]
+    cols_mask = cols < N
+    rows = tl.arange(0, ROWS)[:, None]
+    rows_mask = rows < M
+    add = tl.full([ROWS, BLOCK], 0.0, tl.float32)
+    arg2_1 = tl.load(
+        arg2_1_ptr + rows + cols * 7,
+        mask=rows_mask & cols_mask,
+        other=0.0,
+        eviction_policy="evict_last",
+    )
+    for step in tl.static_range(8):
+        arg1 = tl.load(
+            arg1_1_ptr + outer * 96 + cols + step * 12, mask=cols_mask, other=0.0
+        )
+        arg3 = tl.load(
+            arg3_1_ptr + outer * 56 + rows + step * 7, mask=rows_mask, other=0.0
+        )
+        arg0 = tl.load(
+            arg0_1_ptr + outer * 96 + cols + step * 12, mask=cols_mask, other=0.0
+        )
+        add_1 = tl.exp(arg1 * arg2_1) * add + arg1 * arg3 * arg0
+        arg4 = tl.load(
+            arg4_1_ptr + outer * 56 + rows + step * 7, mask=rows_mask, other=0.0
+        )
+        sum_1 = tl.sum(tl.where(rows_mask, add_1 * arg4, 0.0), axis=0, keep_dims=True)
+        tl.store(cat_ptr + outer * 96 + cols + step * 12, sum_1, mask=cols_mask)
+        add = add_1\
+""")
