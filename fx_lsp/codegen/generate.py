@@ -19,6 +19,7 @@ from fx_lsp.codegen.file import Generated, Subject, file_of
 from fx_lsp.codegen.functions import MOST_ARGUMENTS
 from fx_lsp.codegen.joined import sum_parts
 from fx_lsp.codegen.kernel import Naming
+from fx_lsp.codegen.lifted import lift_sums
 from fx_lsp.codegen.matmul import fuse_matmuls
 from fx_lsp.codegen.program import program
 from fx_lsp.codegen.randomness import seed_random
@@ -161,6 +162,7 @@ def generate(
         if graph is not None and choices.engine == "fx-lsp" and choices.deterministic == "no":
             add_to_zeros(graph)
         if graph is not None and choices.engine == "fx-lsp" and choices.fuse == "yes":
+            lift_sums(graph)
             split_reductions(graph)
             fuse_matmuls(graph, choices)
     aside = set_aside(forward, subject.outputs, subject.tangents, backward is not None)

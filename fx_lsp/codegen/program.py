@@ -25,7 +25,7 @@ from fx_lsp.codegen.rolling import rolled
 from fx_lsp.codegen.rounds import rounds_of
 from fx_lsp.codegen.schedule import WHOLE, Group, Schedule, is_view, schedule
 from fx_lsp.codegen.stepsums import is_whole
-from fx_lsp.codegen.tiles import at_once, spread, tile_of, varying
+from fx_lsp.codegen.tiles import at_once, is_crossed, spread, tile_of, varying
 from fx_lsp.codegen.values import Buffer, Reduction, Store, values_of
 from fx_lsp.codegen.views import views
 
@@ -154,10 +154,11 @@ def _launch(
         builder, stores = _stores(group, wanted, plan, buffers, frozenset(idle))
     rounds = rounds_of(stores)
     tile = tile_of(builder.domain, stores, hints)
-    whole = at_once(tile) if rounds is not None else None
+    whole = at_once(tile) if rounds is not None or is_crossed(tile, stores) else None
     if rounds is not None and whole is not None:
         whole = spread(whole, rounds.held) if rounds.held else whole
         return launched(rolled(name, whole, rounds, builder.indirect, naming), buffers), {}
+    tile = whole or tile
     kernel = kernel_text(name, tile, stores, builder.indirect, naming)
     pairs = [(new, old) for new, old in changed.items() if new in wanted and old in buffers]
     return launched(kernel, buffers), {n: o for n, o in pairs if fits(stores, tile, buffers[n], buffers[o])}

@@ -25,6 +25,9 @@ from fx_lsp.codegen.registry import aliases_first, lowering_of, operation
 WHOLE = 16384
 """The most elements of a row that one program holds at once."""
 
+AT_ONCE = 8192
+"""The most elements that a program holds at once where it reduces both rows and columns of them, in any order."""
+
 
 @dataclass
 class Group:
@@ -217,7 +220,7 @@ def _join(
         if not isinstance(group, Group):
             continue
         if _related(group, node, needs, memory) or _siblings(group, node, memory, place):
-            joined = fused(group, node)
+            joined = fused(group, node, needs)
             if joined is not None:
                 steps[number] = joined
                 return number
@@ -269,11 +272,11 @@ def _extent(node: fx.Node) -> tuple[Coords, tuple[bool, ...], tuple[bool, ...]]:
     return tuple(s for s, _ in kept), tuple(not r for _, r in kept), tuple(r for _, r in kept)
 
 
-def fused(group: Group, node: fx.Node) -> Group | None:
-    """The group with one more anchor, or None where they do not fit."""
+def fused(group: Group, node: fx.Node, needs: Collection[fx.Node] = ()) -> Group | None:
+    """The group with one more anchor, which `needs` others, or None where they do not fit."""
     sizes, spans, reduces = _extent(node)
     if not any(reduces) and count(sizes) != count(group.sizes):
-        for mask in dict.fromkeys(group.reduces.values()):
+        for mask in dict.fromkeys(group.reduces[a] for a in sorted(group.reduces, key=lambda a: a not in needs)):
             kept = tuple(s for s, r in zip(group.sizes, mask, strict=True) if not r)
             if count(kept) == count(sizes):
                 joined = Group(group.sizes, dict(group.spans), dict(group.reduces))
@@ -333,7 +336,8 @@ def _feasible(group: Group) -> bool:
     """Whether one kernel can do all reductions of a group.
 
     Either all run over the same axes, or some run over the last axes, which one program holds as a whole, and the
-    others over axes before them, which it goes through one after the other; nothing but results can depend on those.
+    others over axes before them, which it goes through one after the other; nothing but results can depend on those,
+    unless there are so few that it holds all of both.
     """
     masks = list(dict.fromkeys(group.reduces.values()))
     if len(masks) < 2:
@@ -349,6 +353,9 @@ def _feasible(group: Group) -> bool:
         return False
     if outer.index(True) + sum(outer) != inner.index(True):
         return False
+    both = whole * count(s for s, r in zip(group.sizes, outer, strict=True) if r)
+    if both.is_Integer and both <= AT_ONCE:
+        return True
     late = {a for a, m in group.reduces.items() if m == outer}
     known, memory = set(group.spans), dict[fx.Node, frozenset[fx.Node]]()
     after = tuple(not o for o in outer)

@@ -14,14 +14,15 @@ aten = torch.ops.aten
 
 
 def join_slices(graph: fx.Graph) -> None:
-    """Replace sums of tensors that are zero but for one slice each by joining the slices, where all are there."""
+    """Replace sums of tensors that are zero but for one slice each by joining the slices, where all are there. What
+    else is added is added to that."""
     for node in reversed(list(graph.nodes)):
         if operation(node) != "aten.add.Tensor" or not node.users or any(_is_sum(u) for u in node.users):
             continue
         slices = _slices(node)
         if slices is None:
             continue
-        dim, parts = slices
+        dim, parts, rest = slices
         with graph.inserting_before(node):
             joined: list[fx.Node] = []
             for number in range(node.meta["val"].shape[dim]):
@@ -30,6 +31,8 @@ def join_slices(graph: fx.Graph) -> None:
                     first = inserted(graph, node, aten.add.Tensor, (first, other))
                 joined.append(inserted(graph, node, aten.unsqueeze.default, (first, dim)))
             made = inserted(graph, node, aten.cat.default, (joined, dim))
+            for other in rest:
+                made = inserted(graph, node, aten.add.Tensor, (other, made))
         replaced(graph, node, made)
     graph.eliminate_dead_code()
 
@@ -38,25 +41,32 @@ def _is_sum(node: fx.Node) -> bool:
     return operation(node) == "aten.add.Tensor" and not node.kwargs and all(isinstance(a, fx.Node) for a in node.args)
 
 
-def _slices(total: fx.Node) -> tuple[int, dict[int, list[fx.Node]]] | None:
-    """The dimension that a sum of slices is joined along, and the slices by number; None where it is no such sum."""
+def _slices(total: fx.Node) -> tuple[int, dict[int, list[fx.Node]], list[fx.Node]] | None:
+    """The dimension that a sum of slices is joined along, the slices by number, and what else it adds up; None where it
+    is no such sum."""
     value = total.meta["val"]
     stack: list[Any] = [total]
     dims: set[int] = set()
     parts: dict[int, list[fx.Node]] = {}
+    others: list[fx.Node] = []
     while stack:
         node = stack.pop()
         if _is_sum(node) and (node is total or len(node.users) == 1):
             stack.extend(node.args)
-            continue
-        if operation(node) != "aten.select_scatter.default" or node.meta["val"].shape != value.shape:
-            return None
-        base, part, dim, number = node.args
-        numbers: Any = number, dim
-        if not is_zero(base) or not all(isinstance(n, int) for n in (*numbers, value.shape[dim])):
-            return None
-        dims.add(dim % value.dim())
-        parts.setdefault(number % value.shape[dim], []).append(part)
+        elif not _is_slice(node, value):
+            others.append(node)
+        else:
+            _, part, dim, number = node.args
+            dims.add(dim % value.dim())
+            parts.setdefault(number % value.shape[dim], []).append(part)
     if len(dims) != 1 or len(parts) != value.shape[next(iter(dims))]:
         return None
-    return dims.pop(), parts
+    return dims.pop(), parts, others
+
+
+def _is_slice(node: Any, total: torch.Tensor) -> bool:
+    """Whether a tensor of the shape of a sum is zero but for one slice whose number is known."""
+    if operation(node) != "aten.select_scatter.default" or node.meta["val"].shape != total.shape:
+        return False
+    base, _, dim, number = node.args
+    return is_zero(base) and all(isinstance(n, int) for n in (dim, number, total.shape[dim]))

@@ -33,6 +33,11 @@ def parts_of(node: fx.Node) -> int:
     return node.meta.get(_PARTS, 0)
 
 
+def in_parts(node: fx.Node, number: int) -> None:
+    """Have a reduction be split into so many parts, unless it is known already."""
+    node.meta.setdefault(_PARTS, number)
+
+
 def sum_once(graph: fx.Graph, steps: int) -> None:
     """Replace sums of reductions, about one for each of a number of steps, by the reduction of a sum."""
     for node in reversed(list(graph.nodes)):
@@ -147,7 +152,7 @@ def _total(graph: fx.Graph, node: fx.Node, reductions: list[tuple[fx.Node, ...]]
         for number, step in enumerate(reductions[0]):
             total = inserted(graph, node, step.target, (total, *step.args[1:]), step.kwargs)
             if number == 0:
-                total.meta[_PARTS] = parts
+                in_parts(total, parts)
         return converted(graph, node, total, dtype)
 
 

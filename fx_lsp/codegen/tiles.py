@@ -11,7 +11,7 @@ import sympy
 
 from fx_lsp.codegen.index import ONE, ZERO, Coords, Index, affine_parts, coefficient, count, hint, power_of_two
 from fx_lsp.codegen.pull import Domain
-from fx_lsp.codegen.schedule import WHOLE
+from fx_lsp.codegen.schedule import AT_ONCE, WHOLE
 from fx_lsp.codegen.split import PROGRAMS
 from fx_lsp.codegen.values import Coordinate, Guard, Load, Reduction, Scan, Store, Test, Value, values_of
 
@@ -28,9 +28,6 @@ OTHERS = 32
 
 MOST_ELEMENTS = 4
 """How many elements each thread works on, at most, where a kernel holds much of each."""
-
-MOST_AT_ONCE = 8192
-"""How many elements there are in a tile, at most, that has to hold all of what it reduces."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +131,7 @@ def at_once(tile: Tile) -> Tile | None:
     if held.block_name == "ROWS":
         held = replace(held, variable="rows")
     dims = [held if d is loop else d for d in tile.dims]
-    room = MOST_AT_ONCE // math.prod(d.block for d in dims if d.role == "whole")
+    room = AT_ONCE // math.prod(d.block for d in dims if d.role == "whole")
     if room < 1:
         return None
     configs: dict[Config, None] = {}
@@ -145,6 +142,21 @@ def at_once(tile: Tile) -> Tile | None:
     first = dict(next(iter(configs)).blocks)
     dims = [replace(d, block=first.get(d.block_name, d.block)) for d in dims]
     return Tile(tuple(dims), tile.merged, tuple(configs))
+
+
+def is_crossed(tile: Tile, stores: Sequence[Store]) -> bool:
+    """Whether something that is reduced at once needs what is reduced step by step."""
+    stepped = {a for d in tile.dims if d.role == "loop" for a in d.axes}
+    late: set[int] = set()
+    for value in values_of(v for s in stores for v in s.values):
+        over = set(value.over) if isinstance(value, Reduction) else None
+        if any(id(i) in late for i in value.inputs):
+            if over is not None and not over & stepped:
+                return True
+            late.add(id(value))
+        elif over is not None and over & stepped:
+            late.add(id(value))
+    return False
 
 
 def varying(stores: Sequence[Store]) -> set[sympy.Symbol]:

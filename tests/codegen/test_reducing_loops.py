@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from inline_snapshot import snapshot
 from interpreted import captured, generated, wrong
 
-from fx_lsp.codegen import scans
+from fx_lsp.codegen import lifted, scans
 
 
 def selective_scan(x, dt, a, b, c):
@@ -151,3 +151,36 @@ kernel(
         tl.store(cat_ptr + outer * 96 + cols + step * 12, sum_1, mask=cols_mask)
         add = add_1\
 """)
+
+
+@pytest.fixture
+def small(monkeypatch, few):
+    """Programs hold few elements of a state."""
+    monkeypatch.setattr(lifted, "TILE", 40)
+    return few
+
+
+@pytest.mark.parametrize("function", SHAPES)
+def test_what_programs_of_a_loop_can_only_begin_to_sum(function, small):
+    inputs = [i.requires_grad_() for i in inputs_of(function, small)]
+    assert wrong(function, inputs) == []
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_half_precision(dtype, small):
+    inputs = [i.to(dtype).requires_grad_() for i in inputs_of(selective_scan, small)]
+    assert wrong(selective_scan, inputs) == []
+
+
+@pytest.mark.parametrize("function", SHAPES)
+def test_backward_has_one_loop(function, few):
+    found = kernels_of(function, [i.requires_grad_() for i in inputs_of(function, few)])
+    backward = {name: text for name, text in found.items() if name.startswith("backward") and "for step in" in text}
+    assert len(backward) == 1 and len(found) <= 7, found.keys()
+    assert sum(len(text.splitlines()) for text in found.values()) < 400
+
+
+def test_sums_over_rows_in_parts(small):
+    found = kernels_of(selective_scan, [i.requires_grad_() for i in inputs_of(selective_scan, small)])
+    (loop,) = [text for name, text in found.items() if name.startswith("backward") and "for step in" in text]
+    assert "of_all_ptr" in loop and loop.count("axis=0") >= 2, loop

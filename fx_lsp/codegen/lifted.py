@@ -1,0 +1,288 @@
+"""Sums in the steps of a loop over time, over more than a program of the loop holds, are finished behind the loop.
+
+A step sums, say, over the columns of its state for one result and over the rows for another. A program holds some rows
+with all columns: what each of them sums is stacked, and added up for all steps at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, TypeAlias, cast
+
+import torch
+from torch import fx
+
+from fx_lsp.codegen.edits import converted, inserted, replaced
+from fx_lsp.codegen.lowerings.reductions import reduced_dimensions
+from fx_lsp.codegen.lowerings.views import argument, dimension
+from fx_lsp.codegen.registry import operation
+from fx_lsp.codegen.stepsums import in_parts
+
+aten = torch.ops.aten
+
+LEAST = 4
+"""From how many steps on."""
+
+TILE = 1024
+"""How many elements of its state a program of the loop has, if it need not hold more."""
+
+COLUMNS = 16
+"""How many of them lie side by side where steps sum over rows alone."""
+
+_SUMS = ("aten.sum.dim_IntList", "aten.sum.default")
+_VIEWS = ("alias", "squeeze", "unsqueeze", "view", "_unsafe_view", "reshape")
+"""What leaves elements in their order."""
+
+Family: TypeAlias = "tuple[fx.Node, ...]"
+"""A node of each step, in their order."""
+
+Dims: TypeAlias = "tuple[int, ...]"
+
+
+def lift_sums(graph: fx.Graph) -> None:
+    """Have sums that would keep a program of a loop from holding a part of the state be finished for all steps."""
+    stacks = {n: family for n in graph.nodes if (family := _stacked(n))}
+    free = {s for family in stacks.values() for node in family for s in _sums_in(node)}
+    sums = _by_shape(graph, free) if free else {}
+    state = max(map(prod, sums), default=0)
+    lifting = _Lifting(graph, set(), set())
+    for shape, alike in sums.items():
+        if prod(shape) < state:
+            lifting.late.update(free.intersection(n for found in alike.values() for n in found))
+            continue
+        for node in [n for found in alike.values() for n in found]:
+            in_parts(node, 1)
+        bound = {dims for dims, found in alike.items() if len(set(found) - free) >= LEAST - 1}
+        for dims, part in _begun(shape, alike, bound).items():
+            for node in alike[dims]:
+                first, last = _parted(graph, node, *part)
+                lifting.begun.add(first)
+                lifting.late.add(last)
+    for cat, family in stacks.items():
+        if lifting.is_late(family):
+            lifting.replace(cat, family)
+    graph.eliminate_dead_code()
+
+
+def _by_shape(graph: fx.Graph, free: Collection[fx.Node]) -> dict[Dims, dict[Dims, list[fx.Node]]]:
+    """The sums that there are in every step, by the shape of what they sum and by its dimensions that they sum over.
+    Some of each shape are `free`."""
+    found: dict[Dims, dict[Dims, list[fx.Node]]] = {}
+    for node in [n for n in graph.nodes if operation(n) in _SUMS]:
+        shape: tuple[Any, ...] = tuple(_value(node.args[0]).shape)
+        if all(isinstance(s, int) for s in shape):
+            found.setdefault(shape, {}).setdefault(reduced_dimensions(node), []).append(node)
+    often = {shape: {d: sums for d, sums in alike.items() if len(sums) >= LEAST} for shape, alike in found.items()}
+    return {shape: alike for shape, alike in often.items() if any(n in free for sums in alike.values() for n in sums)}
+
+
+def _stacked(node: fx.Node) -> Family:
+    """What a node stacks, one of each step; () where it does not."""
+    if operation(node) != "aten.cat.default":
+        return ()
+    given: Any = node.args[0]
+    rank = _value(node).dim()
+    dim = dimension(argument(node, 1, "dim", 0), rank)
+    apart = all(operation(g) == "aten.unsqueeze.default" and dimension(g.args[1], rank) == dim for g in given)
+    return tuple(g.args[0] for g in given) if apart and len(given) >= LEAST else ()
+
+
+def _sums_in(node: fx.Node) -> Iterable[fx.Node]:
+    """The sums that a node is made of by what can be done for all steps at once, and that nothing else takes."""
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        if operation(current) in _SUMS:
+            yield current
+        elif _is_pointwise(current) or _is_view(current):
+            stack.extend(n for n in current.all_input_nodes if len(n.users) == 1)
+
+
+def _is_pointwise(node: fx.Node) -> bool:
+    tags: Any = getattr(node.target, "tags", ())
+    return torch.Tag.pointwise in tags or operation(node) == "prims.convert_element_type.default"
+
+
+def _is_view(node: fx.Node) -> bool:
+    return operation(node).startswith(("aten.", "prims.")) and operation(node).split(".")[1] in _VIEWS
+
+
+def _begun(shape: Dims, known: Collection[Dims], bound: Collection[Dims]) -> dict[Dims, tuple[Dims, int]]:
+    """For the dimensions of sums that a program of the loop can only begin: those that it sums over, and how many
+    elements of the first of them. `bound` are those of sums that the next step takes: a program has to finish them."""
+    real = [d for d, size in enumerate(shape) if size != 1]
+    ends = [dims for dims in known if dims and list(dims) == real[len(real) - len(dims) :]]
+    columns = min(ends, key=len, default=())
+    if not columns and len(known) > 1:
+        return {}
+    before = [d for d in real if d < columns[0]] if columns else real
+    wide = prod(shape[d] for d in columns) if columns else COLUMNS
+    found: dict[Dims, tuple[Dims, int]] = {}
+    for dims in known:
+        row = dims[-1] if not columns and dims else before[-1] if before else None
+        if dims == columns or dims in bound or row is None:
+            continue
+        if set(columns) < set(dims) and columns:
+            found[dims] = columns, shape[columns[0]]
+        elif row in dims and not set(columns) & set(dims):
+            rows = next(r for r in range(shape[row], 0, -1) if shape[row] % r == 0 and (r * wide <= TILE or r == 1))
+            if rows < shape[row] or len(dims) > 1:
+                found[dims] = (row,), rows
+    return found
+
+
+def _parted(graph: fx.Graph, node: fx.Node, dims: Dims, rows: int) -> tuple[fx.Node, fx.Node]:
+    """Make a sum one of sums over some dimensions, of so many elements of the first of them. Returns both."""
+    source: Any = node.args[0]
+    value, result = _value(source), _value(node)
+    wide = torch.promote_types(result.dtype, torch.float32) if result.dtype.is_floating_point else result.dtype
+    with graph.inserting_before(node):
+        if rows < value.shape[dims[0]]:
+            (row,) = dims
+            shape = [*value.shape[:row], value.shape[row] // rows, rows, *value.shape[row + 1 :]]
+            source = inserted(graph, node, aten.reshape.default, (source, shape))
+            args: tuple[Any, ...] = (source, [row + 1])
+        else:
+            args = (source, list(dims), True)
+        first = inserted(graph, node, aten.sum.dim_IntList, args, {"dtype": wide}, f"{node.name}_partial")
+        in_parts(first, 1)
+        over = list(reduced_dimensions(node))
+        last = inserted(graph, node, aten.sum.dim_IntList, (first, over, result.dim() == value.dim()), {"dtype": wide})
+        found = converted(graph, node, last, result.dtype)
+    replaced(graph, node, found)
+    return first, last
+
+
+@dataclass
+class _Lifting:
+    """Puts operations for all steps, along the first dimension, in the place of those of each: of the `late` sums and
+    what is made of them. Those that are `begun` are left to the steps."""
+
+    graph: fx.Graph
+    begun: set[fx.Node]
+    late: set[fx.Node]
+    known: dict[tuple[Family, bool], fx.Node | None] = field(default_factory=dict[Any, Any])
+
+    def is_late(self, family: Family) -> bool:
+        """Whether a family is made of late sums."""
+        return any(s in self.late for node in family for s in _sums_in(node))
+
+    def replace(self, cat: fx.Node, family: Family) -> None:
+        """Put what is computed for all steps at once in the place of what stacks them."""
+        dim = dimension(argument(cat, 1, "dim", 0), _value(cat).dim())
+        with self.graph.inserting_before(cat):
+            found = self._moved(self.lifted(family) or self._stacked(family), dim)
+        replaced(self.graph, cat, found)
+
+    def _moved(self, node: fx.Node, dim: int) -> fx.Node:
+        """What a node is with its first dimension in another place."""
+        args: list[Any] = list(node.args)
+        if dim and operation(node) == "prims.convert_element_type.default":
+            return converted(self.graph, node, self._moved(args[0], dim), _value(node).dtype)
+        if dim and operation(node) in _SUMS:
+            source, dims, keep = args
+            rank = _value(source).dim()
+            order = _first_to(dim if keep else [d for d in range(rank) if d not in dims][dim], rank)
+            source = inserted(self.graph, node, aten.permute.default, (source, order))
+            over = [order.index(d) for d in dims]
+            return inserted(self.graph, node, aten.sum.dim_IntList, (source, over, keep), node.kwargs)
+        order = _first_to(dim, _value(node).dim())
+        return inserted(self.graph, node, aten.permute.default, (node, order)) if dim else node
+
+    def lifted(self, family: Family, alone: bool = False) -> fx.Node | None:
+        """A family along a new first dimension, which has one element where all are the same. None where there is no
+        operation that makes it, or, if it is to be `alone`, where something would have to be stacked for that."""
+        key = family, alone
+        if key not in self.known:
+            self.known[key] = self._shared(family) or self._selected(family) or self._applied(family, alone)
+        return self.known[key]
+
+    def _shared(self, family: Family) -> fx.Node | None:
+        first = family[0]
+        constant = first.op == "call_function" and not first.all_input_nodes
+        if not all(n is first or (constant and _call(n) == _call(first)) for n in family):
+            return None
+        return inserted(self.graph, first, aten.unsqueeze.default, (first, 0))
+
+    def _selected(self, family: Family) -> fx.Node | None:
+        """What a family selects the elements of, one after the other."""
+        first = family[0]
+        if any(operation(n) != "aten.select.int" or n.args[:2] != first.args[:2] for n in family):
+            return None
+        source, dim, at = cast("tuple[fx.Node, int, int]", first.args)
+        if [n.args[2] for n in family] != list(range(at, at + len(family))):
+            return None
+        rank = _value(source).dim()
+        if len(family) < _value(source).shape[dim]:
+            source = inserted(self.graph, first, aten.slice.Tensor, (source, dim, at, at + len(family)))
+        order = [dim % rank, *(d for d in range(rank) if d != dim % rank)]
+        return inserted(self.graph, first, aten.permute.default, (source, order)) if dim % rank else source
+
+    def _applied(self, family: Family, alone: bool) -> fx.Node | None:
+        """The operation that all of a family are, for all steps."""
+        first = family[0]
+        known = _is_pointwise(first) or _is_view(first) or operation(first) in _SUMS
+        if not known or first in self.begun or len({(n.target, len(n.args), repr(n.kwargs)) for n in family}) > 1:
+            return None
+        args: list[Any] = []
+        for column in zip(*(n.args for n in family), strict=True):
+            if not all(isinstance(a, fx.Node) for a in column):
+                if any(a != column[0] for a in column):
+                    return None
+                args.append(column[0])
+                continue
+            nodes = cast("Family", column)
+            made = self.lifted(nodes, alone or not self.is_late(nodes))
+            if made is None and alone:
+                return None
+            args.append(made or self._stacked(nodes))
+        return self._called(first, args, len(family))
+
+    def _called(self, like: fx.Node, args: list[Any], steps: int) -> fx.Node | None:
+        """What a node does, done for all steps with arguments for all of them; None where that gives something else."""
+        value, rank = _value(like), _value(like).dim()
+        if _is_view(like):
+            found = self._reshaped(args[0], (_value(args[0]).shape[0], *value.shape))
+        elif operation(like) in _SUMS:
+            dims = [d + 1 for d in reduced_dimensions(like)]
+            keep = rank == _value(args[0]).dim() - 1
+            found = inserted(self.graph, like, aten.sum.dim_IntList, (args[0], dims, keep), like.kwargs)
+        else:
+            for place, arg in enumerate(args):
+                if isinstance(arg, fx.Node) and _value(arg).dim() <= rank:
+                    own = _value(arg).shape
+                    args[place] = self._reshaped(arg, (own[0], *[1] * (rank + 1 - len(own)), *own[1:]))
+            found = inserted(self.graph, like, like.target, tuple(args), like.kwargs)
+        made = _value(found)
+        fits = made.dtype == value.dtype and made.shape[1:] == value.shape and made.shape[0] in (1, steps)
+        return found if fits else None
+
+    def _reshaped(self, node: fx.Node, shape: tuple[int, ...]) -> fx.Node:
+        """A node in another shape; a sum drops what has one element itself."""
+        node = cast("fx.Node", node.args[0]) if operation(node) == "aten.reshape.default" else node
+        if operation(node) in _SUMS:
+            source, dims, _ = cast("tuple[fx.Node, list[int], bool]", node.args)
+            over = sorted({*dims, *(d for d, size in enumerate(_value(source).shape) if size == 1)})
+            found = inserted(self.graph, node, aten.sum.dim_IntList, (source, over, False), node.kwargs)
+            if _value(found).shape == shape:
+                return found
+        return inserted(self.graph, node, aten.reshape.default, (node, shape))
+
+    def _stacked(self, family: Family) -> fx.Node:
+        wide = [inserted(self.graph, n, aten.unsqueeze.default, (n, 0)) for n in family]
+        return inserted(self.graph, family[0], aten.cat.default, (wide, 0), name=f"{family[0].name}_of_all")
+
+
+def _value(node: Any) -> torch.Tensor:
+    return node.meta["val"]
+
+
+def _first_to(place: int, rank: int) -> list[int]:
+    """The order of dimensions that has the first one at a place."""
+    return [*range(1, place + 1), 0, *range(place + 1, rank)]
+
+
+def _call(node: fx.Node) -> Any:
+    return node.target, repr(node.args), repr(node.kwargs)
