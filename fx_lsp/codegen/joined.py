@@ -41,16 +41,24 @@ def sum_parts(graph: fx.Graph) -> None:
 
 def _stacked(node: Any, dim: int) -> Sequence[fx.Node]:
     """The tensors that a node stacks along a dimension, and that nothing but the reduction takes from it; or none."""
-    joins = node.args[0] if operation(node) == "aten.view.default" else node
-    if operation(joins) != "aten.cat.default" or len(node.users) > 1 or len(joins.users) > 1:
-        return []
+    found = stacked(node) if isinstance(node, fx.Node) else None
+    source: Any = node.args[0] if found is not None else None
+    alone = len(node.users) == 1 and (not isinstance(source, fx.Node) or len(source.users) == 1)
+    return found[1] if found is not None and found[0] == dim and alone else []
+
+
+def stacked(node: fx.Node) -> tuple[int, Sequence[fx.Node]] | None:
+    """Along which new dimension a node stacks tensors, and which; None where it does not."""
+    joins: Any = node.args[0] if operation(node) == "aten.view.default" else node
+    if operation(joins) != "aten.cat.default":
+        return None
     given: Any = joins.args[0]
     rank = joins.meta["val"].dim()
-    if dimension(argument(joins, 1, "dim", 0), rank) != dim:
-        return []
+    dim = dimension(argument(joins, 1, "dim", 0), rank)
     if joins is node:
         apart = all(operation(g) == "aten.unsqueeze.default" and dimension(g.args[1], rank) == dim for g in given)
-        return [g.args[0] for g in given] if apart else []
+        return (dim, [g.args[0] for g in given]) if apart else None
     shape = tuple(given[0].meta["val"].shape)
     alike = all(tuple(g.meta["val"].shape) == shape for g in given)
-    return given if alike and tuple(node.meta["val"].shape) == (*shape[:dim], len(given), *shape[dim:]) else []
+    fits = alike and tuple(node.meta["val"].shape) == (*shape[:dim], len(given), *shape[dim:])
+    return (dim, given) if fits else None

@@ -6,7 +6,7 @@ with all columns: what each of them sums is stacked, and added up for all steps 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, TypeAlias, cast
@@ -15,8 +15,8 @@ import torch
 from torch import fx
 
 from fx_lsp.codegen.edits import converted, inserted, replaced
+from fx_lsp.codegen.joined import stacked
 from fx_lsp.codegen.lowerings.reductions import reduced_dimensions
-from fx_lsp.codegen.lowerings.views import argument, dimension
 from fx_lsp.codegen.registry import operation
 from fx_lsp.codegen.stepsums import in_parts
 
@@ -42,15 +42,16 @@ Dims: TypeAlias = "tuple[int, ...]"
 
 
 def lift_sums(graph: fx.Graph) -> None:
-    """Have sums that would keep a program of a loop from holding a part of the state be finished for all steps."""
-    stacks = {n: family for n in graph.nodes if (family := _stacked(n))}
-    free = {s for family in stacks.values() for node in family for s in _sums_in(node)}
-    sums = _by_shape(graph, free) if free else {}
+    """Have sums that would keep a program of a loop from holding a part of the state be finished for all steps, or, if
+    they take nothing of it, be made for all before the loop."""
+    stacks = _stacks(graph)
+    free = _only_stacked(graph, stacks)
+    sums = _by_shape(graph, free)
     state = max(map(prod, sums), default=0)
     lifting = _Lifting(graph, set(), set())
     for shape, alike in sums.items():
         if prod(shape) < state:
-            lifting.late.update(free.intersection(n for found in alike.values() for n in found))
+            lifting.late.update(n for found in alike.values() for n in found if n in free)
             continue
         for node in [n for found in alike.values() for n in found]:
             in_parts(node, 1)
@@ -60,10 +61,45 @@ def lift_sums(graph: fx.Graph) -> None:
                 first, last = _parted(graph, node, *part)
                 lifting.begun.add(first)
                 lifting.late.add(last)
-    for cat, family in stacks.items():
+    for node, (dim, family) in stacks.items():
         if lifting.is_late(family):
-            lifting.replace(cat, family)
+            lifting.replace(node, dim, family)
     graph.eliminate_dead_code()
+    for family in _slicewise(graph, state):
+        lifting.replace_each(family)
+    graph.eliminate_dead_code()
+
+
+def _stacks(graph: fx.Graph) -> dict[fx.Node, tuple[int, Family]]:
+    """What stacks something of each step that no other step takes: along which dimension, and what."""
+    found: dict[fx.Node, tuple[int, Family]] = {}
+    for node in graph.nodes:
+        dim, parts = stacked(node) or (0, list[fx.Node]())
+        if len(parts) >= LEAST and not _needs(parts[0], parts[-1]) and not _needs(parts[-1], parts[0]):
+            found[node] = dim, tuple(parts)
+    return found
+
+
+def _needs(node: fx.Node, other: fx.Node) -> bool:
+    stack, seen = [node], {node}
+    while stack and other not in seen:
+        new = [n for n in stack.pop().all_input_nodes if n not in seen]
+        seen.update(new)
+        stack.extend(new)
+    return other in seen
+
+
+def _only_stacked(graph: fx.Graph, stacks: Mapping[fx.Node, tuple[int, Family]]) -> set[fx.Node]:
+    """What is needed for nothing but stacks, and made to them by what can be done for all steps at once."""
+    found = set(stacks)
+    for stack in stacks:
+        joins = [n for n in stack.all_input_nodes if operation(n) == "aten.cat.default"] or [stack]
+        found.update(joins, (n for n in joins[0].all_input_nodes if operation(n) == "aten.unsqueeze.default"))
+    for node in reversed(graph.nodes):
+        known = _is_pointwise(node) or _is_view(node) or operation(node) in _SUMS
+        if known and node.users and all(u in found and operation(u) not in _SUMS for u in node.users):
+            found.add(node)
+    return found
 
 
 def _by_shape(graph: fx.Graph, free: Collection[fx.Node]) -> dict[Dims, dict[Dims, list[fx.Node]]]:
@@ -78,26 +114,43 @@ def _by_shape(graph: fx.Graph, free: Collection[fx.Node]) -> dict[Dims, dict[Dim
     return {shape: alike for shape, alike in often.items() if any(n in free for sums in alike.values() for n in sums)}
 
 
-def _stacked(node: fx.Node) -> Family:
-    """What a node stacks, one of each step; () where it does not."""
-    if operation(node) != "aten.cat.default":
-        return ()
-    given: Any = node.args[0]
-    rank = _value(node).dim()
-    dim = dimension(argument(node, 1, "dim", 0), rank)
-    apart = all(operation(g) == "aten.unsqueeze.default" and dimension(g.args[1], rank) == dim for g in given)
-    return tuple(g.args[0] for g in given) if apart and len(given) >= LEAST else ()
-
-
 def _sums_in(node: fx.Node) -> Iterable[fx.Node]:
-    """The sums that a node is made of by what can be done for all steps at once, and that nothing else takes."""
-    stack = [node]
+    """The sums that a node is made of by what can be done for all steps at once."""
+    stack, seen = [node], {node}
     while stack:
         current = stack.pop()
         if operation(current) in _SUMS:
             yield current
         elif _is_pointwise(current) or _is_view(current):
-            stack.extend(n for n in current.all_input_nodes if len(n.users) == 1)
+            stack.extend(n for n in current.all_input_nodes if n not in seen)
+            seen.update(current.all_input_nodes)
+
+
+def _slicewise(graph: fx.Graph, state: int) -> list[Family]:
+    """Sums, of fewer elements than there are of a state, that are made in the same way of one slice after the other."""
+    known: dict[fx.Node, tuple[int, int | None]] = {}
+    numbers: dict[Any, int] = {}
+    families: dict[int, dict[int, fx.Node]] = {}
+    for node in graph.nodes if state else ():
+        made, steps = _made(node, known)
+        known[node] = numbers.setdefault(made, len(numbers)), next(iter(steps), None)
+        if operation(node) in _SUMS and steps and prod(_value(node.args[0]).shape) < state:
+            number, step = known[node]
+            families.setdefault(number, {})[cast("int", step)] = node
+    ordered = [tuple(family[step] for step in sorted(family)) for family in families.values()]
+    whole = [max(f) - min(f) == len(f) - 1 for f in families.values()]
+    return [family for family, is_whole in zip(ordered, whole, strict=True) if is_whole and len(family) >= LEAST]
+
+
+def _made(node: fx.Node, known: Mapping[fx.Node, tuple[int, int | None]]) -> tuple[Any, set[int]]:
+    """How a node is made of slices with one number, and that number; of something else, it is like no other."""
+    if operation(node) == "aten.select.int" and isinstance(node.args[2], int):
+        return (node.target, *node.args[:2]), {node.args[2]}
+    steps = {step for n in node.all_input_nodes if (step := known[n][1]) is not None}
+    if len(steps) != 1 or not (_is_pointwise(node) or _is_view(node) or operation(node) in _SUMS):
+        return node, set()
+    args = tuple(known[a][0] if isinstance(a, fx.Node) else repr(a) for a in node.args)
+    return (node.target, args, repr(node.kwargs)), steps
 
 
 def _is_pointwise(node: fx.Node) -> bool:
@@ -169,12 +222,22 @@ class _Lifting:
         """Whether a family is made of late sums."""
         return any(s in self.late for node in family for s in _sums_in(node))
 
-    def replace(self, cat: fx.Node, family: Family) -> None:
-        """Put what is computed for all steps at once in the place of what stacks them."""
-        dim = dimension(argument(cat, 1, "dim", 0), _value(cat).dim())
-        with self.graph.inserting_before(cat):
+    def replace(self, stack: fx.Node, dim: int, family: Family) -> None:
+        """Put what is computed for all steps at once in the place of what stacks a family along a dimension."""
+        with self.graph.inserting_before(stack):
             found = self._moved(self.lifted(family) or self._stacked(family), dim)
-        replaced(self.graph, cat, found)
+        replaced(self.graph, stack, found)
+
+    def replace_each(self, family: Family) -> None:
+        """Put what is computed for all steps at once in the place of each of a family that takes nothing of a state."""
+        order = {n: k for k, n in enumerate(self.graph.nodes)}
+        with self.graph.inserting_before(min(family, key=lambda n: order[n])):
+            found = self.lifted(family, alone=True)
+        if found is None or _value(found).shape[0] != len(family):
+            return
+        for step, node in enumerate(family):
+            with self.graph.inserting_before(node):
+                replaced(self.graph, node, inserted(self.graph, node, aten.select.int, (found, 0, step)))
 
     def _moved(self, node: fx.Node, dim: int) -> fx.Node:
         """What a node is with its first dimension in another place."""

@@ -187,12 +187,16 @@ def _apart(stores: Iterable[Store], matching: Matching) -> tuple[tuple[Store, ..
 
 
 def _orders(several: Sequence[Sequence[Store]]) -> Iterator[Sequence[Sequence[Store]]]:
-    """The orders in which stores into several tensors may follow: as they need more, or against that for some."""
-    if len(several) > MOST_ORDERED:
-        yield several
+    """The orders in which stores into several tensors may follow: as they need more, or against that for some. Of many,
+    those that need the same in every round go one way or the other."""
+    if len(several) <= MOST_ORDERED:
+        for ways in product((1, -1), repeat=len(several)):
+            yield [stores[::way] for stores, way in zip(several, ways, strict=True)]
         return
-    for ways in product((1, -1), repeat=len(several)):
-        yield [stores[::way] for stores, way in zip(several, ways, strict=True)]
+    level = [_needs(stores[1].value) == _needs(stores[-2].value) for stores in several]
+    yield several
+    if any(level):
+        yield [stores[:: -1 if same else 1] for stores, same in zip(several, level, strict=True)]
 
 
 def _needs(value: Value) -> int:

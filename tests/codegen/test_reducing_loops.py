@@ -184,3 +184,65 @@ def test_sums_over_rows_in_parts(small):
     found = kernels_of(selective_scan, [i.requires_grad_() for i in inputs_of(selective_scan, small)])
     (loop,) = [text for name, text in found.items() if name.startswith("backward") and "for step in" in text]
     assert "of_all_ptr" in loop and loop.count("axis=0") >= 2, loop
+
+
+def matrix_memory(q, k, v, f):
+    """Two states; what one gives divides what the other gives."""
+    c, n, out = torch.zeros(q.shape[0], v.shape[-1], q.shape[-1]), torch.zeros(q.shape[0], q.shape[-1]), []
+    for t in range(q.shape[1]):
+        forget = torch.sigmoid(f[:, t])[:, None]
+        c = forget[..., None] * c + v[:, t, :, None] * k[:, t, None, :]
+        n = forget * n + k[:, t]
+        below = (n * q[:, t]).sum(-1, keepdim=True).abs().clamp(min=1.0)
+        out.append((c * q[:, t, None, :]).sum(-1) / below)
+    return torch.stack(out, 1)
+
+
+def test_what_two_states_give_is_joined_for_all_steps(few):
+    torch.manual_seed(0)
+    shapes = [(2, few, 9), (2, few, 9), (2, few, 20), (2, few)]
+    inputs = [torch.randn(shape).requires_grad_() for shape in shapes]
+    found = kernels_of(matrix_memory, inputs)
+    assert [text.count("for step in") for text in found.values()].count(1) == 3, found
+    assert sum(len(text.splitlines()) for text in found.values()) < 500
+    assert wrong(matrix_memory, inputs) == []
+
+
+def test_what_takes_nothing_of_the_state_is_summed_before_the_loop(few):
+    def with_normal_keys(q, k, v):
+        s, out = torch.zeros(q.shape[0], q.shape[-1], v.shape[-1]), []
+        for t in range(q.shape[1]):
+            key = k[:, t] / k[:, t].square().sum(-1, keepdim=True).sqrt()
+            s = 0.9 * s + key[:, :, None] * v[:, t, None, :]
+            out.append((q[:, t, :, None] * s).sum(1))
+        return torch.stack(out, 1)
+
+    inputs = [i.requires_grad_() for i in inputs_of(delta_rule, few)]
+    found = kernels_of(with_normal_keys, inputs)
+    assert all(text.count("tl.load(primals_2_ptr") <= 2 for text in found.values()), found
+    assert wrong(with_normal_keys, inputs) == []
+
+
+def test_a_reduction_of_another_shape_in_every_third_step():
+    def irregular(x):
+        h, out = torch.zeros_like(x[0]), []
+        for t in range(len(x)):
+            h = h + x[t] - (h.mean(-1, keepdim=True) if t % 3 else h.amax(0, keepdim=True))
+            out.append(h.sum(-1))
+        return torch.stack(out)
+
+    assert wrong(irregular, [torch.randn(9, 4, 10, requires_grad=True)]) == []
+
+
+def test_sums_over_the_batch_of_what_each_step_has_for_itself(small):
+    """The gradient of a bias of each step."""
+
+    def biased(x, bias):
+        h, out = torch.zeros_like(x[0]), []
+        for t in range(len(x)):
+            h = torch.tanh(h + x[t] + bias[t])
+            out.append(h)
+        return torch.stack(out)
+
+    inputs = [torch.randn(small, 12, 10, requires_grad=True), torch.randn(small, 10, requires_grad=True)]
+    assert wrong(biased, inputs) == []
