@@ -32,8 +32,8 @@ COLUMNS = 16
 """How many of them lie side by side where steps sum over rows alone."""
 
 _SUMS = ("aten.sum.dim_IntList", "aten.sum.default")
-_VIEWS = ("alias", "squeeze", "unsqueeze", "view", "_unsafe_view", "reshape")
-"""What leaves elements in their order."""
+_VIEWS = ("alias", "squeeze", "unsqueeze", "view", "_unsafe_view", "reshape", "expand")
+"""What leaves elements in their order, or repeats them."""
 
 Family: TypeAlias = "tuple[fx.Node, ...]"
 """A node of each step, in their order."""
@@ -66,7 +66,11 @@ def lift_sums(graph: fx.Graph) -> None:
             lifting.replace(node, dim, family)
     graph.eliminate_dead_code()
     for family in _slicewise(graph, state):
-        lifting.replace_each(family)
+        _Lifting(graph, set(), set()).replace_each(family)
+    lifting = _Lifting(graph, set(), set())
+    for node, (dim, family) in _stacks(graph).items() if state else ():
+        if not any(True for n in family for _ in _sums_in(n)):
+            lifting.replace(node, dim, family, alone=True)
     graph.eliminate_dead_code()
 
 
@@ -211,7 +215,7 @@ def _parted(graph: fx.Graph, node: fx.Node, dims: Dims, rows: int) -> tuple[fx.N
 @dataclass
 class _Lifting:
     """Puts operations for all steps, along the first dimension, in the place of those of each: of the `late` sums and
-    what is made of them. Those that are `begun` are left to the steps."""
+    what is made of them. Those that are `begun` are left to the steps. What is known stands before what comes next."""
 
     graph: fx.Graph
     begun: set[fx.Node]
@@ -222,11 +226,14 @@ class _Lifting:
         """Whether a family is made of late sums."""
         return any(s in self.late for node in family for s in _sums_in(node))
 
-    def replace(self, stack: fx.Node, dim: int, family: Family) -> None:
-        """Put what is computed for all steps at once in the place of what stacks a family along a dimension."""
+    def replace(self, stack: fx.Node, dim: int, family: Family, alone: bool = False) -> None:
+        """Put what is computed for all steps at once in the place of what stacks a family along a dimension, unless, if
+        it is to be `alone`, there is nothing of the kind."""
         with self.graph.inserting_before(stack):
-            found = self._moved(self.lifted(family) or self._stacked(family), dim)
-        replaced(self.graph, stack, found)
+            found = self.lifted(family, alone) or (None if alone else self._stacked(family))
+            found = self._moved(found, dim) if found is not None and _value(found).shape[0] == len(family) else None
+        if found is not None:
+            replaced(self.graph, stack, found)
 
     def replace_each(self, family: Family) -> None:
         """Put what is computed for all steps at once in the place of each of a family that takes nothing of a state."""
@@ -306,21 +313,27 @@ class _Lifting:
     def _called(self, like: fx.Node, args: list[Any], steps: int) -> fx.Node | None:
         """What a node does, done for all steps with arguments for all of them; None where that gives something else."""
         value, rank = _value(like), _value(like).dim()
-        if _is_view(like):
+        if operation(like) == "aten.expand.default":
+            found = inserted(self.graph, like, like.target, (self._wide(args[0], rank), [steps, *value.shape]))
+        elif _is_view(like):
             found = self._reshaped(args[0], (_value(args[0]).shape[0], *value.shape))
         elif operation(like) in _SUMS:
             dims = [d + 1 for d in reduced_dimensions(like)]
             keep = rank == _value(args[0]).dim() - 1
             found = inserted(self.graph, like, aten.sum.dim_IntList, (args[0], dims, keep), like.kwargs)
         else:
-            for place, arg in enumerate(args):
-                if isinstance(arg, fx.Node) and _value(arg).dim() <= rank:
-                    own = _value(arg).shape
-                    args[place] = self._reshaped(arg, (own[0], *[1] * (rank + 1 - len(own)), *own[1:]))
-            found = inserted(self.graph, like, like.target, tuple(args), like.kwargs)
+            wide = tuple(self._wide(a, rank) if isinstance(a, fx.Node) else a for a in args)
+            found = inserted(self.graph, like, like.target, wide, like.kwargs)
         made = _value(found)
         fits = made.dtype == value.dtype and made.shape[1:] == value.shape and made.shape[0] in (1, steps)
         return found if fits else None
+
+    def _wide(self, node: fx.Node, rank: int) -> fx.Node:
+        """What is made for all steps, with as many dimensions for each of them."""
+        own = _value(node).shape
+        if len(own) > rank:
+            return node
+        return self._reshaped(node, (own[0], *[1] * (rank + 1 - len(own)), *own[1:]))
 
     def _reshaped(self, node: fx.Node, shape: tuple[int, ...]) -> fx.Node:
         """A node in another shape; a sum drops what has one element itself."""

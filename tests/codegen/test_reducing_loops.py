@@ -183,7 +183,7 @@ def test_backward_has_one_loop(function, few):
 def test_sums_over_rows_in_parts(small):
     found = kernels_of(selective_scan, [i.requires_grad_() for i in inputs_of(selective_scan, small)])
     (loop,) = [text for name, text in found.items() if name.startswith("backward") and "for step in" in text]
-    assert "of_all_ptr" in loop and loop.count("axis=0") >= 2, loop
+    assert "_partial_of_all_ptr" in loop and loop.count("axis=0") >= 2, loop
 
 
 def matrix_memory(q, k, v, f):
@@ -219,7 +219,8 @@ def test_what_takes_nothing_of_the_state_is_summed_before_the_loop(few):
 
     inputs = [i.requires_grad_() for i in inputs_of(delta_rule, few)]
     found = kernels_of(with_normal_keys, inputs)
-    assert all(text.count("tl.load(primals_2_ptr") <= 2 for text in found.values()), found
+    assert [text.count("for step in") for text in found.values()].count(1) == 2, found
+    assert sum(len(text.splitlines()) for text in found.values()) < 260
     assert wrong(with_normal_keys, inputs) == []
 
 
