@@ -1,7 +1,7 @@
 """Loops over time in a joint graph: what backward needs of each step is saved for it, all steps of it in one tensor.
 
 Without that, backward computes all steps again before its first, and has to hold all of them. That is faster as long as
-there are few, as there is less to read.
+there are few, as there is less to read, and as they reduce nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from fx_lsp.codegen.attention import dependents
 from fx_lsp.codegen.edits import inserted
+from fx_lsp.codegen.lowerings.reductions import is_reduction
 from fx_lsp.codegen.lowerings.views import argument, dimension
 from fx_lsp.codegen.own import tidied
 from fx_lsp.codegen.registry import operation
@@ -43,15 +44,17 @@ class Families:
 
 
 def keep_states(graph: fx.Graph) -> Families:
-    """Have what all steps of a loop share be computed and summed once, and many steps not be computed again.
+    """Have what all steps of a loop share be computed and summed once, and many steps, or such as reduce something, not
+    be computed again.
 
-    Returns what is the same in all of many steps.
+    Returns what is the same in all steps that are not.
     """
     steps = _steps(graph)
     if steps:
         _merge(graph, {n for step in steps for n in step})
         sum_once(graph, len(steps))
-    if len(steps) < MANY:
+    reduces = any(is_reduction(n) for step in steps[1:] for n in step)
+    if len(steps) < (LEAST if reduces else MANY):
         return Families((), frozenset())
     number = {n: k for k, step in enumerate(steps) for n in step}
     families: dict[int, dict[int, fx.Node]] = {}
