@@ -6,8 +6,7 @@ with all columns: what each of them sums is stacked, and added up for all steps 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
 from math import prod
 from typing import Any, TypeAlias, cast
 
@@ -15,9 +14,11 @@ import torch
 from torch import fx
 
 from fx_lsp.codegen.edits import converted, inserted, replaced
+from fx_lsp.codegen.families import SUMS, Family, Lifting, is_pointwise, is_view, select, sums_in, value_of
 from fx_lsp.codegen.joined import stacked
 from fx_lsp.codegen.lowerings.reductions import reduced_dimensions
 from fx_lsp.codegen.registry import operation
+from fx_lsp.codegen.schedule import AT_ONCE
 from fx_lsp.codegen.stepsums import in_parts
 
 aten = torch.ops.aten
@@ -31,13 +32,6 @@ TILE = 1024
 COLUMNS = 16
 """How many of them lie side by side where steps sum over rows alone."""
 
-_SUMS = ("aten.sum.dim_IntList", "aten.sum.default")
-_VIEWS = ("alias", "squeeze", "unsqueeze", "view", "_unsafe_view", "reshape", "expand")
-"""What leaves elements in their order, or repeats them."""
-
-Family: TypeAlias = "tuple[fx.Node, ...]"
-"""A node of each step, in their order."""
-
 Dims: TypeAlias = "tuple[int, ...]"
 
 
@@ -48,12 +42,12 @@ def lift_sums(graph: fx.Graph) -> None:
     free = _only_stacked(graph, stacks)
     sums = _by_shape(graph, free)
     state = max(map(prod, sums), default=0)
-    lifting = _Lifting(graph, set(), set())
+    lifting = Lifting(graph, set(), set())
     for shape, alike in sums.items():
         if prod(shape) < state:
             lifting.late.update(n for found in alike.values() for n in found if n in free)
             continue
-        for node in [n for found in alike.values() for n in found]:
+        for node in [n for dims, found in alike.items() if prod(shape[d] for d in dims) <= AT_ONCE for n in found]:
             in_parts(node, 1)
         bound = {dims for dims, found in alike.items() if len(set(found) - free) >= LEAST - 1}
         for dims, part in _begun(shape, alike, bound).items():
@@ -66,10 +60,10 @@ def lift_sums(graph: fx.Graph) -> None:
             lifting.replace(node, dim, family)
     graph.eliminate_dead_code()
     for family in _slicewise(graph, state):
-        _Lifting(graph, set(), set()).replace_each(family)
-    lifting = _Lifting(graph, set(), set())
+        Lifting(graph, set(), set()).replace_each(family)
+    lifting = Lifting(graph, set(), set())
     for node, (dim, family) in _stacks(graph).items() if state else ():
-        if not any(True for n in family for _ in _sums_in(n)):
+        if not any(True for n in family for _ in sums_in(n)):
             lifting.replace(node, dim, family, alone=True)
     graph.eliminate_dead_code()
 
@@ -79,18 +73,19 @@ def _stacks(graph: fx.Graph) -> dict[fx.Node, tuple[int, Family]]:
     found: dict[fx.Node, tuple[int, Family]] = {}
     for node in graph.nodes:
         dim, parts = stacked(node) or (0, list[fx.Node]())
-        if len(parts) >= LEAST and not _needs(parts[0], parts[-1]) and not _needs(parts[-1], parts[0]):
+        if len(parts) >= LEAST and parts[-1] not in _ancestors(parts[0]) and parts[0] not in _ancestors(parts[-1]):
             found[node] = dim, tuple(parts)
     return found
 
 
-def _needs(node: fx.Node, other: fx.Node) -> bool:
+def _ancestors(node: fx.Node) -> set[fx.Node]:
+    """What a node is made of, itself too."""
     stack, seen = [node], {node}
-    while stack and other not in seen:
+    while stack:
         new = [n for n in stack.pop().all_input_nodes if n not in seen]
         seen.update(new)
         stack.extend(new)
-    return other in seen
+    return seen
 
 
 def _only_stacked(graph: fx.Graph, stacks: Mapping[fx.Node, tuple[int, Family]]) -> set[fx.Node]:
@@ -100,34 +95,28 @@ def _only_stacked(graph: fx.Graph, stacks: Mapping[fx.Node, tuple[int, Family]])
         joins = [n for n in stack.all_input_nodes if operation(n) == "aten.cat.default"] or [stack]
         found.update(joins, (n for n in joins[0].all_input_nodes if operation(n) == "aten.unsqueeze.default"))
     for node in reversed(graph.nodes):
-        known = _is_pointwise(node) or _is_view(node) or operation(node) in _SUMS
-        if known and node.users and all(u in found and operation(u) not in _SUMS for u in node.users):
+        known = is_pointwise(node) or is_view(node) or operation(node) in SUMS
+        if known and node.users and all(u in found and operation(u) not in SUMS for u in node.users):
             found.add(node)
     return found
 
 
 def _by_shape(graph: fx.Graph, free: Collection[fx.Node]) -> dict[Dims, dict[Dims, list[fx.Node]]]:
     """The sums that there are in every step, by the shape of what they sum and by its dimensions that they sum over.
-    Some of each shape are `free`."""
+    Some of them are `free`, and some take a state."""
     found: dict[Dims, dict[Dims, list[fx.Node]]] = {}
-    for node in [n for n in graph.nodes if operation(n) in _SUMS]:
-        shape: tuple[Any, ...] = tuple(_value(node.args[0]).shape)
+    for node in [n for n in graph.nodes if operation(n) in SUMS]:
+        shape: tuple[Any, ...] = tuple(value_of(node.args[0]).shape)
         if all(isinstance(s, int) for s in shape):
             found.setdefault(shape, {}).setdefault(reduced_dimensions(node), []).append(node)
     often = {shape: {d: sums for d, sums in alike.items() if len(sums) >= LEAST} for shape, alike in found.items()}
-    return {shape: alike for shape, alike in often.items() if any(n in free for sums in alike.values() for n in sums)}
+    often = {s: alike for s, alike in often.items() if any(n in free for sums in alike.values() for n in sums)}
+    return often if any(_grows(sums) for alike in often.values() for sums in alike.values()) else {}
 
 
-def _sums_in(node: fx.Node) -> Iterable[fx.Node]:
-    """The sums that a node is made of by what can be done for all steps at once."""
-    stack, seen = [node], {node}
-    while stack:
-        current = stack.pop()
-        if operation(current) in _SUMS:
-            yield current
-        elif _is_pointwise(current) or _is_view(current):
-            stack.extend(n for n in current.all_input_nodes if n not in seen)
-            seen.update(current.all_input_nodes)
+def _grows(sums: Sequence[fx.Node]) -> bool:
+    """Whether each of some sums is made of more than the one before it, or the one after it, as of a state."""
+    return abs(len(_ancestors(sums[-1])) - len(_ancestors(sums[0]))) >= len(sums) - 1
 
 
 def _slicewise(graph: fx.Graph, state: int) -> list[Family]:
@@ -138,7 +127,7 @@ def _slicewise(graph: fx.Graph, state: int) -> list[Family]:
     for node in graph.nodes if state else ():
         made, steps = _made(node, known)
         known[node] = numbers.setdefault(made, len(numbers)), next(iter(steps), None)
-        if operation(node) in _SUMS and steps and prod(_value(node.args[0]).shape) < state:
+        if operation(node) in SUMS and steps and prod(value_of(node.args[0]).shape) < state:
             number, step = known[node]
             families.setdefault(number, {})[cast("int", step)] = node
     ordered = [tuple(family[step] for step in sorted(family)) for family in families.values()]
@@ -148,22 +137,13 @@ def _slicewise(graph: fx.Graph, state: int) -> list[Family]:
 
 def _made(node: fx.Node, known: Mapping[fx.Node, tuple[int, int | None]]) -> tuple[Any, set[int]]:
     """How a node is made of slices with one number, and that number; of something else, it is like no other."""
-    if operation(node) == "aten.select.int" and isinstance(node.args[2], int):
-        return (node.target, *node.args[:2]), {node.args[2]}
+    if (part := select(node)) is not None:
+        return (node.target, *part[:2]), {part[2]}
     steps = {step for n in node.all_input_nodes if (step := known[n][1]) is not None}
-    if len(steps) != 1 or not (_is_pointwise(node) or _is_view(node) or operation(node) in _SUMS):
+    if len(steps) != 1 or not (is_pointwise(node) or is_view(node) or operation(node) in SUMS):
         return node, set()
     args = tuple(known[a][0] if isinstance(a, fx.Node) else repr(a) for a in node.args)
     return (node.target, args, repr(node.kwargs)), steps
-
-
-def _is_pointwise(node: fx.Node) -> bool:
-    tags: Any = getattr(node.target, "tags", ())
-    return torch.Tag.pointwise in tags or operation(node) == "prims.convert_element_type.default"
-
-
-def _is_view(node: fx.Node) -> bool:
-    return operation(node).startswith(("aten.", "prims.")) and operation(node).split(".")[1] in _VIEWS
 
 
 def _begun(shape: Dims, known: Collection[Dims], bound: Collection[Dims]) -> dict[Dims, tuple[Dims, int]]:
@@ -193,7 +173,7 @@ def _begun(shape: Dims, known: Collection[Dims], bound: Collection[Dims]) -> dic
 def _parted(graph: fx.Graph, node: fx.Node, dims: Dims, rows: int) -> tuple[fx.Node, fx.Node]:
     """Make a sum one of sums over some dimensions, of so many elements of the first of them. Returns both."""
     source: Any = node.args[0]
-    value, result = _value(source), _value(node)
+    value, result = value_of(source), value_of(node)
     wide = torch.promote_types(result.dtype, torch.float32) if result.dtype.is_floating_point else result.dtype
     with graph.inserting_before(node):
         if rows < value.shape[dims[0]]:
@@ -210,155 +190,3 @@ def _parted(graph: fx.Graph, node: fx.Node, dims: Dims, rows: int) -> tuple[fx.N
         found = converted(graph, node, last, result.dtype)
     replaced(graph, node, found)
     return first, last
-
-
-@dataclass
-class _Lifting:
-    """Puts operations for all steps, along the first dimension, in the place of those of each: of the `late` sums and
-    what is made of them. Those that are `begun` are left to the steps. What is known stands before what comes next."""
-
-    graph: fx.Graph
-    begun: set[fx.Node]
-    late: set[fx.Node]
-    known: dict[tuple[Family, bool], fx.Node | None] = field(default_factory=dict[Any, Any])
-
-    def is_late(self, family: Family) -> bool:
-        """Whether a family is made of late sums."""
-        return any(s in self.late for node in family for s in _sums_in(node))
-
-    def replace(self, stack: fx.Node, dim: int, family: Family, alone: bool = False) -> None:
-        """Put what is computed for all steps at once in the place of what stacks a family along a dimension, unless, if
-        it is to be `alone`, there is nothing of the kind."""
-        with self.graph.inserting_before(stack):
-            found = self.lifted(family, alone) or (None if alone else self._stacked(family))
-            found = self._moved(found, dim) if found is not None and _value(found).shape[0] == len(family) else None
-        if found is not None:
-            replaced(self.graph, stack, found)
-
-    def replace_each(self, family: Family) -> None:
-        """Put what is computed for all steps at once in the place of each of a family that takes nothing of a state."""
-        order = {n: k for k, n in enumerate(self.graph.nodes)}
-        with self.graph.inserting_before(min(family, key=lambda n: order[n])):
-            found = self.lifted(family, alone=True)
-        if found is None or _value(found).shape[0] != len(family):
-            return
-        for step, node in enumerate(family):
-            with self.graph.inserting_before(node):
-                replaced(self.graph, node, inserted(self.graph, node, aten.select.int, (found, 0, step)))
-
-    def _moved(self, node: fx.Node, dim: int) -> fx.Node:
-        """What a node is with its first dimension in another place."""
-        args: list[Any] = list(node.args)
-        if dim and operation(node) == "prims.convert_element_type.default":
-            return converted(self.graph, node, self._moved(args[0], dim), _value(node).dtype)
-        if dim and operation(node) in _SUMS:
-            source, dims, keep = args
-            rank = _value(source).dim()
-            order = _first_to(dim if keep else [d for d in range(rank) if d not in dims][dim], rank)
-            source = inserted(self.graph, node, aten.permute.default, (source, order))
-            over = [order.index(d) for d in dims]
-            return inserted(self.graph, node, aten.sum.dim_IntList, (source, over, keep), node.kwargs)
-        order = _first_to(dim, _value(node).dim())
-        return inserted(self.graph, node, aten.permute.default, (node, order)) if dim else node
-
-    def lifted(self, family: Family, alone: bool = False) -> fx.Node | None:
-        """A family along a new first dimension, which has one element where all are the same. None where there is no
-        operation that makes it, or, if it is to be `alone`, where something would have to be stacked for that."""
-        key = family, alone
-        if key not in self.known:
-            self.known[key] = self._shared(family) or self._selected(family) or self._applied(family, alone)
-        return self.known[key]
-
-    def _shared(self, family: Family) -> fx.Node | None:
-        first = family[0]
-        constant = first.op == "call_function" and not first.all_input_nodes
-        if not all(n is first or (constant and _call(n) == _call(first)) for n in family):
-            return None
-        return inserted(self.graph, first, aten.unsqueeze.default, (first, 0))
-
-    def _selected(self, family: Family) -> fx.Node | None:
-        """What a family selects the elements of, one after the other."""
-        first = family[0]
-        if any(operation(n) != "aten.select.int" or n.args[:2] != first.args[:2] for n in family):
-            return None
-        source, dim, at = cast("tuple[fx.Node, int, int]", first.args)
-        if [n.args[2] for n in family] != list(range(at, at + len(family))):
-            return None
-        rank = _value(source).dim()
-        if len(family) < _value(source).shape[dim]:
-            source = inserted(self.graph, first, aten.slice.Tensor, (source, dim, at, at + len(family)))
-        order = [dim % rank, *(d for d in range(rank) if d != dim % rank)]
-        return inserted(self.graph, first, aten.permute.default, (source, order)) if dim % rank else source
-
-    def _applied(self, family: Family, alone: bool) -> fx.Node | None:
-        """The operation that all of a family are, for all steps."""
-        first = family[0]
-        known = _is_pointwise(first) or _is_view(first) or operation(first) in _SUMS
-        if not known or first in self.begun or len({(n.target, len(n.args), repr(n.kwargs)) for n in family}) > 1:
-            return None
-        args: list[Any] = []
-        for column in zip(*(n.args for n in family), strict=True):
-            if not all(isinstance(a, fx.Node) for a in column):
-                if any(a != column[0] for a in column):
-                    return None
-                args.append(column[0])
-                continue
-            nodes = cast("Family", column)
-            made = self.lifted(nodes, alone or not self.is_late(nodes))
-            if made is None and alone:
-                return None
-            args.append(made or self._stacked(nodes))
-        return self._called(first, args, len(family))
-
-    def _called(self, like: fx.Node, args: list[Any], steps: int) -> fx.Node | None:
-        """What a node does, done for all steps with arguments for all of them; None where that gives something else."""
-        value, rank = _value(like), _value(like).dim()
-        if operation(like) == "aten.expand.default":
-            found = inserted(self.graph, like, like.target, (self._wide(args[0], rank), [steps, *value.shape]))
-        elif _is_view(like):
-            found = self._reshaped(args[0], (_value(args[0]).shape[0], *value.shape))
-        elif operation(like) in _SUMS:
-            dims = [d + 1 for d in reduced_dimensions(like)]
-            keep = rank == _value(args[0]).dim() - 1
-            found = inserted(self.graph, like, aten.sum.dim_IntList, (args[0], dims, keep), like.kwargs)
-        else:
-            wide = tuple(self._wide(a, rank) if isinstance(a, fx.Node) else a for a in args)
-            found = inserted(self.graph, like, like.target, wide, like.kwargs)
-        made = _value(found)
-        fits = made.dtype == value.dtype and made.shape[1:] == value.shape and made.shape[0] in (1, steps)
-        return found if fits else None
-
-    def _wide(self, node: fx.Node, rank: int) -> fx.Node:
-        """What is made for all steps, with as many dimensions for each of them."""
-        own = _value(node).shape
-        if len(own) > rank:
-            return node
-        return self._reshaped(node, (own[0], *[1] * (rank + 1 - len(own)), *own[1:]))
-
-    def _reshaped(self, node: fx.Node, shape: tuple[int, ...]) -> fx.Node:
-        """A node in another shape; a sum drops what has one element itself."""
-        node = cast("fx.Node", node.args[0]) if operation(node) == "aten.reshape.default" else node
-        if operation(node) in _SUMS:
-            source, dims, _ = cast("tuple[fx.Node, list[int], bool]", node.args)
-            over = sorted({*dims, *(d for d, size in enumerate(_value(source).shape) if size == 1)})
-            found = inserted(self.graph, node, aten.sum.dim_IntList, (source, over, False), node.kwargs)
-            if _value(found).shape == shape:
-                return found
-        return inserted(self.graph, node, aten.reshape.default, (node, shape))
-
-    def _stacked(self, family: Family) -> fx.Node:
-        wide = [inserted(self.graph, n, aten.unsqueeze.default, (n, 0)) for n in family]
-        return inserted(self.graph, family[0], aten.cat.default, (wide, 0), name=f"{family[0].name}_of_all")
-
-
-def _value(node: Any) -> torch.Tensor:
-    return node.meta["val"]
-
-
-def _first_to(place: int, rank: int) -> list[int]:
-    """The order of dimensions that has the first one at a place."""
-    return [*range(1, place + 1), 0, *range(place + 1, rank)]
-
-
-def _call(node: fx.Node) -> Any:
-    return node.target, repr(node.args), repr(node.kwargs)

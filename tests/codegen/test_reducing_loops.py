@@ -247,3 +247,45 @@ def test_sums_over_the_batch_of_what_each_step_has_for_itself(small):
 
     inputs = [torch.randn(small, 12, 10, requires_grad=True), torch.randn(small, 10, requires_grad=True)]
     assert wrong(biased, inputs) == []
+
+
+def normal_rows(x, bias):
+    """A loop whose steps take each other's states, and reduce."""
+    h, out = torch.zeros_like(x[0]), []
+    for t in range(len(x)):
+        h = torch.tanh(h + x[t] + bias)
+        out.append((h * x[t]).sum(-1))
+    return torch.stack(out)
+
+
+def test_steps_from_the_end_of_a_tensor(few):
+    """Slices are counted from the end, so that the first numbers are negative."""
+
+    def turned(x, y, bias):
+        h, out, norms = torch.zeros_like(x[0]), [], []
+        for t in range(len(x)):
+            norm = y[t - 1].square().sum(-1)
+            h = torch.tanh(h + x[t] + bias) / (1 + norm[:, None])
+            out.append((h * x[t]).sum((-2, -1)))
+            norms.append(norm)
+        return torch.stack(out), torch.stack(norms)
+
+    inputs = [torch.randn(few, 5, 10), torch.randn(few, 5, 3), torch.randn(10)]
+    assert wrong(turned, [i.requires_grad_() for i in inputs]) == []
+
+
+def test_what_is_stacked_again_as_it_was(few):
+    def again(x, bias):
+        return normal_rows(x, bias), torch.stack([x[t] for t in range(len(x))]), torch.stack(list(x.unbind()), 1)
+
+    assert wrong(again, [torch.randn(few, 5, 10, requires_grad=True), torch.randn(10, requires_grad=True)]) == []
+
+
+def test_reductions_that_are_no_steps_stay_in_parts():
+    """What several heads reduce is stacked, but none takes a state: each is split as it would be alone."""
+
+    def losses(x):
+        return torch.stack([(x.sin() * k).square().mean() for k in range(1, 6)])
+
+    found = kernels_of(losses, [torch.randn(1 << 20)])
+    assert any("partial" in name for name in found), found.keys()
