@@ -15,7 +15,7 @@ from fx_lsp.codegen.lowerings.sums import is_accumulation
 from fx_lsp.codegen.own import writer_of
 from fx_lsp.codegen.pull import is_empty
 from fx_lsp.codegen.randomness import is_seed
-from fx_lsp.codegen.registry import operation
+from fx_lsp.codegen.registry import is_random, operation
 from fx_lsp.codegen.schedule import is_view
 
 
@@ -123,7 +123,7 @@ def _of_calls(node: fx.Node, tensors: list[torch.Tensor], choices: Choices) -> U
         return Unsupported(node, "it stops the program where a value is not as it has to be", chosen=True)
     if op._schema.is_mutable:
         return Unsupported(node, "it writes into its argument", "compute a new tensor to have a kernel")
-    if torch.Tag.nondeterministic_seeded in op.tags:
+    if is_random(node):
         if is_seed(node):
             return Unsupported(node, "seeds come from the generator that torch.manual_seed sets", chosen=True)
         return Unsupported(node, "it draws numbers as the library does", "compose it of torch.rand to have a kernel")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import fx
+from torch._guards import detect_fake_mode
 
 from fx_lsp.codegen.registry import aliases_first, args_of, operation
 
@@ -20,12 +22,14 @@ def inserted(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any] | None = None,
     name: str | None = None,
+    value: torch.Tensor | None = None,
 ) -> fx.Node:
-    """A new call in a graph, at the place where it inserts; it comes from where `like` comes from."""
+    """A new call in a graph, at the place where it inserts; it comes from where `like` comes from. `value` is what it
+    makes, where PyTorch cannot tell."""
     node = graph.create_node("call_function", function, args, dict(kwargs or {}), name)
-    values = fx.map_arg((args, kwargs or {}), lambda n: n.meta["val"])
-    with like.meta["val"].fake_mode:
-        node.meta = {**like.meta, "val": function(*values[0], **values[1])}  # pyright: ignore
+    values: Any = fx.map_arg((args, kwargs or {}), lambda n: n.meta["val"])
+    with detect_fake_mode((like.meta["val"], values)) or nullcontext():
+        node.meta = {**like.meta, "val": function(*values[0], **values[1]) if value is None else value}
     return node
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
@@ -11,7 +12,8 @@ from torch import fx
 
 from fx_lsp.codegen.edits import converted, inserted, replaced
 from fx_lsp.codegen.lowerings.reductions import reduced_dimensions
-from fx_lsp.codegen.registry import aliases_first, operation
+from fx_lsp.codegen.lowerings.views import argument
+from fx_lsp.codegen.registry import aliases_first, is_random, operation
 
 aten = torch.ops.aten
 
@@ -36,23 +38,27 @@ def sums_in(node: fx.Node) -> Iterator[fx.Node]:
             seen.update(current.all_input_nodes)
 
 
-def select(node: fx.Node) -> tuple[fx.Node, int, int] | None:
-    """Of what a node is a slice, along which dimension, and which; None where it is none."""
-    if operation(node) != "aten.select.int":
+def slice_of(node: fx.Node) -> tuple[fx.Node, int, int] | None:
+    """Of what a node is a slice, along which dimension, and which; None where it is none whose number is known."""
+    taken: Any = node.args[0] if node.target is operator.getitem else None
+    if operation(node) == "aten.select.int":
+        source, dim, index = cast("tuple[fx.Node, int, Any]", node.args)
+    elif isinstance(taken, fx.Node) and operation(taken) == "aten.unbind.int":
+        source, index = cast("tuple[fx.Node, int]", (taken.args[0], node.args[1]))
+        dim = argument(taken, 1, "dim", 0)
+    else:
         return None
-    source, dim, index = cast("tuple[fx.Node, int, Any]", node.args)
     size: Any = value_of(source).shape[dim]
-    if not isinstance(index, int) or not isinstance(size, int):
+    if not isinstance(index, int) or (index < 0 and not isinstance(size, int)):
         return None
-    return source, dim % value_of(source).dim(), index % size
+    return source, dim % value_of(source).dim(), index if index >= 0 else index + size
 
 
 def is_pointwise(node: fx.Node) -> bool:
     """Whether a node computes element by element, the same each time."""
     tags: Any = getattr(node.target, "tags", ())
-    if torch.Tag.nondeterministic_seeded in tags:
-        return False
-    return torch.Tag.pointwise in tags or operation(node) == "prims.convert_element_type.default"
+    known = torch.Tag.pointwise in tags or operation(node) == "prims.convert_element_type.default"
+    return known and not is_random(node)
 
 
 def is_view(node: fx.Node) -> bool:
@@ -66,8 +72,8 @@ class Lifting:
     what is made of them. Those that are `begun` are left to the steps. What is known stands before what comes next."""
 
     graph: fx.Graph
-    begun: set[fx.Node]
-    late: set[fx.Node]
+    begun: set[fx.Node] = field(default_factory=set["fx.Node"])
+    late: set[fx.Node] = field(default_factory=set["fx.Node"])
     known: dict[tuple[Family, bool], fx.Node | None] = field(default_factory=dict[Any, Any])
 
     def is_late(self, family: Family) -> bool:
@@ -123,23 +129,22 @@ class Lifting:
 
     def _shared(self, family: Family) -> fx.Node | None:
         first = family[0]
-        tags: Any = getattr(first.target, "tags", ())
-        constant = first.op == "call_function" and not first.all_input_nodes
-        constant = constant and torch.Tag.nondeterministic_seeded not in tags
+        constant = first.op == "call_function" and not first.all_input_nodes and not is_random(first)
         if not all(n is first or (constant and _call(n) == _call(first)) for n in family):
             return None
         return inserted(self.graph, first, aten.unsqueeze.default, (first, 0))
 
     def _selected(self, family: Family) -> fx.Node | None:
         """What a family selects the elements of, one after the other."""
-        found = [select(n) for n in family]
+        found = [slice_of(n) for n in family]
         if found[0] is None:
             return None
         source, dim, at = found[0]
-        if found != [(source, dim, at + k) for k in range(len(family))]:
+        size: Any = value_of(source).shape[dim]
+        if not isinstance(size, int) or found != [(source, dim, at + k) for k in range(len(family))]:
             return None
         order = [dim, *(d for d in range(value_of(source).dim()) if d != dim)]
-        if len(family) < value_of(source).shape[dim]:
+        if len(family) < size:
             source = inserted(self.graph, family[0], aten.slice.Tensor, (source, dim, at, at + len(family)))
         return inserted(self.graph, family[0], aten.permute.default, (source, order)) if dim else source
 

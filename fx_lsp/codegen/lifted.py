@@ -14,7 +14,7 @@ import torch
 from torch import fx
 
 from fx_lsp.codegen.edits import converted, inserted, replaced
-from fx_lsp.codegen.families import SUMS, Family, Lifting, is_pointwise, is_view, select, sums_in, value_of
+from fx_lsp.codegen.families import SUMS, Family, Lifting, is_pointwise, is_view, slice_of, sums_in, value_of
 from fx_lsp.codegen.joined import stacked
 from fx_lsp.codegen.lowerings.reductions import reduced_dimensions
 from fx_lsp.codegen.registry import operation
@@ -41,28 +41,32 @@ def lift_sums(graph: fx.Graph) -> None:
     stacks = _stacks(graph)
     free = _only_stacked(graph, stacks)
     sums = _by_shape(graph, free)
-    state = max(map(prod, sums), default=0)
-    lifting = Lifting(graph, set(), set())
+    if not sums:
+        return
+    state = max(map(prod, sums))
+    lifting = Lifting(graph)
     for shape, alike in sums.items():
         if prod(shape) < state:
             lifting.late.update(n for found in alike.values() for n in found if n in free)
             continue
-        for node in [n for dims, found in alike.items() if prod(shape[d] for d in dims) <= AT_ONCE for n in found]:
-            in_parts(node, 1)
         bound = {dims for dims, found in alike.items() if len(set(found) - free) >= LEAST - 1}
-        for dims, part in _begun(shape, alike, bound).items():
-            for node in alike[dims]:
-                first, last = _parted(graph, node, *part)
-                lifting.begun.add(first)
-                lifting.late.add(last)
+        parts = _begun(shape, alike, bound)
+        for dims, found in alike.items():
+            for node in found:
+                if dims in parts:
+                    first, last = _parted(graph, node, *parts[dims])
+                    lifting.begun.add(first)
+                    lifting.late.add(last)
+                elif prod(shape[d] for d in dims) <= AT_ONCE:
+                    in_parts(node, 1)
     for node, (dim, family) in stacks.items():
         if lifting.is_late(family):
             lifting.replace(node, dim, family)
     graph.eliminate_dead_code()
     for family in _slicewise(graph, state):
-        Lifting(graph, set(), set()).replace_each(family)
-    lifting = Lifting(graph, set(), set())
-    for node, (dim, family) in _stacks(graph).items() if state else ():
+        Lifting(graph).replace_each(family)
+    lifting = Lifting(graph)
+    for node, (dim, family) in _stacks(graph).items():
         if not any(True for n in family for _ in sums_in(n)):
             lifting.replace(node, dim, family, alone=True)
     graph.eliminate_dead_code()
@@ -124,7 +128,7 @@ def _slicewise(graph: fx.Graph, state: int) -> list[Family]:
     known: dict[fx.Node, tuple[int, int | None]] = {}
     numbers: dict[Any, int] = {}
     families: dict[int, dict[int, fx.Node]] = {}
-    for node in graph.nodes if state else ():
+    for node in graph.nodes:
         made, steps = _made(node, known)
         known[node] = numbers.setdefault(made, len(numbers)), next(iter(steps), None)
         if operation(node) in SUMS and steps and prod(value_of(node.args[0]).shape) < state:
@@ -137,7 +141,7 @@ def _slicewise(graph: fx.Graph, state: int) -> list[Family]:
 
 def _made(node: fx.Node, known: Mapping[fx.Node, tuple[int, int | None]]) -> tuple[Any, set[int]]:
     """How a node is made of slices with one number, and that number; of something else, it is like no other."""
-    if (part := select(node)) is not None:
+    if (part := slice_of(node)) is not None:
         return (node.target, *part[:2]), {part[2]}
     steps = {step for n in node.all_input_nodes if (step := known[n][1]) is not None}
     if len(steps) != 1 or not (is_pointwise(node) or is_view(node) or operation(node) in SUMS):

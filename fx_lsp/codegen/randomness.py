@@ -14,7 +14,7 @@ from torch._inductor import inductor_prims as inductor_prims  # defines the oper
 from torch.utils.checkpoint import CheckpointPolicy
 
 from fx_lsp.codegen.edits import inserted, replaced
-from fx_lsp.codegen.registry import operation
+from fx_lsp.codegen.registry import is_random, operation
 
 aten, prims = torch.ops.aten, torch.ops.prims
 _KEY = "fx_lsp_seeds"
@@ -40,7 +40,7 @@ def seed_random(graph: fx.Graph) -> None:
                 made = _DRAWN[operation(node)](graph, node, seed)
             replaced(graph, node, made)
     for node in graph.nodes:
-        if isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags:
+        if is_random(node):
             node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
 
 

@@ -60,6 +60,12 @@ def aliases_first(node: fx.Node) -> bool:
     return alias is not None and not alias.is_write
 
 
+def is_random(node: fx.Node) -> bool:
+    """Whether a node draws random numbers."""
+    tags: Any = getattr(node.target, "tags", ())
+    return torch.Tag.nondeterministic_seeded in tags
+
+
 def args_of(node: fx.Node) -> list[Any]:
     """The arguments of a node, whose types FX leaves open."""
     return list(node.args)

@@ -6,7 +6,6 @@ there are few, as there is less to read, and as they reduce nothing.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,10 +16,11 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from fx_lsp.codegen.attention import dependents
 from fx_lsp.codegen.edits import inserted
+from fx_lsp.codegen.families import slice_of
 from fx_lsp.codegen.lowerings.reductions import is_reduction
 from fx_lsp.codegen.lowerings.views import argument, dimension
 from fx_lsp.codegen.own import tidied
-from fx_lsp.codegen.registry import operation
+from fx_lsp.codegen.registry import is_random, operation
 from fx_lsp.codegen.stepsums import sum_once
 
 aten = torch.ops.aten
@@ -79,7 +79,7 @@ def _state(node: fx.Node, number: Mapping[fx.Node, int]) -> fx.Node:
     """What a step leaves for the next one, of which the next one takes `node`: what that is made of alone."""
     while number[node]:
         inside = [i for i in node.all_input_nodes if i in number]
-        if len(inside) != 1 or number[inside[0]] != number[node] or _slice(node) is not None:
+        if len(inside) != 1 or number[inside[0]] != number[node] or slice_of(node) is not None:
             return node
         node = inside[0]
     return node
@@ -89,8 +89,7 @@ def _merge(graph: fx.Graph, inside: Collection[fx.Node]) -> None:
     """Have what each step computes for itself of what all of them share be computed once."""
     known: dict[Any, fx.Node] = {}
     for node in [n for n in graph.nodes if n.op == "call_function" and n not in inside]:
-        tags: Any = getattr(node.target, "tags", ())
-        if node.is_impure() or torch.Tag.nondeterministic_seeded in tags:
+        if node.is_impure() or is_random(node):
             continue
         first = known.setdefault((node.target, repr(node.args), repr(node.kwargs)), node)
         if first is not node:
@@ -103,7 +102,7 @@ def _steps(graph: fx.Graph) -> list[list[fx.Node]]:
     backward = dependents(graph)
     slices: dict[tuple[fx.Node, int], dict[int, list[fx.Node]]] = {}
     for node in graph.nodes:
-        found = _slice(node)
+        found = slice_of(node)
         if found is not None and node not in backward:
             source, dim, index = found
             slices.setdefault((source, dim), {}).setdefault(index, []).append(node)
@@ -134,22 +133,10 @@ def _kind(result: Any) -> Any:
     return (value.dtype, value.shape, value.device) if isinstance(value, torch.Tensor) else None
 
 
-def _slice(node: fx.Node) -> tuple[Any, Any, Any] | None:
-    """Of what a node is a slice, along which dimension, and which; None where it is none."""
-    if operation(node) == "aten.select.int":
-        source, dim, index = node.args
-        return source, dim, index
-    taken = node.args[0] if node.target is operator.getitem else None
-    if isinstance(taken, fx.Node) and operation(taken) == "aten.unbind.int":
-        source, dim = (*taken.args, 0)[:2]
-        return source, dim, node.args[1]
-    return None
-
-
 def _signature(node: fx.Node, step: int, number: Mapping[fx.Node, int], known: Mapping[fx.Node, int]) -> Any:
     """What a node is in its step: the same for the nodes that compute the same in other steps. `known` has numbers for
     the signatures of nodes before it."""
-    found = _slice(node)
+    found = slice_of(node)
     if found is not None:
         return found[:2]
 

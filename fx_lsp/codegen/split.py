@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from fx_lsp.codegen.edits import replaced
+from fx_lsp.codegen.edits import converted, inserted, replaced
 from fx_lsp.codegen.lowerings.reductions import is_reduction, reduced_dimensions
 from fx_lsp.codegen.registry import operation
 from fx_lsp.codegen.stepsums import parts_of
@@ -114,29 +114,29 @@ def _split(graph: fx.Graph, node: fx.Node, parts: int) -> None:
     with graph.inserting_before(node):
         if isinstance(length, torch.SymInt) or length % parts:
             flat, padded = ([*value.shape[:first], s, *behind] for s in (length, parts * each))
-            whole = _add(graph, node, aten.view.default, (source, flat), value=value.new_empty(flat))
+            whole = inserted(graph, node, aten.view.default, (source, flat), value=value.new_empty(flat))
             widths = [*([0, 0] * len(behind)), 0, parts * each - length]
             neutral = _neutral(kind, value.dtype)
             pad, given = aten.constant_pad_nd.default, (whole, widths, neutral)
-            source = _add(graph, node, pad, given, value=value.new_empty(padded))
+            source = inserted(graph, node, pad, given, value=value.new_empty(padded))
         shape = [*value.shape[:first], parts, each, *behind]
-        pieces = _add(graph, node, aten.view.default, (source, shape), value=value.new_empty(shape))
+        pieces = inserted(graph, node, aten.view.default, (source, shape), value=value.new_empty(shape))
+        name = f"{node.name}_partial"
         if kind == "sum":
-            partial = _add(graph, node, aten.sum.dim_IntList, (pieces, inner), {"dtype": dtype}, "partial")
+            partial = inserted(graph, node, aten.sum.dim_IntList, (pieces, inner), {"dtype": dtype}, name)
             place = first - sum(d < first for d in moved)
-            found = _add(graph, node, aten.sum.dim_IntList, (partial, [place]), {"dtype": dtype})
+            found = inserted(graph, node, aten.sum.dim_IntList, (partial, [place]), {"dtype": dtype})
         else:
             function = getattr(aten, kind).default
-            partial = _add(graph, node, function, (pieces, inner), {}, "partial")
+            partial = inserted(graph, node, function, (pieces, inner), name=name)
             place = first - sum(d < first for d in moved)
-            found = _add(graph, node, function, (partial, [place]))
+            found = inserted(graph, node, function, (partial, [place]))
         if "mean" in operation(node):
             count = math.prod(value.shape[d] for d in dims)
-            found = _add(graph, node, aten.div.Tensor, (found, count), value=found.meta["val"])
-        if found.meta["val"].dtype != result.dtype:
-            found = _add(graph, node, torch.ops.prims.convert_element_type.default, (found, result.dtype))
+            found = inserted(graph, node, aten.div.Tensor, (found, count), value=found.meta["val"])
+        found = converted(graph, node, found, result.dtype)
         if tuple(found.meta["val"].shape) != tuple(result.shape):
-            found = _add(graph, node, aten.reshape.default, (found, list(result.shape)))
+            found = inserted(graph, node, aten.reshape.default, (found, list(result.shape)))
     replaced(graph, node, found)
 
 
@@ -158,31 +158,13 @@ def _into_sums(graph: fx.Graph, node: fx.Node) -> None:
     less = 1 if correction is None else correction
     shape = list(node.meta["val"][0].shape)
     with graph.inserting_before(node):
-        mean = _add(graph, node, aten.mean.dim, (source, dims, True))
-        centred = _add(graph, node, aten.sub.Tensor, (source, mean))
-        squares = _add(graph, node, aten.mul.Tensor, (centred, centred))
-        total = _add(graph, node, aten.sum.dim_IntList, (squares, dims, True))
-        variance = _add(graph, node, aten.div.Tensor, (total, max(count - less, 0)))
-        results = [_add(graph, node, aten.reshape.default, (n, shape)) for n in (variance, mean)]
+        mean = inserted(graph, node, aten.mean.dim, (source, dims, True))
+        centred = inserted(graph, node, aten.sub.Tensor, (source, mean))
+        squares = inserted(graph, node, aten.mul.Tensor, (centred, centred))
+        total = inserted(graph, node, aten.sum.dim_IntList, (squares, dims, True))
+        variance = inserted(graph, node, aten.div.Tensor, (total, max(count - less, 0)))
+        results = [inserted(graph, node, aten.reshape.default, (n, shape)) for n in (variance, mean)]
     for user in list(node.users):
         number: Any = user.args[1]
         replaced(graph, user, results[number])
     graph.erase_node(node)
-
-
-def _add(
-    graph: fx.Graph,
-    like: fx.Node,
-    target: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any] | None = None,
-    name: str = "",
-    value: torch.Tensor | None = None,
-) -> fx.Node:
-    """A new node that comes from where `like` does; `value` is what it makes, where PyTorch cannot tell."""
-    node = graph.create_node("call_function", target, args, kwargs or {}, f"{like.name}_{name}" if name else None)
-    node.meta = dict(like.meta)
-    values = [a.meta["val"] if isinstance(a, fx.Node) else a for a in args]
-    with values[0].fake_mode if hasattr(values[0], "fake_mode") else torch.no_grad():
-        node.meta["val"] = target(*values, **(kwargs or {})) if value is None else value
-    return node
