@@ -48,7 +48,9 @@ class Emitter(Writing):
         sizes |= {name: size for name, size in found.items() if name not in own and name not in sizes}
         args = [f"{b}_ptr" for b in (*self.reads, *(w for w in self.writes if w not in self.reads))]
         args += [f"{s}: tl.constexpr" if v.is_Integer and s == "N" else s for s, v in sizes.items()]
-        args += [f"{d.block_name}: tl.constexpr" for d in self.tile.dims if d.block > 1]
+        blocks = [d.block_name for d in self.tile.dims if d.block > 1]
+        blocks += [n for n, _ in self.tile.configs[0].blocks if n not in blocks]
+        args += [f"{b}: tl.constexpr" for b in blocks]
         lines = self._needed(self.outer.lines)
         head = [Line(f"def {self.title}({', '.join(args)}):")]
         if self._is_large():

@@ -17,7 +17,7 @@ import sympy
 from fx_lsp.codegen.index import Index
 from fx_lsp.codegen.values import Compute, Constant, Given, Load, Reduction, Value, values_of
 
-MOST_CARRIED = 8
+MOST_CARRIED = 16
 """How many values a loop may carry."""
 
 
@@ -60,7 +60,7 @@ Column: TypeAlias = "tuple[Value, ...]"
 
 
 @dataclass
-class _Found:
+class Found:
     """What is known of a loop: columns with what stands for them in its body, by their first values; `carried` ones by
     their second. `inside` are ids of values."""
 
@@ -70,9 +70,9 @@ class _Found:
     remade: list[tuple[Column, Value]] = field(default_factory=list["tuple[Column, Value]"])
     inside: set[int] = field(default_factory=set[int])
 
-    def copy(self) -> _Found:
+    def copy(self) -> Found:
         """The same, to go back to."""
-        return _Found(dict(self.known), dict(self.carried), list(self.kept), list(self.remade), set(self.inside))
+        return Found(dict(self.known), dict(self.carried), list(self.kept), list(self.remade), set(self.inside))
 
 
 class Different(Exception):
@@ -84,23 +84,25 @@ class Matching:
     """The attempt to have the rounds from `first` on as one body. `rows` are the values that each round is for.
 
     Something may be kept only where `keeps` is set; with `reloads`, what was loaded before the loop is loaded again.
+    `again` are ids of what is not kept for the first round either, but made again.
     """
 
     rows: Sequence[Sequence[Value]]
     first: int
     keeps: bool = False
     reloads: bool = False
-    found: _Found = field(default_factory=_Found)
+    again: frozenset[int] = frozenset()
+    found: Found = field(default_factory=Found)
 
     def __post_init__(self) -> None:
         self.step = sympy.Symbol("step", integer=True, nonnegative=True)
         self.end = len(self.rows)
         self.round: dict[int, int] = {}
         for number, row in enumerate(self.rows):
-            for value in values_of(row):
-                self.round.setdefault(id(value), number)
-        typical = {t for number, t, _ in self._mergers() if number == self.end // 2}
-        for number, template, cone in self._mergers():
+            self.round.update({id(value): number for value in values_of(row, self.round)})
+        mergers = list(self._mergers())
+        typical = {t for number, t, _ in mergers if number == self.end // 2}
+        for number, template, cone in mergers:
             if template in typical:
                 self.round.update(dict.fromkeys(cone, number - 1))
 
@@ -195,7 +197,7 @@ class Matching:
         first = column[0]
         made_of = {letters for v in column if (letters := _from_one(v)) is not None}
         alike = len(made_of) == 1 and all(_from_one(v) is not None for v in column)
-        if alike or (self.reloads and isinstance(first, Load)):
+        if alike or id(first) in self.again or (self.reloads and isinstance(first, Load)):
             for seen, made in self.found.remade:
                 if all(a is b for a, b in zip(seen, column, strict=False)):
                     return made
@@ -236,15 +238,25 @@ class Matching:
         found: list[tuple[Column, Value]] = []
         for value in values_of(after):
             chain = [value] if self.round[id(value)] == self.end - 1 else []
-            while chain and isinstance(chain[-1], Compute) and chain[-1].template == "a + b":
-                number = self.round[id(chain[-1])]
-                earlier = [a for a in chain[-1].args if self.round.get(id(a), -1) == number - 1]
-                if len(earlier) != 1 or number < self.first:
-                    break
-                chain.append(earlier[0])
+            while (
+                chain and self.round[id(chain[-1])] >= self.first and (earlier := self._earlier(chain[-1])) is not None
+            ):
+                chain.append(earlier)
             if len(chain) == self.end - self.first + 1:
                 found.append((tuple(reversed(chain[1:])), value))
         return found
+
+    def _earlier(self, value: Value) -> Value | None:
+        """What a value is before its round has added anything to it, or None."""
+        number, sums = self.round[id(value)], [value]
+        while sums:
+            added = sums.pop()
+            if isinstance(added, Compute) and added.template == "a + b":
+                for each in added.args:
+                    if self.round.get(id(each), -1) == number - 1:
+                        return each
+                sums += [a for a in reversed(added.args) if self.round.get(id(a), -1) == number]
+        return None
 
     def _try_to_carry(self, column: Column, last: Value) -> None:
         """Have the loop carry values, if every round makes them in the same way."""
@@ -263,7 +275,7 @@ class Matching:
             if len(loads) < len(column) or not same or any(v.indirect for v in loads):
                 raise Different
             return replace(first, index=self.moving([v.index for v in loads]))
-        if not isinstance(first, (Compute, Reduction)) or len({_operation(v) for v in column}) != 1:
+        if not isinstance(first, (Compute, Reduction)) or not made_alike(column):
             raise Different
         arguments = zip(*(v.inputs for v in column), strict=True)
         return replace(first, args=tuple(self.value(each) for each in arguments))
@@ -308,6 +320,11 @@ class Matching:
             if self.first <= self.round.get(id(value), -1) < self.end - 1:
                 raise Different
             stack.extend(value.inputs)
+
+
+def made_alike(column: Column) -> bool:
+    """Whether the values of all rounds are made of others in the same way."""
+    return len({_operation(v) for v in column}) == 1
 
 
 def _operation(value: Value) -> Any:

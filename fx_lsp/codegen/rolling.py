@@ -17,7 +17,7 @@ from fx_lsp.codegen.matching import Carried, Loop
 from fx_lsp.codegen.pull import triton_type
 from fx_lsp.codegen.rounds import Making, Rounds
 from fx_lsp.codegen.text import filled, index_text, name, unparsed
-from fx_lsp.codegen.tiles import Tile
+from fx_lsp.codegen.tiles import Tile, staged
 from fx_lsp.codegen.values import Constant, Value
 from fx_lsp.codegen.writing import Scope
 
@@ -33,6 +33,8 @@ TOGETHER = 4
 
 def rolled(title: str, tile: Tile, rounds: Rounds, indirect: Mapping[sympy.Symbol, Value], naming: Naming) -> Kernel:
     """The kernel that goes through rounds."""
+    if rounds.making is None and len(tile.configs) > 1 and WRITTEN_OUT < rounds.loop.end - rounds.loop.first < MANY:
+        tile = staged(tile)
     return _Rolling(title, tile, rounds, indirect, naming).kernel()
 
 
@@ -155,7 +157,8 @@ class _Rolling(Emitter):
         bounds = f"{first}, {end}" if first else f"{end}"
         if end - first <= WRITTEN_OUT or self.rounds.making is not None:
             return [Line(f"    for {step} in tl.static_range({bounds}):")]
-        how = f"loop_unroll_factor={TOGETHER}" if end - first >= MANY else f"num_stages={PIPELINED}"
+        stages = "STAGES" if len(self.tile.configs) > 1 else PIPELINED
+        how = f"loop_unroll_factor={TOGETHER}" if end - first >= MANY else f"num_stages={stages}"
         if not self._is_large():
             return [Line(f"    for {step} in tl.range({first}, {end}, {how}):")]
         number = self.unique("number")

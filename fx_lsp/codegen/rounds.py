@@ -8,30 +8,20 @@ own, which keeps it.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
-from typing import Any
+from itertools import chain, product
 
-import torch
-
-from fx_lsp.codegen.matching import Different, Loop, Matching
-from fx_lsp.codegen.values import Addition, Axes, Compute, Load, Store, Value, values_of
+from fx_lsp.codegen.matching import Different, Found, Loop, Matching
+from fx_lsp.codegen.remade import made_again
+from fx_lsp.codegen.states import DEEP, kinds, longest_sum, states_of
+from fx_lsp.codegen.states import LEAST as STORELESS
+from fx_lsp.codegen.values import Addition, Load, Store, Value, values_of
 
 LEAST = 4
 """From how many rounds on there is a loop."""
 
-STORELESS = 6
-"""From how many steps on there is a loop that stores nothing itself, but adds up what they make, or leaves a state."""
-
-MOST_ALIKE = 4
-"""How many values that are made by the same operation may lie between the states of two steps."""
-
-MOST_PASSED = 256
-"""How many values are looked at between the states of two steps."""
-
-AHEAD = 2
+AHEAD = 3
 """How many rounds may come before the loop because they are others."""
 
 MOST_ORDERED = 3
@@ -92,34 +82,54 @@ def rounds_of(stores: Sequence[Store]) -> Rounds | None:
     number = max((len(s) for s in by_buffer.values()), default=0)
     if number == 1:
         return _storeless(stores)
-    if number < LEAST or any(len(s) not in (1, number - 1, number) for s in by_buffer.values()):
+    if number < LEAST or any(1 < len(s) < max(number - AHEAD, LEAST - 1) for s in by_buffer.values()):
         return None
-    several = [sorted(s, key=lambda store: _needs(store.value)) for s in by_buffer.values() if len(s) > 1]
+    several = [_in_order(s) for s in by_buffer.values() if len(s) > 1]
     single = [s for s in stores if len(by_buffer[s.buffer.name]) == 1]
-    for ordered in _orders(several):
-        rows = [[s[k] for s in ordered if k < len(s)] for k in range(number)]
-        for end in (number, number - 1):
-            loop, behind = rows[:end], [s for row in rows[end:] for s in row]
-            if any(len(row) != len(rows[0]) for row in loop):
-                continue
-            for first, reloads in product(range(min(AHEAD, end - LEAST + 1) + 1), (False, True)):
+    for rows in chain.from_iterable(_rows(ordered, number) for ordered in _orders(several)):
+        whole = [k for k, row in enumerate(rows) if len(row) == len(several)]
+        for end in range(number, max(number - AHEAD, LEAST) - 1, -1):
+            behind = [s for row in rows[end:] for s in row]
+            firsts = range(whole[0], min(AHEAD, end - LEAST + 1) + 1) if end <= whole[-1] + 1 else ()
+            for first, reloads in product(firsts, (False, True)):
                 try:
-                    return _rounds(loop, [*single, *behind], first, reloads)
+                    return _rounds(rows[:end], [*single, *behind], first, reloads)
                 except Different:
                     continue
     return None
 
 
+def _in_order(stores: Sequence[Store]) -> list[Store]:
+    """Stores into one tensor as they follow one another in it; what needs the most comes last."""
+    found = sorted(stores, key=lambda store: store.index.subs(dict.fromkeys(store.index.free_symbols, 1 << 10)))
+    return found if _needs(found[0].value) <= _needs(found[-1].value) else found[::-1]
+
+
+def _rows(several: Sequence[Sequence[Store]], number: int) -> Iterator[list[list[Store]]]:
+    """What may be stored in each round, of stores into several tensors. Some may lack the first or the last rounds:
+    those that need about as much as others are of the same round."""
+    middle = number // 2
+    needed = _needs(next(s for s in several if len(s) == number)[middle].value)
+    nearest = [
+        min(range(number - len(s) + 1), key=lambda late, s=s: abs(_needs(s[middle - late].value) - needed))
+        for s in several
+    ]
+    for late in (nearest, [0] * len(several)) if any(nearest) else (nearest,):
+        rows: list[list[Store]] = [[] for _ in range(number)]
+        for stores, by in zip(several, late, strict=True):
+            for k, store in enumerate(stores, by):
+                rows[k].append(store)
+        yield rows
+
+
 def _storeless(stores: Sequence[Store]) -> Rounds | None:
     """The loop of steps that store nothing themselves, or None."""
     values = list(values_of(v for s in stores for v in s.values))
-    added = _added(values)
-    for rows in (added, *_states(values)):
+    added = longest_sum(values)
+    for rows in chain([added], states_of(values)):
         for first, reloads in product(range(AHEAD + 1) if len(rows) >= STORELESS else (), (False, True)):
-            matching = Matching([[v] for v in rows], first, len(rows) - first <= MOST_KEPT, reloads)
-            before, after = _apart(stores, matching)
             try:
-                loop = matching.loop([s.value for s in after])
+                loop, before, after, _ = _matched([[v] for v in rows], first, reloads, stores)
                 if loop.carried:
                     return _made(loop, before, (), after)
             except Different:
@@ -127,57 +137,19 @@ def _storeless(stores: Sequence[Store]) -> Rounds | None:
     return None
 
 
-def _added(values: Sequence[Value]) -> list[Value]:
-    """What the longest sum adds up, in order."""
-    terms: dict[int, list[Value]] = {}
-    for value in values:
-        if isinstance(value, Compute) and value.template == "a + b":
-            left, right = value.args
-            terms[id(value)] = [*terms.get(id(left), [left]), right]
-    return max(terms.values(), key=len, default=[])
-
-
-def _states(values: Sequence[Value]) -> Iterator[list[Value]]:
-    """Values that may be what each step leaves for the next one: all made by the same operation, each in the same way
-    of the one before it. Those that are made last come first."""
-    alike: dict[tuple[str, torch.dtype, Axes], list[Value]] = {}
-    for value in values:
-        if isinstance(value, Compute):
-            alike.setdefault((value.template, value.dtype, value.axes), []).append(value)
-    many = {key: found for key, found in alike.items() if len(found) >= STORELESS}
-    kind = {id(v): key for key, found in many.items() for v in found}
-    lasts = {id(v) for found in many.values() for v in found[-MOST_ALIKE:]}
-    for last in [v for v in reversed(values) if id(v) in lasts]:
-        for way in _ways(last, kind):
-            states = [last]
-            while (before := _followed(states[-1], way)) is not None and kind.get(id(before)) == kind[id(last)]:
-                states.append(before)
-            if len(states) >= STORELESS:
-                yield states[::-1]
-
-
-def _ways(value: Value, kind: Mapping[int, Any]) -> Iterator[tuple[int, ...]]:
-    """By which inputs one comes from a value to others of its kind, to the nearest first."""
-    seen, nearest = {id(value)}, deque[tuple[Value, tuple[int, ...]]]([(value, ())])
-    found = 0
-    while nearest and found < MOST_ALIKE and len(seen) < MOST_PASSED:
-        current, way = nearest.popleft()
-        for number, each in enumerate(current.inputs):
-            if id(each) not in seen:
-                seen.add(id(each))
-                nearest.append((each, (*way, number)))
-                if kind.get(id(each)) == kind[id(value)]:
-                    found += 1
-                    yield nearest[-1][1]
-
-
-def _followed(value: Value, way: Iterable[int]) -> Value | None:
-    """What one comes to from a value by these inputs, or None."""
-    for number in way:
-        if number >= len(value.inputs):
-            return None
-        value = value.inputs[number]
-    return value
+def _matched(
+    rows: Sequence[Sequence[Value]], first: int, reloads: bool, others: Iterable[Store]
+) -> tuple[Loop, tuple[Store, ...], tuple[Store, ...], Matching]:
+    """The loop over `rows` from `first` on, which keeps as little as it can, the stores that do not need it, and those
+    that do, and how it was found. Raises Different."""
+    matching = Matching(rows, first, len(rows) - first <= MOST_KEPT, reloads)
+    before, after = _apart(others, matching)
+    loop = matching.loop([s.value for s in after])
+    again = made_again([k.values for k in loop.kept]) if loop.kept else None
+    if again:
+        matching = replace(matching, again=again, found=Found())
+        loop = matching.loop([s.value for s in after])
+    return loop, before, after, matching
 
 
 def _apart(stores: Iterable[Store], matching: Matching) -> tuple[tuple[Store, ...], tuple[Store, ...]]:
@@ -206,9 +178,7 @@ def _needs(value: Value) -> int:
 
 def _rounds(rows: Sequence[Sequence[Store]], others: Iterable[Store], first: int, reloads: bool) -> Rounds:
     """The loop over `rows` from `first` on, beside other stores. Raises Different."""
-    matching = Matching([[s.value for s in row] for row in rows], first, len(rows) - first <= MOST_KEPT, reloads)
-    before, after = _apart(others, matching)
-    loop = matching.loop([s.value for s in after])
+    loop, before, after, matching = _matched([[s.value for s in row] for row in rows], first, reloads, others)
     columns = zip(*rows[first:], strict=True)
     body = [
         replace(column[0], index=matching.moving([s.index for s in column]), value=value)
@@ -245,12 +215,13 @@ def _making(loop: Loop, taken: Sequence[Value]) -> Making:
 
 def _one_more(columns: Sequence[tuple[Value, ...]], taken: Sequence[Value]) -> list[tuple[Value, ...]]:
     """Columns with one more value each, which is made as those before it and needed, too; [] where there is none."""
-    known = {id(v) for v in values_of(v for c in columns for v in c)}
-    candidates = [v for v in values_of(taken) if id(v) not in known]
+    known = list(values_of(v for c in columns for v in c))
+    candidates = list(values_of(taken, map(id, known)))
+    kind = kinds((*known, *candidates), DEEP)
     found: list[tuple[Value, ...]] = []
     for column in columns:
         for value in candidates:
-            if _is_next(column, value):
+            if kind.get(id(value)) == kind.get(id(column[-1])) and _is_next(column, value):
                 found.append((*column, value))
                 break
         else:
@@ -259,9 +230,6 @@ def _one_more(columns: Sequence[tuple[Value, ...]], taken: Sequence[Value]) -> l
 
 
 def _is_next(column: tuple[Value, ...], value: Value) -> bool:
-    last = column[-1]
-    if type(value) is not type(last) or (value.dtype, value.axes) != (last.dtype, last.axes):
-        return False
     rows = [(v,) for v in (*column, value)]
     for first in range(min(AHEAD, len(rows) - 3) + 1):
         try:

@@ -1,7 +1,7 @@
 """Loops over time in a joint graph: what backward needs of each step is saved for it, all steps of it in one tensor.
 
 Without that, backward computes all steps again before its first, and has to hold all of them. That is faster as long as
-there are few, as there is less to read, and as they reduce nothing.
+there are few short ones, as there is less to read, and as they reduce nothing.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ LEAST = 4
 MANY = 17
 """From how many steps on backward does not compute them again."""
 
+MUCH = 320
+"""From how many operations of all steps on it does not, either."""
+
 
 @dataclass(frozen=True)
 class Families:
@@ -44,8 +47,8 @@ class Families:
 
 
 def keep_states(graph: fx.Graph) -> Families:
-    """Have what all steps of a loop share be computed and summed once, and many steps, or such as reduce something, not
-    be computed again.
+    """Have what all steps of a loop share be computed and summed once, and many steps, or long ones, or such as reduce
+    something, not be computed again.
 
     Returns what is the same in all steps that are not.
     """
@@ -54,7 +57,8 @@ def keep_states(graph: fx.Graph) -> Families:
         _merge(graph, {n for step in steps for n in step})
         sum_once(graph, len(steps))
     reduces = any(is_reduction(n) for step in steps[1:] for n in step)
-    if len(steps) < (LEAST if reduces else MANY):
+    many = reduces or len(steps) >= MANY or sum(map(len, steps)) >= MUCH
+    if len(steps) < LEAST or not many:
         return Families((), frozenset())
     number = {n: k for k, step in enumerate(steps) for n in step}
     families: dict[int, dict[int, fx.Node]] = {}

@@ -112,12 +112,27 @@ def spread(tile: Tile, held: int) -> Tile:
     each = max(1, min(HELD // max(1, held), MOST_ELEMENTS))
     configs: dict[Config, None] = {}
     for config in tile.configs:
-        blocks = dict(config.blocks)
-        elements = math.prod(blocks.get(d.block_name, d.block) for d in tile.dims)
-        warps = max(config.warps, power_of_two(elements // (32 * each)))
+        warps = max(config.warps, power_of_two(_elements(tile, config) // (32 * each)))
         if 32 * warps * min(held * each + OTHERS, 255) <= REGISTERS:
             configs[replace(config, warps=warps)] = None
     return replace(tile, configs=tuple(configs)) if configs else tile
+
+
+def staged(tile: Tile) -> Tile:
+    """The tile whose configurations also say how many rounds of a loop are on their way at once, `STAGES`: the fewer,
+    the more a thread loads in each."""
+    configs = tuple(replace(c, blocks=(*c.blocks, ("STAGES", _stages(tile, c)))) for c in tile.configs)
+    return replace(tile, configs=configs)
+
+
+def _stages(tile: Tile, config: Config) -> int:
+    return 2 if _elements(tile, config) // (32 * config.warps) >= 8 else 4
+
+
+def _elements(tile: Tile, config: Config) -> int:
+    """How many elements of a tile a program works on at once."""
+    blocks = dict(config.blocks)
+    return math.prod(blocks.get(d.block_name, d.block) for d in tile.dims)
 
 
 def at_once(tile: Tile) -> Tile | None:

@@ -189,9 +189,10 @@ def compute_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
 
 
-def values_of(roots: Iterable[Value]) -> Iterator[Value]:
-    """Every value that `roots` are made of, they themselves too, each once and before those that are made of it."""
-    seen: set[int] = set()
+def values_of(roots: Iterable[Value], but: Iterable[int] = ()) -> Iterator[Value]:
+    """Every value that `roots` are made of, they themselves too, each once and before those that are made of it; none
+    of those with the ids `but`, and nothing that they are made of."""
+    seen = set(but)
 
     def visit(value: Value) -> Iterator[Value]:
         stack: list[tuple[Value, bool]] = [(value, False)]

@@ -245,7 +245,7 @@ def test_a_kernel_that_holds_much_of_each_element_has_few_for_each_thread():
 
 def test_loads_are_on_their_way_before_their_step():
     found = kernels_of(lif, [i.detach() for i in inputs_of("lif", 16)])
-    assert "for step in tl.range(1, 16, num_stages=3):" in found["f_kernel"]
+    assert "for step in tl.range(1, 16, num_stages=STAGES):" in found["f_kernel"]
 
 
 @pytest.mark.parametrize("steps", [20, 40])
