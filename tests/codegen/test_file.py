@@ -56,6 +56,11 @@ def loss(x, target):
     return F.cross_entropy(x * 2, target)
 
 
+# fx: x=f16[4, 8]
+def overflowing(x):
+    return (x * 1000).square() * 1e-6
+
+
 # fx: x=f32[4, 8]
 def views(x):
     y = x.sin()
@@ -197,6 +202,7 @@ COMPARED = {
     ],
     "Stepper.step": ["out", "gradient of x"],
     "without_gradients": ["out"],
+    "overflowing": ["out", "gradient of x"],
     "convolved": ["out", "gradient of x", "gradient of w"],
 }
 
