@@ -28,6 +28,7 @@ from fx_lsp.codegen.slices import join_slices
 from fx_lsp.codegen.split import split_reductions
 from fx_lsp.codegen.sums import add_to_zeros, keep_sums
 from fx_lsp.codegen.views import join_views
+from fx_lsp.codegen.written import join_writes
 
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
@@ -137,6 +138,7 @@ def prepared(graph: fx.Graph, choices: Choices) -> None:
         seed_random(graph)
         keep_sums(graph)
         keep_calls(graph)
+        join_writes(graph)
         join_slices(graph)
         if choices.fuse == "yes":
             sum_parts(graph)

@@ -181,7 +181,15 @@ def times(function, args, kwargs):
 
 WIDER = '''
 class Wider(TorchDispatchMode):
-    """Keeps in float64 what the original casts to fewer bits."""
+    """Keeps in float64 what the original makes with, or casts to, fewer bits."""
+
+    def __enter__(self):
+        torch.set_default_dtype(torch.float64)
+        return super().__enter__()
+
+    def __exit__(self, *error):
+        torch.set_default_dtype(torch.float32)
+        return super().__exit__(*error)
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})

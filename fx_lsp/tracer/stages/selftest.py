@@ -87,11 +87,23 @@ def _absent(why: str) -> SelfTest:
 
 
 def _casts(graph: fx.Graph) -> bool:
-    """Whether a function casts to a half precision that not all of its inputs have."""
+    """Whether a function casts to a half precision that not all of its inputs have, or to one for a while."""
     values = [(n, v.dtype) for n in graph.nodes if isinstance(v := n.meta.get("val"), torch.Tensor)]
     given = {dtype for n, dtype in values if n.op == "placeholder" and dtype.is_floating_point}
-    made = {dtype for n, dtype in values if n.op == "call_function"} & {torch.float16, torch.bfloat16}
-    return any(given != {dtype} for dtype in made)
+    dtypes = {n: dtype for n, dtype in values if n.op == "call_function" and dtype.is_floating_point}
+    if any(given != {dtype} for dtype in {*dtypes.values()} & _HALF):
+        return True
+    rounded: set[fx.Node] = set()
+    for node, dtype in dtypes.items():
+        sources = [n for n in node.all_input_nodes if n in dtypes]
+        if any(n in rounded for n in sources) or (dtype in _HALF and any(dtypes[n] not in _HALF for n in sources)):
+            rounded.add(node)
+        if node in rounded and dtype not in _HALF:
+            return True
+    return False
+
+
+_HALF = {torch.float16, torch.bfloat16}
 
 
 def _is_random(node: fx.Node) -> bool:
