@@ -20,6 +20,9 @@ from fx_lsp.codegen.values import Compute, Constant, Given, Load, Reduction, Val
 MOST_CARRIED = 16
 """How many values a loop may carry."""
 
+MOST_DELAYED = 4
+"""From how many rounds before it a round may take something."""
+
 
 @dataclass(frozen=True)
 class Carried:
@@ -180,7 +183,7 @@ class Matching:
             return made
         numbers = [self.round.get(id(v)) for v in column]
         expected = list(range(self.first, self.end))[: len(column)]
-        if numbers[1:] == expected[:-1]:
+        if self._is_delayed(numbers, expected):
             return self._carry(column)
         if numbers != expected and any(n != -1 for n in numbers):
             return self._keep(column)
@@ -188,6 +191,14 @@ class Matching:
         self.found.inside.add(id(made))
         self.found.known[id(first)] = column, made
         return made
+
+    def _is_delayed(self, numbers: list[int | None], expected: list[int]) -> bool:
+        """Whether values are those of the round before, or of an earlier one, each as much earlier."""
+        if numbers[1:] == expected[:-1]:
+            return True
+        delays = range(2, min(MOST_DELAYED, len(numbers) - 1) + 1)
+        early = [n is not None and n < self.first for n in numbers]
+        return any(numbers[k:] == expected[:-k] and all(early[:k]) for k in delays)
 
     def _keep(self, column: Column) -> Value:
         """What stands for values that are all known before the loop: what is kept of them, or is made of that alone.
@@ -292,7 +303,8 @@ class Matching:
         candidates = list(values_of(after))
         for first, (column, _) in self.found.carried.items():
             for value in candidates:
-                if self.round[id(value)] == self.end - 1 and self._follows((*column[1:], value)):
+                late = self.end - MOST_DELAYED <= self.round[id(value)] < self.end
+                if late and self._follows((*column[1:], value)):
                     found[first] = value
         return found
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import sympy
+from torch import fx
 
 from fx_lsp.codegen.emit import PIPELINED, Emitter
 from fx_lsp.codegen.kernel import Kernel, Line, Naming
@@ -80,14 +81,25 @@ class _Rolling(Emitter):
         self.in_loop, before = True, self.comment
         body()
         following = [self._following(c.following, len(variables) == 1) for c in loop.carried]
-        for carried, variable, value in zip(loop.carried, variables, following, strict=True):
-            self.line(f"{variable} = {unparsed(value)}", carried.following.node)
+        nodes = [c.following.node for c in loop.carried]
+        self._hand_on(list(zip(variables, map(unparsed, following), nodes, strict=True)))
         self.in_loop = False
         self.outer.lines += [*self._head(loop), *self.inner.lines]
         self.inner, self.comment = Scope(), before
         for carried, variable in zip(loop.carried, variables, strict=True):
             if carried.last is not None:
                 self.know(carried.last, name(variable))
+
+    def _hand_on(self, handed: list[tuple[str, str, fx.Node | None]]) -> None:
+        """Replace variables, each by a text: one that is such a text itself, after that was taken."""
+        while handed:
+            texts = [text for _, text, _ in handed]
+            free = [n for n, (variable, *_) in enumerate(handed) if variable not in texts[:n] + texts[n + 1 :]]
+            variable, text, node = handed.pop(free[0] if free else 0)
+            if not free:
+                handed.append((variable, self.unique(text), node))
+                variable = handed[-1][1]
+            self.line(f"{variable} = {text}", node)
 
     # what the rounds take
 

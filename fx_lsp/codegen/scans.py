@@ -102,7 +102,8 @@ def _merge(graph: fx.Graph, inside: Collection[fx.Node]) -> None:
 
 
 def _steps(graph: fx.Graph) -> list[list[fx.Node]]:
-    """The nodes of forward by the step that they belong to, the last that they need a slice of; [] without steps."""
+    """The nodes of forward by the step that they belong to, in the order of steps, which may go through slices from the
+    last one to the first; [] without steps."""
     backward = dependents(graph)
     slices: dict[tuple[fx.Node, int], dict[int, list[fx.Node]]] = {}
     for node in graph.nodes:
@@ -110,24 +111,37 @@ def _steps(graph: fx.Graph) -> list[list[fx.Node]]:
         if found is not None and node not in backward:
             source, dim, index = found
             slices.setdefault((source, dim), {}).setdefault(index, []).append(node)
-    steps: dict[fx.Node, int] = {}
-    lengths: set[int] = set()
+    whole: dict[int, list[dict[int, list[fx.Node]]]] = {}
     for (source, dim), found in slices.items():
         length = source.meta["val"].shape[dim]
         if isinstance(length, int) and length >= LEAST and set(found) == set(range(length)):
-            lengths.add(length)
-            steps.update({n: index for index, nodes in found.items() for n in nodes})
-    if len(lengths) != 1:
+            whole.setdefault(length, []).append(found)
+    length = min(whole, default=0)
+    if (
+        not whole or max(whole) > length + 1
+    ):  # some may have one slice more, for what is there before or after all steps
         return []
-    length = lengths.pop()
+    given = {n: min(k, length - 1) for each in whole.values() for found in each for k in found for n in found[k]}
+    forwards, backwards = (_listed(graph, given, length, backward, last) for last in (True, False))
+    longest, other = (max(map(len, listed)) for listed in (forwards, backwards))
+    return forwards if longest <= other else backwards[::-1]
+
+
+def _listed(
+    graph: fx.Graph, given: Mapping[fx.Node, int], length: int, backward: Collection[fx.Node], last: bool
+) -> list[list[fx.Node]]:
+    """The nodes of each step: of what is made of several, the `last`, or the first."""
+    steps = dict(given)
     listed: list[list[fx.Node]] = [[] for _ in range(length)]
     for node in graph.nodes:
         if node.op != "call_function" or node in backward or len(node.all_input_nodes) >= length:
             continue
-        last = steps[node] if node in steps else max((steps.get(i, -1) for i in node.all_input_nodes), default=-1)
-        if last >= 0:
-            steps[node] = last
-            listed[last].append(node)
+        if node not in steps:
+            found = [steps[i] for i in node.all_input_nodes if i in steps]
+            if not found:
+                continue
+            steps[node] = max(found) if last else min(found)
+        listed[steps[node]].append(node)
     return listed
 
 

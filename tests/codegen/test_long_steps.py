@@ -149,3 +149,49 @@ def f_forward_kernel(
     key=["N"],
 )
 """)
+
+
+def filtered(x):
+    """A filter of second order takes what was two steps ago, of what it is given and of what it gave."""
+    x1 = x2 = y1 = y2 = torch.zeros_like(x[0])
+    out = []
+    for t in range(len(x)):
+        y = 0.2 * x[t] + 0.4 * x1 + 0.2 * x2 + 0.5 * y1 - 0.3 * y2
+        x2, x1, y2, y1 = x1, x[t], y1, y
+        out.append(y)
+    return torch.stack(out)
+
+
+def handed_on(x, a, b):
+    """One state is what the other one was."""
+    out = []
+    for t in range(len(x)):
+        a, b = b, 0.5 * a + 0.3 * b + x[t]
+        out.append(b)
+    return torch.stack(out), a
+
+
+def from_the_end(rewards, values):
+    """There is one value more than there are steps, and what a step took is saved for backward, all in one tensor."""
+    rho, total, out = rewards.exp().clamp(max=1.0), torch.zeros_like(rewards[0]), []
+    for t in range(len(rewards) - 1, -1, -1):
+        total = rho[t] * (rewards[t] + 0.9 * values[t + 1] - values[t]) + 0.9 * rho[t] * total
+        out.append(total + values[t])
+    return torch.stack(out[::-1])
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes", "loops"),
+    [
+        (filtered, ((20, 3, 40),), [1, 1]),
+        (handed_on, ((15, 3, 40), (3, 40), (3, 40)), [1, 2]),
+        (from_the_end, ((20, 3, 40), (21, 3, 40)), [1, 1]),
+    ],
+)
+def test_what_was_several_steps_ago_and_steps_from_the_end(function, shapes, loops):
+    torch.manual_seed(0)
+    inputs = [torch.rand(shape).sub(0.5).requires_grad_() for shape in shapes]
+    assert wrong(function, inputs) == []
+    text = generated(captured(function, inputs)).text.partition("\n\n\ndef is_plain(")[0]
+    found = [k.count("for step in ") for k in text.split("@triton.jit\n")[1:]]
+    assert sorted(found)[-len(loops) :] == loops, text

@@ -48,20 +48,23 @@ class Loop:
         self.summed = chosen.choice(("no", "sum", "mean", "both"))
         self.length = chosen.choice((4, 5, 8, 11))
         self.shared = chosen.choice(((), (7,), (3, 7)))
+        more = random.Random(f"more {seed}")
+        self.following = [more.randrange(self.states) if more.random() < 0.3 else p for p in self.following]
+        self.writes = more.random() < 0.4
 
     def __call__(self, x, y, w):
         states = [torch.zeros_like(x[0]) if self.zeros else y[0] * (k + 1) for k in range(self.states)]
-        kept = [[] for _ in self.given]
+        kept = [torch.empty_like(x) if self.writes else [None] * len(x) for _ in self.given]
         for t in reversed(range(len(x))) if self.backwards else range(len(x)):
             values = [*states, *(x[t], w, y[t])[: self.inputs]]
             for function, places in self.steps:
                 values.append(function(*(values[p] for p in places)))
             states = [values[p].expand_as(x[0]) for p in self.following]
             for found, place in zip(kept, self.given, strict=True):
-                found.append(values[place].expand_as(x[0]))
+                found[t] = values[place].expand_as(x[0])
         results = [*states] if self.last else []
         for found in kept:
-            stacked = torch.stack(found)
+            stacked = found if self.writes else torch.stack(found[::-1] if self.backwards else found)
             results += [stacked] if self.summed in ("no", "both") else []
             results += [stacked.mean(0) if self.summed == "mean" else stacked.sum(0)] if self.summed != "no" else []
         return tuple(results)
