@@ -248,11 +248,11 @@ class Matching:
         what they are behind the loop."""
         found: list[tuple[Column, Value]] = []
         for value in values_of(after):
-            chain = [value] if self.round[id(value)] == self.end - 1 else []
-            while (
-                chain and self.round[id(chain[-1])] >= self.first and (earlier := self._earlier(chain[-1])) is not None
-            ):
+            chain: list[Value] = []
+            earlier: Value | None = value if self.round[id(value)] == self.end - 1 else None
+            while earlier is not None:
                 chain.append(earlier)
+                earlier = self._earlier(earlier) if self.round[id(earlier)] >= self.first else None
             if len(chain) == self.end - self.first + 1:
                 found.append((tuple(reversed(chain[1:])), value))
         return found

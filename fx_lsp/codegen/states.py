@@ -64,11 +64,11 @@ def states_of(values: Sequence[Value]) -> Iterator[list[Value]]:
                 break
 
 
-def _alike(values: Sequence[Value], kinds: Mapping[int, int]) -> Iterator[list[Value]]:
+def _alike(values: Sequence[Value], number: Mapping[int, int]) -> Iterator[list[Value]]:
     alike: dict[int, list[Value]] = {}
     for value in values:
-        if id(value) in kinds:
-            alike.setdefault(kinds[id(value)], []).append(value)
+        if id(value) in number:
+            alike.setdefault(number[id(value)], []).append(value)
     many = {key: found for key, found in alike.items() if len(found) >= LEAST}
     kind = {id(v): key for key, found in many.items() for v in found}
     lasts = {id(v) for found in many.values() for v in found[-MOST_ALIKE:]}
