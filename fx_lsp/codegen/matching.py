@@ -63,7 +63,7 @@ Column: TypeAlias = "tuple[Value, ...]"
 
 
 @dataclass
-class Found:
+class _Found:
     """What is known of a loop: columns with what stands for them in its body, by their first values; `carried` ones by
     their second. `inside` are ids of values."""
 
@@ -73,9 +73,9 @@ class Found:
     remade: list[tuple[Column, Value]] = field(default_factory=list["tuple[Column, Value]"])
     inside: set[int] = field(default_factory=set[int])
 
-    def copy(self) -> Found:
+    def copy(self) -> _Found:
         """The same, to go back to."""
-        return Found(dict(self.known), dict(self.carried), list(self.kept), list(self.remade), set(self.inside))
+        return _Found(dict(self.known), dict(self.carried), list(self.kept), list(self.remade), set(self.inside))
 
 
 class Different(Exception):
@@ -95,7 +95,7 @@ class Matching:
     keeps: bool = False
     reloads: bool = False
     again: frozenset[int] = frozenset()
-    found: Found = field(default_factory=Found)
+    found: _Found = field(default_factory=_Found)
 
     def __post_init__(self) -> None:
         self.step = sympy.Symbol("step", integer=True, nonnegative=True)

@@ -169,7 +169,7 @@ class _Rolling(Emitter):
         bounds = f"{first}, {end}" if first else f"{end}"
         if end - first <= WRITTEN_OUT or self.rounds.making is not None:
             return [Line(f"    for {step} in tl.static_range({bounds}):")]
-        stages = "STAGES" if len(self.tile.configs) > 1 else PIPELINED
+        stages = "STAGES" if "STAGES" in dict(self.tile.configs[0].blocks) else PIPELINED
         how = f"loop_unroll_factor={TOGETHER}" if end - first >= MANY else f"num_stages={stages}"
         if not self._is_large():
             return [Line(f"    for {step} in tl.range({first}, {end}, {how}):")]

@@ -1,9 +1,9 @@
 """Kernels that do the same again and again, as a loop: over time, where a step takes what the step before it left.
 
 What a kernel stores tells the rounds apart: the stores into one tensor, each as far from the one before it; or what it
-adds up; or the states that lead to what it stores in the end. The first rounds may be others. What a round takes of
-what was computed before all of them, as backward does of the steps that it computes again, is made in a loop of its
-own, which keeps it.
+adds up; or the states that lead to what it stores in the end. The first and the last rounds may be others. What a round
+takes of what was computed before all of them, as backward does of the steps that it computes again, is made in a loop
+of its own, which keeps it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, product
 
-from fx_lsp.codegen.matching import Different, Found, Loop, Matching
+from fx_lsp.codegen.matching import Different, Loop, Matching
 from fx_lsp.codegen.remade import made_again
 from fx_lsp.codegen.states import DEEP, kinds, longest_sum, states_of
 from fx_lsp.codegen.states import LEAST as STORELESS
@@ -142,12 +142,13 @@ def _matched(
 ) -> tuple[Loop, tuple[Store, ...], tuple[Store, ...], Matching]:
     """The loop over `rows` from `first` on, which keeps as little as it can, the stores that do not need it, and those
     that do, and how it was found. Raises Different."""
-    matching = Matching(rows, first, len(rows) - first <= MOST_KEPT, reloads)
+    keeps = len(rows) - first <= MOST_KEPT
+    matching = Matching(rows, first, keeps, reloads)
     before, after = _apart(others, matching)
     loop = matching.loop([s.value for s in after])
     again = made_again([k.values for k in loop.kept]) if loop.kept else None
     if again:
-        matching = replace(matching, again=again, found=Found())
+        matching = Matching(rows, first, keeps, reloads, again)
         loop = matching.loop([s.value for s in after])
     return loop, before, after, matching
 

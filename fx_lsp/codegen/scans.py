@@ -111,17 +111,14 @@ def _steps(graph: fx.Graph) -> list[list[fx.Node]]:
         if found is not None and node not in backward:
             source, dim, index = found
             slices.setdefault((source, dim), {}).setdefault(index, []).append(node)
-    whole: dict[int, list[dict[int, list[fx.Node]]]] = {}
-    for (source, dim), found in slices.items():
-        length = source.meta["val"].shape[dim]
-        if isinstance(length, int) and length >= LEAST and set(found) == set(range(length)):
-            whole.setdefault(length, []).append(found)
-    length = min(whole, default=0)
-    if (
-        not whole or max(whole) > length + 1
-    ):  # some may have one slice more, for what is there before or after all steps
+    sizes = [source.meta["val"].shape[dim] for source, dim in slices]
+    whole = [(n, each) for n, each in zip(sizes, slices.values(), strict=True) if isinstance(n, int) and n >= LEAST]
+    whole = [(n, each) for n, each in whole if set(each) == set(range(n))]
+    length = min((n for n, _ in whole), default=0)
+    # some may have one slice more, from before or after all steps
+    if not whole or max(n for n, _ in whole) > length + 1:
         return []
-    given = {n: min(k, length - 1) for each in whole.values() for found in each for k in found for n in found[k]}
+    given = {n: min(k, length - 1) for _, each in whole for k, nodes in each.items() for n in nodes}
     forwards, backwards = (_listed(graph, given, length, backward, last) for last in (True, False))
     longest, other = (max(map(len, listed)) for listed in (forwards, backwards))
     return forwards if longest <= other else backwards[::-1]

@@ -102,40 +102,33 @@ def _read_through(graph: fx.Graph, node: fx.Node) -> None:
     read = _part(node, node.args[0], 1)
     if read is None:
         return
-    terms: list[fx.Node] = []
-    sources, passed, zero = [read.source], False, None
-    while sources:
-        source = _content(sources.pop())
-        written = _write(source)
-        apart = written is None or written.end <= read.start or read.end <= written.start
-        with graph.inserting_before(node):
-            if written is not None and written.dim == read.dim and apart:
+    terms, zeros, passed = list[fx.Node](), list[fx.Node](), False
+    sources = [read.source]
+    with graph.inserting_before(node):
+        while sources:
+            source = _content(sources.pop())
+            written = _write(source)
+            if written is not None and written.dim != read.dim:
+                written = None
+            if written is not None and (written.end <= read.start or read.end <= written.start):
                 sources.append(_base(source))
                 passed = True
-            elif written is not None and written.dim == read.dim and _holds(written, read):
-                if not is_zero(_content(written.source)):
-                    terms.append(_taken(graph, node, written, read))
+            elif written is not None and written.start <= read.start and read.end <= written.end:
+                is_none = is_zero(_content(written.source))
+                (zeros if is_none else terms).append(_taken(graph, node, written, read))
                 passed = True
             elif _is_sparse_sum(source):
                 sources.extend(reversed(source.args))
-            elif is_zero(source):
-                zero = source
             else:
-                terms.append(inserted(graph, node, node.target, (source, *node.args[1:]), node.kwargs))
-    if not passed:
-        return
-    with graph.inserting_before(node):
-        if not terms:
-            terms = [inserted(graph, node, node.target, (zero, *node.args[1:]), node.kwargs)]
-        total = terms[0]
-        for term in terms[1:]:
-            total = inserted(graph, node, aten.add.Tensor, (total, term))
+                found = inserted(graph, node, node.target, (source, *node.args[1:]), node.kwargs)
+                (zeros if is_zero(source) else terms).append(found)
+        if not passed:
+            return
+        total, *others = terms or zeros
+        for other in others if terms else ():
+            total = inserted(graph, node, aten.add.Tensor, (total, other))
     node.replace_all_uses_with(total)
     graph.erase_node(node)
-
-
-def _holds(written: Part, read: Part) -> bool:
-    return written.start <= read.start and read.end <= written.end
 
 
 def _is_sparse_sum(node: fx.Node) -> bool:

@@ -107,6 +107,11 @@ class _Poisoned:
         return _poison(torch.empty_strided(*args, **options))
 
 
+def kernels_in(found: Generated) -> list[str]:
+    """The text of each kernel of a file, from its `def` on."""
+    return found.text.partition("\n\n\ndef is_plain(")[0].split("@triton.jit\n")[1:]
+
+
 def _poison(fresh: torch.Tensor) -> torch.Tensor:
     if fresh.dtype is torch.bool:
         return fresh.view(torch.uint8).fill_(0x5A).view(torch.bool)

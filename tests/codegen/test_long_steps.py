@@ -3,19 +3,8 @@
 import pytest
 import torch
 from inline_snapshot import snapshot
-from interpreted import captured, generated, wrong
-
-
-class Spike(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, distance):
-        ctx.save_for_backward(distance)
-        return (distance > 0).to(distance.dtype)
-
-    @staticmethod
-    def backward(ctx, grad):
-        (distance,) = ctx.saved_tensors
-        return grad / (1 + 10 * distance.abs()) ** 2
+from interpreted import captured, generated, kernels_in, wrong
+from test_scans import Spike
 
 
 def adaptive(x):
@@ -72,8 +61,7 @@ def inputs_of(function):
 
 
 def kernels_of(function):
-    text = generated(captured(function, inputs_of(function))).text.partition("\n\n\ndef is_plain(")[0]
-    return text.split("@triton.jit\n")[1:]
+    return kernels_in(generated(captured(function, inputs_of(function))))
 
 
 @pytest.mark.parametrize("function", SHAPES)
@@ -192,6 +180,6 @@ def test_what_was_several_steps_ago_and_steps_from_the_end(function, shapes, loo
     torch.manual_seed(0)
     inputs = [torch.rand(shape).sub(0.5).requires_grad_() for shape in shapes]
     assert wrong(function, inputs) == []
-    text = generated(captured(function, inputs)).text.partition("\n\n\ndef is_plain(")[0]
-    found = [k.count("for step in ") for k in text.split("@triton.jit\n")[1:]]
-    assert sorted(found)[-len(loops) :] == loops, text
+    kernels = kernels_in(generated(captured(function, inputs)))
+    found = [k.count("for step in ") for k in kernels]
+    assert sorted(found)[-len(loops) :] == loops, kernels

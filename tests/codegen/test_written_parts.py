@@ -3,7 +3,7 @@
 import pytest
 import torch
 from inline_snapshot import snapshot
-from interpreted import captured, generated, wrong
+from interpreted import captured, generated, kernels_in, wrong
 
 
 def returns(rewards):
@@ -85,6 +85,13 @@ def looked_at_between(x):
     return out, sum(sums)
 
 
+def cleared(x):
+    """What is read was written as zeros."""
+    y = x.clone()
+    y[2] = 0.0
+    return y[2] + x[0], y
+
+
 def of_another_dtype(x):
     out = torch.zeros(x.shape, dtype=torch.float64)
     for t in range(len(x)):
@@ -102,7 +109,7 @@ def through_slices(x):
 
 FUNCTIONS = (
     *(returns, along_time, own, twice, added, some, pairs, overlapping, every_other, looked_at_between),
-    *(of_another_dtype, through_slices),
+    *(cleared, of_another_dtype, through_slices),
 )
 
 
@@ -113,8 +120,7 @@ def test_forward_and_backward(function):
 
 
 def kernels_of(function):
-    found = generated(captured(function, [torch.rand(12, 3, 40).requires_grad_()])).text
-    return found.partition("\n\n\ndef is_plain(")[0].split("@triton.jit\n")[1:]
+    return kernels_in(generated(captured(function, [torch.rand(12, 3, 40).requires_grad_()])))
 
 
 @pytest.mark.parametrize("function", [returns, along_time, twice])

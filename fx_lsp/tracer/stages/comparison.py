@@ -191,11 +191,12 @@ class Wider(TorchDispatchMode):
     """Keeps in float64 what the original makes with, or casts to, fewer bits."""
 
     def __enter__(self):
+        self.before = torch.get_default_dtype()
         torch.set_default_dtype(torch.float64)
         return super().__enter__()
 
     def __exit__(self, *error):
-        torch.set_default_dtype(torch.float32)
+        torch.set_default_dtype(self.before)
         return super().__exit__(*error)
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
