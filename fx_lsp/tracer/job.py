@@ -30,7 +30,7 @@ from fx_lsp.tracer.failures import failure_of, load_failure, sentence
 from fx_lsp.tracer.fakes import fake_mode, movable_modules
 from fx_lsp.tracer.graphs import Names, saved_values
 from fx_lsp.tracer.guards import EffectBlocked, forbid_effects
-from fx_lsp.tracer.inputs.body import find_function
+from fx_lsp.tracer.inputs.evidence.body import find_function
 from fx_lsp.tracer.inputs.resolve import Prepared, prepare
 from fx_lsp.tracer.lazy import lazy_tensors
 from fx_lsp.tracer.load import Loaded, LoadError, dependencies, find, forget_changed, load

@@ -4,9 +4,9 @@ import ast
 
 import pytest
 
-from fx_lsp.tracer.inputs.conditions import conditions_at
-from fx_lsp.tracer.inputs.dims import parameter_shape, shapes_in, sizes_of, words
-from fx_lsp.tracer.inputs.requirements import Requirement, requirements
+from fx_lsp.tracer.inputs.evidence.requirements import Requirement, requirements
+from fx_lsp.tracer.inputs.plan.dims import parameter_shape, shapes_in, sizes_of, words
+from fx_lsp.tracer.inputs.solve.conditions import conditions_at
 
 
 @pytest.mark.parametrize(

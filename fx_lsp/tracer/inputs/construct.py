@@ -14,13 +14,13 @@ from fx_lsp.specs import MODE
 from fx_lsp.tracer.call import Call
 from fx_lsp.tracer.failures import failure_of
 from fx_lsp.tracer.fakes import construct_fake
-from fx_lsp.tracer.inputs.attempt import Attempt
-from fx_lsp.tracer.inputs.body import constructor_facts, find_class
-from fx_lsp.tracer.inputs.plan import Plan, Plans, ValuePlan, input_specs, materialize
-from fx_lsp.tracer.inputs.search import search
-from fx_lsp.tracer.inputs.signatures import hints_of, signature_of
-from fx_lsp.tracer.inputs.start import is_given, resumed, start_plans
-from fx_lsp.tracer.inputs.task import HARD, Task, attempt, search_failure
+from fx_lsp.tracer.inputs.evidence.body import constructor_facts, find_class
+from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, ValuePlan, input_specs, materialize
+from fx_lsp.tracer.inputs.plan.signatures import hints_of, signature_of
+from fx_lsp.tracer.inputs.plan.start import is_given, resumed, start_plans
+from fx_lsp.tracer.inputs.search import HARD, search, search_failure
+from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
+from fx_lsp.tracer.inputs.task import Task
 
 MODULE_RANKS = (3, 4, 2, 1, 5)
 

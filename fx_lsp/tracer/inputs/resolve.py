@@ -23,22 +23,22 @@ from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.conditions import Conditions, under
 from fx_lsp.tracer.failures import sentence
 from fx_lsp.tracer.functions import innermost
-from fx_lsp.tracer.inputs.attempt import Attempt
-from fx_lsp.tracer.inputs.body import body_facts, find_function, lend_facts
-from fx_lsp.tracer.inputs.callers import Observed, caller_request, watcher
-from fx_lsp.tracer.inputs.callsites import seen_at_call_sites
-from fx_lsp.tracer.inputs.configs import constructor, namespaces
 from fx_lsp.tracer.inputs.construct import MODULE_RANKS, Constructed, construct, shown_init, switch
-from fx_lsp.tracer.inputs.layers import add_layer_facts
-from fx_lsp.tracer.inputs.offers import Offer, Written, conventions, unmakable, written_offers
-from fx_lsp.tracer.inputs.plan import Plans, input_specs, materialize
-from fx_lsp.tracer.inputs.propose import Context
-from fx_lsp.tracer.inputs.rebuilt import rebuilt
-from fx_lsp.tracer.inputs.search import search, severity
+from fx_lsp.tracer.inputs.evidence.body import body_facts, find_function, lend_facts
+from fx_lsp.tracer.inputs.evidence.call_sites import seen_at_call_sites
+from fx_lsp.tracer.inputs.evidence.callers import Observed, caller_request, watcher
+from fx_lsp.tracer.inputs.evidence.layers import add_layer_facts
+from fx_lsp.tracer.inputs.evidence.offers import Offer, Written, conventions, unmakable, written_offers
+from fx_lsp.tracer.inputs.plan.configs import constructor, namespaces
+from fx_lsp.tracer.inputs.plan.plans import Plans, input_specs, materialize
+from fx_lsp.tracer.inputs.plan.signatures import apply_of, hints_of, signature_of, takes_any
+from fx_lsp.tracer.inputs.plan.start import is_given, needs_objects, resumed, start_plans
+from fx_lsp.tracer.inputs.plan.values import Context
+from fx_lsp.tracer.inputs.reconstruct import rebuilt
+from fx_lsp.tracer.inputs.search import HARD, search, search_failure, severity
 from fx_lsp.tracer.inputs.settle import Settled, settle
-from fx_lsp.tracer.inputs.signatures import apply_of, hints_of, signature_of, takes_any
-from fx_lsp.tracer.inputs.start import is_given, needs_objects, resumed, start_plans
-from fx_lsp.tracer.inputs.task import HARD, MIN_SECONDS, Task, attempt, search_failure
+from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
+from fx_lsp.tracer.inputs.task import MIN_SECONDS, Task
 from fx_lsp.tracer.load import find, load
 from fx_lsp.tracer.observe import Run, Statements
 from fx_lsp.tracer.provenance import Sources

@@ -10,14 +10,15 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeAlias
 
-from fx_lsp.model import Severity
-from fx_lsp.tracer.failures import kind_of
-from fx_lsp.tracer.inputs.attempt import Attempt, is_data_dependent
-from fx_lsp.tracer.inputs.plan import Plans, TensorPlan, fresh_sizes, with_size
-from fx_lsp.tracer.inputs.repair import is_of_gradients, repairs
-from fx_lsp.tracer.inputs.shapes import plain_conflicts, with_rank
-from fx_lsp.tracer.inputs.shortened import with_short_loops
-from fx_lsp.tracer.observe import tensors_among
+from fx_lsp.model import Failure, InputSpec, Severity
+from fx_lsp.tracer.failures import failure_of, kind_of
+from fx_lsp.tracer.inputs.plan.plans import Plans, TensorPlan, fresh_sizes, with_size
+from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_data_dependent
+from fx_lsp.tracer.inputs.solve.repairs import is_of_gradients, repairs
+from fx_lsp.tracer.inputs.solve.short_loops import with_short_loops
+from fx_lsp.tracer.inputs.solve.sizes import plain_conflicts, with_rank
+from fx_lsp.tracer.inputs.task import Task
+from fx_lsp.tracer.observe import Run, tensors_among
 
 Evaluate = Callable[[Plans], Attempt]
 
@@ -217,3 +218,18 @@ def _mixes_dtypes(attempt: Attempt) -> bool:
 
 def _conflict(attempt: Attempt) -> tuple[int, int] | None:
     return next(iter(plain_conflicts(str(attempt.run.error))), None)
+
+
+HARD = frozenset({"data-dependent", "effect", "unsupported", "exit", "memory", "import"})
+"""Kinds of failures that other inputs do not mend."""
+
+
+def search_failure(task: Task, found: Found, bad: Severity, inputs: tuple[InputSpec, ...]) -> Failure:
+    """Why a search found nothing: what ended its closest try."""
+    run: Run = found.best.run
+    assert run.error is not None
+    failure = failure_of(run.error, task.sources, run.failed, task.lines, bad, inputs)
+    if bad == "error" or failure.kind in HARD:
+        return failure
+    message = f"no inputs were found that {task.request.name} runs with; the closest try ended with: {failure.message}"
+    return dataclasses.replace(failure, kind="inputs", message=message)

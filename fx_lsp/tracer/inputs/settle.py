@@ -14,10 +14,10 @@ from typing import Any
 from fx_lsp.tracer.call import Call
 from fx_lsp.tracer.conditions import Conditions, under
 from fx_lsp.tracer.failures import kind_of, sentence
-from fx_lsp.tracer.inputs.attempt import Attempt
-from fx_lsp.tracer.inputs.plan import Plan, Plans, TensorPlan
+from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, TensorPlan
 from fx_lsp.tracer.inputs.search import Found, search
-from fx_lsp.tracer.inputs.task import Task, attempt
+from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
+from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.names import assigned_names
 from fx_lsp.tracer.symbols import Symbols
 

@@ -14,7 +14,7 @@ from torch import nn
 
 from fx_lsp.codegen.layout import literal
 from fx_lsp.tracer.call import Call, children
-from fx_lsp.tracer.inputs.signatures import signature_of
+from fx_lsp.tracer.inputs.plan.signatures import signature_of
 
 MOST_CHECKS = 40
 """How many values that are no tensors are compared with those of the trace."""

@@ -20,11 +20,11 @@ from typing import Any
 from fx_lsp.model import CallSite, TraceRequest
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.guards import forbid_effects
-from fx_lsp.tracer.inputs.callers import Reached, Watcher, watcher
-from fx_lsp.tracer.inputs.facts import Facts
-from fx_lsp.tracer.inputs.offers import Offer
-from fx_lsp.tracer.inputs.plan import TensorPlan
-from fx_lsp.tracer.inputs.propose import proposals
+from fx_lsp.tracer.inputs.evidence.callers import Reached, Watcher, watcher
+from fx_lsp.tracer.inputs.evidence.offers import Offer
+from fx_lsp.tracer.inputs.plan.facts import Facts
+from fx_lsp.tracer.inputs.plan.plans import TensorPlan
+from fx_lsp.tracer.inputs.plan.values import proposals
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.load import find, load
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from fx_lsp.syntax import FunctionNode, bound_lambda
-from fx_lsp.tracer.inputs.dims import parameter_shape
-from fx_lsp.tracer.inputs.facts import Facts
-from fx_lsp.tracer.inputs.requirements import Requirement, expected_ranks, requirements, shape_of
-from fx_lsp.tracer.inputs.uses import visit_call, visit_loop, visit_subscript
+from fx_lsp.tracer.inputs.evidence.requirements import Requirement, expected_ranks, requirements, shape_of
+from fx_lsp.tracer.inputs.evidence.uses import visit_call, visit_loop, visit_subscript
+from fx_lsp.tracer.inputs.plan.dims import parameter_shape
+from fx_lsp.tracer.inputs.plan.facts import Facts
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 

@@ -8,11 +8,11 @@ import operator
 import re
 from collections.abc import Iterator
 
-from fx_lsp.tracer.inputs.attempt import Attempt, mentioned_names
-from fx_lsp.tracer.inputs.facts import Facts
-from fx_lsp.tracer.inputs.plan import Plan, Plans, ValuePlan
-from fx_lsp.tracer.inputs.propose import TENSOR_ATTRIBUTES, proposals, tensors
-from fx_lsp.tracer.inputs.signatures import hints_of
+from fx_lsp.tracer.inputs.plan.facts import Facts
+from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, ValuePlan
+from fx_lsp.tracer.inputs.plan.signatures import hints_of
+from fx_lsp.tracer.inputs.plan.values import TENSOR_ATTRIBUTES, proposals, tensors
+from fx_lsp.tracer.inputs.solve.attempt import Attempt, mentioned_names
 
 _MISSING_ARGUMENTS = re.compile(r"([\w.]+)\(\) missing \d+ required (?:keyword-only|positional) arguments?: (.+)$")
 _NOT_IN = re.compile(r"'(int|float|bool|NoneType)' object has no attribute '(\w+)'")

@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 import torch
 from torch import nn
 
-from fx_lsp.tracer.inputs.facts import Facts
-from fx_lsp.tracer.inputs.plan import Plans, ValuePlan, materialize
-from fx_lsp.tracer.inputs.propose import Context, integers, proposals
-from fx_lsp.tracer.inputs.signatures import hints_of, signature_of
+from fx_lsp.tracer.inputs.plan.facts import Facts
+from fx_lsp.tracer.inputs.plan.plans import Plans, ValuePlan, materialize
+from fx_lsp.tracer.inputs.plan.signatures import hints_of, signature_of
+from fx_lsp.tracer.inputs.plan.values import Context, integers, proposals
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from fx_lsp.tracer.call import RUN_CODE, Call
 from fx_lsp.tracer.failures import expression, kind_of
-from fx_lsp.tracer.inputs.plan import Plan, Plans
-from fx_lsp.tracer.inputs.propose import Context
-from fx_lsp.tracer.observe import Run, tensors_among
+from fx_lsp.tracer.inputs.plan.plans import Plan, Plans
+from fx_lsp.tracer.inputs.plan.values import Context
+from fx_lsp.tracer.inputs.task import Task
+from fx_lsp.tracer.observe import Run, tensors_among, watched_run
 from fx_lsp.tracer.provenance import Sources
 
 
@@ -29,6 +31,19 @@ class Attempt:
     lines: list[str]
     context: Context
     created: tuple[str, ...] = ()
+
+
+def attempt(
+    task: Task, plans: Plans, alternatives: dict[str, list[Plan]], make: Callable[[], tuple[Call, dict[int, str]]]
+) -> Attempt:
+    """One watched run; arguments that cannot even be made count as the shortest run of all."""
+    try:
+        call, paths = make()
+    except Exception as error:
+        return Attempt(plans, Run(error=error, calls=-1), {}, alternatives, task.sources, task.lines, task.context)
+    run = watched_run(task.sources, call.run, RUN_CODE, task.statements)
+    created = tuple(call.created)
+    return Attempt(plans, run, paths, alternatives, task.sources, task.lines, task.context, created)
 
 
 def involved(attempt: Attempt) -> list[str]:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from fx_lsp.model import InputSource
-from fx_lsp.tracer.inputs.attempt import Attempt
-from fx_lsp.tracer.inputs.plan import Plans, TensorPlan
+from fx_lsp.tracer.inputs.plan.plans import Plans, TensorPlan
+from fx_lsp.tracer.inputs.solve.attempt import Attempt
 
 LONG = 256
 """How often one expression runs in a loop that is worth shortening where the size of the dimension was made up."""

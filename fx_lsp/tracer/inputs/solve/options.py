@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
-from fx_lsp.tracer.inputs.attempt import Attempt, by_relevance
-from fx_lsp.tracer.inputs.conditions import expression_at, guards, raising, value_in
-from fx_lsp.tracer.inputs.plan import Plan, Plans, ValuePlan, value
+from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, ValuePlan, value
+from fx_lsp.tracer.inputs.solve.attempt import Attempt, by_relevance
+from fx_lsp.tracer.inputs.solve.conditions import expression_at, guards, raising, value_in
 
 _PLAIN = re.compile(r"-?\d+|\(\d+(?:, \d+)*,?\)|'.*'")
 """How numbers, tuples of them and strings are shown."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from fx_lsp.tracer.inputs.dims import Shape
+from fx_lsp.tracer.inputs.plan.dims import Shape
 
 Use = Literal["tensor", "called", "applied", "modules", "iterated", "count", "compared", "operand", "indexed", "index"]
 

@@ -16,9 +16,9 @@ import torch
 from torch import nn
 
 from fx_lsp.specs import TensorSpec
-from fx_lsp.tracer.inputs.dims import shapes_in, sizes_of, words
-from fx_lsp.tracer.inputs.facts import Facts
-from fx_lsp.tracer.inputs.plan import Plan, SequencePlan, TensorPlan, ValuePlan, fresh_sizes, value
+from fx_lsp.tracer.inputs.plan.dims import shapes_in, sizes_of, words
+from fx_lsp.tracer.inputs.plan.facts import Facts
+from fx_lsp.tracer.inputs.plan.plans import Plan, SequencePlan, TensorPlan, ValuePlan, fresh_sizes, value
 from fx_lsp.tracer.tensors import short_name
 
 INDEX_NAME = re.compile(r"(^|_)(ids?|idx|index|indices|labels?|tokens?)$")

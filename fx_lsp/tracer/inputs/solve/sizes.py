@@ -9,8 +9,8 @@ from itertools import pairwise
 
 from torch import nn
 
-from fx_lsp.tracer.inputs.attempt import Attempt, involved, mentioned_tensors
-from fx_lsp.tracer.inputs.plan import Plans, fresh_sizes, reranked, resized, with_size
+from fx_lsp.tracer.inputs.plan.plans import Plans, fresh_sizes, reranked, resized, with_size
+from fx_lsp.tracer.inputs.solve.attempt import Attempt, involved, mentioned_tensors
 from fx_lsp.tracer.observe import tensors_among
 from fx_lsp.tracer.symbols import size_hint
 

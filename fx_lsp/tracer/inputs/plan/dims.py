@@ -6,7 +6,7 @@ import re
 from collections.abc import MutableMapping, Sequence, Set
 from typing import TypeAlias
 
-from fx_lsp.tracer.inputs.plan import fresh_sizes
+from fx_lsp.tracer.inputs.plan.plans import fresh_sizes
 
 Shape: TypeAlias = tuple[int | str, ...]
 """Dimensions by size or name, `...` for any number of them. The same name is the same size."""

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 
 from fx_lsp.tracer.failures import expression
-from fx_lsp.tracer.inputs.attempt import Attempt, mentioned_names, mentioned_tensors
-from fx_lsp.tracer.inputs.conditions import Guard, guards, raising, value_in
-from fx_lsp.tracer.inputs.dims import Shape, shapes_in
-from fx_lsp.tracer.inputs.plan import Plans, SequencePlan, Sizes, TensorPlan, reranked, resized, value, with_size
-from fx_lsp.tracer.inputs.requirements import Requirement, demanded
+from fx_lsp.tracer.inputs.evidence.requirements import Requirement, demanded
+from fx_lsp.tracer.inputs.plan.dims import Shape, shapes_in
+from fx_lsp.tracer.inputs.plan.plans import Plans, SequencePlan, Sizes, TensorPlan, reranked, resized, value, with_size
+from fx_lsp.tracer.inputs.solve.attempt import Attempt, mentioned_names, mentioned_tensors
+from fx_lsp.tracer.inputs.solve.conditions import Guard, guards, raising, value_in
 
 
 def typed(attempt: Attempt, text: str) -> Iterator[Plans]:

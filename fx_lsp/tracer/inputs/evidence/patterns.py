@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fx_lsp.syntax import Term, axis_terms
-from fx_lsp.tracer.inputs.facts import Facts
+from fx_lsp.tracer.inputs.plan.facts import Facts
 
 
 def visit_pattern(node: ast.Call, of: Any) -> None:

@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from fx_lsp.tracer.inputs.patterns import visit_pattern
-from fx_lsp.tracer.inputs.requirements import shape_of
+from fx_lsp.tracer.inputs.evidence.patterns import visit_pattern
+from fx_lsp.tracer.inputs.evidence.requirements import shape_of
 
 
 def visit_subscript(node: ast.Subscript, of: Any, named: Any) -> None:

@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from fx_lsp.tracer.inputs import options
-from fx_lsp.tracer.inputs.body import FUNCTIONS, find_class
-from fx_lsp.tracer.inputs.configs import with_attribute, with_value
 from fx_lsp.tracer.inputs.construct import Constructed
-from fx_lsp.tracer.inputs.plan import Plan, ValuePlan, value
-from fx_lsp.tracer.inputs.propose import IDENTITY
+from fx_lsp.tracer.inputs.evidence.body import FUNCTIONS, find_class
+from fx_lsp.tracer.inputs.plan.configs import with_attribute, with_value
+from fx_lsp.tracer.inputs.plan.plans import Plan, ValuePlan, value
+from fx_lsp.tracer.inputs.plan.values import IDENTITY
+from fx_lsp.tracer.inputs.solve import options
 from fx_lsp.tracer.inputs.task import Task
 
 Path: TypeAlias = tuple[str, ...]

@@ -9,8 +9,8 @@ from typing import Any
 from torch import nn
 
 from fx_lsp.syntax import FunctionNode, axis_terms
-from fx_lsp.tracer.inputs.facts import Facts
-from fx_lsp.tracer.inputs.patterns import take_term
+from fx_lsp.tracer.inputs.evidence.patterns import take_term
+from fx_lsp.tracer.inputs.plan.facts import Facts
 
 
 def add_layer_facts(forward: FunctionNode | None, facts: dict[str, Facts], module: nn.Module) -> None:

@@ -12,10 +12,10 @@ from torch import nn
 
 from fx_lsp.model import InputSpec
 from fx_lsp.specs import parse_spec
-from fx_lsp.tracer.inputs.facts import Facts
-from fx_lsp.tracer.inputs.plan import Plan, Plans, SequencePlan, ValuePlan, input_specs
-from fx_lsp.tracer.inputs.propose import MODULES, Context, proposals, tensors
-from fx_lsp.tracer.inputs.signatures import takes_any
+from fx_lsp.tracer.inputs.plan.facts import Facts
+from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, SequencePlan, ValuePlan, input_specs
+from fx_lsp.tracer.inputs.plan.signatures import takes_any
+from fx_lsp.tracer.inputs.plan.values import MODULES, Context, proposals, tensors
 
 Alternatives = dict[str, list[Plan]]
 

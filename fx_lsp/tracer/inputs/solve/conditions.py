@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any
 
-from fx_lsp.tracer.inputs.attempt import Attempt
+from fx_lsp.tracer.inputs.solve.attempt import Attempt
 from fx_lsp.tracer.snippets import expression
 
 

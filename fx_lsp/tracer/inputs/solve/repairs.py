@@ -8,13 +8,8 @@ from collections.abc import Callable, Iterator
 from itertools import chain as concat
 
 from fx_lsp.tracer.drive import Unfinished
-from fx_lsp.tracer.inputs.asked import handed_on, tensor_for_default
-from fx_lsp.tracer.inputs.attempt import Attempt, by_relevance, involved, is_data_dependent, mentioned_names
-from fx_lsp.tracer.inputs.configs import with_value
-from fx_lsp.tracer.inputs.demands import described, guarded, single_batch, single_number, typed
-from fx_lsp.tracer.inputs.handed import handed_as_none
-from fx_lsp.tracer.inputs.options import accepted
-from fx_lsp.tracer.inputs.plan import (
+from fx_lsp.tracer.inputs.plan.configs import with_value
+from fx_lsp.tracer.inputs.plan.plans import (
     Plan,
     Plans,
     SequencePlan,
@@ -22,7 +17,12 @@ from fx_lsp.tracer.inputs.plan import (
     ValuePlan,
     fresh_sizes,
 )
-from fx_lsp.tracer.inputs.shapes import divisible, named_sizes, other_rank, other_sizes, single_element, tied
+from fx_lsp.tracer.inputs.solve.attempt import Attempt, by_relevance, involved, is_data_dependent, mentioned_names
+from fx_lsp.tracer.inputs.solve.demands import described, guarded, single_batch, single_number, typed
+from fx_lsp.tracer.inputs.solve.missing_arguments import handed_on, tensor_for_default
+from fx_lsp.tracer.inputs.solve.options import accepted
+from fx_lsp.tracer.inputs.solve.passed_none import handed_as_none
+from fx_lsp.tracer.inputs.solve.sizes import divisible, named_sizes, other_rank, other_sizes, single_element, tied
 
 _RANK_ALONE = re.compile(
     r"[Nn]umber of dim|[Ee]xpected \d-?D|\d dims?\b|\d-dimensional|values to unpack|Dimension out of range|many indices"

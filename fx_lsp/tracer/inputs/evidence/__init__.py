@@ -1,0 +1,1 @@
+"""What the code and the program say about the inputs of a target."""
