@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
@@ -102,7 +104,7 @@ def flat_function(call: Call, wrap: Callable[[], Any], outputs: list[str]) -> Ca
 
 
 def tensors_in(value: Any, path: str, depth: int = 6) -> Iterator[tuple[str, torch.Tensor]]:
-    """The tensors inside containers and dataclasses, each with the path to it: `x`, `xs[0]`, `out['a']`, `out.loss`."""
+    """The tensors inside containers and objects, each with the path to it: `x`, `xs[0]`, `out['a']`, `out.loss`."""
     if isinstance(value, torch.Tensor):
         yield path, value
     elif depth > 0:
@@ -111,7 +113,7 @@ def tensors_in(value: Any, path: str, depth: int = 6) -> Iterator[tuple[str, tor
 
 
 def children(value: Any) -> list[tuple[str, Any]]:
-    """The parts of a container with the text that selects each; none for anything else."""
+    """The parts of a container or an object with the text that selects each; none for anything else."""
     if isinstance(value, Mapping):
         return [(f"[{key!r}]", item) for key, item in value.items()]
     if isinstance(value, (list, tuple)):
@@ -119,7 +121,20 @@ def children(value: Any) -> list[tuple[str, Any]]:
         return [(f".{fields[i]}" if fields else f"[{i}]", item) for i, item in enumerate(value)]
     if dataclasses.is_dataclass(value) and not isinstance(value, (type, nn.Module)):
         return [(f".{f.name}", getattr(value, f.name, None)) for f in dataclasses.fields(value)]
+    if _is_users_object(value):
+        return [(f".{name}", item) for name, item in vars(value).items()]
     return []
+
+
+def _is_users_object(value: Any) -> bool:
+    """Whether a value is an instance of a class of somebody's own, such as a batch or a tensor with its mask."""
+    kind = type(value)
+    if isinstance(value, (nn.Module, FunctionType, type)) or kind.__module__.partition(".")[0] in _NOT_USERS:
+        return False
+    return isinstance(getattr(value, "__dict__", None), dict)
+
+
+_NOT_USERS = {"torch", "builtins", "fx_lsp", *sys.stdlib_module_names}
 
 
 def substitute(value: Any, supply: Iterator[torch.Tensor], depth: int = 6) -> Any:
@@ -135,7 +150,12 @@ def substitute(value: Any, supply: Iterator[torch.Tensor], depth: int = 6) -> An
         return type(value)(*parts)
     if isinstance(value, (list, tuple)):
         return type(value)(parts)
-    return dataclasses.replace(value, **dict(zip((f.name for f in dataclasses.fields(value)), parts, strict=True)))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = (f.name for f in dataclasses.fields(value))
+        return dataclasses.replace(value, **dict(zip(names, parts, strict=True)))
+    made: Any = copy.copy(value)
+    made.__dict__.update(zip(vars(made), parts, strict=True))
+    return made
 
 
 def _argument_name(call: Call, index: int) -> str:

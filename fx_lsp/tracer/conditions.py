@@ -6,7 +6,7 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from fx_lsp.tracer.compat import FakeTensorMode, as_if_compiling, enable_python_dispatcher
+from fx_lsp.tracer.compat import FakeTensorMode, ShapeEnv, as_if_compiling, enable_python_dispatcher
 from fx_lsp.tracer.symbols import Symbols
 
 
@@ -24,13 +24,20 @@ def under(mode: FakeTensorMode, conditions: Conditions) -> Generator[None, None,
     if conditions.symbols is None:
         yield
         return
-    before = mode.shape_env, mode.cache_enabled
     with ExitStack() as stack:
-        stack.enter_context(enable_python_dispatcher())
+        stack.enter_context(with_shape_env(mode, conditions.symbols))
         if conditions.compiling:
             stack.enter_context(as_if_compiling())
+        yield
+
+
+@contextmanager
+def with_shape_env(mode: FakeTensorMode, shape_env: ShapeEnv) -> Generator[None, None, None]:
+    """Run fake tensors of `mode` whose sizes may be symbols of `shape_env`."""
+    before = mode.shape_env, mode.cache_enabled
+    with enable_python_dispatcher():
         # The cache would answer for another trace's symbols, and leave out what it demanded of them.
-        mode.shape_env, mode.cache_enabled = conditions.symbols, False
+        mode.shape_env, mode.cache_enabled = shape_env, False
         try:
             yield
         finally:

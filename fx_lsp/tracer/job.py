@@ -23,6 +23,7 @@ from fx_lsp.specs import parse_spec
 from fx_lsp.tracer.bootstrap import insert_user_paths
 from fx_lsp.tracer.call import tensors_in
 from fx_lsp.tracer.capture import Captured, capture_what_is_possible, stages
+from fx_lsp.tracer.command_line import flags_parsed, started_as
 from fx_lsp.tracer.compat import HAS_ANNOTATE, HAS_COLUMNS, FakeTensorMode
 from fx_lsp.tracer.conditions import under
 from fx_lsp.tracer.devices import OnCpu, device_note, possible_devices
@@ -41,6 +42,7 @@ from fx_lsp.tracer.stages.ledger import count_ops
 from fx_lsp.tracer.stages.made import marked
 from fx_lsp.tracer.stages.works import Traced, further_stages
 from fx_lsp.tracer.symbols import Symbols
+from fx_lsp.tracer.weights import weights_note, without_weights
 
 STARTED = time.time()
 """When this module was imported: before anything of the user's."""
@@ -61,11 +63,12 @@ def run(request: TraceRequest) -> TraceReply:
     mode = fake_mode()
     whole = False
     try:
-        with possible_devices() as devices, movable_modules(), lazy_tensors():
+        with possible_devices() as devices, movable_modules(), lazy_tensors(), without_weights():
             builds = request.kind == "graph"
             with marked(sources, run.__code__) if builds else nullcontext():
-                with forbid_effects(network_only=True):
+                with forbid_effects(network_only=True), started_as(request.file):
                     loaded = load(request, mode)
+                flags_parsed()
                 whole = loaded.whole
                 if builds:
                     reply = built(request, loaded, sources, mode, started)
@@ -162,7 +165,7 @@ def _trace(
         outputs=tuple(_output_specs(last, captured)),
         seconds=time.perf_counter() - started,
         torch=torch.__version__,
-        notes=(*notes, *prepared.notes, *captured.notes, *device_note(devices)),
+        notes=(*notes, *prepared.notes, *captured.notes, *device_note(devices), *weights_note()),
         remarks=(*(symbols.remarks() if symbols is not None else ()), *remarks),
         refused=captured.refused,
     )

@@ -182,12 +182,14 @@ class Values:
         return [Value(s, n, spec, (s, n) in self._varying) for (s, n), spec in self._specs.items()]
 
 
-def watched_run(sources: Sources, call: Callable[[], Any], stop: CodeType, statements: Statements | None) -> Run:
-    """Run `call()` (whose frame runs the code `stop`) and report; never raises but for KeyboardInterrupt.
+def watched_run(
+    sources: Sources, call: Callable[[], Any], stop: CodeType, statements: Statements | None, run: Run | None = None
+) -> Run:
+    """Run `call()` (whose frame runs the code `stop`) and report in `run`; never raises but for KeyboardInterrupt.
 
     With `statements` the values of variables and expressions in the target's file are recorded too.
     """
-    run = Run()
+    run = run or Run()
     values = Values() if statements is not None else None
     tracer = _locals_tracer(sources, statements, values) if statements is not None and values is not None else None
     previous = sys.gettrace()

@@ -15,6 +15,8 @@ from fx_lsp.tracing.slicing import SourceGraph
 PER_SCOPE = 2
 """How many calls of one function count."""
 _DOUBTFUL = 3
+MADE = 4
+"""The rank of a call that only makes an instance of the target's class."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -51,7 +53,7 @@ class Found:
 
 
 def calls_in(graph: SourceGraph, known: Known, target: Target, local_imports: bool = False) -> list[Found]:
-    """The calls in the module's own statements, in functions that need no arguments and in tests, the best of each.
+    """The calls in the module's own statements, in its functions and in tests, the best of each.
 
     With `local_imports`, functions may import the target themselves.
     """
@@ -73,7 +75,7 @@ def calls_in(graph: SourceGraph, known: Known, target: Target, local_imports: bo
         return _best(_in_scope(function.body, path, scope))
 
     for number, node in enumerate(tree.body):
-        if isinstance(node, ast.FunctionDef) and (node.name.startswith("test") or not required(node)):
+        if isinstance(node, ast.FunctionDef):
             if local_imports or concerned(number) or not fixtures.keys().isdisjoint(required(node)):
                 found += in_function((node,), node, {})
         elif isinstance(node, ast.ClassDef) and is_test_class(node):
@@ -126,7 +128,7 @@ class _Scope:
         arguments = bool(call.args or call.keywords)
         if name is not None:
             if name in self.known.classes:
-                return None
+                return MADE if name in self.known.direct and kind != "function" else None
             if name in self.known.direct:
                 return 0
             return 2 if arguments and name not in self.known.programs else None
@@ -153,7 +155,8 @@ def _held(node: ast.ClassDef, module: _Scope) -> dict[str, bool]:
 def _best(found: Iterable[Found]) -> list[Found]:
     """The most direct calls of a scope; those that may be no calls of the target only where there are no others."""
     chosen = sorted(found, key=lambda item: item.rank)
-    return [item for item in chosen if item.rank < _DOUBTFUL or chosen[0].rank == _DOUBTFUL][:PER_SCOPE]
+    calls = [item for item in chosen if item.rank < _DOUBTFUL or chosen[0].rank == item.rank == _DOUBTFUL]
+    return calls[:PER_SCOPE] or chosen[:1]
 
 
 def _in_scope(block: Sequence[ast.stmt], path: Path, scope: _Scope) -> Iterator[Found]:

@@ -1,25 +1,31 @@
-"""Where a file and its tests call a target in straight-line code, and what each such call needs. Reads syntax only."""
+"""Where a project calls a target: its own file, tests, and files that use either, each call with what it needs.
+
+Reads syntax only."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
 
 from fx_lsp.model import CallSite, Target
-from fx_lsp.tracing.backwards import Backwards, render
+from fx_lsp.tracing.backwards import Backwards, Path, render
 from fx_lsp.tracing.calls import FUNCTIONS, Found, Known, calls_in, trains
 from fx_lsp.tracing.evidence import collect_imports
 from fx_lsp.tracing.names import loads_of
 from fx_lsp.tracing.parsing import walk
+from fx_lsp.tracing.project_files import ProjectFile, users_of
 from fx_lsp.tracing.pytesting import test_case
 from fx_lsp.tracing.slicing import SourceGraph
-from fx_lsp.tracing.testfiles import TestFile, tests_of
 
-SITES = 3
+SITES = 4
 """How many call sites a request names at most."""
+MAX_DEPTH = 3
+"""How many files may stand between the target's and one that calls something which calls the target."""
+MAX_USERS = 24
+"""How many files that use the target, or what leads to it, are looked through."""
 ModuleName = Callable[[str], tuple[str, str, str]]
 
 
@@ -32,19 +38,63 @@ def call_sites(
     overlays: Mapping[str, str],
     module_name: ModuleName,
 ) -> tuple[CallSite, ...]:
-    """The calls of a target that a tracer may try, the most direct first, the file's own before those of its tests.
+    """The calls of a target that a tracer may try, the most direct first, the file's own before those of other files.
 
     `module` is the file's dotted name; `module_name` gives that of any other, and its package. `overlays` are unsaved
     texts by path.
     """
     own = _Own(target, graph, text, module)
-    found: list[tuple[int, Callable[[], CallSite | None]]] = [(f.rank, partial(own.site, f)) for f in own.calls()]
-    if sum(rank == 0 for rank, _ in found) < SITES:
-        for test in tests_of(target.file, roots, target.name.partition(".")[0], overlays):
-            there = _There(own, test, *module_name(test.file)[:2])
-            found += [(f.rank, partial(there.site, f)) for f in there.calls()]
-    sites = (make() for _, make in sorted(found, key=lambda item: item[0]))
-    return tuple(islice((site for site in sites if site is not None), SITES))
+    calls: list[tuple[int, Callable[[], CallSite | None]]] = [(c.rank, partial(own.site, c)) for c in own.calls()]
+    if sum(rank == 0 for rank, _ in calls) < SITES:
+        for there in _elsewhere(own, roots, overlays, module_name):
+            calls += [(c.rank, partial(there.site, c)) for c in there.calls()]
+    return tuple(islice(_made(sorted(calls, key=lambda item: item[0])), SITES))
+
+
+def _made(calls: Iterable[tuple[int, Callable[[], CallSite | None]]]) -> Iterator[CallSite]:
+    """The sites of calls in their order; of those that only lead to the target, one for each file."""
+    seen: set[tuple[str, int]] = set()
+    indirect: set[str] = set()
+    for rank, make in calls:
+        site = make()
+        if site is None or (site.file, site.line) in seen or (rank > 1 and site.file in indirect):
+            continue
+        seen.add((site.file, site.line))
+        indirect |= {site.file} if rank > 1 else set()
+        yield site
+
+
+def _elsewhere(
+    own: _Own, roots: Sequence[str], overlays: Mapping[str, str], module_name: ModuleName
+) -> Iterator[_There]:
+    """The files that use the target's, then those that use what in them leads to the target, and so on."""
+    waiting: list[tuple[int, str, _Leading]] = [(0, own.target.file, own.leading)]
+    seen = {(own.target.file, own.module)}
+    while waiting and len(seen) <= MAX_USERS:
+        depth, file, leading = waiting.pop(0)
+        for user in users_of(file, roots, leading.known.names, overlays):
+            if (user.file, leading.module) in seen or user.file == own.target.file or len(seen) > MAX_USERS:
+                continue
+            there = _There(own, leading, user, *module_name(user.file)[:2])
+            if there.uses:
+                seen.add((user.file, leading.module))
+                yield there
+                if depth < MAX_DEPTH and there.leading is not None:
+                    waiting.append((depth + 1, user.file, there.leading))
+
+
+@dataclass(frozen=True)
+class _Leading:
+    """What in the file `module` leads to the target.
+
+    `imported` is the name under which that file, or one on the way to it, imports the target's ("" for that itself),
+    and `taken` what it takes of it.
+    """
+
+    module: str
+    known: Known
+    imported: str = ""
+    taken: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -59,11 +109,7 @@ class _Own:
     @cached_property
     def known(self) -> Known:
         top = self.target.name.partition(".")[0]
-        names, waiting = {top}, [top]
-        while waiting:
-            fresh = set(self.graph.users(waiting.pop())) - names
-            names |= fresh
-            waiting += fresh
+        names = {top, *_users(self.graph, [top])}
         definitions = [node for node in self.graph.tree.body if getattr(node, "name", None) in names]
         classes = {node.name for node in definitions if isinstance(node, ast.ClassDef)}
         programs = {node.name for node in definitions if isinstance(node, FUNCTIONS) and trains(node)}
@@ -71,11 +117,15 @@ class _Own:
             frozenset(names), frozenset({top}), frozenset(classes), frozenset(programs), leading=frozenset(names)
         )
 
+    @property
+    def leading(self) -> _Leading:
+        return _Leading(self.module, self.known)
+
     def calls(self) -> list[Found]:
         return calls_in(self.graph, self.known, self.target)
 
     def site(self, found: Found) -> CallSite | None:
-        needed = _needed(self.graph, self.text, found)
+        needed = _needed(self.graph, self.text, found, self.target)
         if needed is None:
             return None
         lines = {**self.graph.slice(self.target.name, needed.names).kept, **needed.lines}
@@ -84,41 +134,58 @@ class _Own:
 
 @dataclass
 class _There:
-    """A test file, which runs as `module` of `package`."""
+    """Another file, which runs as `module` of `package` and may import what is `lead` to the target."""
 
     own: _Own
-    test: TestFile
+    lead: _Leading
+    user: ProjectFile
     module: str
     package: str
 
+    @property
+    def uses(self) -> bool:
+        """Whether it imports something that leads to the target."""
+        return bool(self._imports[0].names or self._imports[0].aliases)
+
+    @property
+    def leading(self) -> _Leading | None:
+        """What of this file leads to the target, for files that import it; None where nothing does."""
+        known, imported, taken = self._imports
+        functions = known.names
+        if not functions:
+            return None
+        outer = Known(functions, known.direct & functions, known.classes, known.programs, leading=functions)
+        return _Leading(self.module, outer, imported, taken)
+
     @cached_property
     def _imports(self) -> tuple[Known, str, frozenset[str]]:
-        """What leads to the target, the name under which the file imports the target's, and what it imports of it."""
+        """What leads to the target, the name under which the file imports the target's, and what it takes of that."""
         names: dict[str, str] = {}
         aliases: set[str] = set()
         taken: set[str] = set()
-        own, imported = self.own.known, self.own.module
-        for node in walk(self.test.tree):
+        lead, module = self.lead.known, self.lead.module
+        imported = module
+        for node in walk(self.user.tree):
             if isinstance(node, ast.Import):
                 for alias in node.names:
-                    if self._is_own(alias.name) and (alias.asname or "." not in alias.name):
+                    if _is_module(alias.name, module) and (alias.asname or "." not in alias.name):
                         aliases.add(alias.asname or alias.name)
                         imported = alias.name
             elif isinstance(node, ast.ImportFrom):
                 start = self._absolute(node)
                 for alias in node.names:
-                    if self._is_own(f"{start}.{alias.name}" if start else alias.name):
+                    if _is_module(f"{start}.{alias.name}" if start else alias.name, module):
                         aliases.add(alias.asname or alias.name)
                         imported = f"{start}.{alias.name}" if start else alias.name
-                    elif self._is_own(start) or self.own.module.startswith(f"{start}."):
-                        imported = start if self._is_own(start) else imported
-                        taken |= {alias.name}
-                        if alias.name in own.names:
-                            names[alias.asname or alias.name] = alias.name
+                    elif _is_module(start, module) or module.startswith(f"{start}."):
+                        imported = start if _is_module(start, module) else imported
+                        everything = lead.names if alias.name == "*" else {alias.name} & lead.names
+                        taken |= {alias.name} if alias.name != "*" else lead.names
+                        names |= {(alias.asname or name) if alias.name != "*" else name: name for name in everything}
         if aliases:
             taken |= {
                 node.attr
-                for node in walk(self.test.tree)
+                for node in walk(self.user.tree)
                 if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in aliases
             }
         helpers = self._helpers(names.keys() | aliases)
@@ -128,22 +195,20 @@ class _There:
 
         known = Known(
             frozenset(names.keys() | helpers.keys()),
-            called(own.direct) | own.direct,
-            called(own.classes) | own.classes,
-            called(own.programs) | {name for name, node in helpers.items() if trains(node)},
+            called(lead.direct) | lead.direct,
+            called(lead.classes) | lead.classes,
+            called(lead.programs) | {name for name, node in helpers.items() if trains(node)},
             frozenset(aliases),
-            own.names,
+            lead.names,
         )
+        if self.lead.imported:
+            return known, self.lead.imported, self.lead.taken
         return known, imported, frozenset(name for name in taken if self.own.graph.binds(name))
 
     def _helpers(self, leading: Collection[str]) -> dict[str, ast.stmt]:
-        """Functions and classes of the test file that use what leads to the target."""
-        graph, found, waiting = self.test.graph, set[str](), list(leading)
-        while waiting:
-            fresh = set(graph.users(waiting.pop())) - found
-            found |= fresh
-            waiting += fresh
-        return {node.name: node for node in self.test.tree.body if isinstance(node, FUNCTIONS) and node.name in found}
+        """Functions and classes of the file that use what leads to the target."""
+        helpers = _users(self.user.graph, leading)
+        return {node.name: node for node in self.user.tree.body if isinstance(node, FUNCTIONS) and node.name in helpers}
 
     def _absolute(self, node: ast.ImportFrom) -> str:
         if not node.level:
@@ -151,35 +216,40 @@ class _There:
         parts = self.package.split(".") if self.package else []
         return ".".join([*parts[: len(parts) - node.level + 1], *([node.module] if node.module else [])])
 
-    def _is_own(self, name: str) -> bool:
-        """Whether the dotted name is the target's file, seen from this directory or from one above."""
-        own = self.own.module
-        return bool(name) and (f".{name}".endswith(f".{own}") or f".{own}".endswith(f".{name}"))
-
     def calls(self) -> list[Found]:
-        known = self._imports[0]
-        return (
-            calls_in(self.test.graph, known, self.own.target, local_imports=True)
-            if known.names or known.aliases
-            else []
-        )
+        return calls_in(self.user.graph, self._imports[0], self.own.target, local_imports=True) if self.uses else []
 
     def site(self, found: Found) -> CallSite | None:
-        needed = _needed(self.test.graph, self.test.text, found)
+        needed = _needed(self.user.graph, self.user.text, found, self.own.target)
         if needed is None:
             return None
         _, imported, taken = self._imports
-        lines = {**self.test.graph.slice("", needed.names).kept, **needed.lines}
+        lines = {**self.user.graph.slice("", needed.names).kept, **needed.lines}
         return CallSite(
-            self.test.file,
+            self.user.file,
             found.call.lineno,
-            _joined(lines, self.test.text),
+            _joined(lines, self.user.text),
             needed.then,
             self.module,
             self.package,
             self.own.graph.slice(self.own.target.name, taken).text,
             imported,
         )
+
+
+def _users(graph: SourceGraph, names: Collection[str]) -> set[str]:
+    """The functions and classes of a file that use some of `names`, or what uses those."""
+    found, waiting = set[str](), list(names)
+    while waiting:
+        fresh = set(graph.users(waiting.pop())) - found
+        found |= fresh
+        waiting += fresh
+    return found
+
+
+def _is_module(name: str, module: str) -> bool:
+    """Whether a dotted name is a module, seen from its directory or from one above."""
+    return bool(name) and (f".{name}".endswith(f".{module}") or f".{module}".endswith(f".{name}"))
 
 
 @dataclass(frozen=True)
@@ -191,18 +261,35 @@ class _Needed:
     then: str
 
 
-def _needed(graph: SourceGraph, text: str, found: Found) -> _Needed | None:
+def _needed(graph: SourceGraph, text: str, found: Found, target: Target, depth: int = MAX_DEPTH) -> _Needed | None:
+    """What a call needs; where it stands in a function with parameters, what a call of that needs as well."""
     body, path = graph.tree.body, found.path
     case = test_case(path, graph.tree)
-    if case is None:
+    outer = _around(graph, text, path, target, depth) if case is None else None
+    if case is None and outer is None:
         return None
     needs = Backwards(collect_imports([*body, *walk(path[0])]).keys())
     needs.names |= loads_of(path[-1]) if found.whole else {n.id for n in walk(found.call) if isinstance(n, ast.Name)}
-    needs.names |= case.names
+    fixtures = case.fixtures if case is not None else frozenset[ast.FunctionDef]()
+    needs.names |= case.names if case is not None else set()
     needs.follow(body, path)
-    kept = needs.kept | case.fixtures
-    lines = render(text, body, kept, path, None if found.whole else found.call, case.fixtures)
+    lines = render(text, body, needs.kept | fixtures, path, None if found.whole else found.call, fixtures)
+    if outer is not None:
+        return _Needed({**outer.lines, **lines}, needs.names | outer.names, outer.then)
+    assert case is not None
     return _Needed(lines, needs.names | case.names, case.text)
+
+
+def _around(graph: SourceGraph, text: str, path: Path, target: Target, depth: int) -> _Needed | None:
+    """What the first call of the function that `path` begins with needs."""
+    function = path[0]
+    if not isinstance(function, FUNCTIONS) or depth == 0:
+        return None
+    name = frozenset({function.name})
+    calls = calls_in(graph, Known(name, name, frozenset()), replace(target, name=function.name, kind="function"))
+    outside = (call for call in calls if call.path[0] is not function)
+    needs = (_needed(graph, text, call, target, depth - 1) for call in outside)
+    return next((needed for needed in needs if needed is not None), None)
 
 
 def _joined(lines: Mapping[int, str], text: str) -> str:

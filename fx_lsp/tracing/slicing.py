@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -176,7 +175,7 @@ class SourceGraph:
         for number in changers:
             if defined_here or not isinstance(self._statements[number], (ast.FunctionDef, ast.ClassDef)):
                 yield number
-        if any(_builds_container(self._statements[i]) for i in binders):
+        if any(_makes_object(self._statements[i]) for i in binders):
             yield from self._callers.get(name, [])
 
     def _render(self, kept: list[int]) -> dict[int, str]:
@@ -204,12 +203,6 @@ class SourceGraph:
         return {n: content.decode("utf-8", "surrogatepass") for n, content in lines.items()}
 
 
-_BUILDERS = re.compile(
-    r"(list|dict|set|bytearray|deque|defaultdict|Counter|\w*Dict|\w*List|\w*Set|\w*Registry|\w*Manager|Library"
-    r"|Graph|GraphModule|symbolic_trace)$"
-)
-
-
 def _digest(lines: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -231,6 +224,10 @@ def _literal_lines(tree: ast.Module) -> set[int]:
 def _always_runs(node: ast.stmt) -> bool:
     if isinstance(node, ast.ImportFrom):
         return node.module == "__future__" or node.names[0].name == "*"
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
+        called = node.value.func
+        if isinstance(called.value, ast.Name) and called.value.id == "torch" and called.attr.startswith("set_"):
+            return True
     return isinstance(node, (ast.Expr, ast.Assign, ast.AugAssign)) and any(
         isinstance(n, ast.Attribute) and n.attr == "path" and isinstance(n.value, ast.Name) and n.value.id == "sys"
         for n in walk(node)
@@ -246,10 +243,7 @@ def _never_runs(node: ast.stmt) -> bool:
     return is_main_guard(node)
 
 
-def _builds_container(node: ast.stmt) -> bool:
+def _makes_object(node: ast.stmt) -> bool:
+    """Whether a statement assigns what may be altered later: a container, or what a call gives."""
     value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None
-    if isinstance(value, ast.Call):
-        called = value.func
-        name = called.id if isinstance(called, ast.Name) else called.attr if isinstance(called, ast.Attribute) else ""
-        return bool(_BUILDERS.match(name))
-    return isinstance(value, (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp))
+    return isinstance(value, (ast.Call, ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp))

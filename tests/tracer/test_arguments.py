@@ -49,7 +49,7 @@ def weighted(x, share):
         ("padded", ["amounts: (1, 1)"]),
         ("stacked", ["parts[1]: f32[4, 64]"]),
         ("spread", ["corrected: False"]),
-        ("weighted", ["share: f32[4, 32]"]),
+        ("weighted", ["share: f32[4, 64]"]),
     ],
 )
 def test_what_is_handed_on(trace, name: str, found: list[str]) -> None:

@@ -169,7 +169,7 @@ def main():
     assert lines(traced) == []
 
 
-def test_batches_of_a_loader_are_not_looked_at(trace):
+def test_of_a_training_loop_the_construction_counts_where_its_batches_are_not_reached(trace):
     traced = trace(
         BLOCK
         + """
@@ -182,7 +182,7 @@ if __name__ == "__main__":
 """,
         "Block",
     )
-    assert lines(traced) == []
+    assert lines(traced) == ["init.dim: 16 · line 21"]
 
 
 def test_a_site_that_does_not_run_is_passed_over(trace):
@@ -200,10 +200,22 @@ def test_second():
     assert lines(traced) == snapshot(["q: f32[5, 3] · line 10", "k: f32[7, 3] · line 10", "v: f32[7, 2] · line 10"])
 
 
-def test_a_call_that_the_target_does_not_run_with_is_passed_over(trace):
+def test_a_call_that_fails_is_an_error_where_it_fails(trace):
     traced = trace(ATTENTION + "\ndef demo():\n    attention(1, 2, 3)\n", "attention")
-    assert lines(traced) == []
-    assert traced.inputs()
+    failure = traced.failure
+    assert (failure.kind, failure.severity) == ("error", "error")
+    assert failure.message == "AttributeError: 'int' object has no attribute 'transpose'"
+    assert [f"{given.name}: {given.spec} · {given.detail}" for given in failure.inputs[:2]] == [
+        "q: 1 · line 7",
+        "k: 2 · line 7",
+    ]
+
+
+def test_one_call_that_fails_beside_one_that_runs(trace):
+    calls = (
+        "\ndef demo():\n    attention(1, 2, 3)\n\ndef other():\n    attention(*(torch.randn(5, 3) for _ in range(3)))\n"
+    )
+    assert lines(trace(ATTENTION + calls, "attention"))[0] == "q: f32[5, 3] · line 10"
 
 
 def test_a_site_that_never_comes_to_the_call(trace):

@@ -30,7 +30,7 @@ def attention(q, k, v):
 """,
         "attention",
     )
-    assert traced.inputs() == snapshot(["q: f32[4, 32] · search", "k: f32[12, 32] · search", "v: f32[12, 96] · search"])
+    assert traced.inputs() == snapshot(["q: f32[4, 64] · search", "k: f32[8, 64] · search", "v: f32[8, 96] · search"])
 
 
 def test_products_heads_and_fused_projections(trace):
@@ -47,9 +47,9 @@ def mha(x, w_qkv, w_out, n_heads: int):
     )
     assert traced.inputs() == snapshot(
         [
-            "x: f32[4, 8, 12] · search",
-            "w_qkv: f32[12, 36] · search",
-            "w_out: f32[12, 128] · search",
+            "x: f32[4, 8, 64] · search",
+            "w_qkv: f32[64, 192] · search",
+            "w_out: f32[64, 96] · search",
             "n_heads: 4 · search",
         ]
     )
@@ -66,10 +66,10 @@ def f(ids, table, labels, mask):
     )
     assert traced.inputs() == snapshot(
         [
-            "ids: i64[4, 20] · search",
-            "table: f32[12, 32] · search",
-            "labels: i64[80] · search",
-            "mask: b8[20, 32] · search",
+            "ids: i64[4, 8] · search",
+            "table: f32[12, 64] · search",
+            "labels: i64[32] · search",
+            "mask: b8[8, 64] · search",
         ]
     )
 
@@ -287,9 +287,9 @@ def test_a_search_begins_with_what_an_earlier_text_was_traced_with(trace):
     text = PRELUDE + "def f(x, y, n: int):\n    return (x @ y).sum(-1) * n\n"
     first = trace(text).outcome.inputs
     assert trace(text, previous=first).outcome.inputs == first
-    smaller = tuple(replace(i, spec=i.spec.replace("8", "6")) for i in first)
+    smaller = tuple(replace(i, spec=i.spec.replace("64", "48")) for i in first)
     assert trace(text, previous=smaller).inputs() == snapshot(
-        ["x: f32[4, 6] · search", "y: f32[6, 32] · search", "n: 2 · search"]
+        ["x: f32[4, 48] · search", "y: f32[48, 32] · search", "n: 2 · search"]
     )
 
 

@@ -122,7 +122,7 @@ def test_a_function_that_another_one_returns(trace):
 
 def test_a_closure_over_a_tensor(trace):
     assert summary(trace(SOURCE, "apply_twice.step")) == snapshot(
-        (["h: f32[4, 8] · call site", "i: 1 · call site"], {"joint": 11, "forward": 6, "backward": 5})
+        (["h: f32[4, 64] · call site", "i: 1 · call site"], {"joint": 11, "forward": 6, "backward": 5})
     )
 
 
@@ -140,7 +140,7 @@ def test_an_autograd_function(trace):
 
 def test_a_compiled_function(trace):
     assert summary(trace(SOURCE, "compiled")) == snapshot(
-        (["x: f32[4, 8] · search", "w: f32[8, 32] · search"], {"joint": 9, "forward": 6, "backward": 3})
+        (["x: f32[4, 64] · search", "w: f32[64, 32] · search"], {"joint": 9, "forward": 6, "backward": 3})
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from fx_lsp.model import CallSite
-from fx_lsp.tracing import testfiles
+from fx_lsp.tracing import project_files
 from fx_lsp.tracing.analysis import analyse
 
 PRELUDE = """
@@ -154,7 +154,7 @@ def test_what_a_call_looks_like(file: Path) -> None:
             return Block(4)(torch.zeros(4, 4))
         """
     found = [(site.line - PRELUDE_LINES, site.then) for site in sites(file, source)]
-    assert found == snapshot([(12, "another()"), (9, "demo()")])
+    assert found == snapshot([(12, "another()"), (9, "demo()"), (3, "make()")])
 
 
 def test_functions_and_methods_are_called_by_their_names(file: Path) -> None:
@@ -269,7 +269,7 @@ def test_parameters_and_fixtures(file: Path) -> None:
         def test_elsewhere(block, tmp_path):
             block(torch.ones(1, 4))
         """
-    (site,) = sites(file, "", tests={"user_test.py": source})
+    (site, _) = sites(file, "", tests={"user_test.py": source})
     assert needed(site) == snapshot("""\
 import pytest
 import torch
@@ -298,7 +298,7 @@ def test_test_files_are_found_by_name_and_by_what_they_say(tmp_path: Path) -> No
     (tmp_path / "tests" / "nets" / "test_silent.py").write_text(call.replace("scaled", "other"))
     found = analyse(str(file), text, (str(tmp_path),)).request("scaled", {}, 5.0).sites
     assert [Path(site.file).relative_to(tmp_path).as_posix() for site in found] == snapshot(
-        ["tests/lib/nets/test_user.py", "tests/nets/test_all.py"]
+        ["tests/lib/nets/test_user.py", "tests/nets/test_all.py", "tests/unrelated/test_user.py"]
     )
     assert {site.imported for site in found} == {"lib.nets.user"}
 
@@ -326,6 +326,6 @@ def test_what_a_test_uses_of_the_file_is_there(file: Path) -> None:
 
 def test_few_files_are_read(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     call = "from user import scaled\ndef test_it():\n    scaled(1, 2)\n"
-    monkeypatch.setattr(testfiles, "MAX_READ", 2)
+    monkeypatch.setattr(project_files, "MAX_READ", 2)
     assert len(sites(file, "", "scaled", {f"test_{n}.py": call if n == 1 else "" for n in range(4)})) == 1
     assert sites(file, "", "scaled", {f"test_{n}.py": call if n == 3 else "" for n in range(4)}) == ()

@@ -20,9 +20,12 @@ from fx_lsp.tracer.inputs.plan.signatures import hints_of, signature_of
 from fx_lsp.tracer.inputs.plan.start import is_given, resumed, start_plans
 from fx_lsp.tracer.inputs.search import HARD, search, search_failure
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
+from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, explore
 from fx_lsp.tracer.inputs.task import Task
 
 MODULE_RANKS = (3, 4, 2, 1, 5)
+INIT = "init."
+"""What the names of constructor arguments begin with, among the inputs of a trace."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Constructed:
 
     instance: Any
     inputs: tuple[InputSpec, ...] = ()
-    plans: Mapping[str, Plan] = field(default_factory=dict[str, Plan])
+    plans: Plans = field(default_factory=lambda: Plans(()))
 
     @property
     def trusted(self) -> bool:
@@ -55,26 +58,29 @@ def construct(task: Task, cls: type, given: Mapping[str, Plan]) -> Constructed |
     def make(*args: Any, **kwargs: Any) -> Any:
         return construct_fake(cls, args, kwargs)
 
+    def call_of(plans: Plans, sizes: Mapping[str, Any]) -> tuple[Call, dict[int, str]]:
+        made = materialize(plans, sizes)
+        return Call(make, made.args, made.kwargs), made.paths
+
     def evaluate(plans: Plans) -> Attempt:
-        def call_of() -> tuple[Call, dict[int, str]]:
-            made = materialize(plans)
-            return Call(make, made.args, made.kwargs), made.paths
+        return attempt(task, plans, alternatives, lambda: call_of(plans, {}))
 
-        return attempt(task, plans, alternatives, call_of)
+    def explored(plans: Plans) -> Exploration:
+        return explore(task, plans, alternatives, lambda free: call_of(free.plans(plans), free.sizes))
 
-    earlier = resumed(start, alternatives, task.request.previous, "init.")
-    found = search(start, evaluate, task.seconds / 2, earlier)
+    earlier = resumed(start, alternatives, task.request.previous, INIT)
+    found = search(start, evaluate, task.seconds / 2, earlier, explored)
     if found.best.run.error is not None:
         bad: Severity = "error" if is_given(start) else "information"
-        failure = search_failure(task, found, bad, input_specs(found.best.plans, "init."))
+        failure = search_failure(task, found, bad, input_specs(found.best.plans, INIT))
         if failure.kind in HARD:
             return failure
         message = f"{cls.__name__} cannot be constructed: {failure.message}"
         arguments = ", ".join(f"{n}=…" for n, _ in found.best.plans.items) or "…"
         hint = "" if bad == "error" else f"Say how in a comment above the class: `# fx: init({arguments})`."
         return dataclasses.replace(failure, kind="construct", message=message, hint=hint)
-    plans = dict(found.best.plans.items)
-    return Constructed(found.best.run.result, shown_init(plans), plans)
+    plans = found.best.plans
+    return Constructed(found.best.run.result, shown_init(dict(plans.items)), plans)
 
 
 def switch(
@@ -94,4 +100,4 @@ def switch(
 
 def shown_init(plans: Mapping[str, Plan]) -> tuple[InputSpec, ...]:
     """How constructor arguments read to the user, without those that are the defaults."""
-    return tuple(i for i in input_specs(Plans(tuple(plans.items())), "init.") if i.source != "default")
+    return tuple(i for i in input_specs(Plans(tuple(plans.items())), INIT) if i.source != "default")

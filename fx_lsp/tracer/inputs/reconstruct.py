@@ -30,10 +30,10 @@ def rebuilt(task: Task, made: Constructed, error: BaseException | None) -> Itera
     that the constructor was given. What is called, and was given as a number, may be a module. Of a number or a string
     that was guessed, the words of the error may say what it should be.
     """
-    guessed = {n: p for n, p in made.plans.items() if isinstance(p, ValuePlan) and p.source in _GUESSED}
+    guessed = {n: p for n, p in made.plans.items if isinstance(p, ValuePlan) and p.source in _GUESSED}
     if isinstance(error, TypeError) and (called := _NOT_CALLABLE.search(str(error))):
         yield from ({n: IDENTITY} for n, p in guessed.items() if p.source == "search" and p.kind == called[1])
-    for name, have in options.guessed(made.plans.items()).items():
+    for name, have in options.guessed(made.plans.items).items():
         yield from ({name: value(other, "search", "from an error")} for other in options.worded(error, have))
     missing = _MISSING.search(str(error)) if isinstance(error, AttributeError) else None
     if missing is None:

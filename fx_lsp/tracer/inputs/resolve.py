@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain as concat
 from types import ModuleType
 from typing import Any
 
@@ -22,25 +23,28 @@ from fx_lsp.tracer.call import Call, tensors_in
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.conditions import Conditions, under
 from fx_lsp.tracer.failures import sentence
+from fx_lsp.tracer.fakes import construct_fake
 from fx_lsp.tracer.functions import innermost
-from fx_lsp.tracer.inputs.construct import MODULE_RANKS, Constructed, construct, shown_init, switch
+from fx_lsp.tracer.inputs.construct import INIT, MODULE_RANKS, Constructed, construct, shown_init, switch
 from fx_lsp.tracer.inputs.evidence.body import body_facts, find_function, lend_facts
 from fx_lsp.tracer.inputs.evidence.call_sites import seen_at_call_sites
 from fx_lsp.tracer.inputs.evidence.callers import Observed, caller_request, watcher
 from fx_lsp.tracer.inputs.evidence.layers import add_layer_facts
 from fx_lsp.tracer.inputs.evidence.offers import Offer, Written, conventions, unmakable, written_offers
 from fx_lsp.tracer.inputs.plan.configs import constructor, namespaces
-from fx_lsp.tracer.inputs.plan.plans import Plans, input_specs, materialize
+from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, input_specs, materialize, value
 from fx_lsp.tracer.inputs.plan.signatures import apply_of, hints_of, signature_of, takes_any
 from fx_lsp.tracer.inputs.plan.start import is_given, needs_objects, resumed, start_plans
 from fx_lsp.tracer.inputs.plan.values import Context
 from fx_lsp.tracer.inputs.reconstruct import rebuilt
 from fx_lsp.tracer.inputs.search import HARD, search, search_failure, severity
 from fx_lsp.tracer.inputs.settle import Settled, settle
-from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
+from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt, is_of_sizes
+from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, Free, explore, guessed_number
+from fx_lsp.tracer.inputs.solve.solver import FITS, solved, with_sizes
 from fx_lsp.tracer.inputs.task import MIN_SECONDS, Task
 from fx_lsp.tracer.load import find, load
-from fx_lsp.tracer.observe import Run, Statements
+from fx_lsp.tracer.observe import Run, Statements, tensors_among
 from fx_lsp.tracer.provenance import Sources
 
 FUNCTION_RANKS = (2, 3, 4, 1)
@@ -90,6 +94,13 @@ class Subject:
             return signature
         return signature.replace(parameters=list(signature.parameters.values())[1:])
 
+    def call(self, plans: Plans, sizes: Mapping[str, Any]) -> tuple[Call, dict[int, str]]:
+        """The call with arguments made from plans, of named `sizes`, and which input each tensor is."""
+        arguments = materialize(plans, sizes)
+        names = tuple(n for n, _ in plans.items if n in plans.positional)
+        held = {**self.modules, **arguments.modules}
+        return Call(self.described, arguments.args, arguments.kwargs, held, names), arguments.paths
+
     def bind(self, instance: Any) -> Subject:
         """The subject as a callable of that instance; a module is called itself, so that its hooks run."""
         if self.owner is None:
@@ -136,12 +147,17 @@ def _prepare_subject(task: Task, subject: Subject, written: Written, observe: Ob
     if unknown is not None:
         return unknown
     failure: Failure | None = None
+    wrong: Failure | None = None
     for offer in _offers(task, subject, signature, written, observe):
-        found = _with_offer(task, subject, signature, written.author.over(offer), written)
-        if isinstance(found, Prepared) or offer.final:
-            return found
+        if offer.is_empty and wrong is not None:
+            return wrong
+        prepared = _with_offer(task, subject, signature, written.author.over(offer), written)
+        if isinstance(prepared, Prepared) or offer.final:
+            return prepared
+        if prepared.severity == "error" and not offer.is_empty and written.author.is_empty:
+            wrong = wrong or prepared
         if failure is None or (offer.is_empty and failure.kind not in HARD):
-            failure = found
+            failure = prepared
     assert failure is not None, "there is always an offer that says nothing"
     return unmakable(written) or failure
 
@@ -243,7 +259,7 @@ def _offers(
     callers = list(task.request.callers)
     if not written.author.args:
         if inner := [c for c in callers if c.convention]:
-            yield from _seen_by(inner, observe)
+            yield from _seen_by(inner, observe, guessed=False)
             callers = [c for c in callers if not c.convention]
         else:
             is_module = task.request.kind == "module"
@@ -259,11 +275,12 @@ def _offers(
         yield from _seen_by(callers, observe)
 
 
-def _seen_by(callers: list[Caller], observe: Observe) -> Iterator[Offer]:
+def _seen_by(callers: list[Caller], observe: Observe, guessed: bool = True) -> Iterator[Offer]:
+    """What callers, run on inputs of their own, call the target with; `guessed` where those inputs are guesses."""
     for caller in callers:
         seen = observe(caller)
         if not isinstance(seen, Failure) and seen.offer is not None:
-            yield seen.offer
+            yield dataclasses.replace(seen.offer, guessed=guessed)
 
 
 def _with_offer(
@@ -286,7 +303,7 @@ def _with_offer(
         if isinstance(switched, Failure):
             return switched
         made = dataclasses.replace(made, inputs=made.inputs + switched)
-    function, modules = bound.described, bound.modules
+    modules = bound.modules
     node = find_function(task.tree, subject.definition)
     facts = body_facts(node)
     if modules:
@@ -298,23 +315,26 @@ def _with_offer(
     )
 
     def call_of(plans: Plans, sizes: Mapping[str, Any]) -> tuple[Call, dict[int, str]]:
-        arguments = materialize(plans, sizes)
-        names = tuple(n for n, _ in plans.items if n in plans.positional)
-        held = {**modules, **arguments.modules}
-        return Call(function, arguments.args, arguments.kwargs, held, names), arguments.paths
+        return bound.call(plans, sizes)
 
     def evaluate(plans: Plans) -> Attempt:
         return attempt(task, plans, alternatives, lambda: call_of(plans, written.named))
 
+    def explored(plans: Plans) -> Exploration:
+        return explore(
+            task, plans, alternatives, lambda free: call_of(free.plans(plans), {**written.named, **free.sizes})
+        )
+
     # what is left when the search fails belongs to the callers
     budget = task.seconds * (SEARCH_SHARE if task.request.callers and offer.is_empty else 1)
-    found = search(start, evaluate, budget, resumed(start, alternatives, task.request.previous))
+    found = search(start, evaluate, budget, resumed(start, alternatives, task.request.previous), explored)
     inputs = made.inputs + input_specs(found.best.plans)
     settled = settle(task, found, written.named, call_of, alternatives)
     if settled is not None:
         failed = found.best.run.error is not None
         return _prepared(settled, made.inputs, search_failure(task, found, "information", inputs) if failed else None)
-    for tried, init in enumerate(rebuilt(task, made, found.best.run.error) if rebuilds else ()):
+    inits = concat(_solved_init(task, subject, made, found.best, written), rebuilt(task, made, found.best.run.error))
+    for tried, init in enumerate(inits if rebuilds else ()):
         if tried and task.seconds <= MIN_SECONDS:
             break
         offered = dataclasses.replace(offer, init={**(offer.init or {}), **init})
@@ -323,10 +343,43 @@ def _with_offer(
             return again
     bad: Severity = "information"
     if made.trusted and is_given(start):
-        bad = "error"
+        bad = "information" if offer.guessed else "error"
     elif made.trusted and task.seconds > MIN_SECONDS:
         bad = severity(found, evaluate)
     return search_failure(task, found, bad, inputs)
+
+
+def _solved_init(
+    task: Task, subject: Subject, made: Constructed, failed: Attempt, written: Written
+) -> Iterator[Mapping[str, Plan]]:
+    """Other numbers for the constructor, which a run on symbols asks for, those of the constructor among them."""
+    if not any(guessed_number(plan) is not None for _, plan in made.plans.items) or not is_of_sizes(failed):
+        return
+
+    def call_of(free: Free) -> tuple[Call, dict[int, str]]:
+        assert subject.owner is not None
+        arguments = materialize(free.plans(made.plans, INIT))
+        instance = construct_fake(subject.owner, arguments.args, arguments.kwargs)
+        return subject.bind(instance).call(free.plans(failed.plans), {**written.named, **free.sizes})
+
+    exploration = explore(task, failed.plans, failed.alternatives, call_of)
+    if exploration.attempt.run.calls == failed.run.calls and exploration.attempt.run.error is not None:
+        for sizes in solved(exploration):
+            other = dict(with_sizes(made.plans, exploration, sizes, INIT).items)
+            changed = {n: plan for n, plan in other.items() if plan != made.plans[n]}
+            if changed:
+                yield changed
+    yield from _equal_numbers(made.plans, failed)
+
+
+def _equal_numbers(plans: Plans, failed: Attempt) -> Iterator[Mapping[str, Plan]]:
+    """One guessed number for another, where the operands of the call that failed have both as sizes."""
+    operands = tensors_among(failed.run.failed.args, failed.run.failed.kwargs) if failed.run.failed is not None else ()
+    sizes = {size for tensor in operands for size in tensor.shape}
+    numbers = {n: number for n, plan in plans.items if (number := guessed_number(plan)) in sizes and number != 1}
+    for name, number in numbers.items():
+        for other in sorted({*numbers.values()} - {number}, reverse=True):
+            yield {name: value(other, "search", FITS)}
 
 
 def _prepared(settled: Settled, constructed: tuple[InputSpec, ...], failure: Failure | None) -> Prepared:

@@ -5,22 +5,29 @@ from __future__ import annotations
 import dataclasses
 import heapq
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain as concat
 from itertools import count
 from typing import TypeAlias
 
 from fx_lsp.model import Failure, InputSpec, Severity
 from fx_lsp.tracer.failures import failure_of, kind_of
 from fx_lsp.tracer.inputs.plan.plans import Plans, TensorPlan, fresh_sizes, with_size
-from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_data_dependent
+from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_data_dependent, is_of_sizes
+from fx_lsp.tracer.inputs.solve.demands import of_one_shape
+from fx_lsp.tracer.inputs.solve.path_conditions import Exploration
 from fx_lsp.tracer.inputs.solve.repairs import is_of_gradients, repairs
 from fx_lsp.tracer.inputs.solve.short_loops import with_short_loops
 from fx_lsp.tracer.inputs.solve.sizes import plain_conflicts, with_rank
+from fx_lsp.tracer.inputs.solve.solver import solved, with_sizes
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.observe import Run, tensors_among
 
 Evaluate = Callable[[Plans], Attempt]
+Explore = Callable[[Plans], Exploration]
+"""Runs plans on symbols."""
 
 MAX_ATTEMPTS = 400
 STAGNATION = 80
@@ -31,6 +38,8 @@ REPAIRS_PER_RANK = 12
 """How many attempts another rank gets to prove a better fit than plans that already run."""
 DETOUR = 5
 """How many attempts come no further until one is made from elsewhere."""
+MAX_VISITS = 4
+"""How often sizes are solved for at one place."""
 MAX_SIZE = 1 << 16
 NO_EFFECT = 20
 """How unlikely the children of a repair are that left the error as it was."""
@@ -44,21 +53,24 @@ class Found:
     failures: list[Attempt] = field(default_factory=list)
 
 
-def search(start: Plans, evaluate: Evaluate, seconds: float, earlier: Plans | None = None) -> Found:
+def search(
+    start: Plans, evaluate: Evaluate, seconds: float, earlier: Plans | None = None, explore: Explore | None = None
+) -> Found:
     """Try plans from `start` on until one runs, within about `seconds`; then see whether other ranks fit better.
 
-    Plans fit better when fewer element-wise operations have to make up dimensions. What an `earlier` search found is
-    taken as it is where it runs still.
+    Sizes that do not fit are solved for with `explore`, where it is given. Plans fit better when fewer element-wise
+    operations have to make up dimensions. What an `earlier` search found is taken as it is where it runs still.
     """
     if earlier is not None and earlier != start:
         attempt = evaluate(earlier)
         if attempt.run.error is None:
             return Found(attempt)
     deadline = time.process_time() + seconds
-    found = _first_that_runs(start, evaluate, deadline, MAX_ATTEMPTS)
+    solver = Solver(explore) if explore is not None else None
+    found = _first_that_runs(start, evaluate, deadline, MAX_ATTEMPTS, solver)
     seen = {start}
     while found.best.run.error is None and found.best.run.expansions:
-        better = _better_fit(found.best, evaluate, deadline, seen)
+        better = _better_fit(found.best, evaluate, deadline, seen, solver)
         if better is None:
             break
         found.best = better
@@ -77,7 +89,7 @@ def _simplest(start: Plans, best: Attempt, evaluate: Evaluate, deadline: float) 
     return best
 
 
-def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts: int) -> Found:
+def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts: int, solver: Solver | None) -> Found:
     """Best-first: what follows from the furthest run, and there the plans that took the fewest unlikely repairs."""
     order = count()
     queue: list[_Entry] = [((0, 0), 0, next(order), start, None)]
@@ -101,12 +113,34 @@ def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts
         stop = (_place(attempt), str(attempt.run.error))
         if stop == parent:
             doubt += NO_EFFECT
-        children = (c for c in repairs(attempt) if c not in seen and max(c.sizes(), default=0) <= MAX_SIZE)
+        fitting = solver.plans(attempt) if solver is not None else ()
+        offered = concat(of_one_shape(attempt), fitting, repairs(attempt))
+        children = (c for c in offered if c not in seen and max(c.sizes(), default=0) <= MAX_SIZE)
         for unlikely, child in enumerate(children):
             seen.add(child)
             heapq.heappush(queue, ((-calls, -line), doubt + unlikely, next(order), child, stop))
     assert furthest is not None
     return Found(furthest, failures)
+
+
+@dataclass
+class Solver:
+    """Solves for sizes where a search stops, a few times for each place and choice of ranks."""
+
+    explore: Explore
+    visits: Counter[object] = field(default_factory=Counter[object])
+
+    def plans(self, attempt: Attempt) -> Iterator[Plans]:
+        """Plans with sizes that fit where these do not, if the same run on symbols stops at the same place."""
+        if not is_of_sizes(attempt):
+            return
+        place = _place(attempt), tuple((path, len(plan.spec.sizes)) for path, plan in attempt.plans.tensors())
+        self.visits[place] += 1
+        if self.visits[place] > MAX_VISITS:
+            return
+        exploration = self.explore(attempt.plans)
+        if exploration.attempt.run.error is not None and exploration.attempt.run.calls == attempt.run.calls:
+            yield from (with_sizes(attempt.plans, exploration, sizes) for sizes in solved(exploration))
 
 
 def _reached(attempt: Attempt) -> tuple[int, int, bool]:
@@ -134,12 +168,14 @@ def _next(queue: list[_Entry], stagnation: int) -> _Entry:
     return entry
 
 
-def _better_fit(best: Attempt, evaluate: Evaluate, deadline: float, seen: set[Plans]) -> Attempt | None:
+def _better_fit(
+    best: Attempt, evaluate: Evaluate, deadline: float, seen: set[Plans], solver: Solver | None
+) -> Attempt | None:
     for plans in _other_ranks(best.plans):
         if plans in seen or time.process_time() > deadline:
             continue
         seen.add(plans)
-        attempt = _first_that_runs(plans, evaluate, deadline, REPAIRS_PER_RANK).best
+        attempt = _first_that_runs(plans, evaluate, deadline, REPAIRS_PER_RANK, solver).best
         if attempt.run.error is None and attempt.run.expansions < best.run.expansions:
             return attempt
     return None

@@ -6,10 +6,9 @@ import ast
 import dataclasses
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 from fx_lsp.tracer.call import Call
 from fx_lsp.tracer.conditions import Conditions, under
@@ -17,12 +16,10 @@ from fx_lsp.tracer.failures import kind_of, sentence
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, TensorPlan
 from fx_lsp.tracer.inputs.search import Found, search
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
+from fx_lsp.tracer.inputs.solve.path_conditions import CallOf
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.names import assigned_names
 from fx_lsp.tracer.symbols import Symbols
-
-CallOf = Callable[[Plans, Mapping[str, Any]], tuple[Call, dict[int, str]]]
-"""Makes the call of plans with a value for each named size, and says which input each tensor is."""
 
 MAX_HINTS = 16
 """How many other numbers are tried for named sizes that the target does not run with."""

@@ -11,13 +11,14 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
 from fx_lsp.model import CallSite, TraceRequest
+from fx_lsp.tracer.command_line import CommandLine, flags_parsed, started_as
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.guards import forbid_effects
 from fx_lsp.tracer.inputs.evidence.callers import Reached, Watcher, watcher
@@ -66,9 +67,10 @@ def _seen_at(
 ) -> Offer | None:
     own = site.file == request.file
     watch: Watcher | None = None
+    line = CommandLine()
     with suppress(BaseException), ExitStack() as stack:
         stack.enter_context(forbid_effects())
-        stack.enter_context(_started_as(site.file))
+        line = stack.enter_context(started_as(site.file))
         stack.enter_context(_time_limit(seconds))
         target = None if own else _target_module(request, site, mode)
         module = _new_module(request, site)
@@ -77,12 +79,15 @@ def _seen_at(
                 watch = _watcher(request, target or module, tree, site)
             with watch.watching() if watch else nullcontext(), forbid_effects(network_only=imports):
                 exec(code, module.__dict__)
+            if imports:
+                flags_parsed()
             if imports and target is not None:
                 _prefer(target, module)
         if watch is not None and site.then:
             with watch.watching():
                 eval(site.then, module.__dict__)
-    return watch.observed(None).offer if watch is not None else None
+    offer = watch.observed(None).offer if watch is not None else None
+    return None if offer is None else replace(offer, guessed=bool(line.invented))
 
 
 def _statements(site: CallSite) -> Iterator[tuple[Any, bool]]:
@@ -152,18 +157,6 @@ def _modules_kept(names: Collection[str]) -> Generator[None, None, None]:
                 sys.modules.pop(name, None)
             else:
                 sys.modules[name] = module
-
-
-@contextmanager
-def _started_as(file: str) -> Generator[None, None, None]:
-    """The arguments and the import path that Python gives the script `file` when nothing follows its name."""
-    before: tuple[Sequence[str], Sequence[str]] = list(sys.argv), list(sys.path)
-    sys.argv[:] = [file]
-    sys.path.append(os.path.dirname(file))
-    try:
-        yield
-    finally:
-        sys.argv[:], sys.path[:] = before
 
 
 @contextmanager

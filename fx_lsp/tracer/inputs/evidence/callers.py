@@ -116,14 +116,21 @@ class Watcher:
     def observed(self, result: Any) -> Observed:
         """What was seen; `result` is what the caller returned, which may be the target or hold it."""
         if self.seen is None:
-            return Observed(function_of(self.code, result=result) if self.code is not None else None, None)
+            function = function_of(self.code, result=result) if self.code is not None else None
+            return Observed(function, self._made())
         receiver, function = self.seen.receiver, self.seen.function
-        known = self.constructed.get(id(receiver))
-        init = known[1] if known is not None and known[0] is receiver else None
+        constructed = self.constructed.get(id(receiver))
+        init = constructed[1] if constructed is not None and constructed[0] is receiver else None
         if init is not None:
             init = _beside_defaults(init, type(receiver).__init__)
         args = _beside_defaults(self.seen.args, function)
         return Observed(function, Offer(args, init, receiver, mode=self.seen.mode))
+
+    def _made(self) -> Offer | None:
+        """The arguments of the last instance of the target's class that was made, where none was called."""
+        for receiver, init in reversed(self.constructed.values()):
+            return Offer({}, _beside_defaults(init, type(receiver).__init__))
+        return None
 
 
 def _beside_defaults(plans: dict[str, Plan], function: Callable[..., Any] | None) -> dict[str, Plan]:

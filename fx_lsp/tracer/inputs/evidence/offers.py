@@ -27,7 +27,7 @@ class Offer:
 
     `instance` is the object itself where the source has made one, `mode` a plan for its `training` where it is a module
     and the source speaks of that. An offer that is `final` says all there is to say: where the target does not run with
-    it, nothing else is tried.
+    it, nothing else is tried. It is `guessed` where what called the target was itself called with guesses.
     """
 
     args: Mapping[str, Plan]
@@ -35,6 +35,7 @@ class Offer:
     instance: Any = None
     final: bool = False
     mode: ValuePlan | None = None
+    guessed: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -49,7 +50,8 @@ class Offer:
         init = None if self.init is None and other.init is None else {**(other.init or {}), **(self.init or {})}
         instance = self.instance if self.init is not None or self.instance is not None else other.instance
         mode = other.mode if self.mode is None else self.mode
-        return Offer({**other.args, **self.args}, init, instance, self.final or other.final, mode)
+        guessed = self.guessed or other.guessed
+        return Offer({**other.args, **self.args}, init, instance, self.final or other.final, mode, guessed)
 
 
 @dataclass(frozen=True)

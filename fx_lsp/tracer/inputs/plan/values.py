@@ -356,11 +356,16 @@ def integers(name: str, facts: Facts, context: Context) -> list[int]:
 
     `dim` is a size to a constructor and an axis to a function.
     """
-    first = next((n for pattern, n in _INTEGERS if pattern.search(name)), 2)
+    first = number_named(name)
     if not context.constructing and _AXIS.search(name):
         first = -1
     literals = [x + 1 for x in facts.literals if type(x) is int]
     return list(dict.fromkeys([first, *literals, 2, 1, 0, 4, 8, 64]))
+
+
+def number_named(name: str) -> int:
+    """A whole number that something of that name may well be."""
+    return next((number for pattern, number in _INTEGERS if pattern.search(name)), 2)
 
 
 def _float(name: str) -> float:

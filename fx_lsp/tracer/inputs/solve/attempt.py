@@ -34,14 +34,18 @@ class Attempt:
 
 
 def attempt(
-    task: Task, plans: Plans, alternatives: dict[str, list[Plan]], make: Callable[[], tuple[Call, dict[int, str]]]
+    task: Task,
+    plans: Plans,
+    alternatives: dict[str, list[Plan]],
+    make: Callable[[], tuple[Call, dict[int, str]]],
+    run: Run | None = None,
 ) -> Attempt:
-    """One watched run; arguments that cannot even be made count as the shortest run of all."""
+    """Watch one run (`run` is filled in, where it is given); arguments that cannot be made count as the shortest."""
     try:
         call, paths = make()
     except Exception as error:
         return Attempt(plans, Run(error=error, calls=-1), {}, alternatives, task.sources, task.lines, task.context)
-    run = watched_run(task.sources, call.run, RUN_CODE, task.statements)
+    run = watched_run(task.sources, call.run, RUN_CODE, task.statements, run)
     created = tuple(call.created)
     return Attempt(plans, run, paths, alternatives, task.sources, task.lines, task.context, created)
 
@@ -85,6 +89,12 @@ def is_data_dependent(attempt: Attempt) -> bool:
     """Whether it ended at code that needs the value of a tensor."""
     error = attempt.run.error
     return error is not None and kind_of(error, attempt.run.failed) == "data-dependent"
+
+
+def is_of_sizes(attempt: Attempt) -> bool:
+    """Whether it may have ended because sizes do not fit, as operations and checks say it."""
+    error = attempt.run.error
+    return isinstance(error, (RuntimeError, ValueError, IndexError, AssertionError)) and not is_data_dependent(attempt)
 
 
 def mentioned_tensors(attempt: Attempt) -> list[str]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import torch
 
 from fx_lsp.tracer.failures import expression
-from fx_lsp.tracer.inputs.evidence.requirements import Requirement, demanded
+from fx_lsp.tracer.inputs.evidence.requirements import Requirement, demanded, shape_of
 from fx_lsp.tracer.inputs.plan.dims import Shape, shapes_in
 from fx_lsp.tracer.inputs.plan.plans import Plans, SequencePlan, Sizes, TensorPlan, reranked, resized, value, with_size
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, mentioned_names, mentioned_tensors
@@ -96,6 +97,18 @@ def _kept_from(guard: Guard, attempt: Attempt) -> Iterator[Plans]:
     for have, need in _compared_numbers(guard):
         if have in sizes and need > 0:
             yield with_size(attempt.plans, have, need)
+
+
+def of_one_shape(attempt: Attempt) -> Iterator[Plans]:
+    """The shape of one tensor for another, where a check that raised compares both: `x.size() == y.size()`."""
+    tensors = dict(attempt.plans.tensors())
+    for guard in guards(attempt):
+        for node in (node for node in ast.walk(guard.test) if isinstance(node, ast.Compare)):
+            names = [name for side in (node.left, *node.comparators) if (name := shape_of(side)) is not None]
+            paths = [path for name in names if (path := path_of(attempt, guard.frame.f_locals.get(name))) is not None]
+            for first, second in pairwise(sorted(paths, key=list(tensors).index)):
+                sizes = tensors[first].spec.sizes
+                yield resized(attempt.plans, lambda _, sizes=sizes: sizes, "from the check that failed", second)
 
 
 def _compared_numbers(guard: Guard) -> Iterator[tuple[int, int]]:

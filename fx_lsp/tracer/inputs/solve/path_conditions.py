@@ -1,0 +1,181 @@
+"""What a target asks of the sizes of its inputs: one run on symbols, with every condition in the order it was asked."""
+
+from __future__ import annotations
+
+import numbers
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import torch
+
+from fx_lsp.tracer.call import RUN_CODE, Call
+from fx_lsp.tracer.compat import ConstantSource, DimDynamic, ShapeEnv, sympy
+from fx_lsp.tracer.conditions import with_shape_env
+from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, SequencePlan, TensorPlan, ValuePlan
+from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
+from fx_lsp.tracer.inputs.task import Task
+from fx_lsp.tracer.observe import Run
+from fx_lsp.tracer.provenance import Chain, Sources
+
+
+@dataclass(frozen=True)
+class Condition:
+    """An expression of sizes whose truth the code, or an operation, asked for, and the answer.
+
+    `calls` is how many torch calls had returned by then; `chain` where it was asked, noted of equalities that hold.
+    """
+
+    expression: sympy.Basic
+    held: bool
+    calls: int
+    chain: Chain = ()
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """A size that nobody gave: the path of its tensor, its index there and the tensor's rank; or a number at `path`."""
+
+    path: str
+    index: int = 0
+    rank: int = 0
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """A run with a symbol for every size and number that was guessed."""
+
+    attempt: Attempt
+    conditions: list[Condition]
+    dimensions: Mapping[sympy.Symbol, Dimension]
+    hints: Mapping[sympy.Symbol, int]
+
+    def stopping(self) -> Iterator[Condition]:
+        """The conditions asked since the last torch call that returned, the last first: one of them ended the run."""
+        calls = self.attempt.run.calls
+        last = [c for c in self.conditions if c.calls == calls and c.expression.free_symbols]
+        return iter(dict.fromkeys(reversed(last)))
+
+
+numbers.Integral.register(torch.SymInt)  # layers ask so whether a size is one number or several
+
+
+class PathConditions(ShapeEnv):
+    """Symbols that answer every question with the sizes that they stand for, and note it.
+
+    Unlike in a trace, an answer restricts nothing: a symbol that equals another stays a symbol of its own.
+    """
+
+    def __init__(self, run: Run, sources: Sources, chains: bool) -> None:
+        super().__init__(allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
+        self.conditions: list[Condition] = []
+        self.values: dict[sympy.Symbol, int] = {}
+        self._run, self._sources, self._chains = run, sources, chains
+        self._seen: set[tuple[Any, int]] = set()
+
+    def size(self, name: str, hint: int) -> torch.SymInt:
+        """A symbolic size that is taken to be `hint`."""
+        source = ConstantSource(name)
+        symbol = self.create_symbol(hint, source, DimDynamic.DYNAMIC)
+        assert isinstance(symbol, sympy.Symbol)
+        self.values[symbol] = hint
+        made = self.create_symintnode(symbol, hint=hint, source=source)
+        assert isinstance(made, torch.SymInt)
+        return made
+
+    def evaluate_expr(self, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
+        """Answer from the sizes that the symbols stand for. Numbers that depend on values are left to PyTorch."""
+        symbols = getattr(orig_expr, "free_symbols", None)
+        if not symbols or not symbols <= self.values.keys():
+            return super().evaluate_expr(orig_expr, *args, **kwargs)
+        answer = orig_expr.xreplace(self.values)
+        if answer in (sympy.true, sympy.false):
+            self._note(orig_expr, answer == sympy.true)
+        return answer
+
+    def _note(self, expression: sympy.Basic, held: bool) -> None:
+        key = (expression, self._run.calls)
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        chain: Chain = ()
+        if self._chains and held and isinstance(expression, sympy.Eq):
+            chain = self._sources.chain(sys._getframe(2), RUN_CODE)
+        self.conditions.append(Condition(expression, held, self._run.calls, chain))
+
+
+CallOf: TypeAlias = Callable[[Plans, Mapping[str, Any]], tuple[Call, dict[int, str]]]
+"""Makes the call of plans with a value for each named size, and says which input each tensor is."""
+
+
+def explore(
+    task: Task,
+    plans: Plans,
+    alternatives: dict[str, list[Plan]],
+    call_of: Callable[[Free], tuple[Call, dict[int, str]]],
+    chains: bool = False,
+) -> Exploration:
+    """Run plans on symbols; `call_of` makes the call, with `Free.plans` for those whose guesses are to be symbols.
+
+    With `chains`, equalities that hold say where they were asked for.
+    """
+    run = Run()
+    conditions = PathConditions(run, task.sources, chains)
+    free = Free(conditions)
+    with with_shape_env(task.mode, conditions):
+        tried = attempt(task, plans, alternatives, lambda: call_of(free), run)
+    return Exploration(tried, conditions.conditions, free.dimensions, conditions.values)
+
+
+@dataclass
+class Free:
+    """Makes symbols of what was guessed; `sizes` are those of dimensions, by the name that stands in their plans."""
+
+    conditions: PathConditions
+    dimensions: dict[sympy.Symbol, Dimension] = field(default_factory=dict[sympy.Symbol, Dimension])
+    sizes: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def plans(self, plans: Plans, prefix: str = "") -> Plans:
+        """The plans with a symbol for each dimension and each whole number that was guessed.
+
+        0 and 1 stay numbers: they mean something else to operations than any other size.
+        """
+        return replace(plans, items=tuple((n, self._free(plan, f"{prefix}{n}")) for n, plan in plans.items))
+
+    def _free(self, plan: Plan, path: str) -> Plan:
+        if isinstance(plan, SequencePlan):
+            parts = zip(plan.paths(path), plan.items, strict=True)
+            return replace(plan, items=tuple(self._free(item, where) for where, item in parts))
+        if isinstance(plan, TensorPlan):
+            return self._tensor(plan, path)
+        number = guessed_number(plan)
+        if number is None or number < 2:
+            return plan
+        symbol = self._symbol(path, number, Dimension(path))
+        return replace(plan, make=lambda: symbol)
+
+    def _tensor(self, plan: TensorPlan, path: str) -> TensorPlan:
+        if plan.source != "search" or plan.spec.strides is not None:
+            return plan
+        names: list[int | str] = []
+        for index, size in enumerate(plan.spec.sizes):
+            if isinstance(size, int) and size > 1:
+                name = f"{path}.{index}"
+                self.sizes[name] = self._symbol(name, size, Dimension(path, index, len(plan.spec.sizes)))
+                names.append(name)
+            else:
+                names.append(size)
+        return replace(plan, spec=replace(plan.spec, sizes=tuple(names)))
+
+    def _symbol(self, name: str, hint: int, dimension: Dimension) -> torch.SymInt:
+        size = self.conditions.size(name, hint)
+        self.dimensions[size.node.expr] = dimension
+        return size
+
+
+def guessed_number(plan: Plan) -> int | None:
+    """The whole number that a plan is, if nobody gave it."""
+    if not isinstance(plan, ValuePlan) or plan.source != "search" or not plan.shown.isdigit():
+        return None
+    return int(plan.shown)

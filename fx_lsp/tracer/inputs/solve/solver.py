@@ -1,0 +1,187 @@
+"""Natural sizes with which a condition turns out otherwise, and those asked before it as they did."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, islice
+from typing import Any, TypeAlias
+
+from fx_lsp.tracer.compat import SymbolPrinter, sympy
+from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, SequencePlan, TensorPlan, value
+from fx_lsp.tracer.inputs.solve.path_conditions import Condition, Dimension, Exploration, guessed_number
+
+Sizes: TypeAlias = "dict[sympy.Symbol, int]"
+Test: TypeAlias = Callable[[Mapping[str, int]], bool]
+
+MAX_SCANNED = 1024
+"""Up to which size every number is tried for one dimension, or for two that are alike."""
+GRID = tuple(sorted({*range(2, 17), *range(16, 129, 4), *range(128, 513, 32)}))
+"""The sizes that are tried for two dimensions at once."""
+MAX_SOLUTIONS = 4
+FITS = "sizes that fit"
+MAX_GOALS = 2
+"""How many of the last conditions are tried to turn out otherwise."""
+MAX_PATH = 400
+"""How many of the conditions asked before are looked at, the last ones."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Sizes that differ from those tried. It is `degenerate` where a dimension has to be 1 (or nothing)."""
+
+    sizes: Sizes
+    degenerate: bool
+
+
+def solutions(exploration: Exploration, goal: Condition) -> list[Solution]:
+    """The most natural sizes with which `goal` turns out otherwise; none where it does not depend on free sizes."""
+    hints, groups = exploration.hints, _tied(exploration)
+    wanted = _test(goal.expression, not goal.held)
+    symbols = [s for s in hints if s in goal.expression.free_symbols]
+    variables = list(dict.fromkeys(groups[s] for s in symbols))
+    path = [
+        (c, _test(c.expression, c.held)) for c in exploration.conditions[-MAX_PATH:] if c.expression != goal.expression
+    ]
+    before = {str(s): n for s, n in hints.items()}
+    scored: dict[tuple[tuple[str, int], ...], tuple[Any, Solution]] = {}
+    for change in _changes(variables, exploration, goal):
+        sizes = {**before, **{str(s): n for s, n in change.items()}}
+        if not wanted(sizes):
+            continue
+        key = tuple(sorted((str(s), n) for s, n in change.items()))
+        if key not in scored:
+            solution = Solution(change, min(change.values()) < 2)
+            scored[key] = (_cost(solution, exploration, path, sizes, before), solution)
+    best = sorted(scored.values(), key=lambda item: item[0])
+    return [solution for _, solution in islice(best, MAX_SOLUTIONS)]
+
+
+def solved(exploration: Exploration) -> Iterator[Sizes]:
+    """Sizes and numbers that the condition at which a run stopped asks for, the most natural first."""
+    for goal in islice(exploration.stopping(), MAX_GOALS):
+        yield from (solution.sizes for solution in solutions(exploration, goal) if not solution.degenerate)
+
+
+def with_sizes(plans: Plans, exploration: Exploration, sizes: Sizes, prefix: str = "") -> Plans:
+    """The plans (those whose paths began with `prefix`) with those sizes and numbers."""
+    by_place = {(d.path, d.index): sizes[s] for s, d in exploration.dimensions.items() if s in sizes}
+
+    def changed(plan: Plan, path: str) -> Plan:
+        if isinstance(plan, SequencePlan):
+            parts = zip(plan.paths(path), plan.items, strict=True)
+            return replace(plan, items=tuple(changed(item, where) for where, item in parts))
+        if isinstance(plan, TensorPlan):
+            fitting = tuple(by_place.get((path, index), size) for index, size in enumerate(plan.spec.sizes))
+            spec = replace(plan.spec, sizes=fitting)
+            return plan if spec == plan.spec else replace(plan, spec=spec, detail=FITS)
+        number = by_place.get((path, 0)) if guessed_number(plan) is not None else None
+        return plan if number is None else value(number, plan.source, FITS)
+
+    return replace(plans, items=tuple((n, changed(plan, f"{prefix}{n}")) for n, plan in plans.items))
+
+
+def _tied(exploration: Exploration) -> dict[sympy.Symbol, tuple[sympy.Symbol, ...]]:
+    """For each symbol, those that the code has found equal to it so far: they change together."""
+    groups: dict[sympy.Symbol, tuple[sympy.Symbol, ...]] = {symbol: (symbol,) for symbol in exploration.hints}
+    for condition in exploration.conditions:
+        pair = equal_symbols(condition)
+        if pair is not None:
+            joined = tuple(dict.fromkeys((*groups[pair[0]], *groups[pair[1]])))
+            groups |= dict.fromkeys(joined, joined)
+    return groups
+
+
+def equal_symbols(condition: Condition) -> tuple[sympy.Symbol, sympy.Symbol] | None:
+    """The two symbols that a condition has found equal, alone or in the same sum or multiple: `a - 1 == b - 1`."""
+    equality: Any = condition.expression
+    if not condition.held or equality.func is not sympy.Eq or len(equality.free_symbols) != 2:
+        return None
+    terms: dict[Any, Any] = (equality.lhs - equality.rhs).as_coefficients_dict()
+    first, second = sorted(terms, key=str) if len(terms) == 2 else (None, None)
+    if isinstance(first, sympy.Symbol) and isinstance(second, sympy.Symbol) and terms[first] == -terms[second]:
+        return first, second
+    return None
+
+
+def _changes(
+    variables: Sequence[tuple[sympy.Symbol, ...]], exploration: Exploration, goal: Condition
+) -> Iterator[Sizes]:
+    """Other sizes for one variable, then the same for two of one tensor, then for any two."""
+    candidates = list(dict.fromkeys([*_told(goal, exploration.hints), *range(2, MAX_SCANNED), 1]))
+    for variable in variables:
+        for size in candidates:
+            yield dict.fromkeys(variable, size)
+    for first, second in combinations(variables, 2):
+        if _alike(exploration.dimensions[first[0]], exploration.dimensions[second[0]]):
+            for size in candidates:
+                yield dict.fromkeys((*first, *second), size)
+    if len(variables) > 1:
+        for first, second in combinations(variables, 2):
+            yield from ({**dict.fromkeys(first, a), **dict.fromkeys(second, b)} for a in GRID for b in GRID)
+
+
+def _alike(first: Dimension, second: Dimension) -> bool:
+    """Whether two dimensions are height and width of one image, or an extent of several tensors alike."""
+    return first.path == second.path and min(first.index, second.index) > 0 and first.rank > 3
+
+
+def _told(goal: Condition, hints: Mapping[sympy.Symbol, int]) -> Iterator[int]:
+    """Sizes that the condition itself speaks of: its numbers, their quotients, and what its sides are now."""
+    numbers = {abs(int(n)) for n in goal.expression.atoms(sympy.Integer)}
+    sides = [side.xreplace(dict(hints)) for side in getattr(goal.expression, "args", ())]
+    numbers |= {int(side) for side in sides if getattr(side, "is_Integer", False)}
+    yield from sorted(n for n in numbers if n > 1)
+    yield from (a // b for a in sorted(numbers) for b in sorted(numbers) if b > 1 and a % b == 0 and a > b)
+
+
+def _cost(
+    solution: Solution,
+    exploration: Exploration,
+    path: Iterable[tuple[Condition, Test]],
+    sizes: Mapping[str, int],
+    before: Mapping[str, int],
+) -> tuple[Any, ...]:
+    """How unlikely a solution is: what it breaks, whether images are no squares, how early a tensor it changes, how odd
+    and how far its sizes are."""
+    changed = solution.sizes
+    broken = [c for c, test in path if not changed.keys().isdisjoint(c.expression.free_symbols) and not test(sizes)]
+    equalities = sum(isinstance(c.expression, sympy.Eq) == c.held for c in broken)
+    oblong = sum(sizes[str(a)] != sizes[str(b)] for a, b in _images(exploration) if {a, b} & changed.keys())
+    values = {(n, before[str(s)]) for s, n in changed.items()}
+    order = list(dict.fromkeys(d.path for d in exploration.dimensions.values()))
+    first = -min(order.index(exploration.dimensions[s].path) for s in changed)
+    odd = sum(_oddness(n) for n, _ in values)
+    far = sum(abs(math.log(max(n, 1) / was)) for n, was in values)
+    return solution.degenerate, equalities, oblong, len(broken), len(values), first, odd, far
+
+
+def _images(exploration: Exploration) -> Iterator[tuple[sympy.Symbol, sympy.Symbol]]:
+    """Height and width of every tensor that may be a batch of images."""
+    by_place = {(d.path, d.index): s for s, d in exploration.dimensions.items()}
+    for symbol, dimension in exploration.dimensions.items():
+        if dimension.rank > 3 and dimension.index == dimension.rank - 2:
+            width = by_place.get((dimension.path, dimension.index + 1))
+            if width is not None:
+                yield symbol, width
+
+
+def _oddness(size: int) -> int:
+    return next((cost for cost, factor in enumerate((16, 8, 4, 2)) if size % factor == 0), 4)
+
+
+def _test(expression: sympy.Basic, wanted: bool) -> Test:
+    """Whether an expression has that truth, as a function of sizes by the names of their symbols."""
+    try:
+        code = compile(SymbolPrinter().doprint(expression), "<condition>", "eval")
+    except (SyntaxError, NotImplementedError, TypeError):
+        return lambda sizes: False
+
+    def test(sizes: Mapping[str, int]) -> bool:
+        try:
+            return bool(eval(code, {"math": math}, sizes)) == wanted
+        except (ArithmeticError, NameError, ValueError, AttributeError, TypeError):
+            return False
+
+    return test
