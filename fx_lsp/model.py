@@ -180,7 +180,7 @@ class Value:
     varies: bool = False
 
 
-Severity = Literal["error", "information"]
+Severity = Literal["error", "warning", "information"]
 ProblemSeverity = Literal[Severity, "hint"]
 
 
@@ -289,7 +289,8 @@ class Failure:
     """Why a target could not be traced: a value, shown at `span` in the user's file.
 
     `message` is one clear sentence, `hint` says what to do about it (may be empty). `severity` is "error" only
-    where the code is wrong whatever it is called with, or with the inputs that its author gave.
+    where the code is wrong whatever it is called with, or with the inputs that its program gives; "warning" where it
+    runs with no inputs that were tried, and what stops it does not depend on them.
     `output` is the tail of what the user's code printed.
     """
 

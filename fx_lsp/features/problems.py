@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from fx_lsp.features.text import one_line, sentence
-from fx_lsp.model import Failure, Outcome, ProblemSeverity, Remark, Severity, Span, Target, Trace
+from fx_lsp.model import Failure, Outcome, ProblemSeverity, Remark, Span, Target, Trace
 
 _WHOLE_FILE = frozenset({"no-torch", "interpreter"})
+_WORST_FIRST: tuple[ProblemSeverity, ...] = ("error", "warning", "information", "hint")
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def problems(
         key = (None if problem.code in _WHOLE_FILE else problem.span, problem.message)
         known = merged.setdefault(key, problem)
         if known is not problem:
-            severity: Severity = "error" if "error" in (known.severity, problem.severity) else "information"
+            severity = min(known.severity, problem.severity, key=_WORST_FIRST.index)
             related = known.related + tuple(r for r in problem.related if r not in known.related)
             merged[key] = replace(known, severity=severity, related=related)
     return tuple(sorted(merged.values(), key=lambda p: (p.span.line, p.span.col, p.span.end_line, p.span.end_col)))
@@ -79,7 +80,7 @@ def _target_problem(target: Target, failure: Failure) -> Problem:
 
 def _remark(target: Target, remark: Remark) -> Problem:
     message, span = sentence(remark.message), remark.span
-    severity, code = ("information", "dimension") if target.kind != "graph" else (remark.severity, "graph")
+    severity, code = remark.severity, "graph" if target.kind == "graph" else "dimension"
     if span is None or span.file != target.file:
         related = () if span is None else (Related(span, one_line(remark.message, 200)),)
         return Problem(target.name_span, severity, f"{target.name}: {message}", code, related)

@@ -23,6 +23,7 @@ WRITE_KERNEL = "fxLsp.writeKernel"
 
 _SEVERITIES = {
     "error": types.DiagnosticSeverity.Error,
+    "warning": types.DiagnosticSeverity.Warning,
     "information": types.DiagnosticSeverity.Information,
     "hint": types.DiagnosticSeverity.Hint,
 }

@@ -166,7 +166,7 @@ def _trace(
         seconds=time.perf_counter() - started,
         torch=torch.__version__,
         notes=(*notes, *prepared.notes, *captured.notes, *device_note(devices), *weights_note()),
-        remarks=(*(symbols.remarks() if symbols is not None else ()), *remarks),
+        remarks=(*(symbols.remarks() if symbols is not None else ()), *prepared.remarks, *remarks),
         refused=captured.refused,
     )
     return TraceReply(outcome, {s.name: wire.encode_stage(s) for s in found})

@@ -12,11 +12,13 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from fx_lsp.model import Span, Value
+from fx_lsp.specs import TensorSpec
 from fx_lsp.tracer.provenance import METADATA, Chain, Sources
 from fx_lsp.tracer.recurrent import OneOperation
-from fx_lsp.tracer.tensors import describe
+from fx_lsp.tracer.tensors import describe, spec_of
 
 MAX_VALUES = 20_000
 
@@ -37,7 +39,8 @@ class Run:
 
     `expansions` counts element-wise calls whose operands had different ranks above one: a sign of inputs that fit by
     accident. `touched` are the ids of the tensors that torch calls were given. `repeats` counts the torch calls of each
-    of the user's expressions, where values were recorded.
+    of the user's expressions, where values were recorded. `calling` is the torch call that is under way; `crossed` are
+    calls that paired every element of one tensor with every one of another, with the specs of both.
     """
 
     result: Any = None
@@ -48,6 +51,8 @@ class Run:
     touched: set[int] = field(default_factory=set[int])
     values: list[Value] = field(default_factory=list)
     repeats: Counter[Span] = field(default_factory=Counter[Span])
+    calling: FailedCall | None = None
+    crossed: list[tuple[Span, str, str]] = field(default_factory=list["tuple[Span, str, str]"])
 
 
 class Watch(TorchFunctionMode):
@@ -56,6 +61,7 @@ class Watch(TorchFunctionMode):
     def __init__(self, sources: Sources, stop: CodeType, run: Run, values: Values | None) -> None:
         super().__init__()
         self._sources, self._stop, self._run, self._values = sources, stop, run, values
+        self._columns = Columns()
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -70,12 +76,14 @@ class Watch(TorchFunctionMode):
             check_dtypes(func, args, kwargs)
             check_masks(func, args)
             check_dimension(func, args, kwargs)
+            self._run.calling = FailedCall(func, args, kwargs, ())
             result = func(*args, **kwargs)
         except BaseException:
             if self._run.failed is None:
                 self._run.failed = FailedCall(func, args, kwargs, self._sources.chain(sys._getframe(1), self._stop))
             raise
         finally:
+            self._run.calling = None
             if tracer is not None:
                 sys.settrace(tracer)
         self._run.calls += 1
@@ -86,11 +94,43 @@ class Watch(TorchFunctionMode):
         if self._values is not None:
             frame = sys._getframe(1)
             chain = self._sources.chain(frame, self._stop)
+            name = getattr(func, "__name__", "")
+            if chain and name in _PAIRING and (pair := self._columns.crossed(args)) is not None:
+                self._run.crossed.append((chain[0], str(pair[0]), str(pair[1])))
+            self._columns.note(name, args, kwargs, result)
             if chain and chain[0].file == self._sources.file:
                 direct = frame.f_code.co_filename == self._sources.file
                 self._values.add(chain[0], "", result, last=not direct)
                 self._run.repeats[chain[0]] += 1
         return result
+
+
+class Columns:
+    """The tensors that code made into columns on purpose, to pair their elements with those of another."""
+
+    def __init__(self) -> None:
+        self._meant = WeakTensorKeyDictionary()
+
+    def note(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        """Take note of a result that has a dimension of size 1 because the code says so, or stems from such a one."""
+        if not isinstance(result, torch.Tensor) or not any(type(size) is int and size == 1 for size in result.shape):
+            return
+        stems = any(isinstance(a, torch.Tensor) and a in self._meant for a in args)
+        if stems or kwargs.get("keepdim") or name in _SHAPING or any(a is True for a in args[2:]):
+            self._meant[result] = True
+
+    def crossed(self, args: tuple[Any, ...]) -> tuple[TensorSpec, TensorSpec] | None:
+        """A column `[n, 1]` and a row `[n]` that a call is given, where nothing says that all pairs are meant."""
+        tensors = [a for a in args[:2] if isinstance(a, torch.Tensor)]
+        if len(tensors) < 2 or tensors[0].dim() == tensors[1].dim():
+            return None
+        row, column = sorted(tensors, key=lambda tensor: tensor.dim())
+        sizes = column.shape
+        if not all(type(size) is int for size in (*sizes, *row.shape)):
+            return None
+        if row.dim() != 1 or len(sizes) != 2 or sizes[1] != 1 or sizes[0] != row.shape[0] or row.shape[0] == 1:
+            return None
+        return None if column in self._meant else (spec_of(tensors[0]), spec_of(tensors[1]))
 
 
 def tensors_among(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
@@ -155,6 +195,12 @@ _ELEMENTWISE = frozenset(
     {"add", "sub", "mul", "div", "true_divide", "__add__", "__radd__", "__mul__", "__rmul__", "__sub__", "__rsub__"}
     | {"__truediv__", "__rtruediv__", "where", "pow", "maximum", "minimum", "__iadd__", "__imul__"}
 )
+
+
+_SHAPING = frozenset({"unsqueeze", "__getitem__", "view", "reshape", "expand", "unflatten", "expand_dims"})
+"""Calls that say of a dimension that it has the size 1."""
+_PAIRING = _ELEMENTWISE | {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "__sub__", "__rsub__", "rsub"}
+"""Calls that broadcast, of which code seldom means all pairs."""
 
 
 class Values:

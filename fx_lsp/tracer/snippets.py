@@ -31,3 +31,10 @@ def _augmented(text: bytes) -> ast.expr | None:
     if not isinstance(statement, ast.AugAssign):
         return None
     return ast.BinOp(statement.target, statement.op, statement.value)
+
+
+def shown_expression(span: Span, lines: list[str]) -> str:
+    """The source of an expression, shortened where it is long; its line where there is none."""
+    node = expression(span, lines)
+    text = ast.unparse(node) if node is not None else lines[span.line - 1].strip() if span.line <= len(lines) else ""
+    return text if len(text) <= 60 else f"{text[:57]}…"

@@ -17,8 +17,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from fx_lsp.model import Caller, Failure, InputSpec, Severity, TraceRequest
+from fx_lsp.model import Caller, Failure, InputSpec, Remark, Severity, TraceRequest
 from fx_lsp.specs import MODE
+from fx_lsp.syntax import FunctionNode
 from fx_lsp.tracer.call import Call, tensors_in
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.conditions import Conditions, under
@@ -40,8 +41,10 @@ from fx_lsp.tracer.inputs.reconstruct import rebuilt
 from fx_lsp.tracer.inputs.search import HARD, search, search_failure, severity
 from fx_lsp.tracer.inputs.settle import Settled, settle
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt, is_of_sizes
+from fx_lsp.tracer.inputs.solve.forced import forced
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, Free, explore, guessed_number
 from fx_lsp.tracer.inputs.solve.solver import FITS, solved, with_sizes
+from fx_lsp.tracer.inputs.solve.verdict import are_numbers, has_known_ranks, is_own_fault
 from fx_lsp.tracer.inputs.task import MIN_SECONDS, Task
 from fx_lsp.tracer.load import find, load
 from fx_lsp.tracer.observe import Run, Statements, tensors_among
@@ -50,6 +53,8 @@ from fx_lsp.tracer.provenance import Sources
 FUNCTION_RANKS = (2, 3, 4, 1)
 MAX_REBUILDS = 3
 """How often an object may be constructed in another way because the call misses something."""
+MAX_CALLS_RETRACED = 500
+"""Up to how many torch calls a run is repeated on symbols to see what it demands of sizes."""
 SEARCH_SHARE = 0.6
 """How much of its time a search may use where callers can be looked at afterwards."""
 
@@ -67,6 +72,7 @@ class Prepared:
     notes: list[str] = field(default_factory=list[str])
     conditions: Conditions = field(default_factory=Conditions)
     otherwise: Prepared | Failure | None = None
+    remarks: tuple[Remark, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -320,20 +326,28 @@ def _with_offer(
     def evaluate(plans: Plans) -> Attempt:
         return attempt(task, plans, alternatives, lambda: call_of(plans, written.named))
 
-    def explored(plans: Plans) -> Exploration:
-        return explore(
-            task, plans, alternatives, lambda free: call_of(free.plans(plans), {**written.named, **free.sizes})
-        )
+    def explored(plans: Plans, chains: bool = False) -> Exploration:
+        def free_call(free: Free) -> tuple[Call, dict[int, str]]:
+            return call_of(free.plans(plans), {**written.named, **free.sizes})
+
+        return explore(task, plans, alternatives, free_call, chains)
 
     # what is left when the search fails belongs to the callers
     budget = task.seconds * (SEARCH_SHARE if task.request.callers and offer.is_empty else 1)
-    found = search(start, evaluate, budget, resumed(start, alternatives, task.request.previous), explored)
+    earlier = resumed(start, alternatives, task.request.previous)
+    demands = partial(_demands, task, explored, node)
+    found = search(start, evaluate, budget, earlier, explored, lambda attempt: bool(demands(attempt)))
     inputs = made.inputs + input_specs(found.best.plans)
     settled = settle(task, found, written.named, call_of, alternatives)
     if settled is not None:
         failed = found.best.run.error is not None
-        return _prepared(settled, made.inputs, search_failure(task, found, "information", inputs) if failed else None)
-    inits = concat(_solved_init(task, subject, made, found.best, written), rebuilt(task, made, found.best.run.error))
+        otherwise = search_failure(task, found, "information", inputs) if failed else None
+        prepared = _prepared(settled, made.inputs, otherwise)
+        return dataclasses.replace(prepared, remarks=tuple(_remarks(settled.attempt, demands)))
+    failed = found.best
+    numbers = any(guessed_number(plan) is not None for _, plan in made.plans.items)
+    exploration = _explored_whole(task, subject, made, failed, written) if numbers and is_of_sizes(failed) else None
+    inits = concat(_solved_init(made, failed, exploration), rebuilt(task, made, failed.run.error))
     for tried, init in enumerate(inits if rebuilds else ()):
         if tried and task.seconds <= MIN_SECONDS:
             break
@@ -342,34 +356,45 @@ def _with_offer(
         if isinstance(again, Prepared):
             return again
     bad: Severity = "information"
+    several = any(facts[name].may_be_several for name, _ in failed.plans.items if name in facts)
+    rivals = [a for a in found.failures if a.run.calls >= failed.run.calls]
     if made.trusted and is_given(start):
         bad = "information" if offer.guessed else "error"
-    elif made.trusted and task.seconds > MIN_SECONDS:
+    elif made.trusted and task.seconds > MIN_SECONDS and has_known_ranks(failed) and not several:
         bad = severity(found, evaluate)
+    numbers = are_numbers(plan for _, plan in made.plans.items)
+    if bad == "information" and not is_given(start) and numbers and not several:
+        whole = exploration or _explored_whole(task, subject, made, failed, written)
+        bad = "warning" if is_own_fault(failed, rivals, lambda: whole) else "information"
     return search_failure(task, found, bad, inputs)
 
 
-def _solved_init(
-    task: Task, subject: Subject, made: Constructed, failed: Attempt, written: Written
-) -> Iterator[Mapping[str, Plan]]:
-    """Other numbers for the constructor, which a run on symbols asks for, those of the constructor among them."""
-    if not any(guessed_number(plan) is not None for _, plan in made.plans.items) or not is_of_sizes(failed):
-        return
+def _explored_whole(task: Task, subject: Subject, made: Constructed, failed: Attempt, written: Written) -> Exploration:
+    """An attempt on symbols, the numbers among the arguments of the constructor included."""
 
     def call_of(free: Free) -> tuple[Call, dict[int, str]]:
-        assert subject.owner is not None
-        arguments = materialize(free.plans(made.plans, INIT))
-        instance = construct_fake(subject.owner, arguments.args, arguments.kwargs)
-        return subject.bind(instance).call(free.plans(failed.plans), {**written.named, **free.sizes})
+        bound = subject
+        if subject.owner is not None and made.plans.items:
+            arguments = materialize(free.plans(made.plans, INIT))
+            bound = subject.bind(construct_fake(subject.owner, arguments.args, arguments.kwargs))
+        elif subject.owner is not None:
+            bound = subject.bind(made.instance)
+        return bound.call(free.plans(failed.plans), {**written.named, **free.sizes})
 
-    exploration = explore(task, failed.plans, failed.alternatives, call_of)
-    if exploration.attempt.run.calls == failed.run.calls and exploration.attempt.run.error is not None:
+    return explore(task, failed.plans, failed.alternatives, call_of)
+
+
+def _solved_init(made: Constructed, failed: Attempt, exploration: Exploration | None) -> Iterator[Mapping[str, Plan]]:
+    """Other numbers for the constructor, which a run on symbols asks for, or that would make sizes the same."""
+    run = exploration.attempt.run if exploration is not None else None
+    if exploration is not None and run is not None and run.calls == failed.run.calls and run.error is not None:
         for sizes in solved(exploration):
             other = dict(with_sizes(made.plans, exploration, sizes, INIT).items)
             changed = {n: plan for n, plan in other.items() if plan != made.plans[n]}
             if changed:
                 yield changed
-    yield from _equal_numbers(made.plans, failed)
+    if is_of_sizes(failed):
+        yield from _equal_numbers(made.plans, failed)
 
 
 def _equal_numbers(plans: Plans, failed: Attempt) -> Iterator[Mapping[str, Plan]]:
@@ -380,6 +405,23 @@ def _equal_numbers(plans: Plans, failed: Attempt) -> Iterator[Mapping[str, Plan]
     for name, number in numbers.items():
         for other in sorted({*numbers.values()} - {number}, reverse=True):
             yield {name: value(other, "search", FITS)}
+
+
+def _remarks(ran: Attempt, demands: Callable[[Attempt], list[Remark]]) -> Iterator[Remark]:
+    """What is wrong with code that runs: it pairs all elements of two tensors, or wants sizes that no caller means."""
+    for span, *specs in dict.fromkeys(ran.run.crossed):
+        told = f"{' and '.join(specs)} broadcast to all pairs of their elements: one of them has a dimension too many"
+        yield Remark(told, span, "warning")
+    yield from demands(ran)
+
+
+def _demands(task: Task, explored: Callable[..., Exploration], node: FunctionNode | None, ran: Attempt) -> list[Remark]:
+    """The sizes that an attempt ran with only because they were guessed so."""
+    guessed = any(plan.source == "search" for _, plan in ran.plans.tensors())
+    if not guessed or ran.run.calls > MAX_CALLS_RETRACED or task.request.work:
+        return []
+    exploration = explored(ran.plans, chains=True)
+    return forced(exploration, node, task.lines) if exploration.attempt.run.error is None else []
 
 
 def _prepared(settled: Settled, constructed: tuple[InputSpec, ...], failure: Failure | None) -> Prepared:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from fx_lsp.model import Failure, InputSpec, Severity
 from fx_lsp.tracer.failures import failure_of, kind_of
-from fx_lsp.tracer.inputs.plan.plans import Plans, TensorPlan, fresh_sizes, with_size
+from fx_lsp.tracer.inputs.plan.plans import FROM_ERROR, Plans, TensorPlan, fresh_sizes, with_size
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_data_dependent, is_of_sizes
 from fx_lsp.tracer.inputs.solve.demands import of_one_shape
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration
@@ -54,12 +54,18 @@ class Found:
 
 
 def search(
-    start: Plans, evaluate: Evaluate, seconds: float, earlier: Plans | None = None, explore: Explore | None = None
+    start: Plans,
+    evaluate: Evaluate,
+    seconds: float,
+    earlier: Plans | None = None,
+    explore: Explore | None = None,
+    fits_by_accident: Callable[[Attempt], bool] = lambda attempt: False,
 ) -> Found:
     """Try plans from `start` on until one runs, within about `seconds`; then see whether other ranks fit better.
 
     Sizes that do not fit are solved for with `explore`, where it is given. Plans fit better when fewer element-wise
-    operations have to make up dimensions. What an `earlier` search found is taken as it is where it runs still.
+    operations have to make up dimensions, and when they do not fit by accident. What an
+    `earlier` search found is taken as it is where it runs still.
     """
     if earlier is not None and earlier != start:
         attempt = evaluate(earlier)
@@ -74,6 +80,10 @@ def search(
         if better is None:
             break
         found.best = better
+    if found.best.run.error is None and fits_by_accident(found.best):
+        found.best = _no_accident(found.best, evaluate, deadline, seen, solver, fits_by_accident) or found.best
+    if found.best.run.error is not None and not is_data_dependent(found.best):
+        found = _of_other_ranks(found, evaluate, deadline, seen, solver)
     if found.best.run.error is None:
         found.best = with_short_loops(_simplest(start, found.best, evaluate, deadline), evaluate)
     return found
@@ -115,7 +125,8 @@ def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts
             doubt += NO_EFFECT
         fitting = solver.plans(attempt) if solver is not None else ()
         offered = concat(of_one_shape(attempt), fitting, repairs(attempt))
-        children = (c for c in offered if c not in seen and max(c.sizes(), default=0) <= MAX_SIZE)
+        ones = _ones(plans)
+        children = (c for c in offered if c not in seen and max(c.sizes(), default=0) <= MAX_SIZE and _ones(c) <= ones)
         for unlikely, child in enumerate(children):
             seen.add(child)
             heapq.heappush(queue, ((-calls, -line), doubt + unlikely, next(order), child, stop))
@@ -141,6 +152,14 @@ class Solver:
         exploration = self.explore(attempt.plans)
         if exploration.attempt.run.error is not None and exploration.attempt.run.calls == attempt.run.calls:
             yield from (with_sizes(attempt.plans, exploration, sizes) for sizes in solved(exploration))
+
+
+def _ones(plans: Plans) -> int:
+    """How many dimensions of size 1 there are in tensors whose sizes come from the numbers of an error.
+
+    What runs with a size of 1 alone is wrong for every other.
+    """
+    return sum(plan.spec.sizes.count(1) for _, plan in plans.tensors() if plan.detail == FROM_ERROR)
 
 
 def _reached(attempt: Attempt) -> tuple[int, int, bool]:
@@ -181,12 +200,48 @@ def _better_fit(
     return None
 
 
+def _no_accident(
+    best: Attempt,
+    evaluate: Evaluate,
+    deadline: float,
+    seen: set[Plans],
+    solver: Solver | None,
+    fits_by_accident: Callable[[Attempt], bool],
+) -> Attempt | None:
+    """An attempt with other ranks that fits, and not by accident."""
+    for plans in _other_ranks(best.plans):
+        if plans in seen or time.process_time() > deadline:
+            continue
+        seen.add(plans)
+        attempt = _first_that_runs(plans, evaluate, deadline, REPAIRS_PER_RANK, solver).best
+        if attempt.run.error is None and not attempt.run.expansions and not fits_by_accident(attempt):
+            return attempt
+    return None
+
+
+def _of_other_ranks(
+    found: Found, evaluate: Evaluate, deadline: float, seen: set[Plans], solver: Solver | None
+) -> Found:
+    """What comes of other ranks where a search ended: they may run, or come further."""
+    for plans in _other_ranks(found.best.plans):
+        if plans in seen or time.process_time() > deadline:
+            continue
+        seen.add(plans)
+        other = _first_that_runs(plans, evaluate, deadline, REPAIRS_PER_RANK, solver)
+        if other.best.run.error is None:
+            return other
+        found.failures += [a for a in other.failures if a.run.calls >= found.best.run.calls]
+        if _reached(other.best) > _reached(found.best):
+            found.best = other.best
+    return found
+
+
 def _other_ranks(plans: Plans) -> Iterator[Plans]:
     for path, plan in list(plans.tensors()):
         if plan.source == "search":
             rank = len(plan.spec.sizes)
-            for other in (rank + 1, rank - 1, rank + 2):
-                if 0 < other < 6:
+            for other in sorted(set(range(1, 6)) - {rank}, key=lambda other: (abs(other - rank), -other)):
+                if abs(other - rank) < 3:
                     yield with_rank(plans, path, other)
 
 
@@ -229,7 +284,7 @@ def _other_sizes(plans: Plans) -> Iterator[Plans]:
 
 
 def _other_dtypes(plans: Plans) -> Iterator[Plans]:
-    for dtype in ("f64", "f16"):
+    for dtype in ("f64", "f16", "bf16"):
 
         def change(path: str, plan: TensorPlan, dtype: str = dtype) -> TensorPlan:
             floating = plan.spec.dtype.startswith(("f", "bf"))
@@ -265,7 +320,7 @@ def search_failure(task: Task, found: Found, bad: Severity, inputs: tuple[InputS
     run: Run = found.best.run
     assert run.error is not None
     failure = failure_of(run.error, task.sources, run.failed, task.lines, bad, inputs)
-    if bad == "error" or failure.kind in HARD:
+    if bad != "information" or failure.kind in HARD:
         return failure
     message = f"no inputs were found that {task.request.name} runs with; the closest try ended with: {failure.message}"
     return dataclasses.replace(failure, kind="inputs", message=message)

@@ -36,3 +36,13 @@ class Facts:
     literals: list[Any] = field(default_factory=list)
     arguments: int = 1
     handed: list[tuple[str, int | str]] = field(default_factory=list[tuple[str, "int | str"]])
+
+    @property
+    def may_be_several(self) -> bool:
+        """Whether it may be a list or a tuple of things: it is gone over."""
+        return bool(self.uses & {"iterated", "modules"}) or any(name in _OVER for name, _ in self.handed)
+
+
+_OVER = frozenset(
+    {"zip", "enumerate", "reversed", "sorted", "list", "tuple", "map", "iter", "len", "torch.cat", "torch.stack"}
+)

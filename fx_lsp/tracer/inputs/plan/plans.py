@@ -19,6 +19,8 @@ from fx_lsp.specs import Expression, TensorSpec
 from fx_lsp.tracer.call import tensors_in
 from fx_lsp.tracer.tensors import make_tensor, spec_of
 
+FROM_ERROR = "sizes from an error"
+"""What is said of sizes that the numbers in an error suggested."""
 LEADING = (4, 8, 12, 16, 20, 24, 28, 36, 40, 44, 48, 52, 56, 60, 68, 72, 76, 80, 84, 88, 92, 100, 104)
 LAST = (64, 32, 96, 160, 192, 224, 288, 320, 352, 384, 416)
 
@@ -149,7 +151,7 @@ def reranked(sizes: Sizes, rank: int, taken: set[int]) -> Sizes:
     return (*added, *sizes[max(len(sizes) - rank, 0) :])
 
 
-def with_size(plans: Plans, old: int, new: int, detail: str = "sizes from an error") -> Plans:
+def with_size(plans: Plans, old: int, new: int, detail: str = FROM_ERROR) -> Plans:
     """The plans with every searched dimension of size `old` made `new`; `detail` says why."""
     return resized(plans, lambda sizes: tuple(new if s == old else s for s in sizes), detail)
 

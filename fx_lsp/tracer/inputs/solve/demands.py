@@ -54,7 +54,7 @@ _KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (
     (r"bool", (False, True)),
     (r"torch\.dtype", (torch.float32,)),
     (r"torch\.device", (torch.device("cpu"),)),
-    (r"tuple of .*ints", ((1, 1), (2,), (1, 1, 1, 1), (1, 1, 1))),
+    (r"tuple of .*ints", ((1, 1), (2,), (1, 1, 1, 1), (1, 1, 1), (-1,))),
     (r"int", (1, 2)),
     (r"float|Number", (0.5,)),
 )
@@ -147,6 +147,9 @@ def described(attempt: Attempt, text: str) -> Iterator[Plans]:
                 yield plans
 
 
+SINGLE = "one example, as an error says"
+
+
 def single_batch(attempt: Attempt, text: str) -> Iterator[Plans]:
     """Code that takes one example at a time says so."""
     if not re.search(r"batch", text, re.IGNORECASE) or raising(attempt) is None:
@@ -154,8 +157,7 @@ def single_batch(attempt: Attempt, text: str) -> Iterator[Plans]:
     firsts = [plan.spec.sizes[0] for _, plan in attempt.plans.tensors() if plan.spec.sizes[:1] not in ((), (1,))]
     if firsts:
         batch = firsts[0]
-        detail = "one example, as an error says"
-        yield resized(attempt.plans, lambda sizes: (1, *sizes[1:]) if sizes[:1] == (batch,) else sizes, detail)
+        yield resized(attempt.plans, lambda sizes: (1, *sizes[1:]) if sizes[:1] == (batch,) else sizes, SINGLE)
 
 
 def path_of(attempt: Attempt, value: Any) -> str | None:

@@ -16,7 +16,7 @@ from fx_lsp.tracer.conditions import with_shape_env
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, SequencePlan, TensorPlan, ValuePlan
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
 from fx_lsp.tracer.inputs.task import Task
-from fx_lsp.tracer.observe import Run
+from fx_lsp.tracer.observe import Run, tensors_among
 from fx_lsp.tracer.provenance import Chain, Sources
 
 
@@ -24,13 +24,15 @@ from fx_lsp.tracer.provenance import Chain, Sources
 class Condition:
     """An expression of sizes whose truth the code, or an operation, asked for, and the answer.
 
-    `calls` is how many torch calls had returned by then; `chain` where it was asked, noted of equalities that hold.
+    `calls` is how many torch calls had returned by then. Of equalities that hold, `chain` says where they were asked,
+    and `operands` are the tensors of the torch call that did.
     """
 
     expression: sympy.Basic
     held: bool
     calls: int
     chain: Chain = ()
+    operands: tuple[torch.Tensor, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Exploration:
     def stopping(self) -> Iterator[Condition]:
         """The conditions asked since the last torch call that returned, the last first: one of them ended the run."""
         calls = self.attempt.run.calls
-        last = [c for c in self.conditions if c.calls == calls and c.expression.free_symbols]
+        last = [c for c in self.conditions if c.calls == calls]
         return iter(dict.fromkeys(reversed(last)))
 
 
@@ -87,6 +89,8 @@ class PathConditions(ShapeEnv):
     def evaluate_expr(self, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
         """Answer from the sizes that the symbols stand for. Numbers that depend on values are left to PyTorch."""
         symbols = getattr(orig_expr, "free_symbols", None)
+        if orig_expr == sympy.false:
+            self._note(sympy.false, False)
         if not symbols or not symbols <= self.values.keys():
             return super().evaluate_expr(orig_expr, *args, **kwargs)
         answer = orig_expr.xreplace(self.values)
@@ -96,13 +100,16 @@ class PathConditions(ShapeEnv):
 
     def _note(self, expression: sympy.Basic, held: bool) -> None:
         key = (expression, self._run.calls)
-        if key in self._seen:
+        if key in self._seen and self.conditions[-1].expression == expression:
             return
         self._seen.add(key)
         chain: Chain = ()
-        if self._chains and held and isinstance(expression, sympy.Eq):
+        operands: tuple[torch.Tensor, ...] = ()
+        calling = self._run.calling
+        if self._chains and held and calling is not None and isinstance(expression, sympy.Eq):
             chain = self._sources.chain(sys._getframe(2), RUN_CODE)
-        self.conditions.append(Condition(expression, held, self._run.calls, chain))
+            operands = tuple(tensors_among(calling.args, calling.kwargs))
+        self.conditions.append(Condition(expression, held, self._run.calls, chain, operands))
 
 
 CallOf: TypeAlias = Callable[[Plans, Mapping[str, Any]], tuple[Call, dict[int, str]]]

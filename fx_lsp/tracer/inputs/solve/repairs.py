@@ -23,6 +23,8 @@ from fx_lsp.tracer.inputs.solve.missing_arguments import handed_on, tensor_for_d
 from fx_lsp.tracer.inputs.solve.options import accepted
 from fx_lsp.tracer.inputs.solve.passed_none import handed_as_none
 from fx_lsp.tracer.inputs.solve.sizes import divisible, named_sizes, other_rank, other_sizes, single_element, tied
+from fx_lsp.tracer.observe import tensors_among
+from fx_lsp.tracer.tensors import short_name
 
 _RANK_ALONE = re.compile(
     r"[Nn]umber of dim|[Ee]xpected \d-?D|\d dims?\b|\d-dimensional|values to unpack|Dimension out of range|many indices"
@@ -93,6 +95,9 @@ def _dtype(attempt: Attempt, text: str) -> Iterator[Plans]:
         wanted.append("c64")
     if re.search(r"Float|float|floating|same dtype|complex|'Long'|'Bool'|Half", text):
         wanted.append("f32")
+    operands = tensors_among(attempt.run.failed.args, attempt.run.failed.kwargs) if attempt.run.failed else ()
+    if wanted:
+        wanted += [short_name(t.dtype) for t in operands if t.is_floating_point() and short_name(t.dtype) not in wanted]
     for dtype in wanted:
         for path in involved(attempt):
             yield _with_dtype(attempt.plans, path, dtype)

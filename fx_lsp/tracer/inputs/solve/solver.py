@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations, islice
 from typing import Any, TypeAlias
 
-from fx_lsp.tracer.compat import SymbolPrinter, sympy
+from fx_lsp.tracer.compat import FloorDiv, Mod, SymbolPrinter, sympy
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, SequencePlan, TensorPlan, value
 from fx_lsp.tracer.inputs.solve.path_conditions import Condition, Dimension, Exploration, guessed_number
 
@@ -38,8 +38,12 @@ class Solution:
 def solutions(exploration: Exploration, goal: Condition) -> list[Solution]:
     """The most natural sizes with which `goal` turns out otherwise; none where it does not depend on free sizes."""
     hints, groups = exploration.hints, _tied(exploration)
-    wanted = _test(goal.expression, not goal.held)
-    symbols = [s for s in hints if s in goal.expression.free_symbols]
+    if _is_emptiness(goal):
+        return []
+    expression = goal.expression if goal.held else _beside_ones(goal.expression)
+    counted = [_test(sympy.Ge(part, 1), True) for part in expression.atoms(FloorDiv)]
+    wanted = _test(expression, not goal.held)
+    symbols = [s for s in hints if s in expression.free_symbols]
     variables = list(dict.fromkeys(groups[s] for s in symbols))
     path = [
         (c, _test(c.expression, c.held)) for c in exploration.conditions[-MAX_PATH:] if c.expression != goal.expression
@@ -48,20 +52,45 @@ def solutions(exploration: Exploration, goal: Condition) -> list[Solution]:
     scored: dict[tuple[tuple[str, int], ...], tuple[Any, Solution]] = {}
     for change in _changes(variables, exploration, goal):
         sizes = {**before, **{str(s): n for s, n in change.items()}}
-        if not wanted(sizes):
+        if not wanted(sizes) or not all(test(sizes) for test in counted):
             continue
         key = tuple(sorted((str(s), n) for s, n in change.items()))
         if key not in scored:
-            solution = Solution(change, min(change.values()) < 2)
+            solution = Solution(change, min(change.values()) < 2 and not _is_one(expression))
             scored[key] = (_cost(solution, exploration, path, sizes, before), solution)
     best = sorted(scored.values(), key=lambda item: item[0])
     return [solution for _, solution in islice(best, MAX_SOLUTIONS)]
 
 
+def _beside_ones(expression: sympy.Basic) -> sympy.Basic:
+    """What is left of alternatives without those that something is 1 or nothing: no code is written for that."""
+    if isinstance(expression, sympy.Or):
+        return sympy.Or(*(part for part in expression.args if not _is_one(part) and not _is_zero(part)))
+    return expression
+
+
+def _is_one(expression: sympy.Basic) -> bool:
+    """Whether a condition is that something is 1, such as a channel that a layer is made for."""
+    return isinstance(expression, sympy.Eq) and sympy.Integer(1) in expression.args
+
+
+def _is_zero(expression: sympy.Basic) -> bool:
+    return isinstance(expression, sympy.Eq) and sympy.Integer(0) in expression.args and not expression.atoms(Mod)
+
+
+def _is_emptiness(goal: Condition) -> bool:
+    """Whether a condition turns out otherwise only where a tensor has no elements."""
+    expression: Any = goal.expression
+    if goal.held:
+        return isinstance(expression, sympy.Ne) and _is_zero(sympy.Eq(*expression.args, evaluate=False))
+    return _is_zero(expression)
+
+
 def solved(exploration: Exploration) -> Iterator[Sizes]:
     """Sizes and numbers that the condition at which a run stopped asks for, the most natural first."""
-    for goal in islice(exploration.stopping(), MAX_GOALS):
-        yield from (solution.sizes for solution in solutions(exploration, goal) if not solution.degenerate)
+    for number, goal in enumerate(islice(exploration.stopping(), MAX_GOALS)):
+        if number == 0 or not _is_one(goal.expression):  # operations ask for 1 on their way, to broadcast
+            yield from (solution.sizes for solution in solutions(exploration, goal) if not solution.degenerate)
 
 
 def with_sizes(plans: Plans, exploration: Exploration, sizes: Sizes, prefix: str = "") -> Plans:

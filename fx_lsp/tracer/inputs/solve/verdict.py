@@ -1,0 +1,97 @@
+"""Whether what ended a search is the code's own fault, whatever it is called with."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import islice
+
+from fx_lsp.tracer.failures import kind_of
+from fx_lsp.tracer.inputs.plan.plans import Plan, SequencePlan, TensorPlan
+from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_of_sizes
+from fx_lsp.tracer.inputs.solve.conditions import expression_at
+from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
+from fx_lsp.tracer.inputs.solve.sizes import plain_conflicts
+from fx_lsp.tracer.inputs.solve.solver import solutions
+
+_OWN_FAULTS = (RuntimeError, TypeError, AttributeError, ValueError, IndexError, NameError)
+
+
+def is_own_fault(best: Attempt, rivals: Iterable[Attempt], explored: Callable[[], Exploration | None]) -> bool:
+    """Whether the furthest attempt of a search failed for no reason that lies in what was guessed.
+
+    Every rival, an attempt that came as far, has to fail at the same place. `explored` repeats the attempt on symbols.
+    """
+    error = best.run.error
+    if not isinstance(error, _OWN_FAULTS) or kind_of(error, best.run.failed) not in ("shape", "dtype", "error"):
+        return False
+    if _is_raised_by_user(best) or any(place_of(rival) != place_of(best) for rival in rivals):
+        return False
+    if not all(_is_tensor_or_number(plan) for _, plan in best.plans.items) or not has_known_ranks(best):
+        return False
+    if best.run.failed is not None and is_of_sizes(best) and kind_of(error, best.run.failed) == "shape":
+        return _fits_no_sizes(best, explored())
+    guessed = [name for name, plan in best.plans.items if getattr(plan, "source", "search") == "search"]
+    return kind_of(error, best.run.failed) == "error" and not _mentions(best, guessed)
+
+
+def has_known_ranks(attempt: Attempt) -> bool:
+    """Whether the code says the rank of every tensor that was guessed; of a single one, any rank may be tried."""
+    guessed = [path for path, plan in attempt.plans.tensors() if plan.source == "search"]
+    return len(guessed) < 2 or all(_has_known_rank(attempt.alternatives.get(path, [])) for path in guessed)
+
+
+def _has_known_rank(alternatives: Sequence[Plan]) -> bool:
+    ranks = {len(plan.spec.sizes) for plan in alternatives if isinstance(plan, TensorPlan)}
+    return len(ranks) == 1
+
+
+def are_numbers(plans: Iterable[Plan]) -> bool:
+    """Whether nothing but numbers was guessed."""
+    return all(getattr(plan, "source", "search") != "search" or guessed_number(plan) is not None for plan in plans)
+
+
+def place_of(attempt: Attempt) -> object:
+    """The expression at which an attempt ended, None where it is none of the user's."""
+    error = attempt.run.error
+    chain = attempt.sources.traceback_chain(error.__traceback__ if error else None)
+    return chain[0] if chain else None
+
+
+def _fits_no_sizes(best: Attempt, exploration: Exploration | None) -> bool:
+    """Whether the sizes that do not fit are the code's own numbers, or fit only where one of them is 1."""
+    if exploration is None or exploration.attempt.run.calls != best.run.calls or exploration.attempt.run.error is None:
+        return False
+    goals = list(islice(exploration.stopping(), 1))
+    if not goals:
+        return bool(plain_conflicts(str(best.run.error)))
+    return all(solution.degenerate for goal in goals for solution in solutions(exploration, goal))
+
+
+def _is_tensor_or_number(plan: Plan) -> bool:
+    """Whether a plan is no guess, or a guessed tensor or number."""
+    if isinstance(plan, SequencePlan):
+        return False
+    return isinstance(plan, TensorPlan) or plan.source != "search" or guessed_number(plan) is not None
+
+
+def _is_raised_by_user(attempt: Attempt) -> bool:
+    """Whether a `raise` or an `assert` ended an attempt, in code that is not PyTorch's."""
+    traceback = attempt.run.error.__traceback__ if attempt.run.error is not None else None
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    if traceback is None or attempt.sources.rank(traceback.tb_frame.f_code.co_filename) == 2:
+        return False
+    return expression_at(attempt, traceback) is None
+
+
+def _mentions(attempt: Attempt, names: Collection[str]) -> bool:
+    """Whether the expression that failed reads one of `names`."""
+    traceback = attempt.run.error.__traceback__ if attempt.run.error is not None else None
+    read: set[str] = set()
+    while traceback is not None:
+        if attempt.sources.rank(traceback.tb_frame.f_code.co_filename) == 0:
+            node = expression_at(attempt, traceback)
+            read = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} if node is not None else set(names)
+        traceback = traceback.tb_next
+    return not read.isdisjoint(names)
