@@ -64,8 +64,8 @@ def generate_forward_and_backward_graph(
     """The ATen graphs that `fn(*example_inputs)` and its backward pass run, split by the min-cut partitioner.
 
     Inputs, constants and names are as in `generate_inference_graph`. `requires_grad` has a bool for each example input,
-    which counts for all dense floating tensors in it, whatever they say themselves. Without it, inputs and parameters
-    require a gradient where they say so; where none of them does, all floating inputs do.
+    which counts for all dense floating tensors in it. Without it, every floating input requires one. Neither asks what
+    the inputs say themselves; parameters require a gradient where they say so.
 
     Forward returns the new value of each input that requires a gradient and that `fn` writes into (it writes into the
     others itself), the tensors among the results, and what it saves. Backward takes what forward saves, in that order,

@@ -296,6 +296,7 @@ def test_placeholders_are_named_after_the_source():
     )
     assert [(n.name, n.meta["kind"]) for n in placeholders(backward)] == snapshot(
         [
+            ("fc_weight", "saved"),
             ("norm_weight", "saved"),
             ("norm_bias", "saved"),
             ("x", "saved"),
@@ -374,13 +375,15 @@ def test_which_inputs_require_a_gradient():
 
     plain, parameter = torch.randn(2), nn.Parameter(torch.randn(2))
     assert differentiated(plain, plain) == ["grad_x", "grad_y", None]
-    assert differentiated(plain, parameter) == [None, "grad_y", None]
+    assert differentiated(plain, parameter) == ["grad_x", "grad_y", None]
+    assert differentiated(parameter.detach(), plain.requires_grad_()) == ["grad_x", "grad_y", None]
     assert differentiated(plain, parameter, [True, False, False]) == ["grad_x", None, None]
 
 
-def test_parameters_count_where_no_input_says_that_it_requires_a_gradient():
+def test_parameters_require_a_gradient_where_they_say_so():
     module, x = nn.Linear(4, 2), torch.randn(3, 4)
-    assert grads(fx_lsp.generate_forward_and_backward_graph(module, [x])[1]) == ["grad_weight", "grad_bias", None]
+    graphs = fx_lsp.generate_forward_and_backward_graph(module, [x])
+    assert grads(graphs[1]) == ["grad_weight", "grad_bias", "grad_input"]
     module.requires_grad_(False)
     assert grads(fx_lsp.generate_forward_and_backward_graph(module, [x])[1]) == [None, None, "grad_input"]
 

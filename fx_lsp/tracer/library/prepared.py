@@ -303,10 +303,7 @@ def _flags(call: Call, wanted: Sequence[bool] | None, static: frozenset[int]) ->
             for group, flag in zip(groups, flags, strict=True)
             for path, tensor in group
         }
-    found = {path: tensor for group in groups for path, tensor in group}
-    if any(t.requires_grad for t in [*found.values(), *(held.tensor for held in call.held())]):
-        return {path: tensor.requires_grad and _can_require_grad(tensor) for path, tensor in found.items()}
-    return {path: _can_require_grad(tensor) for path, tensor in found.items()}
+    return {path: _can_require_grad(tensor) for group in groups for path, tensor in group}
 
 
 def _can_require_grad(tensor: torch.Tensor) -> bool:

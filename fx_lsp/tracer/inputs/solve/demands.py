@@ -26,7 +26,7 @@ def typed(attempt: Attempt, text: str) -> Iterator[Plans]:
             plan = attempt.plans[name]
             if kind.endswith("of Tensors") and isinstance(plan, TensorPlan):
                 yield attempt.plans.with_plan(name, SequencePlan((plan, plan)))
-            elif isinstance(plan, TensorPlan) and plan.source == "search":
+            elif getattr(plan, "source", "") == "search":
                 yield from (attempt.plans.with_plan(name, value(v, "search", "from an error")) for v in values)
 
 
