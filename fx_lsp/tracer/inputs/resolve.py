@@ -363,7 +363,8 @@ def _with_offer(
     elif made.trusted and task.seconds > MIN_SECONDS and has_known_ranks(failed) and not several:
         bad = severity(found, evaluate)
     numbers = are_numbers(plan for _, plan in made.plans.items)
-    if bad == "information" and not is_given(start) and numbers and not several:
+    made_concrete = subject.owner is not None and inspect.isabstract(subject.owner)
+    if bad == "information" and not is_given(start) and numbers and not several and not made_concrete:
         whole = exploration or _explored_whole(task, subject, made, failed, written)
         bad = "warning" if is_own_fault(failed, rivals, lambda: whole) else "information"
     return search_failure(task, found, bad, inputs)

@@ -11,11 +11,14 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
+
+import torch
 
 from fx_lsp.model import CallSite, TraceRequest
 from fx_lsp.tracer.command_line import CommandLine, flags_parsed, started_as
@@ -29,8 +32,13 @@ from fx_lsp.tracer.inputs.plan.values import proposals
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.load import find, load
 
-SHARE = 0.2
+SHARE = 0.4
 """How much of the time that is left one call site may use."""
+TICK = 0.05
+"""How many seconds pass until it is looked again whether a site that took too long can be stopped."""
+LENIENCE = 4
+"""How many times as long it may take where it is never in a place at which it can be stopped safely."""
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 WAITING = 4
 """How many times as long it may take by the clock: on a busy machine it waits for others."""
 
@@ -162,18 +170,25 @@ def _modules_kept(names: Collection[str]) -> Generator[None, None, None]:
 @contextmanager
 def _time_limit(seconds: float) -> Generator[None, None, None]:
     """Raise Reached in the main thread after `seconds` of this process's time, or several of them of waiting, and
-    again, where the platform has timers."""
+    again, where the platform has timers.
+
+    PyTorch may abort where Python code that it calls raises at any instruction: while that runs, it is waited for.
+    """
     if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    def ring(*_: object) -> None:
-        raise Reached
+    until = time.monotonic() + LENIENCE * WAITING * seconds
+
+    def ring(_: int, frame: FrameType | None) -> None:
+        inside = frame is not None and frame.f_code.co_filename.startswith(_TORCH)
+        if not inside or time.monotonic() > until:
+            raise Reached
 
     timers = ((signal.SIGPROF, signal.ITIMER_PROF, seconds), (signal.SIGALRM, signal.ITIMER_REAL, WAITING * seconds))
     before = [signal.signal(number, ring) for number, _, _ in timers]
     for _, timer, limit in timers:
-        signal.setitimer(timer, limit, limit)
+        signal.setitimer(timer, limit, TICK)
     try:
         yield
     finally:

@@ -135,6 +135,13 @@ def _without_gradient(attempt: Attempt, text: str) -> Iterator[Plans]:
         yield attempt.plans.map_tensors(change)
 
 
+def _as_given(attempt: Attempt, text: str) -> Iterator[Plans]:
+    """What a program gives needs no gradient unless it says so: where all is given, the same without any."""
+    tensors = [plan for _, plan in attempt.plans.tensors()]
+    if isinstance(attempt.run.error, RuntimeError) and tensors and all(plan.source != "search" for plan in tensors):
+        yield attempt.plans.map_tensors(lambda _, plan: dataclasses.replace(plan, grad=False))
+
+
 def _missing_attribute(attempt: Attempt, text: str) -> Iterator[Plans]:
     """An attribute or a key that an object of settings lacks."""
     missing = re.search(r"'(\w+)' object has no attribute '(\w+)'", text)
@@ -181,6 +188,7 @@ RULES: tuple[Rule, ...] = (
     other_rank,
     single_element,
     _other_kind,
+    _as_given,
 )
 _ABOUT_SIZES = (named_sizes, tied, divisible, other_sizes)
 

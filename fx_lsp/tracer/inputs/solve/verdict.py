@@ -48,7 +48,7 @@ def _has_known_rank(alternatives: Sequence[Plan]) -> bool:
 
 def are_numbers(plans: Iterable[Plan]) -> bool:
     """Whether nothing but numbers was guessed."""
-    return all(getattr(plan, "source", "search") != "search" or guessed_number(plan) is not None for plan in plans)
+    return all(_is_tensor_or_number(plan) and not isinstance(plan, TensorPlan) for plan in plans)
 
 
 def place_of(attempt: Attempt) -> object:
@@ -70,9 +70,14 @@ def _fits_no_sizes(best: Attempt, exploration: Exploration | None) -> bool:
 
 def _is_tensor_or_number(plan: Plan) -> bool:
     """Whether a plan is no guess, or a guessed tensor or number."""
-    if isinstance(plan, SequencePlan):
-        return False
-    return isinstance(plan, TensorPlan) or plan.source != "search" or guessed_number(plan) is not None
+    if isinstance(plan, (TensorPlan, SequencePlan)):
+        return isinstance(plan, TensorPlan)
+    if plan.source == "annotation":
+        return plan.kind in _PLAIN_KINDS  # an object of an annotated class is made of guesses
+    return plan.source != "search" or guessed_number(plan) is not None
+
+
+_PLAIN_KINDS = frozenset({"bool", "str", "NoneType", "dtype"})
 
 
 def _is_raised_by_user(attempt: Attempt) -> bool:
