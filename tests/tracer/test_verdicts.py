@@ -1,0 +1,138 @@
+"""What is wrong with code that runs only by accident, or with nothing at all, and its correct twin."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import TraceFixture
+
+from fx_lsp.model import Failure
+
+PRELUDE = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
+
+ATTENTION = """
+class Attention(nn.Module):
+    def __init__(self, dim: int = 64, heads: int = 4):
+        super().__init__()
+        self.heads, self.qkv, self.out = heads, nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+
+    def forward(self, x):
+        B, T, C = x.shape
+        q, k, v = (y.view(B, T, self.heads, C // self.heads).transpose(1, 2) for y in self.qkv(x).chunk(3, -1))
+        scores = q @ k.transpose(-2, -1)
+        y = scores.softmax(-1) @ v
+        return self.out(y.transpose(1, 2).reshape(B, T, C))
+"""
+POSITIONS = """
+class Positions(nn.Module):
+    def __init__(self, dim: int = 64):
+        super().__init__()
+        self.register_buffer("table", torch.zeros(512, 1, dim))
+
+    def forward(self, x):
+        T, B, C = x.shape
+        return x + self.table[: x.size(0)]
+"""
+RESIDUAL = """
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 16, 3, padding=1), nn.Conv2d(16, 16, 3, padding=1)
+
+    def forward(self, x):
+        y = self.first(x)
+        return F.relu(self.second(y) + y)
+"""
+RECURRENT = """
+class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.rnn, self.head = nn.Embedding(100, 16), nn.LSTM(16, 32), nn.Linear(32, 5)
+
+    def forward(self, ids):
+        states, _ = self.rnn(self.words(ids))
+        return self.head(states)
+"""
+REGRESSION = """
+class Regression(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(8, 1)
+
+    def forward(self, x, y):
+        return (self.head(x).squeeze(-1) - y).pow(2).mean()
+
+if __name__ == "__main__":
+    Regression()(torch.randn(32, 8), torch.randn(32))
+"""
+
+
+def said(trace: TraceFixture, source: str, name: str) -> list[tuple[str, str]]:
+    """The severity and the text of everything that is worse than information, on whatever expression it stands."""
+    outcome = trace(PRELUDE + source, name).outcome
+    found = [outcome] if isinstance(outcome, Failure) else outcome.remarks
+    lines = (PRELUDE + source).splitlines()
+    return [
+        (item.severity, lines[item.span.line - 1].encode()[item.span.col : item.span.end_col].decode())
+        for item in found
+        if item.severity != "information" and item.span is not None
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "right", "wrong", "expected"),
+    [
+        pytest.param(
+            ATTENTION, "Attention", "k.transpose(-2, -1)", "k", [("warning", "q @ k")], id="scores without transpose"
+        ),
+        pytest.param(
+            ATTENTION,
+            "Attention",
+            "y.transpose(1, 2).reshape(B, T, C)",
+            "y.transpose(1, 2).view(B, T, C)",
+            [("warning", "y.transpose(1, 2).view(B, T, C)")],
+            id="a view of a transposed tensor",
+        ),
+        pytest.param(
+            POSITIONS,
+            "Positions",
+            "T, B, C = x.shape\n        return x + self.table[: x.size(0)]",
+            "T, B, C = x.shape\n        return x + self.table[: x.size(1)]",
+            [("warning", "x + self.table[: x.size(1)]")],
+            id="positions along the wrong axis",
+        ),
+        pytest.param(
+            RESIDUAL, "Residual", "16, 16, 3, padding=1", "16, 32, 3, padding=1", [("error", "self.second(y) + y")],
+            id="a residual of other channels",
+        ),
+        pytest.param(
+            RECURRENT,
+            "Tagger",
+            "states, _ = self.rnn",
+            "states = self.rnn",
+            [("warning", "self.head(states)")],
+            id="what a layer returns besides",
+        ),
+        pytest.param(
+            REGRESSION,
+            "Regression",
+            "self.head(x).squeeze(-1)",
+            "self.head(x)",
+            [("warning", "self.head(x) - y")],
+            id="a column and a row",
+        ),
+        pytest.param(
+            REGRESSION,
+            "Regression",
+            "nn.Linear(8, 1)",
+            "nn.Linear(9, 1)",
+            [("error", "self.head(x)")],
+            id="a call that fails",
+        ),
+    ],
+)  # fmt: skip
+def test_a_mistake_and_its_twin(
+    trace: TraceFixture, source: str, name: str, right: str, wrong: str, expected: list[tuple[str, str]]
+) -> None:
+    assert right in source
+    assert said(trace, source, name) == []
+    assert said(trace, source.replace(right, wrong), name) == expected
