@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import dataclasses
 import inspect
 import sys
@@ -23,7 +24,7 @@ from fx_lsp.syntax import FunctionNode
 from fx_lsp.tracer.call import Call, tensors_in
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.conditions import Conditions, under
-from fx_lsp.tracer.failures import sentence
+from fx_lsp.tracer.failures import kind_of, sentence
 from fx_lsp.tracer.fakes import construct_fake
 from fx_lsp.tracer.functions import innermost
 from fx_lsp.tracer.inputs.construct import INIT, MODULE_RANKS, Constructed, construct, shown_init, switch
@@ -44,7 +45,7 @@ from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt, is_of_sizes
 from fx_lsp.tracer.inputs.solve.forced import forced
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, Free, explore, guessed_number
 from fx_lsp.tracer.inputs.solve.solver import FITS, solved, with_sizes
-from fx_lsp.tracer.inputs.solve.verdict import are_numbers, has_known_ranks, is_own_fault
+from fx_lsp.tracer.inputs.solve.verdict import are_numbers, has_known_ranks, is_of_environment, is_own_fault
 from fx_lsp.tracer.inputs.task import MIN_SECONDS, Task
 from fx_lsp.tracer.load import find, load
 from fx_lsp.tracer.observe import Run, Statements, tensors_among
@@ -355,11 +356,17 @@ def _with_offer(
         again = _with_offer(task, subject, signature, offered, written, rebuilds - 1)
         if isinstance(again, Prepared):
             return again
+    for dtype in _other_dtypes(made, modules, failed) if rebuilds else ():
+        cast = dataclasses.replace(offer, instance=copy.deepcopy(made.instance).to(dtype))
+        again = _with_offer(task, subject, signature, cast, written, 0)
+        if isinstance(again, Prepared):
+            name = str(dtype).removeprefix("torch.")
+            return dataclasses.replace(again, notes=[*again.notes, f"traced as {name}, in which its code computes"])
     bad: Severity = "information"
     several = any(facts[name].may_be_several for name, _ in failed.plans.items if name in facts)
     rivals = [a for a in found.failures if a.run.calls >= failed.run.calls]
     if made.trusted and is_given(start):
-        bad = "information" if offer.guessed else "error"
+        bad = "information" if offer.guessed or is_of_environment(failed) else "error"
     elif made.trusted and task.seconds > MIN_SECONDS and has_known_ranks(failed) and not several:
         bad = severity(found, evaluate)
     numbers = are_numbers(plan for _, plan in made.plans.items)
@@ -396,6 +403,16 @@ def _solved_init(made: Constructed, failed: Attempt, exploration: Exploration | 
                 yield changed
     if is_of_sizes(failed):
         yield from _equal_numbers(made.plans, failed)
+
+
+def _other_dtypes(made: Constructed, modules: Mapping[str, nn.Module], failed: Attempt) -> list[torch.dtype]:
+    """The dtypes that a module may be cast to where it is made, as its operands do not fit its parameters."""
+    call, error = failed.run.failed, failed.run.error
+    if not modules or call is None or error is None or kind_of(error, call) != "dtype":
+        return []
+    operands = [t for t in tensors_among(call.args, call.kwargs) if t.is_floating_point()]
+    mine = {t.dtype for t in operands if isinstance(t, nn.Parameter)}
+    return list(dict.fromkeys(t.dtype for t in operands if t.dtype not in mine)) if mine else []
 
 
 def _equal_numbers(plans: Plans, failed: Attempt) -> Iterator[Mapping[str, Plan]]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, islice
 from typing import Any, TypeAlias
 
-from fx_lsp.tracer.compat import FloorDiv, Mod, SymbolPrinter, sympy
+from fx_lsp.tracer.compat import FloorDiv, Mod, PythonMod, SymbolPrinter, sympy
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, SequencePlan, TensorPlan, value
 from fx_lsp.tracer.inputs.solve.path_conditions import Condition, Dimension, Exploration, guessed_number
 
@@ -74,8 +75,17 @@ def _is_one(expression: sympy.Basic) -> bool:
     return isinstance(expression, sympy.Eq) and sympy.Integer(1) in expression.args
 
 
+def is_one(goal: Condition) -> bool:
+    """Whether a condition asks for the size 1, as operations do on their way, to broadcast."""
+    return _is_one(goal.expression)
+
+
 def _is_zero(expression: sympy.Basic) -> bool:
-    return isinstance(expression, sympy.Eq) and sympy.Integer(0) in expression.args and not expression.atoms(Mod)
+    return (
+        isinstance(expression, sympy.Eq)
+        and sympy.Integer(0) in expression.args
+        and not expression.atoms(Mod, PythonMod)
+    )
 
 
 def _is_emptiness(goal: Condition) -> bool:
@@ -89,7 +99,7 @@ def _is_emptiness(goal: Condition) -> bool:
 def solved(exploration: Exploration) -> Iterator[Sizes]:
     """Sizes and numbers that the condition at which a run stopped asks for, the most natural first."""
     for number, goal in enumerate(islice(exploration.stopping(), MAX_GOALS)):
-        if number == 0 or not _is_one(goal.expression):  # operations ask for 1 on their way, to broadcast
+        if number == 0 or not is_one(goal):  # operations ask for 1 on their way, to broadcast
             yield from (solution.sizes for solution in solutions(exploration, goal) if not solution.degenerate)
 
 
@@ -209,8 +219,27 @@ def _test(expression: sympy.Basic, wanted: bool) -> Test:
 
     def test(sizes: Mapping[str, int]) -> bool:
         try:
-            return bool(eval(code, {"math": math}, sizes)) == wanted
+            return bool(eval(code, _FUNCTIONS, sizes)) == wanted
         except (ArithmeticError, NameError, ValueError, AttributeError, TypeError):
             return False
 
     return test
+
+
+def is_readable(goal: Condition, exploration: Exploration) -> bool:
+    """Whether a condition can be computed from sizes, so that having no solution means something."""
+    sizes = {str(symbol): size for symbol, size in exploration.hints.items()}
+    return _test(goal.expression, goal.held)(sizes)
+
+
+_FUNCTIONS: dict[str, Any] = {
+    "math": math,
+    "PythonMod": operator.mod,
+    "Mod": operator.mod,
+    "FloorDiv": operator.floordiv,
+    "CleanDiv": operator.floordiv,
+    "IntTrueDiv": operator.truediv,
+    "Max": max,
+    "Min": min,
+}
+"""What printed conditions call."""

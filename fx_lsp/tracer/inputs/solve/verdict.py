@@ -12,8 +12,10 @@ from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_of_sizes
 from fx_lsp.tracer.inputs.solve.conditions import expression_at
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
 from fx_lsp.tracer.inputs.solve.sizes import plain_conflicts
-from fx_lsp.tracer.inputs.solve.solver import solutions
+from fx_lsp.tracer.inputs.solve.solver import is_one, is_readable, solutions
 
+MAX_GOALS = 3
+"""How many of the last conditions have to have no solution."""
 _OWN_FAULTS = (RuntimeError, TypeError, AttributeError, ValueError, IndexError, NameError)
 
 
@@ -46,6 +48,18 @@ def _has_known_rank(alternatives: Sequence[Plan]) -> bool:
     return len(ranks) == 1
 
 
+def is_of_environment(attempt: Attempt) -> bool:
+    """Whether PyTorch refused something that is neither an operation nor a layer: a library that is not loaded."""
+    traceback = attempt.run.error.__traceback__ if attempt.run.error is not None else None
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    module = traceback.tb_frame.f_globals.get("__name__", "") if traceback is not None else ""
+    return attempt.run.failed is None and module.startswith("torch.") and not module.startswith(_AS_USERS_WRITE)
+
+
+_AS_USERS_WRITE = ("torch.nn", "torch.functional", "torch.distributions", "torch.optim")
+
+
 def are_numbers(plans: Iterable[Plan]) -> bool:
     """Whether nothing but numbers was guessed."""
     return all(_is_tensor_or_number(plan) and not isinstance(plan, TensorPlan) for plan in plans)
@@ -62,9 +76,12 @@ def _fits_no_sizes(best: Attempt, exploration: Exploration | None) -> bool:
     """Whether the sizes that do not fit are the code's own numbers, or fit only where one of them is 1."""
     if exploration is None or exploration.attempt.run.calls != best.run.calls or exploration.attempt.run.error is None:
         return False
-    goals = list(islice(exploration.stopping(), 1))
+    numbered = enumerate(islice(exploration.stopping(), MAX_GOALS))
+    goals = [goal for number, goal in numbered if number == 0 or not is_one(goal)]
     if not goals:
         return bool(plain_conflicts(str(best.run.error)))
+    if not all(is_readable(goal, exploration) for goal in goals):
+        return False
     return all(solution.degenerate for goal in goals for solution in solutions(exploration, goal))
 
 
