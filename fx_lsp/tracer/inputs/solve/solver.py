@@ -30,10 +30,14 @@ MAX_PATH = 400
 
 @dataclass(frozen=True)
 class Solution:
-    """Sizes that differ from those tried. It is `degenerate` where a dimension has to be 1 (or nothing)."""
+    """Sizes that differ from those tried.
+
+    It is `degenerate` where a dimension has to be 1 (or nothing), and `coherent` where all that was equal stays so.
+    """
 
     sizes: Sizes
     degenerate: bool
+    coherent: bool = True
 
 
 def solutions(exploration: Exploration, goal: Condition) -> list[Solution]:
@@ -60,7 +64,7 @@ def solutions(exploration: Exploration, goal: Condition) -> list[Solution]:
             solution = Solution(change, min(change.values()) < 2 and not _is_one(expression))
             scored[key] = (_cost(solution, exploration, path, sizes, before), solution)
     best = sorted(scored.values(), key=lambda item: item[0])
-    return [solution for _, solution in islice(best, MAX_SOLUTIONS)]
+    return [replace(solution, coherent=not cost[1]) for cost, solution in islice(best, MAX_SOLUTIONS)]
 
 
 def _beside_ones(expression: sympy.Basic) -> sympy.Basic:

@@ -82,7 +82,8 @@ def _fits_no_sizes(best: Attempt, exploration: Exploration | None) -> bool:
         return bool(plain_conflicts(str(best.run.error)))
     if not all(is_readable(goal, exploration) for goal in goals):
         return False
-    return all(solution.degenerate for goal in goals for solution in solutions(exploration, goal))
+    fitting = [solution for goal in goals for solution in solutions(exploration, goal)]
+    return not any(solution.coherent and not solution.degenerate for solution in fitting)
 
 
 def _is_tensor_or_number(plan: Plan) -> bool:
