@@ -21,6 +21,10 @@ MAX_SCANNED = 1024
 GRID = tuple(sorted({*range(2, 17), *range(16, 129, 4), *range(128, 513, 32)}))
 """The sizes that are tried for two dimensions at once."""
 MAX_SOLUTIONS = 4
+MAX_FITTING = 400
+"""How many solutions are looked for, and"""
+MAX_COMPARED = 24
+"""how many of them, the most natural, are compared with what was asked before."""
 FITS = "sizes that fit"
 MAX_GOALS = 2
 """How many of the last conditions are tried to turn out otherwise."""
@@ -54,16 +58,18 @@ def solutions(exploration: Exploration, goal: Condition) -> list[Solution]:
         (c, _test(c.expression, c.held)) for c in exploration.conditions[-MAX_PATH:] if c.expression != goal.expression
     ]
     before = {str(s): n for s, n in hints.items()}
-    scored: dict[tuple[tuple[str, int], ...], tuple[Any, Solution]] = {}
+    fitting: dict[tuple[tuple[str, int], ...], tuple[Any, Solution]] = {}
     for change in _changes(variables, exploration, goal):
+        if len(fitting) >= MAX_FITTING:
+            break
         sizes = {**before, **{str(s): n for s, n in change.items()}}
-        if not wanted(sizes) or not all(test(sizes) for test in counted):
-            continue
-        key = tuple(sorted((str(s), n) for s, n in change.items()))
-        if key not in scored:
+        if wanted(sizes) and all(test(sizes) for test in counted):
+            key = tuple(sorted((str(s), n) for s, n in change.items()))
             solution = Solution(change, min(change.values()) < 2 and not _is_one(expression))
-            scored[key] = (_cost(solution, exploration, path, sizes, before), solution)
-    best = sorted(scored.values(), key=lambda item: item[0])
+            fitting.setdefault(key, (_unlikeliness(solution, exploration, before), solution))
+    likely = islice(sorted(fitting.values(), key=lambda item: item[0]), MAX_COMPARED)
+    costs = ((_cost(solution, path, before, unlikely), solution) for unlikely, solution in likely)
+    best = sorted(costs, key=lambda item: item[0])
     return [replace(solution, coherent=not cost[1]) for cost, solution in islice(best, MAX_SOLUTIONS)]
 
 
@@ -179,25 +185,30 @@ def _told(goal: Condition, hints: Mapping[sympy.Symbol, int]) -> Iterator[int]:
     yield from (a // b for a in sorted(numbers) for b in sorted(numbers) if b > 1 and a % b == 0 and a > b)
 
 
-def _cost(
-    solution: Solution,
-    exploration: Exploration,
-    path: Iterable[tuple[Condition, Test]],
-    sizes: Mapping[str, int],
-    before: Mapping[str, int],
-) -> tuple[Any, ...]:
-    """How unlikely a solution is: what it breaks, whether images are no squares, how early a tensor it changes, how odd
-    and how far its sizes are."""
+def _unlikeliness(solution: Solution, exploration: Exploration, before: Mapping[str, int]) -> tuple[Any, ...]:
+    """How unnatural a solution is: whether images are no squares, how many sizes and how early a tensor it changes, how
+    odd and how far its sizes are."""
     changed = solution.sizes
-    broken = [c for c, test in path if not changed.keys().isdisjoint(c.expression.free_symbols) and not test(sizes)]
-    equalities = sum(isinstance(c.expression, sympy.Eq) == c.held for c in broken)
+    sizes = {**before, **{str(s): n for s, n in changed.items()}}
     oblong = sum(sizes[str(a)] != sizes[str(b)] for a, b in _images(exploration) if {a, b} & changed.keys())
     values = {(n, before[str(s)]) for s, n in changed.items()}
     order = list(dict.fromkeys(d.path for d in exploration.dimensions.values()))
     first = -min(order.index(exploration.dimensions[s].path) for s in changed)
     odd = sum(_oddness(n) for n, _ in values)
     far = sum(abs(math.log(max(n, 1) / was)) for n, was in values)
-    return solution.degenerate, equalities, oblong, len(broken), len(values), first, odd, far
+    return solution.degenerate, oblong, len(values), first, odd, far
+
+
+def _cost(
+    solution: Solution, path: Iterable[tuple[Condition, Test]], before: Mapping[str, int], unlikely: tuple[Any, ...]
+) -> tuple[Any, ...]:
+    """How unlikely a solution is, what it breaks of the conditions asked before in front of what is unnatural."""
+    sizes = {**before, **{str(s): n for s, n in solution.sizes.items()}}
+    asked = ((c, test) for c, test in path if not solution.sizes.keys().isdisjoint(c.expression.free_symbols))
+    broken = [c for c, test in asked if not test(sizes)]
+    equalities = sum(isinstance(c.expression, sympy.Eq) == c.held for c in broken)
+    degenerate, oblong, *rest = unlikely
+    return degenerate, equalities, oblong, len(broken), *rest
 
 
 def _images(exploration: Exploration) -> Iterator[tuple[sympy.Symbol, sympy.Symbol]]:
