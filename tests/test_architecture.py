@@ -63,11 +63,6 @@ def test_what_both_sides_import_needs_nothing(name: str):
     assert {found for found in imported(PACKAGE / f"{name}.py") if not within(found, allowed)} == set()
 
 
-def test_files_are_read_in_one_sitting():
-    lengths = {f.relative_to(ROOT).as_posix(): len(f.read_text().splitlines()) for f in PACKAGE.rglob("*.py")}
-    assert {name: length for name, length in lengths.items() if length > 400} == {}
-
-
 def modules_after(code: str) -> set[str]:
     """The modules that a fresh interpreter has loaded after `code`."""
     done = subprocess.run(

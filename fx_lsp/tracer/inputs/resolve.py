@@ -364,7 +364,7 @@ def _with_offer(
             return dataclasses.replace(again, notes=[*again.notes, f"traced as {name}, in which its code computes"])
     bad: Severity = "information"
     several = any(facts[name].may_be_several for name, _ in failed.plans.items if name in facts)
-    rivals = [a for a in found.failures if a.run.calls >= failed.run.calls]
+    rivals = [a for a in (*found.failures, *found.of_other_ranks) if a.run.calls >= failed.run.calls]
     if made.trusted and is_given(start):
         bad = "information" if offer.guessed or is_of_environment(failed) else "error"
     elif made.trusted and task.seconds > MIN_SECONDS and has_known_ranks(failed) and not several:
@@ -406,13 +406,16 @@ def _solved_init(made: Constructed, failed: Attempt, exploration: Exploration | 
 
 
 def _other_dtypes(made: Constructed, modules: Mapping[str, nn.Module], failed: Attempt) -> list[torch.dtype]:
-    """The dtypes that a module may be cast to where it is made, as its operands do not fit its parameters."""
+    """The dtypes that a module may be cast to where it is made, as its operands do not fit its parameters.
+
+    A module whose parameters are of several dtypes says itself what each of them is.
+    """
     call, error = failed.run.failed, failed.run.error
     if not modules or call is None or error is None or kind_of(error, call) != "dtype":
         return []
     operands = [t for t in tensors_among(call.args, call.kwargs) if t.is_floating_point()]
-    mine = {t.dtype for t in operands if isinstance(t, nn.Parameter)}
-    return list(dict.fromkeys(t.dtype for t in operands if t.dtype not in mine)) if mine else []
+    mine = {t.dtype for module in modules.values() for t in module.parameters() if t.is_floating_point()}
+    return list(dict.fromkeys(t.dtype for t in operands if t.dtype not in mine)) if len(mine) == 1 else []
 
 
 def _equal_numbers(plans: Plans, failed: Attempt) -> Iterator[Mapping[str, Plan]]:

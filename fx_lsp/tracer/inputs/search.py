@@ -47,10 +47,12 @@ NO_EFFECT = 20
 
 @dataclass
 class Found:
-    """The end of a search: the best attempt (it ran when `run.error` is None) and those that failed."""
+    """The end of a search: the best attempt (it ran when `run.error` is None), those that failed, and those with inputs
+    of other ranks that failed as far."""
 
     best: Attempt
     failures: list[Attempt] = field(default_factory=list)
+    of_other_ranks: list[Attempt] = field(default_factory=list)
 
 
 def search(
@@ -230,7 +232,7 @@ def _of_other_ranks(
         other = _first_that_runs(plans, evaluate, deadline, REPAIRS_PER_RANK, solver)
         if other.best.run.error is None:
             return other
-        found.failures += [a for a in other.failures if a.run.calls >= found.best.run.calls]
+        found.of_other_ranks += [a for a in other.failures if a.run.calls >= found.best.run.calls]
         if _reached(other.best) > _reached(found.best):
             found.best = other.best
     return found
