@@ -87,7 +87,7 @@ def large(code: Code) -> dict[str, Any]:
 
 def test_lenses_and_shapes(graphs: dict[str, Any]) -> None:
     assert any(lens.startswith("11 ops forward · 14 backward · saves ") for lens in graphs["lenses"])
-    assert "scores: f32[4, 12] = q @ k.transpose" in graphs["code"]
+    assert "scores: f32[4, 8] = q @ k.transpose" in graphs["code"]
 
 
 def test_a_hover_has_actions(graphs: dict[str, Any]) -> None:
@@ -95,7 +95,7 @@ def test_a_hover_has_actions(graphs: dict[str, Any]) -> None:
 
 
 def test_a_graph_opens_beside_the_code_from_a_hover(graphs: dict[str, Any]) -> None:
-    assert "weights: f32[4, 12] = aten._softmax.default(masked_fill, -1, False)" in graphs["forward"]
+    assert "weights: f32[4, 8] = aten._softmax.default(masked_fill, -1, False)" in graphs["forward"]
     assert graphs["tabs"] == ["attention", "attention.forward", "attention.backward"]
 
 
@@ -140,14 +140,14 @@ def test_passes_are_diffs_with_a_next_and_a_previous_one(views: dict[str, Any]) 
     assert "joint:remove_noop_ops" in views["passes"]
     first = views["diff"]["tabs"][-1]
     assert first.startswith("attention · joint:remove_noop_ops (")
-    assert "alias: f32[4, 12]" in views["diff"]["before"] and "alias: f32[4, 12]" not in views["diff"]["after"]
+    assert "alias: f32[4, 8]" in views["diff"]["before"] and "alias: f32[4, 8]" not in views["diff"]["after"]
     assert views["next"][-1] != first
 
 
 def test_the_picture_of_a_graph_is_searched_clicked_and_saved(views: dict[str, Any]) -> None:
     assert views["picture"]["state"] == "ready" and int(views["picture"]["nodes"]) == 15
     assert "aten._softmax.default(masked_fill, -1, False)" in views["details"]
-    assert "saved 192 B" in views["details"]
+    assert "saved 128 B" in views["details"]
     assert views["svg"].startswith("<svg ")
     assert "_softmax_backward_data" in views["svg"] and "recomputed" in views["svg"]
 
@@ -172,7 +172,7 @@ def test_partitioners_and_kernels_are_documents(views: dict[str, Any]) -> None:
 
 
 def test_inputs_are_pinned(views: dict[str, Any]) -> None:
-    assert "# fx: q=f32[4, 32], k=f32[12, 32], v=f32[12, 96]" in views["pinned"]
+    assert "# fx: q=f32[4, 64], k=f32[8, 64], v=f32[8, 96]" in views["pinned"]
 
 
 def test_a_large_graph_is_read_and_drawn(large: dict[str, Any]) -> None:
