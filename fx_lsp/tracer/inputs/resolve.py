@@ -373,7 +373,7 @@ def _with_offer(
     made_concrete = subject.owner is not None and inspect.isabstract(subject.owner)
     if bad == "information" and not is_given(start) and numbers and not several and not made_concrete:
         whole = exploration or _explored_whole(task, subject, made, failed, written)
-        bad = "warning" if is_own_fault(failed, rivals, lambda: whole) else "information"
+        bad = "warning" if is_own_fault(failed, rivals, whole) else "information"
     return search_failure(task, found, bad, inputs)
 
 

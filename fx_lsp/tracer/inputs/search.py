@@ -15,7 +15,7 @@ from typing import TypeAlias
 from fx_lsp.model import Failure, InputSpec, Severity
 from fx_lsp.tracer.failures import failure_of, kind_of
 from fx_lsp.tracer.inputs.plan.plans import FROM_ERROR, Plans, TensorPlan, fresh_sizes, with_size
-from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_data_dependent, is_of_sizes
+from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_data_dependent, is_of_sizes, place_of
 from fx_lsp.tracer.inputs.solve.demands import of_one_shape
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration
 from fx_lsp.tracer.inputs.solve.repairs import is_of_gradients, repairs
@@ -122,7 +122,7 @@ def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts
         calls, line, own = _reached(attempt)
         if (calls, line, own) > reached:
             furthest, reached, stagnation = attempt, (calls, line, own), 0
-        stop = (_place(attempt), str(attempt.run.error))
+        stop = (place_of(attempt), str(attempt.run.error))
         if stop == parent:
             doubt += NO_EFFECT
         fitting = solver.plans(attempt) if solver is not None else ()
@@ -147,7 +147,7 @@ class Solver:
         """Plans with sizes that fit where these do not, if the same run on symbols stops at the same place."""
         if not is_of_sizes(attempt):
             return
-        place = _place(attempt), tuple((path, len(plan.spec.sizes)) for path, plan in attempt.plans.tensors())
+        place = place_of(attempt), tuple((path, len(plan.spec.sizes)) for path, plan in attempt.plans.tensors())
         self.visits[place] += 1
         if self.visits[place] > MAX_VISITS:
             return
@@ -259,21 +259,21 @@ def severity(found: Found, evaluate: Evaluate) -> Severity:
         for _, plan in best.plans.items
         if getattr(plan, "source", "search") == "search" and not isinstance(plan, TensorPlan)
     ]
-    if best.run.error is None or guessed or _place(best) is None:
+    if best.run.error is None or guessed or place_of(best) is None:
         return "information"
     rivals = [a for a in found.failures if a.run.calls >= best.run.calls]
-    if any(_place(a) != _place(best) for a in rivals):
+    if any(place_of(a) != place_of(best) for a in rivals):
         return "information"
     kind = kind_of(best.run.error, best.run.failed)
     if kind == "dtype":
         if not _mixes_dtypes(best):
             return "information"
         again = [evaluate(plans) for plans in _other_dtypes(best.plans)]
-        return "error" if all(_place(a) == _place(best) for a in again) else "information"
+        return "error" if all(place_of(a) == place_of(best) for a in again) else "information"
     if kind != "shape":
         return "information"
     again = [evaluate(plans) for plans in _other_sizes(best.plans)]
-    same_place = [a for a in again if _place(a) == _place(best) and a.run.calls == best.run.calls]
+    same_place = [a for a in again if place_of(a) == place_of(best) and a.run.calls == best.run.calls]
     conflict = _conflict(best)
     persistent = conflict is not None and all(_conflict(a) == conflict for a in [*same_place, *rivals])
     return "error" if persistent and same_place and all(a.run.error for a in again) else "information"
@@ -295,12 +295,6 @@ def _other_dtypes(plans: Plans) -> Iterator[Plans]:
         changed = plans.map_tensors(change)
         if changed != plans:
             yield changed
-
-
-def _place(attempt: Attempt) -> object:
-    error = attempt.run.error
-    chain = attempt.sources.traceback_chain(error.__traceback__ if error else None)
-    return chain[0] if chain else None
 
 
 def _mixes_dtypes(attempt: Attempt) -> bool:

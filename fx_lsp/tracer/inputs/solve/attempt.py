@@ -100,6 +100,13 @@ def is_of_sizes(attempt: Attempt) -> bool:
     return isinstance(error, (RuntimeError, ValueError, IndexError, AssertionError)) and not is_data_dependent(attempt)
 
 
+def place_of(attempt: Attempt) -> object:
+    """The expression at which an attempt ended, None where it is none of the user's."""
+    error = attempt.run.error
+    chain = attempt.sources.traceback_chain(error.__traceback__ if error else None)
+    return chain[0] if chain else None
+
+
 def mentioned_tensors(attempt: Attempt) -> list[str]:
     """Paths of the tensors that those expressions mention by name."""
     names = mentioned_names(attempt)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 
 from fx_lsp.tracer.failures import kind_of
 from fx_lsp.tracer.inputs.plan.plans import Plan, SequencePlan, TensorPlan
-from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_of_sizes
+from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_of_sizes, place_of
 from fx_lsp.tracer.inputs.solve.conditions import expression_at
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
 from fx_lsp.tracer.inputs.solve.sizes import plain_conflicts
@@ -19,10 +19,10 @@ MAX_GOALS = 3
 _OWN_FAULTS = (RuntimeError, TypeError, AttributeError, ValueError, IndexError, NameError)
 
 
-def is_own_fault(best: Attempt, rivals: Iterable[Attempt], explored: Callable[[], Exploration | None]) -> bool:
+def is_own_fault(best: Attempt, rivals: Iterable[Attempt], exploration: Exploration) -> bool:
     """Whether the furthest attempt of a search failed for no reason that lies in what was guessed.
 
-    Every rival, an attempt that came as far, has to fail at the same place. `explored` repeats the attempt on symbols.
+    Every rival, an attempt that came as far, has to fail at the same place. `exploration` is the attempt on symbols.
     """
     error = best.run.error
     if not isinstance(error, _OWN_FAULTS) or kind_of(error, best.run.failed) not in ("shape", "dtype", "error"):
@@ -32,7 +32,7 @@ def is_own_fault(best: Attempt, rivals: Iterable[Attempt], explored: Callable[[]
     if not all(_is_tensor_or_number(plan) for _, plan in best.plans.items) or not has_known_ranks(best):
         return False
     if best.run.failed is not None and is_of_sizes(best) and kind_of(error, best.run.failed) == "shape":
-        return _fits_no_sizes(best, explored())
+        return _fits_no_sizes(best, exploration)
     guessed = [name for name, plan in best.plans.items if getattr(plan, "source", "search") == "search"]
     return kind_of(error, best.run.failed) == "error" and not _mentions(best, guessed)
 
@@ -65,16 +65,9 @@ def are_numbers(plans: Iterable[Plan]) -> bool:
     return all(_is_tensor_or_number(plan) and not isinstance(plan, TensorPlan) for plan in plans)
 
 
-def place_of(attempt: Attempt) -> object:
-    """The expression at which an attempt ended, None where it is none of the user's."""
-    error = attempt.run.error
-    chain = attempt.sources.traceback_chain(error.__traceback__ if error else None)
-    return chain[0] if chain else None
-
-
-def _fits_no_sizes(best: Attempt, exploration: Exploration | None) -> bool:
+def _fits_no_sizes(best: Attempt, exploration: Exploration) -> bool:
     """Whether the sizes that do not fit are the code's own numbers, or fit only where one of them is 1."""
-    if exploration is None or exploration.attempt.run.calls != best.run.calls or exploration.attempt.run.error is None:
+    if exploration.attempt.run.calls != best.run.calls or exploration.attempt.run.error is None:
         return False
     numbered = enumerate(islice(exploration.stopping(), MAX_GOALS))
     goals = [goal for number, goal in numbered if number == 0 or not is_one(goal)]
