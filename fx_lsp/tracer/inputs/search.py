@@ -77,13 +77,21 @@ def search(
     solver = Solver(explore) if explore is not None else None
     found = _first_that_runs(start, evaluate, deadline, MAX_ATTEMPTS, solver)
     seen = {start}
-    while found.best.run.error is None and found.best.run.expansions:
-        better = _better_fit(found.best, evaluate, deadline, seen, solver)
+    while found.best.run.error is None and (expansions := found.best.run.expansions):
+
+        def expands_less(attempt: Attempt, expansions: int = expansions) -> bool:
+            return attempt.run.expansions < expansions
+
+        better = _of_other_rank(found.best, evaluate, deadline, seen, solver, expands_less)
         if better is None:
             break
         found.best = better
     if found.best.run.error is None and fits_by_accident(found.best):
-        found.best = _no_accident(found.best, evaluate, deadline, seen, solver, fits_by_accident) or found.best
+
+        def fits(attempt: Attempt) -> bool:
+            return not attempt.run.expansions and not fits_by_accident(attempt)
+
+        found.best = _of_other_rank(found.best, evaluate, deadline, seen, solver, fits) or found.best
     if found.best.run.error is not None and not is_data_dependent(found.best):
         found = _of_other_ranks(found, evaluate, deadline, seen, solver)
     if found.best.run.error is None:
@@ -189,34 +197,21 @@ def _next(queue: list[_Entry], stagnation: int) -> _Entry:
     return entry
 
 
-def _better_fit(
-    best: Attempt, evaluate: Evaluate, deadline: float, seen: set[Plans], solver: Solver | None
-) -> Attempt | None:
-    for plans in _other_ranks(best.plans):
-        if plans in seen or time.process_time() > deadline:
-            continue
-        seen.add(plans)
-        attempt = _first_that_runs(plans, evaluate, deadline, REPAIRS_PER_RANK, solver).best
-        if attempt.run.error is None and attempt.run.expansions < best.run.expansions:
-            return attempt
-    return None
-
-
-def _no_accident(
+def _of_other_rank(
     best: Attempt,
     evaluate: Evaluate,
     deadline: float,
     seen: set[Plans],
     solver: Solver | None,
-    fits_by_accident: Callable[[Attempt], bool],
+    is_better: Callable[[Attempt], bool],
 ) -> Attempt | None:
-    """An attempt with other ranks that fits, and not by accident."""
+    """An attempt with other ranks that runs and is better than `best`."""
     for plans in _other_ranks(best.plans):
         if plans in seen or time.process_time() > deadline:
             continue
         seen.add(plans)
         attempt = _first_that_runs(plans, evaluate, deadline, REPAIRS_PER_RANK, solver).best
-        if attempt.run.error is None and not attempt.run.expansions and not fits_by_accident(attempt):
+        if attempt.run.error is None and is_better(attempt):
             return attempt
     return None
 
