@@ -153,10 +153,14 @@ def _held(node: ast.ClassDef, module: _Scope) -> dict[str, bool]:
 
 
 def _best(found: Iterable[Found]) -> list[Found]:
-    """The most direct calls of a scope; those that may be no calls of the target only where there are no others."""
+    """The most direct calls of a scope; those that may be no calls of the target only where there are no others.
+
+    Where none is the target itself, one that makes an instance of it counts besides.
+    """
     chosen = sorted(found, key=lambda item: item.rank)
-    calls = [item for item in chosen if item.rank < _DOUBTFUL or chosen[0].rank == item.rank == _DOUBTFUL]
-    return calls[:PER_SCOPE] or chosen[:1]
+    calls = [item for item in chosen if item.rank < _DOUBTFUL or chosen[0].rank == item.rank == _DOUBTFUL][:PER_SCOPE]
+    instances = [item for item in chosen if item.rank == MADE and chosen[0].rank]
+    return calls + instances[:1]
 
 
 def _in_scope(block: Sequence[ast.stmt], path: Path, scope: _Scope) -> Iterator[Found]:

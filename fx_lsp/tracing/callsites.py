@@ -12,7 +12,7 @@ from itertools import islice
 
 from fx_lsp.model import CallSite, Target
 from fx_lsp.tracing.backwards import Backwards, Path, render
-from fx_lsp.tracing.calls import FUNCTIONS, Found, Known, calls_in, trains
+from fx_lsp.tracing.calls import FUNCTIONS, MADE, Found, Known, calls_in, trains
 from fx_lsp.tracing.evidence import collect_imports
 from fx_lsp.tracing.names import loads_of
 from fx_lsp.tracing.parsing import walk
@@ -57,10 +57,11 @@ def _made(calls: Iterable[tuple[int, Callable[[], CallSite | None]]]) -> Iterato
     indirect: set[str] = set()
     for rank, make in calls:
         site = make()
-        if site is None or (site.file, site.line) in seen or (rank > 1 and site.file in indirect):
+        leads = 1 < rank < MADE
+        if site is None or (site.file, site.line) in seen or (leads and site.file in indirect):
             continue
         seen.add((site.file, site.line))
-        indirect |= {site.file} if rank > 1 else set()
+        indirect |= {site.file} if leads else set()
         yield site
 
 

@@ -44,7 +44,7 @@ from fx_lsp.tracer.inputs.settle import Settled, settle
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt, is_of_sizes
 from fx_lsp.tracer.inputs.solve.forced import forced
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, Free, explore, guessed_number
-from fx_lsp.tracer.inputs.solve.solver import FITS, solved, with_sizes
+from fx_lsp.tracer.inputs.solve.solver import FITS, Sizes, solved, with_sizes
 from fx_lsp.tracer.inputs.solve.verdict import are_numbers, has_known_ranks, is_of_environment, is_own_fault
 from fx_lsp.tracer.inputs.task import MIN_SECONDS, Task
 from fx_lsp.tracer.load import find, load
@@ -327,16 +327,16 @@ def _with_offer(
     def evaluate(plans: Plans) -> Attempt:
         return attempt(task, plans, alternatives, lambda: call_of(plans, written.named))
 
-    def explored(plans: Plans, chains: bool = False) -> Exploration:
+    def explored(plans: Plans) -> Exploration:
         def free_call(free: Free) -> tuple[Call, dict[int, str]]:
             return call_of(free.plans(plans), {**written.named, **free.sizes})
 
-        return explore(task, plans, alternatives, free_call, chains)
+        return explore(task, plans, alternatives, free_call)
 
     # what is left when the search fails belongs to the callers
     budget = task.seconds * (SEARCH_SHARE if task.request.callers and offer.is_empty else 1)
     earlier = resumed(start, alternatives, task.request.previous)
-    demands = partial(_demands, task, explored, node)
+    demands = partial(_demands, task, subject, made, written, node)
     found = search(start, evaluate, budget, earlier, explored, lambda attempt: bool(demands(attempt)))
     inputs = made.inputs + input_specs(found.best.plans)
     settled = settle(task, found, written.named, call_of, alternatives)
@@ -377,19 +377,29 @@ def _with_offer(
     return search_failure(task, found, bad, inputs)
 
 
-def _explored_whole(task: Task, subject: Subject, made: Constructed, failed: Attempt, written: Written) -> Exploration:
+def _explored_whole(
+    task: Task, subject: Subject, made: Constructed, tried: Attempt, written: Written, chains: bool = False
+) -> Exploration:
     """An attempt on symbols, the numbers among the arguments of the constructor included."""
 
     def call_of(free: Free) -> tuple[Call, dict[int, str]]:
-        bound = subject
-        if subject.owner is not None and made.plans.items:
-            arguments = materialize(free.plans(made.plans, INIT))
-            bound = subject.bind(construct_fake(subject.owner, arguments.args, arguments.kwargs))
-        elif subject.owner is not None:
-            bound = subject.bind(made.instance)
-        return bound.call(free.plans(failed.plans), {**written.named, **free.sizes})
+        init = free.plans(made.plans, INIT)
+        return _whole_call(subject, made, init, free.plans(tried.plans), {**written.named, **free.sizes})
 
-    return explore(task, failed.plans, failed.alternatives, call_of)
+    return explore(task, tried.plans, tried.alternatives, call_of, chains)
+
+
+def _whole_call(
+    subject: Subject, made: Constructed, init: Plans, plans: Plans, sizes: Mapping[str, Any]
+) -> tuple[Call, dict[int, str]]:
+    """The call with those arguments, of an instance that is constructed with `init` unless that is what it was made of."""
+    bound = subject
+    if subject.owner is not None and init != made.plans:
+        arguments = materialize(init, sizes)
+        bound = subject.bind(construct_fake(subject.owner, arguments.args, arguments.kwargs))
+    elif subject.owner is not None:
+        bound = subject.bind(made.instance)
+    return bound.call(plans, sizes)
 
 
 def _solved_init(made: Constructed, failed: Attempt, exploration: Exploration | None) -> Iterator[Mapping[str, Plan]]:
@@ -436,13 +446,26 @@ def _remarks(ran: Attempt, demands: Callable[[Attempt], list[Remark]]) -> Iterat
     yield from demands(ran)
 
 
-def _demands(task: Task, explored: Callable[..., Exploration], node: FunctionNode | None, ran: Attempt) -> list[Remark]:
+def _demands(
+    task: Task, subject: Subject, made: Constructed, written: Written, node: FunctionNode | None, ran: Attempt
+) -> list[Remark]:
     """The sizes that an attempt ran with only because they were guessed so."""
     guessed = any(plan.source == "search" for _, plan in ran.plans.tensors())
     if not guessed or ran.run.calls > MAX_CALLS_RETRACED or task.request.work:
         return []
-    exploration = explored(ran.plans, chains=True)
-    return forced(exploration, node, task.lines) if exploration.attempt.run.error is None else []
+    exploration = _explored_whole(task, subject, made, ran, written, chains=True)
+    if exploration.attempt.run.error is not None and made.plans.items:
+        plain = Constructed(made.instance)
+        exploration = _explored_whole(task, subject, plain, ran, written, chains=True)
+    if exploration.attempt.run.error is not None:
+        return []
+
+    def again(sizes: Sizes) -> Attempt:
+        plans = with_sizes(ran.plans, exploration, sizes)
+        init = with_sizes(made.plans, exploration, sizes, INIT)
+        return attempt(task, plans, ran.alternatives, lambda: _whole_call(subject, made, init, plans, written.named))
+
+    return forced(exploration, node, task.lines, again)
 
 
 def _prepared(settled: Settled, constructed: tuple[InputSpec, ...], failure: Failure | None) -> Prepared:

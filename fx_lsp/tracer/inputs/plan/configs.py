@@ -69,7 +69,7 @@ class AttributeDict(dict[str, Any]):
 
     def __getattr__(self, name: str) -> Any:
         if name not in self:
-            raise AttributeError(f"'AttributeDict' object has no attribute '{name}'")
+            raise AttributeError(f"'AttributeDict' object has no attribute '{name}'", name=name, obj=self)
         return self[name]
 
     def __repr__(self) -> str:

@@ -6,9 +6,10 @@ changes every dimension that has it.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from types import BuiltinFunctionType, FunctionType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, TypeAlias
 
 import torch
@@ -29,7 +30,8 @@ LAST = (64, 32, 96, 160, 192, 224, 288, 320, 352, 384, 416)
 class TensorPlan:
     """A tensor to make.
 
-    `grad` asks for a gradient (floating point only); `dtype_known` says that its use fixes the dtype.
+    `grad` asks for a gradient (floating point only); `dtype_known` says that its use fixes the dtype, and `rank_known`
+    that the code fixes how many dimensions it has.
     """
 
     spec: TensorSpec
@@ -37,6 +39,7 @@ class TensorPlan:
     detail: str = ""
     grad: bool = True
     dtype_known: bool = False
+    rank_known: bool = False
 
 
 @dataclass(frozen=True)
@@ -163,6 +166,8 @@ def resized(plans: Plans, change: Callable[[Sizes], Sizes], detail: str, path: s
         if plan.source != "search" or path not in (None, where):
             return plan
         sizes = change(plan.spec.sizes)
+        if plan.rank_known and len(sizes) != len(plan.spec.sizes):
+            return plan
         return plan if sizes == plan.spec.sizes else replace(plan, spec=replace(plan.spec, sizes=sizes), detail=detail)
 
     return plans.map_tensors(changed)
@@ -286,4 +291,16 @@ def plan_of_made(given: Any, source: InputSource, detail: str = "") -> Plan:
         return SequencePlan(tuple(plan_of_made(g, source, detail) for g in given), type(given))
     if type(given) is dict:
         return SequencePlan(tuple(plan_of_made(g, source, detail) for g in given.values()), dict, tuple(given))
-    return value(given, source, detail)
+    plan = value(given, source, detail)
+    snapshot = _snapshot(given)
+    return plan if snapshot is given else replace(plan, make=lambda: _snapshot(snapshot))
+
+
+def _snapshot(given: Any) -> Any:
+    """Return a copy of an object that a call may change, such as its settings; the object itself where it is shared."""
+    if isinstance(given, (nn.Module, type, FunctionType, ModuleType)) or not hasattr(given, "__dict__"):
+        return given
+    try:
+        return copy.deepcopy(given)
+    except Exception:
+        return given
