@@ -15,6 +15,7 @@ from fx_lsp.specs import Comment, names_used, parse_comment
 from fx_lsp.tracing.cache import cache_key
 from fx_lsp.tracing.callers import callers_of
 from fx_lsp.tracing.callsites import call_sites
+from fx_lsp.tracing.configurations import fitting_classes
 from fx_lsp.tracing.discover import discover
 from fx_lsp.tracing.parsing import module_name, parse, split_lines
 from fx_lsp.tracing.passes import find_passes
@@ -67,7 +68,7 @@ class Analysis:
             comment = fx_comment(self.text, target)
             extra = range(comment.span.line, comment.span.end_line + 1) if comment else ()
             given = (*((comment.given,) if comment else ()), *self.project.given(name), *self.recorded.get(name, ()))
-            part = self.graph.slice(name, _names_in(given))
+            part = self.graph.slice(name, _names_in(given) | fitting_classes(self.graph.tree, name))
             self._plans[name] = Plan(target, part, given, (*part.lines, *extra))
         return self._plans[name]
 

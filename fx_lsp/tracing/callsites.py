@@ -22,6 +22,8 @@ from fx_lsp.tracing.slicing import SourceGraph
 
 SITES = 4
 """How many call sites a request names at most."""
+INSTANCES = 2
+"""How many places it names besides that only make an instance of the target's class."""
 MAX_DEPTH = 3
 """How many files may stand between the target's and one that calls something which calls the target."""
 MAX_USERS = 24
@@ -48,7 +50,10 @@ def call_sites(
     if sum(rank == 0 for rank, _ in calls) < SITES:
         for there in _elsewhere(own, roots, overlays, module_name):
             calls += [(c.rank, partial(there.site, c)) for c in there.calls()]
-    return tuple(islice(_made(sorted(calls, key=lambda item: item[0])), SITES))
+    ordered = sorted(calls, key=lambda item: item[0])
+    complete = _made(item for item in ordered if item[0] != MADE)
+    instances = _made(item for item in ordered if item[0] == MADE)
+    return (*islice(complete, SITES), *islice(instances, INSTANCES))
 
 
 def _made(calls: Iterable[tuple[int, Callable[[], CallSite | None]]]) -> Iterator[CallSite]:
@@ -57,11 +62,11 @@ def _made(calls: Iterable[tuple[int, Callable[[], CallSite | None]]]) -> Iterato
     indirect: set[str] = set()
     for rank, make in calls:
         site = make()
-        leads = 1 < rank < MADE
+        leads = rank > 1 and rank != MADE
         if site is None or (site.file, site.line) in seen or (leads and site.file in indirect):
             continue
         seen.add((site.file, site.line))
-        indirect |= {site.file} if leads else set()
+        indirect |= {site.file} if leads else set[str]()
         yield site
 
 

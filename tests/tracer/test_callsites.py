@@ -116,7 +116,7 @@ def test_extra():
 """,
         "Block.extra",
     )
-    assert lines(traced) == snapshot(["y: f32[5, 32] · line 20"])
+    assert lines(traced) == snapshot(["init.dim: 32 · line 19", "y: f32[5, 32] · line 20"])
 
 
 def test_a_call_without_gradients_on_a_gpu(trace):
@@ -316,7 +316,12 @@ def test_a_test_that_imports_through_the_package(trace):
             """,
         },
     )
-    assert lines(traced) == snapshot(["y: f16[5, 12] · test_a_test_that_imports_throu0/tests/test_user.py:7"])
+    assert lines(traced) == snapshot(
+        [
+            "init.dim: 12 · test_a_test_that_imports_throu0/tests/test_user.py:5",
+            "y: f16[5, 12] · test_a_test_that_imports_throu0/tests/test_user.py:7",
+        ]
+    )
 
 
 def test_a_test_that_imports_the_module_in_its_function(trace):

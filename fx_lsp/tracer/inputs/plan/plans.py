@@ -44,12 +44,16 @@ class TensorPlan:
 
 @dataclass(frozen=True)
 class ValuePlan:
-    """Any other value: `make()` gives it anew for every run, `shown` is how it reads."""
+    """Any other value: `make()` gives it anew for every run, `shown` is how it reads.
+
+    It is `certain` where its source may be wrong about what is meant, and nothing in it was guessed.
+    """
 
     make: Callable[[], Any]
     shown: str
     source: InputSource
     detail: str = ""
+    certain: bool = False
 
     @property
     def kind(self) -> str:
@@ -130,7 +134,8 @@ def readable(constant: Any) -> str:
             return f"torch.{constant.__name__}"
         return f"{module}.{name}" if module.startswith("torch") else name
     shown = repr(constant)
-    return shown if len(shown) <= 60 and "\n" not in shown else f"{type(constant).__name__}(…)"
+    short = len(shown) <= 60 and "\n" not in shown and type(constant).__repr__ is not object.__repr__
+    return shown if short else f"{type(constant).__name__}(…)"
 
 
 def tensor(dtype: str, sizes: tuple[int, ...], source: InputSource = "search", detail: str = "") -> TensorPlan:

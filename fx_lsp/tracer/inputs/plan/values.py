@@ -19,6 +19,7 @@ from fx_lsp.specs import TensorSpec
 from fx_lsp.tracer.inputs.plan.dims import shapes_in, sizes_of, words
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import Plan, SequencePlan, TensorPlan, ValuePlan, fresh_sizes, value
+from fx_lsp.tracer.inputs.plan.signatures import signature_of
 from fx_lsp.tracer.tensors import short_name
 
 INDEX_NAME = re.compile(r"(^|_)(ids?|idx|index|indices|labels?|tokens?)$")
@@ -247,7 +248,16 @@ def _from_class(annotation: type, name: str, facts: Facts, taken: set[int], cont
         return [ValuePlan(make, shown, "search")]
     if annotation.__module__ in ("builtins", "typing", "abc", "collections.abc"):
         return []
-    return [ValuePlan(lambda: context.construct(annotation), f"{annotation.__name__}()", "annotation")]
+    certain = needs_nothing(annotation)
+    return [ValuePlan(lambda: context.construct(annotation), f"{annotation.__name__}()", "annotation", "", certain)]
+
+
+def needs_nothing(cls: type) -> bool:
+    """Return True if an instance is made without arguments, so that everything in it is a default of its author's."""
+    signature = signature_of(cls)
+    parameters = signature.parameters.values() if signature is not None else ()
+    required = (p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
+    return signature is not None and not any(required)
 
 
 _CONTAINERS: dict[type, tuple[Callable[[], nn.Module], str]] = {

@@ -1,7 +1,7 @@
 """What a target demands of sizes that no caller means: two sizes that have nothing to do with each other and have to be
 equal, or a batch that has to be a number of the model's.
 
-Every equality that held joins two classes of sizes. Most are what the code is about: a batch is a batch, a width is what
+Every equality that held joins two classes of sizes. Most are what the code is about: a batch is a batch, a width what
 a layer is made for. One that joins two dimensions of a single tensor, or counts examples with a number of the code, is
 what a mistake looks like on inputs that were searched until it ran. It is a demand if the target fails without it.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import torch
@@ -85,9 +86,9 @@ def _suspected(exploration: Exploration, names: Mapping[tuple[str, int], str]) -
     for condition in exploration.conditions:
         sides = _equal_sizes(condition)
         if sides is None:
-            text = _of_batch(condition, exploration, classes, names) if condition.chain else None
-            if text is not None:
-                yield Demand(*text)
+            demand = _of_counts(condition, exploration, names) if condition.chain else None
+            if demand is not None:
+                yield demand
             continue
         first, second = (classes.root(side) for side in sides)
         if first == second:
@@ -101,29 +102,44 @@ def _of_classes(
     condition: Condition, first: Any, second: Any, exploration: Exploration, classes: _Classes, names: Mapping[Any, str]
 ) -> Iterator[Demand]:
     """The demand that is made where two classes of sizes become one, if no caller means it."""
-    dimensions = exploration.dimensions
+    dimensions, span = exploration.dimensions, condition.chain[0]
     constant = next((int(side) for side in (first, second) if not isinstance(side, sympy.Symbol)), None)
     if constant is not None and constant < 2:
         return
     mine, others = classes.members(first), classes.members(second)
-    for one in mine:
-        for other in others:
-            low, high = sorted((dimensions[one], dimensions[other]), key=lambda d: d.index)
-            beside = low.path == high.path and low.rank > 0
-            if beside and low.index != low.rank - 2 and not _is_square(condition):
-                symbols = tuple(mine if dimensions[one] == high else others)
-                yield Demand(f"{name_of(high, names)} equals {name_of(low, names)}", condition.chain[0], symbols)
-                return
-    free = next((side for side in (mine, others) if side), [])
-    if constant is None or not free:
-        return
-    for symbol in free:
-        dimension = dimensions[symbol]
-        if _counts_examples(dimension, exploration.attempt.plans) or _is_square_of(
-            condition, symbol, constant, classes
-        ):
-            yield Demand(f"{name_of(dimension, names)} is {constant}", condition.chain[0], tuple(free))
+    for one, other in product(mine, others):
+        low, high = sorted((dimensions[one], dimensions[other]), key=lambda d: d.index)
+        beside = low.path == high.path and low.rank > 0
+        if beside and low.index != low.rank - 2 and not _is_square(condition):
+            symbols = tuple(mine if dimensions[one] == high else others)
+            yield Demand(f"{name_of(high, names)} equals {name_of(low, names)}", span, symbols)
             return
+    numbered = constant is not None or any(not dimensions[s].rank for s in (*mine, *others))
+    crosses = _crosses(condition, first, second, numbered, classes)
+    for symbol in mine or others:
+        dimension = dimensions[symbol]
+        counts = constant is not None and _counts_examples(dimension, exploration.attempt.plans)
+        if dimension.rank and (counts or crosses):
+            other = next((name_of(dimensions[s], names) for s in others if mine), str(constant))
+            verb = "equals" if constant is None else "is"
+            yield Demand(f"{name_of(dimension, names)} {verb} {other}", span, tuple(mine or others))
+            return
+
+
+def _crosses(condition: Condition, first: Any, second: Any, numbered: bool, classes: _Classes) -> bool:
+    """Return True if an operand has a size of either class, at different places, and meets no parameter.
+
+    A matrix may well be square; not so one with a number of the model's on a side (`numbered`).
+    """
+    if _adds_a_parameter(condition):
+        return False
+    for operand in condition.operands:
+        sizes = [size.node.expr if isinstance(size, torch.SymInt) else int(size) for size in operand.shape]
+        roots = [classes.root(size) for size in sizes]
+        places = {(i, j) for i, a in enumerate(roots) for j, b in enumerate(roots) if (a, b) == (first, second)}
+        if any(numbered or min(place) != len(sizes) - 2 for place in places):
+            return True
+    return False
 
 
 def _counts_examples(dimension: Dimension, plans: Plans) -> bool:
@@ -132,18 +148,6 @@ def _counts_examples(dimension: Dimension, plans: Plans) -> bool:
     if spec is None or not dimension.rank:
         return False
     return spec.dtype.startswith(("i", "u", "b8")) or (dimension.index == 0 and dimension.rank > 1)
-
-
-def _is_square_of(condition: Condition, symbol: sympy.Symbol, constant: int, classes: _Classes) -> bool:
-    """Return True if an operand has the dimension beside another that is that constant, and meets no parameter."""
-    if _adds_a_parameter(condition):
-        return False
-    for operand in condition.operands:
-        sizes = [size.node.expr if isinstance(size, torch.SymInt) else int(size) for size in operand.shape]
-        roots = [classes.root(size) for size in sizes]
-        if classes.root(symbol) in roots and constant in roots:
-            return True
-    return False
 
 
 def _adds_a_parameter(condition: Condition) -> bool:
@@ -159,38 +163,33 @@ def _adds_a_parameter(condition: Condition) -> bool:
     return any(not any(isinstance(size, torch.SymInt) for size in o.shape) for o in condition.operands)
 
 
-def _of_batch(
-    condition: Condition, exploration: Exploration, classes: _Classes, names: Mapping[Any, str]
-) -> tuple[str, Span, tuple[sympy.Symbol, ...]] | None:
-    """The demand that a number of examples makes up a number of the code with other sizes of its tensor."""
+def _of_counts(condition: Condition, exploration: Exploration, names: Mapping[Any, str]) -> Demand | None:
+    """The demand that numbers of examples make up a number of the code, or multiples of each other."""
     expression: Any = condition.expression
-    if not condition.held or not isinstance(expression, sympy.Eq):
+    if not condition.held or expression.func is not sympy.Eq:
         return None
     dimensions = exploration.dimensions
     involved = [symbol for symbol in dimensions if symbol in expression.free_symbols]
     batches = [s for s in involved if dimensions[s].rank > 1 and dimensions[s].index == 0]
+    numbers = any(abs(int(n)) > 1 for n in expression.atoms(sympy.Integer))
+    plans = exploration.attempt.plans
     paths = {dimensions[s].path for s in involved}
-    if len(batches) == 2 and len(paths) == 2 and len(involved) == 2:
-        ratio = sympy.simplify(expression.lhs / expression.rhs * batches[1] / batches[0])
-        if ratio.is_Number:
-            text = f"{name_of(dimensions[batches[0]], names)} is a multiple of {name_of(dimensions[batches[1]], names)}"
-            return text, condition.chain[0], (batches[0],)
+    counts = all(_counts_examples(dimensions[s], plans) for s in involved) and len(paths) > 1
+    whole = len(batches) == 1 and len(paths) == 1 and any(side.is_Integer for side in expression.args)
+    if not numbers or not (counts or whole):
         return None
-    constant_side = any(side.is_Integer and side > 1 for side in expression.args)
-    if len(batches) == 1 and len(paths) == 1 and constant_side:
-        return (
-            f"{name_of(dimensions[batches[0]], names)} is {exploration.hints[batches[0]]}",
-            condition.chain[0],
-            (batches[0],),
-        )
-    return None
+    symbol = batches[0] if batches else involved[0]
+    others = ", ".join(name_of(dimensions[s], names) for s in involved if s != symbol)
+    size = exploration.hints[symbol]
+    text = f"{name_of(dimensions[symbol], names)} is {size}" + (f" for this {others}" if counts else "")
+    return Demand(text, condition.chain[0], (symbol,))
 
 
 def _equal_sizes(condition: Condition) -> tuple[Any, Any] | None:
     """Return the two sizes that a condition has found equal, alone or in the same sum or multiple: `a - 1 == b - 1`,
     `a + 2 == 66`; constants are integers."""
     equality: Any = condition.expression
-    if not condition.held or not isinstance(equality, sympy.Eq):
+    if not condition.held or equality.func is not sympy.Eq:
         return None
     terms: dict[Any, Any] = (equality.lhs - equality.rhs).as_coefficients_dict()
     symbols = [term for term in terms if isinstance(term, sympy.Symbol)]
@@ -206,7 +205,7 @@ def _equal_sizes(condition: Condition) -> tuple[Any, Any] | None:
 def _is_square(condition: Condition) -> bool:
     """Return True for a condition of an operation on square matrices: it has a single operand, or views of one."""
     bases = {id(tensor if tensor._base is None else tensor._base) for tensor in condition.operands}
-    return len(bases) < 2
+    return len(bases) == 1
 
 
 def name_of(dimension: Dimension, names: Mapping[tuple[str, int], str]) -> str:

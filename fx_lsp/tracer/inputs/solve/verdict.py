@@ -6,12 +6,12 @@ import ast
 from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 
+from fx_lsp.tracer.compat import sympy
 from fx_lsp.tracer.failures import kind_of
-from fx_lsp.tracer.inputs.plan.plans import Plan, SequencePlan, TensorPlan
+from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, SequencePlan, TensorPlan, input_specs
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_of_sizes, place_of
 from fx_lsp.tracer.inputs.solve.conditions import expression_at
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
-from fx_lsp.tracer.inputs.solve.sizes import plain_conflicts
 from fx_lsp.tracer.inputs.solve.solver import is_one, is_readable, solutions
 
 MAX_GOALS = 3
@@ -31,10 +31,19 @@ def is_own_fault(best: Attempt, rivals: Iterable[Attempt], exploration: Explorat
         return False
     if not all(_is_tensor_or_number(plan) for _, plan in best.plans.items) or not has_known_ranks(best):
         return False
+    if _is_of_constants(best, exploration):
+        return True
     if best.run.failed is not None and is_of_sizes(best) and kind_of(error, best.run.failed) == "shape":
         return _fits_no_sizes(best, exploration)
     guessed = [name for name, plan in best.plans.items if getattr(plan, "source", "search") == "search"]
     return kind_of(error, best.run.failed) == "error" and not _mentions(best, guessed)
+
+
+def _is_of_constants(best: Attempt, exploration: Exploration) -> bool:
+    """Return True if what ended the run is a condition on numbers that depend on nothing that was guessed."""
+    last = next(exploration.stopping(), None)
+    ended = exploration.attempt.run.error is not None and exploration.attempt.run.calls == best.run.calls
+    return ended and last is not None and last.expression == sympy.false
 
 
 def has_known_ranks(attempt: Attempt) -> bool:
@@ -72,7 +81,7 @@ def _fits_no_sizes(best: Attempt, exploration: Exploration) -> bool:
     numbered = enumerate(islice(exploration.stopping(), MAX_GOALS))
     goals = [goal for number, goal in numbered if number == 0 or not is_one(goal)]
     if not goals:
-        return bool(plain_conflicts(str(best.run.error)))
+        return True
     if not all(is_readable(goal, exploration) for goal in goals):
         return False
     fitting = [solution for goal in goals for solution in solutions(exploration, goal)]
@@ -81,10 +90,12 @@ def _fits_no_sizes(best: Attempt, exploration: Exploration) -> bool:
 
 def _is_tensor_or_number(plan: Plan) -> bool:
     """Whether a plan is no guess, or a guessed tensor or number."""
-    if isinstance(plan, (TensorPlan, SequencePlan)):
-        return isinstance(plan, TensorPlan)
+    if isinstance(plan, TensorPlan):
+        return True
+    if isinstance(plan, SequencePlan):
+        return all(i.source != "search" for i in input_specs(Plans((("", plan),))))
     if plan.source == "annotation":
-        return plan.kind in _PLAIN_KINDS  # an object of an annotated class is made of guesses
+        return plan.certain or plan.kind in _PLAIN_KINDS
     return plan.source != "search" or guessed_number(plan) is not None
 
 
