@@ -45,8 +45,8 @@ class Lens:
 
 
 def lenses(target: Target, outcome: Outcome | None, stale: bool) -> tuple[Lens, ...]:
-    """The lenses of one target, none while nothing is known of it."""
-    if outcome is None:
+    """The lenses of one target, none while nothing is known of it, or where it has no operation to show."""
+    if outcome is None or is_empty(outcome):
         return ()
     prefix = "stale · " if stale else ""
     if isinstance(outcome, Failure):
@@ -62,6 +62,11 @@ def lenses(target: Target, outcome: Outcome | None, stale: bool) -> tuple[Lens, 
     works = (("passes", PASSES), ("generate Triton kernel", TRITON))
     more = (Lens(target.name_span, title, "show stage", target.name, work, work) for title, work in works)
     return (summary, *graphs, *more)
+
+
+def is_empty(outcome: Outcome) -> bool:
+    """Whether a target was traced and runs no operation."""
+    return isinstance(outcome, Trace) and bool(outcome.stages) and not any(stage.ops for stage in outcome.stages)
 
 
 def _graph_lenses(target: Target, trace: Trace, prefix: str) -> tuple[Lens, ...]:

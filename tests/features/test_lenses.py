@@ -55,6 +55,10 @@ def test_no_lens_before_anything_is_known():
     assert lenses(F, None, stale=False) == ()
 
 
+def test_no_lens_over_what_runs_no_operation():
+    assert titles(F, replace(TRACE, stages=(StageInfo("inference", 0, 2),), saved=())) == []
+
+
 def test_a_graph_that_is_built_by_hand_is_there_to_be_read():
     stages = (StageInfo("graph", 9, 12), StageInfo("table", 0, 0), StageInfo("code", 0, 0))
     found = lenses(replace(F, kind="graph"), replace(TRACE, stages=stages, saved=()), stale=False)
