@@ -77,7 +77,7 @@ def run(request: TraceRequest) -> TraceReply:
                     reply = _trace(request, loaded, sources, mode, devices, started)
     except (LoadError, SystemExit) as error:
         cause = error.__cause__ if isinstance(error, LoadError) and error.__cause__ is not None else error
-        reply = TraceReply(load_failure(cause, sources, request.name))
+        reply = TraceReply(load_failure(cause, sources))
     files, packages = dependencies(request, package_dir, site_dirs, before)
     seen = isinstance(reply.outcome, Trace) and any(i.source == "call site" for i in reply.outcome.inputs)
     if whole:

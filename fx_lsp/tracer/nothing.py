@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import traceback
-
 from fx_lsp.model import Failure, InputSource, InputSpec, TraceRequest
 from fx_lsp.tracer.call import tensors_in
-from fx_lsp.tracer.failures import needs_value
 from fx_lsp.tracer.observe import Run
 
 _GUESSES: frozenset[InputSource] = frozenset({"search", "default", "annotation"})
@@ -27,21 +24,13 @@ def shows_no_tensors(request: TraceRequest, run: Run, inputs: tuple[InputSpec, .
     """Whether a failed run on guessed inputs shows that the target is no tensor code.
 
     It ended before the first operation of PyTorch, and nothing in the text of the target is done with tensors alone.
-    Of a target that evidently handles tensors it shows so only where an array was wanted: what it is given is made into
-    a tensor later, if at all.
     """
-    if not _may_be_none(request) or run.calls or any(i.source not in _GUESSES for i in inputs):
+    if request.evident or not _may_be_none(request):
         return False
-    assert run.error is not None
-    if request.evident:
-        return needs_value(run.error) and _asked_for_array(run.error)
+    if run.calls or any(i.source not in _GUESSES for i in inputs):
+        return False
     return run.failed is None or isinstance(run.error, TypeError)
 
 
 def _may_be_none(request: TraceRequest) -> bool:
     return request.kind in ("function", "method") and not request.is_asked
-
-
-def _asked_for_array(error: BaseException) -> bool:
-    """Whether an exception comes from a library of arrays that was given a tensor."""
-    return any(frame.name == "__array__" for frame in traceback.extract_tb(error.__traceback__))

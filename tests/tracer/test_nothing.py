@@ -21,12 +21,6 @@ def f(record):
     fields = json.loads(record)
     return fields, record.shape
 """
-ARRAY = """
-import array
-
-def f(x):
-    return torch.relu(torch.tensor(list(array.array("f", memoryview(x)))))
-"""
 
 
 def test_a_run_without_an_operation_of_pytorch(trace):
@@ -47,6 +41,20 @@ def test_the_same_is_said_where_the_author_wants_it_traced(trace):
 def test_tensor_code_that_needs_what_nobody_knows_is_a_failure(trace):
     source = "def f(x, config):\n    width = config.encoder['width'].real\n    return F.relu(x) * width"
     assert trace(PRELUDE + source).failure.kind != "nothing"
+
+
+def test_an_object_that_cannot_be_made_says_nothing_of_its_methods(trace):
+    source = """
+import json
+
+class Schedule:
+    def __init__(self, betas):
+        self.betas = json.loads(betas)
+
+    def f(self, x):
+        return x.sum() * self.betas
+"""
+    assert trace(PRELUDE + source, "Schedule.f").failure.kind == "construct"
 
 
 def test_an_operation_that_does_not_fit_is_a_failure(trace):

@@ -48,6 +48,7 @@ from fx_lsp.tracer.inputs.solve.solver import FITS, solved, with_sizes
 from fx_lsp.tracer.inputs.solve.verdict import are_numbers, has_known_ranks, is_of_environment, is_own_fault
 from fx_lsp.tracer.inputs.task import MIN_SECONDS, Task
 from fx_lsp.tracer.load import find, load
+from fx_lsp.tracer.nothing import nothing, shows_no_tensors
 from fx_lsp.tracer.observe import Run, Statements, tensors_among
 from fx_lsp.tracer.provenance import Sources
 
@@ -198,7 +199,7 @@ def _prepare_nested(task: Task, written: Written, observe: Observe) -> Prepared 
     name, outer = task.request.name.rpartition(".")[2], task.request.name.rpartition(".")[0]
     if failure is None:
         return Failure("unsupported", f"{name} is not there after {outer} ran: the code that makes it was not reached")
-    return dataclasses.replace(failure, message=f"{outer}, which makes {name}, cannot be run: {failure.message}")
+    return dataclasses.replace(failure, message=f"{failure.message} (running {outer}, which makes {name})")
 
 
 def _observed(task: Task, caller: Caller) -> Observed | Failure:
@@ -374,7 +375,9 @@ def _with_offer(
     if bad == "information" and not is_given(start) and numbers and not several and not made_concrete:
         whole = exploration or _explored_whole(task, subject, made, failed, written)
         bad = "warning" if is_own_fault(failed, rivals, whole) else "information"
-    return search_failure(task, found, bad, inputs)
+    failure = search_failure(task, found, bad, inputs)
+    no_tensors = bad == "information" and shows_no_tensors(task.request, failed.run, inputs)
+    return nothing(task.request.name, failure.message) if no_tensors else failure
 
 
 def _explored_whole(task: Task, subject: Subject, made: Constructed, failed: Attempt, written: Written) -> Exploration:

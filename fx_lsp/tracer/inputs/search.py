@@ -23,7 +23,6 @@ from fx_lsp.tracer.inputs.solve.short_loops import with_short_loops
 from fx_lsp.tracer.inputs.solve.sizes import plain_conflicts, with_rank
 from fx_lsp.tracer.inputs.solve.solver import solved, with_sizes
 from fx_lsp.tracer.inputs.task import Task
-from fx_lsp.tracer.nothing import nothing, shows_no_tensors
 from fx_lsp.tracer.observe import Run, tensors_among
 
 Evaluate = Callable[[Plans], Attempt]
@@ -308,13 +307,10 @@ HARD = frozenset({"data-dependent", "effect", "unsupported", "exit", "memory", "
 
 
 def search_failure(task: Task, found: Found, bad: Severity, inputs: tuple[InputSpec, ...]) -> Failure:
-    """Why a search found nothing: what ended its closest try."""
+    """Why a search found nothing: what ended the try that came furthest."""
     run: Run = found.best.run
     assert run.error is not None
     failure = failure_of(run.error, task.sources, run.failed, task.lines, bad, inputs)
-    if bad == "information" and shows_no_tensors(task.request, run, inputs):
-        return nothing(task.request.name, failure.message)
     if bad != "information" or failure.kind in HARD:
         return failure
-    message = f"no inputs were found that {task.request.name} runs with; the closest try ended with: {failure.message}"
-    return dataclasses.replace(failure, kind="inputs", message=message)
+    return dataclasses.replace(failure, kind="inputs")
