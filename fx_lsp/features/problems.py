@@ -59,7 +59,7 @@ def problems(
 
 
 def _cause(problem: Problem) -> tuple[object, str]:
-    """What tells the cause of a problem from others: its line, or its place and its words."""
+    """Return what tells the cause of a problem from others: its line, or its place and its words."""
     if problem.code in _WHOLE_FILE:
         return None, problem.message
     return (problem.span, problem.message) if problem.code in _SEVERAL else (problem.span.line, "")

@@ -41,7 +41,7 @@ def test_what_pytorch_cannot_differentiate():
 
 def test_a_failure_has_one_lens():
     (lens,) = lenses(BROKEN, FAILURE, stale=False)
-    assert (lens.title, lens.action) == snapshot(("not traced: line 10", "show failure"))
+    assert (lens.title, lens.action) == snapshot(("not traced: line 12", "show failure"))
 
 
 @pytest.mark.parametrize(
