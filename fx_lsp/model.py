@@ -38,7 +38,8 @@ class Target:
     that builds one of torch.fx, or a name of the module that holds one: it is shown as it is.
 
     `name` is the qualified name (`f`, `Block`, `Block.extra`); `name_span` covers the identifier that
-    hovers and lenses attach to; `span` covers the whole definition with its decorators.
+    hovers and lenses attach to; `span` covers the whole definition with its decorators. `evident`: its text shows that
+    it handles tensors; of another, a run that comes to no operation of PyTorch shows that it does not.
     """
 
     file: str
@@ -46,6 +47,7 @@ class Target:
     kind: TargetKind
     name_span: Span
     span: Span
+    evident: bool = True
 
     @property
     def id(self) -> str:
@@ -281,6 +283,7 @@ FailureKind = Literal[
     "memory",  # over the memory limit
     "crash",  # the process died by a signal
     "unsupported",  # PyTorch cannot capture it, or there is nothing to capture
+    "nothing",  # the target turned out to be no tensor code: it is shown nowhere
 ]
 
 
@@ -364,7 +367,8 @@ class TraceRequest:
     `overlays` are unsaved texts of other files, by absolute path.
     `given` are inputs that are written down, those that count most first; `previous` those that an earlier text of the
     target was traced with, where a search may begin; `callers` use the target, and `sites` call it; `seconds` bounds
-    the search. `work` says which stages are wanted, `passes` are those of the user that it needs.
+    the search. `work` says which stages are wanted, `passes` are those of the user that it needs; `evident` as in
+    `Target`.
     """
 
     file: str
@@ -383,6 +387,12 @@ class TraceRequest:
     seconds: float = 5.0
     work: Work = ""
     passes: tuple[PassSource, ...] = ()
+    evident: bool = True
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the author of the code wants the target traced: its inputs are written down."""
+        return any(given.source in ("comment", "settings") for given in self.given)
 
 
 @dataclass(frozen=True)

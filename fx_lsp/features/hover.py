@@ -31,10 +31,16 @@ class Hover:
     span: Span
 
 
-def hover_name(target: Target, outcome: Outcome, stale: bool, stage: Stage | None, link: Link | None) -> Hover:
-    """The hover on a target's name: how it was called, what it costs, the first lines of `stage`."""
+def hover_name(
+    target: Target, outcome: Outcome, stale: bool, stage: Stage | None, link: Link | None, problems: bool = False
+) -> Hover:
+    """The hover on a target's name: how it was called, what it costs, the first lines of `stage`.
+
+    Where `problems` are shown and one stands here, the hover adds to it what it does not say.
+    """
     if isinstance(outcome, Failure):
-        return Hover(_join([_stale(stale), failure_text(outcome)]), target.name_span)
+        here = problems and (outcome.span is None or outcome.span.file != target.file)
+        return Hover(_join([_stale(stale), failure_text(outcome, said=here)]), target.name_span)
     sections = [
         _stale(stale),
         f"```python\n{signature(target, outcome)}\n```",
@@ -49,15 +55,23 @@ def hover_name(target: Target, outcome: Outcome, stale: bool, stage: Stage | Non
 
 
 def hover_expression(
-    text: str, target: Target, outcome: Outcome, stages: Iterable[Stage], line: int, col: int
+    text: str,
+    target: Target,
+    outcome: Outcome,
+    stages: Iterable[Stage],
+    line: int,
+    col: int,
+    problems: bool = False,
 ) -> Hover | None:
     """The hover on the innermost expression at a position that is known: its value and the ops it became.
 
-    `stages` are those to list ops of. None where nothing is known of the expressions at the position.
+    `stages` are those to list ops of; where `problems` are shown, the hover does not say them again. None where nothing
+    is known of the expressions at the position.
     """
     if isinstance(outcome, Failure):
-        span = outcome.span
-        return Hover(failure_text(outcome), span) if span is not None and _at(span, target.file, line, col) else None
+        span, adds = outcome.span, not problems or bool(outcome.inputs or outcome.output.strip())
+        here = span is not None and adds and _at(span, target.file, line, col)
+        return Hover(failure_text(outcome, said=problems), span) if here and span is not None else None
     parameter = parameter_at(text, target, line, col)
     if parameter is not None:
         return _parameter(outcome, *parameter)
@@ -80,14 +94,18 @@ def hover_expression(
     return None
 
 
-def failure_text(failure: Failure) -> str:
-    """A failure as Markdown: message, hint, the inputs it was tried with, the tail of the output."""
+def failure_text(failure: Failure, said: bool = False) -> str:
+    """A failure as Markdown: message, hint, the inputs it was tried with, the tail of the output.
+
+    Where the message and the hint are `said` beside it, they are left out.
+    """
     tried = inputs_text(failure.inputs)
     output = failure.output.strip().splitlines()[-GRAPH_LINES:]
+    message = f"**Not traced** ({failure.kind})" + ("" if said else f": {plain(sentence(failure.message))}")
     return _join(
         [
-            f"**Not traced** ({failure.kind}): {plain(sentence(failure.message))}",
-            plain(sentence(failure.hint)),
+            message,
+            "" if said else plain(sentence(failure.hint)),
             f"Tried with\n\n{tried}" if tried else "",
             "Output\n\n```text\n" + "\n".join(output).replace("```", "'''") + "\n```" if output else "",
         ]

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from fx_lsp.choices import TRITON
 from fx_lsp.features.benchmark import lens_title
-from fx_lsp.features.text import count, format_bytes, one_line
+from fx_lsp.features.text import basename, count, format_bytes
 from fx_lsp.features.uris import BENCHMARK
 from fx_lsp.measured import Run
 from fx_lsp.model import Failure, Outcome, Pass, Span, Target, Trace, Work
@@ -45,12 +45,14 @@ class Lens:
 
 
 def lenses(target: Target, outcome: Outcome | None, stale: bool) -> tuple[Lens, ...]:
-    """The lenses of one target, none while nothing is known of it."""
-    if outcome is None:
+    """The lenses of one target, none while nothing is known of it, or where it has no operation to show."""
+    if outcome is None or is_empty(outcome):
         return ()
     prefix = "stale · " if stale else ""
     if isinstance(outcome, Failure):
-        title = f"{prefix}not traced: {one_line(outcome.message, 60)}"
+        here = outcome.span is not None and outcome.span.line == target.name_span.line
+        place = "" if here else place_text(target.file, outcome.span)
+        title = f"{prefix}not traced" + (f": {place}" if place else "")
         return (Lens(target.name_span, title, "show failure", target.name),)
     if target.kind == "graph":
         return _graph_lenses(target, outcome, prefix)
@@ -62,6 +64,18 @@ def lenses(target: Target, outcome: Outcome | None, stale: bool) -> tuple[Lens, 
     works = (("passes", PASSES), ("generate Triton kernel", TRITON))
     more = (Lens(target.name_span, title, "show stage", target.name, work, work) for title, work in works)
     return (summary, *graphs, *more)
+
+
+def place_text(file: str, span: Span | None) -> str:
+    """Where something is said, for a reader of `file`: `line 12`, or `layers.py:12`; "" for no place."""
+    if span is None:
+        return ""
+    return f"line {span.line}" if span.file == file else f"{basename(span.file)}:{span.line}"
+
+
+def is_empty(outcome: Outcome) -> bool:
+    """Whether a target was traced and runs no operation."""
+    return isinstance(outcome, Trace) and bool(outcome.stages) and not any(stage.ops for stage in outcome.stages)
 
 
 def _graph_lenses(target: Target, trace: Trace, prefix: str) -> tuple[Lens, ...]:

@@ -36,6 +36,7 @@ from fx_lsp.tracer.inputs.resolve import Prepared, prepare
 from fx_lsp.tracer.lazy import lazy_tensors
 from fx_lsp.tracer.load import Loaded, LoadError, dependencies, find, forget_changed, load
 from fx_lsp.tracer.names import returned_names
+from fx_lsp.tracer.nothing import nothing, ran_without_tensors
 from fx_lsp.tracer.provenance import Sources
 from fx_lsp.tracer.stages.built import built
 from fx_lsp.tracer.stages.ledger import count_ops
@@ -76,7 +77,7 @@ def run(request: TraceRequest) -> TraceReply:
                     reply = _trace(request, loaded, sources, mode, devices, started)
     except (LoadError, SystemExit) as error:
         cause = error.__cause__ if isinstance(error, LoadError) and error.__cause__ is not None else error
-        reply = TraceReply(load_failure(cause, sources, request.name))
+        reply = TraceReply(load_failure(cause, sources))
     files, packages = dependencies(request, package_dir, site_dirs, before)
     seen = isinstance(reply.outcome, Trace) and any(i.source == "call site" for i in reply.outcome.inputs)
     if whole:
@@ -117,6 +118,8 @@ def _trace(
         prepared = prepare(request, loaded.module, target, sources, tree, mode)
     if isinstance(prepared, Failure):
         return TraceReply(prepared)
+    if ran_without_tensors(request, prepared.run):
+        return TraceReply(nothing(request.name))
     definition = request.name if request.kind != "module" else f"{request.name}.forward"
 
     def new_names() -> Names:

@@ -82,6 +82,7 @@ class Analysis:
                 fingerprint=plan.slice.fingerprint,
                 name=name,
                 kind=plan.target.kind,
+                evident=plan.target.evident,
                 module=self.module,
                 package=self.package,
                 given=plan.given,
@@ -118,6 +119,7 @@ class Analysis:
             overlays={path: text for path, text in overlays.items() if path != self.file and path.endswith(".py")},
             seconds=search_seconds,
             work=work,
+            evident=plan.target.evident,
         )
 
     def _sites(self, target: Target, overlays: Mapping[str, str]) -> tuple[CallSite, ...]:

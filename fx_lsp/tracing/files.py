@@ -298,7 +298,10 @@ def remarks_on(files: Iterable[OpenFile], file: str) -> list[Remark]:
 
 
 def build_state(open_file: OpenFile, tracing: Container[str]) -> FileState:
-    """What an editor may show now. `tracing` tells which keys are being traced or wait for it."""
+    """What an editor may show now. `tracing` tells which keys are being traced or wait for it.
+
+    What turned out to be no tensor code is not among the targets.
+    """
     good, text = open_file.good, open_file.text
     targets: list[TargetState] = []
     if good is not None:
@@ -316,6 +319,8 @@ def build_state(open_file: OpenFile, tracing: Container[str]) -> FileState:
             mapping = _mapping(good.text, text, mappings)
             moved = target if mapping is None else _move_target(target, mapping, len(split_lines(text)))
             stale = stale or open_file.failure is not None
+            if isinstance(outcome, Failure) and outcome.kind == "nothing":
+                continue
             targets.append(TargetState(moved, outcome, pending, stale, key, shown.seconds if shown else None))
     return FileState(open_file.file, text, tuple(targets), trouble_of(open_file))
 

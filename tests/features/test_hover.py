@@ -111,6 +111,14 @@ Tried with
     hover = hover_expression(SOURCE, BROKEN, FAILURE, (), line, col + 2)
     assert hover is not None
     assert hover.span == FAILURE.span
+    again = hover_expression(SOURCE, BROKEN, FAILURE, (), line, col + 2, problems=True)
+    assert again.markdown == snapshot("""\
+**Not traced** (shape)
+
+Tried with
+
+- `x: f32[8, 128]` · found by search\
+""")
     assert hover_expression(SOURCE, BROKEN, FAILURE, (), line - 1, 0) is None
 
 

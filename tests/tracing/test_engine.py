@@ -126,6 +126,19 @@ async def test_an_opened_file_is_traced(bench: Bench) -> None:
     assert any(status.message == "starting torch" for status in bench.statuses)
 
 
+async def test_what_turns_out_to_be_no_tensor_code_is_shown_nowhere(bench: Bench) -> None:
+    def answer(request: TraceRequest) -> TraceReply:
+        return TraceReply(Failure("nothing", "")) if request.name == "g" else traced(request)
+
+    bench.tracers = Tracers(answer)
+    engine = bench.engine()
+    engine.open(bench.file, TEXT, ())
+    await bench.quiet(engine)
+    state = engine.state(bench.file)
+    assert state is not None and [t.target.name for t in state.targets] == ["f"]
+    assert isinstance(await engine.outcome(bench.file, "g"), Failure)
+
+
 async def test_only_what_an_edit_changes_is_traced_again_and_the_rest_moves(bench: Bench) -> None:
     engine = bench.engine()
     engine.open(bench.file, TEXT, ())

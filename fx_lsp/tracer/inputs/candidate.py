@@ -39,6 +39,7 @@ from fx_lsp.tracer.inputs.solve.solver import FITS, Sizes, solved, with_sizes
 from fx_lsp.tracer.inputs.solve.verdict import are_numbers, has_known_ranks, is_of_environment, is_own_fault
 from fx_lsp.tracer.inputs.subject import Subject
 from fx_lsp.tracer.inputs.task import MIN_SECONDS, Task
+from fx_lsp.tracer.nothing import nothing, shows_no_tensors
 from fx_lsp.tracer.observe import Run, tensors_among
 
 FUNCTION_RANKS = (2, 3, 4, 1)
@@ -168,7 +169,9 @@ def prepare_with(
             name = str(dtype).removeprefix("torch.")
             return dataclasses.replace(again, notes=[*again.notes, f"traced as {name}, in which its code computes"])
     bad = _severity(candidate, found, exploration) if rebuilds == MAX_REBUILDS else "information"
-    return search_failure(task, found, bad, inputs)
+    failure = search_failure(task, found, bad, inputs)
+    no_tensors = bad == "information" and shows_no_tensors(task.request, failed.run, inputs)
+    return nothing(task.request.name, failure.message) if no_tensors else failure
 
 
 def _candidate(

@@ -113,7 +113,7 @@ def _prepare_nested(task: Task, written: Written, observe: Observe) -> Prepared 
     name, outer = task.request.name.rpartition(".")[2], task.request.name.rpartition(".")[0]
     if failure is None:
         return Failure("unsupported", f"{name} is not there after {outer} ran: the code that makes it was not reached")
-    return dataclasses.replace(failure, message=f"{outer}, which makes {name}, cannot be run: {failure.message}")
+    return dataclasses.replace(failure, message=f"{failure.message} (running {outer}, which makes {name})")
 
 
 def _observed(task: Task, caller: Caller) -> Observed | Failure:

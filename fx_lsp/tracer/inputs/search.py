@@ -302,16 +302,15 @@ def _conflict(attempt: Attempt) -> tuple[int, int] | None:
     return next(iter(plain_conflicts(str(attempt.run.error))), None)
 
 
-HARD = frozenset({"data-dependent", "effect", "unsupported", "exit", "memory", "import"})
+HARD = frozenset({"data-dependent", "effect", "unsupported", "exit", "memory", "import", "nothing"})
 """Kinds of failures that other inputs do not mend."""
 
 
 def search_failure(task: Task, found: Found, bad: Severity, inputs: tuple[InputSpec, ...]) -> Failure:
-    """Why a search found nothing: what ended its closest try."""
+    """Why a search found nothing: what ended the try that came furthest."""
     run: Run = found.best.run
     assert run.error is not None
     failure = failure_of(run.error, task.sources, run.failed, task.lines, bad, inputs)
     if bad != "information" or failure.kind in HARD:
         return failure
-    message = f"no inputs were found that {task.request.name} runs with; the closest try ended with: {failure.message}"
-    return dataclasses.replace(failure, kind="inputs", message=message)
+    return dataclasses.replace(failure, kind="inputs")
