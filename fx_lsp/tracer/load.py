@@ -10,14 +10,17 @@ import importlib.util
 import linecache
 import os
 import sys
-from collections.abc import Collection, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
 from fx_lsp.model import TraceRequest
+from fx_lsp.syntax import is_main_guard
 from fx_lsp.tracer.compat import DATA_DEPENDENT
+from fx_lsp.tracer.guards import forbid_effects
+from fx_lsp.tracer.time_limit import time_limit
 
 
 @dataclass
@@ -36,6 +39,8 @@ class LoadError(Exception):
     """The user's module raised while it was imported; `__cause__` is what it raised."""
 
 
+ENTRY_SECONDS = 2.0
+"""How long what a program does under its `if __name__ == "__main__":` may take, as far as a target reaches it."""
 _SLICE_TOO_SMALL = (NameError, AttributeError, KeyError)
 
 
@@ -105,7 +110,27 @@ def _run(request: TraceRequest, code: Any) -> ModuleType:
     module.__spec__ = importlib.machinery.ModuleSpec(request.module, None, origin=request.file)
     sys.modules[request.module] = module
     exec(code, module.__dict__)
+    _enter(request, module)
     return module
+
+
+def _enter(request: TraceRequest, module: ModuleType) -> None:
+    """Run what the target reaches of the program's entry, as far as that goes without data.
+
+    What raises is as if it did not stand there.
+    """
+    tree = ast.parse(request.sliced, request.file)
+    nodes = [node for guard in tree.body if is_main_guard(guard) for node in as_run(ast.Module([guard], []))]
+    for node in nodes:
+        code = compile(ast.Module([node], []), request.file, "exec", dont_inherit=True)
+        with suppress(BaseException), forbid_effects(), time_limit(ENTRY_SECONDS):
+            exec(code, module.__dict__)
+
+
+def as_run(sliced: ast.Module) -> Iterator[ast.stmt]:
+    """The statements of a slice in their order; what is left in it under the program's guard is needed."""
+    for node in sliced.body:
+        yield from node.body if isinstance(node, ast.If) and is_main_guard(node) else [node]
 
 
 class _Overlays(importlib.abc.MetaPathFinder):

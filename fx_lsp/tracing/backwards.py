@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from fx_lsp.syntax import is_main_guard
 from fx_lsp.tracing.names import binds_of, changes_of, loads_of
-from fx_lsp.tracing.parsing import end_of, is_main_guard, push_children, split_lines, start_of, walk
+from fx_lsp.tracing.parsing import end_of, push_children, split_lines, start_of, walk
 
 Path = tuple[ast.stmt, ...]
 """A statement with those around it, the outermost first."""
@@ -24,12 +25,13 @@ _FORCED = {True: b"True", False: b"False"}
 class Backwards:
     """What a call needs: the statements `kept`, and `names` that are still to be bound.
 
-    `imported` names stand for no object that a method call configures.
+    `imported` names stand for no object that a method call configures. What is `skipped` binds nothing.
     """
 
     imported: Collection[str]
     names: set[str] = field(default_factory=set[str])
     kept: set[ast.stmt] = field(default_factory=set[ast.stmt])
+    skipped: Callable[[ast.stmt], bool] = lambda node: False
 
     def follow(self, body: Sequence[ast.stmt], path: Path) -> None:
         """Keep what `path` needs of the blocks around its last statement and, at last, of the module's `body`."""
@@ -45,10 +47,18 @@ class Backwards:
                     before = block if whole else block[: block.index(path[number])]
                     self._block(before, top=number == 0, straight=True)
             if isinstance(holder, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                self.names -= {part.arg for part in walk(holder.args) if isinstance(part, ast.arg)}
-                self.names |= _signature_names(holder)
+                self.leave(holder)
             elif holder is not None and not isinstance(holder, (ast.If, ast.While)):
                 self.names = (self.names - _loop_targets(holder)) | header_names(holder)
+
+    def bind(self, block: Sequence[ast.stmt]) -> None:
+        """Keep what binds `names` in a block that runs whole, and what that needs of it."""
+        self._block(block, straight=True)
+
+    def leave(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        """Go on outside of a function, whose parameters are bound by its call."""
+        self.names -= {part.arg for part in walk(function.args) if isinstance(part, ast.arg)}
+        self.names |= _signature_names(function)
 
     def _class(self, holder: ast.ClassDef) -> None:
         """Keep what a test of a class may use of it: everything but its other tests."""
@@ -62,6 +72,8 @@ class Backwards:
 
     def _statement(self, node: ast.stmt, top: bool, straight: bool) -> bool:
         if (top and (isinstance(node, (*_DEFINITIONS, *_IMPORTS)) or is_main_guard(node))) or node in self.kept:
+            return False
+        if self.skipped(node):
             return False
         inner = [] if isinstance(node, _DEFINITIONS) else blocks(node)
         if inner:

@@ -8,39 +8,28 @@ import importlib.machinery
 import inspect
 import linecache
 import os
-import signal
 import sys
-import threading
-import time
 from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Any
-
-import torch
 
 from fx_lsp.model import CallSite, TraceRequest
 from fx_lsp.tracer.command_line import CommandLine, flags_parsed, started_as
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.guards import forbid_effects
-from fx_lsp.tracer.inputs.evidence.callers import Reached, Watcher, watcher
+from fx_lsp.tracer.inputs.evidence.callers import Watcher, watcher
 from fx_lsp.tracer.inputs.evidence.offers import Offer
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import TensorPlan
 from fx_lsp.tracer.inputs.plan.values import proposals
 from fx_lsp.tracer.inputs.task import Task
-from fx_lsp.tracer.load import find, load
+from fx_lsp.tracer.load import as_run, find, load
+from fx_lsp.tracer.time_limit import time_limit
 
 SHARE = 0.4
 """How much of the time that is left one call site may use."""
-TICK = 0.05
-"""How many seconds pass until it is looked again whether a site that took too long can be stopped."""
-LENIENCE = 4
-"""How many times as long it may take where it is never in a place at which it can be stopped safely."""
-_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
-WAITING = 4
-"""How many times as long it may take by the clock: on a busy machine it waits for others."""
 
 
 def seen_at_call_sites(task: Task, signature: inspect.Signature, hints: Mapping[str, Any]) -> Iterator[Offer]:
@@ -79,7 +68,7 @@ def _seen_at(
     with suppress(BaseException), ExitStack() as stack:
         stack.enter_context(forbid_effects())
         line = stack.enter_context(started_as(site.file))
-        stack.enter_context(_time_limit(seconds))
+        stack.enter_context(time_limit(seconds))
         target = None if own else _target_module(request, site, mode)
         module = _new_module(request, site)
         for code, imports in _statements(site):
@@ -104,7 +93,7 @@ def _statements(site: CallSite) -> Iterator[tuple[Any, bool]]:
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
     names = [alias.name for node in imports for alias in node.names]
     flags = sum(getattr(__future__, name).compiler_flag for name in names)
-    for node in tree.body:
+    for node in as_run(tree):
         code = compile(ast.Module([node], []), site.file, "exec", flags, dont_inherit=True)
         yield code, isinstance(node, (ast.Import, ast.ImportFrom))
 
@@ -165,33 +154,3 @@ def _modules_kept(names: Collection[str]) -> Generator[None, None, None]:
                 sys.modules.pop(name, None)
             else:
                 sys.modules[name] = module
-
-
-@contextmanager
-def _time_limit(seconds: float) -> Generator[None, None, None]:
-    """Raise Reached in the main thread after `seconds` of this process's time, or several of them of waiting, and
-    again, where the platform has timers.
-
-    PyTorch may abort where Python code that it calls raises at any instruction: while that runs, it is waited for.
-    """
-    if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    until = time.monotonic() + LENIENCE * WAITING * seconds
-
-    def ring(_: int, frame: FrameType | None) -> None:
-        inside = frame is not None and frame.f_code.co_filename.startswith(_TORCH)
-        if not inside or time.monotonic() > until:
-            raise Reached
-
-    timers = ((signal.SIGPROF, signal.ITIMER_PROF, seconds), (signal.SIGALRM, signal.ITIMER_REAL, WAITING * seconds))
-    before = [signal.signal(number, ring) for number, _, _ in timers]
-    for _, timer, limit in timers:
-        signal.setitimer(timer, limit, TICK)
-    try:
-        yield
-    finally:
-        for (number, timer, _), handler in zip(timers, before, strict=True):
-            signal.setitimer(timer, 0)
-            signal.signal(number, handler)
