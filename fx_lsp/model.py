@@ -29,13 +29,14 @@ class Span:
         )
 
 
-TargetKind = Literal["function", "module", "method", "graph"]
+TargetKind = Literal["function", "module", "method", "graph", "step"]
 
 
 @dataclass(frozen=True)
 class Target:
     """Something that can be traced: a function, an `nn.Module` class, or a method of a class. A "graph" is a function
-    that builds one of torch.fx, or a name of the module that holds one: it is shown as it is.
+    that builds one of torch.fx, or a name of the module that holds one: it is shown as it is. A "step" is the body of a
+    loop over batches, up to its loss, or a function that calls `backward`.
 
     `name` is the qualified name (`f`, `Block`, `Block.extra`); `name_span` covers the identifier that
     hovers and lenses attach to; `span` covers the whole definition with its decorators.
@@ -364,7 +365,8 @@ class TraceRequest:
     `overlays` are unsaved texts of other files, by absolute path.
     `given` are inputs that are written down, those that count most first; `previous` those that an earlier text of the
     target was traced with, where a search may begin; `callers` use the target, and `sites` call it; `seconds` bounds
-    the search. `work` says which stages are wanted, `passes` are those of the user that it needs.
+    the search. `work` says which stages are wanted, `passes` are those of the user that it needs. `step` is the line at
+    which the loop or the function begins that a step is of, or 0.
     """
 
     file: str
@@ -383,6 +385,7 @@ class TraceRequest:
     seconds: float = 5.0
     work: Work = ""
     passes: tuple[PassSource, ...] = ()
+    step: int = 0
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from fx_lsp.model import TraceRequest
+from fx_lsp.steps import as_functions
 from fx_lsp.syntax import is_main_guard
 from fx_lsp.tracer.compat import DATA_DEPENDENT
 from fx_lsp.tracer.guards import forbid_effects
@@ -94,13 +95,19 @@ def _load(request: TraceRequest, mode: AbstractContextManager[object]) -> Loaded
 
 
 def _execute(request: TraceRequest, text: str, mode: AbstractContextManager[object]) -> ModuleType:
-    code = compile(ast.parse(text, request.file), request.file, "exec", dont_inherit=True)
+    code = compile(syntax_of(request, text), request.file, "exec", dont_inherit=True)
     linecache.cache[request.file] = (len(text), None, text.splitlines(keepends=True), request.file)
     try:
         with mode:
             return _run(request, code)
     except DATA_DEPENDENT:
         return _run(request, code)
+
+
+def syntax_of(request: TraceRequest, text: str) -> ast.Module:
+    """The syntax of a text of the target's file, where a step is the function that the body of its loop amounts to."""
+    tree = ast.parse(text, request.file)
+    return as_functions(tree, request.step, request.name) if request.step else tree
 
 
 def _run(request: TraceRequest, code: Any) -> ModuleType:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fx_lsp.model import Failure, Span, Target, TargetKind
 from fx_lsp.specs import FX_COMMENT
+from fx_lsp.steps import Step, steps_of
 from fx_lsp.tracing.builders import find_builders
 from fx_lsp.tracing.evidence import Look, look_at, receives_parameter
 from fx_lsp.tracing.handed import handed_tensors
@@ -20,10 +21,14 @@ _WORD = re.compile(rb"[\w\x80-\xff]+")
 
 @dataclass(frozen=True)
 class Discovery:
-    """The targets of a file in source order; `failure` (kind "syntax") says why there are none."""
+    """The targets of a file in source order; `failure` (kind "syntax") says why there are none.
+
+    `steps` are those of kind "step" by their names.
+    """
 
     targets: tuple[Target, ...]
     failure: Failure | None
+    steps: Mapping[str, Step] = field(default_factory=dict[str, Step])
 
 
 def discover(file: str, text: str, tree: ast.Module | None = None, asked: Collection[str] = frozenset()) -> Discovery:
@@ -45,8 +50,11 @@ def discover(file: str, text: str, tree: ast.Module | None = None, asked: Collec
     builders = find_builders(outline, tree, text)
     builders = {name: node for name, node in builders.items() if name in wanted or name not in programs}
     accepted = _accept(outline, tree, looks, programs) | ((outline.functions.keys() & wanted) - outline.excluded)
-    found = _targets(file, lines, outline, accepted - builders.keys(), wanted, builders)
-    return Discovery(tuple(sorted(found, key=_start)), None)
+    found = [*_targets(file, lines, outline, accepted - builders.keys(), wanted, builders)]
+    known = {target.name for target in found}
+    steps = {s.name: s for s in (steps_of(tree) if outline.uses_torch else ()) if s.name not in known}
+    found += [_step_target(file, lines, step) for step in steps.values()]
+    return Discovery(tuple(sorted(found, key=_start)), None, steps)
 
 
 def _targets(
@@ -151,6 +159,16 @@ def _start(target: Target) -> tuple[int, int]:
 def _target(file: str, lines: list[str], name: str, node: ast.stmt, kind: TargetKind) -> Target:
     place = _name_span(file, lines, name.rpartition(".")[2].encode(), node)
     return Target(file, name, kind, place, Span(file, *start_of(node), *end_of(node)))
+
+
+def _step_target(file: str, lines: list[str], step: Step) -> Target:
+    region = step.region
+    if isinstance(region, ast.FunctionDef):
+        return _target(file, lines, step.name, region, "step")
+    head = region.target if isinstance(region, ast.For) else region.test
+    end = (head.end_lineno or head.lineno, head.end_col_offset or 0)
+    start = start_of(region)
+    return Target(file, step.name, "step", Span(file, *start, *end), Span(file, *start, *end_of(region)))
 
 
 def _name_span(file: str, lines: list[str], name: bytes, node: ast.stmt) -> Span:

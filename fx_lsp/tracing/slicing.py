@@ -69,7 +69,10 @@ class SourceGraph:
     def slice(self, name: str, also: Collection[str] = ()) -> Slice:
         """The slice for the target `name` (`f`, `Block` or `Block.extra`), and what the names `also` stand for."""
         kept, entry = self._reach_all(name.partition(".")[0], also)
-        lines = {**self._render(sorted(kept)), **entry}
+        return self.slice_of({**self._render(sorted(kept)), **entry})
+
+    def slice_of(self, lines: Mapping[int, str]) -> Slice:
+        """The slice that consists of some lines, each with its number."""
         numbers = tuple(n for n, line in sorted(lines.items()) if n in self._literals or _is_code(line))
         return Slice(_digest(lines[n] for n in numbers), numbers, lines, len(self._lines))
 

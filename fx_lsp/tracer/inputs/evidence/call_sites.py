@@ -25,7 +25,7 @@ from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import TensorPlan
 from fx_lsp.tracer.inputs.plan.values import proposals
 from fx_lsp.tracer.inputs.task import Task
-from fx_lsp.tracer.load import as_run, find, load
+from fx_lsp.tracer.load import as_run, find, load, syntax_of
 from fx_lsp.tracer.time_limit import time_limit
 
 SHARE = 0.4
@@ -40,7 +40,7 @@ def seen_at_call_sites(task: Task, signature: inspect.Signature, hints: Mapping[
     """
     request = task.request
     for site in request.sites:
-        with _modules_kept((request.module, site.imported, site.module)):
+        with modules_kept((request.module, site.imported, site.module)):
             offer = _seen_at(request, site, task.tree, task.seconds * SHARE, task.mode)
         if offer is None:
             continue
@@ -69,9 +69,9 @@ def _seen_at(
         stack.enter_context(forbid_effects())
         line = stack.enter_context(started_as(site.file))
         stack.enter_context(time_limit(seconds))
-        target = None if own else _target_module(request, site, mode)
-        module = _new_module(request, site)
-        for code, imports in _statements(site):
+        target = None if own else target_module(request, site, mode)
+        module = new_module(request, site)
+        for code, imports in statements_of(request, site):
             if watch is None:
                 watch = _watcher(request, target or module, tree, site)
             with watch.watching() if watch else nullcontext(), forbid_effects(network_only=imports):
@@ -79,7 +79,7 @@ def _seen_at(
             if imports:
                 flags_parsed()
             if imports and target is not None:
-                _prefer(target, module)
+                prefer(target, module)
         if watch is not None and site.then:
             with watch.watching():
                 eval(site.then, module.__dict__)
@@ -87,9 +87,9 @@ def _seen_at(
     return None if offer is None else replace(offer, guessed=bool(line.invented))
 
 
-def _statements(site: CallSite) -> Iterator[tuple[Any, bool]]:
+def statements_of(request: TraceRequest, site: CallSite) -> Iterator[tuple[Any, bool]]:
     """The code of each statement of the site's text, and whether it is an import."""
-    tree = ast.parse(site.text, site.file)
+    tree = syntax_of(request, site.text) if site.file == request.file else ast.parse(site.text, site.file)
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
     names = [alias.name for node in imports for alias in node.names]
     flags = sum(getattr(__future__, name).compiler_flag for name in names)
@@ -98,7 +98,7 @@ def _statements(site: CallSite) -> Iterator[tuple[Any, bool]]:
         yield code, isinstance(node, (ast.Import, ast.ImportFrom))
 
 
-def _target_module(request: TraceRequest, site: CallSite, mode: FakeTensorMode) -> ModuleType:
+def target_module(request: TraceRequest, site: CallSite, mode: FakeTensorMode) -> ModuleType:
     """What a test uses of the target's file, importable under its name and under the test's name for it."""
     module = load(replace(request, sliced=site.sliced, overlays={}), mode).module
     if site.imported:
@@ -106,7 +106,8 @@ def _target_module(request: TraceRequest, site: CallSite, mode: FakeTensorMode) 
     return module
 
 
-def _new_module(request: TraceRequest, site: CallSite) -> ModuleType:
+def new_module(request: TraceRequest, site: CallSite) -> ModuleType:
+    """An empty module for a site to run in, under the name that its file has."""
     name = site.module or request.module
     module = ModuleType(name)
     module.__file__ = site.file
@@ -117,7 +118,7 @@ def _new_module(request: TraceRequest, site: CallSite) -> ModuleType:
     return module
 
 
-def _prefer(target: ModuleType, module: ModuleType) -> None:
+def prefer(target: ModuleType, module: ModuleType) -> None:
     """Replace what `module` has imported of the target's file on disk by that of its unsaved text."""
     for name, value in list(vars(module).items()):
         called = getattr(value, "__name__", None)
@@ -143,7 +144,7 @@ def _shown(file: str, request: TraceRequest) -> str:
 
 
 @contextmanager
-def _modules_kept(names: Collection[str]) -> Generator[None, None, None]:
+def modules_kept(names: Collection[str]) -> Generator[None, None, None]:
     """Put `sys.modules` back as it was, as far as these names go."""
     before = {name: sys.modules.get(name) for name in names if name}
     try:
