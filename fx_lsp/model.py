@@ -339,7 +339,8 @@ class CallSite:
 
     `text` is that file with everything blanked that the call does not need, its lines where they were; `then` is an
     expression that gets to the call once it has run, or "". The rest is "" for the target's own file: `module` and
-    `package` to run it under, `sliced` what it uses of the target's file, `imported` the name of that.
+    `package` to run it under, `sliced` what it uses of the target's file, `imported` the name of that. `functions` are
+    the lines at which the functions on the way to the call begin.
     """
 
     file: str
@@ -350,6 +351,7 @@ class CallSite:
     package: str = ""
     sliced: str = ""
     imported: str = ""
+    functions: tuple[int, ...] = ()
 
 
 Work: TypeAlias = str

@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 import copy
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, TypeGuard
 
@@ -37,6 +37,16 @@ class Step:
     name: str
     region: Region
     path: tuple[ast.stmt, ...]
+
+    @property
+    def is_hook(self) -> bool:
+        """Whether it is a method that a trainer calls with each batch."""
+        return isinstance(self.region, ast.FunctionDef) and _is_hook(self.region, self.path)
+
+
+def calls_by_name(tree: ast.AST) -> set[str]:
+    """The names that are called as they are: `model` of `model(x)`, not `x` of `x.to(device)`."""
+    return {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
 
 
 def steps_of(tree: ast.Module) -> list[Step]:
@@ -69,7 +79,7 @@ def _collect(
             if node.name.startswith(("test_", "Test")):
                 continue
             name = f"{scope}.{node.name}".lstrip(".")
-            if isinstance(node, ast.FunctionDef) and _is_direct(node) and _computes(node):
+            if isinstance(node, ast.FunctionDef) and (_is_hook(node, path) or (_is_direct(node) and _computes(node))):
                 regions.append((name, node, path))
             else:
                 _collect(node.body, name, (*path, node), regions)
@@ -78,6 +88,15 @@ def _collect(
         else:
             for inner in blocks_of(node):
                 _collect(inner, scope, (*path, node), regions)
+
+
+_HOOK = re.compile(r"(training|validation|test)_step$")
+
+
+def _is_hook(node: ast.FunctionDef, path: Sequence[ast.stmt]) -> bool:
+    """Whether a function is a method that a trainer calls with each batch."""
+    names = [argument.arg for argument in node.args.args]
+    return bool(path and isinstance(path[-1], ast.ClassDef) and _HOOK.match(node.name)) and "batch" in names
 
 
 def _trains(node: ast.For | ast.While) -> bool:
@@ -236,6 +255,8 @@ def _taken(node: ast.stmt, body: Sequence[ast.stmt]) -> list[ast.expr]:
             return _tensors_in(node.value) or [node.value]
     elif isinstance(node, (ast.Assign, ast.Expr)):
         appended = node.value if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else None
+        if appended is not None and _last(appended.func) == "log" and len(appended.args) > 1:
+            return _tensors_in(appended.args[1]) or [appended.args[1]]
         if appended is not None and _last(appended.func) == "append" and len(appended.args) == 1:
             return _tensors_in(appended.args[0]) or [appended.args[0]]
         return _tensors_in(node.value)
@@ -275,33 +296,42 @@ def _without_moves(node: ast.expr) -> ast.expr:
 def wanted_by(region: Region) -> Callable[[ast.stmt], set[str]]:
     """Tell of each statement in a step the names that its result needs, if it has one."""
     trains = _has_backward(region)
+    returns = not trains and any(isinstance(node, ast.Return) and node.value is not None for node in region.body)
 
     def names(node: ast.stmt) -> set[str]:
         loss = loss_of(node)
-        results = [loss] if loss is not None else [] if trains else _taken(node, region.body)
+        results = [loss] if loss is not None else [] if trains or returns else _taken(node, region.body)
+        if returns and isinstance(node, ast.Return) and node.value is not None:
+            results = [node.value]
         return _names(*results)
 
     return names
 
 
-def as_functions(tree: ast.Module, line: int, name: str) -> ast.Module:
+def as_functions(tree: ast.Module, line: int, name: str, inputs: Collection[str] = ()) -> ast.Module:
     """A copy of a module in which the step at `line` is a function that returns its losses.
 
-    The function is named as the last part of `name`; what is around it returns it instead of running it.
+    The function is named as the last part of `name`; what is around it returns it instead of running it. Of the names
+    that it reads, `inputs` are parameters.
     """
     tree = copy.deepcopy(tree)
     path = _path_to(tree.body, line)
     if path is None:
         return tree
     *around, region = path
+    _drop_heads(tree.body, around, region)
     block = _block_with(tree.body, around, region)
     index = block.index(region)
     if isinstance(region, ast.FunctionDef):
         region.body = _returning(region.body)
+        _take_apart(region)
+        known = {argument.arg for argument in ast.walk(region.args) if isinstance(argument, ast.arg)}
+        region.args.kwonlyargs += [ast.copy_location(ast.arg(name), region) for name in inputs if name not in known]
+        region.args.kw_defaults += [None for name in inputs if name not in known]
         made: list[ast.stmt] = [region]
     else:
         assert isinstance(region, _LOOPS)
-        made = _function_of(region, around, name.rpartition(".")[2])
+        made = _function_of(region, around, name.rpartition(".")[2], inputs)
     outer = [position for position, node in enumerate(around) if isinstance(node, ast.FunctionDef)]
     if outer:
         returned = ast.Return(ast.Name(name.rpartition(".")[2], ast.Load()))
@@ -316,6 +346,12 @@ def as_functions(tree: ast.Module, line: int, name: str) -> ast.Module:
     return ast.fix_missing_locations(tree)
 
 
+def functions_around(tree: ast.Module, line: int) -> list[int]:
+    """The lines at which the functions begin that are around a line."""
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    return [node.lineno for node in functions if node.lineno < line <= (node.end_lineno or node.lineno)]
+
+
 def _return_call(block: list[ast.stmt], function: ast.stmt) -> None:
     """Have a block return what a function in it returns, of which nothing reads the parameters."""
     assert isinstance(function, ast.FunctionDef)
@@ -323,6 +359,30 @@ def _return_call(block: list[ast.stmt], function: ast.stmt) -> None:
     required = len(arguments.posonlyargs) + len(arguments.args) - len(arguments.defaults)
     call = ast.Call(ast.Name(function.name, ast.Load()), [ast.Constant(None) for _ in range(required)], [])
     block[block.index(function) + 1 :] = [ast.copy_location(ast.Return(call), function)]
+
+
+def _drop_heads(body: list[ast.stmt], around: list[ast.stmt], region: ast.stmt) -> None:
+    """Replace statements on the way to a step by their bodies, where their heads bind nothing that is read there."""
+    read = _names(region)
+    for depth in range(len(around) - 1, -1, -1):
+        node = around[depth]
+        block = _block_with(body, around[:depth], node)
+        inner = next(inner for inner in blocks_of(node) if (*around, region)[depth + 1] in inner)
+        read |= _names(*(part for part in inner if part is not (*around, region)[depth + 1]))
+        if has_idle_head(node, read):
+            around[depth] = ast.copy_location(ast.If(ast.Constant(True), inner, []), node)
+            block[block.index(node)] = around[depth]
+        else:
+            read |= {part.id for part in _header(node) if isinstance(part, ast.Name)}
+
+
+def has_idle_head(node: ast.stmt, read: Collection[str]) -> bool:
+    """Whether what a `for` or a `with` around a step begins with need not run: it binds none of the names `read`."""
+    if isinstance(node, ast.For):
+        return _names(node.target).isdisjoint(read)
+    if not isinstance(node, ast.With) or any(is_mode(item.context_expr) for item in node.items):
+        return False
+    return all(item.optional_vars is None or _names(item.optional_vars).isdisjoint(read) for item in node.items)
 
 
 def _path_to(body: Sequence[ast.stmt], line: int) -> tuple[ast.stmt, ...] | None:
@@ -344,20 +404,23 @@ def _block_with(body: list[ast.stmt], around: Sequence[ast.stmt], node: ast.stmt
     return next(block for block in blocks if node in block)
 
 
-def _function_of(region: ast.For | ast.While, around: Sequence[ast.stmt], name: str) -> list[ast.stmt]:
+def _function_of(
+    region: ast.For | ast.While, around: Sequence[ast.stmt], name: str, inputs: Collection[str]
+) -> list[ast.stmt]:
     """The function that the body of a loop amounts to, and the statement that says what it is called with."""
     body = _returning(region.body)
-    read = {part.id for node in body for part in ast.walk(node) if isinstance(part, ast.Name) and not _is_store(part)}
+    read = _read_names(body)
     heads = [region.target] if isinstance(region, ast.For) else []
     targets = [part.id for head in heads for part in ast.walk(head) if isinstance(part, ast.Name)]
     batch = [target for target in dict.fromkeys(targets) if target in read]
     counted = _counted_in(region)
-    carried = _carried(body, targets, around, region)
-    parameters = [target for target in batch if target not in counted]
+    carried = [name for name in _carried(body, targets, around, region) if name not in inputs]
+    parts = _parts(body, [target for target in batch if target not in counted], region)
+    parameters = list(parts)
     (function,) = parse("def _(): pass").body
     assert isinstance(function, ast.FunctionDef)
     function.name, function.body = name, _tried(body, around)
-    function.args.args = [ast.arg(parameter) for parameter in parameters]
+    function.args.args = [ast.arg(parameter) for parameter in (*parameters, *inputs)]
     defaults: list[ast.expr] = [ast.Constant(0) for target in batch if target in counted]
     defaults += [ast.Name(variable, ast.Load()) for variable in carried]
     function.args.kwonlyargs = [ast.arg(target) for target in (*(t for t in batch if t in counted), *carried)]
@@ -368,12 +431,124 @@ def _function_of(region: ast.For | ast.While, around: Sequence[ast.stmt], name: 
     if not isinstance(region, ast.For):
         return [function]
     keys: list[ast.expr | None] = [ast.Constant(parameter) for parameter in parameters]
-    batches = ast.Dict(keys, [ast.Name(parameter, ast.Load()) for parameter in parameters])
+    batches = ast.Dict(keys, list(parts.values()))
     several = ast.GeneratorExp(batches, [ast.comprehension(region.target, region.iter, [], 0)])
     nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
     attribute = ast.Attribute(ast.Name(name, ast.Load()), BATCHES, ast.Store())
     told = ast.Assign([attribute], ast.Lambda(nothing, several))
     return [function, ast.copy_location(told, region)]
+
+
+def _read_names(body: Sequence[ast.stmt]) -> set[str]:
+    """The names that a body reads."""
+    parts = (part for node in body for part in ast.walk(node) if isinstance(part, ast.Name))
+    return {part.id for part in parts if not _is_store(part)}
+
+
+def _take_apart(function: ast.FunctionDef) -> None:
+    """Give a method the parts of its batch as parameters, where it only takes these of it."""
+    arguments = [argument.arg for argument in function.args.args]
+    batches = [name for name in arguments if name == "batch"]
+    parts = _parts(function.body, batches, function)
+    if batches and batches != list(parts):
+        index = arguments.index(batches[0])
+        given = [ast.copy_location(ast.arg(name), function.args.args[index]) for name in parts]
+        function.args.args[index : index + 1] = given
+
+
+def _parts(body: list[ast.stmt], batches: Sequence[str], region: Region) -> dict[str, ast.expr]:
+    """The parameters of a step with what each is of a turn of the loop.
+
+    A batch of which the body takes nothing but parts (`x, y = batch`, `batch["image"]`) is these parts.
+    """
+    parts: dict[str, ast.expr] = {}
+    for batch in batches:
+        taken = _taken_apart(body, batch)
+        if taken is None:
+            parts[batch] = ast.copy_location(ast.Name(batch, ast.Load()), region)
+            continue
+        read = _read_names(body)
+        for key, name in taken.items():
+            value = ast.Subscript(ast.Name(batch, ast.Load()), ast.Constant(key), ast.Load())
+            if name in read:
+                parts[name] = ast.copy_location(value, region)
+    return parts
+
+
+def _taken_apart(body: list[ast.stmt], batch: str) -> dict[int | str, str] | None:
+    """Put variables in place of the parts of a batch in a body; return the key of each. None where it is read whole."""
+    reads = [part for node in body for part in ast.walk(node) if isinstance(part, ast.Name) and part.id == batch]
+    unpacked = [node for node in _statements(body) if _unpacks(node, batch)]
+    selected = [part for node in body for part in ast.walk(node) if _selects(part, batch)]
+    if not reads or len(unpacked) + len(selected) < len(reads):
+        return None
+    names: dict[int | str, str] = {}
+    for node in unpacked:
+        assert isinstance(node, ast.Assign) and isinstance(node.targets[0], (ast.Tuple, ast.List))
+        names |= {number: element.id for number, element in enumerate(node.targets[0].elts) if _is_store(element)}
+    keys = [_key_of(part) for part in selected]
+    bound = _read_names(body) | _bound_names(body)
+    for node in _statements(body):
+        for target, value in _pairs(node):
+            if _selects(value, batch) and keys.count(_key_of(value)) == 1:
+                names.setdefault(_key_of(value), target)
+        here = (part for part in _header(node) if isinstance(part, ast.Subscript) and _selects(part, batch))
+        own = [_key_of(part) for part in sorted(here, key=lambda part: (part.lineno, part.col_offset))]
+        target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
+        for key in own:
+            fits = len(own) == 1 and keys.count(key) == 1 and isinstance(target, ast.Name)
+            fallback = key if isinstance(key, str) and key.isidentifier() and key not in bound else f"{batch}_{key}"
+            names.setdefault(key, target.id if fits and isinstance(target, ast.Name) else fallback)
+    replacement = _PartsByName(batch, names)
+    body[:] = [replacement.visit(node) for node in body if node not in unpacked]
+    for node in _statements(body):
+        for block in blocks_of(node):
+            block[:] = [inner for inner in block if inner not in unpacked] or [ast.copy_location(ast.Pass(), node)]
+    return names
+
+
+def _pairs(node: ast.stmt) -> list[tuple[str, ast.expr]]:
+    """The variables of `a, b = x, y` with what each is given."""
+    target = node.targets[0] if isinstance(node, ast.Assign) else None
+    if not isinstance(node, ast.Assign) or not isinstance(target, ast.Tuple) or not isinstance(node.value, ast.Tuple):
+        return []
+    pairs = zip(target.elts, node.value.elts, strict=False)
+    return [(name.id, value) for name, value in pairs if isinstance(name, ast.Name)]
+
+
+def _unpacks(node: ast.stmt, batch: str) -> bool:
+    """Whether a statement is `x, y = batch`."""
+    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Name) or node.value.id != batch:
+        return False
+    target = node.targets[0]
+    return isinstance(target, (ast.Tuple, ast.List)) and all(isinstance(element, ast.Name) for element in target.elts)
+
+
+def _selects(node: ast.AST, batch: str) -> bool:
+    """Whether a node is `batch[0]` or `batch["image"]`."""
+    if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Name) or node.value.id != batch:
+        return False
+    return isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, (int, str))
+
+
+def _key_of(node: ast.AST) -> int | str:
+    assert isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)
+    key = node.slice.value
+    assert isinstance(key, (int, str))
+    return key
+
+
+class _PartsByName(ast.NodeTransformer):
+    """Puts variables in place of the parts of a batch."""
+
+    def __init__(self, batch: str, names: Mapping[int | str, str]) -> None:
+        self._batch, self._names = batch, names
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        """Replace `batch[key]`."""
+        if not _selects(node, self._batch):
+            return self.generic_visit(node)
+        return ast.copy_location(ast.Name(self._names[_key_of(node)], ast.Load()), node)
 
 
 def _counted_in(region: ast.For | ast.While) -> set[str]:
@@ -457,6 +632,8 @@ def _returning(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     """A body up to its last `backward`, or without what takes values, that returns what it computes."""
     losses: list[ast.expr] = []
     cut = _cut(body, losses)
+    if isinstance(body[-1], ast.Return) and body[-1].value is not None:
+        return [node for node in body if not _is_dropped(node, body)]
     if not losses:
         losses = results_of(body)
         cut = [node for node in body if not _is_dropped(node, body)]

@@ -17,8 +17,9 @@ from types import ModuleType
 from typing import Any
 
 from fx_lsp.model import TraceRequest
-from fx_lsp.steps import as_functions
+from fx_lsp.steps import as_functions, functions_around
 from fx_lsp.syntax import is_main_guard
+from fx_lsp.tracer.absent import Absences, tolerant
 from fx_lsp.tracer.compat import DATA_DEPENDENT
 from fx_lsp.tracer.guards import forbid_effects
 from fx_lsp.tracer.time_limit import time_limit
@@ -66,6 +67,11 @@ def load(request: TraceRequest, mode: AbstractContextManager[object]) -> Loaded:
     return loaded
 
 
+def with_inputs(request: TraceRequest, inputs: Collection[str], mode: AbstractContextManager[object]) -> ModuleType:
+    """The module of a step again, of what that reads some names as parameters."""
+    return _execute(request, request.sliced, mode, inputs)
+
+
 def _import_package(name: str) -> Exception | None:
     """Import a package. Where that raises, what it raised, and only the modules in the package can be imported then.
 
@@ -94,8 +100,12 @@ def _load(request: TraceRequest, mode: AbstractContextManager[object]) -> Loaded
     return Loaded(_execute(request, request.source, mode), whole=True, notes=(note,))
 
 
-def _execute(request: TraceRequest, text: str, mode: AbstractContextManager[object]) -> ModuleType:
-    code = compile(syntax_of(request, text), request.file, "exec", dont_inherit=True)
+def _execute(
+    request: TraceRequest, text: str, mode: AbstractContextManager[object], inputs: Collection[str] = ()
+) -> ModuleType:
+    tree = syntax_of(request, text, inputs)
+    tree = tolerant(tree, functions_around(tree, request.step)) if request.step else tree
+    code = compile(tree, request.file, "exec", dont_inherit=True)
     linecache.cache[request.file] = (len(text), None, text.splitlines(keepends=True), request.file)
     try:
         with mode:
@@ -104,10 +114,13 @@ def _execute(request: TraceRequest, text: str, mode: AbstractContextManager[obje
         return _run(request, code)
 
 
-def syntax_of(request: TraceRequest, text: str) -> ast.Module:
-    """The syntax of a text of the target's file, where a step is the function that the body of its loop amounts to."""
+def syntax_of(request: TraceRequest, text: str, inputs: Collection[str] = ()) -> ast.Module:
+    """The syntax of a text of the target's file, where a step is the function that the body of its loop amounts to.
+
+    Of what that reads, `inputs` are parameters.
+    """
     tree = ast.parse(text, request.file)
-    return as_functions(tree, request.step, request.name) if request.step else tree
+    return as_functions(tree, request.step, request.name, inputs) if request.step else tree
 
 
 def _run(request: TraceRequest, code: Any) -> ModuleType:
@@ -116,6 +129,8 @@ def _run(request: TraceRequest, code: Any) -> ModuleType:
     module.__package__ = request.package
     module.__spec__ = importlib.machinery.ModuleSpec(request.module, None, origin=request.file)
     sys.modules[request.module] = module
+    if request.step:
+        vars(module).update(Absences().namespace())
     exec(code, module.__dict__)
     _enter(request, module)
     return module

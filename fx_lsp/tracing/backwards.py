@@ -19,7 +19,13 @@ _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _IMPORTS = (ast.Import, ast.ImportFrom)
 _SCOPED = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _NOT_CONFIGURING = re.compile(r"(load|save)(_\w+)?$|backward$|step$|zero_grad$|share_memory_?$")
+_SETTING_UP = re.compile(r"_?(init|initiali[sz]e|set_?up|configure|prepare|freeze|unfreeze)(_|$)")
+"""Functions that are called for what they do to their arguments."""
 _FORCED = {True: b"True", False: b"False"}
+
+
+def _none(node: ast.stmt, names: set[str]) -> bool:
+    return False
 
 
 @dataclass
@@ -40,8 +46,11 @@ class Backwards:
     read: set[str] = field(default_factory=set[str])
     strict: bool = False
 
-    def follow(self, body: Sequence[ast.stmt], path: Path) -> None:
-        """Keep what `path` needs of the blocks around its last statement and, at last, of the module's `body`."""
+    def follow(self, body: Sequence[ast.stmt], path: Path, idle: Callable[[ast.stmt, set[str]], bool] = _none) -> None:
+        """Keep what `path` needs of the blocks around its last statement and, at last, of the module's `body`.
+
+        Heads that are `idle`, where some names are needed, do not run.
+        """
         self.kept.update(path)
         for number in range(len(path) - 1, -1, -1):
             holder = path[number - 1] if number else None
@@ -55,7 +64,7 @@ class Backwards:
                     self._block(before, top=number == 0, straight=True)
             if isinstance(holder, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 self.leave(holder)
-            elif holder is not None and not isinstance(holder, (ast.If, ast.While)):
+            elif holder is not None and not isinstance(holder, (ast.If, ast.While)) and not idle(holder, self.names):
                 self.names = (self.names - _loop_targets(holder)) | header_names(holder)
 
     def bind(self, block: Sequence[ast.stmt]) -> None:
@@ -113,6 +122,9 @@ class Backwards:
         if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):
             return set()
         called = node.value.func
+        name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+        if not self.strict and _SETTING_UP.match(name):
+            return {argument.id for argument in node.value.args if isinstance(argument, ast.Name)}
         if not isinstance(called, ast.Attribute) or _NOT_CONFIGURING.match(called.attr):
             return set()
         if self.strict and not (called.attr.endswith("_") or called.attr in ("train", "eval") or alters(called.attr)):

@@ -134,7 +134,8 @@ class _Own:
         if needed is None:
             return None
         lines = {**self.lines(needed.names), **needed.lines, **(self.part.lines if self.part is not None else {})}
-        return CallSite(self.target.file, found.call.lineno, _joined(lines, self.text), needed.then)
+        text = _joined(lines, self.text)
+        return CallSite(self.target.file, found.call.lineno, text, needed.then, functions=needed.functions)
 
     @property
     def callee(self) -> _Callee | None:
@@ -253,6 +254,7 @@ class _There:
             self.package,
             self.own.graph.slice_of(self.own.lines(taken)).text,
             imported,
+            needed.functions,
         )
 
 
@@ -273,11 +275,15 @@ def _is_module(name: str, module: str) -> bool:
 
 @dataclass(frozen=True)
 class _Needed:
-    """The lines of the statements that a call needs, the names of definitions besides, and what to run afterwards."""
+    """The lines of the statements that a call needs, the names of definitions besides, and what to run afterwards.
+
+    `functions` are where those begin that the call stands in, and that call these.
+    """
 
     lines: Mapping[int, str]
     names: set[str]
     then: str
+    functions: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -318,10 +324,12 @@ def _needed(
     if case is None and outer is None:
         return None
     lines = render(text, body, needs.kept | fixtures, path, None if found.whole else found.call, fixtures, unread)
+    functions = tuple(node.lineno for node in path if isinstance(node, FUNCTIONS))
     if outer is not None:
-        return _Needed({**outer.lines, **lines}, needs.names | outer.names, outer.then)
+        names = needs.names | outer.names
+        return _Needed({**outer.lines, **lines}, names, outer.then, (*functions, *outer.functions))
     assert case is not None
-    return _Needed(lines, needs.names | case.names, case.text)
+    return _Needed(lines, needs.names | case.names, case.text, functions)
 
 
 def _around(

@@ -51,8 +51,9 @@ def discover(file: str, text: str, tree: ast.Module | None = None, asked: Collec
     builders = {name: node for name, node in builders.items() if name in wanted or name not in programs}
     accepted = _accept(outline, tree, looks, programs) | ((outline.functions.keys() & wanted) - outline.excluded)
     found = [*_targets(file, lines, outline, accepted - builders.keys(), wanted, builders)]
-    known = {target.name for target in found}
-    steps = {s.name: s for s in (steps_of(tree) if outline.uses_torch else ()) if s.name not in known}
+    by_name = {target.name: target for target in found}
+    steps = {s.name: s for s in (steps_of(tree) if outline.uses_torch else ()) if s.is_hook or s.name not in by_name}
+    found = [target for target in found if target.name not in steps]
     found += [_step_target(file, lines, step) for step in steps.values()]
     return Discovery(tuple(sorted(found, key=_start)), None, steps)
 

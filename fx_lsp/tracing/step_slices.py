@@ -7,7 +7,7 @@ import ast
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fx_lsp.steps import Step, wanted_by
+from fx_lsp.steps import Step, has_idle_head, wanted_by
 from fx_lsp.syntax import FunctionNode
 from fx_lsp.tracing.backwards import Backwards, render
 from fx_lsp.tracing.entry import runs_long
@@ -41,7 +41,7 @@ def step_part(step: Step, text: str, tree: ast.Module, batches: bool) -> StepPar
         inner.names |= {part.id for part in walk(region.iter) if isinstance(part, ast.Name)} if batches else set()
     outer = Backwards(imported, inner.names, inner.kept | {region}, runs_long)
     way = (*path, region)
-    outer.follow(() if functions or isinstance(way[0], ast.FunctionDef) else tree.body, way)
+    outer.follow(() if functions or isinstance(way[0], ast.FunctionDef) else tree.body, way, has_idle_head)
     nodes = [node for node in tree.body if node in outer.kept]
     lines = render(text, nodes, outer.kept, way, None, inside=True)
     return StepPart(lines, frozenset(outer.names), functions[0] if functions else None, frozenset(outer.read))

@@ -16,6 +16,8 @@ from types import ModuleType
 from typing import Any
 
 from fx_lsp.model import CallSite, TraceRequest
+from fx_lsp.steps import functions_around
+from fx_lsp.tracer.absent import tolerant
 from fx_lsp.tracer.command_line import CommandLine, flags_parsed, started_as
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.guards import forbid_effects
@@ -25,7 +27,7 @@ from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import TensorPlan
 from fx_lsp.tracer.inputs.plan.values import proposals
 from fx_lsp.tracer.inputs.task import Task
-from fx_lsp.tracer.load import as_run, find, load, syntax_of
+from fx_lsp.tracer.load import as_run, find, load, syntax_of, with_inputs
 from fx_lsp.tracer.time_limit import time_limit
 
 SHARE = 0.4
@@ -87,20 +89,35 @@ def _seen_at(
     return None if offer is None else replace(offer, guessed=bool(line.invented))
 
 
-def statements_of(request: TraceRequest, site: CallSite) -> Iterator[tuple[Any, bool]]:
-    """The code of each statement of the site's text, and whether it is an import."""
-    tree = syntax_of(request, site.text) if site.file == request.file else ast.parse(site.text, site.file)
+def statements_of(request: TraceRequest, site: CallSite, inputs: Collection[str] = ()) -> Iterator[tuple[Any, bool]]:
+    """The code of each statement of the site's text, and whether it is an import.
+
+    What leads to a step goes on after statements that raise; of what that reads, `inputs` are parameters.
+    """
+    own = site.file == request.file
+    tree = syntax_of(request, site.text, inputs) if own else ast.parse(site.text, site.file)
+    if request.kind == "step":
+        tree = tolerant(tree, (*site.functions, *functions_around(tree, request.step)) if own else site.functions)
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
     names = [alias.name for node in imports for alias in node.names]
     flags = sum(getattr(__future__, name).compiler_flag for name in names)
     for node in as_run(tree):
         code = compile(ast.Module([node], []), site.file, "exec", flags, dont_inherit=True)
-        yield code, isinstance(node, (ast.Import, ast.ImportFrom))
+        yield code, imports_something(node)
 
 
-def target_module(request: TraceRequest, site: CallSite, mode: FakeTensorMode) -> ModuleType:
+def imports_something(node: ast.stmt) -> bool:
+    """Whether a statement is an import, also where it is one that may fail."""
+    inner = node.body[0] if isinstance(node, ast.Try) else node
+    return isinstance(inner, (ast.Import, ast.ImportFrom))
+
+
+def target_module(
+    request: TraceRequest, site: CallSite, mode: FakeTensorMode, inputs: Collection[str] = ()
+) -> ModuleType:
     """What a test uses of the target's file, importable under its name and under the test's name for it."""
-    module = load(replace(request, sliced=site.sliced, overlays={}), mode).module
+    asked = replace(request, sliced=site.sliced, overlays={})
+    module = with_inputs(asked, inputs, mode) if inputs else load(asked, mode).module
     if site.imported:
         sys.modules[site.imported] = module
     return module
