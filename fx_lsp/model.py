@@ -29,13 +29,14 @@ class Span:
         )
 
 
-TargetKind = Literal["function", "module", "method", "graph"]
+TargetKind = Literal["function", "module", "method", "graph", "step"]
 
 
 @dataclass(frozen=True)
 class Target:
     """Something that can be traced: a function, an `nn.Module` class, or a method of a class. A "graph" is a function
-    that builds one of torch.fx, or a name of the module that holds one: it is shown as it is.
+    that builds one of torch.fx, or a name of the module that holds one: it is shown as it is. A "step" is the body of a
+    loop over batches, up to its loss, or a function that calls `backward`.
 
     `name` is the qualified name (`f`, `Block`, `Block.extra`); `name_span` covers the identifier that
     hovers and lenses attach to; `span` covers the whole definition with its decorators. `evident`: its text shows that
@@ -341,7 +342,8 @@ class CallSite:
 
     `text` is that file with everything blanked that the call does not need, its lines where they were; `then` is an
     expression that gets to the call once it has run, or "". The rest is "" for the target's own file: `module` and
-    `package` to run it under, `sliced` what it uses of the target's file, `imported` the name of that.
+    `package` to run it under, `sliced` what it uses of the target's file, `imported` the name of that. `functions` are
+    the lines at which the functions on the way to the call begin.
     """
 
     file: str
@@ -352,6 +354,7 @@ class CallSite:
     package: str = ""
     sliced: str = ""
     imported: str = ""
+    functions: tuple[int, ...] = ()
 
 
 Work: TypeAlias = str
@@ -368,7 +371,7 @@ class TraceRequest:
     `given` are inputs that are written down, those that count most first; `previous` those that an earlier text of the
     target was traced with, where a search may begin; `callers` use the target, and `sites` call it; `seconds` bounds
     the search. `work` says which stages are wanted, `passes` are those of the user that it needs; `evident` as in
-    `Target`.
+    `Target`. `step` is the line at which the loop or the function begins that a step is of, or 0.
     """
 
     file: str
@@ -388,6 +391,7 @@ class TraceRequest:
     work: Work = ""
     passes: tuple[PassSource, ...] = ()
     evident: bool = True
+    step: int = 0
 
     @property
     def is_asked(self) -> bool:

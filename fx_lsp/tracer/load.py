@@ -10,14 +10,19 @@ import importlib.util
 import linecache
 import os
 import sys
-from collections.abc import Collection, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
 from fx_lsp.model import TraceRequest
+from fx_lsp.steps import as_functions, functions_around
+from fx_lsp.syntax import is_main_guard
+from fx_lsp.tracer.absent import Absences, tolerant
 from fx_lsp.tracer.compat import DATA_DEPENDENT
+from fx_lsp.tracer.guards import forbid_effects
+from fx_lsp.tracer.time_limit import time_limit
 
 
 @dataclass
@@ -36,6 +41,8 @@ class LoadError(Exception):
     """The user's module raised while it was imported; `__cause__` is what it raised."""
 
 
+ENTRY_SECONDS = 2.0
+"""How long what a program does under its `if __name__ == "__main__":` may take, as far as a target reaches it."""
 _SLICE_TOO_SMALL = (NameError, AttributeError, KeyError)
 
 
@@ -58,6 +65,11 @@ def load(request: TraceRequest, mode: AbstractContextManager[object]) -> Loaded:
         left_out = f"`{request.package}` was not imported as a package: {type(trouble).__name__}: {trouble}"
         return replace(loaded, notes=(*loaded.notes, left_out))
     return loaded
+
+
+def with_inputs(request: TraceRequest, inputs: Collection[str], mode: AbstractContextManager[object]) -> ModuleType:
+    """The module of a step again, of what that reads some names as parameters."""
+    return _execute(request, request.sliced, mode, inputs)
 
 
 def _import_package(name: str) -> Exception | None:
@@ -88,8 +100,12 @@ def _load(request: TraceRequest, mode: AbstractContextManager[object]) -> Loaded
     return Loaded(_execute(request, request.source, mode), whole=True, notes=(note,))
 
 
-def _execute(request: TraceRequest, text: str, mode: AbstractContextManager[object]) -> ModuleType:
-    code = compile(ast.parse(text, request.file), request.file, "exec", dont_inherit=True)
+def _execute(
+    request: TraceRequest, text: str, mode: AbstractContextManager[object], inputs: Collection[str] = ()
+) -> ModuleType:
+    tree = syntax_of(request, text, inputs)
+    tree = tolerant(tree, functions_around(tree, request.step)) if request.step else tree
+    code = compile(tree, request.file, "exec", dont_inherit=True)
     linecache.cache[request.file] = (len(text), None, text.splitlines(keepends=True), request.file)
     try:
         with mode:
@@ -98,14 +114,45 @@ def _execute(request: TraceRequest, text: str, mode: AbstractContextManager[obje
         return _run(request, code)
 
 
+def syntax_of(request: TraceRequest, text: str, inputs: Collection[str] = ()) -> ast.Module:
+    """The syntax of a text of the target's file, where a step is the function that the body of its loop amounts to.
+
+    Of what that reads, `inputs` are parameters.
+    """
+    tree = ast.parse(text, request.file)
+    return as_functions(tree, request.step, request.name, inputs) if request.step else tree
+
+
 def _run(request: TraceRequest, code: Any) -> ModuleType:
     module = ModuleType(request.module)
     module.__file__ = request.file
     module.__package__ = request.package
     module.__spec__ = importlib.machinery.ModuleSpec(request.module, None, origin=request.file)
     sys.modules[request.module] = module
+    if request.step:
+        vars(module).update(Absences().namespace())
     exec(code, module.__dict__)
+    _enter(request, module)
     return module
+
+
+def _enter(request: TraceRequest, module: ModuleType) -> None:
+    """Run what the target reaches of the program's entry, as far as that goes without data.
+
+    What raises is as if it did not stand there.
+    """
+    tree = ast.parse(request.sliced, request.file)
+    nodes = [node for guard in tree.body if is_main_guard(guard) for node in as_run(ast.Module([guard], []))]
+    for node in nodes:
+        code = compile(ast.Module([node], []), request.file, "exec", dont_inherit=True)
+        with suppress(BaseException), forbid_effects(), time_limit(ENTRY_SECONDS):
+            exec(code, module.__dict__)
+
+
+def as_run(sliced: ast.Module) -> Iterator[ast.stmt]:
+    """The statements of a slice in their order; what is left in it under the program's guard is needed."""
+    for node in sliced.body:
+        yield from node.body if isinstance(node, ast.If) and is_main_guard(node) else [node]
 
 
 class _Overlays(importlib.abc.MetaPathFinder):

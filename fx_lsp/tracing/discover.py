@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fx_lsp.model import Failure, Span, Target, TargetKind
 from fx_lsp.specs import FX_COMMENT
+from fx_lsp.steps import Step, steps_of
 from fx_lsp.tracing.arrays import strangers
 from fx_lsp.tracing.builders import find_builders
 from fx_lsp.tracing.evidence import Look, look_at, receives_parameter
@@ -22,10 +23,14 @@ _COLLATE = re.compile(r"(^|[._])collate(_|\d|$)[^.]*$|Collat(e|or|ion)\w*\.__cal
 
 @dataclass(frozen=True)
 class Discovery:
-    """The targets of a file in source order; `failure` (kind "syntax") says why there are none."""
+    """The targets of a file in source order; `failure` (kind "syntax") says why there are none.
+
+    `steps` are those of kind "step" by their names.
+    """
 
     targets: tuple[Target, ...]
     failure: Failure | None
+    steps: Mapping[str, Step] = field(default_factory=dict[str, Step])
 
 
 def discover(file: str, text: str, tree: ast.Module | None = None, asked: Collection[str] = frozenset()) -> Discovery:
@@ -48,8 +53,12 @@ def discover(file: str, text: str, tree: ast.Module | None = None, asked: Collec
     builders = {name: node for name, node in builders.items() if name in wanted or name not in programs}
     accepted = _accept(outline, tree, looks, programs) | ((outline.functions.keys() & wanted) - outline.excluded)
     evident = _evident(outline, looks, accepted) | wanted
-    found = _targets(file, lines, outline, accepted - builders.keys(), wanted, builders, evident)
-    return Discovery(tuple(sorted(found, key=_start)), None)
+    found = [*_targets(file, lines, outline, accepted - builders.keys(), wanted, builders, evident)]
+    by_name = {target.name: target for target in found}
+    steps = {s.name: s for s in (steps_of(tree) if outline.uses_torch else ()) if s.is_hook or s.name not in by_name}
+    found = [target for target in found if target.name not in steps]
+    found += [_step_target(file, lines, step) for step in steps.values()]
+    return Discovery(tuple(sorted(found, key=_start)), None, steps)
 
 
 def _targets(
@@ -180,6 +189,16 @@ def _start(target: Target) -> tuple[int, int]:
 def _target(file: str, lines: list[str], name: str, node: ast.stmt, kind: TargetKind, evident: bool = True) -> Target:
     place = _name_span(file, lines, name.rpartition(".")[2].encode(), node)
     return Target(file, name, kind, place, Span(file, *start_of(node), *end_of(node)), evident)
+
+
+def _step_target(file: str, lines: list[str], step: Step) -> Target:
+    region = step.region
+    if isinstance(region, ast.FunctionDef):
+        return _target(file, lines, step.name, region, "step")
+    head = region.target if isinstance(region, ast.For) else region.test
+    end = (head.end_lineno or head.lineno, head.end_col_offset or 0)
+    start = start_of(region)
+    return Target(file, step.name, "step", Span(file, *start, *end), Span(file, *start, *end_of(region)))
 
 
 def _name_span(file: str, lines: list[str], name: bytes, node: ast.stmt) -> Span:

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from fx_lsp.syntax import FunctionNode, assigned, bound_lambda
+from fx_lsp.syntax import FunctionNode, assigned, bound_lambda, is_main_guard
 from fx_lsp.tracing.evidence import collect_imports, dotted, is_stdlib, parameters
-from fx_lsp.tracing.parsing import is_main_guard, walk
+from fx_lsp.tracing.parsing import walk
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
