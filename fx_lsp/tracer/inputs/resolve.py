@@ -17,6 +17,7 @@ from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.conditions import under
 from fx_lsp.tracer.failures import sentence
 from fx_lsp.tracer.inputs.candidate import FUNCTION_RANKS, Prepared, prepare_with
+from fx_lsp.tracer.inputs.evidence.body import find_function
 from fx_lsp.tracer.inputs.evidence.call_sites import seen_at_call_sites
 from fx_lsp.tracer.inputs.evidence.callers import Observed, caller_request, watcher
 from fx_lsp.tracer.inputs.evidence.offers import Offer, Written, conventions, unmakable, written_offers
