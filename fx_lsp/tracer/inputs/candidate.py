@@ -30,13 +30,19 @@ from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, TensorPlan, input_specs
 from fx_lsp.tracer.inputs.plan.signatures import hints_of
 from fx_lsp.tracer.inputs.plan.start import is_given, resumed, start_plans
 from fx_lsp.tracer.inputs.reconstruct import rebuilt
-from fx_lsp.tracer.inputs.search import Found, search, search_failure, severity
+from fx_lsp.tracer.inputs.search import Found, search, search_failure
 from fx_lsp.tracer.inputs.settle import Settled, settle
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt, is_of_sizes
 from fx_lsp.tracer.inputs.solve.forced import forced
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, Free, explore, guessed_number
 from fx_lsp.tracer.inputs.solve.solver import FITS, Sizes, solved, with_sizes
-from fx_lsp.tracer.inputs.solve.verdict import are_numbers, has_known_ranks, is_of_environment, is_own_fault
+from fx_lsp.tracer.inputs.solve.verdict import (
+    are_numbers,
+    has_known_ranks,
+    is_of_environment,
+    is_own_fault,
+    persists,
+)
 from fx_lsp.tracer.inputs.subject import Subject
 from fx_lsp.tracer.inputs.task import MIN_SECONDS, Task
 from fx_lsp.tracer.nothing import nothing, shows_no_tensors
@@ -221,15 +227,14 @@ def _severity(candidate: Candidate, found: Found, exploration: Exploration | Non
         return "information" if candidate.offer.guessed or is_of_environment(failed) else "error"
     if several:
         return "information"
-    if constructed.trusted and task.seconds > MIN_SECONDS and has_known_ranks(failed):
-        bad = severity(found, candidate.evaluate)
-        if bad != "information":
-            return bad
+    rivals = [a for a in (*found.failures, *found.of_other_ranks) if a.run.calls >= failed.run.calls]
+    sure = constructed.trusted and task.seconds > MIN_SECONDS and has_known_ranks(failed)
+    if sure and persists(failed, rivals, candidate.evaluate):
+        return "error"
     owner = candidate.subject.owner
     abstract = owner is not None and inspect.isabstract(owner)
     if is_given(candidate.start) or abstract or not are_numbers(plan for _, plan in constructed.plans.items):
         return "information"
-    rivals = [a for a in (*found.failures, *found.of_other_ranks) if a.run.calls >= failed.run.calls]
     whole = exploration or candidate.explore_whole(failed.plans)
     return "warning" if is_own_fault(failed, rivals, whole) else "information"
 

@@ -13,17 +13,17 @@ from itertools import count
 from typing import TypeAlias
 
 from fx_lsp.model import Failure, InputSpec, Severity
-from fx_lsp.tracer.failures import failure_of, kind_of
-from fx_lsp.tracer.inputs.plan.plans import FROM_ERROR, Plans, TensorPlan, fresh_sizes, with_size
+from fx_lsp.tracer.failures import failure_of
+from fx_lsp.tracer.inputs.plan.plans import FROM_ERROR, Plans
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_data_dependent, is_of_sizes, place_of
 from fx_lsp.tracer.inputs.solve.demands import of_one_shape
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration
 from fx_lsp.tracer.inputs.solve.repairs import is_of_gradients, repairs
 from fx_lsp.tracer.inputs.solve.short_loops import with_short_loops
-from fx_lsp.tracer.inputs.solve.sizes import plain_conflicts, with_rank
+from fx_lsp.tracer.inputs.solve.sizes import with_rank
 from fx_lsp.tracer.inputs.solve.solver import solved, with_sizes
 from fx_lsp.tracer.inputs.task import Task
-from fx_lsp.tracer.observe import Run, tensors_among
+from fx_lsp.tracer.observe import Run
 
 Evaluate = Callable[[Plans], Attempt]
 Explore = Callable[[Plans], Exploration]
@@ -240,66 +240,6 @@ def _other_ranks(plans: Plans) -> Iterator[Plans]:
             for other in sorted(set(range(1, 6)) - {rank}, key=lambda other: (abs(other - rank), -other)):
                 if abs(other - rank) < 3:
                     yield with_rank(plans, path, other)
-
-
-def severity(found: Found, evaluate: Evaluate) -> Severity:
-    """Whether the failure of a search is the code's own error, whatever it is called with.
-
-    It is one when the furthest attempt still fails at the same place, over the same sizes, however the free sizes (or,
-    for dtypes, the dtypes) of its inputs are changed; and no value was guessed that is not a tensor.
-    """
-    best = found.best
-    guessed = [
-        plan
-        for _, plan in best.plans.items
-        if getattr(plan, "source", "search") == "search" and not isinstance(plan, TensorPlan)
-    ]
-    if best.run.error is None or guessed or place_of(best) is None:
-        return "information"
-    rivals = [a for a in found.failures if a.run.calls >= best.run.calls]
-    if any(place_of(a) != place_of(best) for a in rivals):
-        return "information"
-    kind = kind_of(best.run.error, best.run.failed)
-    if kind == "dtype":
-        if not _mixes_dtypes(best):
-            return "information"
-        again = [evaluate(plans) for plans in _other_dtypes(best.plans)]
-        return "error" if all(place_of(a) == place_of(best) for a in again) else "information"
-    if kind != "shape":
-        return "information"
-    again = [evaluate(plans) for plans in _other_sizes(best.plans)]
-    same_place = [a for a in again if place_of(a) == place_of(best) and a.run.calls == best.run.calls]
-    conflict = _conflict(best)
-    persistent = conflict is not None and all(_conflict(a) == conflict for a in [*same_place, *rivals])
-    return "error" if persistent and same_place and all(a.run.error for a in again) else "information"
-
-
-def _other_sizes(plans: Plans) -> Iterator[Plans]:
-    taken = plans.sizes()
-    for size in sorted(taken):
-        yield with_size(plans, size, fresh_sizes(1, taken)[0])
-
-
-def _other_dtypes(plans: Plans) -> Iterator[Plans]:
-    for dtype in ("f64", "f16", "bf16"):
-
-        def change(path: str, plan: TensorPlan, dtype: str = dtype) -> TensorPlan:
-            floating = plan.spec.dtype.startswith(("f", "bf"))
-            return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, dtype=dtype)) if floating else plan
-
-        changed = plans.map_tensors(change)
-        if changed != plans:
-            yield changed
-
-
-def _mixes_dtypes(attempt: Attempt) -> bool:
-    """Whether the failing call was given tensors of several dtypes; others may be wrong about this machine only."""
-    failed = attempt.run.failed
-    return failed is not None and len({t.dtype for t in tensors_among(failed.args, failed.kwargs)}) > 1
-
-
-def _conflict(attempt: Attempt) -> tuple[int, int] | None:
-    return next(iter(plain_conflicts(str(attempt.run.error))), None)
 
 
 HARD = frozenset({"data-dependent", "effect", "unsupported", "exit", "memory", "import", "nothing"})

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations, islice
 from typing import Any, TypeAlias
 
-from fx_lsp.tracer.compat import FloorDiv, Mod, PythonMod, SymbolPrinter, sympy
+from fx_lsp.tracer.compat import FloorDiv, Max, Mod, PythonMod, SymbolPrinter, sympy
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, SequencePlan, TensorPlan, fresh_sizes, value
 from fx_lsp.tracer.inputs.solve.path_conditions import Condition, Dimension, Exploration, guessed_number
 
@@ -226,10 +226,15 @@ def _cost(
     """How unlikely a solution is, what it breaks of the conditions asked before in front of what is unnatural."""
     sizes = {**before, **{str(s): n for s, n in solution.sizes.items()}}
     asked = ((c, test) for c, test in path if not solution.sizes.keys().isdisjoint(c.expression.free_symbols))
-    broken = [c for c, test in asked if not test(sizes)]
+    broken = [c for c, test in asked if not _is_of_layout(c.expression) and not test(sizes)]
     equalities = sum(isinstance(c.expression, sympy.Eq) == c.held for c in broken)
     degenerate, oblong, *rest = unlikely
     return degenerate, equalities, oblong, len(broken), *rest
+
+
+def _is_of_layout(expression: sympy.Basic) -> bool:
+    """Return True for what is asked on the way to strides: whether a size is 1, and what is the larger of two."""
+    return sympy.Integer(1) in expression.args or expression.has(Max)
 
 
 def _images(exploration: Exploration) -> Iterator[tuple[sympy.Symbol, sympy.Symbol]]:

@@ -3,20 +3,86 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 
 from fx_lsp.tracer.compat import sympy
 from fx_lsp.tracer.failures import kind_of
-from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, SequencePlan, TensorPlan, input_specs
+from fx_lsp.tracer.inputs.plan.plans import (
+    Plan,
+    Plans,
+    SequencePlan,
+    TensorPlan,
+    fresh_sizes,
+    input_specs,
+    with_size,
+)
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_of_sizes, place_of
 from fx_lsp.tracer.inputs.solve.conditions import expression_at
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
+from fx_lsp.tracer.inputs.solve.sizes import plain_conflicts
 from fx_lsp.tracer.inputs.solve.solver import is_one, is_readable, solutions
+from fx_lsp.tracer.observe import tensors_among
 
 MAX_GOALS = 3
 """How many of the last conditions have to have no solution."""
 _OWN_FAULTS = (RuntimeError, TypeError, AttributeError, ValueError, IndexError, NameError)
+
+
+def persists(best: Attempt, rivals: Iterable[Attempt], evaluate: Callable[[Plans], Attempt]) -> bool:
+    """Return True if the furthest attempt of a search fails at its place whatever the guessed sizes are.
+
+    So do all rivals, over the same sizes; for dtypes, whatever the dtypes are. Nothing but tensors may be guessed.
+    """
+    error = best.run.error
+    guessed = [
+        plan
+        for _, plan in best.plans.items
+        if getattr(plan, "source", "search") == "search" and not isinstance(plan, TensorPlan)
+    ]
+    if error is None or guessed or place_of(best) is None:
+        return False
+    rivals = list(rivals)
+    kind = kind_of(error, best.run.failed)
+    if kind not in ("shape", "dtype") or any(place_of(a) != place_of(best) for a in rivals):
+        return False
+    if kind == "dtype":
+        others = (evaluate(plans) for plans in _other_dtypes(best.plans))
+        return _mixes_dtypes(best) and all(place_of(a) == place_of(best) for a in others)
+    again = [evaluate(plans) for plans in _other_sizes(best.plans)]
+    same_place = [a for a in again if place_of(a) == place_of(best) and a.run.calls == best.run.calls]
+    conflict = _conflict(best)
+    persistent = conflict is not None and all(_conflict(a) == conflict for a in [*same_place, *rivals])
+    return persistent and bool(same_place) and all(a.run.error for a in again)
+
+
+def _other_sizes(plans: Plans) -> Iterator[Plans]:
+    sizes = plans.sizes()
+    for size in sorted(sizes):
+        yield with_size(plans, size, fresh_sizes(1, sizes)[0])
+
+
+def _other_dtypes(plans: Plans) -> Iterator[Plans]:
+    for dtype in ("f64", "f16", "bf16"):
+
+        def change(path: str, plan: TensorPlan, dtype: str = dtype) -> TensorPlan:
+            floating = plan.spec.dtype.startswith(("f", "bf"))
+            return replace(plan, spec=replace(plan.spec, dtype=dtype)) if floating else plan
+
+        changed = plans.map_tensors(change)
+        if changed != plans:
+            yield changed
+
+
+def _mixes_dtypes(attempt: Attempt) -> bool:
+    """Return True if the failing call was given tensors of several dtypes; another may be wrong on this machine only."""
+    failed = attempt.run.failed
+    return failed is not None and len({t.dtype for t in tensors_among(failed.args, failed.kwargs)}) > 1
+
+
+def _conflict(attempt: Attempt) -> tuple[int, int] | None:
+    return next(iter(plain_conflicts(str(attempt.run.error))), None)
 
 
 def is_own_fault(best: Attempt, rivals: Iterable[Attempt], exploration: Exploration) -> bool:
