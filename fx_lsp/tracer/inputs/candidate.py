@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from fx_lsp.model import Failure, InputSpec, Remark, Severity
+from fx_lsp.model import Failure, InputSpec, Remark, Severity, Span
 from fx_lsp.specs import MODE
 from fx_lsp.syntax import FunctionNode
 from fx_lsp.tracer.call import Call, tensors_in
@@ -26,15 +26,24 @@ from fx_lsp.tracer.inputs.evidence.layers import add_layer_facts
 from fx_lsp.tracer.inputs.evidence.offers import Offer, Written
 from fx_lsp.tracer.inputs.evidence.requirements import compared_with_none
 from fx_lsp.tracer.inputs.plan.facts import Facts
-from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, TensorPlan, input_specs, materialize, value
+from fx_lsp.tracer.inputs.plan.plans import (
+    Plan,
+    Plans,
+    TensorPlan,
+    fresh_sizes,
+    input_specs,
+    is_single_batch,
+    materialize,
+    value,
+)
 from fx_lsp.tracer.inputs.plan.signatures import hints_of
 from fx_lsp.tracer.inputs.plan.start import is_given, resumed, start_plans
 from fx_lsp.tracer.inputs.reconstruct import rebuilt
-from fx_lsp.tracer.inputs.search import Found, search, search_failure
+from fx_lsp.tracer.inputs.search import Found, reached, search, search_failure
 from fx_lsp.tracer.inputs.settle import Settled, settle
-from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt, is_of_sizes
-from fx_lsp.tracer.inputs.solve.forced import forced
-from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, Free, explore, guessed_number
+from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt, is_of_sizes, place_of
+from fx_lsp.tracer.inputs.solve.forced import dimension_names, forced, name_of
+from fx_lsp.tracer.inputs.solve.path_conditions import Dimension, Exploration, Free, explore, guessed_number
 from fx_lsp.tracer.inputs.solve.solver import FITS, Sizes, solved, with_sizes
 from fx_lsp.tracer.inputs.solve.verdict import (
     are_numbers,
@@ -47,6 +56,7 @@ from fx_lsp.tracer.inputs.subject import Subject
 from fx_lsp.tracer.inputs.task import MIN_SECONDS, Task
 from fx_lsp.tracer.nothing import nothing, shows_no_tensors
 from fx_lsp.tracer.observe import Run, tensors_among
+from fx_lsp.tracer.snippets import shown_expression
 
 FUNCTION_RANKS = (2, 3, 4, 1)
 MAX_REBUILDS = 3
@@ -227,7 +237,7 @@ def _severity(candidate: Candidate, found: Found, exploration: Exploration | Non
         return "information" if candidate.offer.guessed or is_of_environment(failed) else "error"
     if several:
         return "information"
-    rivals = [a for a in (*found.failures, *found.of_other_ranks) if a.run.calls >= failed.run.calls]
+    rivals = [a for a in (*found.failures, *found.of_other_ranks) if reached(a)[:2] >= reached(failed)[:2]]
     sure = constructed.trusted and task.seconds > MIN_SECONDS and has_known_ranks(failed)
     if sure and persists(failed, rivals, candidate.evaluate):
         return "error"
@@ -255,14 +265,14 @@ def _solved_init(made: Constructed, failed: Attempt, exploration: Exploration | 
 def _other_dtypes(candidate: Candidate, failed: Attempt) -> list[torch.dtype]:
     """The dtypes that a module may be cast to where it is made, as its operands do not fit its parameters.
 
-    A module whose parameters are of several dtypes says itself what each of them is.
+    A module whose parameters are of another dtype than by default, or of several, says itself what each of them is.
     """
     call, error, modules = failed.run.failed, failed.run.error, candidate.bound.modules
     if not modules or call is None or error is None or kind_of(error, call) != "dtype":
         return []
     operands = [t for t in tensors_among(call.args, call.kwargs) if t.is_floating_point()]
     mine = {t.dtype for module in modules.values() for t in module.parameters() if t.is_floating_point()}
-    return list(dict.fromkeys(t.dtype for t in operands if t.dtype not in mine)) if len(mine) == 1 else []
+    return list(dict.fromkeys(t.dtype for t in operands if t.dtype not in mine)) if mine == {torch.float32} else []
 
 
 def _equal_numbers(plans: Plans, failed: Attempt) -> Iterator[Mapping[str, Plan]]:
@@ -300,6 +310,9 @@ def _demands_of(candidate: Candidate, ran: Attempt) -> list[Remark]:
     guessed = any(plan.source == "search" for _, plan in ran.plans.tensors())
     if not guessed or ran.run.calls > MAX_CALLS_RETRACED or task.request.work:
         return []
+    single = _single_batch(candidate, ran)
+    if single is not None:
+        return [single]
     exploration = candidate.explore_whole(ran.plans, chains=True)
     if exploration.attempt.run.error is not None and init.items:
         fixed = dataclasses.replace(candidate, constructed=Constructed(candidate.constructed.instance))
@@ -312,6 +325,27 @@ def _demands_of(candidate: Candidate, ran: Attempt) -> list[Remark]:
         return candidate.evaluate_whole(other, with_sizes(ran.plans, exploration, sizes))
 
     return forced(exploration, candidate.node, task.lines, again)
+
+
+def _single_batch(candidate: Candidate, ran: Attempt) -> Remark | None:
+    """What code that runs with a batch of one alone is told: no symbol stands for a size of 1."""
+    ones = [p for p, plan in ran.plans.tensors() if plan.source == "search" and is_single_batch(plan)]
+    if not ones:
+        return None
+    batch = fresh_sizes(1, ran.plans.sizes(), features=False)
+
+    def larger(path: str, plan: TensorPlan) -> TensorPlan:
+        sizes = (*batch, *plan.spec.sizes[1:])
+        return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, sizes=sizes)) if path in ones else plan
+
+    attempt = candidate.evaluate(ran.plans.map_tensors(larger))
+    span = place_of(attempt) if attempt.run.error is not None and is_of_sizes(attempt) else None
+    if not isinstance(span, Span) or attempt.run.failed is None:
+        return None
+    names = dimension_names(candidate.node)
+    text = name_of(Dimension(ones[0], 0, 2), names)
+    shown = shown_expression(span, candidate.task.lines)
+    return Remark(f"{text} is 1 here: `{shown}` works only so", span, "warning")
 
 
 def _of_optional_arguments(candidate: Candidate, ran: Attempt) -> tuple[Remark, ...]:

@@ -73,7 +73,7 @@ def _prepare_subject(task: Task, subject: Subject, written: Written, observe: Ob
     failure: Failure | None = None
     wrong: Failure | None = None
     for offer in _offers(task, subject, signature, written, observe):
-        if offer.is_empty and wrong is not None:
+        if wrong is not None and (offer.is_empty or offer.guessed):
             return wrong
         prepared = prepare_with(task, subject, signature, written.author.over(offer), written)
         if isinstance(prepared, Prepared) or offer.final:

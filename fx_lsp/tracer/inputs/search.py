@@ -115,7 +115,7 @@ def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts
     queue: list[_Entry] = [((0, 0), 0, next(order), start, None)]
     seen = {start}
     furthest: Attempt | None = None
-    reached = (-2, 0, False)
+    furthest_reached = (-2, 0, False)
     failures: list[Attempt] = []
     stagnation = 0
     while queue and len(failures) < attempts and stagnation < _patience(furthest):
@@ -127,9 +127,9 @@ def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts
             return Found(attempt, failures)
         failures.append(attempt)
         stagnation += 1
-        calls, line, own = _reached(attempt)
-        if (calls, line, own) > reached:
-            furthest, reached, stagnation = attempt, (calls, line, own), 0
+        calls, line, own = reached(attempt)
+        if (calls, line, own) > furthest_reached:
+            furthest, furthest_reached, stagnation = attempt, (calls, line, own), 0
         stop = (place_of(attempt), str(attempt.run.error))
         if stop == parent:
             doubt += NO_EFFECT
@@ -172,7 +172,7 @@ def _ones(plans: Plans) -> int:
     return sum(plan.spec.sizes.count(1) for _, plan in plans.tensors() if plan.detail == FROM_ERROR)
 
 
-def _reached(attempt: Attempt) -> tuple[int, int, bool]:
+def reached(attempt: Attempt) -> tuple[int, int, bool]:
     """How far an attempt came: torch calls, the line in the target's file, whether the code itself is what failed."""
     error = attempt.run.error
     chain = attempt.sources.traceback_chain(error.__traceback__ if error else None)
@@ -228,7 +228,7 @@ def _of_other_ranks(
         if other.best.run.error is None:
             return other
         found.of_other_ranks += [a for a in other.failures if a.run.calls >= found.best.run.calls]
-        if _reached(other.best) > _reached(found.best):
+        if reached(other.best) > reached(found.best):
             found.best = other.best
     return found
 
@@ -237,7 +237,8 @@ def _other_ranks(plans: Plans) -> Iterator[Plans]:
     for path, plan in list(plans.tensors()):
         if plan.source == "search":
             rank = len(plan.spec.sizes)
-            for other in sorted(set(range(1, 6)) - {rank}, key=lambda other: (abs(other - rank), -other)):
+            most = 5 if plan.spec.dtype.startswith(("f", "bf", "c")) else 3  # of indices, labels and masks
+            for other in sorted(set(range(1, most + 1)) - {rank}, key=lambda other: (abs(other - rank), -other)):
                 if abs(other - rank) < 3:
                     yield with_rank(plans, path, other)
 

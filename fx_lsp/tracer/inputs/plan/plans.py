@@ -124,6 +124,11 @@ def value(constant: Any, source: InputSource, detail: str = "") -> ValuePlan:
     return ValuePlan(lambda: constant, readable(constant), source, detail)
 
 
+def is_single_batch(plan: TensorPlan) -> bool:
+    """Return True for a tensor of several dimensions, the first of size 1."""
+    return len(plan.spec.sizes) > 1 and plan.spec.sizes[0] == 1
+
+
 def readable(constant: Any) -> str:
     """A value as the user would write it, if that is short: `4`, `torch.nn.functional.relu`, `LlamaConfig(…)`."""
     if isinstance(constant, torch.Tensor):

@@ -119,10 +119,10 @@ def _of_classes(
     for symbol in mine or others:
         dimension = dimensions[symbol]
         counts = constant is not None and _counts_examples(dimension, exploration.attempt.plans)
-        if dimension.rank and (counts or crosses):
-            other = next((name_of(dimensions[s], names) for s in others if mine), str(constant))
-            verb = "equals" if constant is None else "is"
-            yield Demand(f"{name_of(dimension, names)} {verb} {other}", span, tuple(mine or others))
+        unbatched = dimension.rank == 3 and _meets_a_parameter(condition)  # an image without a batch
+        if dimension.rank and (crosses or (counts and not unbatched and not _is_of_weight(condition, symbol))):
+            is_what = f"is {constant}" if constant is not None else f"equals {name_of(dimensions[others[0]], names)}"
+            yield Demand(f"{name_of(dimension, names)} {is_what}", span, tuple(mine or others))
             return
 
 
@@ -150,6 +150,14 @@ def _counts_examples(dimension: Dimension, plans: Plans) -> bool:
     return spec.dtype.startswith(("i", "u", "b8")) or (dimension.index == 0 and dimension.rank > 1)
 
 
+def _is_of_weight(condition: Condition, symbol: sympy.Symbol) -> bool:
+    """Return True if an operation goes over the rows of its second matrix, which are no examples."""
+    if len(condition.operands) < 2 or condition.operands[1].dim() < 2:
+        return False
+    rows = condition.operands[1].shape[-2]
+    return isinstance(rows, torch.SymInt) and rows.node.expr == symbol
+
+
 def _adds_a_parameter(condition: Condition) -> bool:
     """Return True if an element-wise operation takes an operand that does not depend on the inputs: `x + positions`."""
     shapes = [
@@ -160,6 +168,11 @@ def _adds_a_parameter(condition: Condition) -> bool:
         torch.broadcast_shapes(*shapes)
     except RuntimeError:
         return False
+    return _meets_a_parameter(condition)
+
+
+def _meets_a_parameter(condition: Condition) -> bool:
+    """Return True if an operand depends on no input."""
     return any(not any(isinstance(size, torch.SymInt) for size in o.shape) for o in condition.operands)
 
 

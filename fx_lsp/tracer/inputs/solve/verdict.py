@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
+import torch
+
 from fx_lsp.tracer.compat import sympy
 from fx_lsp.tracer.failures import kind_of
 from fx_lsp.tracer.inputs.plan.plans import (
@@ -76,7 +78,7 @@ def _other_dtypes(plans: Plans) -> Iterator[Plans]:
 
 
 def _mixes_dtypes(attempt: Attempt) -> bool:
-    """Return True if the failing call was given tensors of several dtypes; another may be wrong on this machine only."""
+    """Return True if the failing call was given tensors of several dtypes; others may be wrong here only."""
     failed = attempt.run.failed
     return failed is not None and len({t.dtype for t in tensors_among(failed.args, failed.kwargs)}) > 1
 
@@ -95,7 +97,11 @@ def is_own_fault(best: Attempt, rivals: Iterable[Attempt], exploration: Explorat
         return False
     if _is_raised_by_user(best) or any(place_of(rival) != place_of(best) for rival in rivals):
         return False
-    if not all(_is_tensor_or_number(plan) for _, plan in best.plans.items) or not has_known_ranks(best):
+    if not all(_is_tensor_or_number(plan) for _, plan in best.plans.items):
+        return False
+    if _is_no_tensor(best):
+        return True
+    if not has_known_ranks(best):
         return False
     if _is_of_constants(best, exploration):
         return True
@@ -103,6 +109,17 @@ def is_own_fault(best: Attempt, rivals: Iterable[Attempt], exploration: Explorat
         return _fits_no_sizes(best, exploration)
     guessed = [name for name, plan in best.plans.items if getattr(plan, "source", "search") == "search"]
     return kind_of(error, best.run.failed) == "error" and not _mentions(best, guessed)
+
+
+def _is_no_tensor(best: Attempt) -> bool:
+    """Return True if a torch call was given a tuple, or None, in place of a tensor, and that is no input."""
+    call = best.run.failed
+    if call is None or not isinstance(best.run.error, TypeError):
+        return False
+    values = [*call.args, *call.kwargs.values()]
+    several = any(isinstance(value, tuple) and any(isinstance(v, torch.Tensor) for v in value) for value in values)
+    nothing = bool(values) and values[0] is None
+    return several or (nothing and not any(getattr(plan, "shown", "") == "None" for _, plan in best.plans.items))
 
 
 def _is_of_constants(best: Attempt, exploration: Exploration) -> bool:
