@@ -160,6 +160,9 @@ def _prepare_subject(task: Task, subject: Subject, written: Written, observe: Ob
         if offer.is_empty and wrong is not None:
             return wrong
         prepared = _with_offer(task, subject, signature, written.author.over(offer), written)
+        if isinstance(prepared, Prepared) and offer.guessed:
+            seen = (dataclasses.replace(i, guessed=True) if i.source == "call site" else i for i in prepared.inputs)
+            prepared = dataclasses.replace(prepared, inputs=tuple(seen))
         if isinstance(prepared, Prepared) or offer.final:
             return prepared
         if prepared.severity == "error" and not offer.is_empty and written.author.is_empty:
