@@ -48,7 +48,7 @@ from fx_lsp.tracer.inputs.solve.solver import FITS, solved, with_sizes
 from fx_lsp.tracer.inputs.solve.verdict import are_numbers, has_known_ranks, is_of_environment, is_own_fault
 from fx_lsp.tracer.inputs.task import MIN_SECONDS, Task
 from fx_lsp.tracer.load import find, load
-from fx_lsp.tracer.nothing import nothing, shows_no_tensors
+from fx_lsp.tracer.nothing import may_be_none, nothing, shows_no_tensors
 from fx_lsp.tracer.observe import Run, Statements, tensors_among
 from fx_lsp.tracer.provenance import Sources
 
@@ -306,7 +306,8 @@ def _with_offer(
     if subject.owner is not None and offer.instance is None:
         found = construct(task, subject.owner, offer.init or {})
         if isinstance(found, Failure):
-            return found
+            vague = offer.is_empty and not issubclass(subject.owner, nn.Module) and may_be_none(task.request)
+            return nothing(task.request.name, found.message) if vague and not task.request.evident else found
         made = found
     bound = subject.bind(made.instance)
     if offer.mode is not None:
