@@ -65,13 +65,15 @@ class InputSpec:
 
     `name` is the parameter (`x`, `init.dim` for a constructor argument, `position_embeddings[0]` for a
     tensor inside a container); `spec` a tensor spec or the `repr` of another value; `source` says where it
-    came from and `detail` adds to it ("line 12", "repaired from a shape error"), or is "".
+    came from and `detail` adds to it ("line 12", "repaired from a shape error"), or is "". `guessed`: nobody wrote it
+    down, and no program passes it.
     """
 
     name: str
     spec: str
     source: InputSource
     detail: str = ""
+    guessed: bool = False
 
 
 NodeOp = Literal["placeholder", "call_function", "call_module", "call_method", "get_attr", "output"]

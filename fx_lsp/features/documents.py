@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from fx_lsp.features.folding import Fold, describe, folds, shorten
+from fx_lsp.features.guesses import marked
 from fx_lsp.features.lenses import summarize
 from fx_lsp.features.problems import remark_text
 from fx_lsp.features.text import basename, count, format_bytes, is_tensor_spec, one_line
@@ -166,7 +167,7 @@ def _header(trace: Trace, stage: Stage, body: list[Line]) -> list[str]:
 def _input(item: InputSpec) -> str:
     joint = ": " if is_tensor_spec(item.spec) else " = "
     detail = f", {one_line(item.detail)}" if item.detail else ""
-    return f"{item.name}{joint}{one_line(item.spec)}   ({item.source}{detail})"
+    return f"{item.name}{joint}{one_line(marked(item))}   ({item.source}{detail})"
 
 
 def _definition(name: str, nodes: list[Node], saved: dict[str, Saved], full: bool) -> list[Line]:

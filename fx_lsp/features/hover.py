@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from fx_lsp.features.documents import body, render_call
+from fx_lsp.features.guesses import Guesses
 from fx_lsp.features.inputs import inputs_text
 from fx_lsp.features.lenses import default_stage, summarize, why_no_backward
 from fx_lsp.features.parameters import parameter_at
@@ -78,10 +79,11 @@ def hover_expression(
     expression = expression_at(text, target.span, line, col)
     if expression is None:
         return None
+    guesses = Guesses(outcome.inputs)
     if expression.name is not None:
         value = _variable(outcome, target, expression, line)
         if value is not None:
-            return Hover(_join([_spec(expression.name, value)]), expression.spans[0])
+            return Hover(_join([_spec(expression.name, value, guesses)]), expression.spans[0])
     groups = [(stage.name, _by_span(stage, set(expression.spans))) for stage in stages]
     values = {v.span: v for v in outcome.values if v.name in ("", "return")}
     for span in expression.spans:
@@ -89,7 +91,7 @@ def hover_expression(
         value = values.get(span)
         said = [f"*{plain(remark.message)}*" for remark in outcome.remarks if remark.span == span]
         if found or said or value is not None:
-            source = "" if value is None else _spec("", value)
+            source = "" if value is None else _spec("", value, guesses)
             return Hover(_join([source, *said, *(_ops(name, nodes) for name, nodes in found)]), span)
     return None
 
@@ -170,11 +172,12 @@ def _ops(stage: str, nodes: list[Node]) -> str:
     return f"{stage} · {count('op', len(nodes))}\n\n```python\n{listing}\n```{rest}"
 
 
-def _spec(name: str, value: Value) -> str:
+def _spec(name: str, value: Value, guesses: Guesses) -> str:
+    spec = guesses.marked(value.spec)
     if name:
-        shown = f"{name}: {value.spec}" if is_tensor_spec(value.spec) else f"{name} = {one_line(value.spec)}"
+        shown = f"{name}: {spec}" if is_tensor_spec(value.spec) else f"{name} = {one_line(spec)}"
     else:
-        shown = one_line(value.spec)
+        shown = one_line(spec)
     varies = "\n\nvaries: later iterations of the loop hold another spec" if value.varies else ""
     return f"```python\n{shown}\n```{varies}"
 
@@ -199,7 +202,7 @@ def _saved(trace: Trace) -> str:
         sizes[saved.kind] = sizes.get(saved.kind, 0) + saved.bytes
     words = {"activation": "activations", "input": "inputs", "parameter": "parameters", "buffer": "buffers"}
     parts = [f"{words[kind]} {format_bytes(sizes[kind])}" for kind in words if kind in sizes]
-    return f"saves {format_bytes(trace.saved_bytes)} for backward ({', '.join(parts)})"
+    return f"saves {Guesses(trace.inputs).marked_bytes(trace.saved_bytes)} for backward ({', '.join(parts)})"
 
 
 def _excerpt(trace: Trace, stage: Stage) -> str:

@@ -9,7 +9,8 @@ from urllib.parse import quote
 
 from fx_lsp.choices import TRITON
 from fx_lsp.features.benchmark import lens_title
-from fx_lsp.features.text import basename, count, format_bytes
+from fx_lsp.features.guesses import Guesses
+from fx_lsp.features.text import basename, count
 from fx_lsp.features.uris import BENCHMARK
 from fx_lsp.measured import Run
 from fx_lsp.model import Failure, Outcome, Pass, Span, Target, Trace, Work
@@ -128,7 +129,7 @@ def why_no_backward(refused: bool) -> str:
 
 
 def summarize(trace: Trace) -> str:
-    """`12 ops forward · 18 backward · saves 4.1 KiB`, or `9 ops · nothing to differentiate`; `12 nodes` of a graph."""
+    """`12 ops forward · 18 backward · saves ~4.1 KiB`, or `9 ops · nothing to differentiate`; `12 nodes` of a graph."""
     if (built := trace.info("graph")) is not None:
         return count("node", built.nodes)
     forward, backward = trace.ops("forward"), trace.ops("backward")
@@ -136,5 +137,5 @@ def summarize(trace: Trace) -> str:
         inference = trace.ops("inference")
         ops = forward if inference is None else inference
         return f"{count('op', ops or 0)} · {why_no_backward(trace.refused)}"
-    saved = f"saves {format_bytes(trace.saved_bytes)}" if trace.saved else "saves nothing"
+    saved = f"saves {Guesses(trace.inputs).marked_bytes(trace.saved_bytes)}" if trace.saved else "saves nothing"
     return f"{count('op', forward)} forward · {backward:,} backward · {saved}"

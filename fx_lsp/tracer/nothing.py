@@ -17,7 +17,7 @@ def nothing(name: str, why: str = "") -> Failure:
 
 def ran_without_tensors(request: TraceRequest, run: Run) -> bool:
     """Whether a run came to its end without an operation of PyTorch, and gave no tensor."""
-    return _may_be_none(request) and not run.calls and not any(tensors_in(run.result, ""))
+    return may_be_none(request) and not run.calls and not any(tensors_in(run.result, ""))
 
 
 def shows_no_tensors(request: TraceRequest, run: Run, inputs: tuple[InputSpec, ...]) -> bool:
@@ -25,12 +25,13 @@ def shows_no_tensors(request: TraceRequest, run: Run, inputs: tuple[InputSpec, .
 
     It ended before the first operation of PyTorch, and nothing in the text of the target is done with tensors alone.
     """
-    if request.evident or not _may_be_none(request):
+    if request.evident or not may_be_none(request):
         return False
     if run.calls or any(i.source not in _GUESSES for i in inputs):
         return False
     return run.failed is None or isinstance(run.error, TypeError)
 
 
-def _may_be_none(request: TraceRequest) -> bool:
+def may_be_none(request: TraceRequest) -> bool:
+    """Whether a target may turn out to be no tensor code: it is a function that nobody asked to be traced."""
     return request.kind in ("function", "method") and not request.is_asked

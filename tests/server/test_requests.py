@@ -37,10 +37,10 @@ async def test_hovers(tmp_path: Path):
         await e.problems(uri)
         assert await e.hover(uri, 0, 4) == snapshot("""\
 ```python
-def f(x: f32[2, 3]) -> f32[2, 3]
+def f(x: ~f32[2, 3]) -> ~f32[2, 3]
 ```
 
-- `x: f32[2, 3]` · found by search
+- `x: ~f32[2, 3]` · found by search
 
 1 op inference · nothing to differentiate
 
@@ -55,7 +55,7 @@ torch 2.13.0 · traced in 100 ms\
 """)
         assert await e.hover(uri, 0, 19) == snapshot("""\
 ```python
-f32[2, 3]
+~f32[2, 3]
 ```
 
 inference · 1 op
@@ -74,7 +74,7 @@ async def test_hints_refresh_and_switch_off(tmp_path: Path):
         await e.until(lambda: types.WORKSPACE_INLAY_HINT_REFRESH in e.refreshed)
         (hint,) = await e.hints(uri)
         assert (hint.position, hint.label, hint.tooltip) == snapshot(
-            (Position(line=0, character=22), "-> f32[2, 3]", "from aten.add.Tensor")
+            (Position(line=0, character=22), "-> ~f32[2, 3]", "from aten.add.Tensor")
         )
         e.client.set_configuration({"fx-lsp": {"inlayHints": {"enabled": False}}})
         e.client.workspace_did_change_configuration(types.DidChangeConfigurationParams(settings=None))
@@ -165,7 +165,7 @@ async def test_views_of_a_client_with_text_document_content(tmp_path: Path):
         assert text == snapshot("""\
 # m.py::f · inference graph · 1 op
 # torch 2.13.0 · 1 op · nothing to differentiate
-#   x: f32[2, 3]   (search)
+#   x: ~f32[2, 3]   (search)
 
 def inference(x: f32[2, 3]):
     # m.py:1  def f(x): return x + 1

@@ -432,3 +432,25 @@ if __name__ == "__main__":
     shown = traced.inputs()
     assert shown[0] == "init.dim: 24 · comment"
     assert next(node.spec for node in traced.stage("forward").nodes if node.name == "fc_weight") == "f32[48, 24]"
+
+
+def test_what_a_program_passes_is_known_and_what_is_searched_for_is_guessed(trace):
+    source = """
+import torch
+
+def f(x, scale):
+    return x * scale.unsqueeze(0)
+
+def g(x):
+    return inner(x.softmax(-1))
+
+def inner(y):
+    return y.exp()
+
+f(torch.zeros(3, 7), torch.ones(7))
+"""
+    assert [(i.name, i.source, i.guessed) for i in trace(source, "f").trace.inputs] == [
+        ("x", "call site", False),
+        ("scale", "call site", False),
+    ]
+    assert [(i.name, i.source, i.guessed) for i in trace(source, "g").trace.inputs] == [("x", "search", True)]

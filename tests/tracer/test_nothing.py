@@ -43,7 +43,7 @@ def test_tensor_code_that_needs_what_nobody_knows_is_a_failure(trace):
     assert trace(PRELUDE + source).failure.kind != "nothing"
 
 
-def test_an_object_that_cannot_be_made_says_nothing_of_its_methods(trace):
+def test_methods_of_an_object_that_cannot_be_made(trace):
     source = """
 import json
 
@@ -52,9 +52,13 @@ class Schedule:
         self.betas = json.loads(betas)
 
     def f(self, x):
-        return x.sum() * self.betas
+        return x.sum(dim=0) * self.betas
+
+    def g(self, x):
+        return x.sum()
 """
     assert trace(PRELUDE + source, "Schedule.f").failure.kind == "construct"
+    assert trace(PRELUDE + source, "Schedule.g").failure.kind == "nothing"
 
 
 def test_an_operation_that_does_not_fit_is_a_failure(trace):

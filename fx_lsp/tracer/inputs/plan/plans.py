@@ -253,9 +253,9 @@ def _describe(plan: Plan, path: str, specs: list[InputSpec]) -> None:
         for where, item in zip(plan.paths(path), plan.items, strict=True):
             _describe(item, where, specs)
     elif isinstance(plan, TensorPlan):
-        specs.append(InputSpec(path, str(plan.spec), plan.source, plan.detail))
+        specs.append(InputSpec(path, str(plan.spec), plan.source, plan.detail, plan.source == "search"))
     else:
-        specs.append(InputSpec(path, plan.shown, plan.source, plan.detail))
+        specs.append(InputSpec(path, plan.shown, plan.source, plan.detail, plan.source == "search"))
 
 
 def _map(plan: Plan, path: str, change: Callable[[str, TensorPlan], TensorPlan]) -> Plan:
