@@ -14,6 +14,8 @@ from typing import TypeAlias, TypeGuard
 from fx_lsp.syntax import parse
 
 Region: TypeAlias = "ast.For | ast.While | ast.FunctionDef"
+BACKWARD = " backward"
+"""The function that a step hands its losses to, which is to be in its module."""
 BATCHES = "batches"
 """The attribute of a step's function that gives what its loop goes through, by the names of its parameters."""
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -22,6 +24,7 @@ _BACKWARD = frozenset({"backward", "manual_backward"})
 _COUNTS = frozenset({"range", "trange", "count"})
 _VALUES = frozenset({"item", "tolist", "numpy"})
 _TO_NUMBERS = frozenset({"float", "int"})
+_CASTS = frozenset({"to", "cuda", "cpu", "float", "double", "half", "long", "int", "contiguous", "clone"})
 _ON_THE_WAY = frozenset({"cpu", "detach", "data"})
 _MODES = frozenset({"no_grad", "inference_mode", "enable_grad", "set_grad_enabled", "autocast"})
 _LOSS = re.compile(r"loss|criterion|cross_entropy|objective", re.IGNORECASE)
@@ -252,15 +255,22 @@ def _taken(node: ast.stmt, body: Sequence[ast.stmt]) -> list[ast.expr]:
     if isinstance(node, ast.AugAssign):
         inside = _bound_names([part for part in body if part is not node])
         if isinstance(node.op, ast.Add) and _names(node.target).isdisjoint(inside):
-            return _tensors_in(node.value) or [node.value]
+            return _tensors_in(node.value) or _unless_numbers(node.value, body)
     elif isinstance(node, (ast.Assign, ast.Expr)):
         appended = node.value if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else None
         if appended is not None and _last(appended.func) == "log" and len(appended.args) > 1:
             return _tensors_in(appended.args[1]) or [appended.args[1]]
         if appended is not None and _last(appended.func) == "append" and len(appended.args) == 1:
-            return _tensors_in(appended.args[0]) or [appended.args[0]]
+            return _tensors_in(appended.args[0]) or _unless_numbers(appended.args[0], body)
         return _tensors_in(node.value)
     return []
+
+
+def _unless_numbers(node: ast.expr, body: Sequence[ast.stmt]) -> list[ast.expr]:
+    """An expression that is added up, if it is not made of values that were taken of tensors before."""
+    taking = (part for part in _straight(body) if isinstance(part, ast.Assign) and _tensors_in(part.value))
+    numbers = {name.id for part in taking for name in _header(part) if _is_store(name)}
+    return [node] if _names(node).isdisjoint(numbers) else []
 
 
 def _bound_names(body: Sequence[ast.stmt]) -> set[str]:
@@ -490,8 +500,9 @@ def _taken_apart(body: list[ast.stmt], batch: str) -> dict[int | str, str] | Non
     bound = _read_names(body) | _bound_names(body)
     for node in _statements(body):
         for target, value in _pairs(node):
-            if _selects(value, batch) and keys.count(_key_of(value)) == 1:
-                names.setdefault(_key_of(value), target)
+            part = _without_casts(value)
+            if _selects(part, batch) and keys.count(_key_of(part)) == 1:
+                names.setdefault(_key_of(part), target)
         here = (part for part in _header(node) if isinstance(part, ast.Subscript) and _selects(part, batch))
         own = [_key_of(part) for part in sorted(here, key=lambda part: (part.lineno, part.col_offset))]
         target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
@@ -505,6 +516,13 @@ def _taken_apart(body: list[ast.stmt], batch: str) -> dict[int | str, str] | Non
         for block in blocks_of(node):
             block[:] = [inner for inner in block if inner not in unpacked] or [ast.copy_location(ast.Pass(), node)]
     return names
+
+
+def _without_casts(node: ast.expr) -> ast.expr:
+    """`x` of `x.to(device).float()`."""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CASTS:
+        node = node.func.value
+    return node
 
 
 def _pairs(node: ast.stmt) -> list[tuple[str, ast.expr]]:
@@ -660,8 +678,9 @@ def _cut(block: Sequence[ast.stmt], losses: list[ast.expr]) -> list[ast.stmt]:
     for node in block[: ends[-1] + 1] if ends else ():
         loss = loss_of(node)
         if loss is not None:
+            loss = _checked(node, loss)
             later = _bound_names(block[block.index(node) + 1 :])
-            if _names(loss).isdisjoint(later):
+            if node is block[ends[-1]] or _names(loss).isdisjoint(later):
                 losses.append(loss)
                 continue
             hidden = f"loss {len(losses)}"
@@ -680,6 +699,16 @@ def _cut(block: Sequence[ast.stmt], losses: list[ast.expr]) -> list[ast.stmt]:
                 inner.append(ast.copy_location(ast.Break(), node))
             cut.append(node)
     return cut
+
+
+def _checked(node: ast.stmt, loss: ast.expr) -> ast.expr:
+    """A loss, handed to a function where `backward` is called on it with no gradient."""
+    call = node.value if isinstance(node, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.args:
+        return loss
+    if loss is not call.func.value or any(keyword.arg == "gradient" for keyword in call.keywords):
+        return loss
+    return ast.copy_location(ast.Call(ast.copy_location(ast.Name(BACKWARD, ast.Load()), call), [loss], []), call)
 
 
 def _calls_backward(block: Sequence[ast.stmt]) -> bool:

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
-from fx_lsp.steps import blocks_of
+import torch
+
+from fx_lsp.steps import BACKWARD, blocks_of
 from fx_lsp.tracer.state import contents_of
 
 _RECORD, _CAUGHT, _ERROR = "absent", "caught", "error"
@@ -50,6 +52,18 @@ class Absent:
     __enter__ = __exit__ = __int__ = __float__ = __index__ = __matmul__ = _raise
 
 
+def backward_of(loss: Any) -> Any:
+    """A loss whose `backward` is called with no gradient; raises what that call raises, where it does."""
+    if not isinstance(loss, torch.Tensor):
+        loss.backward  # noqa: B018
+        return loss
+    if torch.is_grad_enabled() and not loss.requires_grad:
+        raise RuntimeError("element 0 of tensors does not require grad and does not have a grad_fn")
+    if loss.numel() != 1:
+        raise RuntimeError(f"grad can be implicitly created only for scalar outputs, not for {list(loss.shape)}")
+    return loss
+
+
 @dataclass
 class Absences:
     """What statements raised that were run with `tolerant`."""
@@ -58,7 +72,7 @@ class Absences:
 
     def namespace(self) -> dict[str, Any]:
         """The names that tolerant code needs."""
-        return {f" {_RECORD}": self._record, f" {_CAUGHT}": (Exception, SystemExit)}
+        return {f" {_RECORD}": self._record, f" {_CAUGHT}": (Exception, SystemExit), BACKWARD: backward_of}
 
     def _record(self, error: BaseException, imported: bool) -> Absent:
         self.errors.append(error)
@@ -68,7 +82,8 @@ class Absences:
 def tolerant(tree: ast.Module, functions: Collection[int]) -> ast.Module:
     """The module with each statement that raises leaving absent what it binds, at its top level and in the functions
     that begin at some lines."""
-    tree.body = _tolerant_block(tree.body, functions)
+    body = _tolerant_block(tree.body, functions)
+    tree.body = [_guarded(node) if isinstance(node, ast.ClassDef) else node for node in body]
     return ast.fix_missing_locations(tree)
 
 
@@ -111,7 +126,7 @@ def _guarded(node: ast.stmt) -> ast.stmt:
     names = _bound(node)
     targets: list[ast.expr] = [ast.Name(name, ast.Store()) for name in names]
     records: list[ast.stmt] = [ast.Assign(targets, value) if targets else ast.Expr(value)]
-    if blocks_of(node):
+    if blocks_of(node) and not isinstance(node, ast.ClassDef):
         records = [_unless_bound(name, value) for name in names] or [ast.Expr(value)]
     handler = ast.ExceptHandler(ast.Name(f" {_CAUGHT}", ast.Load()), f" {_ERROR}", records)
     guarded = ast.Try([node], [handler], [], [])
@@ -131,6 +146,8 @@ def _unless_bound(name: str, value: ast.expr) -> ast.stmt:
 
 
 def _bound(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.ClassDef):
+        return [node.name]
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         return [alias.asname or alias.name.partition(".")[0] for alias in node.names]
     stored = (part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store))

@@ -1,6 +1,7 @@
 """The user's module, from the unsaved buffer: only what the target reaches, or all of it where that does not work."""
 
 from __future__ import annotations
+import __future__
 
 import ast
 import importlib
@@ -41,6 +42,8 @@ class LoadError(Exception):
     """The user's module raised while it was imported; `__cause__` is what it raised."""
 
 
+PROGRAM_SECONDS = 6.0
+"""How long what comes before a step at the top level of a file may take."""
 ENTRY_SECONDS = 2.0
 """How long what a program does under its `if __name__ == "__main__":` may take, as far as a target reaches it."""
 _SLICE_TOO_SMALL = (NameError, AttributeError, KeyError)
@@ -93,7 +96,7 @@ def _load(request: TraceRequest, mode: AbstractContextManager[object]) -> Loaded
     try:
         return Loaded(_execute(request, request.sliced, mode), whole=False)
     except _SLICE_TOO_SMALL as error:
-        if request.sliced == request.source or isinstance(error, ModuleNotFoundError):
+        if request.step or request.sliced == request.source or isinstance(error, ModuleNotFoundError):
             raise
         raised = f"{type(error).__name__}: {error}"
     note = f"the whole file was run, because the part that {request.name} uses raised {raised}"
@@ -105,13 +108,12 @@ def _execute(
 ) -> ModuleType:
     tree = syntax_of(request, text, inputs)
     tree = tolerant(tree, functions_around(tree, request.step)) if request.step else tree
-    code = compile(tree, request.file, "exec", dont_inherit=True)
     linecache.cache[request.file] = (len(text), None, text.splitlines(keepends=True), request.file)
     try:
         with mode:
-            return _run(request, code)
+            return _run(request, tree)
     except DATA_DEPENDENT:
-        return _run(request, code)
+        return _run(request, tree)
 
 
 def syntax_of(request: TraceRequest, text: str, inputs: Collection[str] = ()) -> ast.Module:
@@ -123,17 +125,38 @@ def syntax_of(request: TraceRequest, text: str, inputs: Collection[str] = ()) ->
     return as_functions(tree, request.step, request.name, inputs) if request.step else tree
 
 
-def _run(request: TraceRequest, code: Any) -> ModuleType:
+def _run(request: TraceRequest, tree: ast.Module) -> ModuleType:
     module = ModuleType(request.module)
     module.__file__ = request.file
     module.__package__ = request.package
     module.__spec__ = importlib.machinery.ModuleSpec(request.module, None, origin=request.file)
     sys.modules[request.module] = module
     if request.step:
-        vars(module).update(Absences().namespace())
-    exec(code, module.__dict__)
+        _run_program(request, tree, module)
+    else:
+        exec(compile(tree, request.file, "exec", dont_inherit=True), module.__dict__)
     _enter(request, module)
     return module
+
+
+def _run_program(request: TraceRequest, tree: ast.Module, module: ModuleType) -> None:
+    """Run what comes before a step, which is a program and no module that is imported: it writes nothing."""
+    vars(module).update(Absences().namespace())
+    with time_limit(PROGRAM_SECONDS):
+        for code, imports in codes_of(tree, request.file):
+            with forbid_effects(network_only=imports):
+                exec(code, module.__dict__)
+
+
+def codes_of(tree: ast.Module, file: str) -> Iterator[tuple[Any, bool]]:
+    """The code of each statement that runs of a slice, and whether it is an import."""
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
+    names = [alias.name for node in imports for alias in node.names]
+    flags = sum(getattr(__future__, name).compiler_flag for name in names)
+    for node in as_run(tree):
+        inner = node.body[0] if isinstance(node, ast.Try) else node
+        code = compile(ast.Module([node], []), file, "exec", flags, dont_inherit=True)
+        yield code, isinstance(inner, (ast.Import, ast.ImportFrom))
 
 
 def _enter(request: TraceRequest, module: ModuleType) -> None:

@@ -21,7 +21,7 @@ from fx_lsp.tracer.inputs.evidence.body import find_function
 from fx_lsp.tracer.inputs.evidence.call_sites import seen_at_call_sites
 from fx_lsp.tracer.inputs.evidence.callers import Observed, caller_request, watcher
 from fx_lsp.tracer.inputs.evidence.offers import Offer, Written, conventions, unmakable, written_offers
-from fx_lsp.tracer.inputs.evidence.steps import images_for_models, seen_in_loop
+from fx_lsp.tracer.inputs.evidence.steps import offers_of_step
 from fx_lsp.tracer.inputs.plan.configs import constructor, namespaces
 from fx_lsp.tracer.inputs.plan.signatures import hints_of, signature_of, takes_any
 from fx_lsp.tracer.inputs.plan.start import needs_objects
@@ -170,10 +170,7 @@ def _offers(
     """What each source says, in their order, with the empty offer that leaves everything to the search among them."""
     yield from written.recorded
     if task.request.kind == "step":
-        yield from seen_in_loop(subject.function)
-        definition = find_function(task.tree, subject.definition)
-        if definition is not None and not written.author.args:
-            yield from images_for_models(subject.function, definition)
+        yield from offers_of_step(subject.function, find_function(task.tree, subject.definition))
         yield Offer({})
         return
     callers = list(task.request.callers)

@@ -1,7 +1,6 @@
 """What a target is called with in straight-line code: run what one call needs, and stop where the target is entered."""
 
 from __future__ import annotations
-import __future__
 
 import ast
 import importlib.machinery
@@ -17,17 +16,18 @@ from typing import Any
 
 from fx_lsp.model import CallSite, TraceRequest
 from fx_lsp.steps import functions_around
-from fx_lsp.tracer.absent import tolerant
+from fx_lsp.tracer.absent import Absences, Absent, tolerant
 from fx_lsp.tracer.command_line import CommandLine, flags_parsed, started_as
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.guards import forbid_effects
 from fx_lsp.tracer.inputs.evidence.callers import Watcher, watcher
 from fx_lsp.tracer.inputs.evidence.offers import Offer
 from fx_lsp.tracer.inputs.plan.facts import Facts
-from fx_lsp.tracer.inputs.plan.plans import TensorPlan
+from fx_lsp.tracer.inputs.plan.plans import Plan, TensorPlan, ValuePlan
 from fx_lsp.tracer.inputs.plan.values import proposals
 from fx_lsp.tracer.inputs.task import Task
-from fx_lsp.tracer.load import as_run, find, load, syntax_of, with_inputs
+from fx_lsp.tracer.load import codes_of, find, load, syntax_of, with_inputs
+from fx_lsp.tracer.loaders import one_batch_each
 from fx_lsp.tracer.time_limit import time_limit
 
 SHARE = 0.4
@@ -67,12 +67,15 @@ def _seen_at(
     own = site.file == request.file
     watch: Watcher | None = None
     line = CommandLine()
+    namespace = Absences().namespace() if request.step else {}
     with suppress(BaseException), ExitStack() as stack:
         stack.enter_context(forbid_effects())
         line = stack.enter_context(started_as(site.file))
         stack.enter_context(time_limit(seconds))
+        stack.enter_context(one_batch_each())
         target = None if own else target_module(request, site, mode)
         module = new_module(request, site)
+        vars(module).update(namespace)
         for code, imports in statements_of(request, site):
             if watch is None:
                 watch = _watcher(request, target or module, tree, site)
@@ -86,7 +89,14 @@ def _seen_at(
             with watch.watching():
                 eval(site.then, module.__dict__)
     offer = watch.observed(None).offer if watch is not None else None
-    return None if offer is None else replace(offer, guessed=bool(line.invented))
+    if offer is None:
+        return None
+    args = {name: plan for name, plan in offer.args.items() if not _is_absent(plan)}
+    return replace(offer, args=args, guessed=bool(line.invented))
+
+
+def _is_absent(plan: Plan) -> bool:
+    return isinstance(plan, ValuePlan) and isinstance(plan.make(), Absent)
 
 
 def statements_of(request: TraceRequest, site: CallSite, inputs: Collection[str] = ()) -> Iterator[tuple[Any, bool]]:
@@ -96,20 +106,9 @@ def statements_of(request: TraceRequest, site: CallSite, inputs: Collection[str]
     """
     own = site.file == request.file
     tree = syntax_of(request, site.text, inputs) if own else ast.parse(site.text, site.file)
-    if request.kind == "step":
+    if request.step:
         tree = tolerant(tree, (*site.functions, *functions_around(tree, request.step)) if own else site.functions)
-    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
-    names = [alias.name for node in imports for alias in node.names]
-    flags = sum(getattr(__future__, name).compiler_flag for name in names)
-    for node in as_run(tree):
-        code = compile(ast.Module([node], []), site.file, "exec", flags, dont_inherit=True)
-        yield code, imports_something(node)
-
-
-def imports_something(node: ast.stmt) -> bool:
-    """Whether a statement is an import, also where it is one that may fail."""
-    inner = node.body[0] if isinstance(node, ast.Try) else node
-    return isinstance(inner, (ast.Import, ast.ImportFrom))
+    yield from codes_of(tree, site.file)
 
 
 def target_module(

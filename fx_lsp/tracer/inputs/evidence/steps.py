@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, IterableDataset
 
 from fx_lsp.model import CallSite, Failure, TraceRequest
 from fx_lsp.specs import TensorSpec
@@ -30,6 +29,7 @@ from fx_lsp.tracer.inputs.evidence.callers import Reached
 from fx_lsp.tracer.inputs.evidence.offers import Offer
 from fx_lsp.tracer.inputs.plan.plans import TensorPlan, plan_of_made
 from fx_lsp.tracer.load import syntax_of, with_inputs
+from fx_lsp.tracer.loaders import one_batch_each
 from fx_lsp.tracer.state import contents_of, unchanged
 from fx_lsp.tracer.time_limit import TimeUp, time_limit
 
@@ -132,6 +132,7 @@ def _made_at(search: _Search, site: CallSite) -> FunctionType | None:
             stack.enter_context(forbid_effects())
             stack.enter_context(started_as(site.file))
             stack.enter_context(time_limit(SITE_SECONDS))
+            stack.enter_context(one_batch_each())
             other = site.file != request.file
             target = target_module(request, site, search.mode, search.inputs) if other else None
             for code, imports in statements_of(request, site, search.inputs):
@@ -164,22 +165,27 @@ def _profiled(look: Callable[[FrameType, str, Any], None]) -> Generator[None, No
         sys.setprofile(before)
 
 
-def seen_in_loop(function: Any) -> Iterator[Offer]:
-    """The first batch of the loop that a function was the body of, where it can be had."""
+def offers_of_step(function: Any, definition: ast.AST | None) -> Iterator[Offer]:
+    """The first batch of the loop that a function was the body of, where it can be had, else what its model runs with.
+
+    Call it inside the fake mode.
+    """
     batch = _first_batch(function)
     if batch is not None:
         detail = f"line {function.__code__.co_firstlineno}"
         yield Offer({name: plan_of_made(value, "call site", detail) for name, value in batch.items()})
+    elif definition is not None:
+        yield from _images_for_models(function, definition)
 
 
 def _first_batch(function: Any) -> Mapping[str, Any] | None:
     """What the first turn of a loop binds; None where that needs data which is not there. Computed once."""
-    batches = getattr(function, BATCHES, None)
-    if not callable(batches):
+    batches: Any = getattr(function, BATCHES, None)
+    if not isinstance(batches, FunctionType):
         return batches
     batch = None
     try:
-        with forbid_effects(), time_limit(BATCH_SECONDS), _one_batch_each():
+        with forbid_effects(), time_limit(BATCH_SECONDS), one_batch_each():
             batch = next(iter(batches()), None)
     except KeyboardInterrupt:
         raise
@@ -189,18 +195,20 @@ def _first_batch(function: Any) -> Mapping[str, Any] | None:
     return batch
 
 
-def images_for_models(function: Any, definition: ast.AST) -> Iterator[Offer]:
-    """Images of a size that the convolutional model runs with that a step gives them to; call it in the fake mode."""
+def _images_for_models(function: Any, definition: ast.AST) -> Iterator[Offer]:
+    """Images of a size that the convolutional model runs with that a step gives them to."""
     parameters = inspect.signature(function).parameters
     for node in ast.walk(definition):
-        if not isinstance(node, ast.Call) or not node.args or not isinstance(node.args[0], ast.Name):
+        if not isinstance(node, ast.Call) or not node.args or node.keywords:
             continue
-        name, model = node.args[0].id, _object_of(function, node.func)
-        convolution = _first_convolution(model)
-        size = _size_for(model, convolution.in_channels) if name in parameters and convolution is not None else None
-        if convolution is not None and size is not None:
+        names = [argument.id for argument in node.args if isinstance(argument, ast.Name)]
+        convolution = _first_convolution(_object_of(function, node.func))
+        if convolution is None or len(names) < len(node.args) or not all(name in parameters for name in names):
+            continue
+        size = _size_for(_object_of(function, node.func), convolution.in_channels, len(names))
+        if size is not None:
             images = TensorPlan(TensorSpec("f32", (BATCH, convolution.in_channels, size, size)), "search", FROM_MODEL)
-            yield Offer({name: images}, guessed=True)
+            yield Offer(dict.fromkeys(names, images), guessed=True)
             return
 
 
@@ -225,39 +233,11 @@ def _is_module(value: Any) -> bool:
     return isinstance(value, nn.Module)
 
 
-def _size_for(model: nn.Module, channels: int) -> int | None:
+def _size_for(model: nn.Module, channels: int, count: int) -> int | None:
+    """The side of squares that a model runs with, given `count` batches of them."""
     with unchanged([model]), torch.no_grad(), suppress(TimeUp), time_limit(MODEL_SECONDS):
         for size in IMAGE_SIZES:
             with suppress(Exception):
-                model(torch.empty(BATCH, channels, size, size))
+                model(*(torch.empty(BATCH, channels, size, size) for _ in range(count)))
                 return size
     return None
-
-
-@contextmanager
-def _one_batch_each() -> Generator[None, None, None]:
-    """Inside, a loader has one batch, of its first samples, that it draws in this process."""
-    kind: Any = DataLoader
-    original = kind.__iter__
-    kind.__iter__ = _first_samples
-    try:
-        yield
-    finally:
-        kind.__iter__ = original
-
-
-def _first_samples(loader: Any) -> Iterator[Any]:
-    dataset: Any = loader.dataset
-    size = loader.batch_size
-    samples: list[Any]
-    if _is_stream(dataset):
-        samples = [sample for _, sample in zip(range(size or 1), dataset, strict=False)]
-    elif size is None and loader.batch_sampler is not None:
-        samples = [dataset[index] for index in next(iter(loader.batch_sampler))]
-    else:
-        samples = [dataset[index] for index in range(min(len(dataset), size or 1))]
-    yield loader.collate_fn(samples if size is not None or loader.batch_sampler is not None else samples[0])
-
-
-def _is_stream(dataset: Any) -> bool:
-    return isinstance(dataset, IterableDataset)
