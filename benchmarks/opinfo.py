@@ -40,10 +40,9 @@ import torch
 from interpreted import captured, compared, generated, loaded
 from torch.utils import _pytree as pytree
 
-from fx_lsp.codegen.file import Generated
-from fx_lsp.codegen.program import Launch
-from fx_lsp.codegen.pull import is_empty
-from fx_lsp.codegen.schedule import is_view
+from fx_lsp.codegen.file.module import Generated
+from fx_lsp.codegen.graph.query import is_empty, is_view
+from fx_lsp.codegen.ir.kernel import Launch
 
 SAMPLES = {torch.float32: 6, torch.int64: 3, torch.bool: 2}
 """How many samples of each dtype an operation is tried with."""

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from torch.utils._python_dispatch import _disable_current_modes
 
-from fx_lsp.codegen.assembly import Access, Assembly, assemble
-from fx_lsp.codegen.compiling import span_of
-from fx_lsp.codegen.launches import launches
-from fx_lsp.codegen.occupancy import CHIPS
-from fx_lsp.codegen.remarks import remarks
+from fx_lsp.codegen.inspect.assembly import Access, Assembly, assemble
+from fx_lsp.codegen.inspect.compilation import span_of
+from fx_lsp.codegen.inspect.launches import launches
+from fx_lsp.codegen.inspect.occupancy import CHIPS
+from fx_lsp.codegen.inspect.remarks import remarks
 from fx_lsp.model import Failure, Remark, Stage
 from fx_lsp.tracer.stages.ledger import Ledger
 from fx_lsp.tracer.stages.triton import file_name, kernels

@@ -15,18 +15,19 @@ import torch
 from torch import fx
 
 from fx_lsp.choices import Choices, read_choices
-from fx_lsp.codegen.compiling import span_of
-from fx_lsp.codegen.file import Generated, Subject, reserved
-from fx_lsp.codegen.generate import decompositions, generate, prepared
-from fx_lsp.codegen.index import expression
-from fx_lsp.codegen.kernel import Naming
-from fx_lsp.codegen.own import role_of
-from fx_lsp.codegen.places import step_of
-from fx_lsp.codegen.scans import keep_states, stack_saved
-from fx_lsp.codegen.sdpa import attention_written_out
-from fx_lsp.codegen.text import in_ascii
-from fx_lsp.codegen.views import save_bases, views
-from fx_lsp.codegen.wrapper import NotWritten
+from fx_lsp.codegen.file.functions import Subject
+from fx_lsp.codegen.file.host_code import NotWritten
+from fx_lsp.codegen.file.module import Generated, reserved
+from fx_lsp.codegen.generate import generate, prepared
+from fx_lsp.codegen.graph.decompositions import attention_written_out, decompositions
+from fx_lsp.codegen.graph.loops import keep_states
+from fx_lsp.codegen.graph.query import step_of, views
+from fx_lsp.codegen.graph.saved import save_bases, stack_saved
+from fx_lsp.codegen.graph.template_kernel import role_of
+from fx_lsp.codegen.inspect.compilation import span_of
+from fx_lsp.codegen.ir.index import expression
+from fx_lsp.codegen.ir.kernel import Naming
+from fx_lsp.codegen.ir.text import in_ascii
 from fx_lsp.model import Node, Remark, Stage, TargetKind
 from fx_lsp.tracer.call import Call
 from fx_lsp.tracer.capture import Captured, capture

@@ -1,0 +1,335 @@
+"""The functions of a file: operators that launch the kernels, the autograd function, and what the user calls."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from fx_lsp.choices import Engine
+from fx_lsp.codegen.file.host_code import Body, not_deterministic, tuple_text
+from fx_lsp.codegen.graph.query import views
+from fx_lsp.codegen.ir.index import expression
+from fx_lsp.codegen.ir.kernel import Launch, Line, indented
+from fx_lsp.codegen.ir.text import in_ascii
+from fx_lsp.codegen.triton.program import Program
+
+Name = Callable[[fx.Node], str]
+Block = list[Line]
+"""A definition at the top level of a file, or statements that belong together there."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a file is made for.
+
+    `name` is what the user calls it and `signature` its parameters as they are written; `inputs` are expressions of
+    them, one for each tensor of the graph; `checks` lines that refuse other arguments. Of the `outputs` results, the
+    first are new values of inputs: `changed` are expressions for those, each with whether it has a gradient that must
+    not notice. `result` makes of `out[0]`, `out[1]`, … what the user's function returns ("out": all of them).
+    `tangents` are the results whose gradients backward takes, in order; None where that is every float. `described` are
+    lines about the inputs, `imports` and `definitions` what the result needs, `tests` definitions that `main` needs,
+    the lines that compare the function with the original. `settings` are items of a table: what the parts of a module
+    have to be set to.
+    """
+
+    name: str
+    signature: str
+    inputs: tuple[str, ...]
+    outputs: int
+    checks: tuple[str, ...] = ()
+    changed: tuple[tuple[str, bool], ...] = ()
+    result: str = "out[0]"
+    tangents: tuple[int, ...] | None = None
+    described: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
+    definitions: tuple[str, ...] = ()
+    tests: tuple[str, ...] = ()
+    main: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+
+    @property
+    def stem(self) -> str:
+        """What the names of kernels and operators begin with."""
+        return in_ascii(self.name)
+
+
+MOST_ARGUMENTS = 50
+"""How many tensors an operator takes one by one: PyTorch has no operators with more than 64 arguments."""
+CHECKS = "check"
+"""The function that refuses tensors."""
+
+
+def checker(subject: Subject) -> str:
+    """What that function is called in a file: neither the user's function nor a parameter of it has that name."""
+    found, words = CHECKS, {subject.name, *re.findall(r"\w+", subject.signature)}
+    while found in words:
+        found += "_"
+    return found
+
+
+@dataclass
+class Functions:
+    """What the definitions of a file share.
+
+    `inside` are the results that an operator computes, `aside` those that are views of inputs or of other results;
+    `sizes` are those that an operator is given because none of its tensors has them.
+    """
+
+    subject: Subject
+    forward: Program
+    backward: Program | None
+    name: Name
+    aside: Mapping[int, fx.Node]
+    engine: Engine
+    sizes: dict[str, list[str]] = field(default_factory=dict[str, "list[str]"])
+
+    def __post_init__(self) -> None:
+        self.programs = [p for p in (self.forward, self.backward) if p is not None]
+        results = [r if _is_tensor(r) else None for r in self.forward.results[: self.subject.outputs]]
+        self.results = [self.aside.get(k, r) for k, r in enumerate(results)]
+        self.inside = [k for k, r in enumerate(self.results) if r is not None and k not in self.aside]
+        self.inputs = _tensors(self.forward, self.name)
+        self.title = f"_{''.join(p[:1].upper() + p[1:] for p in self.subject.stem.split('_'))}"
+        self.has_operators = any(_made(p) or p.overwritten for p in self.programs)
+
+    def _has_tangent(self, position: int) -> bool:
+        if self.backward is None or self.subject.tangents is None:
+            return self.backward is not None
+        return position in self.subject.tangents
+
+    def operator(self, which: str, program: Program) -> list[Block]:
+        """The operator that runs a program; none where there is nothing to compute."""
+        made, parameters = _made(program), _tensors(program, self.name)
+        if not made and not program.overwritten:
+            return []
+        returns = "torch.Tensor" if len(made) == 1 else f"tuple[{', '.join(['torch.Tensor'] * len(made))}]"
+        returns = returns if made else "None"
+        device = f"{next(iter(parameters.values()))}.device" if parameters else "device"
+        body = Body(program, dict(parameters), self.name, device)
+        statements = body.statements()
+        inner = _without_unused([*statements, *(_returned(body, made) if made else [])])
+        self.sizes[which] = _missing(program, body.known, inner)
+        many, names = len(parameters) > MOST_ARGUMENTS, ", ".join(parameters.values())
+        tensors = ["tensors: list[torch.Tensor]"] if many else [f"{p}: torch.Tensor" for p in parameters.values()]
+        args = [*tensors, *(f"{s}: int" for s in self.sizes[which])]
+        over = ", ".join(f'"{parameters[old]}"' for old in program.overwritten.values())
+        over = f", overwrites=[{over}]" if over else ""
+        registered = f'@as_operator("{self.subject.stem}_triton::{which}"{over})'
+        lines = [
+            registered if self.engine == "fx-lsp" else "@torch.compile(fullgraph=True)",
+            f"def {self.subject.stem}_{which}({', '.join(args)}) -> {returns}:",
+            *([f"    {names} = tensors"] if many else []),
+            *([] if parameters else ['    device = "cuda" if torch.cuda.is_available() else "cpu"']),
+        ]
+        if not_deterministic(program):
+            lines.append(f'    alert_not_deterministic("{self.subject.stem}_{which}")')
+        return [[*map(Line, lines), *indented(inner)]]
+
+    def _call(self, which: str, program: Program, arguments: dict[fx.Node, str]) -> tuple[list[Line], Body, list[str]]:
+        """The lines that call an operator, with the sizes that its tensors tell before and behind; the names of its
+        results; and the sizes that it is given but no argument has."""
+        made = _made(program)
+        device = f"{next(iter(arguments.values()))}.device" if arguments else ""
+        body = Body(program, dict(arguments), self.name, device)
+        body.sizes()
+        ahead, body.lines = body.lines, []
+        missing = [s for s in self.sizes.get(which, ()) if s not in body.known]
+        body.known.update(missing)
+        for node in made:
+            body.names[node] = self.name(node)
+        if not made:
+            return ahead, body, missing
+        body.sizes()
+        behind, body.lines = body.lines, []
+        names = ", ".join(body.names[n] for n in made)
+        tensors = ", ".join(arguments.values())
+        tensors = f"[{tensors}]" if len(arguments) > MOST_ARGUMENTS else tensors
+        given = ", ".join([*([tensors] if arguments else []), *self.sizes[which]])
+        return [*ahead, Line(f"{names} = {self.subject.stem}_{which}({given})"), *behind], body, missing
+
+    def function(self, backward: Program) -> Block:
+        """The autograd function."""
+        called, body, _ = self._call("forward", self.forward, self.inputs)
+        by_name = {n.name: n for n in self.forward.results if n is not None}
+        parameters = _tensors(backward, self.name)
+        saved = [p for p in parameters if p.name in by_name]
+        tangents = [p for p in parameters if p.name not in by_name]
+        shown = {k: body.reference(r) for k in self.inside if (r := self.results[k]) is not None}
+        floats = [k for k in self.inside if _is_float(self.results[k])]
+        wanted = list(self.subject.tangents) if self.subject.tangents is not None else floats
+        fixed = [shown[k] for k in self.inside if k not in wanted or k not in floats]
+        changed = dict(zip(self.subject.inputs, self.inputs, strict=True))
+        altered = {changed[expression] for expression, _ in self.subject.changed}
+        shown_as = {p: body.reference(by_name[p.name]) for p in saved}
+        kept = [f"{text}.clone()" if by_name[p.name] in altered else text for p, text in shown_as.items()]
+        calls, behind, sizes = self._call("backward", backward, parameters)
+        gradients = [_text(behind, r) for r in backward.results[len(self.forward.inputs) - len(self.inputs) :]]
+        dense = [Line(line) for t in tangents for line in _dense(t, self.name(t))]
+        after = [*dense, *calls, *behind.lines, Line(f"return {', '.join(gradients)}")]
+        sizes = [*sizes, *_missing(backward, behind.known, after)]
+        lines = [
+            *called,
+            *body.lines,
+            *(Line(f"ctx.{s} = {s}") for s in sizes),
+            *([Line(f"ctx.save_for_backward({', '.join(kept)})")] if kept else []),
+            *([Line(f"ctx.mark_non_differentiable({', '.join(dict.fromkeys(fixed))})")] if fixed else []),
+            Line(f"return {', '.join(shown.values())}"),
+        ]
+        given = {k: f"_{k}" for k in self.inside}
+        given |= {k: self.name(t) for k, t in zip(wanted, tangents, strict=False) if k in given}
+        names = ", ".join(self.name(p) for p in saved)
+        ahead = [f"({names},) = ctx.saved_tensors" if len(saved) == 1 else f"{names} = ctx.saved_tensors"]
+        once = f"{self.subject.name} has no second derivatives: differentiate without create_graph=True"
+        refused = [
+            "if torch.is_grad_enabled() and not torch.compiler.is_compiling():",
+            f'    raise RuntimeError("{once}")',
+        ]
+        ahead = [*refused, *(ahead if saved else []), *(f"{s} = ctx.{s}" for s in sizes)]
+        title = [f"class {self.title}(torch.autograd.Function):"]
+        first = [f"def forward({', '.join(['ctx', *self.inputs.values()])}):", *_inside(lines)]
+        second = [f"def backward({', '.join(['ctx', *given.values()])}):", *_inside([*map(Line, ahead), *after])]
+        inner = ["@staticmethod", *first, "", "@staticmethod", *second]
+        return [Line(line) for line in (*title, *(f"    {line}".rstrip() for line in inner))]
+
+    def entry(self) -> Block:
+        """The function that the user calls."""
+        subject, made = self.subject, _made(self.forward)
+        device = f"{subject.inputs[0]}.device" if subject.inputs else '"cuda" if torch.cuda.is_available() else "cpu"'
+        body = Body(self.forward, dict(zip(self.inputs, subject.inputs, strict=True)), self.name, device)
+        values, called, lines = ", ".join(subject.inputs), "", list[str]()
+        if self.inside:
+            results = [r for k in self.inside if (r := self.results[k]) is not None]
+            named = results if self.backward is not None else made
+            call = f"{self.title}.apply" if self.backward is not None else f"{subject.stem}_forward"
+            body.names.update({n: self.name(n) for n in named})
+            called = f"{call}({values})"
+            lines.append(f"{', '.join(self.name(n) for n in named)} = {called}" if named else called)
+        quiet = bool(called) and self.backward is None and any(_is_float(n) for n in self.inputs)
+        body.inline = _inline(body)
+        body.names.update({new: body.names[old] for new, old in self.forward.overwritten.items()})
+        for (changed, hidden), node in zip(subject.changed, self.results, strict=False):
+            if node in self.forward.overwritten:
+                continue
+            line = f"{changed}.copy_({_text(body, node)})"
+            lines += ["with torch.no_grad():", f"    {line}"] if hidden and not quiet else [line]
+        for (changed, _), node in zip(subject.changed, self.results, strict=False):
+            again = [k for k in range(len(subject.changed), len(self.results)) if self.results[k] is node]
+            if node is not None and node.op != "placeholder" and not any(map(self._has_tangent, again)):
+                body.names[node] = changed
+        shown = [_text(body, r) for r in self.results]
+        result = ", ".join(shown) if subject.result == "out" else _filled(subject.result, shown)
+        if lines == [f"{result} = {called}"]:
+            lines, result = [], called
+        checks = [line.replace(f"{CHECKS}(", f"{checker(subject)}(", 1) for line in subject.checks]
+        checks += ["check_settings(self, SETTINGS)"] if subject.settings else []
+        lines += [] if lines and result == "None" else [f"return {result}"]
+        if quiet:
+            lines = ["with torch.no_grad():", *(f"    {line}" for line in lines)]
+        lines = [*checks, *(line.text for line in body.lines), *lines]
+        return [Line(f"def {subject.name}({subject.signature}):"), *(Line(f"    {line}") for line in lines)]
+
+
+def _returned(body: Body, nodes: Sequence[fx.Node]) -> list[Line]:
+    """The line that returns nodes, behind the lines that this adds to a body."""
+    count = len(body.lines)
+    line = f"return {', '.join(body.reference(n) for n in nodes)}"
+    return [*body.lines[count:], Line(line)]
+
+
+def _missing(program: Program, known: Collection[str], lines: Sequence[Line]) -> list[str]:
+    """The sizes that lines mention and no tensor has."""
+    values = [n.meta.get("val") for n in (*program.buffers, *program.inputs)]
+    sizes = [s for v in values for s in (v.shape if isinstance(v, torch.Tensor) else [v])]
+    symbols = {s.name for size in sizes if isinstance(size, (int, torch.SymInt)) for s in expression(size).free_symbols}
+    text = "\n".join(line.text for line in lines)
+    return sorted(s for s in symbols - set(known) if re.search(rf"\b{s}\b", text))
+
+
+def _inline(body: Body) -> dict[Any, str]:
+    """How a size is written by a tensor that has it."""
+    found: dict[Any, str] = {}
+    for node, text in body.names.items():
+        value = node.meta.get("val")
+        for dim, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
+            found.setdefault(expression(size), f"{text}.shape[{dim}]")
+    return found
+
+
+def _text(body: Body, node: fx.Node | None) -> str:
+    return "None" if node is None else body.reference(node)
+
+
+def _filled(result: str, shown: Sequence[str]) -> str:
+    """A result with the texts of its parts; a tuple of several needs no brackets behind `return`."""
+    text = re.sub(r"\bout\[(\d+)\]", lambda found: shown[int(found[1])], result)
+    bare = re.fullmatch(r"\(([^()]+, )+[^()]+\)", result)
+    return text[1:-1] if bare else text
+
+
+def _inside(lines: Sequence[Line]) -> list[str]:
+    """Lines of a function, without sizes that none of them needs."""
+    return [f"    {line.text}" for line in _without_unused(lines)]
+
+
+def _without_unused(lines: Sequence[Line]) -> list[Line]:
+    """The lines but for sizes that no other line mentions."""
+    text = "\n".join(line.text for line in lines)
+    sizes = {line.text: found[1] for line in lines if (found := _SIZE.match(line.text))}
+    return [line for line in lines if line.text not in sizes or len(re.findall(rf"\b{sizes[line.text]}\b", text)) > 1]
+
+
+_SIZE = re.compile(r"(\w+) = [^()]+\.shape\[\d+\]$")
+
+
+def _dense(tangent: fx.Node, name: str) -> list[str]:
+    """Lines that lay out a gradient as the kernels take it."""
+    value = tangent.meta["val"]
+    if value.is_contiguous():
+        return [f"{name} = {name}.contiguous()"]
+    if value.dim() == 4 and value.is_contiguous(memory_format=torch.channels_last):
+        return [f"{name} = {name}.contiguous(memory_format=torch.channels_last)"]
+    strides = tuple_text(tuple(expression(s) for s in value.stride()))
+    copied = f"torch.empty_strided({name}.shape, {strides}, dtype={name}.dtype, device={name}.device).copy_({name})"
+    return [f"if {name}.stride() != {strides}:", f"    {name} = {copied}"]
+
+
+def _tensors(program: Program, name: Name) -> dict[fx.Node, str]:
+    """The tensors among the inputs of a program, and what its operator calls them."""
+    return {n: name(n) for n in program.inputs if isinstance(n.meta.get("val"), torch.Tensor)}
+
+
+def _is_tensor(node: fx.Node | None) -> bool:
+    return node is not None and isinstance(node.meta.get("val"), torch.Tensor)
+
+
+def _is_float(node: fx.Node | None) -> bool:
+    value = None if node is None else node.meta.get("val")
+    return isinstance(value, torch.Tensor) and (value.dtype.is_floating_point or value.dtype.is_complex)
+
+
+def _made(program: Program) -> list[fx.Node]:
+    """The results that an operator returns: tensors that it makes itself, each once."""
+    made = {n for s in program.steps for n in (s.writes if isinstance(s, Launch) else (s,)) if n.op != "placeholder"}
+    results = [r for r in program.results if r is not None and not any(n in program.overwritten for n in views(r))]
+    bases = [list(_views(r, made))[-1] for r in results]
+    return list(dict.fromkeys(n for n in bases if n in made or _is_part(n, made)))
+
+
+def _views(node: fx.Node, made: Collection[fx.Node]) -> Iterator[fx.Node]:
+    """A node, and what it is a view of, to the tensor or the part of a call's result that the program makes."""
+    yield node
+    while node not in made and not _is_part(node, made):
+        if node.op != "call_function" or not node.args or not isinstance(node.args[0], fx.Node):
+            return
+        node = node.args[0]
+        yield node
+
+
+def _is_part(node: fx.Node, made: Collection[fx.Node]) -> bool:
+    return node.target is operator.getitem and node.args[0] in made

@@ -1,0 +1,154 @@
+"""Reductions over dimensions, and running ones."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import sympy
+import torch
+from torch import fx
+
+from fx_lsp.codegen.graph.query import REDUCTION_KINDS, is_reduction, reduced_dimensions, scanned_dimension, shape_of
+from fx_lsp.codegen.ir.index import ONE, ZERO, Coords, Index, contiguous_strides, count, linear
+from fx_lsp.codegen.ir.ops import args_of, lowering, operation
+from fx_lsp.codegen.ir.values import Guard, Value, compute_dtype
+from fx_lsp.codegen.lower.builder import Builder, Cut
+
+
+@lowering(*REDUCTION_KINDS)
+def reduce(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    """A result of a reduction. Raises Cut where it is needed for other elements than those the kernel runs over."""
+    source: Any = args_of(node)[0]
+    shape, dims = shape_of(source), reduced_dimensions(node)
+    if count(shape) == 0:
+        return _of_nothing(b, node, part)
+    keeps = len(shape_of(node, 0)) == len(shape)
+    if not is_reduction(node):
+        supply = iter(coords)
+        at = tuple(ZERO if i in dims and not keeps else next(supply) for i in range(len(shape)))
+        return _of_one_value(b, node, b.operand(source, at, guard, _dtype(node, part)), ONE, part)
+    inside = b.space.coordinates(b.domain.position(), shape)
+    over = _axes(b, node, inside, dims)
+    expected = tuple(ZERO if i in dims else c for i, c in enumerate(inside) if keeps or i not in dims)
+    if guard or expected != coords:
+        raise Cut(node, "is needed for other elements than those that are at hand")
+    name, kind = operation(node), REDUCTION_KINDS[operation(node).rpartition(".")[0]]
+    dtype = compute_dtype(_dtype(node, part))
+    if kind in ("any", "all"):
+        truth = b.operand(source, inside, (), torch.bool)
+        if not truth.axes & set(over):
+            return truth
+        number = b.convert(truth, torch.int32)
+        found = b.reduction("max" if kind == "any" else "min", (number,), over, node, torch.int32, 0)
+        return b.convert(found, torch.bool)
+    if kind in ("argmax", "argmin"):
+        return _arg(b, node, source, inside, dims, over, kind)
+    value = b.operand(source, inside, (), dtype)
+    total = count(shape[d] for d in dims)
+    if not value.axes & set(over):
+        return _of_one_value(b, node, value, total, part)
+    times = count(b.space.sizes[a] for a in over if a in b.idle)
+    over = tuple(a for a in over if a not in b.idle)
+    number = b.convert(b.coordinate(total / times, node), dtype)
+    if kind == "var_mean":
+        if b.whole:
+            mean = b.compute("a / b", (b.reduction("sum", (value,), over, node, dtype, 0), number), dtype, node)
+            centred = b.compute("a - b", (value, mean), dtype, node)
+            squares = b.reduction("sum", (b.compute("a * a", (centred,), dtype, node),), over, node, dtype, 0)
+        else:
+            mean = b.reduction(kind, (value,), over, node, dtype, 1)
+            squares = b.reduction(kind, (value,), over, node, dtype, 0)
+        if part == 1:
+            return mean
+        squares = _repeated(b, node, squares, times, "sum")
+        return b.compute("a / b", (squares, _freedom(b, node, total, dtype)), dtype, node)
+    found = b.reduction(kind, (value,), over, node, dtype, 0)
+    if name.startswith("aten.mean"):
+        return b.compute("a / b", (found, number), dtype, node)
+    return _repeated(b, node, found, times, kind)
+
+
+def _dtype(node: fx.Node, part: int) -> torch.dtype:
+    result = node.meta["val"]
+    return (result[part] if isinstance(result, (tuple, list)) else result).dtype
+
+
+def _freedom(b: Builder, node: fx.Node, total: Index, dtype: torch.dtype) -> Value:
+    """What squared deviations are divided by."""
+    given: Any = node.kwargs.get("correction", 1 if operation(node).startswith("aten.var") else 0)
+    correction = 1 if given is None else given
+    if int(correction) == correction:
+        return b.convert(b.coordinate(sympy.Max(ZERO, total - int(correction)), node), dtype)
+    if total.is_Integer:
+        return b.constant(max(0.0, int(total) - correction), dtype)
+    less = b.compute("a - b", (b.convert(b.coordinate(total, node), dtype), b.constant(correction, dtype)), dtype, node)
+    return b.compute("tl.maximum(a, b)", (less, b.constant(0.0, dtype)), dtype, node)
+
+
+def _of_nothing(b: Builder, node: fx.Node, part: int) -> Value:
+    """A reduction without elements."""
+    kind, dtype = REDUCTION_KINDS[operation(node).rpartition(".")[0]], _dtype(node, part)
+    if kind == "var_mean" or operation(node).startswith("aten.mean"):
+        return b.constant(math.nan, compute_dtype(dtype))
+    return b.constant(int(kind in ("prod", "all")), compute_dtype(dtype))
+
+
+def _of_one_value(b: Builder, node: fx.Node, value: Value, total: Index, part: int) -> Value:
+    """A reduction of elements that are all the same."""
+    kind, dtype = REDUCTION_KINDS[operation(node).rpartition(".")[0]], value.dtype
+    if kind in ("argmax", "argmin"):
+        return b.constant(0, torch.int64)
+    if kind == "var_mean" and part == 0:
+        zero = b.compute("a - b", (value, value), dtype, node)
+        return b.compute("a / b", (zero, _freedom(b, node, total, dtype)), dtype, node)
+    return value if operation(node).startswith("aten.mean") else _repeated(b, node, value, total, kind)
+
+
+def _repeated(b: Builder, node: fx.Node, value: Value, times: Index, kind: str) -> Value:
+    """A reduction of a value that is there so many times."""
+    if times == 1 or kind not in ("sum", "prod"):
+        return value
+    dtype = value.dtype
+    number = b.convert(b.coordinate(times, node), dtype)
+    template = "a * b" if kind == "sum" else "pow(a, b)" if dtype.is_floating_point else "int_pow(a, b)"
+    return b.compute(template, (value, number), dtype, node)
+
+
+def _axes(b: Builder, node: fx.Node, inside: Coords, dims: tuple[int, ...]) -> tuple[sympy.Symbol, ...]:
+    """The axes of the kernel that a reduction runs over."""
+    over = frozenset[Any]().union(*(inside[d].free_symbols for d in dims))
+    kept = frozenset[Any]().union(*(c.free_symbols for i, c in enumerate(inside) if i not in dims))
+    sizes = b.space.sizes
+    if over & kept & sizes.keys():
+        raise Cut(node, "reduces a part of what the kernel runs over")
+    return tuple(a for a in b.domain.axes if a in over)
+
+
+def _arg(
+    b: Builder, node: fx.Node, source: fx.Node, inside: Coords, dims: tuple[int, ...], over: Any, kind: str
+) -> Value:
+    shape = shape_of(source)
+    value = b.operand(source, inside, (), source.meta["val"].dtype)
+    if not value.axes & set(over):
+        return b.constant(0, torch.int64)
+    at: Index = linear([inside[d] for d in dims], contiguous_strides([shape[d] for d in dims]))
+    return b.reduction(kind, (value, b.coordinate(at, node)), over, node, torch.int64, 1)
+
+
+@lowering("aten.cumsum", "aten.cumprod")
+def scan(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    """A running sum or product along one dimension."""
+    source: Any = args_of(node)[0]
+    shape = shape_of(source)
+    dtype = node.meta["val"].dtype
+    if not shape:
+        return b.operand(source, coords, guard, dtype)
+    inside = b.space.coordinates(b.domain.position(), shape)
+    over = _axes(b, node, inside, (scanned_dimension(node),))
+    if guard or inside != coords:
+        raise Cut(node, "is needed for other elements than those that are at hand")
+    kind = operation(node).split(".")[1]
+    if not over:
+        return b.operand(source, inside, (), dtype)
+    return b.scan(kind, b.operand(source, inside, (), dtype), over, node)
