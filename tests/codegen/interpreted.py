@@ -22,9 +22,11 @@ from torch._subclasses import FakeTensorMode
 
 from fx_lsp.bench import interpreter  # it tells Triton to interpret, before any kernel
 from fx_lsp.choices import Choices
-from fx_lsp.codegen.file import Generated, Subject
-from fx_lsp.codegen.generate import decompositions, generate
-from fx_lsp.codegen.kernel import Naming
+from fx_lsp.codegen.file.functions import Subject
+from fx_lsp.codegen.file.module import Generated
+from fx_lsp.codegen.generate import generate
+from fx_lsp.codegen.graph.decompositions import decompositions
+from fx_lsp.codegen.ir.kernel import Naming
 from fx_lsp.tracer.stages.triton import partitioner
 
 interpreter.repair()

@@ -16,8 +16,9 @@ import pytest
 from inline_snapshot import snapshot
 
 from fx_lsp import wire
-from fx_lsp.codegen.assembly import Access, Assembly, Launch, assemble
-from fx_lsp.codegen.remarks import remarks
+from fx_lsp.codegen.inspect.assembly import Access, Assembly, assemble
+from fx_lsp.codegen.inspect.compilation import Launch
+from fx_lsp.codegen.inspect.remarks import remarks
 from fx_lsp.model import Failure
 
 triton = pytest.importorskip("triton")

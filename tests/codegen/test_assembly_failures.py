@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from inline_snapshot import snapshot
 
-from fx_lsp.codegen.assembly import Launch, assemble
+from fx_lsp.codegen.inspect.assembly import assemble
+from fx_lsp.codegen.inspect.compilation import Launch
 from fx_lsp.model import Failure
 
 pytest.importorskip("triton")

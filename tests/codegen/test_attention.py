@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from interpreted import captured, compared, generated, loaded, wrong
 
-from fx_lsp.codegen.sdpa import attention_written_out
+from fx_lsp.codegen.graph.decompositions import attention_written_out
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 

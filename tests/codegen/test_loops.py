@@ -7,7 +7,7 @@ import torch
 from inline_snapshot import snapshot
 from interpreted import captured, generated, wrong
 
-from fx_lsp.codegen import scans
+from fx_lsp.codegen.graph import loops
 from fx_lsp.tracer.stages.triton import deep_recursion
 
 
@@ -157,7 +157,7 @@ def inputs_of(name, steps, dtype=torch.float32):
 @pytest.fixture
 def few(monkeypatch):
     """Six steps count as many."""
-    monkeypatch.setattr(scans, "MANY", 6)
+    monkeypatch.setattr(loops, "MANY", 6)
     return 6
 
 

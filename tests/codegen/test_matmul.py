@@ -12,7 +12,7 @@ from inline_snapshot import snapshot
 from interpreted import captured, compared, generated, loaded
 
 from fx_lsp.choices import Choices, Matmul
-from fx_lsp.codegen.matmul import fuse_matmuls
+from fx_lsp.codegen.triton.dot import fuse_matmuls
 
 
 def tensor(*shape: int, dtype: torch.dtype = torch.float32, grad: bool = True) -> torch.Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fx_lsp.codegen.occupancy import CHIPS, occupancy
+from fx_lsp.codegen.inspect.occupancy import CHIPS, occupancy
 
 
 @pytest.mark.parametrize(

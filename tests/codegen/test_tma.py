@@ -12,7 +12,7 @@ from inline_snapshot import snapshot
 from interpreted import captured, compared, generated, loaded
 
 from fx_lsp.choices import Choices
-from fx_lsp.codegen.program import Launch
+from fx_lsp.codegen.ir.kernel import Launch
 
 TMA, WITHOUT = Choices(), Choices(tma="no")
 

@@ -16,7 +16,7 @@ from inline_snapshot import snapshot
 from interpreted import captured, generated, wrong
 
 from fx_lsp.choices import Choices
-from fx_lsp.codegen.file import Generated
+from fx_lsp.codegen.file.module import Generated
 
 
 def file_of(function: Callable[..., Any], *inputs: torch.Tensor, **chosen: Any) -> Generated:
