@@ -9,72 +9,72 @@ import torch
 from torch import fx
 
 from fx_lsp.choices import Choices
-from fx_lsp.codegen.file.functions import MOST_ARGUMENTS, Subject
-from fx_lsp.codegen.file.module import Generated, file_of
-from fx_lsp.codegen.graph.loop_batching import lift_sums
+from fx_lsp.codegen.file.functions import MAX_ARGUMENTS, FileSpec
+from fx_lsp.codegen.file.module import GeneratedFile, assemble_file
+from fx_lsp.codegen.graph.loop_batching import batch_step_sums
 from fx_lsp.codegen.graph.random import seed_random
 from fx_lsp.codegen.graph.reductions import split_reductions
-from fx_lsp.codegen.graph.scatter import add_to_zeros, keep_sums
-from fx_lsp.codegen.graph.sizes import sizes_of_inputs
-from fx_lsp.codegen.graph.slices import join_slices, join_writes, sum_parts
-from fx_lsp.codegen.graph.unsupported import keep_calls
-from fx_lsp.codegen.graph.views import join_views, set_aside
+from fx_lsp.codegen.graph.scatter import add_to_zeros, save_scatter_sums
+from fx_lsp.codegen.graph.sizes import derive_sizes_from_inputs
+from fx_lsp.codegen.graph.slices import join_slices, join_writes, sum_stacked_parts
+from fx_lsp.codegen.graph.unsupported import save_library_results
+from fx_lsp.codegen.graph.views import detach_view_results, merge_views
 from fx_lsp.codegen.ir.kernel import Naming
 from fx_lsp.codegen.triton.dot import fuse_matmuls
 from fx_lsp.codegen.triton.flash_attention import fuse_attention
-from fx_lsp.codegen.triton.program import program
+from fx_lsp.codegen.triton.program import build_program
 
 
-def prepared(graph: fx.Graph, choices: Choices) -> None:
+def prepare(graph: fx.Graph, choices: Choices) -> None:
     """Have kernels of ours stand, in a joint graph or one for inference, for what is not to be written op by op."""
     if choices.engine == "fx-lsp":
-        sizes_of_inputs(graph)
-        join_views(graph)
+        derive_sizes_from_inputs(graph)
+        merge_views(graph)
         seed_random(graph)
-        keep_sums(graph)
-        keep_calls(graph)
+        save_scatter_sums(graph)
+        save_library_results(graph)
         join_writes(graph)
         join_slices(graph)
         if choices.fuse == "yes":
-            sum_parts(graph)
+            sum_stacked_parts(graph)
             fuse_attention(graph, choices.precision)
 
 
 def generate(
-    subject: Subject,
+    subject: FileSpec,
     forward: fx.Graph,
     backward: fx.Graph | None,
     naming: Naming,
     hints: Mapping[str, int],
     choices: Choices,
-) -> Generated:
-    """The file for a function that has these graphs.
+) -> GeneratedFile:
+    """Return the file for a function that has these graphs.
 
     Forward returns the results of the function and then what backward takes under the same names. Raises NotWritten
     where a part of the graphs cannot be written down.
     """
     if backward is None:
-        prepared(forward, choices)
+        prepare(forward, choices)
     for graph in (forward, backward):
         if graph is not None and choices.engine == "fx-lsp" and choices.deterministic == "no":
             add_to_zeros(graph)
         if graph is not None and choices.engine == "fx-lsp" and choices.fuse == "yes":
-            lift_sums(graph)
+            batch_step_sums(graph)
             split_reductions(graph)
             fuse_matmuls(graph, choices)
-    aside = set_aside(forward, subject.outputs, subject.tangents, backward is not None)
+    view_results = detach_view_results(forward, subject.outputs, subject.tangents, backward is not None)
     title = f"{subject.stem}_forward_kernel" if backward is not None else f"{subject.stem}_kernel"
-    changed = _overwritten(subject, forward) if backward is None and choices.engine == "fx-lsp" else {}
-    first, second = program(forward, title, naming, hints, choices, changed), None
+    changed = _inputs_to_overwrite(subject, forward) if backward is None and choices.engine == "fx-lsp" else {}
+    first, second = build_program(forward, title, naming, hints, choices, changed), None
     if backward is not None:
-        second = program(backward, f"{subject.stem}_backward_kernel", naming, hints, choices)
-    return file_of(subject, first, second, naming.name, aside, choices.engine)
+        second = build_program(backward, f"{subject.stem}_backward_kernel", naming, hints, choices)
+    return assemble_file(subject, first, second, naming.name, view_results, choices.engine)
 
 
-def _overwritten(subject: Subject, forward: fx.Graph) -> dict[fx.Node, fx.Node]:
-    """The inputs that are to have new values, by those; none where an operator takes its tensors as a list."""
+def _inputs_to_overwrite(subject: FileSpec, forward: fx.Graph) -> dict[fx.Node, fx.Node]:
+    """Return the inputs that are to have new values, by those; none where an operator takes its tensors as a list."""
     inputs = [n for n in forward.nodes if n.op == "placeholder" and isinstance(n.meta.get("val"), torch.Tensor)]
-    if len(inputs) > MOST_ARGUMENTS:
+    if len(inputs) > MAX_ARGUMENTS:
         return {}
     by_name = dict(zip(subject.inputs, inputs, strict=True))
     output: Any = next(n for n in reversed(forward.nodes) if n.op == "output").args[0]

@@ -157,7 +157,7 @@ def inputs_of(name, steps, dtype=torch.float32):
 @pytest.fixture
 def few(monkeypatch):
     """Six steps count as many."""
-    monkeypatch.setattr(loops, "MANY", 6)
+    monkeypatch.setattr(loops, "MIN_STEPS_TO_SAVE", 6)
     return 6
 
 

@@ -16,10 +16,10 @@ from inline_snapshot import snapshot
 from interpreted import captured, generated, wrong
 
 from fx_lsp.choices import Choices
-from fx_lsp.codegen.file.module import Generated
+from fx_lsp.codegen.file.module import GeneratedFile
 
 
-def file_of(function: Callable[..., Any], *inputs: torch.Tensor, **chosen: Any) -> Generated:
+def file_of(function: Callable[..., Any], *inputs: torch.Tensor, **chosen: Any) -> GeneratedFile:
     choices = Choices(**chosen)
     return generated(captured(function, inputs, choices), choices=choices)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from fx_lsp.codegen.ir.text import WIDTH
+from fx_lsp.codegen.ir.text import LINE_WIDTH
 
 _OPEN, _CLOSE = "([{", ")]}"
 _PRIORITIES: tuple[frozenset[str], ...] = (
@@ -33,7 +33,7 @@ _PRIORITIES: tuple[frozenset[str], ...] = (
 
 
 def literal(value: Any) -> str | None:
-    """A value as Python would write it, or None for what has no such text."""
+    """Return a value as Python would write it, or None for what has no such text."""
     kind = type(value)
     if kind in (bool, int, type(None), type(Ellipsis)):
         return "..." if value is ... else repr(value)
@@ -73,7 +73,7 @@ class Statement:
 
 
 def statements(lines: Sequence[str]) -> Iterator[Statement]:
-    """The logical lines of a text, in order; comments and empty lines are in none of them."""
+    """Return the logical lines of a text, in order; comments and empty lines are in none of them."""
     tokens: list[tokenize.TokenInfo] = []
     ignored = (tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING, tokenize.ENDMARKER)
     for token in tokenize.generate_tokens(io.StringIO("\n".join(lines) + "\n").readline):
@@ -106,7 +106,7 @@ def _joined(tokens: Sequence[tokenize.TokenInfo]) -> str | None:
 
 
 def _without_comma(text: str) -> str:
-    """A text that ends before a closing bracket, without the comma there unless it makes a tuple."""
+    """Return a text that ends before a closing bracket, without the comma there unless it makes a tuple."""
     if not text.endswith(","):
         return text
     depth, commas, at = 0, 0, len(text) - 1
@@ -119,15 +119,15 @@ def _without_comma(text: str) -> str:
     return text if tuple_ and commas == 1 else text[:-1]
 
 
-def laid_out(text: str, indent: int) -> list[str]:
-    """A statement on as many lines as it needs."""
+def break_lines(text: str, indent: int) -> list[str]:
+    """Return a statement on as many lines as it needs."""
     pad = " " * indent
-    lines = [pad + text] if indent + len(text) <= WIDTH else [line.rstrip() for line in _statement(text, pad)]
+    lines = [pad + text] if indent + len(text) <= LINE_WIDTH else [line.rstrip() for line in _statement(text, pad)]
     return lines if _same(text, lines) else [pad + text]
 
 
 def _same(text: str, lines: Sequence[str]) -> bool:
-    """Whether lines mean the same as a text, as far as that can be parsed by itself."""
+    """Return whether lines mean the same as a text, as far as that can be parsed by itself."""
     try:
         return ast.dump(ast.parse(_complete(text))) == ast.dump(ast.parse(_complete("\n".join(lines).lstrip())))
     except SyntaxError:
@@ -153,7 +153,7 @@ class _Token:
 
 
 def _tokens(text: str) -> list[_Token]:
-    found: list[_Token] = []
+    tokens: list[_Token] = []
     depth = 0
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -161,12 +161,12 @@ def _tokens(text: str) -> list[_Token]:
                 continue
             if token.string in _CLOSE and token.type == tokenize.OP:
                 depth -= 1
-            found.append(_Token(token.string, token.start[1], token.end[1], depth))
+            tokens.append(_Token(token.string, token.start[1], token.end[1], depth))
             if token.string in _OPEN and token.type == tokenize.OP:
                 depth += 1
     except tokenize.TokenError:
         pass
-    return found
+    return tokens
 
 
 def _statement(text: str, pad: str) -> list[str]:
@@ -190,12 +190,12 @@ def _statement(text: str, pad: str) -> list[str]:
 
 
 def _value(head: str, value: str, tail: str, pad: str) -> list[str]:
-    """An expression behind `head`: its last bracket is opened, or it is put into brackets of its own."""
+    """Return an expression behind `head`: its last bracket is opened, or it is put into brackets of its own."""
     tokens, inner = _tokens(value), pad + "    "
-    if len(pad) + len(head) > WIDTH - 2 and head.endswith("= ") and "," in head:
+    if len(pad) + len(head) > LINE_WIDTH - 2 and head.endswith("= ") and "," in head:
         targets = _elements(head[:-3].strip("() "), inner)
         last = f"{pad}) = {value}{tail}"
-        first, *rest = [last] if len(last) <= WIDTH else _brackets(value + tail, pad)
+        first, *rest = [last] if len(last) <= LINE_WIDTH else _brackets(value + tail, pad)
         return [f"{pad}(", *targets, first if not rest else f"{pad}) = {first.lstrip()}", *rest]
     if any(t.depth == 0 and t.text == "," for t in tokens):
         if head.startswith("return"):
@@ -210,44 +210,44 @@ def _value(head: str, value: str, tail: str, pad: str) -> list[str]:
     bracketed = bracketed or (tokens[0].text in _OPEN and len(wrapped) > 3)
     if (not operators and ends) or (len(operators) == 1 and bracketed):
         lines = _brackets(head + value + tail, pad)
-        if len(lines) > 1 and all(len(line) <= WIDTH for line in lines):
+        if len(lines) > 1 and all(len(line) <= LINE_WIDTH for line in lines):
             return lines
-        if not operators and head and len(lines[0]) > WIDTH and not head.startswith("return"):
+        if not operators and head and len(lines[0]) > LINE_WIDTH and not head.startswith("return"):
             return wrapped
-        if not operators and (len(pad) + 4 + len(value) > WIDTH or not head):
+        if not operators and (len(pad) + 4 + len(value) > LINE_WIDTH or not head):
             return lines
-    if not head or (not operators and len(pad) + 4 + len(value) > WIDTH):
+    if not head or (not operators and len(pad) + 4 + len(value) > LINE_WIDTH):
         return _brackets(head + value + tail, pad)
     return wrapped
 
 
 def _links(tokens: Sequence[_Token]) -> list[_Token]:
-    """The dots that follow a call, in a chain of calls."""
+    """Return the dots that follow a call, in a chain of calls."""
     return [t for b, t in pairwise(tokens) if t.text == "." and t.depth == 0 and b.text in _CLOSE]
 
 
 def _operators(tokens: Sequence[_Token]) -> list[_Token]:
-    """The operators that bind least, outside of all brackets."""
+    """Return the operators that bind least, outside of all brackets."""
     outside = [(b, t) for b, t in zip([None, *tokens], tokens, strict=False) if t.depth == 0]
     if any(t.text == "lambda" for _, t in outside):
         return []
     for priority in _PRIORITIES:
-        found = [t for b, t in outside if t.text in priority and b is not None and not _is_sign(b)]
-        if found:
-            return found
+        positions = [t for b, t in outside if t.text in priority and b is not None and not _is_sign(b)]
+        if positions:
+            return positions
     return []
 
 
 def _is_sign(before: _Token) -> bool:
-    """Whether an operator that follows this token has nothing on its left."""
+    """Return whether an operator that follows this token has nothing on its left."""
     text = before.text
     word = text[0].isalpha() or text[0] in "_\"'" or text[0].isdigit()
     return not (text in _CLOSE or (word and not keyword.iskeyword(text)) or text in ("None", "True", "False", "..."))
 
 
 def _expression(text: str, pad: str, comma: str = "") -> list[str]:
-    """An expression inside of brackets."""
-    if len(pad) + len(text) + len(comma) <= WIDTH:
+    """Return an expression inside of brackets."""
+    if len(pad) + len(text) + len(comma) <= LINE_WIDTH:
         return [pad + text + comma]
     tokens = _tokens(text)
     named = len(tokens) > 2 and tokens[1].text == "=" and tokens[0].text.isidentifier()
@@ -263,7 +263,7 @@ def _expression(text: str, pad: str, comma: str = "") -> list[str]:
     lines: list[str] = []
     for number, part in enumerate(parts):
         ending = comma if number == len(parts) - 1 else ""
-        if len(pad) + len(part) + len(ending) <= WIDTH:
+        if len(pad) + len(part) + len(ending) <= LINE_WIDTH:
             lines.append(pad + part + ending)
         else:
             lines += _operand(part, pad, ending)
@@ -271,7 +271,7 @@ def _expression(text: str, pad: str, comma: str = "") -> list[str]:
 
 
 def _operand(text: str, pad: str, comma: str) -> list[str]:
-    """One part of a chain of operators, which begins with its operator."""
+    """Return one part of a chain of operators, which begins with its operator."""
     tokens = _tokens(text)
     inner = _operators(tokens[1:]) if _is_sign(tokens[0]) else _operators(tokens)
     if not inner:
@@ -281,13 +281,13 @@ def _operand(text: str, pad: str, comma: str) -> list[str]:
     lines: list[str] = []
     for number, part in enumerate(parts):
         ending = comma if number == len(parts) - 1 else ""
-        fits = len(pad) + len(part) + len(ending) <= WIDTH
+        fits = len(pad) + len(part) + len(ending) <= LINE_WIDTH
         lines += [pad + part + ending] if fits else _brackets(part + ending, pad)
     return lines
 
 
 def _brackets(text: str, pad: str, first: bool = False) -> list[str]:
-    """A text whose last pair of brackets is opened, or the first."""
+    """Return a text whose last pair of brackets is opened, or the first."""
     tokens = _tokens(text)
     pairs = [(t, _closing(tokens, n)) for n, t in enumerate(tokens) if t.depth == 0 and t.text in _OPEN]
     pairs = [(a, b) for a, b in pairs if b is not None and text[a.end : b.start].strip()]
@@ -295,9 +295,9 @@ def _brackets(text: str, pad: str, first: bool = False) -> list[str]:
         return [pad + text]
     opening, closing = pairs[0] if first else pairs[-1]
     for a, b in [] if first else reversed(pairs[:-1]):
-        if len(pad) + opening.end <= WIDTH and len(pad) + 4 + closing.start - opening.end <= WIDTH:
+        if len(pad) + opening.end <= LINE_WIDTH and len(pad) + 4 + closing.start - opening.end <= LINE_WIDTH:
             break
-        if len(pad) + opening.end <= WIDTH:
+        if len(pad) + opening.end <= LINE_WIDTH:
             break
         opening, closing = a, b
     assert closing is not None
@@ -305,16 +305,16 @@ def _brackets(text: str, pad: str, first: bool = False) -> list[str]:
     inner = pad + "    "
     called = opening.start > 0 and (text[opening.start - 1].isalnum() or text[opening.start - 1] in "_)]\"'")
     called = called and not keyword.iskeyword(_word_before(text, opening.start))
-    if len(inner) + len(body) <= WIDTH and (called or "," not in [t.text for t in _tokens(body) if t.depth == 0]):
+    if len(inner) + len(body) <= LINE_WIDTH and (called or "," not in [t.text for t in _tokens(body) if t.depth == 0]):
         lines = [inner + body + ("," if first and text.startswith("def ") and "," not in body else "")]
     else:
         lines = _elements(body, inner)
-    ending = [pad + tail] if len(pad) + len(tail) <= WIDTH else _brackets_of_tail(tail, pad)
+    ending = [pad + tail] if len(pad) + len(tail) <= LINE_WIDTH else _brackets_of_tail(tail, pad)
     return [pad + head, *lines, *ending]
 
 
 def _brackets_of_tail(tail: str, pad: str) -> list[str]:
-    """What follows a closing bracket, with its own last brackets opened."""
+    """Return what follows a closing bracket, with its own last brackets opened."""
     rest = _brackets(tail[1:], pad)
     return [pad + tail[0] + rest[0][len(pad) :], *rest[1:]]
 
@@ -332,7 +332,7 @@ def _closing(tokens: Sequence[_Token], opening: int) -> _Token | None:
 
 
 def _elements(body: str, pad: str) -> list[str]:
-    """What is between brackets, one element on each line."""
+    """Lay out what is between brackets, one element on each line."""
     tokens = _tokens(body)
     commas = [t for t in tokens if t.depth == 0 and t.text == ","]
     comprehension = any(t.depth == 0 and t.text == "for" for t in tokens)

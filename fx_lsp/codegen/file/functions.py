@@ -12,21 +12,21 @@ import torch
 from torch import fx
 
 from fx_lsp.choices import Engine
-from fx_lsp.codegen.file.host_code import Body, not_deterministic, tuple_text
-from fx_lsp.codegen.graph.query import views
+from fx_lsp.codegen.file.host_code import FunctionBody, not_deterministic, tuple_text
+from fx_lsp.codegen.graph.query import view_chain
 from fx_lsp.codegen.ir.index import expression
-from fx_lsp.codegen.ir.kernel import Launch, Line, indented
-from fx_lsp.codegen.ir.text import in_ascii
+from fx_lsp.codegen.ir.kernel import CodeLine, KernelLaunch, indent_lines
+from fx_lsp.codegen.ir.text import ascii_identifier
 from fx_lsp.codegen.triton.program import Program
 
 Name = Callable[[fx.Node], str]
-Block = list[Line]
+Block = list[CodeLine]
 """A definition at the top level of a file, or statements that belong together there."""
 
 
 @dataclass(frozen=True)
-class Subject:
-    """What a file is made for.
+class FileSpec:
+    """The function that a file is made for, and what the file says of it.
 
     `name` is what the user calls it and `signature` its parameters as they are written; `inputs` are expressions of
     them, one for each tensor of the graph; `checks` lines that refuse other arguments. Of the `outputs` results, the
@@ -55,48 +55,48 @@ class Subject:
 
     @property
     def stem(self) -> str:
-        """What the names of kernels and operators begin with."""
-        return in_ascii(self.name)
+        """The beginning of the names of kernels and operators."""
+        return ascii_identifier(self.name)
 
 
-MOST_ARGUMENTS = 50
+MAX_ARGUMENTS = 50
 """How many tensors an operator takes one by one: PyTorch has no operators with more than 64 arguments."""
-CHECKS = "check"
+CHECK_FUNCTION = "check"
 """The function that refuses tensors."""
 
 
-def checker(subject: Subject) -> str:
-    """What that function is called in a file: neither the user's function nor a parameter of it has that name."""
-    found, words = CHECKS, {subject.name, *re.findall(r"\w+", subject.signature)}
-    while found in words:
-        found += "_"
-    return found
+def check_function_name(subject: FileSpec) -> str:
+    """Return the name of that function in a file: neither the user's function nor a parameter of it has that name."""
+    name, words = CHECK_FUNCTION, {subject.name, *re.findall(r"\w+", subject.signature)}
+    while name in words:
+        name += "_"
+    return name
 
 
 @dataclass
-class Functions:
-    """What the definitions of a file share.
+class FileFunctions:
+    """The definitions of a file, and what they share.
 
-    `inside` are the results that an operator computes, `aside` those that are views of inputs or of other results;
-    `sizes` are those that an operator is given because none of its tensors has them.
+    `computed` are the results that an operator computes, `view_results` those that are views of inputs or of other
+    results; `sizes` are those that an operator is given because none of its tensors has them.
     """
 
-    subject: Subject
+    subject: FileSpec
     forward: Program
     backward: Program | None
     name: Name
-    aside: Mapping[int, fx.Node]
+    view_results: Mapping[int, fx.Node]
     engine: Engine
     sizes: dict[str, list[str]] = field(default_factory=dict[str, "list[str]"])
 
     def __post_init__(self) -> None:
         self.programs = [p for p in (self.forward, self.backward) if p is not None]
         results = [r if _is_tensor(r) else None for r in self.forward.results[: self.subject.outputs]]
-        self.results = [self.aside.get(k, r) for k, r in enumerate(results)]
-        self.inside = [k for k, r in enumerate(self.results) if r is not None and k not in self.aside]
+        self.results = [self.view_results.get(k, r) for k, r in enumerate(results)]
+        self.computed = [k for k, r in enumerate(self.results) if r is not None and k not in self.view_results]
         self.inputs = _tensors(self.forward, self.name)
         self.title = f"_{''.join(p[:1].upper() + p[1:] for p in self.subject.stem.split('_'))}"
-        self.has_operators = any(_made(p) or p.overwritten for p in self.programs)
+        self.has_operators = any(_operator_results(p) or p.overwritten for p in self.programs)
 
     def _has_tangent(self, position: int) -> bool:
         if self.backward is None or self.subject.tangents is None:
@@ -104,18 +104,18 @@ class Functions:
         return position in self.subject.tangents
 
     def operator(self, which: str, program: Program) -> list[Block]:
-        """The operator that runs a program; none where there is nothing to compute."""
-        made, parameters = _made(program), _tensors(program, self.name)
-        if not made and not program.overwritten:
+        """Return the operator that runs a program; none where there is nothing to compute."""
+        results, parameters = _operator_results(program), _tensors(program, self.name)
+        if not results and not program.overwritten:
             return []
-        returns = "torch.Tensor" if len(made) == 1 else f"tuple[{', '.join(['torch.Tensor'] * len(made))}]"
-        returns = returns if made else "None"
+        returns = "torch.Tensor" if len(results) == 1 else f"tuple[{', '.join(['torch.Tensor'] * len(results))}]"
+        returns = returns if results else "None"
         device = f"{next(iter(parameters.values()))}.device" if parameters else "device"
-        body = Body(program, dict(parameters), self.name, device)
+        body = FunctionBody(program, dict(parameters), self.name, device)
         statements = body.statements()
-        inner = _without_unused([*statements, *(_returned(body, made) if made else [])])
-        self.sizes[which] = _missing(program, body.known, inner)
-        many, names = len(parameters) > MOST_ARGUMENTS, ", ".join(parameters.values())
+        inner = _without_unused([*statements, *(_returned(body, results) if results else [])])
+        self.sizes[which] = _missing_sizes(program, body.known, inner)
+        many, names = len(parameters) > MAX_ARGUMENTS, ", ".join(parameters.values())
         tensors = ["tensors: list[torch.Tensor]"] if many else [f"{p}: torch.Tensor" for p in parameters.values()]
         args = [*tensors, *(f"{s}: int" for s in self.sizes[which])]
         over = ", ".join(f'"{parameters[old]}"' for old in program.overwritten.values())
@@ -129,60 +129,68 @@ class Functions:
         ]
         if not_deterministic(program):
             lines.append(f'    alert_not_deterministic("{self.subject.stem}_{which}")')
-        return [[*map(Line, lines), *indented(inner)]]
+        return [[*map(CodeLine, lines), *indent_lines(inner)]]
 
-    def _call(self, which: str, program: Program, arguments: dict[fx.Node, str]) -> tuple[list[Line], Body, list[str]]:
-        """The lines that call an operator, with the sizes that its tensors tell before and behind; the names of its
-        results; and the sizes that it is given but no argument has."""
-        made = _made(program)
+    def _call(
+        self, which: str, program: Program, arguments: dict[fx.Node, str]
+    ) -> tuple[list[CodeLine], FunctionBody, list[str]]:
+        """Return the lines that call an operator, with the sizes that its tensors tell before and behind; the names of
+        its results; and the sizes that it is given but no argument has."""
+        results = _operator_results(program)
         device = f"{next(iter(arguments.values()))}.device" if arguments else ""
-        body = Body(program, dict(arguments), self.name, device)
+        body = FunctionBody(program, dict(arguments), self.name, device)
         body.sizes()
         ahead, body.lines = body.lines, []
         missing = [s for s in self.sizes.get(which, ()) if s not in body.known]
         body.known.update(missing)
-        for node in made:
+        for node in results:
             body.names[node] = self.name(node)
-        if not made:
+        if not results:
             return ahead, body, missing
         body.sizes()
         behind, body.lines = body.lines, []
-        names = ", ".join(body.names[n] for n in made)
+        names = ", ".join(body.names[n] for n in results)
         tensors = ", ".join(arguments.values())
-        tensors = f"[{tensors}]" if len(arguments) > MOST_ARGUMENTS else tensors
-        given = ", ".join([*([tensors] if arguments else []), *self.sizes[which]])
-        return [*ahead, Line(f"{names} = {self.subject.stem}_{which}({given})"), *behind], body, missing
+        tensors = f"[{tensors}]" if len(arguments) > MAX_ARGUMENTS else tensors
+        arguments_text = ", ".join([*([tensors] if arguments else []), *self.sizes[which]])
+        return [*ahead, CodeLine(f"{names} = {self.subject.stem}_{which}({arguments_text})"), *behind], body, missing
 
     def function(self, backward: Program) -> Block:
-        """The autograd function."""
+        """Return the autograd function."""
         called, body, _ = self._call("forward", self.forward, self.inputs)
         by_name = {n.name: n for n in self.forward.results if n is not None}
         parameters = _tensors(backward, self.name)
         saved = [p for p in parameters if p.name in by_name]
         tangents = [p for p in parameters if p.name not in by_name]
-        shown = {k: body.reference(r) for k in self.inside if (r := self.results[k]) is not None}
-        floats = [k for k in self.inside if _is_float(self.results[k])]
-        wanted = list(self.subject.tangents) if self.subject.tangents is not None else floats
-        fixed = [shown[k] for k in self.inside if k not in wanted or k not in floats]
+        result_texts = {k: body.reference(r) for k in self.computed if (r := self.results[k]) is not None}
+        floats = [k for k in self.computed if _is_float(self.results[k])]
+        differentiable = list(self.subject.tangents) if self.subject.tangents is not None else floats
+        without_gradient = [result_texts[k] for k in self.computed if k not in differentiable or k not in floats]
         changed = dict(zip(self.subject.inputs, self.inputs, strict=True))
         altered = {changed[expression] for expression, _ in self.subject.changed}
         shown_as = {p: body.reference(by_name[p.name]) for p in saved}
-        kept = [f"{text}.clone()" if by_name[p.name] in altered else text for p, text in shown_as.items()]
+        saved_texts = [f"{text}.clone()" if by_name[p.name] in altered else text for p, text in shown_as.items()]
         calls, behind, sizes = self._call("backward", backward, parameters)
         gradients = [_text(behind, r) for r in backward.results[len(self.forward.inputs) - len(self.inputs) :]]
-        dense = [Line(line) for t in tangents for line in _dense(t, self.name(t))]
-        after = [*dense, *calls, *behind.lines, Line(f"return {', '.join(gradients)}")]
-        sizes = [*sizes, *_missing(backward, behind.known, after)]
+        dense = [CodeLine(line) for t in tangents for line in _dense_gradient(t, self.name(t))]
+        after = [*dense, *calls, *behind.lines, CodeLine(f"return {', '.join(gradients)}")]
+        sizes = [*sizes, *_missing_sizes(backward, behind.known, after)]
         lines = [
             *called,
             *body.lines,
-            *(Line(f"ctx.{s} = {s}") for s in sizes),
-            *([Line(f"ctx.save_for_backward({', '.join(kept)})")] if kept else []),
-            *([Line(f"ctx.mark_non_differentiable({', '.join(dict.fromkeys(fixed))})")] if fixed else []),
-            Line(f"return {', '.join(shown.values())}"),
+            *(CodeLine(f"ctx.{s} = {s}") for s in sizes),
+            *([CodeLine(f"ctx.save_for_backward({', '.join(saved_texts)})")] if saved_texts else []),
+            *(
+                [CodeLine(f"ctx.mark_non_differentiable({', '.join(dict.fromkeys(without_gradient))})")]
+                if without_gradient
+                else []
+            ),
+            CodeLine(f"return {', '.join(result_texts.values())}"),
         ]
-        given = {k: f"_{k}" for k in self.inside}
-        given |= {k: self.name(t) for k, t in zip(wanted, tangents, strict=False) if k in given}
+        gradient_names = {k: f"_{k}" for k in self.computed}
+        gradient_names |= {
+            k: self.name(t) for k, t in zip(differentiable, tangents, strict=False) if k in gradient_names
+        }
         names = ", ".join(self.name(p) for p in saved)
         ahead = [f"({names},) = ctx.saved_tensors" if len(saved) == 1 else f"{names} = ctx.saved_tensors"]
         once = f"{self.subject.name} has no second derivatives: differentiate without create_graph=True"
@@ -192,26 +200,29 @@ class Functions:
         ]
         ahead = [*refused, *(ahead if saved else []), *(f"{s} = ctx.{s}" for s in sizes)]
         title = [f"class {self.title}(torch.autograd.Function):"]
-        first = [f"def forward({', '.join(['ctx', *self.inputs.values()])}):", *_inside(lines)]
-        second = [f"def backward({', '.join(['ctx', *given.values()])}):", *_inside([*map(Line, ahead), *after])]
+        first = [f"def forward({', '.join(['ctx', *self.inputs.values()])}):", *_function_lines(lines)]
+        second = [
+            f"def backward({', '.join(['ctx', *gradient_names.values()])}):",
+            *_function_lines([*map(CodeLine, ahead), *after]),
+        ]
         inner = ["@staticmethod", *first, "", "@staticmethod", *second]
-        return [Line(line) for line in (*title, *(f"    {line}".rstrip() for line in inner))]
+        return [CodeLine(line) for line in (*title, *(f"    {line}".rstrip() for line in inner))]
 
     def entry(self) -> Block:
-        """The function that the user calls."""
-        subject, made = self.subject, _made(self.forward)
+        """Return the function that the user calls."""
+        subject, operator_results = self.subject, _operator_results(self.forward)
         device = f"{subject.inputs[0]}.device" if subject.inputs else '"cuda" if torch.cuda.is_available() else "cpu"'
-        body = Body(self.forward, dict(zip(self.inputs, subject.inputs, strict=True)), self.name, device)
+        body = FunctionBody(self.forward, dict(zip(self.inputs, subject.inputs, strict=True)), self.name, device)
         values, called, lines = ", ".join(subject.inputs), "", list[str]()
-        if self.inside:
-            results = [r for k in self.inside if (r := self.results[k]) is not None]
-            named = results if self.backward is not None else made
+        if self.computed:
+            results = [r for k in self.computed if (r := self.results[k]) is not None]
+            named = results if self.backward is not None else operator_results
             call = f"{self.title}.apply" if self.backward is not None else f"{subject.stem}_forward"
             body.names.update({n: self.name(n) for n in named})
             called = f"{call}({values})"
             lines.append(f"{', '.join(self.name(n) for n in named)} = {called}" if named else called)
         quiet = bool(called) and self.backward is None and any(_is_float(n) for n in self.inputs)
-        body.inline = _inline(body)
+        body.inline = _inline_sizes(body)
         body.names.update({new: body.names[old] for new, old in self.forward.overwritten.items()})
         for (changed, hidden), node in zip(subject.changed, self.results, strict=False):
             if node in self.forward.overwritten:
@@ -222,73 +233,73 @@ class Functions:
             again = [k for k in range(len(subject.changed), len(self.results)) if self.results[k] is node]
             if node is not None and node.op != "placeholder" and not any(map(self._has_tangent, again)):
                 body.names[node] = changed
-        shown = [_text(body, r) for r in self.results]
-        result = ", ".join(shown) if subject.result == "out" else _filled(subject.result, shown)
+        result_texts = [_text(body, r) for r in self.results]
+        result = ", ".join(result_texts) if subject.result == "out" else _fill_result(subject.result, result_texts)
         if lines == [f"{result} = {called}"]:
             lines, result = [], called
-        checks = [line.replace(f"{CHECKS}(", f"{checker(subject)}(", 1) for line in subject.checks]
+        checks = [line.replace(f"{CHECK_FUNCTION}(", f"{check_function_name(subject)}(", 1) for line in subject.checks]
         checks += ["check_settings(self, SETTINGS)"] if subject.settings else []
         lines += [] if lines and result == "None" else [f"return {result}"]
         if quiet:
             lines = ["with torch.no_grad():", *(f"    {line}" for line in lines)]
         lines = [*checks, *(line.text for line in body.lines), *lines]
-        return [Line(f"def {subject.name}({subject.signature}):"), *(Line(f"    {line}") for line in lines)]
+        return [CodeLine(f"def {subject.name}({subject.signature}):"), *(CodeLine(f"    {line}") for line in lines)]
 
 
-def _returned(body: Body, nodes: Sequence[fx.Node]) -> list[Line]:
-    """The line that returns nodes, behind the lines that this adds to a body."""
+def _returned(body: FunctionBody, nodes: Sequence[fx.Node]) -> list[CodeLine]:
+    """Return the line that returns nodes, behind the lines that this adds to a body."""
     count = len(body.lines)
     line = f"return {', '.join(body.reference(n) for n in nodes)}"
-    return [*body.lines[count:], Line(line)]
+    return [*body.lines[count:], CodeLine(line)]
 
 
-def _missing(program: Program, known: Collection[str], lines: Sequence[Line]) -> list[str]:
-    """The sizes that lines mention and no tensor has."""
+def _missing_sizes(program: Program, known_sizes: Collection[str], lines: Sequence[CodeLine]) -> list[str]:
+    """Return the sizes that lines mention and no tensor has."""
     values = [n.meta.get("val") for n in (*program.buffers, *program.inputs)]
     sizes = [s for v in values for s in (v.shape if isinstance(v, torch.Tensor) else [v])]
     symbols = {s.name for size in sizes if isinstance(size, (int, torch.SymInt)) for s in expression(size).free_symbols}
     text = "\n".join(line.text for line in lines)
-    return sorted(s for s in symbols - set(known) if re.search(rf"\b{s}\b", text))
+    return sorted(s for s in symbols - set(known_sizes) if re.search(rf"\b{s}\b", text))
 
 
-def _inline(body: Body) -> dict[Any, str]:
-    """How a size is written by a tensor that has it."""
-    found: dict[Any, str] = {}
+def _inline_sizes(body: FunctionBody) -> dict[Any, str]:
+    """Return, for each size, the expression of a tensor that has it: `x.shape[0]`."""
+    expressions: dict[Any, str] = {}
     for node, text in body.names.items():
         value = node.meta.get("val")
         for dim, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
-            found.setdefault(expression(size), f"{text}.shape[{dim}]")
-    return found
+            expressions.setdefault(expression(size), f"{text}.shape[{dim}]")
+    return expressions
 
 
-def _text(body: Body, node: fx.Node | None) -> str:
+def _text(body: FunctionBody, node: fx.Node | None) -> str:
     return "None" if node is None else body.reference(node)
 
 
-def _filled(result: str, shown: Sequence[str]) -> str:
-    """A result with the texts of its parts; a tuple of several needs no brackets behind `return`."""
-    text = re.sub(r"\bout\[(\d+)\]", lambda found: shown[int(found[1])], result)
+def _fill_result(result: str, texts: Sequence[str]) -> str:
+    """Return a result with the texts of its parts; a tuple of several needs no brackets behind `return`."""
+    text = re.sub(r"\bout\[(\d+)\]", lambda match: texts[int(match[1])], result)
     bare = re.fullmatch(r"\(([^()]+, )+[^()]+\)", result)
     return text[1:-1] if bare else text
 
 
-def _inside(lines: Sequence[Line]) -> list[str]:
-    """Lines of a function, without sizes that none of them needs."""
+def _function_lines(lines: Sequence[CodeLine]) -> list[str]:
+    """Return lines of a function, without sizes that none of them needs."""
     return [f"    {line.text}" for line in _without_unused(lines)]
 
 
-def _without_unused(lines: Sequence[Line]) -> list[Line]:
-    """The lines but for sizes that no other line mentions."""
+def _without_unused(lines: Sequence[CodeLine]) -> list[CodeLine]:
+    """Return the lines but for sizes that no other line mentions."""
     text = "\n".join(line.text for line in lines)
-    sizes = {line.text: found[1] for line in lines if (found := _SIZE.match(line.text))}
+    sizes = {line.text: match[1] for line in lines if (match := _SIZE.match(line.text))}
     return [line for line in lines if line.text not in sizes or len(re.findall(rf"\b{sizes[line.text]}\b", text)) > 1]
 
 
 _SIZE = re.compile(r"(\w+) = [^()]+\.shape\[\d+\]$")
 
 
-def _dense(tangent: fx.Node, name: str) -> list[str]:
-    """Lines that lay out a gradient as the kernels take it."""
+def _dense_gradient(tangent: fx.Node, name: str) -> list[str]:
+    """Return lines that lay out a gradient as the kernels take it."""
     value = tangent.meta["val"]
     if value.is_contiguous():
         return [f"{name} = {name}.contiguous()"]
@@ -300,7 +311,7 @@ def _dense(tangent: fx.Node, name: str) -> list[str]:
 
 
 def _tensors(program: Program, name: Name) -> dict[fx.Node, str]:
-    """The tensors among the inputs of a program, and what its operator calls them."""
+    """Return the tensors among the inputs of a program, and what its operator calls them."""
     return {n: name(n) for n in program.inputs if isinstance(n.meta.get("val"), torch.Tensor)}
 
 
@@ -313,23 +324,25 @@ def _is_float(node: fx.Node | None) -> bool:
     return isinstance(value, torch.Tensor) and (value.dtype.is_floating_point or value.dtype.is_complex)
 
 
-def _made(program: Program) -> list[fx.Node]:
-    """The results that an operator returns: tensors that it makes itself, each once."""
-    made = {n for s in program.steps for n in (s.writes if isinstance(s, Launch) else (s,)) if n.op != "placeholder"}
-    results = [r for r in program.results if r is not None and not any(n in program.overwritten for n in views(r))]
-    bases = [list(_views(r, made))[-1] for r in results]
-    return list(dict.fromkeys(n for n in bases if n in made or _is_part(n, made)))
+def _operator_results(program: Program) -> list[fx.Node]:
+    """Return the results that an operator returns: tensors that it makes itself, each once."""
+    computed = {
+        n for s in program.steps for n in (s.writes if isinstance(s, KernelLaunch) else (s,)) if n.op != "placeholder"
+    }
+    results = [r for r in program.results if r is not None and not any(n in program.overwritten for n in view_chain(r))]
+    bases = [list(_view_chain(r, computed))[-1] for r in results]
+    return list(dict.fromkeys(n for n in bases if n in computed or _is_part(n, computed)))
 
 
-def _views(node: fx.Node, made: Collection[fx.Node]) -> Iterator[fx.Node]:
-    """A node, and what it is a view of, to the tensor or the part of a call's result that the program makes."""
+def _view_chain(node: fx.Node, computed: Collection[fx.Node]) -> Iterator[fx.Node]:
+    """Return a node, and what it is a view of, to the tensor or the part of a call's result that the program makes."""
     yield node
-    while node not in made and not _is_part(node, made):
+    while node not in computed and not _is_part(node, computed):
         if node.op != "call_function" or not node.args or not isinstance(node.args[0], fx.Node):
             return
         node = node.args[0]
         yield node
 
 
-def _is_part(node: fx.Node, made: Collection[fx.Node]) -> bool:
-    return node.target is operator.getitem and node.args[0] in made
+def _is_part(node: fx.Node, computed: Collection[fx.Node]) -> bool:
+    return node.target is operator.getitem and node.args[0] in computed

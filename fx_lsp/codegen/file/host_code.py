@@ -15,16 +15,16 @@ from torch import fx
 from fx_lsp.codegen.file.format import literal
 from fx_lsp.codegen.graph.query import constant_of, is_empty, is_view
 from fx_lsp.codegen.ir.index import Coords, contiguous_strides, expression
-from fx_lsp.codegen.ir.kernel import Kernel, Launch, Line
-from fx_lsp.codegen.ir.text import WIDTH, index_text, size_text
+from fx_lsp.codegen.ir.kernel import CodeLine, Kernel, KernelLaunch
+from fx_lsp.codegen.ir.text import LINE_WIDTH, index_text, size_text
 from fx_lsp.codegen.ir.values import Buffer
 from fx_lsp.codegen.triton.program import Program
 
-LARGEST_CONSTANT = 1024
+MAX_CONSTANT = 1024
 """How many numbers a constant may have to be written into a file."""
 
 
-class NotWritten(Exception):
+class CannotWrite(Exception):
     """`node` cannot be part of a generated file, and `why`."""
 
     def __init__(self, node: fx.Node, why: str) -> None:
@@ -33,7 +33,7 @@ class NotWritten(Exception):
 
 
 @dataclass
-class Body:
+class FunctionBody:
     """The statements of a function that runs a program.
 
     `names` are the variables of nodes, those of its parameters at first; `inline` says how sizes are written that have
@@ -44,26 +44,26 @@ class Body:
     names: dict[fx.Node, str]
     name: Callable[[fx.Node], str]
     device: str
-    lines: list[Line] = field(default_factory=list[Line])
+    lines: list[CodeLine] = field(default_factory=list[CodeLine])
     said: set[str] = field(default_factory=set[str])
     said_last: str = ""
     known: set[str] = field(default_factory=set[str])
     has_workspace: bool = False
     inline: Mapping[Any, str] = field(default_factory=dict[Any, str])
 
-    def statements(self) -> list[Line]:
-        """The lines, without the last that returns."""
+    def statements(self) -> list[CodeLine]:
+        """Return the lines, without the last that returns."""
         self.sizes()
         self.names.update({new: self.names[old] for new, old in self.program.overwritten.items()})
         for step in self.program.steps:
-            if isinstance(step, Launch):
+            if isinstance(step, KernelLaunch):
                 self._launch(step)
             else:
                 self._call(step)
         return self.lines
 
     def sizes(self) -> None:
-        """Sizes that are only known now, each from a tensor that has it."""
+        """Return sizes that are only known now, each from a tensor that has it."""
         for node, text in list(self.names.items()):
             self._sizes_of(node.meta.get("val"), text)
 
@@ -76,7 +76,7 @@ class Body:
                 self.known.add(expr.name)
                 self._line(f"{expr.name} = {text}.shape[{dim}]")
 
-    def _launch(self, step: Launch) -> None:
+    def _launch(self, step: KernelLaunch) -> None:
         kernel, self.said_last = step.kernel, ""
         for node in (n for n in step.writes if n not in self.names):
             buffer = self.program.buffers[node]
@@ -90,10 +90,10 @@ class Body:
         out = self.names[step.writes[0]]
         self._line(f"launch({kernel.name}, {out})[{grid_text(kernel, out)}]({', '.join(args)})")
 
-    def _pointer(self, node: fx.Node, step: Launch) -> str:
-        """What a kernel is given; what others allocated may begin where TMA cannot read."""
+    def _pointer(self, node: fx.Node, step: KernelLaunch) -> str:
+        """Return the argument for a tensor; what others allocated may begin where TMA cannot read."""
         text = self.reference(node)
-        own = any(isinstance(s, Launch) and node in s.writes for s in self.program.steps)
+        own = any(isinstance(s, KernelLaunch) and node in s.writes for s in self.program.steps)
         described = self.program.buffers[node].name in step.kernel.described
         return f"aligned({text})" if described and not own else text
 
@@ -110,21 +110,21 @@ class Body:
         self._sizes_of(node.meta.get("val"), self.names[node])
 
     def _explain(self, node: fx.Node) -> None:
-        """A comment that says why a node is called; shorter, or none, where that has been said."""
+        """Return a comment that says why a node is called; shorter, or none, where that has been said."""
         why = next((c for c in self.program.calls if c.node is node), None)
         if why is None or why.comment == self.said_last:
             return
         text = why.reminder if why.comment in self.said else why.comment
-        for part in wrap(text, WIDTH - len("    # "), break_long_words=False, break_on_hyphens=False):
+        for part in wrap(text, LINE_WIDTH - len("    # "), break_long_words=False, break_on_hyphens=False):
             self._line(f"# {part}")
         self.said.add(why.comment)
         self.said_last = why.comment
 
     def _line(self, text: str, node: fx.Node | None = None) -> None:
-        self.lines.append(Line(text, node))
+        self.lines.append(CodeLine(text, node))
 
     def reference(self, node: fx.Node) -> str:
-        """The text for a node that is in memory, or a view of one."""
+        """Return the text for a node that is in memory, or a view of one."""
         if node in self.names:
             return self.names[node]
         if node.target is operator.getitem:
@@ -137,21 +137,21 @@ class Body:
             if method:
                 return f"{args[0]}.{method}({', '.join(args[1:])})"
             return f"torch.ops.{node.target}({', '.join(args)})"
-        held = constant_of(node)
-        if held is None or held.numel() > LARGEST_CONSTANT:
-            what = "a constant that is too large to be written down" if held is not None else "nowhere in memory"
-            raise NotWritten(node, f"{node.target} is {what}")
+        constant = constant_of(node)
+        if constant is None or constant.numel() > MAX_CONSTANT:
+            what = "a constant that is too large to be written down" if constant is not None else "nowhere in memory"
+            raise CannotWrite(node, f"{node.target} is {what}")
         self.names[node] = self.name(node)
-        args = [repr(held.tolist()), f"dtype={held.dtype}", f"device={self.device}"]
+        args = [repr(constant.tolist()), f"dtype={constant.dtype}", f"device={self.device}"]
         self._line(f"{self.names[node]} = torch.tensor({', '.join(args)})")
         return self.names[node]
 
     def argument(self, value: Any) -> str:
-        """An argument of a call as text."""
+        """Return an argument of a call as text."""
         if isinstance(value, fx.Node):
-            held = value.meta.get("val")
-            if isinstance(held, (torch.SymInt, torch.SymFloat)):
-                return index_text(expression(held), self.inline, {})
+            fake = value.meta.get("val")
+            if isinstance(fake, (torch.SymInt, torch.SymFloat)):
+                return index_text(expression(fake), self.inline, {})
             return self.reference(value)
         if isinstance(value, (list, tuple)):
             return f"[{', '.join(self.argument(v) for v in value)}]"
@@ -175,23 +175,23 @@ _METHODS = {
 
 
 def not_deterministic(program: Program) -> bool:
-    """Whether a program adds numbers that are rounded in an order that is not fixed."""
-    launches = [s for s in program.steps if isinstance(s, Launch) and s.kernel.adds]
+    """Return whether a program adds numbers that are rounded in an order that is not fixed."""
+    launches = [s for s in program.steps if isinstance(s, KernelLaunch) and s.kernel.adds]
     return any(program.buffers[n].dtype.is_floating_point for s in launches for n in s.writes if _adds(s, program, n))
 
 
-def _adds(step: Launch, program: Program, node: fx.Node) -> bool:
+def _adds(step: KernelLaunch, program: Program, node: fx.Node) -> bool:
     return program.buffers[node].name in step.kernel.adds
 
 
 def tuple_text(sizes: Coords) -> str:
-    """Sizes as a tuple."""
+    """Return sizes as a tuple."""
     inside = ", ".join(size_text(s) for s in sizes)
     return f"({inside},)" if len(sizes) == 1 else f"({inside})"
 
 
 def allocation(buffer: Buffer, device: str, zero: bool = False) -> str:
-    """The call that makes a buffer."""
+    """Return the call that makes a buffer."""
     options = f"dtype={buffer.dtype}, device={device}"
     if all(
         sympy.expand(a - b) == 0 or s == 1
@@ -203,7 +203,7 @@ def allocation(buffer: Buffer, device: str, zero: bool = False) -> str:
 
 
 def grid_text(kernel: Kernel, out: str) -> str:
-    """How many programs a kernel has that writes `out`, as what is written in brackets behind it."""
+    """Return the number of programs of a kernel that writes `out`, as it is written in brackets behind it."""
     dims = [d for d in kernel.tile.dims if d.role == "grid"]
     chosen = {n for c in kernel.tile.configs[1:] for n, _ in c.blocks}
     parts: list[str] = []
@@ -225,26 +225,26 @@ def grid_text(kernel: Kernel, out: str) -> str:
 
 
 def fixed_blocks(kernel: Kernel) -> list[str]:
-    """The block sizes that no configuration chooses, as keyword arguments of a launch."""
+    """Return the block sizes that no configuration chooses, as keyword arguments of a launch."""
     tuned = tuned_names(kernel)
     first = dict(kernel.tile.configs[0].blocks)
-    found = [
+    blocks = [
         f"{d.block_name}={first.get(d.block_name, d.block)}"
         for d in kernel.tile.dims
         if d.block > 1 and d.block_name not in tuned
     ]
     first_config, *others = kernel.tile.configs
-    return found if others else [*found, f"num_warps={first_config.warps}"]
+    return blocks if others else [*blocks, f"num_warps={first_config.warps}"]
 
 
 def tuned_names(kernel: Kernel) -> set[str]:
-    """The block sizes that the configurations choose."""
+    """Return the block sizes that the configurations choose."""
     first, *others = kernel.tile.configs
     return {n for c in (first, *others) for n in dict(c.blocks)} if others else set()
 
 
 def tuning(kernel: Kernel) -> list[str]:
-    """The decorator that chooses among configurations; none where there is one alone.
+    """Return the decorator that chooses among configurations; none where there is one alone.
 
     It chooses once for all values of sizes that are known only when it runs.
     """

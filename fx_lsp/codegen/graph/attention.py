@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import fx
 
-from fx_lsp.codegen.graph.edit import converted, inserted
-from fx_lsp.codegen.graph.query import is_reduction, shape_of, step_of
+from fx_lsp.codegen.graph.edit import insert_call, insert_cast
+from fx_lsp.codegen.graph.query import is_reduction, layout_step, shape_of
 from fx_lsp.codegen.graph.sizes import size_nodes
-from fx_lsp.codegen.graph.template_kernel import Role, give_role
+from fx_lsp.codegen.graph.template_kernel import NodeRole, give_role
 from fx_lsp.codegen.ir.index import Index
 from fx_lsp.codegen.ir.ops import lowering_of, operation
 
@@ -26,72 +26,74 @@ aten = torch.ops.aten
 
 @dataclass(frozen=True)
 class Attention:
-    """One attention of a graph. `first` makes the scores, `most` and `total` are the maximum and the sum of each row of
-    `shifted`, `weights` its softmax; `gradient` is the product that makes the gradient of the weights, `dot` the sum of
-    each of its rows. `backward` are the products of backward, `sums` what else it makes: gradients of biases."""
+    """One attention of a graph. `score_product` makes the scores, `row_max` and `row_sum` are the maximum and the sum
+    of each row of `shifted`, `weights` its softmax; `gradient` is the product that makes the gradient of the weights,
+    `row_dot` the sum of each of its rows. `backward` are the products of backward, `sums` what else it makes: gradients
+    of biases."""
 
-    first: fx.Node
+    score_product: fx.Node
     shifted: fx.Node
-    most: fx.Node
-    total: fx.Node
+    row_max: fx.Node
+    row_sum: fx.Node
     weights: fx.Node
-    result: Product
+    result: ScoreProduct
     gradient: fx.Node | None
-    dot: fx.Node | None
-    backward: tuple[Product, ...]
-    sums: tuple[Sum, ...]
+    row_dot: fx.Node | None
+    backward: tuple[ScoreProduct, ...]
+    sums: tuple[ScoreSum, ...]
 
 
-def say_roles(found: Attention) -> None:
+def name_roles(attention: Attention) -> None:
     """Say what the tensors are that kernels of an attention make."""
-    queries, keys = found.first.args[:2]
-    give_role(found.result.node, Role("attended"))
-    give_role(found.most, Role("row_max"))
-    give_role(found.total, Role("row_sum"))
-    if found.gradient is None or found.dot is None:
+    queries, keys = attention.score_product.args[:2]
+    give_role(attention.result.node, NodeRole("attended"))
+    give_role(attention.row_max, NodeRole("row_max"))
+    give_role(attention.row_sum, NodeRole("row_sum"))
+    if attention.gradient is None or attention.row_dot is None:
         return
-    give_role(found.dot, Role("delta"))
-    grad_out = _base(found.gradient.args[0])
-    give_role(grad_out, Role("grad_attended", _names(found.result.node)))
-    for product in found.backward:
-        of_values = product.over == "m" and _base(product.other) is grad_out
-        operand = found.result.other if of_values else queries if product.over == "n" else keys
+    give_role(attention.row_dot, NodeRole("delta"))
+    grad_out = _operand_base(attention.gradient.args[0])
+    give_role(grad_out, NodeRole("grad_attended", _operand_names(attention.result.node)))
+    for product in attention.backward:
+        of_values = product.over == "m" and _operand_base(product.other) is grad_out
+        operand = attention.result.other if of_values else queries if product.over == "n" else keys
         title = "grad_values" if of_values else "grad_queries" if product.over == "n" else "grad_keys"
-        give_role(product.node, Role(title, _names(operand)))
+        give_role(product.node, NodeRole(title, _operand_names(operand)))
 
 
-def _base(node: Any) -> fx.Node:
-    """The tensor that an operand is made of."""
-    *_, base = moved(node)
+def _operand_base(node: Any) -> fx.Node:
+    """Return the tensor that an operand is made of."""
+    *_, base = through_moves(node)
     return base
 
 
-def _names(node: Any) -> tuple[str, ...]:
-    """The names of a node and of what it is made of."""
-    return tuple(n.name for n in moved(node))
+def _operand_names(node: Any) -> tuple[str, ...]:
+    """Return the names of a node and of what it is made of."""
+    return tuple(n.name for n in through_moves(node))
 
 
 def is_exponential(power: Any) -> bool:
-    """Whether a node is e to the power of a difference."""
+    """Return whether a node is e to the power of a difference."""
     return operation(power) == "aten.exp.default" and operation(power.args[0]) == "aten.sub.Tensor"
 
 
-def use_result(graph: fx.Graph, found: Attention) -> None:
-    """Sum, in place of weights and their gradient over n, the result and its gradient over its last dimension."""
-    assert found.dot is not None and found.gradient is not None
-    dot, result, node_of = found.dot, found.result.node, size_nodes(graph)
-    gradient: Any = found.gradient.args[0]
+def replace_dot(graph: fx.Graph, attention: Attention) -> None:
+    """Sum, in place of weights and their gradient over n, the result and its gradient over its last
+    dimension."""
+    assert attention.row_dot is not None and attention.gradient is not None
+    dot, result, node_of = attention.row_dot, attention.result.node, size_nodes(graph)
+    gradient: Any = attention.gradient.args[0]
     with graph.inserting_before(dot):
-        wide = [converted(graph, dot, n, torch.float32) for n in (result, gradient)]
-        product = inserted(graph, dot, aten.mul.Tensor, tuple(wide))
-        total = inserted(graph, dot, aten.sum.dim_IntList, (product, [-1], True))
-        moved = inserted(graph, dot, aten.reshape.default, (total, [node_of(s) for s in shape_of(dot)]))
-    dot.replace_all_uses_with(moved)
+        float_operands = [insert_cast(graph, dot, n, torch.float32) for n in (result, gradient)]
+        product = insert_call(graph, dot, aten.mul.Tensor, tuple(float_operands))
+        total = insert_call(graph, dot, aten.sum.dim_IntList, (product, [-1], True))
+        reshaped = insert_call(graph, dot, aten.reshape.default, (total, [node_of(s) for s in shape_of(dot)]))
+    dot.replace_all_uses_with(reshaped)
     name, dot.name = dot.name, f"{dot.name}_before"
-    moved.name = name
+    reshaped.name = name
 
 
-def lay_out(products: Iterable[Product]) -> None:
+def match_layout(products: Iterable[ScoreProduct]) -> None:
     """Have results that are made transposed lie in memory in the order in which they are made."""
     for product in products:
         value = product.node.meta["val"]
@@ -100,20 +102,21 @@ def lay_out(products: Iterable[Product]) -> None:
                 product.node.meta["val"] = value.mT.contiguous().mT
 
 
-def reads_of(found: Attention, products: Collection[Product], *scores: fx.Node) -> list[fx.Node]:
-    """The tensors in memory that a kernel reads for products: their operands, and what is put together with scores.
+def tensors_read(attention: Attention, products: Collection[ScoreProduct], *scores: fx.Node) -> list[fx.Node]:
+    """Return the tensors in memory that a kernel reads for products: their operands, and what is put together with
+    scores.
 
     The maxima and sums of rows are read in backward, and made in forward.
     """
-    inside = {found.first, found.gradient}
-    made = {found.most, found.total} if found.result in products else set[fx.Node]()
+    inside = {attention.score_product, attention.gradient}
+    outputs = {attention.row_max, attention.row_sum} if attention.result in products else set[fx.Node]()
     stack = [(p.other, True) for p in products] + [(p.scores, False) for p in products]
-    stack += [(n, False) for n in (*scores, *([found.shifted] if made else []))]
+    stack += [(n, False) for n in (*scores, *([attention.shifted] if outputs else []))]
     reads: dict[fx.Node, None] = {}
     seen: set[fx.Node] = set()
     while stack:
         node, operand = stack.pop()
-        if node in seen or node in made:
+        if node in seen or node in outputs:
             continue
         seen.add(node)
         if node in inside:
@@ -128,7 +131,7 @@ def reads_of(found: Attention, products: Collection[Product], *scores: fx.Node) 
 
 
 def only_moves(node: fx.Node) -> bool:
-    """Whether a node has elements of another in other places, or in another dtype."""
+    """Return whether a node has elements of another in other places, or in another dtype."""
     name = operation(node).split(".")
     return len(name) > 1 and name[1] in (
         *("view", "_unsafe_view", "reshape", "expand", "permute", "transpose", "t", "clone", "alias", "detach"),
@@ -136,8 +139,8 @@ def only_moves(node: fx.Node) -> bool:
     )
 
 
-def moved(node: fx.Node) -> Iterator[fx.Node]:
-    """A node, what it has the elements of in other places or another dtype, or times a number, and so on."""
+def through_moves(node: fx.Node) -> Iterator[fx.Node]:
+    """Return a node, what it has the elements of in other places or another dtype, or times a number, and so on."""
     yield node
     while node.op == "call_function" and (only_moves(node) or only_scales(node)):
         node = node.all_input_nodes[0]
@@ -145,7 +148,7 @@ def moved(node: fx.Node) -> Iterator[fx.Node]:
 
 
 def only_scales(node: fx.Node) -> bool:
-    """Whether a node multiplies a tensor with a number, as `q * scale` does."""
+    """Return whether a node multiplies a tensor with a number, as `q * scale` does."""
     if operation(node).rpartition(".")[0] not in ("aten.mul", "aten.div") or len(node.args) != 2 or node.kwargs:
         return False
     source, number = node.args
@@ -153,64 +156,64 @@ def only_scales(node: fx.Node) -> bool:
     return same and isinstance(number, (int, float))
 
 
-def scale_scores(graph: fx.Graph, first: fx.Node, products: Sequence[Product]) -> tuple[Product, ...]:
+def scale_scores(graph: fx.Graph, first: fx.Node, products: Sequence[ScoreProduct]) -> tuple[ScoreProduct, ...]:
     """Multiply, in place of an operand of the product that makes the scores, those with a number; the products, whose
     scores are multiplied where they take that operand. What else needs the operand has it be left as it is."""
-    found = list(products)
+    scaled_products = list(products)
     for operand in first.args[:2]:
-        scaled = next((n for n in moved(operand) if only_scales(n)), None)  # pyright: ignore[reportArgumentType]
-        if scaled is None or all(scaled in moved(side) for side in first.args[:2]):  # pyright: ignore[reportArgumentType]
+        scaled = next((n for n in through_moves(operand) if only_scales(n)), None)  # pyright: ignore[reportArgumentType]
+        if scaled is None or all(scaled in through_moves(side) for side in first.args[:2]):  # pyright: ignore[reportArgumentType]
             continue
-        takers = [i for i, p in enumerate(found) if scaled in moved(p.other)]
-        if not _ends(scaled) <= {first, *(found[i].node for i in takers)}:
+        takers = [i for i, p in enumerate(scaled_products) if scaled in through_moves(p.other)]
+        if not _consumers(scaled) <= {first, *(scaled_products[i].node for i in takers)}:
             continue
         function: Any = scaled.target
         source, number = scaled.args
         assert isinstance(source, fx.Node)
         scaled.replace_all_uses_with(source)
         with graph.inserting_after(first):
-            scores = inserted(graph, first, function, (first, number))
+            scores = insert_call(graph, first, function, (first, number))
         first.replace_all_uses_with(scores, delete_user_cb=lambda user, new=scores: user is not new)
         for i in takers:
-            found[i] = _multiplied(graph, found[i], function, number)
-    return tuple(found)
+            scaled_products[i] = _scale_product(graph, scaled_products[i], function, number)
+    return tuple(scaled_products)
 
 
-def _ends(node: fx.Node) -> set[fx.Node]:
-    """What takes a node, or what only moves it."""
-    return {end for user in node.users for end in (_ends(user) if only_moves(user) else {user})}
+def _consumers(node: fx.Node) -> set[fx.Node]:
+    """Return the users of a node, and of what only moves it."""
+    return {end for user in node.users for end in (_consumers(user) if only_moves(user) else {user})}
 
 
-def _multiplied(graph: fx.Graph, product: Product, function: Any, number: Any) -> Product:
-    """A product whose scores are multiplied with a number."""
+def _scale_product(graph: fx.Graph, product: ScoreProduct, function: Any, number: Any) -> ScoreProduct:
+    """Return a product whose scores are multiplied with a number."""
     with graph.inserting_before(product.node):
-        scores = inserted(graph, product.scores, function, (product.scores, number))
+        scores = insert_call(graph, product.scores, function, (product.scores, number))
     product.node.replace_input_with(product.scores, scores)
     return replace(product, scores=scores)
 
 
-def with_scale(graph: fx.Graph, product: Product) -> Product:
-    """A product whose scores are multiplied with the number that its result would be multiplied with."""
+def absorb_scale(graph: fx.Graph, product: ScoreProduct) -> ScoreProduct:
+    """Return a product whose scores are multiplied with the number that its result would be multiplied with."""
     result = product.node
     while len(result.users) == 1:
         user = next(iter(result.users))
-        if step_of(user) is not None:
+        if layout_step(user) is not None:
             result = user
             continue
         if not only_scales(user):
             break
-        found = _multiplied(graph, product, user.target, user.args[1])
+        scaled_product = _scale_product(graph, product, user.target, user.args[1])
         user.replace_all_uses_with(result)
         name, user.name = user.name, f"{user.name}_before"
         if result is product.node:
             result.name = name
         graph.erase_node(user)
-        return found
+        return scaled_product
     return product
 
 
 @dataclass(frozen=True)
-class Product:
+class ScoreProduct:
     """A product of scores with rows of another tensor, summed over `over` ("m" or "n").
 
     The scores are argument `side`; `transposed` where the result has the summed-out order `[batch, depth, rows]`.
@@ -225,7 +228,7 @@ class Product:
 
 
 @dataclass(frozen=True)
-class Sum:
+class ScoreSum:
     """A tensor with an element for each row and column: a sum of `scores` over `summed` batches (1: of none), or the
     scores themselves. `inner` where batches that follow on each other are summed, else those as far apart as can be."""
 
@@ -236,7 +239,7 @@ class Sum:
 
 
 def is_product(node: fx.Node) -> bool:
-    """Whether a node is a product of matrices, batched or not."""
+    """Return whether a node is a product of matrices, batched or not."""
     return operation(node) in ("aten.bmm.default", "aten.mm.default")
 
 

@@ -19,17 +19,18 @@ from torch._decomp.decompositions import embedding_dense_backward as embedding_b
 
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """What graphs are made with before kernels are: the operations that remain are those that Inductor has to lower."""
+    """Return the decompositions that graphs are traced with: the operations that remain are those that Inductor has to
+    lower."""
     from torch._inductor.decomposition import select_decomp_table
 
-    found = {**select_decomp_table(), **get_decompositions(_DECOMPOSED), **_written_out()}
-    found |= {op: _in_float32(found[op]) for op in _NORMALIZATIONS}
-    return {op: function for op, function in found.items() if not any(name in str(op) for name in _KEPT)}
+    table = {**select_decomp_table(), **get_decompositions(_DECOMPOSED), **_own_decompositions()}
+    table |= {op: _in_float32(table[op]) for op in _NORMALIZATIONS}
+    return {op: function for op, function in table.items() if not any(name in str(op) for name in _NOT_DECOMPOSED)}
 
 
 aten = torch.ops.aten
 
-_KEPT = ("max_pool", "_unsafe_index_put")
+_NOT_DECOMPOSED = ("max_pool", "_unsafe_index_put")
 """What Inductor's table makes operations of that it alone has, and what says of its indices that they are in range."""
 _DECOMPOSED = (
     *(aten.addcmul, aten.addcdiv, aten.glu, aten.ldexp, aten._unsafe_masked_index),
@@ -40,8 +41,8 @@ _NORMALIZATIONS = (aten.native_layer_norm.default, aten.native_group_norm.defaul
 """What keeps a mean and a deviation for backward: in half precision on a CPU, where graphs are traced; not so here."""
 
 
-def _written_out() -> dict[Any, Callable[..., Any]]:
-    """Decompositions that PyTorch does not have, or not with the accuracy of its own operation."""
+def _own_decompositions() -> dict[Any, Callable[..., Any]]:
+    """Return decompositions that PyTorch does not have, or not with the accuracy of its own operation."""
 
     def max_dim(x: torch.Tensor, dim: int, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
         return torch.amax(x, dim, keepdim), torch.argmax(x, dim, keepdim)
@@ -50,8 +51,8 @@ def _written_out() -> dict[Any, Callable[..., Any]]:
         return torch.amin(x, dim, keepdim), torch.argmin(x, dim, keepdim)
 
     def soft_margin_backward(grad: torch.Tensor, x: torch.Tensor, target: torch.Tensor, reduction: int) -> torch.Tensor:
-        found = -grad * target * torch.sigmoid(-target * x)
-        return found / x.numel() if reduction == 1 else found
+        loss = -grad * target * torch.sigmoid(-target * x)
+        return loss / x.numel() if reduction == 1 else loss
 
     def embedding_dense_backward(
         grad: torch.Tensor, indices: torch.Tensor, rows: int, padding_idx: int, scale_grad_by_freq: bool
@@ -72,7 +73,7 @@ def _written_out() -> dict[Any, Callable[..., Any]]:
         return aten.index_put(x, places, source if alpha == 1 else source * alpha, True)
 
     return {
-        **_PARTS,
+        **_SPLITS,
         aten.index_add.default: index_add,
         aten.embedding_dense_backward.default: embedding_dense_backward,
         aten.max.dim: max_dim,
@@ -97,7 +98,7 @@ def _split_with_sizes(x: torch.Tensor, sizes: list[int], dim: int = 0) -> tuple[
     return tuple(x.narrow(dim, start, size) for start, size in zip(accumulate(sizes, initial=0), sizes, strict=False))
 
 
-_PARTS: dict[Any, Callable[..., Any]] = {
+_SPLITS: dict[Any, Callable[..., Any]] = {
     aten.unbind.int: _unbind,
     aten.split.Tensor: _split,
     aten.split_with_sizes.default: _split_with_sizes,
@@ -106,7 +107,7 @@ _PARTS: dict[Any, Callable[..., Any]] = {
 
 
 def _in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A decomposition in float32, of which only the first result is as precise as its input."""
+    """Return a decomposition in float32, of which only the first result is as precise as its input."""
 
     def decomposed(x: torch.Tensor, *args: Any) -> tuple[torch.Tensor, ...]:
         if x.dtype not in (torch.float16, torch.bfloat16):
@@ -118,19 +119,19 @@ def _in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def attention_written_out() -> Generator[None, None, None]:
-    """Inside, PyTorch's attention is the operations that it consists of, in the dtype of its arguments.
+def attention_decomposed() -> Generator[None, None, None]:
+    """Return inside, PyTorch's attention is the operations that it consists of, in the dtype of its arguments.
 
     What PyTorch has for this itself multiplies in float32, with half of the scale on each side.
     """
     with torch.library._scoped_library("aten", "IMPL") as library:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that there is another implementation
-            library.impl("scaled_dot_product_attention", written_out, "CompositeImplicitAutograd")
+            library.impl("scaled_dot_product_attention", decompose_attention, "CompositeImplicitAutograd")
         yield
 
 
-def written_out(
+def decompose_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -141,7 +142,7 @@ def written_out(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """`[…, m, d]`, `[…, n, d]` and `[…, n, e]` to `[…, m, e]`; rows that a mask hides as a whole become 0."""
+    """Return `[…, m, d]`, `[…, n, d]` and `[…, n, e]` to `[…, m, e]`; rows that a mask hides as a whole become 0."""
     factor: Any = 1 / math.sqrt(query.size(-1)) if scale is None else scale
     if enable_gqa:
         key, value = (t.repeat_interleave(query.size(-3) // t.size(-3), -3) for t in (key, value))

@@ -13,7 +13,7 @@ from torch._guards import detect_fake_mode
 aten = torch.ops.aten
 
 
-def inserted(
+def insert_call(
     graph: fx.Graph,
     like: fx.Node,
     function: Any,
@@ -22,8 +22,8 @@ def inserted(
     name: str | None = None,
     value: torch.Tensor | None = None,
 ) -> fx.Node:
-    """A new call in a graph, at the place where it inserts; it comes from where `like` comes from. `value` is what it
-    makes, where PyTorch cannot tell."""
+    """Return a new call in a graph, at the place where it inserts; it comes from where `like` comes from. `value` is
+    what it makes, where PyTorch cannot tell."""
     node = graph.create_node("call_function", function, args, dict(kwargs or {}), name)
     values: Any = fx.map_arg((args, kwargs or {}), lambda n: n.meta["val"])
     with detect_fake_mode((like.meta["val"], values)) or nullcontext():
@@ -31,23 +31,23 @@ def inserted(
     return node
 
 
-def converted(graph: fx.Graph, like: fx.Node, node: fx.Node, dtype: torch.dtype) -> fx.Node:
-    """A node in another dtype, or itself."""
+def insert_cast(graph: fx.Graph, like: fx.Node, node: fx.Node, dtype: torch.dtype) -> fx.Node:
+    """Return a node in another dtype, or itself."""
     if node.meta["val"].dtype == dtype:
         return node
-    return inserted(graph, like, torch.ops.prims.convert_element_type.default, (node, dtype))
+    return insert_call(graph, like, torch.ops.prims.convert_element_type.default, (node, dtype))
 
 
-def added_up(graph: fx.Graph, like: fx.Node, nodes: Iterable[fx.Node], dtype: torch.dtype) -> fx.Node:
-    """The sum of at least one node, in a dtype or, for half precision, in float32."""
+def insert_sum(graph: fx.Graph, like: fx.Node, nodes: Iterable[fx.Node], dtype: torch.dtype) -> fx.Node:
+    """Return the sum of at least one node, in a dtype or, for half precision, in float32."""
     wide = torch.promote_types(dtype, torch.float32) if dtype.is_floating_point else dtype
-    first, *others = (converted(graph, like, node, wide) for node in nodes)
+    first, *others = (insert_cast(graph, like, node, wide) for node in nodes)
     for other in others:
-        first = inserted(graph, like, aten.add.Tensor, (first, other), name="total")
+        first = insert_call(graph, like, aten.add.Tensor, (first, other), name="total")
     return first
 
 
-def replaced(graph: fx.Graph, node: fx.Node, by: fx.Node) -> None:
+def replace_node(graph: fx.Graph, node: fx.Node, by: fx.Node) -> None:
     """Put one node in place of another, under its name: backward takes what forward keeps by its name."""
     name = node.name
     node.replace_all_uses_with(by)
@@ -55,7 +55,7 @@ def replaced(graph: fx.Graph, node: fx.Node, by: fx.Node) -> None:
     by.name = name
 
 
-def tidied(graph: fx.Graph) -> None:
+def sort_graph(graph: fx.Graph) -> None:
     """Put each node of a graph behind what it needs, else in the order that they have, and remove what nobody needs.
 
     Partitioners tell by the order, too, what is forward's.

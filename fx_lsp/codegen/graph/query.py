@@ -12,61 +12,61 @@ from torch import fx
 from fx_lsp.codegen.ir.index import Coords, contiguous_strides, count, expression
 from fx_lsp.codegen.ir.ops import aliases_first, args_of, lowering_of, operation
 from fx_lsp.codegen.ir.values import Buffer
-from fx_lsp.codegen.ir.write_target import Permute, Reshape, Step
+from fx_lsp.codegen.ir.write_target import LayoutStep, Permute, Reshape
 
 
-def is_free(node: fx.Node) -> bool:
-    """Whether a node computes nothing: it is a view, or picks a result of something with several."""
+def computes_nothing(node: fx.Node) -> bool:
+    """Return whether a node computes nothing: it is a view, or picks a result of something with several."""
     return not operation(node) or aliases_first(node)
 
 
 def is_empty(node: fx.Node) -> bool:
-    """Whether a node makes a tensor without elements."""
+    """Return whether a node makes a tensor without elements."""
     value = node.meta.get("val")
-    return node.op == "call_function" and isinstance(value, torch.Tensor) and any(s == 0 for s in expressions(value))
+    return node.op == "call_function" and isinstance(value, torch.Tensor) and any(s == 0 for s in symbolic_shape(value))
 
 
-def expressions(value: torch.Tensor) -> Coords:
-    """The shape of a tensor, as expressions."""
+def symbolic_shape(value: torch.Tensor) -> Coords:
+    """Return the shape of a tensor, as expressions."""
     return tuple(expression(s) for s in value.shape)
 
 
 def constant_of(node: fx.Node) -> torch.Tensor | None:
-    """The tensor that a graph has among its attributes under the name of a node, if there is one."""
+    """Return the tensor that a graph has among its attributes under the name of a node, if there is one."""
     module = node.graph.owning_module
     value = getattr(module, str(node.target), None) if node.op == "get_attr" else None
     return value if isinstance(value, torch.Tensor) else None
 
 
 def shape_of(node: fx.Node, part: int | None = None) -> Coords:
-    """The shape of what a node computes, as expressions."""
+    """Return the shape of what a node computes, as expressions."""
     value = node.meta["val"]
     if part is not None and isinstance(value, (tuple, list)):
         value = value[part]
-    return expressions(value)
+    return symbolic_shape(value)
 
 
 def dimension(value: Any, rank: int) -> int:
-    """A dimension that may count from the end."""
+    """Return a dimension that may count from the end."""
     return int(value) % rank if rank else 0
 
 
 def argument(node: fx.Node, position: int, name: str, default: Any = None) -> Any:
-    """An argument of a node, by position or by name."""
+    """Return an argument of a node, by position or by name."""
     return args_of(node)[position] if len(args_of(node)) > position else node.kwargs.get(name, default)
 
 
-def has_several(node: fx.Node) -> bool:
+def has_several_results(node: fx.Node) -> bool:
     return isinstance(node.meta.get("val"), (tuple, list))
 
 
 def is_view(node: fx.Node) -> bool:
-    """Whether a node shares the memory of its first argument."""
-    return aliases_first(node) and not has_several(node) and "reshape" not in operation(node)
+    """Return whether a node shares the memory of its first argument."""
+    return aliases_first(node) and not has_several_results(node) and "reshape" not in operation(node)
 
 
-def views(node: fx.Node) -> Iterator[fx.Node]:
-    """A node, what it is a view of, and so on."""
+def view_chain(node: fx.Node) -> Iterator[fx.Node]:
+    """Return a node, what it is a view of, and so on."""
     yield node
     while node.op == "call_function" and is_view(node) and isinstance(node.args[0], fx.Node):
         node = node.args[0]
@@ -74,28 +74,28 @@ def views(node: fx.Node) -> Iterator[fx.Node]:
 
 
 def slice_of(node: fx.Node) -> tuple[fx.Node, int, int] | None:
-    """Of what a node is a slice, along which dimension, and which; None where it is none whose number is known."""
-    taken: Any = node.args[0] if node.target is operator.getitem else None
+    """Return (source, dim, index) if `node` is a slice with a constant index, as `x[0]` is."""
+    picked_from: Any = node.args[0] if node.target is operator.getitem else None
     if operation(node) == "aten.select.int":
         source, dim, index = cast("tuple[fx.Node, int, Any]", node.args)
-    elif isinstance(taken, fx.Node) and operation(taken) == "aten.unbind.int":
-        source, index = cast("tuple[fx.Node, int]", (taken.args[0], node.args[1]))
-        dim = argument(taken, 1, "dim", 0)
+    elif isinstance(picked_from, fx.Node) and operation(picked_from) == "aten.unbind.int":
+        source, index = cast("tuple[fx.Node, int]", (picked_from.args[0], node.args[1]))
+        dim = argument(picked_from, 1, "dim", 0)
     else:
         return None
-    size: Any = value_of(source).shape[dim]
+    size: Any = fake_value(source).shape[dim]
     if not isinstance(index, int) or (index < 0 and not isinstance(size, int)):
         return None
-    return source, dim % value_of(source).dim(), index if index >= 0 else index + size
+    return source, dim % fake_value(source).dim(), index if index >= 0 else index + size
 
 
-def value_of(node: Any) -> torch.Tensor:
-    """The tensor that a node is, as it was traced."""
+def fake_value(node: Any) -> torch.Tensor:
+    """Return the tensor that a node is, as it was traced."""
     return node.meta["val"]
 
 
 def is_zero(node: fx.Node) -> bool:
-    """Whether a node is a tensor of zeros that was made as such."""
+    """Return whether a node is a tensor of zeros that was made as such."""
     while aliases_first(node):
         node = args_of(node)[0]
     place = {"aten.full.default": 1, "aten.scalar_tensor.default": 0}.get(operation(node))
@@ -123,7 +123,7 @@ REDUCTION_KINDS = {
 
 
 def is_reduction(node: fx.Node) -> bool:
-    """Whether a node reduces dimensions, which have more than one element."""
+    """Return whether a node reduces dimensions, which have more than one element."""
     if operation(node).rpartition(".")[0] not in REDUCTION_KINDS:
         return False
     source: Any = args_of(node)[0]
@@ -132,7 +132,7 @@ def is_reduction(node: fx.Node) -> bool:
 
 
 def reduced_dimensions(node: fx.Node) -> tuple[int, ...]:
-    """The dimensions that a reduction reduces, in order."""
+    """Return the dimensions that a reduction reduces, in order."""
     source: Any = args_of(node)[0]
     rank = len(shape_of(source))
     dims = argument(node, 1, "dim")
@@ -144,31 +144,31 @@ def reduced_dimensions(node: fx.Node) -> tuple[int, ...]:
 
 
 def is_scan(node: fx.Node) -> bool:
-    """Whether a node has the running results of a reduction."""
+    """Return whether a node has the running results of a reduction."""
     return operation(node) in ("aten.cumsum.default", "aten.cumprod.default")
 
 
 def scanned_dimension(node: fx.Node) -> int:
-    """The dimension along which a scan runs."""
+    """Return the dimension along which a scan runs."""
     return dimension(args_of(node)[1], len(shape_of(node)))
 
 
-def dependents(graph: fx.Graph) -> set[fx.Node]:
-    """The nodes of a joint graph that depend on gradients."""
-    found: set[fx.Node] = set()
+def backward_nodes(graph: fx.Graph) -> set[fx.Node]:
+    """Return the nodes of a joint graph that depend on gradients."""
+    dependents: set[fx.Node] = set()
     for node in graph.nodes:
         if (node.op == "placeholder" and "tangent" in str(node.target)) or any(
-            i in found for i in node.all_input_nodes
+            i in dependents for i in node.all_input_nodes
         ):
-            found.add(node)
-    return found
+            dependents.add(node)
+    return dependents
 
 
 _RESHAPES = ("view", "_unsafe_view", "reshape", "clone", "unsqueeze", "squeeze", "alias", "detach")
 
 
-def step_of(node: fx.Node) -> Step | None:
-    """What a node does to each element of its first argument, or None where it is no mere move of all of them."""
+def layout_step(node: fx.Node) -> LayoutStep | None:
+    """Return where a node puts the elements of its first argument, or None where it does not only move all of them."""
     name = operation(node).split(".")
     if len(name) < 3 or name[0] != "aten" or not isinstance(node.meta.get("val"), torch.Tensor):
         return None
@@ -180,15 +180,15 @@ def step_of(node: fx.Node) -> Step | None:
         dims: Any = node.args[1]
         return Permute(tuple(d % rank for d in dims))
     if name[1] in ("t", "transpose", "mT") and rank >= 2:
-        given: Any = node.args[1:] if name[1] == "transpose" else (-1, -2)
-        first, second = (d % rank for d in given)
+        swapped_dims: Any = node.args[1:] if name[1] == "transpose" else (-1, -2)
+        first, second = (d % rank for d in swapped_dims)
         swapped = {first: second, second: first}
         return Permute(tuple(swapped.get(d, d) for d in range(rank)))
     return None
 
 
 def buffer_of(node: fx.Node, name: str) -> Buffer:
-    """A tensor as it lies in memory, or will where kernels make it."""
+    """Return a tensor as it lies in memory, or will where kernels make it."""
     value = node.meta["val"]
     shape = tuple(expression(s) for s in value.shape)
     strides: Coords = tuple(expression(s) for s in value.stride())
@@ -199,27 +199,27 @@ def buffer_of(node: fx.Node, name: str) -> Buffer:
 
 
 SCATTER_KEY = "fx_lsp_sum"
-"""What nodes have in their `meta` that `is_sum` knows."""
+"""What nodes have in their `meta` that `is_scatter_sum` knows."""
 
 
-def is_sum(node: fx.Node) -> bool:
-    """Whether a node is a sum that a kernel adds up with atomic operations."""
+def is_scatter_sum(node: fx.Node) -> bool:
+    """Return whether a node is a sum that a kernel adds up with atomic operations."""
     return SCATTER_KEY in node.meta
 
 
-def stays(node: fx.Node) -> bool:
-    """Whether a node is called as it is; what has no elements is only allocated."""
+def stays_call(node: fx.Node) -> bool:
+    """Return whether a node is called as it is; what has no elements is only allocated."""
     if is_empty(node):
         return True
-    if node.target is operator.getitem or is_sum(node):
+    if node.target is operator.getitem or is_scatter_sum(node):
         return False
     if lowering_of(node) is not None:
-        return any(_strange(v) for n in (node, *node.all_input_nodes) for v in _values(n))
-    return any(isinstance(v, torch.Tensor) for v in _values(node)) or not _values(node)
+        return any(_is_not_dense(v) for n in (node, *node.all_input_nodes) for v in _fake_values(n))
+    return any(isinstance(v, torch.Tensor) for v in _fake_values(node)) or not _fake_values(node)
 
 
-def _strange(value: Any) -> bool:
-    """Whether a value is no dense tensor of numbers that Triton has."""
+def _is_not_dense(value: Any) -> bool:
+    """Return whether a value is no dense tensor of numbers that Triton has."""
     if not isinstance(value, torch.Tensor):
         return False
     return (
@@ -229,6 +229,6 @@ def _strange(value: Any) -> bool:
     )
 
 
-def _values(node: fx.Node) -> list[Any]:
+def _fake_values(node: fx.Node) -> list[Any]:
     value = node.meta.get("val")
     return list(value) if isinstance(value, (tuple, list)) else [] if value is None else [value]

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from fx_lsp.codegen.graph.edit import inserted, tidied
+from fx_lsp.codegen.graph.edit import insert_call, sort_graph
 from fx_lsp.codegen.graph.query import argument, dimension, is_view
 from fx_lsp.codegen.ir.index import Index, count, expression
 from fx_lsp.codegen.ir.ops import operation
@@ -18,7 +18,7 @@ aten = torch.ops.aten
 
 
 @dataclass(frozen=True)
-class Families:
+class StepFamilies:
     """The names of nodes that are the same in each step, in their order, or "" where the first or the last has none.
 
     `first` are the names of all nodes of the first step.
@@ -28,23 +28,24 @@ class Families:
     first: frozenset[str]
 
 
-def _kind(result: Any) -> Any:
-    """What two results have in common that may be rows of one tensor."""
+def _tensor_kind(result: Any) -> Any:
+    """Return a key that results have in common which may be rows of one tensor."""
     value = result.meta["val"] if isinstance(result, fx.Node) else None
     return (value.dtype, value.shape, value.device) if isinstance(value, torch.Tensor) else None
 
 
-def _joined(parts: Sequence[fx.Node]) -> tuple[fx.Node | None, list[tuple[Any, ...]]]:
-    """A tensor that forward joins all parts in, and the slices of it that they are; None where there is no such."""
+def _existing_stack(parts: Sequence[fx.Node]) -> tuple[fx.Node | None, list[tuple[Any, ...]]]:
+    """Return a tensor that forward joins all parts in, and the slices of it that they are; None where there is no
+    such."""
     for user in parts[0].users:
         unsqueezed = operation(user) == "aten.unsqueeze.default"
         for cat in [u for u in user.users if operation(u) == "aten.cat.default"] if unsqueezed else [user]:
             if operation(cat) != "aten.cat.default":
                 continue
-            given: Any = cat.args[0]
+            joined: Any = cat.args[0]
             dim = dimension(argument(cat, 1, "dim", 0), cat.meta["val"].dim())
             start, slices = 0, dict[fx.Node, tuple[Any, ...]]()
-            for each in given:
+            for each in joined:
                 size = each.meta["val"].shape[dim]
                 if operation(each) == "aten.unsqueeze.default" and each.args[1] % each.meta["val"].dim() == dim:
                     slices[each.args[0]] = aten.select.int, dim, start
@@ -55,53 +56,53 @@ def _joined(parts: Sequence[fx.Node]) -> tuple[fx.Node | None, list[tuple[Any, .
     return None, []
 
 
-def stack_saved(forward: fx.Graph, backward: fx.Graph, families: Families) -> None:
+def stack_saved(forward: fx.Graph, backward: fx.Graph, families: StepFamilies) -> None:
     """Have forward save in one tensor what it saves of each step, and backward take it from there."""
     output = next(n for n in reversed(forward.nodes) if n.op == "output")
     results: list[Any] = list(output.args[0])  # pyright: ignore[reportArgumentType]
     described: list[Any] | None = list(output.meta["desc"]) if "desc" in output.meta else None
-    taken = {n.name: n for n in backward.nodes if n.op == "placeholder"}
+    placeholders = {n.name: n for n in backward.nodes if n.op == "placeholder"}
     first = families.first - {name for family in families.names for name in family}
     for named in families.names:
-        at = {r.name: k for k, r in enumerate(results) if isinstance(r, fx.Node) and r.name in taken}
+        at = {r.name: k for k, r in enumerate(results) if isinstance(r, fx.Node) and r.name in placeholders}
         family = named if named[-1] in at else named[:-1]
         if not all(name in at for name in family[1:]):
             continue
         if family[0] not in at:
-            wanted = _kind(results[at[family[1]]])
-            like = [n for n in at if n in first and _kind(results[at[n]]) == wanted]
+            kind = _tensor_kind(results[at[family[1]]])
+            like = [n for n in at if n in first and _tensor_kind(results[at[n]]) == kind]
             family = (*like[:1], *family[1:])
         if len(family) < len(named) - 2:
             continue
         parts = [results[at[name]] for name in family]
-        saved, slices = _joined(parts)
+        saved, slices = _existing_stack(parts)
         if saved is None:
             with forward.inserting_before(output):
-                wide = [inserted(forward, p, aten.unsqueeze.default, (p, 0)) for p in parts]
-                saved = inserted(forward, parts[-1], aten.cat.default, (wide, 0))
+                wide = [insert_call(forward, p, aten.unsqueeze.default, (p, 0)) for p in parts]
+                saved = insert_call(forward, parts[-1], aten.cat.default, (wide, 0))
             saved.name = f"{family[0]}_of_all"
             slices = [(aten.select.int, 0, step) for step in range(len(parts))]
-        stacked = taken.get(saved.name)
+        stacked = placeholders.get(saved.name)
         if stacked is None:
-            with backward.inserting_before(taken[family[0]]):
+            with backward.inserting_before(placeholders[family[0]]):
                 stacked = backward.placeholder(saved.name)
-            stacked.meta = {**taken[family[0]].meta, "val": saved.meta["val"]}
+            stacked.meta = {**placeholders[family[0]].meta, "val": saved.meta["val"]}
             stacked.name = saved.name
         for name, (function, *where) in zip(family, slices, strict=True):
-            with backward.inserting_after(taken[name]):
-                part = inserted(backward, stacked, function, (stacked, *where))
-            taken[name].replace_all_uses_with(part)
-            backward.erase_node(taken[name])
+            with backward.inserting_after(placeholders[name]):
+                part = insert_call(backward, stacked, function, (stacked, *where))
+            placeholders[name].replace_all_uses_with(part)
+            backward.erase_node(placeholders[name])
             part.name = name
         first_at, gone = at[family[0]], {at[name] for name in family[1:]}
         results[first_at] = saved
         results = [r for k, r in enumerate(results) if k not in gone]
         described = [d for k, d in enumerate(described) if k not in gone] if described is not None else None
-        taken = {n.name: n for n in backward.nodes if n.op == "placeholder"}
+        placeholders = {n.name: n for n in backward.nodes if n.op == "placeholder"}
     output.args = (tuple(results),)
     if described is not None:
         output.meta["desc"] = described
-    tidied(backward)
+    sort_graph(backward)
 
 
 def save_bases(forward: fx.Graph, backward: fx.Graph) -> None:
@@ -112,50 +113,50 @@ def save_bases(forward: fx.Graph, backward: fx.Graph) -> None:
     output = next(n for n in reversed(forward.nodes) if n.op == "output")
     results: list[Any] = list(output.args[0])  # pyright: ignore[reportArgumentType]
     described: list[Any] = list(output.meta.get("desc", ()))
-    known = {n.name: n for n in backward.nodes}
-    for view in [r for r in results if isinstance(r, fx.Node) and r.name in known]:
-        base, *chain = _chain(view)
-        place = known[view.name]
-        if not chain or place.op != "placeholder" or known.get(base.name, place).op != "placeholder":
+    backward_nodes = {n.name: n for n in backward.nodes}
+    for view in [r for r in results if isinstance(r, fx.Node) and r.name in backward_nodes]:
+        base, *chain = _saved_chain(view)
+        place = backward_nodes[view.name]
+        if not chain or place.op != "placeholder" or backward_nodes.get(base.name, place).op != "placeholder":
             continue
         at = max(k for k, r in enumerate(results) if r is view)
-        if base.name in known:
+        if base.name in backward_nodes:
             del results[at], described[at : at + 1]
         else:
             results[at] = base
             with backward.inserting_before(place):
-                known[base.name] = _as(backward.placeholder(base.name), base)
-        made, first = known[base.name], next(n for n in backward.nodes if n.op != "placeholder")
+                backward_nodes[base.name] = _with_identity(backward.placeholder(base.name), base)
+        copy, first = backward_nodes[base.name], next(n for n in backward.nodes if n.op != "placeholder")
         with backward.inserting_before(first):
             for each in chain:
-                made = backward.node_copy(each, lambda _, source=made: source)
-        place.replace_all_uses_with(made)
+                copy = backward.node_copy(each, lambda _, source=copy: source)
+        place.replace_all_uses_with(copy)
         backward.erase_node(place)
-        known[view.name] = _as(made, view)
+        backward_nodes[view.name] = _with_identity(copy, view)
     output.args = (tuple(results),)
     if described:
         output.meta["desc"] = described
 
 
-def _chain(view: fx.Node) -> list[fx.Node]:
-    """What a node is a view of that takes no more memory, the views on the way to it, and the node."""
-    found, kept = [view], 1
-    while len(found[-1].all_input_nodes) == 1 and (
-        is_view(found[-1]) or operation(found[-1]) == "aten.reshape.default"
+def _saved_chain(view: fx.Node) -> list[fx.Node]:
+    """Return the base that takes no more memory than `view`, the views on the way, and `view`."""
+    chain, length = [view], 1
+    while len(chain[-1].all_input_nodes) == 1 and (
+        is_view(chain[-1]) or operation(chain[-1]) == "aten.reshape.default"
     ):
-        base = found[-1].all_input_nodes[0]
-        found.append(base)
-        if base.op == "placeholder" or (_takes(view) - _takes(base)).is_nonnegative:
-            kept = len(found)
-    return found[:kept][::-1]
+        base = chain[-1].all_input_nodes[0]
+        chain.append(base)
+        if base.op == "placeholder" or (_element_count(view) - _element_count(base)).is_nonnegative:
+            length = len(chain)
+    return chain[:length][::-1]
 
 
-def _as(node: fx.Node, other: fx.Node) -> fx.Node:
-    """A node with the name and the properties of one of another graph."""
+def _with_identity(node: fx.Node, other: fx.Node) -> fx.Node:
+    """Return a node with the name and the properties of one of another graph."""
     node.meta, node.name = dict(other.meta), other.name
     return node
 
 
-def _takes(node: fx.Node) -> Index:
-    """How many elements a node has."""
+def _element_count(node: fx.Node) -> Index:
+    """Return the number of elements of a node."""
     return count([expression(s) for s in node.meta["val"].shape])

@@ -15,7 +15,7 @@ from fx_lsp.codegen.ir.index import Index, expression
 from fx_lsp.codegen.ir.ops import operation
 
 
-def sizes_of_inputs(graph: fx.Graph) -> None:
+def derive_sizes_from_inputs(graph: fx.Graph) -> None:
     """Have every size of a computed tensor be one of an input, or be computed from such, as far as they tell it."""
     node_of = size_nodes(graph)
     for node in list(graph.nodes):
@@ -28,11 +28,11 @@ def sizes_of_inputs(graph: fx.Graph) -> None:
 
 
 def size_nodes(graph: fx.Graph) -> Callable[[Index], Any]:
-    """A function that has the node for a size, ahead of all that is computed, or its number; None where inputs do not
-    tell it."""
+    """Return a function that has the node for a size, ahead of all that is computed, or its number; None where inputs
+    do not tell it."""
     inputs = [n for n in graph.nodes if n.op == "placeholder"]
     first = next(n for n in graph.nodes if n.op != "placeholder")
-    known: dict[Index, fx.Node] = {expression(v): n for n in inputs if _is_size(v := n.meta.get("val"))}
+    nodes_by_size: dict[Index, fx.Node] = {expression(v): n for n in inputs if _is_size(v := n.meta.get("val"))}
     tensors = [n for n in reversed(inputs) if isinstance(n.meta.get("val"), torch.Tensor)]
     places = {expression(s): (n, d) for n in tensors for d, s in enumerate(n.meta["val"].shape)}
 
@@ -42,21 +42,21 @@ def size_nodes(graph: fx.Graph) -> Callable[[Index], Any]:
         node.meta["val"] = function(*fx.map_arg(args, lambda n: n.meta["val"]))  # pyright: ignore
         return node
 
-    def made(size: Index) -> Any:
+    def node_of(size: Index) -> Any:
         if size.is_Integer:
             return int(size)
-        if size not in known:
+        if size not in nodes_by_size:
             if size in places:
-                known[size] = called(torch.ops.aten.sym_size.int, *places[size])
+                nodes_by_size[size] = called(torch.ops.aten.sym_size.int, *places[size])
             elif isinstance(size, (sympy.Add, sympy.Mul)):
-                parts = [made(part) for part in size.args]
+                parts = [node_of(part) for part in size.args]
                 if None in parts:
                     return None
                 function = operator.add if isinstance(size, sympy.Add) else operator.mul
-                known[size] = reduce(lambda a, b: called(function, a, b), parts)
-        return known.get(size)
+                nodes_by_size[size] = reduce(lambda a, b: called(function, a, b), parts)
+        return nodes_by_size.get(size)
 
-    return made
+    return node_of
 
 
 def _is_size(value: Any) -> bool:

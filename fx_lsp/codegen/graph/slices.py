@@ -12,21 +12,21 @@ from typing import Any
 import torch
 from torch import fx
 
-from fx_lsp.codegen.graph.edit import added_up, converted, inserted, replaced
+from fx_lsp.codegen.graph.edit import insert_call, insert_cast, insert_sum, replace_node
 from fx_lsp.codegen.graph.query import argument, dimension, is_zero, reduced_dimensions
 from fx_lsp.codegen.ir.ops import operation
 
 aten = torch.ops.aten
-_SAME = {"aten.clone.default": 0, "aten.copy.default": 1}
+_COPIES = {"aten.clone.default": 0, "aten.copy.default": 1}
 _READS = ("aten.select.int", "aten.slice.Tensor")
 
-LEAST = 4
+MIN_WRITES = 4
 """From how many writes on they are joined."""
 
 
 @dataclass(frozen=True)
-class Part:
-    """What lies from `start` to `end` along a dimension of a tensor; `single` parts are without that dimension."""
+class TensorPart:
+    """The part of a tensor from `start` to `end` along a dimension; `single` parts are without that dimension."""
 
     source: fx.Node
     dim: int
@@ -43,15 +43,15 @@ def join_writes(graph: fx.Graph) -> None:
             _read_through(graph, node)
     graph.eliminate_dead_code()
     for node in reversed(list(graph.nodes)):
-        written = _write(node)
-        if written is not None and any(_base(user) is not node for user in node.users):
-            _join(graph, node, written.dim)
+        written = _written_part(node)
+        if written is not None and any(_written_base(user) is not node for user in node.users):
+            _join_writes(graph, node, written.dim)
     graph.eliminate_dead_code()
 
 
-def _part(node: fx.Node, tensor: Any, position: int) -> Part | None:
-    """The part of a tensor that a node reads or writes, whose arguments begin at a position; None where it is not known
-    or has gaps."""
+def _part_of(node: fx.Node, tensor: Any, position: int) -> TensorPart | None:
+    """Return the part of a tensor that a node reads or writes, whose arguments begin at a position; None where it is
+    not known or has gaps."""
     value = tensor.meta["val"]
     dim = dimension(argument(node, position, "dim", 0), value.dim())
     size = value.shape[dim]
@@ -66,120 +66,122 @@ def _part(node: fx.Node, tensor: Any, position: int) -> Part | None:
         return None
     single = "select" in operation(node)
     start, end = (max(n + size, 0) if n < 0 else min(n, size) for n in (start, end))
-    return Part(tensor, dim, start, end + 1 if single else max(start, end), single)
+    return TensorPart(tensor, dim, start, end + 1 if single else max(start, end), single)
 
 
-def _write(node: fx.Node) -> Part | None:
-    """What a node writes into a tensor, and where; None where it writes nothing."""
+def _written_part(node: fx.Node) -> TensorPart | None:
+    """Return the part that a node writes into a tensor, with what it writes as source; None where it writes nothing."""
     if operation(node) not in ("aten.select_scatter.default", "aten.slice_scatter.default"):
         return None
-    found = _part(node, node.args[0], 2)
+    part = _part_of(node, node.args[0], 2)
     source: Any = node.args[1]
-    return Part(source, found.dim, found.start, found.end, found.single) if found is not None else None
+    return TensorPart(source, part.dim, part.start, part.end, part.single) if part is not None else None
 
 
-def _base(node: fx.Node) -> Any:
-    """The tensor that a node writes into, or None."""
-    return _content(node.args[0]) if _write(node) is not None else None
+def _written_base(node: fx.Node) -> Any:
+    """Return the tensor that a node writes into, or None."""
+    return _through_copies(node.args[0]) if _written_part(node) is not None else None
 
 
-def _content(node: Any) -> Any:
-    """A node that has the same elements, before they were copied as they are."""
-    while isinstance(node, fx.Node) and operation(node) in _SAME:
-        source: Any = node.args[_SAME[operation(node)]]
-        if not isinstance(source, fx.Node) or _kind(source) != _kind(node):
+def _through_copies(node: Any) -> Any:
+    """Return a node that has the same elements, before they were copied as they are."""
+    while isinstance(node, fx.Node) and operation(node) in _COPIES:
+        source: Any = node.args[_COPIES[operation(node)]]
+        if not isinstance(source, fx.Node) or _shape_and_dtype(source) != _shape_and_dtype(node):
             break
         node = source
     return node
 
 
-def _kind(node: fx.Node) -> Any:
+def _shape_and_dtype(node: fx.Node) -> Any:
     value = node.meta["val"]
     return tuple(value.shape), value.dtype
 
 
 def _read_through(graph: fx.Graph, node: fx.Node) -> None:
     """Read what was written, or what was there before what is written elsewhere; of a sum, what each term has there."""
-    read = _part(node, node.args[0], 1)
+    read = _part_of(node, node.args[0], 1)
     if read is None:
         return
     terms, zeros, passed = list[fx.Node](), list[fx.Node](), False
     sources = [read.source]
     with graph.inserting_before(node):
         while sources:
-            source = _content(sources.pop())
-            written = _write(source)
+            source = _through_copies(sources.pop())
+            written = _written_part(source)
             if written is not None and written.dim != read.dim:
                 written = None
             if written is not None and (written.end <= read.start or read.end <= written.start):
-                sources.append(_base(source))
+                sources.append(_written_base(source))
                 passed = True
             elif written is not None and written.start <= read.start and read.end <= written.end:
-                is_none = is_zero(_content(written.source))
-                (zeros if is_none else terms).append(_taken(graph, node, written, read))
+                is_none = is_zero(_through_copies(written.source))
+                (zeros if is_none else terms).append(_read_part(graph, node, written, read))
                 passed = True
             elif _is_sparse_sum(source):
                 sources.extend(reversed(source.args))
             else:
-                found = inserted(graph, node, node.target, (source, *node.args[1:]), node.kwargs)
-                (zeros if is_zero(source) else terms).append(found)
+                read_node = insert_call(graph, node, node.target, (source, *node.args[1:]), node.kwargs)
+                (zeros if is_zero(source) else terms).append(read_node)
         if not passed:
             return
         total, *others = terms or zeros
         for other in others if terms else ():
-            total = inserted(graph, node, aten.add.Tensor, (total, other))
+            total = insert_call(graph, node, aten.add.Tensor, (total, other))
     node.replace_all_uses_with(total)
     graph.erase_node(node)
 
 
 def _is_sparse_sum(node: fx.Node) -> bool:
-    """Whether a node adds to a tensor what is written into zeros, as gradients of parts are added up."""
+    """Return whether a node adds to a tensor what is written into zeros, as gradients of parts are added up."""
     if operation(node) != "aten.add.Tensor" or node.kwargs or not all(isinstance(a, fx.Node) for a in node.args):
         return False
-    terms: Any = [_content(a) for a in node.args]
-    if any(_kind(t) != _kind(node) for t in terms):
+    terms: Any = [_through_copies(a) for a in node.args]
+    if any(_shape_and_dtype(t) != _shape_and_dtype(node) for t in terms):
         return False
-    return any(_write(t) is not None and is_zero(_base(t)) for t in terms)
+    return any(_written_part(t) is not None and is_zero(_written_base(t)) for t in terms)
 
 
-def _taken(graph: fx.Graph, node: fx.Node, written: Part, read: Part) -> fx.Node:
-    """What is read of what was written."""
+def _read_part(graph: fx.Graph, node: fx.Node, written: TensorPart, read: TensorPart) -> fx.Node:
+    """Insert the read of a part of what was written."""
     value = node.meta["val"]
-    found = converted(graph, node, _content(written.source), value.dtype)
+    source = insert_cast(graph, node, _through_copies(written.source), value.dtype)
     if written.single:
-        return found if read.single else inserted(graph, node, aten.unsqueeze.default, (found, read.dim))
+        return source if read.single else insert_call(graph, node, aten.unsqueeze.default, (source, read.dim))
     start, end = read.start - written.start, read.end - written.start
     if read.single:
-        return inserted(graph, node, aten.select.int, (found, read.dim, start))
+        return insert_call(graph, node, aten.select.int, (source, read.dim, start))
     whole = (start, end) == (0, written.end - written.start)
-    return found if whole else inserted(graph, node, aten.slice.Tensor, (found, read.dim, start, end))
+    return source if whole else insert_call(graph, node, aten.slice.Tensor, (source, read.dim, start, end))
 
 
-def _join(graph: fx.Graph, node: fx.Node, dim: int) -> None:
+def _join_writes(graph: fx.Graph, node: fx.Node, dim: int) -> None:
     """Join what is written along a dimension, and what is left of what was there before, unless it is little."""
     size: Any = node.meta["val"].shape[dim]
-    parts: dict[tuple[int, int], Part] = {}
+    parts: dict[tuple[int, int], TensorPart] = {}
     current: Any = node
-    while isinstance(current, fx.Node) and (written := _write(current)) is not None and written.dim == dim:
+    while isinstance(current, fx.Node) and (written := _written_part(current)) is not None and written.dim == dim:
         span = written.start, written.end
         if span not in parts and any(start < span[1] and span[0] < end for start, end in parts):
             return
         parts.setdefault(span, written)
-        current = _base(current)
-    if len(parts) < LEAST or not isinstance(size, int):
+        current = _written_base(current)
+    if len(parts) < MIN_WRITES or not isinstance(size, int):
         return
     with graph.inserting_before(node):
         joined: list[fx.Node] = []
         at = 0
         for (start, end), part in [*sorted(parts.items()), ((size, size), None)]:
             if start > at:
-                joined.append(inserted(graph, node, aten.slice.Tensor, (current, dim, at, start)))
+                joined.append(insert_call(graph, node, aten.slice.Tensor, (current, dim, at, start)))
             if part is not None:
-                found = converted(graph, node, _content(part.source), node.meta["val"].dtype)
-                joined.append(inserted(graph, node, aten.unsqueeze.default, (found, dim)) if part.single else found)
+                source = insert_cast(graph, node, _through_copies(part.source), node.meta["val"].dtype)
+                joined.append(
+                    insert_call(graph, node, aten.unsqueeze.default, (source, dim)) if part.single else source
+                )
             at = end
-        made = inserted(graph, node, aten.cat.default, (joined, dim))
-    replaced(graph, node, made)
+        joined_node = insert_call(graph, node, aten.cat.default, (joined, dim))
+    replace_node(graph, node, joined_node)
 
 
 def join_slices(graph: fx.Graph) -> None:
@@ -188,7 +190,7 @@ def join_slices(graph: fx.Graph) -> None:
     for node in reversed(list(graph.nodes)):
         if operation(node) != "aten.add.Tensor" or not node.users or any(_is_sum(u) for u in node.users):
             continue
-        slices = _slices(node)
+        slices = _sum_of_slices(node)
         if slices is None:
             continue
         dim, parts, rest = slices
@@ -197,12 +199,12 @@ def join_slices(graph: fx.Graph) -> None:
             for number in range(node.meta["val"].shape[dim]):
                 first, *others = parts[number]
                 for other in others:
-                    first = inserted(graph, node, aten.add.Tensor, (first, other))
-                joined.append(inserted(graph, node, aten.unsqueeze.default, (first, dim)))
-            made = inserted(graph, node, aten.cat.default, (joined, dim))
+                    first = insert_call(graph, node, aten.add.Tensor, (first, other))
+                joined.append(insert_call(graph, node, aten.unsqueeze.default, (first, dim)))
+            joined_node = insert_call(graph, node, aten.cat.default, (joined, dim))
             for other in rest:
-                made = inserted(graph, node, aten.add.Tensor, (other, made))
-        replaced(graph, node, made)
+                joined_node = insert_call(graph, node, aten.add.Tensor, (other, joined_node))
+        replace_node(graph, node, joined_node)
     graph.eliminate_dead_code()
 
 
@@ -210,9 +212,9 @@ def _is_sum(node: fx.Node) -> bool:
     return operation(node) == "aten.add.Tensor" and not node.kwargs and all(isinstance(a, fx.Node) for a in node.args)
 
 
-def _slices(total: fx.Node) -> tuple[int, dict[int, list[fx.Node]], list[fx.Node]] | None:
-    """The dimension that a sum of slices is joined along, the slices by number, and what else it adds up; None where it
-    is no such sum."""
+def _sum_of_slices(total: fx.Node) -> tuple[int, dict[int, list[fx.Node]], list[fx.Node]] | None:
+    """Return the dimension that a sum of slices is joined along, the slices by number, and what else it adds up; None
+    where it is no such sum."""
     value = total.meta["val"]
     stack: list[Any] = [total]
     dims: set[int] = set()
@@ -234,7 +236,7 @@ def _slices(total: fx.Node) -> tuple[int, dict[int, list[fx.Node]], list[fx.Node
 
 
 def _is_slice(node: Any, total: torch.Tensor) -> bool:
-    """Whether a tensor of the shape of a sum is zero but for one slice whose number is known."""
+    """Return whether a tensor of the shape of a sum is zero but for one slice whose number is known."""
     if operation(node) != "aten.select_scatter.default" or node.meta["val"].shape != total.shape:
         return False
     base, _, dim, number = node.args
@@ -243,49 +245,50 @@ def _is_slice(node: Any, total: torch.Tensor) -> bool:
 
 _REDUCTIONS = ("aten.sum.dim_IntList", "aten.mean.dim")
 
-FEWEST = 4
+MIN_STACKED = 4
 """From how many parts on: fewer are not worth a look."""
 
 
-def sum_parts(graph: fx.Graph) -> None:
+def sum_stacked_parts(graph: fx.Graph) -> None:
     """Add up the parts of what is stacked and then summed, or averaged, over the dimension that made."""
     for node in list(graph.nodes):
         dims = reduced_dimensions(node) if operation(node) in _REDUCTIONS else ()
-        parts = _stacked(node.args[0], dims[0]) if len(dims) == 1 else []
-        if len(parts) < FEWEST:
+        parts = _reduced_stack(node.args[0], dims[0]) if len(dims) == 1 else []
+        if len(parts) < MIN_STACKED:
             continue
         value = node.meta["val"]
         with graph.inserting_before(node):
-            total = added_up(graph, node, parts, value.dtype)
+            total = insert_sum(graph, node, parts, value.dtype)
             if operation(node) == "aten.mean.dim":
-                total = inserted(graph, node, aten.div.Tensor, (total, len(parts)))
-            total = converted(graph, node, total, value.dtype)
+                total = insert_call(graph, node, aten.div.Tensor, (total, len(parts)))
+            total = insert_cast(graph, node, total, value.dtype)
             if total.meta["val"].dim() < value.dim():
-                total = inserted(graph, node, aten.unsqueeze.default, (total, reduced_dimensions(node)[0]))
-        replaced(graph, node, total)
+                total = insert_call(graph, node, aten.unsqueeze.default, (total, reduced_dimensions(node)[0]))
+        replace_node(graph, node, total)
     graph.eliminate_dead_code()
 
 
-def _stacked(node: Any, dim: int) -> Sequence[fx.Node]:
-    """The tensors that a node stacks along a dimension, and that nothing but the reduction takes from it; or none."""
-    found = stacked(node) if isinstance(node, fx.Node) else None
-    source: Any = node.args[0] if found is not None else None
+def _reduced_stack(node: Any, dim: int) -> Sequence[fx.Node]:
+    """Return the tensors that a node stacks along a dimension, and that nothing but the reduction takes from it; or
+    none."""
+    stack = stacked_tensors(node) if isinstance(node, fx.Node) else None
+    source: Any = node.args[0] if stack is not None else None
     alone = len(node.users) == 1 and (not isinstance(source, fx.Node) or len(source.users) == 1)
-    return found[1] if found is not None and found[0] == dim and alone else []
+    return stack[1] if stack is not None and stack[0] == dim and alone else []
 
 
-def stacked(node: fx.Node) -> tuple[int, Sequence[fx.Node]] | None:
-    """Along which new dimension a node stacks tensors, and which; None where it does not."""
+def stacked_tensors(node: fx.Node) -> tuple[int, Sequence[fx.Node]] | None:
+    """Return (dim, tensors) if a node stacks tensors along a new dimension."""
     joins: Any = node.args[0] if operation(node) == "aten.view.default" else node
     if operation(joins) != "aten.cat.default":
         return None
-    given: Any = joins.args[0]
+    tensors: Any = joins.args[0]
     rank = joins.meta["val"].dim()
     dim = dimension(argument(joins, 1, "dim", 0), rank)
     if joins is node:
-        apart = all(operation(g) == "aten.unsqueeze.default" and dimension(g.args[1], rank) == dim for g in given)
-        return (dim, [g.args[0] for g in given]) if apart else None
-    shape = tuple(given[0].meta["val"].shape)
-    alike = all(tuple(g.meta["val"].shape) == shape for g in given)
-    fits = alike and tuple(node.meta["val"].shape) == (*shape[:dim], len(given), *shape[dim:])
-    return (dim, given) if fits else None
+        apart = all(operation(g) == "aten.unsqueeze.default" and dimension(g.args[1], rank) == dim for g in tensors)
+        return (dim, [g.args[0] for g in tensors]) if apart else None
+    shape = tuple(tensors[0].meta["val"].shape)
+    alike = all(tuple(g.meta["val"].shape) == shape for g in tensors)
+    fits = alike and tuple(node.meta["val"].shape) == (*shape[:dim], len(tensors), *shape[dim:])
+    return (dim, tensors) if fits else None

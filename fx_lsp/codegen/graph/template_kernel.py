@@ -13,65 +13,65 @@ from typing import Any, Protocol
 import torch
 from torch import fx
 
-from fx_lsp.codegen.graph.edit import inserted, tidied
-from fx_lsp.codegen.graph.query import is_view, shape_of, stays, step_of
+from fx_lsp.codegen.graph.edit import insert_call, sort_graph
+from fx_lsp.codegen.graph.query import is_view, layout_step, shape_of, stays_call
 from fx_lsp.codegen.graph.sizes import size_nodes
 from fx_lsp.codegen.ir.index import Coords
 from fx_lsp.codegen.ir.kernel import Kernel, Naming
 from fx_lsp.codegen.ir.ops import operation
 from fx_lsp.codegen.ir.values import Buffer
-from fx_lsp.codegen.ir.write_target import Permute, Place, Reshape, Step
+from fx_lsp.codegen.ir.write_target import LayoutStep, Permute, Reshape, WriteTarget
 
-_KEY = "fx_lsp_kernels"
-_LANDING = "fx_lsp_landing"
-_ROLE = "fx_lsp_role"
+_WRITER_KEY = "fx_lsp_kernels"
+_OUTPUT_LAYOUT_KEY = "fx_lsp_landing"
+_ROLE_KEY = "fx_lsp_role"
 
 
-class Writer(Protocol):
-    """Writes the kernels of a node. `places` are those of its results by number, as far as they are needed; `buffers`
+class TemplateWriter(Protocol):
+    """Writes the kernels of a node. `targets` are those of its results by number, as far as they are needed; `buffers`
     are what is in memory."""
 
     def __call__(
-        self, places: Mapping[int, Place], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
+        self, targets: Mapping[int, WriteTarget], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
     ) -> list[Kernel]: ...
 
 
-def own_kernel(*tensors: Any, makes: str) -> Any:
-    """What a node calls that kernels of ours stand behind; it is never run.
+def template_kernel(*tensors: Any, makes: str) -> Any:
+    """Stand for a template kernel in a graph; it is never run.
 
     `makes` tells nodes apart that read the same: the partitioner takes calls with the same arguments for one.
     """
     raise TypeError(f"{makes} is made by a kernel, and its graph is not run")
 
 
-def writer_of(node: fx.Node) -> Writer | None:
-    """What writes the kernels of a node, or None for one that is an operation of ATen."""
-    return node.meta.get(_KEY)
+def writer_of(node: fx.Node) -> TemplateWriter | None:
+    """Return what writes the kernels of a node, or None for one that is an operation of ATen."""
+    return node.meta.get(_WRITER_KEY)
 
 
 def outputs_of(node: fx.Node) -> dict[int, fx.Node]:
-    """The nodes that pick the results of a node, by number."""
-    found: dict[int, fx.Node] = {}
+    """Return the nodes that pick the results of a node, by number."""
+    outputs: dict[int, fx.Node] = {}
     for user in node.users:
         number: Any = user.args[1]
         if user.target is operator.getitem:
-            found[number] = user
-    return found
+            outputs[number] = user
+    return outputs
 
 
 def replace_with_kernel(
-    graph: fx.Graph, results: Sequence[fx.Node], reads: Sequence[fx.Node], writer: Writer
+    graph: fx.Graph, results: Sequence[fx.Node], reads: Sequence[fx.Node], writer: TemplateWriter
 ) -> fx.Node:
     """Put one node in the place of those that compute `results`, which keep their names; it reads the nodes `reads`.
 
-    What nobody needs any more stays in the graph, which has to be sorted afterwards (`tidied`).
+    What nobody needs any more stays in the graph, which has to be sorted afterwards (`sort_graph`).
     """
     last = max(reads, key=list(graph.nodes).index)
     with graph.inserting_after(last):
-        node = graph.call_function(own_kernel, tuple(reads), {"makes": results[0].name})
+        node = graph.call_function(template_kernel, tuple(reads), {"makes": results[0].name})
     node.meta = {k: v for k, v in results[0].meta.items() if k != "val"}
     node.meta["val"] = tuple(r.meta["val"] for r in results)
-    node.meta[_KEY] = writer
+    node.meta[_WRITER_KEY] = writer
     after = node
     for number, result in enumerate(results):
         with graph.inserting_after(after):
@@ -83,27 +83,29 @@ def replace_with_kernel(
     return node
 
 
-def land(graph: fx.Graph, number: int, result: fx.Node, copy: fx.Node, steps: tuple[Step, ...]) -> fx.Node:
+def set_output_layout(
+    graph: fx.Graph, number: int, result: fx.Node, copy: fx.Node, steps: tuple[LayoutStep, ...]
+) -> fx.Node:
     """Have a node make, in place of a result, a copy of it that is some steps away; returns what picks that."""
     node: Any = result.args[0]
-    made: Any = copy.meta["val"]
+    copied_value: Any = copy.meta["val"]
     with graph.inserting_after(result):
         landed = graph.call_function(operator.getitem, (node, number))
-    landed.meta = {**result.meta, "val": made, _LANDING: (shape_of(result), steps)}
-    node.meta["val"] = tuple(made if i == number else v for i, v in enumerate(node.meta["val"]))
+    landed.meta = {**result.meta, "val": copied_value, _OUTPUT_LAYOUT_KEY: (shape_of(result), steps)}
+    node.meta["val"] = tuple(copied_value if i == number else v for i, v in enumerate(node.meta["val"]))
     name, result.name = result.name, f"{result.name}_before"
     landed.name = name
     return landed
 
 
-def landing(result: fx.Node) -> tuple[Coords, tuple[Step, ...]]:
-    """The shape in which a result is computed, and the steps from there to what is in memory."""
-    return result.meta.get(_LANDING) or (shape_of(result), ())
+def output_layout(result: fx.Node) -> tuple[Coords, tuple[LayoutStep, ...]]:
+    """Return the shape in which a result is computed, and the steps from there to what is in memory."""
+    return result.meta.get(_OUTPUT_LAYOUT_KEY) or (shape_of(result), ())
 
 
 @dataclass(frozen=True)
-class Role:
-    """What a node is in what a kernel computes: the gradient of something, or what is called `title`.
+class NodeRole:
+    """The role of a node in what a kernel computes: the gradient of something, or what is called `title`.
 
     `of` are the names of the nodes that might say what that something is called, the likeliest first.
     """
@@ -112,33 +114,34 @@ class Role:
     of: tuple[str, ...] = ()
 
 
-def give_role(node: fx.Node, role: Role) -> None:
+def give_role(node: fx.Node, role: NodeRole) -> None:
     """Say what a node is; it is called so where nothing else gives it a name."""
-    node.meta.setdefault(_ROLE, role)
+    node.meta.setdefault(_ROLE_KEY, role)
 
 
-def role_of(node: fx.Node) -> Role | None:
-    """What a node is in a kernel of ours, if that has been said."""
-    return node.meta.get(_ROLE)
+def role_of(node: fx.Node) -> NodeRole | None:
+    """Return the role of a node in a template kernel, if it has one."""
+    return node.meta.get(_ROLE_KEY)
 
 
 @dataclass(frozen=True)
-class Piece:
+class Subgraph:
     """A copy of a part of a graph, from tensors in memory (`reads`) on; `of` has the copies of nodes."""
 
     reads: tuple[fx.Node, ...]
     of: Mapping[fx.Node, fx.Node]
 
 
-def piece_of(reads: Sequence[fx.Node], wanted: Iterable[fx.Node]) -> Piece:
-    """The part of a graph that computes `wanted` from `reads`: it stays as it is, whatever becomes of the graph."""
+def subgraph_of(reads: Sequence[fx.Node], nodes: Iterable[fx.Node]) -> Subgraph:
+    """Return the part of a graph that computes `nodes` from `reads`: it stays as it is, whatever becomes of the
+    graph."""
     graph = fx.Graph()
     of: dict[fx.Node, fx.Node] = {}
     for read in reads:
         of[read] = graph.placeholder(read.name)
         of[read].meta = dict(read.meta)
         of[read].name = read.name
-    stack = list(wanted)
+    stack = list(nodes)
     while stack:
         node = stack[-1]
         missing = [i for i in node.all_input_nodes if i not in of]
@@ -148,69 +151,69 @@ def piece_of(reads: Sequence[fx.Node], wanted: Iterable[fx.Node]) -> Piece:
                 of[node] = graph.node_copy(node, lambda n: of[n])
         else:
             stack.extend(missing)
-    return Piece(tuple(of[r] for r in reads), of)
+    return Subgraph(tuple(of[r] for r in reads), of)
 
 
 aten = torch.ops.aten
 
 
-def land_results(graph: fx.Graph) -> None:
+def write_in_copied_layout(graph: fx.Graph) -> None:
     """Have results of kernels of ours be what a copy of them would be; whatever else reads them reads that."""
     own = [n for n in graph.nodes if writer_of(n) is not None]
     if own:
         _renew_views(graph)
     for node in own:
         for number, result in outputs_of(node).items():
-            way = _way_to_copy(result) if all(_sees_through(u) for u in result.users) else None
+            way = _path_to_copy(result) if all(_sees_through(u) for u in result.users) else None
             if way is not None and _has_sizes(graph, way):
-                _land(graph, number, result, way)
+                _write_as_copied(graph, number, result, way)
 
 
 def _sees_through(user: fx.Node) -> bool:
-    """Whether a node can read a result in another order."""
-    return user.op == "call_function" and writer_of(user) is None and not stays(user)
+    """Return whether a node can read a result in another order."""
+    return user.op == "call_function" and writer_of(user) is None and not stays_call(user)
 
 
 def _has_sizes(graph: fx.Graph, way: Sequence[fx.Node]) -> bool:
-    """Whether the shapes on a way are known where it is gone back."""
+    """Return whether the shapes on a way are known where it is gone back."""
     node_of = size_nodes(graph)
     return all(node_of(s) is not None for n in way for i in n.all_input_nodes[:1] for s in shape_of(i))
 
 
-def _way_to_copy(node: fx.Node) -> list[fx.Node] | None:
-    """The moves from a node to the first copy of it, that too."""
+def _path_to_copy(node: fx.Node) -> list[fx.Node] | None:
+    """Return the moves from a node to the first copy of it, that too."""
     for user in node.users:
-        if step_of(user) is None or user.args[0] is not node:
+        if layout_step(user) is None or user.args[0] is not node:
             continue
         if not is_view(user):
             return [user]
-        further = _way_to_copy(user)
+        further = _path_to_copy(user)
         if further is not None:
             return [user, *further]
     return None
 
 
-def _land(graph: fx.Graph, number: int, result: fx.Node, way: list[fx.Node]) -> None:
-    steps = tuple(s for s in map(step_of, way) if s is not None)
-    landed = land(graph, number, result, way[-1], steps)
+def _write_as_copied(graph: fx.Graph, number: int, result: fx.Node, way: list[fx.Node]) -> None:
+    steps = tuple(s for s in map(layout_step, way) if s is not None)
+    landed = set_output_layout(graph, number, result, way[-1], steps)
     way[-1].replace_all_uses_with(landed)
     if len(result.users) > 1 or any(len(n.users) > 1 for n in way[:-1]):
-        result.replace_all_uses_with(_back(graph, landed, result, steps))
-    tidied(graph)
+        result.replace_all_uses_with(_undo_steps(graph, landed, result, steps))
+    sort_graph(graph)
     _renew_views(graph)
 
 
-def _back(graph: fx.Graph, landed: fx.Node, result: fx.Node, steps: Sequence[Step]) -> fx.Node:
-    """What has the elements of a result as it had them, made of those in the order in which they are in memory."""
+def _undo_steps(graph: fx.Graph, landed: fx.Node, result: fx.Node, steps: Sequence[LayoutStep]) -> fx.Node:
+    """Insert what has the elements of a result as it had them, from those in the order in which they are in memory."""
     node_of, current = size_nodes(graph), landed
     for step in reversed(steps):
         with graph.inserting_after(current):
             if isinstance(step, Permute):
                 order = [step.order.index(d) for d in range(len(step.order))]
-                current = inserted(graph, current, aten.permute.default, (current, order))
+                current = insert_call(graph, current, aten.permute.default, (current, order))
             elif isinstance(step, Reshape):
                 sizes = [node_of(s) for s in step.before]
-                current = inserted(graph, current, aten.reshape.default, (current, sizes))
+                current = insert_call(graph, current, aten.reshape.default, (current, sizes))
     current.meta = {**result.meta, "val": current.meta["val"]}
     return current
 

@@ -32,52 +32,52 @@ class Unsupported:
 
     @property
     def comment(self) -> str:
-        """What stands at the call in the file, which knows of no choices of its maker's."""
+        """The comment at the call in the file, which knows of no choices of its maker's."""
         return f"left to PyTorch: {self.reason}" if self.chosen else f"stays a PyTorch call: {self._advised}"
 
     @property
     def reminder(self) -> str:
-        """What stands at further calls for the same reason, "" for nothing."""
+        """The comment at further calls for the same reason, "" for nothing."""
         return "" if self.chosen else f"stays a PyTorch call: {self.reason}"
 
     @property
     def sentence(self) -> str:
         """The same with the name of the operation."""
         begin = "is left to PyTorch" if self.chosen else "stays a PyTorch call"
-        return f"{name_of(self.node)} {begin}: {self._advised}"
+        return f"{operation_name(self.node)} {begin}: {self._advised}"
 
     @property
     def _advised(self) -> str:
         return f"{self.reason}; {self.cure}" if self.cure else self.reason
 
 
-def why_called(node: fx.Node, choices: Choices, cut: str | None) -> Unsupported | None:
-    """Why a step of a program is a call; None for one that computes nothing, or where all are, as chosen.
+def unsupported_reason(node: fx.Node, choices: Choices, cut: str | None) -> Unsupported | None:
+    """Return why a step of a program is a call; None for one that computes nothing, or where all are, as chosen.
 
     `cut` is what was found to be in the way of a kernel, if anything was.
     """
     if choices.engine == "inductor" or is_empty(node) or is_view(node) or writer_of(node) is not None:
         return None
     tensors = [t for n in (node, *node.all_input_nodes) for t in _tensors(n)]
-    for rule in (_of_tensors, _of_calls, _of_libraries):
-        found = rule(node, tensors, choices)
-        if found is not None:
-            return found
+    for rule in (_tensor_reason, _call_reason, _library_reason):
+        reason_found = rule(node, tensors, choices)
+        if reason_found is not None:
+            return reason_found
     if cut is not None and cut != "has no lowering":
-        reason, cure = _CURES.get(cut, (f"it {cut}", ""))
+        reason, cure = _REMEDIES.get(cut, (f"it {cut}", ""))
         return Unsupported(node, reason, cure)
     return Unsupported(node, "there is no kernel for it", "compose it of arithmetic, indexing and sums to have one")
 
 
-def keep_calls(graph: fx.Graph) -> None:
+def save_library_results(graph: fx.Graph) -> None:
     """Have what libraries compute or sort, in a joint graph, not be computed again in backward."""
     for node in graph.nodes:
         if any(re.match(pattern, operation(node)) for pattern in (*_LIBRARIES, _SORTING)):
             node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
 
 
-def name_of(node: fx.Node) -> str:
-    """What an operation is called, without its overload: `aten.sort`."""
+def operation_name(node: fx.Node) -> str:
+    """Return the name of an operation without its overload: `aten.sort`."""
     return operation(node).rpartition(".")[0] or str(getattr(node.target, "__name__", node.target))
 
 
@@ -87,8 +87,8 @@ def _tensors(node: fx.Node) -> list[torch.Tensor]:
     return [v for v in values if isinstance(v, torch.Tensor)]
 
 
-def _of_tensors(node: fx.Node, tensors: list[torch.Tensor], choices: Choices) -> Unsupported | None:
-    """What the tensors are that it takes or makes."""
+def _tensor_reason(node: fx.Node, tensors: list[torch.Tensor], choices: Choices) -> Unsupported | None:
+    """Return a reason in the tensors that it takes or makes."""
     if any(t.dtype.is_complex for t in tensors):
         cure = "split them in real and imaginary part (torch.view_as_real) to have a kernel"
         return Unsupported(node, "complex numbers", cure)
@@ -104,8 +104,8 @@ def _of_tensors(node: fx.Node, tensors: list[torch.Tensor], choices: Choices) ->
     return None
 
 
-def _of_calls(node: fx.Node, tensors: list[torch.Tensor], choices: Choices) -> Unsupported | None:
-    """What kind of a call it is."""
+def _call_reason(node: fx.Node, tensors: list[torch.Tensor], choices: Choices) -> Unsupported | None:
+    """Return a reason in the kind of the call."""
     op = node.target
     if not isinstance(op, torch._ops.OpOverload):
         return Unsupported(node, "a program of its own runs in it", "write it in operations of PyTorch")
@@ -134,14 +134,14 @@ def _is_put(node: fx.Node) -> bool:
 
 
 def _is_masked(node: fx.Node) -> bool:
-    """Whether the places that it names are those where a mask is true."""
+    """Return whether the places that it names are those where a mask is true."""
     places: Any = node.args[1] if "index" in operation(node) and len(node.args) > 1 else None
     listed = places if isinstance(places, (tuple, list)) else ()
     return any(t.dtype is torch.bool for i in listed if isinstance(i, fx.Node) for t in _tensors(i))
 
 
-def _of_libraries(node: fx.Node, tensors: list[torch.Tensor], choices: Choices) -> Unsupported | None:
-    """What libraries are good at."""
+def _library_reason(node: fx.Node, tensors: list[torch.Tensor], choices: Choices) -> Unsupported | None:
+    """Return a reason in what libraries are good at."""
     name = operation(node)
     if _is_product(node):
         if choices.matmul == "never":
@@ -152,8 +152,8 @@ def _of_libraries(node: fx.Node, tensors: list[torch.Tensor], choices: Choices) 
         return Unsupported(node, "the library is as fast at a product of matrices", cure, chosen=True)
     if choices.deterministic == "yes" and is_accumulation(node):
         return Unsupported(node, "kernels add in another order in every run, which was chosen against", chosen=True)
-    if name in _OVERWRITING:
-        return Unsupported(node, *_CURES["may write an element more than once"])
+    if name in _INDEX_PUTS:
+        return Unsupported(node, *_REMEDIES["may write an element more than once"])
     for pattern, what in _LIBRARIES.items():
         if re.match(pattern, name):
             return Unsupported(node, f"the library is faster at {what}", chosen=True)
@@ -174,9 +174,9 @@ _LIBRARIES = {
     r"aten\.\w*(attention)": "attention",
 }
 _SORTING = r"aten\.\w*(sort|topk|kthvalue|median|mode|unique|searchsorted|bucketize|histc)"
-_OVERWRITING = ("aten.index_put.default", "aten._unsafe_index_put.default")
+_INDEX_PUTS = ("aten.index_put.default", "aten._unsafe_index_put.default")
 
-_CURES = {
+_REMEDIES = {
     "may write an element more than once": (
         "its indices may name an element twice, and one of the values has to win",
         "adding (scatter_add, accumulate=True) has a kernel",

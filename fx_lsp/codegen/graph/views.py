@@ -7,12 +7,12 @@ from typing import Any
 
 from torch import fx
 
-from fx_lsp.codegen.graph.query import views
+from fx_lsp.codegen.graph.query import view_chain
 from fx_lsp.codegen.ir.index import expression
 from fx_lsp.codegen.ir.ops import operation
 
 
-def join_views(graph: fx.Graph) -> None:
+def merge_views(graph: fx.Graph) -> None:
     """Make one view of a view of a view, and none of one that shows its tensor as it is.
 
     A tensor that is a result in place of such a view has its name.
@@ -27,7 +27,7 @@ def join_views(graph: fx.Graph) -> None:
             node.args = (inner.args[0], way)
         base: Any = node.args[0]
         is_result = any(u.op == "output" for u in node.users)
-        if not _is_same(node, base) or (is_result and base.op != "call_function"):
+        if not _has_same_layout(node, base) or (is_result and base.op != "call_function"):
             continue
         if is_result and not any(u.op == "output" for u in base.users):
             name, node.name = node.name, f"{node.name}_before"
@@ -36,8 +36,8 @@ def join_views(graph: fx.Graph) -> None:
     graph.eliminate_dead_code()
 
 
-def _is_same(node: fx.Node, base: fx.Node) -> bool:
-    """Whether a node has the elements of another in the same places."""
+def _has_same_layout(node: fx.Node, base: fx.Node) -> bool:
+    """Return whether a node has the elements of another in the same places."""
     one, other = node.meta["val"], base.meta["val"]
     if one.dtype != other.dtype or one.dim() != other.dim():
         return False
@@ -45,7 +45,7 @@ def _is_same(node: fx.Node, base: fx.Node) -> bool:
     return all(expression(a) == expression(b) for a, b in pairs)
 
 
-def set_aside(
+def detach_view_results(
     graph: fx.Graph, outputs: int, tangents: Collection[int] | None, differentiable: bool
 ) -> dict[int, fx.Node]:
     """Take those of the first `outputs` results out of a forward graph that are views of inputs or of other results.
@@ -55,18 +55,20 @@ def set_aside(
     that were taken out by their position; they remain in the graph, where nothing uses them.
     """
     output = next(n for n in reversed(graph.nodes) if n.op == "output")
-    given = output.args[0]
-    results = list(given) if isinstance(given, (tuple, list)) else [given]
+    returned = output.args[0]
+    results = list(returned) if isinstance(returned, (tuple, list)) else [returned]
     nodes = {k: r for k, r in enumerate(results[:outputs]) if isinstance(r, fx.Node)}
-    own = set(nodes) if differentiable and tangents is None else set(tangents or ()) if differentiable else set[int]()
-    known = {nodes[k] for k in own & nodes.keys()}
-    found: dict[int, fx.Node] = {}
+    with_gradient = (
+        set(nodes) if differentiable and tangents is None else set(tangents or ()) if differentiable else set[int]()
+    )
+    kept_nodes = {nodes[k] for k in with_gradient & nodes.keys()}
+    detached: dict[int, fx.Node] = {}
     for position, node in nodes.items():
-        chain = list(views(node))
-        if chain[-1].op == "placeholder" or (position not in own and any(n in known for n in chain)):
-            found[position] = node
+        chain = list(view_chain(node))
+        if chain[-1].op == "placeholder" or (position not in with_gradient and any(n in kept_nodes for n in chain)):
+            detached[position] = node
         else:
-            known.add(node)
-    if found:
-        output.args = ([None if k in found else r for k, r in enumerate(results)],)
-    return found
+            kept_nodes.add(node)
+    if detached:
+        output.args = ([None if k in detached else r for k, r in enumerate(results)],)
+    return detached

@@ -19,12 +19,19 @@ from typing import Any, cast
 import fx_lsp
 from fx_lsp import wire
 from fx_lsp.codegen.inspect import listings
-from fx_lsp.codegen.inspect.compilation import Compiled, Launch, compiled, definition_line, interprets, line_of_ptx
+from fx_lsp.codegen.inspect.compilation import (
+    CompiledKernel,
+    LaunchSpec,
+    compile_kernel,
+    definition_line,
+    is_interpreting,
+    line_of_ptx,
+)
 from fx_lsp.codegen.inspect.listings import Listing
 from fx_lsp.codegen.inspect.occupancy import CHIPS, Occupancy, occupancy
 from fx_lsp.model import Failure
 
-__all__ = ["Access", "Assembly", "Launch", "Note", "Resources", "assemble"]
+__all__ = ["Access", "Assembly", "LaunchSpec", "Note", "Resources", "assemble"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Resources:
-    """What the kernel uses. `registers` are for each thread, of AMD's chips the vector ones.
+    """The resources that a kernel uses. `registers` are for each thread, of AMD's chips the vector ones.
 
     `spill_stores` and `spill_loads` are bytes that the instructions which spill move for each thread; `shared` is
     memory in bytes for each block, static and dynamic, and `tensor_memory` columns of it (of 512, on Blackwell).
@@ -61,7 +68,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class Note:
-    """What the assembler says of the code, and the line of the Python file that it is about, or 0."""
+    """A remark of the assembler on the code, and the line of the Python file that it is about, or 0."""
 
     line: int
     text: str
@@ -75,7 +82,7 @@ class Assembly:
     """
 
     target: str
-    launch: Launch
+    launch: LaunchSpec
     line: int
     texts: dict[str, str]
     lines: dict[str, tuple[int, ...]]
@@ -84,35 +91,35 @@ class Assembly:
     notes: tuple[Note, ...] = ()
 
 
-def assemble(text: str, launch: Launch, target: str, file: str = "kernel.py") -> Assembly | Failure:
+def assemble(text: str, launch: LaunchSpec, target: str, file: str = "kernel.py") -> Assembly | Failure:
     """Compile one kernel of `text` for a target (`cuda:90`, `hip:gfx942`; see `occupancy.CHIPS`).
 
     The text's top level runs, nothing else of it. What is wrong with the text, the launch or the target is a Failure
     whose span is in `file`. Resources over the chip's limits are no Failure: the texts are there, `remarks` says it.
     """
-    if interprets():
+    if is_interpreting():
         return _in_another_process(text, launch, target, file)
-    made = compiled(text, launch, target, file)
-    return made if isinstance(made, Failure) else _assembly(made, text, launch, target)
+    outcome = compile_kernel(text, launch, target, file)
+    return outcome if isinstance(outcome, Failure) else _assembly(outcome, text, launch, target)
 
 
 def answer() -> None:
     """Assemble what standard input asks for, and write the outcome to standard output, both as JSON."""
     text, launch, target, file = json.load(sys.stdin)
-    outcome = assemble(text, wire.from_json(Launch, launch), target, file)
+    outcome = assemble(text, wire.from_json(LaunchSpec, launch), target, file)
     kind = "failure" if isinstance(outcome, Failure) else "assembly"
     json.dump({kind: wire.to_json(outcome)}, sys.stdout)
 
 
-def _assembly(made: Compiled, text: str, launch: Launch, target: str) -> Assembly:
-    shown = {name: _LISTINGS[name](stage, made.path) for name, stage in made.stages.items() if name in _LISTINGS}
+def _assembly(kernel: CompiledKernel, text: str, launch: LaunchSpec, target: str) -> Assembly:
+    shown = {name: _LISTINGS[name](stage, kernel.path) for name, stage in kernel.stages.items() if name in _LISTINGS}
     if "ptx" in shown:
-        shown["sass"] = _disassembled(made)
-        resources = _nvidia_resources(made, target)
+        shown["sass"] = _disassemble(kernel)
+        resources = _nvidia_resources(kernel, target)
         accesses = _accesses(shown["sass"], _SASS_ACCESS)
     else:
         shown["sass"] = Listing(f"// {target} has no SASS: its final assembly is amdgcn\n", (0,))
-        resources = _amd_resources(made, shown["amdgcn"].text, target)
+        resources = _amd_resources(kernel, shown["amdgcn"].text, target)
         accesses = _accesses(shown["amdgcn"], _AMD_ACCESS)
     return Assembly(
         target=target,
@@ -122,7 +129,7 @@ def _assembly(made: Compiled, text: str, launch: Launch, target: str) -> Assembl
         lines={name: listing.lines for name, listing in shown.items()},
         resources=resources,
         accesses=accesses,
-        notes=_notes(made),
+        notes=_notes(kernel),
     )
 
 
@@ -135,41 +142,42 @@ _LISTINGS = {
 }
 
 
-def _disassembled(made: Compiled) -> Listing:
+def _disassemble(kernel: CompiledKernel) -> Listing:
     knobs: Any = importlib.import_module("triton.knobs")
     with tempfile.NamedTemporaryFile(suffix=".cubin") as program:
-        program.write(made.binary)
+        program.write(kernel.binary)
         program.flush()
         command = [knobs.nvidia.nvdisasm.path, "-g", "-c", program.name]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         return Listing(f"// nvdisasm cannot read the program: {done.stderr.strip()}\n", (0,))
-    return listings.sass(done.stdout, made.path)
+    return listings.sass(done.stdout, kernel.path)
 
 
-def _nvidia_resources(made: Compiled, target: str) -> Resources:
-    """From what `ptxas -v` prints; several functions of a program share the registers of the one that needs most."""
-    registers = max(_numbers(r"Used (\d+) registers", made.log), default=0)
-    shared = int(made.metadata.get("shared") or 0) + max(_numbers(r"(\d+) bytes smem", made.log), default=0)
-    warps = int(made.metadata["num_warps"])
+def _nvidia_resources(kernel: CompiledKernel, target: str) -> Resources:
+    """Read the resources from what `ptxas -v` prints; several functions of a program share the registers of the one
+    that needs most."""
+    registers = max(_numbers(r"Used (\d+) registers", kernel.log), default=0)
+    shared = int(kernel.metadata.get("shared") or 0) + max(_numbers(r"(\d+) bytes smem", kernel.log), default=0)
+    warps = int(kernel.metadata["num_warps"])
     return Resources(
         registers=registers,
-        spill_stores=sum(_numbers(r"(\d+) bytes spill stores", made.log)),
-        spill_loads=sum(_numbers(r"(\d+) bytes spill loads", made.log)),
+        spill_stores=sum(_numbers(r"(\d+) bytes spill stores", kernel.log)),
+        spill_loads=sum(_numbers(r"(\d+) bytes spill loads", kernel.log)),
         shared=shared,
         threads=warps * CHIPS[target].warp_size,
-        barriers=max(_numbers(r"used (\d+) barriers", made.log), default=0),
-        tensor_memory=int(made.metadata.get("tmem_size") or 0),
+        barriers=max(_numbers(r"used (\d+) barriers", kernel.log), default=0),
+        tensor_memory=int(kernel.metadata.get("tmem_size") or 0),
         occupancy=occupancy(CHIPS[target], registers, shared, warps),
     )
 
 
-def _amd_resources(made: Compiled, shown: str, target: str) -> Resources:
-    """From the metadata at the end of the assembly; what spills moves through scratch memory."""
-    text = made.stages["amdgcn"]
+def _amd_resources(kernel: CompiledKernel, shown: str, target: str) -> Resources:
+    """Read the resources from the metadata at the end of the assembly; what spills moves through scratch memory."""
+    text = kernel.stages["amdgcn"]
     registers = max(_numbers(r"^ +\.vgpr_count: +(\d+)", text), default=0)
-    shared = int(made.metadata.get("shared") or 0)
-    warps = int(made.metadata["num_warps"])
+    shared = int(kernel.metadata.get("shared") or 0)
+    warps = int(kernel.metadata["num_warps"])
     spills = any(_numbers(r"^ +\.vgpr_spill_count: +(\d+)", text))
     return Resources(
         registers=registers,
@@ -192,12 +200,12 @@ def _numbers(pattern: str, text: str) -> list[int]:
     return [int(number) for number in re.findall(pattern, text, re.MULTILINE)]
 
 
-def _notes(made: Compiled) -> tuple[Note, ...]:
+def _notes(kernel: CompiledKernel) -> tuple[Note, ...]:
     notes: dict[Note, None] = {}
-    for said in re.findall(r"Potential Performance Loss: (.*)|ptxas\S* warning\s*: (.*)", made.log):
-        text = re.sub(r" in the function '\w+'", "", " ".join(said).strip())
+    for message in re.findall(r"Potential Performance Loss: (.*)|ptxas\S* warning\s*: (.*)", kernel.log):
+        text = re.sub(r" in the function '\w+'", "", " ".join(message).strip())
         at = re.search(r" in line (\d+)", text)
-        line = line_of_ptx(made.stages["ptx"], int(at[1]), made.path) if at else 0
+        line = line_of_ptx(kernel.stages["ptx"], int(at[1]), kernel.path) if at else 0
         notes[Note(line, text.replace(at[0], "") if at else text)] = None
     return tuple(notes)
 
@@ -205,20 +213,20 @@ def _notes(made: Compiled) -> tuple[Note, ...]:
 def _accesses(shown: Listing, pattern: re.Pattern[str]) -> tuple[Access, ...]:
     counts: dict[tuple[int, str, int], int] = {}
     for row, line in zip(shown.text.splitlines(), shown.lines, strict=False):
-        found = pattern.search(row)
-        if found:
-            name = next(name for name, value in found.groupdict().items() if value)
-            bits = 0 if name == "bulk" else _bits(found["width"])
+        accesses = pattern.search(row)
+        if accesses:
+            name = next(name for name, value in accesses.groupdict().items() if value)
+            bits = 0 if name == "bulk" else _bits(accesses["width"])
             counts[line, name, bits] = counts.get((line, name, bits), 0) + 1
     return tuple(Access(*place, count) for place, count in counts.items())
 
 
 def _bits(width: str) -> int:
-    """Of a SASS suffix (`.E.128`, `.E.U8`), or of the end of a name of AMD's (`dwordx4`, `ushort`)."""
-    if found := re.search(r"\.[US]?(8|16|64|128|256)(?=\.|$)", width):
-        return int(found[1])
-    if found := re.search(r"dwordx(\d)|b(\d+)|(byte)|(short)", width):
-        return int(found[1] or 0) * 32 or int(found[2] or 0) or (8 if found[3] else 16)
+    """Return the bits of a SASS suffix (`.E.128`, `.E.U8`), or of the end of a name of AMD's (`dwordx4`, `ushort`)."""
+    if digits := re.search(r"\.[US]?(8|16|64|128|256)(?=\.|$)", width):
+        return int(digits[1])
+    if digits := re.search(r"dwordx(\d)|b(\d+)|(byte)|(short)", width):
+        return int(digits[1] or 0) * 32 or int(digits[2] or 0) or (8 if digits[3] else 16)
     return 32
 
 
@@ -233,16 +241,16 @@ _AMD_ACCESS = re.compile(
 )
 
 
-def _in_another_process(text: str, launch: Launch, target: str, file: str) -> Assembly | Failure:
-    """The same in a process whose triton compiles: in this one it was imported to interpret kernels."""
+def _in_another_process(text: str, launch: LaunchSpec, target: str, file: str) -> Assembly | Failure:
+    """Return the same in a process whose triton compiles: in this one it was imported to interpret kernels."""
     package = str(Path(fx_lsp.__file__).parent)
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     request = json.dumps([text, wire.to_json(launch), target, file])
     command = [sys.executable, "-X", "utf8", "-B", "-c", _CHILD, package]
     done = subprocess.run(command, input=request, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = done.stderr.strip().rpartition("\n")[2]
-        return Failure("crash", f"compiling {launch.kernel} for {target} ended its process: {said}".rstrip(": "))
+        last_line = done.stderr.strip().rpartition("\n")[2]
+        return Failure("crash", f"compiling {launch.kernel} for {target} ended its process: {last_line}".rstrip(": "))
     outcome = cast("dict[str, Any]", json.loads(done.stdout))
     if "failure" in outcome:
         return wire.from_json(Failure, outcome["failure"])

@@ -33,13 +33,13 @@ from fx_lsp.model import Failure, Span
 Constant = int | float | bool | str | None
 
 _FOLDER = "fx-lsp-kernel-"
-_OLD = 3600
+_MAX_AGE = 3600
 """Seconds after which nobody compiles in a folder any more."""
 
 
 @dataclass(frozen=True)
-class Launch:
-    """How a file launches one of its kernels.
+class LaunchSpec:
+    """A launch of a kernel as its file makes it.
 
     `signature` has every argument in Triton's words (`*fp32`, `i32`, `constexpr`), `constants` the values of the
     constexpr ones. `aligned` are the pointers and sizes that are known to be divisible by 16. `options` are further
@@ -56,8 +56,9 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Compiled:
-    """What each step wrote (`ttir`, …, `ptx` or `amdgcn`), the program, Triton's metadata, and what was printed."""
+class CompiledKernel:
+    """The texts that each step wrote (`ttir`, …, `ptx` or `amdgcn`), the program, Triton's metadata, and what was
+    printed."""
 
     path: str
     stages: dict[str, str]
@@ -66,7 +67,7 @@ class Compiled:
     log: str
 
 
-def compiled(text: str, launch: Launch, target: str, file: str) -> Compiled | Failure:
+def compile_kernel(text: str, launch: LaunchSpec, target: str, file: str) -> CompiledKernel | Failure:
     """Compile the kernel of `text` that `launch` names for a target of `CHIPS`; `file` is for the spans of failures."""
     if target not in CHIPS:
         return Failure(
@@ -77,11 +78,11 @@ def compiled(text: str, launch: Launch, target: str, file: str) -> Compiled | Fa
         path = str(Path(directory, "fx_lsp_kernel.py"))
         Path(path).write_text(text, encoding="utf-8")
         try:
-            with _quiet_triton(directory, path) as recorder, _loaded(text, path, file) as namespace:
+            with _quiet_triton(directory, path) as recorder, _load_file(text, path, file) as namespace:
                 if isinstance(namespace, Failure):
                     return namespace
-                source = _source(namespace, launch, text, file)
-                return source if isinstance(source, Failure) else _compiled(source, launch, target, recorder, file)
+                source = _compiler_source(namespace, launch, text, file)
+                return source if isinstance(source, Failure) else _compile(source, launch, target, recorder, file)
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "triton":
                 raise
@@ -91,15 +92,16 @@ def compiled(text: str, launch: Launch, target: str, file: str) -> Compiled | Fa
 
 
 def _sweep() -> None:
-    """Removes what compilations left that were killed: their time limit was over, or the text had changed."""
+    """Remove what compilations left that were killed: their time limit was over, or the text had changed."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
         with contextlib.suppress(OSError):
-            if time.time() - folder.stat().st_mtime > _OLD:
+            if time.time() - folder.stat().st_mtime > _MAX_AGE:
                 shutil.rmtree(folder)
 
 
-def interprets() -> bool:
-    """Whether triton was imported in this process to interpret kernels (`TRITON_INTERPRET`): then it cannot compile."""
+def is_interpreting() -> bool:
+    """Return whether triton was imported in this process to interpret kernels (`TRITON_INTERPRET`): then it cannot
+    compile."""
     if importlib.util.find_spec("triton") is None:
         return False
     triton: Any = importlib.import_module("triton")
@@ -108,17 +110,19 @@ def interprets() -> bool:
 
 @dataclass
 class _Recorder:
-    """What the steps of one compilation made, kept as they go, so that it is there when a later one fails."""
+    """The results of the steps of one compilation, recorded as they go, so that they are there when a later one
+    fails."""
 
     path: str
     stages: dict[str, Any] = field(default_factory=dict[str, Any])
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
     printed: Callable[[], str] = lambda: ""
 
-    def watch(self, *given: Any) -> tuple[str, str]:
-        """Triton's `add_stages_inspection_hook`: called with the steps to wrap, or without for a key of a cache."""
-        if len(given) > 1:
-            stages: dict[str, Callable[[Any, Any], Any]] = given[1]
+    def watch(self, *arguments: Any) -> tuple[str, str]:
+        """Return Triton's `add_stages_inspection_hook`: called with the steps to wrap, or without for a key of a
+        cache."""
+        if len(arguments) > 1:
+            stages: dict[str, Callable[[Any, Any], Any]] = arguments[1]
             for name, step in list(stages.items()):
                 stages[name] = self._recorded(name, step)
         return "fx-lsp", "fx-lsp"
@@ -126,16 +130,16 @@ class _Recorder:
     def _recorded(self, name: str, step: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         def run(source: Any, metadata: dict[str, Any]) -> Any:
             self.metadata = metadata
-            made = step(source, metadata)
+            output = step(source, metadata)
             if name == "ptx":
-                made = listings.with_own_lines(made, self.path)
-            self.stages[name] = made if isinstance(made, (str, bytes)) else str(made)
-            return made
+                output = listings.with_own_lines(output, self.path)
+            self.stages[name] = output if isinstance(output, (str, bytes)) else str(output)
+            return output
 
         return run
 
 
-def _compiled(source: Any, launch: Launch, target: str, recorder: _Recorder, file: str) -> Compiled | Failure:
+def _compile(source: Any, launch: LaunchSpec, target: str, recorder: _Recorder, file: str) -> CompiledKernel | Failure:
     triton: Any = importlib.import_module("triton")
     gpu_target: Any = importlib.import_module("triton.backends.compiler").GPUTarget
     backend, _, name = target.partition(":")
@@ -145,13 +149,13 @@ def _compiled(source: Any, launch: Launch, target: str, recorder: _Recorder, fil
         triton.compile(source, target=gpu_target(backend, arch, CHIPS[target].warp_size), options=options)
     except Exception as error:
         return _failure(error, launch.kernel, target, source.fn.__globals__, recorder, file)
-    texts = {name: made for name, made in recorder.stages.items() if isinstance(made, str)}
-    binary = next(made for made in recorder.stages.values() if isinstance(made, bytes))
-    return Compiled(recorder.path, texts, binary, dict(recorder.metadata), recorder.printed())
+    texts = {name: output for name, output in recorder.stages.items() if isinstance(output, str)}
+    binary = next(output for output in recorder.stages.values() if isinstance(output, bytes))
+    return CompiledKernel(recorder.path, texts, binary, dict(recorder.metadata), recorder.printed())
 
 
-def _source(namespace: dict[str, Any], launch: Launch, text: str, file: str) -> Any:
-    """What `triton.compile` takes, or a Failure where the launch does not fit the kernel."""
+def _compiler_source(namespace: dict[str, Any], launch: LaunchSpec, text: str, file: str) -> Any:
+    """Return the source that `triton.compile` takes, or a Failure where the launch does not fit the kernel."""
     triton: Any = importlib.import_module("triton")
     if launch.kernel not in namespace:
         return Failure("error", f"the file has no kernel named {launch.kernel}")
@@ -178,8 +182,9 @@ def _source(namespace: dict[str, Any], launch: Launch, text: str, file: str) -> 
 
 
 @contextlib.contextmanager
-def _loaded(text: str, path: str, file: str) -> Generator[dict[str, Any] | Failure]:
-    """The names of the file after its top level ran, or a Failure. Its module is importable as long as this lasts."""
+def _load_file(text: str, path: str, file: str) -> Generator[dict[str, Any] | Failure]:
+    """Return the names of the file after its top level ran, or a Failure. Its module is importable as long as this
+    lasts."""
     module = types.ModuleType("fx_lsp_kernel")
     module.__file__ = path
     sys.modules[module.__name__] = module
@@ -192,8 +197,8 @@ def _loaded(text: str, path: str, file: str) -> Generator[dict[str, Any] | Failu
     except (Exception, SystemExit) as error:
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
         line = frames[-1].lineno if frames else None
-        said = f"{type(error).__name__}: {error}".rstrip(": ")
-        outcome = Failure("import", f"the file cannot be imported: {said}", span_of(text, file, line or 0))
+        message = f"{type(error).__name__}: {error}".rstrip(": ")
+        outcome = Failure("import", f"the file cannot be imported: {message}", span_of(text, file, line or 0))
     try:
         yield outcome
     finally:
@@ -207,17 +212,17 @@ def _failure(
     text = Path(path).read_text(encoding="utf-8")
     diagnostic = re.search(rf"^{re.escape(path)}:(\d+):\d+: error: (.*)$", recorder.printed(), re.MULTILINE)
     if type(error).__name__ == "PTXASError":
-        message, line = _said_by_assembler(str(error), recorder.stages.get("ptx", ""), path)
+        message, line = _assembler_message(str(error), recorder.stages.get("ptx", ""), path)
     elif diagnostic:
         message, line = diagnostic[2], int(diagnostic[1])
     else:
-        message, line = _said_by_triton(error, names)
+        message, line = _triton_message(error, names)
     first, _, rest = message.replace(path, file).strip().partition("\n")
     span = span_of(text, file, line or definition_line(text, kernel))
     return Failure("error", f"Triton cannot compile {kernel} for {target}: {first}", span, rest.strip(), "error")
 
 
-def _said_by_triton(error: Exception, names: dict[str, Any]) -> tuple[str, int]:
+def _triton_message(error: Exception, names: dict[str, Any]) -> tuple[str, int]:
     message, line = "", 0
     seen: BaseException | None = error
     if not hasattr(error, "node"):
@@ -234,16 +239,16 @@ def _said_by_triton(error: Exception, names: dict[str, Any]) -> tuple[str, int]:
     return message or type(error).__name__, line
 
 
-def _said_by_assembler(error: str, text: str, path: str) -> tuple[str, int]:
-    said = re.search(r"^ptxas\S* (?:\S+, line (\d+); )?(?:fatal|error)\s*: (?:\(C\d+\) )?(.*)$", error, re.MULTILINE)
-    message = said[2] if said else error.strip().partition("\n")[0]
+def _assembler_message(error: str, text: str, path: str) -> tuple[str, int]:
+    match = re.search(r"^ptxas\S* (?:\S+, line (\d+); )?(?:fatal|error)\s*: (?:\(C\d+\) )?(.*)$", error, re.MULTILINE)
+    message = match[2] if match else error.strip().partition("\n")[0]
     at = re.search(r" (?:at|in) line (\d+)", message)
-    number = (said and said[1]) or (at and at[1])
+    number = (match and match[1]) or (at and at[1])
     return message.replace(at[0], "") if at else message, line_of_ptx(text, int(number), path) if number else 0
 
 
 def line_of_ptx(text: str, number: int, path: str) -> int:
-    """The line of the Python file that line `number` of a PTX is from, 0 for none."""
+    """Return the line of the Python file that line `number` of a PTX is from, 0 for none."""
     above = "\n".join(text.splitlines()[:number])
     files = "\n".join(line for line in text.splitlines() if line.startswith("\t.file\t"))
     lines = listings.ptx(f"{files}\n{above}", path).lines
@@ -251,13 +256,13 @@ def line_of_ptx(text: str, number: int, path: str) -> int:
 
 
 def definition_line(text: str, name: str) -> int:
-    """The line of `def name` at the top level of the text, 0 where it has none."""
-    found = re.search(rf"^def {re.escape(name)}\b", text, re.MULTILINE)
-    return text.count("\n", 0, found.start()) + 1 if found else 0
+    """Return the line of `def name` at the top level of the text, 0 where it has none."""
+    match = re.search(rf"^def {re.escape(name)}\b", text, re.MULTILINE)
+    return text.count("\n", 0, match.start()) + 1 if match else 0
 
 
 def span_of(text: str, file: str, line: int) -> Span | None:
-    """The code of a line of the text, or None where it has no such line."""
+    """Return the code of a line of the text, or None where it has no such line."""
     rows = text.split("\n")
     if not 0 < line <= len(rows):
         return None
@@ -267,7 +272,7 @@ def span_of(text: str, file: str, line: int) -> Span | None:
 
 
 def _begin_of(source: str | None, names: dict[str, Any]) -> int:
-    """The line where a kernel of the file begins, by the text that Triton has of it."""
+    """Return the line where a kernel of the file begins, by the text that Triton has of it."""
     for value in names.values():
         while value is not None and not hasattr(value, "src"):
             value = getattr(value, "fn", None)
@@ -279,7 +284,8 @@ def _begin_of(source: str | None, names: dict[str, Any]) -> int:
 
 @contextlib.contextmanager
 def _quiet_triton(directory: str, path: str) -> Generator[_Recorder]:
-    """Triton as it is by default, whatever the environment says; its files go to `directory`, its output is kept."""
+    """Return Triton as it is by default, whatever the environment says; its files go to `directory`, its output is
+    kept."""
     knobs: Any = importlib.import_module("triton.knobs")
     recorder = _Recorder(path)
     kept_directory, tempfile.tempdir = tempfile.tempdir, directory
@@ -307,20 +313,20 @@ def _quiet_triton(directory: str, path: str) -> Generator[_Recorder]:
 
 @contextlib.contextmanager
 def _stderr_to_file() -> Generator[Callable[[], str]]:
-    """Standard error as compilers write it, by its descriptor; what came so far."""
-    with tempfile.TemporaryFile("a+b") as taken:
-        kept = os.dup(2)
-        os.dup2(taken.fileno(), 2)
+    """Return standard error as compilers write it, by its descriptor; what came so far."""
+    with tempfile.TemporaryFile("a+b") as captured:
+        original = os.dup(2)
+        os.dup2(captured.fileno(), 2)
 
         def read() -> str:
-            taken.seek(0)
-            return taken.read().decode(errors="replace")
+            captured.seek(0)
+            return captured.read().decode(errors="replace")
 
         try:
             yield read
         finally:
-            os.dup2(kept, 2)
-            os.close(kept)
+            os.dup2(original, 2)
+            os.close(original)
 
 
 _WRAPPED = re.compile(r"^\w+Error\((['\"])(.*)\1\)$", re.DOTALL)

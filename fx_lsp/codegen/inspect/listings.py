@@ -23,14 +23,14 @@ class Listing:
 
 
 def mlir(text: str, path: str) -> Listing:
-    """TTIR and TTGIR: `loc(…)` after each operation, aliases of those around the module."""
+    """Return TTIR and TTGIR: `loc(…)` after each operation, aliases of those around the module."""
     definitions = dict(_LOC_ALIAS.findall(text))
 
     def line_of(location: str) -> int:
         for file, line, alias in _LOC_PART.findall(location):
-            found = int(line) if file == path else line_of(definitions.get(alias, "")) if alias else 0
-            if found:
-                return found
+            listing_line = int(line) if file == path else line_of(definitions.get(alias, "")) if alias else 0
+            if listing_line:
+                return listing_line
         return 0
 
     kept: list[str] = []
@@ -57,7 +57,7 @@ def mlir(text: str, path: str) -> Listing:
 
 
 def llvm(text: str, path: str) -> Listing:
-    """LLVM IR: `!dbg !12` after each instruction, and what it stands for in numbered metadata at the end."""
+    """Return LLVM IR: `!dbg !12` after each instruction, and what it stands for in numbered metadata at the end."""
     metadata = {name: body for name, body in _METADATA.findall(text)}
 
     def file_of(scope: str) -> str:
@@ -86,7 +86,7 @@ def llvm(text: str, path: str) -> Listing:
 
 
 def ptx(text: str, path: str) -> Listing:
-    """PTX as `with_own_lines` made it: a `.loc` before the instructions that it is about."""
+    """Return PTX as `with_own_lines` made it: a `.loc` before the instructions that it is about."""
     files = dict(_PTX_FILE.findall(text))
 
     def line_of(loc: re.Match[str]) -> int:
@@ -96,7 +96,7 @@ def ptx(text: str, path: str) -> Listing:
 
 
 def with_own_lines(text: str, path: str) -> str:
-    """PTX whose `.loc`s name the Python file where there is a place in it, so that its assembler knows no other.
+    """Return PTX whose `.loc`s name the Python file where there is a place in it, so that its assembler knows no other.
 
     LLVM writes the callers of an inlined function as `inlined_at` or in a comment, by the names of files. It takes each
     row of inline assembly for a further line of the Python file; that is undone. The instructions stay the same.
@@ -140,7 +140,8 @@ def with_own_lines(text: str, path: str) -> str:
 
 
 def amdgcn(text: str, path: str) -> Listing:
-    """AMD's assembly: as PTX, but where an instruction was inlined stands in the comment, by the name of the file."""
+    """Return AMD's assembly: as PTX, but where an instruction was inlined stands in the comment, by the name of the
+    file."""
 
     def line_of(loc: re.Match[str]) -> int:
         return _own_place(loc["comment"] or "", path)
@@ -149,7 +150,7 @@ def amdgcn(text: str, path: str) -> Listing:
 
 
 def sass(text: str, path: str) -> Listing:
-    """What `nvdisasm -g -c` prints: a comment before the instructions that it is about."""
+    """Read what `nvdisasm -g -c` prints: a comment before the instructions that it is about."""
     kept: list[str] = []
     lines: list[int] = []
     line = 0
@@ -167,7 +168,7 @@ def sass(text: str, path: str) -> Listing:
 
 
 def _own_place(comment: str, path: str) -> int:
-    """The line of the first place in the file of `standard.py:216:16 @[ kernel.py:19:11 ]`, 0 for none."""
+    """Return the line of the first place in the file of `standard.py:216:16 @[ kernel.py:19:11 ]`, 0 for none."""
     places: list[tuple[str, str]] = _PLACE.findall(comment)
     return next((int(line) for name, line in places if name == PurePath(path).name), 0)
 
@@ -179,9 +180,9 @@ def _assembly(
     lines: list[int] = []
     line = 0
     for raw in text.splitlines():
-        found = location.match(raw)
-        if found:
-            line = line_of(found)
+        listing_line = location.match(raw)
+        if listing_line:
+            line = line_of(listing_line)
         elif not noise.match(raw) and (raw.strip() or (kept and kept[-1].strip() and not line)):
             kept.append(raw)
             lines.append(line if _INSTRUCTION.match(raw) else 0)
@@ -198,8 +199,8 @@ def _listing(kept: list[str], lines: list[int]) -> Listing:
 
 
 def _before(text: str, end: re.Pattern[str]) -> str:
-    found = end.search(text)
-    return text[: found.start()] if found else text
+    listing_line = end.search(text)
+    return text[: listing_line.start()] if listing_line else text
 
 
 _LOC_ALIAS = re.compile(r"^(#loc\d*) = loc\((.*)\)$", re.MULTILINE)

@@ -15,7 +15,7 @@ PARTITIONS = 4
 
 @dataclass(frozen=True)
 class Chip:
-    """What one multiprocessor has, and what one block may use of it.
+    """The limits of one multiprocessor, and of one block on it.
 
     `registers` counts 32-bit registers of one partition and `register_unit` those that a warp is given at least;
     `shared` is memory in bytes, `shared_per_block` the most that a block may ask for, `shared_unit` and
@@ -50,7 +50,8 @@ class Occupancy:
 
 
 def occupancy(chip: Chip, registers: int, shared: int, warps: int) -> Occupancy:
-    """For blocks of so many `warps` and bytes of `shared` memory, with so many `registers` for each thread."""
+    """Return the occupancy for blocks of so many `warps` and bytes of `shared` memory, with so many `registers` for
+    each thread."""
     per_warp = _round_up(max(registers, 1) * chip.warp_size, chip.register_unit)
     limits = {
         "warps": chip.warps // warps,

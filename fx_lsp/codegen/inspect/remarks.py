@@ -27,8 +27,8 @@ class LineRemark:
 
 
 def remarks(assembly: Assembly) -> tuple[LineRemark, ...]:
-    """Limits that are exceeded, spills, low occupancy, dots off the tensor cores, narrow loads and stores."""
-    found = [
+    """Return limits that are exceeded, spills, low occupancy, dots off the tensor cores, narrow loads and stores."""
+    sentences = [
         *_over_limits(assembly),
         *_spills(assembly),
         *_low_occupancy(assembly),
@@ -36,27 +36,27 @@ def remarks(assembly: Assembly) -> tuple[LineRemark, ...]:
         *_narrow(assembly),
         *(LineRemark(note.line or assembly.line, "hint", note.text) for note in assembly.notes),
     ]
-    return tuple(sorted(set(found), key=lambda remark: (remark.line, found.index(remark))))
+    return tuple(sorted(set(sentences), key=lambda remark: (remark.line, sentences.index(remark))))
 
 
 def _over_limits(assembly: Assembly) -> list[LineRemark]:
     chip, used, launch = CHIPS[assembly.target], assembly.resources, assembly.launch
-    found: list[str] = []
+    excesses: list[str] = []
     if used.shared > chip.shared_per_block:
-        found.append(
+        excesses.append(
             f"needs {used.shared} bytes of shared memory, and a block on {chip.name} has {chip.shared_per_block}: "
             f"take {_smaller_blocks(assembly)} or fewer stages than num_stages={launch.num_stages}"
         )
     if used.threads > chip.threads_per_block:
-        found.append(
+        excesses.append(
             f"has {used.threads} threads in a block, and the limit is {chip.threads_per_block}: take fewer warps"
         )
     if used.tensor_memory > TENSOR_MEMORY:
-        found.append(
+        excesses.append(
             f"needs {used.tensor_memory} columns of tensor memory, and {chip.name} has {TENSOR_MEMORY}: "
             f"take {_smaller_blocks(assembly)}"
         )
-    return [LineRemark(assembly.line, "error", f"{launch.kernel} cannot be launched: it {text}") for text in found]
+    return [LineRemark(assembly.line, "error", f"{launch.kernel} cannot be launched: it {text}") for text in excesses]
 
 
 def _spills(assembly: Assembly) -> list[LineRemark]:
@@ -76,7 +76,7 @@ def _spills(assembly: Assembly) -> list[LineRemark]:
 
 
 def _lines_that_spill(assembly: Assembly) -> list[int]:
-    """The two lines of the Python file with most instructions that spill, in their order."""
+    """Return the two lines of the Python file with most instructions that spill, in their order."""
     name = "amdgcn" if "amdgcn" in assembly.texts else "sass"
     rows = zip(assembly.texts[name].splitlines(), assembly.lines[name], strict=False)
     counts = Counter(line for row, line in rows if line and _SPILL.search(row))
@@ -103,7 +103,7 @@ def _low_occupancy(assembly: Assembly) -> list[LineRemark]:
 def _dots(assembly: Assembly) -> list[LineRemark]:
     text = assembly.texts["ttgir"]
     layouts = dict(_LAYOUT.findall(text))
-    found: list[LineRemark] = []
+    sentences: list[LineRemark] = []
     for row, line in zip(text.splitlines(), assembly.lines["ttgir"], strict=False):
         dot = _TT_DOT.search(row)
         layout = layouts.get(dot["layout"], "") if dot else ""
@@ -111,20 +111,20 @@ def _dots(assembly: Assembly) -> list[LineRemark]:
             precise = dot["type"] == "f32" and "inputPrecision = tf32" not in row
             cure = 'allow input_precision="tf32", or cast both sides to bf16' if precise else "cast both sides to bf16"
             message = f"tl.dot of {dot['type']} became multiply-adds, not instructions of the tensor cores: {cure}"
-            found.append(LineRemark(line, "information", message))
+            sentences.append(LineRemark(line, "information", message))
         elif dot and line and "versionMajor = 2" in layout and assembly.target in _FAST_DOTS:
             fast = _FAST_DOTS[assembly.target]
             message = (
                 f"tl.dot became mma.sync, not {fast}, which is faster on {CHIPS[assembly.target].name}: "
                 f"{fast} needs blocks of at least 64 rows, and num_warps=4 or more"
             )
-            found.append(LineRemark(line, "hint", message))
-    return found
+            sentences.append(LineRemark(line, "hint", message))
+    return sentences
 
 
 def _narrow(assembly: Assembly) -> list[LineRemark]:
     possible = _possible_bits(assembly)
-    found: list[LineRemark] = []
+    sentences: list[LineRemark] = []
     for access in assembly.accesses:
         kind = "store" if access.kind == "store" else "load"
         blocks = possible.get((access.line, kind), [])
@@ -137,13 +137,14 @@ def _narrow(assembly: Assembly) -> list[LineRemark]:
                 f"{kind}s of {types} move {access.bits} bits for each thread, where {most} are possible: "
                 f"{_why_narrow(assembly)}"
             )
-            found.append(LineRemark(access.line, "hint", message))
-    return found
+            sentences.append(LineRemark(access.line, "hint", message))
+    return sentences
 
 
 def _possible_bits(assembly: Assembly) -> dict[tuple[int, str], list[tuple[str, int]]]:
-    """For each line that loads or stores blocks, their types and how many bits a thread has of each, up to a vector."""
-    found: dict[tuple[int, str], list[tuple[str, int]]] = {}
+    """Return, for each line that loads or stores blocks, their types and how many bits a thread has of each, up to a
+    vector."""
+    bits_by_line: dict[tuple[int, str], list[tuple[str, int]]] = {}
     for row, line in zip(assembly.texts["ttgir"].splitlines(), assembly.lines["ttgir"], strict=False):
         block = _BLOCK_ACCESS.search(row)
         if block and line:
@@ -153,8 +154,8 @@ def _possible_bits(assembly: Assembly) -> dict[tuple[int, str], list[tuple[str, 
             width = max(int("".join(re.findall(r"\d+", block["type"])[:1]) or 0), 8)
             bits = min(elements // assembly.resources.threads * width, VECTOR_BITS)
             kind = "store" if "store" in block["op"] else "load"
-            found.setdefault((line, kind), []).append((block["type"], bits))
-    return found
+            bits_by_line.setdefault((line, kind), []).append((block["type"], bits))
+    return bits_by_line
 
 
 def _why_narrow(assembly: Assembly) -> str:

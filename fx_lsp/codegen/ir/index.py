@@ -17,7 +17,7 @@ Index: TypeAlias = Any
 
 Coords: TypeAlias = tuple[Index, ...]
 
-TAKEN = frozenset(
+RESERVED_NAMES = frozenset(
     (
         *("M", "N", "K", "BLOCK", "ROWS", "COLS", "BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP"),
         *("start", "rows", "cols", "row", "outer", "batch", "k", "acc"),
@@ -70,21 +70,21 @@ class Space:
         self.sizes: dict[sympy.Symbol, Index] = {}
 
     def axis(self, name: str, size: Any) -> sympy.Symbol:
-        """A new unknown that runs from 0 to `size`."""
-        taken = {s.name for s in self.sizes}
-        unique = next(n for n in (name, *(f"{name}{i}" for i in range(len(taken) + 1))) if n not in taken)
+        """Return a new unknown that runs from 0 to `size`."""
+        names = {s.name for s in self.sizes}
+        unique = next(n for n in (name, *(f"{name}{i}" for i in range(len(names) + 1))) if n not in names)
         symbol = sympy.Symbol(unique, integer=True, nonnegative=True)
         self.sizes[symbol] = expression(size)
         return symbol
 
     def bounds(self, index: Index) -> tuple[Index, Index] | None:
-        """The least and the greatest value of `index`, or None where they are not known."""
+        """Return the least and the greatest value of `index`, or None where they are not known."""
         low, high = ZERO, ZERO
         for term in sympy.Add.make_args(index):
-            found = self._term_bounds(term)
-            if found is None:
+            term_bounds = self._term_bounds(term)
+            if term_bounds is None:
                 return None
-            low, high = low + found[0], high + found[1]
+            low, high = low + term_bounds[0], high + term_bounds[1]
         return low, high
 
     def _term_bounds(self, term: Index) -> tuple[Index, Index] | None:
@@ -95,10 +95,10 @@ class Space:
                 if unknown:
                     return None
                 unknown = True
-                found = self._factor_bounds(factor)
-                if found is None:
+                factor_bounds = self._factor_bounds(factor)
+                if factor_bounds is None:
                     return None
-                low, high = found
+                low, high = factor_bounds
             elif factor.free_symbols & self.sizes.keys():
                 return None
             else:
@@ -113,18 +113,18 @@ class Space:
         inner, divisor = factor.args
         if isinstance(factor, Mod):
             return ZERO, divisor - 1
-        found = self.bounds(inner)
-        if found is None or not all(isinstance(v, sympy.Integer) for v in (*found, divisor)):
+        inner_bounds = self.bounds(inner)
+        if inner_bounds is None or not all(isinstance(v, sympy.Integer) for v in (*inner_bounds, divisor)):
             return None
-        return found[0] // divisor, found[1] // divisor
+        return inner_bounds[0] // divisor, inner_bounds[1] // divisor
 
     def within(self, index: Index, size: Index) -> bool:
-        """Whether `index` is known to be at least 0 and less than `size`."""
-        found = self.bounds(index)
-        return found is not None and bool(found[0].is_nonnegative) and bool((size - 1 - found[1]).is_nonnegative)
+        """Return whether `index` is known to be at least 0 and less than `size`."""
+        bounds = self.bounds(index)
+        return bounds is not None and bool(bounds[0].is_nonnegative) and bool((size - 1 - bounds[1]).is_nonnegative)
 
     def split(self, index: Index, divisor: Index) -> tuple[Index, Index]:
-        """`index` divided by `divisor`, and the remainder, as simple as the ranges allow."""
+        """Return `index` divided by `divisor`, and the remainder, as simple as the ranges allow."""
         if divisor == 1:
             return index, ZERO
         whole: Index = ZERO
@@ -150,27 +150,27 @@ class Space:
         return whole + FloorDiv(rest, divisor), Mod(rest, divisor)
 
     def _turns(self, index: Index, divisor: Index) -> Index:
-        """How many divisors have to be added to an index so that it is sure not to be negative."""
-        found = self.bounds(index)
-        if found is None or found[0].is_nonnegative:
+        """Return how many divisors have to be added to an index so that it is sure not to be negative."""
+        bounds = self.bounds(index)
+        if bounds is None or bounds[0].is_nonnegative:
             return ZERO
-        least, turns = found[0], sympy.cancel(-found[0] / divisor)
+        least, turns = bounds[0], sympy.cancel(-bounds[0] / divisor)
         if least.is_Integer and divisor.is_Integer:
             return -(least // divisor)
         return turns if sympy.fraction(turns)[1] == 1 else -least
 
     def coordinates(self, index: Index, shape: Sequence[Index]) -> Coords:
-        """The coordinates of the element at `index` of a contiguous tensor."""
-        index = rejoined(index)
-        found: list[Index] = []
+        """Return the coordinates of the element at `index` of a contiguous tensor."""
+        index = rejoin_divisions(index)
+        coordinates: list[Index] = []
         for size in reversed(shape[1:]):
             index, inner = self.split(index, size)
-            found.append(inner)
-        return (*([index] if shape else []), *reversed(found))
+            coordinates.append(inner)
+        return (*([index] if shape else []), *reversed(coordinates))
 
 
-def rejoined(index: Index) -> Index:
-    """An index in which quotients and remainders of the same division are put together again."""
+def rejoin_divisions(index: Index) -> Index:
+    """Return an index in which quotients and remainders of the same division are put together again."""
     index, before = sympy.expand(index), None
     while index != before:
         before = index
@@ -182,18 +182,18 @@ def rejoined(index: Index) -> Index:
     return index
 
 
-def joined(index: Index, axes: Coords, sizes: Coords, whole: sympy.Symbol) -> Index:
-    """An index that takes axes as one, whose number is `whole`, in terms of that; any other index as it is."""
+def join_axes(index: Index, axes: Coords, sizes: Coords, whole: sympy.Symbol) -> Index:
+    """Return an index that takes axes as one, whose number is `whole`, in terms of that; any other index as it is."""
     share = coefficient(index, axes[-1])
     if share is None or share == 0:
         return index
-    apart = linear(axes, contiguous_strides(sizes))
-    found = sympy.expand(index - share * apart)
-    return index if found.free_symbols & set(axes) else sympy.expand(found + share * whole)
+    separate = linear(axes, contiguous_strides(sizes))
+    remainder = sympy.expand(index - share * separate)
+    return index if remainder.free_symbols & set(axes) else sympy.expand(remainder + share * whole)
 
 
 def _quotient(index: Index, divisor: Index) -> Index:
-    """`index` divided by `divisor`, as `Space.split` would write it where nothing is known of it."""
+    """Return `index` divided by `divisor`, as `Space.split` would write it where nothing is known of it."""
     if isinstance(index, FloorDiv):
         inner, by = index.args
         return FloorDiv(inner, by * divisor)
@@ -201,7 +201,7 @@ def _quotient(index: Index, divisor: Index) -> Index:
 
 
 def expression(value: Any) -> Index:
-    """An int, a symbolic int of torch or an expression as an expression.
+    """Return an int, a symbolic int of torch or an expression as an expression.
 
     Its symbols have the names that the environment which made them knows (`plain`), but for those that kernels use.
     """
@@ -210,11 +210,13 @@ def expression(value: Any) -> Index:
         return sympy.sympify(value)
     plain = getattr(node.shape_env, "plain", None)
     expr = node.expr if plain is None else plain(node.expr)
-    expr = expr.replace(lambda e: type(e).__name__ in _OWN, lambda e: _OWN[type(e).__name__](*e.args))
+    expr = expr.replace(
+        lambda e: type(e).__name__ in _SIZE_FUNCTIONS, lambda e: _SIZE_FUNCTIONS[type(e).__name__](*e.args)
+    )
     return expr.xreplace({s: size_symbol(s.name) for s in expr.free_symbols})
 
 
-_OWN = {
+_SIZE_FUNCTIONS = {
     **{"FloorDiv": FloorDiv, "CleanDiv": FloorDiv, "IntTrueDiv": TrueDiv},
     **{"Mod": Mod, "PythonMod": Mod, "Max": sympy.Max, "Min": sympy.Min},
     **{"ToFloat": lambda size: size, "FloatTrueDiv": TrueDiv},
@@ -223,17 +225,17 @@ _OWN = {
 
 
 def size_symbol(name: str) -> sympy.Symbol:
-    """The symbol of a size that is known only when the kernel is launched."""
-    return sympy.Symbol(f"size_{name}" if name in TAKEN else name, integer=True, positive=True)
+    """Return the symbol of a size that is known only when the kernel is launched."""
+    return sympy.Symbol(f"size_{name}" if name in RESERVED_NAMES else name, integer=True, positive=True)
 
 
 def is_renamed(size: sympy.Symbol) -> bool:
-    """Whether a size has not the name that the user gave it, which kernels use."""
-    return size.name.removeprefix("size_") in TAKEN
+    """Return whether a size has not the name that the user gave it, which kernels use."""
+    return size.name.removeprefix("size_") in RESERVED_NAMES
 
 
 def contiguous_strides(shape: Sequence[Index]) -> Coords:
-    """The strides, in elements, of a contiguous tensor."""
+    """Return the strides, in elements, of a contiguous tensor."""
     strides: list[Index] = []
     stride = ONE
     for size in reversed(shape):
@@ -243,22 +245,22 @@ def contiguous_strides(shape: Sequence[Index]) -> Coords:
 
 
 def linear(coords: Iterable[Index], strides: Iterable[Index]) -> Index:
-    """The offset, in elements, of the element at `coords`."""
+    """Return the offset, in elements, of the element at `coords`."""
     return sum((c * s for c, s in zip(coords, strides, strict=True)), ZERO)
 
 
 def count(shape: Iterable[Index]) -> Index:
-    """The number of elements of a tensor."""
+    """Return the number of elements of a tensor."""
     return reduce(lambda a, b: a * b, shape, ONE)
 
 
 def power_of_two(value: int) -> int:
-    """The least power of two that is at least `value`."""
+    """Return the least power of two that is at least `value`."""
     return 1 << max(value - 1, 0).bit_length()
 
 
 def coefficient(index: Index, axis: sympy.Symbol) -> Index | None:
-    """By how much `index` grows with `axis`; None where it is not the same everywhere."""
+    """Return the slope of `index` along `axis`; None where it is not the same everywhere."""
     expanded = sympy.expand(index)
     slope, rest = ZERO, ZERO
     for term in sympy.Add.make_args(expanded):
@@ -271,15 +273,15 @@ def coefficient(index: Index, axis: sympy.Symbol) -> Index | None:
 
 
 def affine_parts(index: Index) -> list[Index]:
-    """`index` and what is divided inside of it: each of them is linear in the axes but for those."""
-    found = [index]
+    """Return `index` and what is divided inside of it: each of them is linear in the axes but for those."""
+    parts = [index]
     for inner in index.atoms(FloorDiv, Mod):
-        found.append(inner.args[0])
-    return found
+        parts.append(inner.args[0])
+    return parts
 
 
-def hint(size: Index, hints: Mapping[str, int]) -> int:
-    """A size as a number; symbols count as what they were traced with."""
+def size_hint(size: Index, hints: Mapping[str, int]) -> int:
+    """Return a size as a number; symbols count as what they were traced with."""
     if isinstance(size, sympy.Integer):
         return int(size)
     return int(size.xreplace({s: sympy.Integer(hints.get(s.name, 64)) for s in size.free_symbols}))

@@ -14,20 +14,21 @@ from fx_lsp.codegen.ir.values import Buffer
 
 
 @dataclass(frozen=True)
-class Line:
+class CodeLine:
     """A line of a kernel and the operation that it comes from."""
 
     text: str
     node: fx.Node | None = None
 
 
-def indented(lines: Iterable[Line]) -> list[Line]:
-    """Lines as those of a block."""
-    return [Line(f"    {line.text}".rstrip(), line.node) for line in lines]
+def indent_lines(lines: Iterable[CodeLine]) -> list[CodeLine]:
+    """Return lines as those of a block."""
+    return [CodeLine(f"    {line.text}".rstrip(), line.node) for line in lines]
 
 
-def sizes_in(lines: Iterable[Line], expressions: Iterable[Index]) -> dict[str, Index]:
-    """The sizes that are known only when a kernel runs, of those in expressions, that its lines speak of, by name."""
+def sizes_used(lines: Iterable[CodeLine], expressions: Iterable[Index]) -> dict[str, Index]:
+    """Return the sizes that are known only when a kernel runs, of those in expressions, that its lines speak of, by
+    name."""
     text = "\n".join(line.text for line in lines if not line.text.lstrip().startswith("#"))
     free = {s.name for expression in expressions for s in expression.free_symbols}
     return {s: size_symbol(s) for s in sorted(free) if re.search(rf"\b{s}\b", text)}
@@ -35,8 +36,8 @@ def sizes_in(lines: Iterable[Line], expressions: Iterable[Index]) -> dict[str, I
 
 @dataclass(frozen=True)
 class Naming:
-    """What things are called: `name` of any node, `variable` of one that the user bound to a name, or None; `source` is
-    the line of the user's file that a node came from, as it is written in a comment, or ""."""
+    """The names of things in a kernel: `name` of any node, `variable` of one that the user bound to a name, or None;
+    `source` is the line of the user's file that a node came from, as it is written in a comment, or ""."""
 
     name: Callable[[fx.Node], str]
     variable: Callable[[fx.Node], str | None]
@@ -52,7 +53,7 @@ class Kernel:
     and old ones before."""
 
     name: str
-    lines: list[Line]
+    lines: list[CodeLine]
     reads: list[Buffer]
     writes: list[Buffer]
     sizes: dict[str, Index]
@@ -64,7 +65,7 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class Launch:
+class KernelLaunch:
     """A kernel with the nodes that it reads and writes."""
 
     kernel: Kernel

@@ -7,27 +7,27 @@ from typing import TypeAlias
 
 import sympy
 
-from fx_lsp.codegen.ir.values import Given, Load, Store, Value, values_of
+from fx_lsp.codegen.ir.values import Load, Store, Value, Variable, values_of
 
 
 @dataclass(frozen=True)
-class Carried:
-    """What a round leaves for the next one: `start` for the first, `following` for each other.
+class CarriedState:
+    """A loop-carried state: `start` for the first iteration, `following` for each other.
 
-    `given` stands for it in the body, `last` is the value that it is behind the loop, if that is needed.
+    `variable` stands for it in the body, `last` is the value that it is behind the loop, if that is needed.
     """
 
-    given: Given
+    variable: Variable
     start: Value
     following: Value
     last: Value | None
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What was known before the loop, another value for each round; `given` stands for it in the body."""
+class IterationInput:
+    """Values that are known before the loop, one for each iteration; `variable` stands for it in the body."""
 
-    given: Given
+    variable: Variable
     values: tuple[Value, ...]
 
 
@@ -39,36 +39,36 @@ class Loop:
     first: int
     end: int
     body: tuple[Value, ...]
-    carried: tuple[Carried, ...]
-    kept: tuple[Kept, ...]
+    carried: tuple[CarriedState, ...]
+    inputs: tuple[IterationInput, ...]
     inside: frozenset[int]
 
 
 Column: TypeAlias = "tuple[Value, ...]"
-"""A value of each round, of the first round of the loop first."""
+"""A value of each iteration, of the first iteration of the loop first."""
 
 
 @dataclass(frozen=True)
-class Making:
+class ProducerLoop:
     """The loop that makes what another one takes, which goes through it in the same order or `backwards`.
 
-    `made` has, for each value of the body, what it is in all rounds, those before the loop included.
+    `values` has, for each value of the body, what it is in all iterations, those before the loop included.
     """
 
     loop: Loop
-    made: tuple[tuple[Value, ...], ...]
+    values: tuple[tuple[Value, ...], ...]
     backwards: bool
 
 
 @dataclass(frozen=True)
-class Rounds:
+class LoopKernel:
     """A loop that stores, with what is stored before, in, and behind it, and how what it takes was made."""
 
     loop: Loop
     before: tuple[Store, ...]
     body: tuple[Store, ...]
     after: tuple[Store, ...]
-    making: Making | None
+    producer: ProducerLoop | None
 
     @property
     def stores(self) -> tuple[Store, ...]:
@@ -77,13 +77,13 @@ class Rounds:
 
     @property
     def loads(self) -> tuple[Load, ...]:
-        """What the rounds load."""
+        """The loads of the iterations."""
         values = values_of([*(s.value for s in self.body), *(c.following for c in self.loop.carried)])
         return tuple(v for v in values if isinstance(v, Load) and id(v) in self.loop.inside)
 
     @property
-    def held(self) -> int:
-        """How many values there are at once, of each element, where something is kept for the rounds."""
-        if self.making is None:
+    def live_values(self) -> int:
+        """The number of values of each element that are live at once, where some are saved for the iterations."""
+        if self.producer is None:
             return 0
-        return sum(map(len, self.making.made)) + len(self.loads) * (self.loop.end - self.loop.first)
+        return sum(map(len, self.producer.values)) + len(self.loads) * (self.loop.end - self.loop.first)

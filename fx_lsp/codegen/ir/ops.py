@@ -19,7 +19,7 @@ _LOWERINGS: dict[str, Lowering] = {}
 
 
 def lowering(*names: str) -> Callable[[Lowering], Lowering]:
-    """Enters a function as the lowering of operations: `aten.cat`, or `aten.add.Tensor` for one overload."""
+    """Enter a function as the lowering of operations: `aten.cat`, or `aten.add.Tensor` for one overload."""
 
     def enter(function: Lowering) -> Lowering:
         for name in names:
@@ -30,7 +30,7 @@ def lowering(*names: str) -> Callable[[Lowering], Lowering]:
 
 
 def lowering_of(node: fx.Node) -> Lowering | None:
-    """The lowering of a node, or None where it cannot be part of a kernel."""
+    """Return the lowering of a node, or None where it cannot be part of a kernel."""
     if node.op != "call_function":
         return None
     if node.target is operator.getitem:
@@ -40,18 +40,18 @@ def lowering_of(node: fx.Node) -> Lowering | None:
 
 
 def operation(node: fx.Node) -> str:
-    """What a node calls: `aten.add.Tensor`."""
+    """Return the name of what a node calls: `aten.add.Tensor`."""
     return str(node.target) if isinstance(node.target, torch._ops.OpOverload) else ""
 
 
 def _item(builder: Any, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
     source: Any = node.args[0]
     number: Any = node.args[1]
-    return builder.pull(source, coords, guard, number)
+    return builder.lower(source, coords, guard, number)
 
 
 def aliases_first(node: fx.Node) -> bool:
-    """Whether the schema of what a node calls says that its result is a view of its first argument."""
+    """Return whether the schema of what a node calls says that its result is a view of its first argument."""
     if not isinstance(node.target, torch._ops.OpOverload) or not node.target._schema.arguments:
         return False
     alias = node.target._schema.arguments[0].alias_info
@@ -59,11 +59,11 @@ def aliases_first(node: fx.Node) -> bool:
 
 
 def is_random(node: fx.Node) -> bool:
-    """Whether a node draws random numbers."""
+    """Return whether a node draws random numbers."""
     tags: Any = getattr(node.target, "tags", ())
     return torch.Tag.nondeterministic_seeded in tags
 
 
 def args_of(node: fx.Node) -> list[Any]:
-    """The arguments of a node, whose types FX leaves open."""
+    """Return the arguments of a node, whose types FX leaves open."""
     return list(node.args)

@@ -13,12 +13,12 @@ import sympy
 from fx_lsp.codegen.ir.index import FloorDiv, Index, Mod, TrueDiv
 
 
-def filled(template: str, args: Mapping[str, ast.expr]) -> ast.expr:
-    """A template of an expression with expressions for its names."""
-    return _Fill(args).visit(_parsed(template))
+def fill_template(template: str, args: Mapping[str, ast.expr]) -> ast.expr:
+    """Return a template of an expression with expressions for its names."""
+    return _TemplateFiller(args).visit(_parse_template(template))
 
 
-class _Fill(ast.NodeTransformer):
+class _TemplateFiller(ast.NodeTransformer):
     def __init__(self, args: Mapping[str, ast.expr]) -> None:
         self._args = args
 
@@ -38,37 +38,37 @@ class _Fill(ast.NodeTransformer):
 
 
 @lru_cache(maxsize=2048)
-def _parsed(template: str) -> ast.expr:
+def _parse_template(template: str) -> ast.expr:
     return ast.parse(template, mode="eval").body
 
 
 def name(text: str) -> ast.expr:
-    """A name as an expression."""
+    """Return a name as an expression."""
     return ast.Name(text, ast.Load())
 
 
-def unparsed(node: ast.expr) -> str:
-    """An expression as text, in the style of ruff; its strings are names, without quotes in them."""
+def unparse(node: ast.expr) -> str:
+    """Return an expression as text, in the style of ruff; its strings are names, without quotes in them."""
     return _EXPONENT.sub("e", ast.unparse(node).replace("'", '"'))
 
 
-def in_ascii(identifier: str) -> str:
-    """An identifier as schemas of operators take it: `alpha` for `α`, `cafe` for `café`."""
-    found = ""
+def ascii_identifier(identifier: str) -> str:
+    """Return an identifier as schemas of operators take it: `alpha` for `α`, `cafe` for `café`."""
+    letters = ""
     for letter in unicodedata.normalize("NFKD", identifier):
         if letter.isascii():
-            found += letter
+            letters += letter
         elif not unicodedata.combining(letter):
-            found += unicodedata.name(letter, "letter").rpartition(" ")[2].replace("-", "_").lower()
-    return found
+            letters += unicodedata.name(letter, "letter").rpartition(" ")[2].replace("-", "_").lower()
+    return letters
 
 
 _EXPONENT = re.compile(r"(?<=\d)e\+(?=\d)")
 
 
 def index_text(index: Index, names: Mapping[sympy.Symbol, str], sizes: Mapping[int, str]) -> str:
-    """An index as Python; coefficients that are the value of a size are called by its name, and offsets that are a
-    multiple of one so, too."""
+    """Return an index as Python; coefficients that are the value of a size are called by its name, and offsets that are
+    a multiple of one so, too."""
     return _sum_text(index, names, sizes, _multiple)
 
 
@@ -79,7 +79,7 @@ def _sum_text(
     number: Callable[[Index, Mapping[int, str]], str],
 ) -> str:
     terms = sorted(sympy.Add.make_args(index), key=lambda t: _order(t, list(names)))
-    backwards = _backwards(terms)
+    backwards = _descending(terms)
     if backwards is not None:
         counted, distance, last = backwards
         terms = [t for t in terms if t not in (-counted * distance, last * distance)]
@@ -98,8 +98,8 @@ def _sum_text(
     return "".join(parts)
 
 
-def _backwards(terms: Sequence[Index]) -> tuple[Index, Index, Index] | None:
-    """What is counted backwards, by how much each, and from where: of `7 * N - step * N`, `step`, `N`, and 7."""
+def _descending(terms: Sequence[Index]) -> tuple[Index, Index, Index] | None:
+    """Return (counter, distance, last) of a term that counts backwards: of `7 * N - step * N`, `step`, `N`, and 7."""
     for term in terms:
         factor, counted = term.as_coeff_Mul()
         if counted.is_Symbol and factor.is_Integer and factor < -1:
@@ -110,13 +110,13 @@ def _backwards(terms: Sequence[Index]) -> tuple[Index, Index, Index] | None:
 
 
 def size_text(size: Index) -> str:
-    """A size as Python."""
+    """Return a size as Python."""
     return index_text(size, {}, {})
 
 
 def _order(term: Index, axes: list[sympy.Symbol]) -> tuple[int, int]:
-    found = [axes.index(s) for s in term.free_symbols if s in axes]
-    return (0, min(found)) if found else (1, 0)
+    positions = [axes.index(s) for s in term.free_symbols if s in axes]
+    return (0, min(positions)) if positions else (1, 0)
 
 
 def _product(term: Index, names: Mapping[sympy.Symbol, str], sizes: Mapping[int, str]) -> str:
@@ -128,7 +128,7 @@ def _product(term: Index, names: Mapping[sympy.Symbol, str], sizes: Mapping[int,
         elif isinstance(factor, sympy.Float):
             numbers.append(repr(float(factor)))
         elif isinstance(factor, (FloorDiv, Mod, TrueDiv)):
-            sign = _SIGNS[type(factor)]
+            sign = _OPERATORS[type(factor)]
             left, right = (_operand(a, names, sizes) for a in factor.args)
             text = f"{left} {sign} {right}"
             unknowns.append(text if factor is term else f"({text})")
@@ -149,7 +149,7 @@ def _product(term: Index, names: Mapping[sympy.Symbol, str], sizes: Mapping[int,
 
 
 def multiple_of(index: Index, sizes: Iterable[int]) -> int | None:
-    """The largest of the sizes that the offset in an index is a multiple of, but not the offset itself."""
+    """Return the largest of the sizes that the offset in an index is a multiple of, but not the offset itself."""
     offset = abs(int(index.as_coeff_Add()[0]))
     return max((s for s in sizes if s < offset and offset % s == 0), default=None)
 
@@ -163,7 +163,7 @@ def _multiple(number: Index, sizes: Mapping[int, str]) -> str:
     return f"{number // size} * {sizes[size]}" if size else _number(number, sizes)
 
 
-_SIGNS: Mapping[type, str] = {FloorDiv: "//", Mod: "%", TrueDiv: "/"}
+_OPERATORS: Mapping[type, str] = {FloorDiv: "//", Mod: "%", TrueDiv: "/"}
 
 
 def _operand(index: Index, names: Mapping[sympy.Symbol, str], sizes: Mapping[int, str]) -> str:
@@ -171,4 +171,4 @@ def _operand(index: Index, names: Mapping[sympy.Symbol, str], sizes: Mapping[int
     return text if index.is_Symbol or (index.is_Integer and index.is_nonnegative) else f"({text})"
 
 
-WIDTH = 88
+LINE_WIDTH = 88

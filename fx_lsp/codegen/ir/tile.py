@@ -10,7 +10,7 @@ import sympy
 
 from fx_lsp.codegen.ir.index import Coords, Index, count
 
-Role = Literal["grid", "loop", "whole"]
+DimRole = Literal["grid", "loop", "whole"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Dim:
 
     axes: tuple[sympy.Symbol, ...]
     sizes: Coords
-    role: Role
+    role: DimRole
     block: int
     variable: str
     size_name: str
@@ -53,7 +53,7 @@ class Tile:
     configs: tuple[Config, ...]
 
     def index(self, index: Index) -> Index:
-        """An index in terms of the merged axes."""
+        """Return an index in terms of the merged axes."""
         return index.xreplace(dict(self.merged))
 
 
@@ -66,8 +66,8 @@ class Config:
     stages: int = 0
 
 
-WHOLE = 16384
+MAX_ROW_ELEMENTS = 16384
 """The most elements of a row that one program holds at once."""
 
-AT_ONCE = 8192
+MAX_TILE_ELEMENTS = 8192
 """The most elements that a program holds at once where it reduces both rows and columns of them, in any order."""

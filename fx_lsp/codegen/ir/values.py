@@ -17,7 +17,7 @@ Axes: TypeAlias = frozenset[sympy.Symbol]
 
 
 @dataclass(frozen=True)
-class Condition:
+class Comparison:
     """Holds where `left` compares with `right` as `sign` says."""
 
     left: Index
@@ -25,7 +25,7 @@ class Condition:
     right: Index
 
 
-Guard: TypeAlias = tuple[Condition, ...]
+Guard: TypeAlias = tuple[Comparison, ...]
 """Where a value is needed at all; elsewhere it may be anything, and what it would load may not exist."""
 
 
@@ -64,7 +64,7 @@ class Constant(Value):
 
 
 @dataclass(frozen=True, eq=False)
-class Given(Value):
+class Variable(Value):
     """Something that the kernel has already; `text` is how it is written."""
 
     text: str
@@ -72,7 +72,7 @@ class Given(Value):
 
 @dataclass(frozen=True, eq=False)
 class Indexed(Value):
-    """What an index has a part in. `indirect` are the values that stand behind symbols in it."""
+    """A value that depends on an index. `indirect` are the values that stand behind symbols in it."""
 
     indirect: tuple[Value, ...]
 
@@ -167,7 +167,7 @@ class Store:
 
 
 @dataclass(frozen=True, eq=False)
-class Addition(Store):
+class AtomicAdd(Store):
     """A value to be added to an element of a buffer, for each element of the axes `over`, and only where `where` holds.
     `indirect` are the values that stand behind symbols in the index."""
 
@@ -185,13 +185,13 @@ class Addition(Store):
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
-    """What values of a dtype are computed in: half precision in float32, everything else as it is."""
+    """Return the dtype that values of a dtype are computed in: half precision in float32, everything else as it is."""
     return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
 
 
 def values_of(roots: Iterable[Value], but: Iterable[int] = ()) -> Iterator[Value]:
-    """Every value that `roots` are made of, they themselves too, each once and before those that are made of it; none
-    of those with the ids `but`, and nothing that they are made of."""
+    """Return every value that `roots` are made of, they themselves too, each once and before those that are made of it;
+    none of those with the ids `but`, and nothing that they are made of."""
     seen = set(but)
 
     def visit(value: Value) -> Iterator[Value]:
@@ -210,5 +210,5 @@ def values_of(roots: Iterable[Value], but: Iterable[int] = ()) -> Iterator[Value
 
 
 def triton_type(dtype: torch.dtype) -> str:
-    """Triton's name for a dtype."""
+    """Return Triton's name for a dtype."""
     return "tl.int1" if dtype is torch.bool else f"tl.{str(dtype).removeprefix('torch.')}"

@@ -28,32 +28,32 @@ class Permute:
 
 
 @dataclass(frozen=True)
-class Shift:
+class Offset:
     """A part of something longer along a dimension, from `start` on."""
 
     dim: int
     start: Index
 
 
-Step: TypeAlias = "Reshape | Permute | Shift"
+LayoutStep: TypeAlias = "Reshape | Permute | Offset"
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where the elements of `node`, computed in the shape `shape`, are written: into `buffer`, `steps` away."""
+class WriteTarget:
+    """The place where the elements of `node`, computed in the shape `shape`, are written: in `buffer`, `steps` away."""
 
     node: fx.Node
     shape: Coords
     buffer: Buffer
-    steps: tuple[Step, ...] = ()
+    steps: tuple[LayoutStep, ...] = ()
 
     def index(self, space: Space, coords: Coords) -> Index:
-        """The index, in the buffer, of an element."""
-        return linear(after(space, coords, self.steps), self.buffer.strides)
+        """Return the index, in the buffer, of an element."""
+        return linear(apply_steps(space, coords, self.steps), self.buffer.strides)
 
 
-def after(space: Space, coords: Coords, steps: Sequence[Step]) -> Coords:
-    """The coordinates of an element after some steps."""
+def apply_steps(space: Space, coords: Coords, steps: Sequence[LayoutStep]) -> Coords:
+    """Return the coordinates of an element after some steps."""
     for step in steps:
         if isinstance(step, Reshape):
             coords = space.coordinates(linear(coords, contiguous_strides(step.before)), step.after)

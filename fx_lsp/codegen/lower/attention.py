@@ -14,59 +14,59 @@ from torch import fx
 
 from fx_lsp.codegen.graph.attention import (
     Attention,
-    Product,
-    Sum,
+    ScoreProduct,
+    ScoreSum,
     is_element_wise,
     is_exponential,
     is_product,
     only_moves,
 )
-from fx_lsp.codegen.graph.query import dependents, is_reduction, reduced_dimensions, shape_of
+from fx_lsp.codegen.graph.query import backward_nodes, is_reduction, reduced_dimensions, shape_of
 from fx_lsp.codegen.ir.index import ONE, Coords, Index, Space, contiguous_strides, count, expression, linear
 from fx_lsp.codegen.ir.ops import operation
 from fx_lsp.codegen.ir.values import Value
-from fx_lsp.codegen.lower.builder import Builder, Cut, Domain
+from fx_lsp.codegen.lower.builder import Builder, Domain, NotFusible
 
-MOST_DEPTH = 256
+MAX_HEAD_SIZE = 256
 """The widest rows of operands of which a program holds a tile."""
 
-LEAST = 32
+MIN_SCORES = 32
 """The fewest rows and columns of scores for which it is worth it."""
 
 
-def find_attention(graph: fx.Graph, most: fx.Node) -> Attention | None:
-    """The attention whose softmax subtracts the maxima `most`, or None."""
-    shifted: Any = most.args[0]
+def find_attention(graph: fx.Graph, row_max: fx.Node) -> Attention | None:
+    """Return the attention whose softmax subtracts the maxima `row_max`, or None."""
+    shifted: Any = row_max.args[0]
     shape = shape_of(shifted)
-    if reduced_dimensions(most) != (len(shape) - 1,):
+    if reduced_dimensions(row_max) != (len(shape) - 1,):
         return None
-    first = _source(shifted)
+    first = _score_product(shifted)
     if first is None:
         return None
     size = count(shape_of(first))
-    scores, gradients = _score_like(graph, first, size)
-    after, known = dependents(graph), Shapes(first)
+    scores, gradients = _computed_from_scores(graph, first, size)
+    after, layout = backward_nodes(graph), ScoreLayout(first)
     reductions = [n for n in graph.nodes if is_reduction(n) and n.args[0] in scores]
-    sums = {n: found for n in reductions if n in after and (found := known.sum(n, scores)) is not None}
+    sums = {n: score_sum for n in reductions if n in after and (score_sum := layout.sum(n, scores)) is not None}
     rows = [n for n in reductions if n not in sums]
-    totals = [n for n in rows if operation(n) == "aten.sum.dim_IntList" and _sums_powers(n, most)]
+    totals = [n for n in rows if operation(n) == "aten.sum.dim_IntList" and _sums_exponentials(n, row_max)]
     if len(totals) != 1 or len(gradients) > 1 or len(rows) > (3 if gradients else 2):
         return None
-    dots = [n for n in rows if n not in (most, totals[0])]
+    dots = [n for n in rows if n not in (row_max, totals[0])]
     weights = [u for u in totals[0].users if operation(u) == "aten.div.Tensor" and u.args[1] is totals[0]]
     if len(weights) != 1:
         return None
-    products: list[Product] = []
+    products: list[ScoreProduct] = []
     for node in graph.nodes:
-        taken = [i for i in node.all_input_nodes if i in scores]
-        if node in scores or not taken or node in reductions:
+        score_inputs = [i for i in node.all_input_nodes if i in scores]
+        if node in scores or not score_inputs or node in reductions:
             continue
-        product = known.product(node, scores)
+        product = layout.product(node, scores)
         if product is not None:
             products.append(product)
             continue
-        for each in taken:  # the gradient of a bias with an element for each score
-            whole = known.alone(each, scores) if each in after else None
+        for each in score_inputs:  # the gradient of a bias with an element for each score
+            whole = layout.alone(each, scores) if each in after else None
             if whole is None:
                 return None
             sums[each] = whole
@@ -79,15 +79,17 @@ def find_attention(graph: fx.Graph, most: fx.Node) -> Attention | None:
         return None
     if dots and not _is_dot(dots[0], weights[0], gradients[0], factors, scores):
         return None
-    if any(size.is_Integer and size < LEAST for size in (known.m, known.n)):
+    if any(size.is_Integer and size < MIN_SCORES for size in (layout.m, layout.n)):
         return None
-    inner = [shape_of(p.other)[-2 if p.transposed else -1] for p in products] + [shape_of(first.all_input_nodes[0])[-1]]
-    if any(not size.is_Integer or size > MOST_DEPTH for size in inner):
+    depths = [shape_of(p.other)[-2 if p.transposed else -1] for p in products] + [
+        shape_of(first.all_input_nodes[0])[-1]
+    ]
+    if any(not size.is_Integer or size > MAX_HEAD_SIZE for size in depths):
         return None
     return Attention(
         first,
         shifted,
-        most,
+        row_max,
         totals[0],
         weights[0],
         before[0],
@@ -98,10 +100,10 @@ def find_attention(graph: fx.Graph, most: fx.Node) -> Attention | None:
     )
 
 
-def _source(node: fx.Node) -> fx.Node | None:
-    """The one product of matrices that a tensor is computed from element by element."""
+def _score_product(node: fx.Node) -> fx.Node | None:
+    """Return the one product of matrices that a tensor is computed from element by element."""
     size = count(shape_of(node))
-    found: set[fx.Node] = set()
+    products: set[fx.Node] = set()
     seen: set[fx.Node] = set()
     stack = [node]
     while stack:
@@ -111,43 +113,43 @@ def _source(node: fx.Node) -> fx.Node | None:
         seen.add(current)
         if is_product(current):
             if count(shape_of(current)) == size:
-                found.add(current)
+                products.add(current)
         elif is_element_wise(current):
             stack.extend(current.all_input_nodes)
-    return found.pop() if len(found) == 1 else None
+    return products.pop() if len(products) == 1 else None
 
 
-def _score_like(graph: fx.Graph, first: fx.Node, size: Index) -> tuple[set[fx.Node], list[fx.Node]]:
-    """What is computed of the scores element by element, and other products that are put together with it."""
-    found = {first}
+def _computed_from_scores(graph: fx.Graph, first: fx.Node, size: Index) -> tuple[set[fx.Node], list[fx.Node]]:
+    """Return what is computed of the scores element by element, and other products that are combined with it."""
+    score_nodes = {first}
     gradients: list[fx.Node] = []
     candidates: dict[fx.Node, set[fx.Node]] = {}
     for node in graph.nodes:
         if node is first or not isinstance(node.meta.get("val"), torch.Tensor) or count(shape_of(node)) != size:
             continue
-        if is_product(node) and not any(i in found for i in node.all_input_nodes):
+        if is_product(node) and not any(i in score_nodes for i in node.all_input_nodes):
             candidates[node] = {node}
         elif is_element_wise(node):
             roots = set().union(*(candidates.get(i, set()) for i in node.all_input_nodes))
-            if any(i in found for i in node.all_input_nodes):
-                found.add(node)
+            if any(i in score_nodes for i in node.all_input_nodes):
+                score_nodes.add(node)
                 for root in roots:
                     gradients += [root] if root not in gradients else []
-                    found |= {n for n, of in candidates.items() if root in of}
+                    score_nodes |= {n for n, of in candidates.items() if root in of}
             elif roots:
                 candidates[node] = roots
-    return found, gradients
+    return score_nodes, gradients
 
 
-def _sums_powers(total: fx.Node, most: fx.Node) -> bool:
-    """Whether a node sums the exponentials of what has the maxima `most`, less those."""
+def _sums_exponentials(total: fx.Node, row_max: fx.Node) -> bool:
+    """Return whether a node sums the exponentials of what has the maxima `row_max`, less those."""
     power: Any = total.args[0]
-    return is_exponential(power) and power.args[0].args == (most.args[0], most)
+    return is_exponential(power) and power.args[0].args == (row_max.args[0], row_max)
 
 
 def _factors(node: Any, weights: fx.Node, scores: Collection[fx.Node]) -> list[Any] | None:
-    """What the weights are multiplied with, element by element, to make a tensor (a mask of dropout and its scale), or
-    None where it is something else than such a product, in another shape or dtype."""
+    """Return what the weights are multiplied with, element by element, to make a tensor (a mask of dropout and its
+    scale), or None where it is something else than such a product, in another shape or dtype."""
     factors: list[Any] = []
     while node is not weights:
         if not isinstance(node, fx.Node):
@@ -157,7 +159,7 @@ def _factors(node: Any, weights: fx.Node, scores: Collection[fx.Node]) -> list[A
             node, factor = (right, left) if isinstance(right, fx.Node) and right in scores else (left, right)
             if isinstance(factor, fx.Node) and factor in scores:
                 return None
-            factors += _multiplied(factor)
+            factors += _factors_of(factor)
         elif only_moves(node):
             node = node.args[0]
         else:
@@ -165,19 +167,20 @@ def _factors(node: Any, weights: fx.Node, scores: Collection[fx.Node]) -> list[A
     return sorted(factors, key=str)
 
 
-def _multiplied(factor: Any) -> list[Any]:
-    """The factors of a factor."""
+def _factors_of(factor: Any) -> list[Any]:
+    """Return the factors of a factor."""
     if not isinstance(factor, fx.Node):
         return [factor]
     if operation(factor) in ("aten.mul.Tensor", "aten.mul.Scalar"):
-        return [f for side in factor.args[:2] for f in _multiplied(side)]
+        return [f for side in factor.args[:2] for f in _factors_of(side)]
     if operation(factor) == "prims.convert_element_type.default":
-        return _multiplied(factor.args[0])
+        return _factors_of(factor.args[0])
     return [factor]
 
 
 def _is_dot(dot: fx.Node, weights: fx.Node, gradient: fx.Node, factors: list[Any], scores: Collection[fx.Node]) -> bool:
-    """Whether `dot` sums, over n, the weights times their gradient: then it is that of the result times its own.
+    """Return whether `row_dot` sums, over n, the weights times their gradient: then it is that of the result times its
+    own.
 
     `factors` are what the weights are multiplied with before the result is made of them.
     """
@@ -192,27 +195,27 @@ def _is_dot(dot: fx.Node, weights: fx.Node, gradient: fx.Node, factors: list[Any
     )
 
 
-class Shapes:
-    """Where elements of tensors that are computed from scores are among the scores."""
+class ScoreLayout:
+    """The shape of scores, and where elements of tensors that are computed from them are among them."""
 
     def __init__(self, first: fx.Node) -> None:
         shape = shape_of(first)
-        self.first = first
+        self.score_product = first
         self.batched = len(shape) == 3
         self.batch = shape[0] if self.batched else expression(1)
         self.m, self.n = shape[-2:]
 
     def axes(self, space: Space) -> Coords:
-        """Coordinates of a score, each an axis; that of a batch of one is 0."""
+        """Return coordinates of a score, each an axis; that of a batch of one is 0."""
         batch = space.axis("batch", self.batch) if self.batch != 1 else expression(0)
         return batch, space.axis("m", self.m), space.axis("n", self.n)
 
     def at(self, coords: Coords) -> Coords:
-        """Coordinates as `first` has them."""
+        """Return coordinates as `score_product` has them."""
         return coords if self.batched else coords[1:]
 
-    def product(self, node: fx.Node, scores: set[fx.Node]) -> Product | None:
-        """A product of scores with something that is none, or None for anything else."""
+    def product(self, node: fx.Node, scores: set[fx.Node]) -> ScoreProduct | None:
+        """Return a product of scores with something that is none, or None for anything else."""
         if not is_product(node):
             return None
         left, right = node.args
@@ -220,16 +223,16 @@ class Shapes:
         if (left in scores) == (right in scores):
             return None
         side = 0 if left in scores else 1
-        held, other = (left, right) if side == 0 else (right, left)
+        scores_side, other = (left, right) if side == 0 else (right, left)
         for swapped in (False, True):
-            if self._fits(held, swapped, scores):
+            if self._fits(scores_side, swapped, scores):
                 # [b, i, j] @ [b, j, e] sums j; [b, e, i] @ [b, i, j] sums i
                 summed = ("m" if swapped else "n") if side == 0 else ("n" if swapped else "m")
-                return Product(node, held, other, summed, side, side == 1)
+                return ScoreProduct(node, scores_side, other, summed, side, side == 1)
         return None
 
-    def sum(self, node: fx.Node, scores: set[fx.Node]) -> Sum | None:
-        """A sum of scores over leading dimensions of theirs, or None for anything else."""
+    def sum(self, node: fx.Node, scores: set[fx.Node]) -> ScoreSum | None:
+        """Return a sum of scores over leading dimensions of theirs, or None for anything else."""
         if operation(node) != "aten.sum.dim_IntList":
             return None
         source: Any = node.args[0]
@@ -239,14 +242,14 @@ class Shapes:
             return None
         summed = count(shape[d] for d in dims)
         if all(shape[d] == 1 for d in range(leading) if d not in dims and d < max(dims)):
-            return Sum(node, source, summed, False)
+            return ScoreSum(node, source, summed, False)
         if all(shape[d] == 1 for d in range(leading) if d not in dims and d > min(dims)):
-            return Sum(node, source, summed, True)
+            return ScoreSum(node, source, summed, True)
         return None
 
-    def alone(self, node: fx.Node, scores: set[fx.Node]) -> Sum | None:
-        """Scores that are needed as a whole, or None where they lie in another order."""
-        return Sum(node, node, ONE, False) if self._fits(node, False, scores) else None
+    def alone(self, node: fx.Node, scores: set[fx.Node]) -> ScoreSum | None:
+        """Return scores that are needed as a whole, or None where they lie in another order."""
+        return ScoreSum(node, node, ONE, False) if self._fits(node, False, scores) else None
 
     def _fits(self, node: fx.Node, swapped: bool, scores: set[fx.Node]) -> bool:
         space = Space()
@@ -255,19 +258,19 @@ class Shapes:
         if tuple(shape_of(node)[-2:]) != sizes:
             return False
         coords = space.coordinates(linear((b, *rows), contiguous_strides((self.batch, *sizes))), shape_of(node))
-        marker = Value(torch.float32, self.first, frozenset((m, n)))
+        marker = Value(torch.float32, self.score_product, frozenset((m, n)))
         bound = {s: (self.at((b, m, n)), marker) for s in scores if is_product(s)}
         try:
-            _Everywhere(space, Domain((), ()), {}, True, bound).pull(node, coords)
-        except Cut:
+            _UniformBuilder(space, Domain((), ()), {}, True, bound).lower(node, coords)
+        except NotFusible:
             return False
         return True
 
 
-class _Everywhere(Builder):
+class _UniformBuilder(Builder):
     """Takes anything that is no score for a number that is the same everywhere."""
 
-    def _pull(self, node: fx.Node, coords: Coords, guard: Any, part: int) -> Value:
+    def _lower(self, node: fx.Node, coords: Coords, guard: Any, part: int) -> Value:
         if node not in self.bound and (not is_element_wise(node)):
             return self.compute("x", (), torch.float32, node)
-        return super()._pull(node, coords, guard, part)
+        return super()._lower(node, coords, guard, part)

@@ -16,14 +16,14 @@ import sympy
 import torch
 from torch import fx
 
-from fx_lsp.codegen.graph.query import constant_of, is_empty, is_free, shape_of
-from fx_lsp.codegen.ir.index import Coords, Index, Space, contiguous_strides, expression, linear, rejoined
+from fx_lsp.codegen.graph.query import computes_nothing, constant_of, is_empty, shape_of
+from fx_lsp.codegen.ir.index import Coords, Index, Space, contiguous_strides, expression, linear, rejoin_divisions
 from fx_lsp.codegen.ir.ops import lowering_of
 from fx_lsp.codegen.ir.values import (
     Axes,
     Buffer,
+    Comparison,
     Compute,
-    Condition,
     Constant,
     Coordinate,
     Guard,
@@ -37,11 +37,11 @@ from fx_lsp.codegen.ir.values import (
     triton_type,
 )
 
-MOST_PLACES = 8
+MAX_PLACES = 8
 """At how many different places of one kernel an operation is computed before it is worth storing instead."""
 
 
-class Cut(Exception):
+class NotFusible(Exception):
     """`node` cannot be part of this kernel: it has to be in memory before it."""
 
     def __init__(self, node: fx.Node, why: str) -> None:
@@ -57,17 +57,17 @@ class Domain:
     sizes: Coords
 
     def position(self, without: Axes = frozenset()) -> Index:
-        """The number of an element in the order of the axes, or of those that are not among `without`."""
-        kept = [(a, s) for a, s in zip(self.axes, self.sizes, strict=True) if a not in without]
-        return linear([a for a, _ in kept], contiguous_strides([s for _, s in kept]))
+        """Return the number of an element in the order of the axes, or of those that are not among `without`."""
+        remaining = [(a, s) for a, s in zip(self.axes, self.sizes, strict=True) if a not in without]
+        return linear([a for a, _ in remaining], contiguous_strides([s for _, s in remaining]))
 
 
 @dataclass
 class Builder:
     """The values of one kernel. `buffers` are the nodes in memory; `bound` those that the kernel makes in another way.
 
-    `whole` where all elements that are reduced together are at hand at once; `idle` are axes along which nothing
-    varies: what is reduced along them is the same many times.
+    `whole` where all elements that are reduced together are at hand at once; `invariant_axes` are axes along which
+    nothing varies: what is reduced along them is the same many times.
     """
 
     space: Space
@@ -76,66 +76,69 @@ class Builder:
     whole: bool = True
     bound: Mapping[fx.Node, tuple[Coords, Value]] = field(default_factory=dict[fx.Node, tuple[Coords, Value]])
     indirect: dict[sympy.Symbol, Value] = field(default_factory=dict[sympy.Symbol, Value])
-    idle: frozenset[sympy.Symbol] = frozenset()
-    _known: dict[Any, Any] = field(default_factory=dict[Any, Any])
-    _pulled: dict[Any, Value] = field(default_factory=dict[Any, Value])
-    _places: Counter[fx.Node] = field(default_factory=Counter[fx.Node])
+    invariant_axes: frozenset[sympy.Symbol] = frozenset()
+    _values: dict[Any, Any] = field(default_factory=dict[Any, Any])
+    _lowered: dict[Any, Value] = field(default_factory=dict[Any, Value])
+    _place_counts: Counter[fx.Node] = field(default_factory=Counter[fx.Node])
 
-    def pull(self, node: fx.Node, coords: Coords, guard: Guard = (), part: int = 0) -> Value:
-        """What `node` (its result number `part`) holds at `coords`. Raises Cut where that must come from memory."""
+    def lower(self, node: fx.Node, coords: Coords, guard: Guard = (), part: int = 0) -> Value:
+        """Return the value of `node` (of its result number `part`) at `coords`. Raises NotFusible where that must come
+        from memory."""
         key = node, coords, guard, part
-        if key not in self._pulled:
-            self._pulled[key] = self._pull(node, coords, guard, part)
-        return self._pulled[key]
+        if key not in self._lowered:
+            self._lowered[key] = self._lower(node, coords, guard, part)
+        return self._lowered[key]
 
-    def _pull(self, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    def _lower(self, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
         if node in self.bound:
             at, value = self.bound[node]
             if at != coords:
-                raise Cut(node, "is needed at other elements than the one that is at hand")
+                raise NotFusible(node, "is needed at other elements than the one that is at hand")
             return value
-        held = constant_of(node)
-        if held is not None and held.numel() == 1 and not held.is_complex():
-            return self.constant(held.item(), compute_dtype(held.dtype))
+        constant = constant_of(node)
+        if constant is not None and constant.numel() == 1 and not constant.is_complex():
+            return self.constant(constant.item(), compute_dtype(constant.dtype))
         if is_empty(node):
             return self.constant(0, compute_dtype(node.meta["val"].dtype))
         if node in self.buffers:
             return self.load(self.buffers[node], coords, guard, node)
         lower = lowering_of(node)
         if lower is None:
-            raise Cut(node, "has no lowering")
-        if any(isinstance(a, fx.Node) for a in node.args) and not is_free(node):
-            self._places[node] += 1
-            if self._places[node] > MOST_PLACES:
-                raise Cut(node, f"is needed at more than {MOST_PLACES} places")
+            raise NotFusible(node, "has no lowering")
+        if any(isinstance(a, fx.Node) for a in node.args) and not computes_nothing(node):
+            self._place_counts[node] += 1
+            if self._place_counts[node] > MAX_PLACES:
+                raise NotFusible(node, f"is needed at more than {MAX_PLACES} places")
         return lower(self, node, coords, guard, part)
 
     def operand(self, argument: Any, coords: Coords, guard: Guard, dtype: torch.dtype) -> Value:
-        """An argument of an operation on elements, broadcast to `coords` and converted to `dtype`."""
+        """Return an argument of an operation on elements, broadcast to `coords` and converted to `dtype`."""
         node = argument if isinstance(argument, fx.Node) else None
-        held = argument if node is None else node.meta.get("val")
-        if isinstance(held, (torch.SymInt, torch.SymFloat)):
-            whole = torch.int64 if isinstance(held, torch.SymInt) else torch.float64
-            return self.convert(self.coordinate(expression(held), node, whole), dtype)
+        value = argument if node is None else node.meta.get("val")
+        if isinstance(value, (torch.SymInt, torch.SymFloat)):
+            whole = torch.int64 if isinstance(value, torch.SymInt) else torch.float64
+            return self.convert(self.coordinate(expression(value), node, whole), dtype)
         if not isinstance(argument, fx.Node):
             return self.constant(argument, dtype)
         shape = shape_of(argument)
         behind = coords[len(coords) - len(shape) :]
         at = tuple(sympy.Integer(0) if s == 1 else c for c, s in zip(behind, shape, strict=True))
-        return self.convert(self.pull(argument, at, guard), dtype)
+        return self.convert(self.lower(argument, at, guard), dtype)
 
     def load(self, buffer: Buffer, coords: Coords, guard: Guard, node: fx.Node) -> Value:
-        """The element of a buffer at `coords`."""
-        index = rejoined(linear(coords, buffer.strides))
+        """Return the element of a buffer at `coords`."""
+        index = rejoin_divisions(linear(coords, buffer.strides))
         if not index.free_symbols & self.indirect.keys():
             guard = tuple(c for c in guard if index.free_symbols & (c.left - c.right).free_symbols)
         free = index.free_symbols | {s for c in guard for e in (c.left, c.right) for s in e.free_symbols}
         key = Load, buffer, index, guard
         dtype = compute_dtype(buffer.dtype)
-        return self._once(key, lambda: Load(dtype, node, self.axes_of(free), self.behind(free), buffer, index, guard))
+        return self._once(
+            key, lambda: Load(dtype, node, self.axes_of(free), self.values_behind(free), buffer, index, guard)
+        )
 
     def constant(self, value: Scalar, dtype: torch.dtype) -> Value:
-        """A number of a dtype."""
+        """Return a number of a dtype."""
         if dtype is torch.bool:
             value = bool(value)
         elif dtype.is_floating_point:
@@ -145,26 +148,28 @@ class Builder:
         return self._once((Constant, repr(value), dtype), lambda: Constant(dtype, None, frozenset(), value))
 
     def coordinate(self, index: Index, node: fx.Node | None, dtype: torch.dtype = torch.int64) -> Value:
-        """An index as a value."""
+        """Return an index as a value."""
         if isinstance(index, sympy.Integer):
             return self.constant(int(index), dtype)
         free = index.free_symbols
-        make = lambda: Coordinate(dtype, node, self.axes_of(free), self.behind(free), index)  # noqa: E731
+        make = lambda: Coordinate(dtype, node, self.axes_of(free), self.values_behind(free), index)  # noqa: E731
         return self._once((Coordinate, index, dtype), make)
 
     def test(self, guard: Guard) -> Value:
-        """Whether a guard holds."""
+        """Return whether a guard holds."""
         free = {s for c in guard for e in (c.left, c.right) for s in e.free_symbols}
-        return self._once((Test, guard), lambda: Test(torch.bool, None, self.axes_of(free), self.behind(free), guard))
+        return self._once(
+            (Test, guard), lambda: Test(torch.bool, None, self.axes_of(free), self.values_behind(free), guard)
+        )
 
     def compute(self, template: str, args: tuple[Value, ...], dtype: torch.dtype, node: fx.Node | None) -> Value:
-        """An expression of other values."""
+        """Return an expression of other values."""
         axes: Axes = frozenset[sympy.Symbol]().union(*(a.axes for a in args))
         key = Compute, template, tuple(map(id, args)), dtype
         return self._once(key, lambda: Compute(dtype, node, axes, template, args))
 
     def convert(self, value: Value, dtype: torch.dtype, node: fx.Node | None = None) -> Value:
-        """A value in another dtype. Half precision is float32 as long as it stays in registers."""
+        """Return a value in another dtype. Half precision is float32 as long as it stays in registers."""
         dtype = compute_dtype(dtype)
         if value.dtype == dtype:
             return value
@@ -177,7 +182,7 @@ class Builder:
         return self.compute(f"a.to({triton_type(dtype)})", (value,), dtype, node)
 
     def where(self, guard: Guard, value: Value, other: Value, node: fx.Node) -> Value:
-        """`value` where the guard holds, `other` elsewhere."""
+        """Return `value` where the guard holds, `other` elsewhere."""
         if not guard:
             return value
         return self.compute("tl.where(a, b, c)", (self.test(guard), value, other), value.dtype, node)
@@ -191,53 +196,53 @@ class Builder:
         dtype: torch.dtype,
         part: int,
     ) -> Value:
-        """A result of reducing values over axes."""
+        """Return a result of reducing values over axes."""
         axes: Axes = frozenset[sympy.Symbol]().union(*(a.axes for a in args)) - frozenset(over)
         key = Reduction, kind, tuple(map(id, args)), over, part
         return self._once(key, lambda: Reduction(dtype, node, axes, kind, args, over, part))
 
     def scan(self, kind: str, arg: Value, over: tuple[sympy.Symbol, ...], node: fx.Node) -> Value:
-        """The running result of a value along axes."""
+        """Return the running result of a value along axes."""
         return self._once(
             (Scan, kind, id(arg), over), lambda: Scan(arg.dtype, node, arg.axes | set(over), kind, arg, over)
         )
 
-    def index_of(self, value: Value, size: Index) -> sympy.Symbol:
-        """A symbol for a value that is used as an index from 0 to `size`."""
+    def index_symbol(self, value: Value, size: Index) -> sympy.Symbol:
+        """Return a symbol for a value that is used as an index from 0 to `size`."""
         key = "index", id(value)
-        if key not in self._known:
+        if key not in self._values:
             symbol = self.space.axis("index", size)
             self.indirect[symbol] = value
-            self._known[key] = symbol
-        return self._known[key]
+            self._values[key] = symbol
+        return self._values[key]
 
-    def also(self, guard: Guard, left: Index, sign: Any, right: Index) -> Guard | None:
-        """A guard with one more condition, if that is not known to hold; None where it cannot hold."""
-        found = self.space.bounds(left - right)
-        if found is not None:
-            low, high = found
+    def refine_guard(self, guard: Guard, left: Index, sign: Any, right: Index) -> Guard | None:
+        """Return a guard with one more condition, if that is not known to hold; None where it cannot hold."""
+        bounds = self.space.bounds(left - right)
+        if bounds is not None:
+            low, high = bounds
             holds = {">=": low.is_nonnegative, "<": high.is_negative, "==": low == high == 0}[sign]
             never = {">=": high.is_negative, "<": low.is_nonnegative, "==": low.is_positive or high.is_negative}[sign]
             if holds or never:
                 return guard if holds else None
-        condition = Condition(left, sign, right)
+        condition = Comparison(left, sign, right)
         return guard if condition in guard else (*guard, condition)
 
     def axes_of(self, free: Any) -> Axes:
-        """The axes of the kernel that symbols depend on."""
-        found: set[sympy.Symbol] = set()
+        """Return the axes of the kernel that symbols depend on."""
+        axes: set[sympy.Symbol] = set()
         for symbol in free:
             if symbol in self.indirect:
-                found |= self.indirect[symbol].axes
+                axes |= self.indirect[symbol].axes
             elif symbol in self.space.sizes:
-                found.add(symbol)
-        return frozenset(found)
+                axes.add(symbol)
+        return frozenset(axes)
 
-    def behind(self, free: Any) -> tuple[Value, ...]:
-        """The values that stand behind symbols."""
+    def values_behind(self, free: Any) -> tuple[Value, ...]:
+        """Return the values that stand behind symbols."""
         return tuple(self.indirect[s] for s in sorted(free, key=lambda s: s.name) if s in self.indirect)
 
     def _once(self, key: Any, make: Any) -> Any:
-        if key not in self._known:
-            self._known[key] = make()
-        return self._known[key]
+        if key not in self._values:
+            self._values[key] = make()
+        return self._values[key]

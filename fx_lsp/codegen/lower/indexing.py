@@ -11,13 +11,13 @@ import torch
 from torch import fx
 
 from fx_lsp.codegen.graph.query import dimension, shape_of
-from fx_lsp.codegen.graph.scatter import PUT, indices_of_sum, named_dimensions, values_of_sum
+from fx_lsp.codegen.graph.scatter import INDEX_PUTS, named_dimensions, scatter_indices, scatter_values
 from fx_lsp.codegen.ir.index import ZERO, Coords, Index, linear
 from fx_lsp.codegen.ir.ops import args_of, lowering, operation
-from fx_lsp.codegen.ir.values import Addition, Axes, Buffer, Compute, Constant, Guard, Value
-from fx_lsp.codegen.lower.builder import Builder, Cut
+from fx_lsp.codegen.ir.values import AtomicAdd, Axes, Buffer, Compute, Constant, Guard, Value
+from fx_lsp.codegen.lower.builder import Builder, NotFusible
 
-FEW = 4
+MAX_SCATTERED = 4
 """Up to how many elements of each line are replaced by a comparison each."""
 
 
@@ -25,8 +25,8 @@ FEW = 4
 def embedding(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
     """Rows of a table."""
     table, indices = args_of(node)[:2]
-    row = b.index_of(b.operand(indices, coords[:-1], guard, torch.int64), shape_of(table)[0])
-    return b.pull(table, (row, coords[-1]), guard)
+    row = b.index_symbol(b.operand(indices, coords[:-1], guard, torch.int64), shape_of(table)[0])
+    return b.lower(table, (row, coords[-1]), guard)
 
 
 @lowering("aten.index_select")
@@ -35,11 +35,11 @@ def index_select(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: 
     source, dim, indices = args_of(node)
     rank = len(shape_of(source))
     if not rank:
-        return b.pull(source, (), guard)
+        return b.lower(source, (), guard)
     at, where = list(coords), dimension(dim, rank)
     behind = coords[where : where + 1] if shape_of(indices) else ()
-    at[where] = b.index_of(b.operand(indices, behind, guard, torch.int64), shape_of(source)[where])
-    return b.pull(source, tuple(at), guard)
+    at[where] = b.index_symbol(b.operand(indices, behind, guard, torch.int64), shape_of(source)[where])
+    return b.lower(source, tuple(at), guard)
 
 
 @lowering("aten.gather")
@@ -47,16 +47,16 @@ def gather(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -
     """For each element, the index of one dimension that a tensor names."""
     source, dim, indices = args_of(node)[:3]
     if not shape_of(source):
-        return b.pull(source, (), guard)
-    return b.pull(source, along_dimension(b, node, dim, indices, shape_of(source), coords, guard), guard)
+        return b.lower(source, (), guard)
+    return b.lower(source, along_dimension(b, node, dim, indices, shape_of(source), coords, guard), guard)
 
 
 def along_dimension(
     b: Builder, node: fx.Node, dim: Any, indices: fx.Node, shape: Coords, coords: Coords, guard: Guard = ()
 ) -> Coords:
-    """Coordinates in a tensor of a shape, which a tensor of indices names along a dimension."""
+    """Return coordinates in a tensor of a shape, which a tensor of indices names along a dimension."""
     at, where = list(coords) or [ZERO], dimension(dim, len(shape))
-    at[where] = b.index_of(b.operand(indices, coords, guard, torch.int64), shape[where])
+    at[where] = b.index_symbol(b.operand(indices, coords, guard, torch.int64), shape[where])
     return tuple(at)
 
 
@@ -65,11 +65,11 @@ def index(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) ->
     """The elements that tensors of indices name, which broadcast with each other; negative ones count from the end."""
     source, indices = args_of(node)[:2]
     if any(i is not None and i.meta["val"].dtype is torch.bool for i in indices):
-        raise Cut(node, "depends on the values of a mask")
-    return b.pull(source, picked(b, node, shape_of(source), indices, coords, guard), guard)
+        raise NotFusible(node, "depends on the values of a mask")
+    return b.lower(source, indexed_coordinates(b, node, shape_of(source), indices, coords, guard), guard)
 
 
-def picked(
+def indexed_coordinates(
     b: Builder,
     node: fx.Node,
     shape: Coords,
@@ -78,7 +78,8 @@ def picked(
     guard: Guard = (),
     checked: bool = True,
 ) -> Coords:
-    """Coordinates in a tensor of a shape, which tensors of indices name for the element at `coords` of what they pick.
+    """Return coordinates in a tensor of a shape, which tensors of indices name for the element at `coords` of what they
+    pick.
 
     Where they are not `checked`, none is negative.
     """
@@ -92,7 +93,7 @@ def picked(
         value = b.operand(tensor, named, guard, torch.int64)
         if checked:
             value = b.compute("tl.where(a < 0, a + b, a)", (value, b.coordinate(extent, node)), torch.int64, node)
-        at.append(b.index_of(value, extent))
+        at.append(b.index_symbol(value, extent))
     return tuple(at)
 
 
@@ -108,36 +109,37 @@ def scatter(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) 
     dtype = node.meta["val"].dtype
     if not shape:
         return b.operand(written, coords, guard, dtype)
-    few = inside[where].is_Integer and 1 <= inside[where] <= FEW
+    few = inside[where].is_Integer and 1 <= inside[where] <= MAX_SCATTERED
     if not few or any(i != where and a != s for i, (a, s) in enumerate(zip(inside, shape, strict=True))):
-        raise Cut(node, "may write an element more than once")
+        raise NotFusible(node, "may write an element more than once")
     value = b.operand(source, coords, guard, dtype)
     for number in range(int(inside[where])):
         at = (*coords[:where], sympy.Integer(number), *coords[where + 1 :])
-        place = b.pull(indices, at, guard)
+        place = b.lower(indices, at, guard)
         here = b.compute("a == b", (b.coordinate(coords[where], node), place), torch.bool, node)
-        new = b.constant(written, dtype) if not isinstance(written, fx.Node) else b.pull(written, at, guard)
+        new = b.constant(written, dtype) if not isinstance(written, fx.Node) else b.lower(written, at, guard)
         value = b.compute("tl.where(a, b, c)", (here, b.convert(new, dtype), value), value.dtype, node)
     return value
 
 
-def addition(b: Builder, node: fx.Node, coords: Coords, over: Axes, buffer: Buffer) -> Addition:
-    """What a sum adds, for the element at `coords` of what it adds, which runs over the axes `over`."""
-    values, dtype = values_of_sum(node), buffer.dtype
-    if operation(node) in PUT:
+def atomic_add(b: Builder, node: fx.Node, coords: Coords, over: Axes, buffer: Buffer) -> AtomicAdd:
+    """Return the atomic addition of a scatter sum, for the element at `coords` of what it adds, which runs over the
+    axes `over`."""
+    values, dtype = scatter_values(node), buffer.dtype
+    if operation(node) in INDEX_PUTS:
         checked = operation(node) != "aten._unsafe_index_put.default"
-        at = picked(b, node, shape_of(node), indices_of_sum(node), coords, (), checked)
+        at = indexed_coordinates(b, node, shape_of(node), scatter_indices(node), coords, (), checked)
         value = b.operand(values, coords, (), dtype)
     else:
         at = along_dimension(b, node, args_of(node)[1], args_of(node)[2], shape_of(node), coords)
-        value = b.convert(b.pull(values, coords), dtype)
+        value = b.convert(b.lower(values, coords), dtype)
     index = sympy.expand(linear(at, buffer.strides))
-    value, where = _chosen(b, value, node)
-    return Addition(buffer, index, value, node, b.behind(index.free_symbols), where, over)
+    value, where = _split_mask(b, value, node)
+    return AtomicAdd(buffer, index, value, node, b.values_behind(index.free_symbols), where, over)
 
 
-def _chosen(b: Builder, value: Value, node: fx.Node) -> tuple[Value, Value | None]:
-    """A value, and where it is added: adding zero is left out."""
+def _split_mask(b: Builder, value: Value, node: fx.Node) -> tuple[Value, Value | None]:
+    """Return a value, and where it is added: adding zero is left out."""
     if isinstance(value, Compute) and value.template == "tl.where(a, b, c)":
         condition, yes, no = value.args
         if isinstance(no, Constant) and no.value == 0:

@@ -15,13 +15,13 @@ import torch
 from torch import fx
 
 from fx_lsp.codegen.graph.query import dimension, shape_of
-from fx_lsp.codegen.graph.template_kernel import Piece, piece_of
+from fx_lsp.codegen.graph.template_kernel import Subgraph, subgraph_of
 from fx_lsp.codegen.ir.index import ONE, Coords, Index, Space, contiguous_strides, linear
 from fx_lsp.codegen.ir.ops import args_of, operation
-from fx_lsp.codegen.ir.values import Buffer, Constant, Given, Reduction, Scan, Store, Value, values_of
-from fx_lsp.codegen.ir.write_target import Place
-from fx_lsp.codegen.lower.algebra import simplified
-from fx_lsp.codegen.lower.builder import Builder, Cut, Domain
+from fx_lsp.codegen.ir.values import Buffer, Constant, Reduction, Scan, Store, Value, Variable, values_of
+from fx_lsp.codegen.ir.write_target import WriteTarget
+from fx_lsp.codegen.lower.algebra import simplify
+from fx_lsp.codegen.lower.builder import Builder, Domain, NotFusible
 
 
 @dataclass(frozen=True)
@@ -32,15 +32,15 @@ class Matmul:
     results: tuple[fx.Node, ...]
     reads: tuple[fx.Node, ...]
 
-    def piece(self) -> Piece:
-        """The part of the graph that computes the results."""
-        return piece_of(self.reads, (self.node, *self.results))
+    def subgraph(self) -> Subgraph:
+        """Return the part of the graph that computes the results."""
+        return subgraph_of(self.reads, (self.node, *self.results))
 
 
 @dataclass(frozen=True)
-class Computed:
-    """What a kernel computes: tiles of its operands, and what it stores. `groups` are its axes: those of batches, of
-    rows, of columns, and what is summed."""
+class MatmulValues:
+    """The values of the kernel of a matmul: tiles of its operands, and what it stores. `groups` are its axes: those of
+    batches, of rows, of columns, and what is summed."""
 
     node: fx.Node
     left: Value
@@ -50,32 +50,35 @@ class Computed:
     groups: tuple[tuple[sympy.Symbol, ...], ...]
 
 
-def operands(node: fx.Node) -> tuple[fx.Node, fx.Node]:
-    """The two tensors that a matmul multiplies."""
+def matmul_operands(node: fx.Node) -> tuple[fx.Node, fx.Node]:
+    """Return the two tensors that a matmul multiplies."""
     left, right = args_of(node)[1:3] if "add" in operation(node) else args_of(node)[:2]
     return left, right
 
 
-def computed(node: fx.Node, memory: Mapping[fx.Node, Buffer], targets: Mapping[fx.Node, Place]) -> Computed:
-    """The values of a kernel that stores `targets`; all are nodes of a piece. Raises Cut where it cannot have one."""
-    splitting = Splitting()
-    left, right = operands(node)
+def matmul_values(
+    node: fx.Node, memory: Mapping[fx.Node, Buffer], targets: Mapping[fx.Node, WriteTarget]
+) -> MatmulValues:
+    """Return the values of a kernel that stores `targets`; all are nodes of a subgraph. Raises NotFusible where it
+    cannot have one."""
+    splitting = AxisSplitting()
+    left, right = matmul_operands(node)
     *batches, rows, columns = shape_of(node)
     batch = [splitting.axis(s) for s in batches]
     m, n, k = (splitting.axis(s) for s in (rows, columns, shape_of(left)[-1]))
-    layouts: dict[fx.Node, Layout] = {node: (*batch, m, n)}
-    _lay_out(splitting, layouts, node)
+    layouts: dict[fx.Node, AxisLayout] = {node: (*batch, m, n)}
+    _lay_out_results(splitting, layouts, node)
     lefts, rights = (*batch, m, k), (*batch, k, n)
     backwards = [(s, at) for member, layout in layouts.items() for s, at in splitting.behind(member, layout).items()]
     for source, layout in [(left, lefts), (right, rights), *_addend(node, layouts[node]), *backwards]:
         if source not in layouts:
-            _refine(splitting, source, layout, memory)
+            _refine_axes(splitting, source, layout, memory)
     space, symbols = Space(), dict[int, sympy.Symbol]()
     groups = tuple(splitting.leaves(axes) for axes in ([a for dim in batch for a in dim], m, n, k))
     for group, name in zip(groups, ("b", "i", "j", "l"), strict=True):
         symbols |= {leaf: space.axis(f"{name}{p}", splitting.sizes[leaf]) for p, leaf in enumerate(group)}
 
-    def at(layout: Layout) -> Coords:
+    def at(layout: AxisLayout) -> Coords:
         split = [splitting.leaves(dim) for dim in layout]
         return tuple(
             linear([symbols[a] for a in d], contiguous_strides([splitting.sizes[a] for a in d])) for d in split
@@ -83,34 +86,34 @@ def computed(node: fx.Node, memory: Mapping[fx.Node, Buffer], targets: Mapping[f
 
     bound: dict[fx.Node, tuple[Coords, Value]] = {}
     builder = Builder(space, Domain(tuple(space.sizes), tuple(space.sizes.values())), memory, True, bound)
-    tiles = builder.pull(left, at(lefts)), builder.pull(right, at(rights))
+    tiles = builder.lower(left, at(lefts)), builder.lower(right, at(rights))
     coords = at(layouts[node])
     axes = frozenset(symbols[a] for group in groups[:3] for a in group)
-    bound[node] = coords, _with_addend(builder, node, coords, Given(torch.float32, node, axes, "acc"))
+    bound[node] = coords, _with_addend(builder, node, coords, Variable(torch.float32, node, axes, "acc"))
     stores: list[Store] = []
     for result, place in targets.items():
         where = at(layouts[result])
-        value = builder.pull(result, where)
+        value = builder.lower(result, where)
         stores.append(Store(place.buffer, sympy.expand(place.index(space, where)), value, result))
     for value in values_of([*tiles, *(s.value for s in stores)]):
         if isinstance(value, (Reduction, Scan)):
-            raise Cut(value.node or node, "needs elements that other programs have")
+            raise NotFusible(value.node or node, "needs elements that other programs have")
     if any(isinstance(t, Constant) for t in tiles):
-        raise Cut(node, "multiplies by one number")
-    return Computed(node, *tiles, tuple(stores), builder, tuple(tuple(symbols[a] for a in g) for g in groups))
+        raise NotFusible(node, "multiplies by one number")
+    return MatmulValues(node, *tiles, tuple(stores), builder, tuple(tuple(symbols[a] for a in g) for g in groups))
 
 
-def _lay_out(splitting: Splitting, layouts: dict[fx.Node, Layout], node: fx.Node) -> None:
-    """How everything lies that is computed of a matmul."""
+def _lay_out_results(splitting: AxisSplitting, layouts: dict[fx.Node, AxisLayout], node: fx.Node) -> None:
+    """Find the layout of everything that is computed of a matmul."""
     for other in node.graph.nodes:
         if other not in layouts and any(i in layouts for i in other.all_input_nodes):
             layout = splitting.ahead(other, layouts)
             if layout is None:
-                raise Cut(other, "has other elements than the matmul")
+                raise NotFusible(other, "has other elements than the matmul")
             layouts[other] = layout
 
 
-def _refine(splitting: Splitting, node: fx.Node, layout: Layout, memory: Mapping[fx.Node, Buffer]) -> None:
+def _refine_axes(splitting: AxisSplitting, node: fx.Node, layout: AxisLayout, memory: Mapping[fx.Node, Buffer]) -> None:
     """Split axes as the views between memory and a node need it."""
     pending, seen = [(node, layout)], {node}
     while pending:
@@ -123,39 +126,39 @@ def _refine(splitting: Splitting, node: fx.Node, layout: Layout, memory: Mapping
                 pending.append((source, behind))
 
 
-def _addend(node: fx.Node, layout: Layout) -> list[tuple[fx.Node, Layout]]:
-    """What is added to a product, and how it lies."""
+def _addend(node: fx.Node, layout: AxisLayout) -> list[tuple[fx.Node, AxisLayout]]:
+    """Return what is added to a product, with its layout."""
     if "add" not in operation(node):
         return []
     source: Any = args_of(node)[0]
-    found = broadcast(layout, shape_of(node), shape_of(source))
-    return [] if found is None else [(source, found)]
+    addend_layout = broadcast_layout(layout, shape_of(node), shape_of(source))
+    return [] if addend_layout is None else [(source, addend_layout)]
 
 
 def _with_addend(b: Builder, node: fx.Node, coords: Coords, product: Value) -> Value:
-    """The result of a matmul, with what `addmm` and `baddbmm` add to the product."""
+    """Return the result of a matmul, with what `addmm` and `baddbmm` add to the product."""
     if "add" not in operation(node):
         return product
     alpha, beta = (node.kwargs.get(word, 1) for word in ("alpha", "beta"))
     if not all(isinstance(factor, (int, float)) for factor in (alpha, beta)):
-        raise Cut(node, "has a factor that is known only when it runs")
+        raise NotFusible(node, "has a factor that is known only when it runs")
     numbers = [b.constant(float(f), torch.float32) for f in (alpha, beta)]  # pyright: ignore[reportArgumentType]
-    value = simplified(b, "a * b", (product, numbers[0]), torch.float32, node)
+    value = simplify(b, "a * b", (product, numbers[0]), torch.float32, node)
     if beta == 0:
         return value
     addend = b.operand(args_of(node)[0], coords, (), torch.float32)
     return b.compute(
-        "a + b", (value, simplified(b, "a * b", (addend, numbers[1]), torch.float32, node)), torch.float32, node
+        "a + b", (value, simplify(b, "a * b", (addend, numbers[1]), torch.float32, node)), torch.float32, node
     )
 
 
-Layout: TypeAlias = tuple[tuple[int, ...], ...]
+AxisLayout: TypeAlias = tuple[tuple[int, ...], ...]
 """For each dimension of a tensor the numbers of its axes, outermost first; none where its size is 1."""
 
 _SAME_ORDER = ("view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "expand")
 
 
-class Splitting:
+class AxisSplitting:
     """Axes, which are split as views need it."""
 
     def __init__(self) -> None:
@@ -163,23 +166,23 @@ class Splitting:
         self._parts: dict[int, tuple[int, int]] = {}
 
     def axis(self, size: Index) -> tuple[int, ...]:
-        """A dimension of its own."""
+        """Return a dimension of its own."""
         if size == 1:
             return ()
         self.sizes.append(size)
         return (len(self.sizes) - 1,)
 
     def leaves(self, axes: Iterable[int]) -> tuple[int, ...]:
-        """What axes have been split into."""
-        found: list[int] = []
+        """Return the axes that some have been split into."""
+        parts: list[int] = []
         for axis in axes:
-            found.extend(self.leaves(self._parts[axis]) if axis in self._parts else (axis,))
-        return tuple(found)
+            parts.extend(self.leaves(self._parts[axis]) if axis in self._parts else (axis,))
+        return tuple(parts)
 
-    def reshaped(self, layout: Layout, shape: Coords) -> Layout | None:
-        """The same elements in the same order under another shape; None where no axes fit it."""
+    def reshaped(self, layout: AxisLayout, shape: Coords) -> AxisLayout | None:
+        """Return the same elements in the same order under another shape; None where no axes fit it."""
         rest = list(self.leaves(axis for dim in layout for axis in dim))
-        found: list[tuple[int, ...]] = []
+        dims: list[tuple[int, ...]] = []
         for size in reversed(shape):
             dim: list[int] = []
             while size != 1:
@@ -197,41 +200,41 @@ class Splitting:
                     last, more = len(self.sizes) - 1, ONE
                 dim.insert(0, last)
                 size = more
-            found.append(tuple(dim))
-        return None if rest else tuple(reversed(found))
+            dims.append(tuple(dim))
+        return None if rest else tuple(reversed(dims))
 
-    def ahead(self, node: fx.Node, known: Mapping[fx.Node, Layout]) -> Layout | None:
-        """How a node lies that is computed from others, of which some are `known`."""
-        source = next(i for i in node.all_input_nodes if i in known)
-        layout, shape, order = known[source], shape_of(node), permutation(node)
+    def ahead(self, node: fx.Node, layouts: Mapping[fx.Node, AxisLayout]) -> AxisLayout | None:
+        """Return the layout of a node that is computed from others, of some of which it is `layouts`."""
+        source = next(i for i in node.all_input_nodes if i in layouts)
+        layout, shape, order = layouts[source], shape_of(node), permuted_dimensions(node)
         if order is not None:
             return tuple(layout[d] for d in order)
-        if _name(node) in _SAME_ORDER or _long(shape) == _long(shape_of(source)):
+        if _name(node) in _SAME_ORDER or _without_ones(shape) == _without_ones(shape_of(source)):
             return self.reshaped(layout, shape)
         return None
 
-    def behind(self, node: fx.Node, layout: Layout) -> dict[fx.Node, Layout]:
-        """How the tensors lie that a node is computed from, as far as that is known."""
-        found: dict[fx.Node, Layout] = {}
-        order = permutation(node)
+    def behind(self, node: fx.Node, layout: AxisLayout) -> dict[fx.Node, AxisLayout]:
+        """Return the layouts of the tensors that a node is computed from, as far as they are known."""
+        layouts: dict[fx.Node, AxisLayout] = {}
+        order = permuted_dimensions(node)
         for source in node.all_input_nodes:
             shape = shape_of(source) if hasattr(source.meta.get("val"), "stride") else None
             if shape is None:
                 continue
-            made: Layout | None
+            source_layout: AxisLayout | None
             if order is not None:
-                made = tuple(layout[order.index(d)] for d in range(len(order)))
+                source_layout = tuple(layout[order.index(d)] for d in range(len(order)))
             elif _name(node) in _SAME_ORDER[:-1]:
-                made = self.reshaped(layout, shape)
+                source_layout = self.reshaped(layout, shape)
             else:
-                made = broadcast(layout, shape_of(node), shape)
-            if made is not None:
-                found[source] = made
-        return found
+                source_layout = broadcast_layout(layout, shape_of(node), shape)
+            if source_layout is not None:
+                layouts[source] = source_layout
+        return layouts
 
 
-def broadcast(layout: Layout, shape: Coords, source: Coords) -> Layout | None:
-    """How a tensor lies that is broadcast to one of `shape`; None where it is not."""
+def broadcast_layout(layout: AxisLayout, shape: Coords, source: Coords) -> AxisLayout | None:
+    """Return the layout of a tensor that is broadcast to one of `shape`; None where it is not."""
     if len(source) > len(shape):
         return None
     start = len(shape) - len(source)
@@ -240,8 +243,8 @@ def broadcast(layout: Layout, shape: Coords, source: Coords) -> Layout | None:
     return tuple(() if s == 1 else dim for s, dim in zip(source, layout[start:], strict=True))
 
 
-def permutation(node: fx.Node) -> list[int] | None:
-    """Which dimension of its argument each dimension of a node is, if it puts them into another order."""
+def permuted_dimensions(node: fx.Node) -> list[int] | None:
+    """Return, for each dimension of a node that permutes them, which dimension of its argument it is."""
     if _name(node) != "permute":
         return None
     order: Any = args_of(node)[1]
@@ -253,11 +256,11 @@ def _name(node: fx.Node) -> str:
     return parts[1] if len(parts) > 1 else ""
 
 
-def _long(shape: Sequence[Index]) -> list[Index]:
+def _without_ones(shape: Sequence[Index]) -> list[Index]:
     return [s for s in shape if s != 1]
 
 
 def _quotient(size: Index, divisor: Index) -> Index | None:
-    """A size divided by another, where that is a whole number."""
-    found = sympy.cancel(size / divisor)
-    return found if sympy.fraction(found)[1] == 1 else None
+    """Return a size divided by another, where that is a whole number."""
+    quotient = sympy.cancel(size / divisor)
+    return quotient if sympy.fraction(quotient)[1] == 1 else None

@@ -1,12 +1,11 @@
 """Operations on single elements: a table of their expressions in Triton.
 
-`a`, `b`, `c` are the tensor arguments in order, other letters those that `SCALARS` names. A call of a lower-case name
-that is neither Triton's nor Python's is one of the helper functions of `triton/helpers.py`.
+`a`, `b`, `c` are the tensor arguments in order. A call of a lower-case name that is neither Triton's nor Python's is
+one of the helper functions of `triton/helpers.py`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,20 +14,10 @@ from torch import fx
 from fx_lsp.codegen.ir.index import Coords
 from fx_lsp.codegen.ir.ops import args_of, lowering
 from fx_lsp.codegen.ir.values import Compute, Constant, Guard, Load, Reduction, Value, compute_dtype, triton_type
-from fx_lsp.codegen.lower.algebra import simplified
-from fx_lsp.codegen.lower.builder import Builder, Cut
+from fx_lsp.codegen.lower.algebra import simplify
+from fx_lsp.codegen.lower.builder import Builder, NotFusible
 
-
-@dataclass(frozen=True)
-class Row:
-    """`template` computes the result; `among` says that arguments are converted to what they have in common, not to
-    the dtype of the result."""
-
-    template: str
-    among: bool = False
-
-
-_SAME = {
+_ARITHMETIC = {
     "add": "a + b",
     "sub": "a - b",
     "rsub": "b - a",
@@ -107,7 +96,7 @@ _SAME = {
 }
 """The arguments are converted to the dtype of the result."""
 
-_AMONG = {
+_COMPARISONS = {
     "eq": "a == b",
     "ne": "a != b",
     "lt": "a < b",
@@ -129,30 +118,30 @@ _LOGICAL = {
 """The arguments are converted to bool."""
 
 _FLOAT_ONLY = frozenset(("floor", "ceil", "trunc", "round"))
-_NEVER_FOR_INTS = frozenset(("isnan", "isinf"))
+_FALSE_FOR_INTS = frozenset(("isnan", "isinf"))
 
 
 def _arguments(node: fx.Node) -> list[Any]:
     return [a for a in args_of(node) if not isinstance(a, (torch.dtype, list, tuple))]
 
 
-def _result(node: fx.Node) -> torch.dtype:
+def _result_dtype(node: fx.Node) -> torch.dtype:
     return node.meta["val"].dtype
 
 
-def _common(arguments: list[Any]) -> torch.dtype:
-    """The dtype in which arguments are compared."""
-    found: Any = None
+def _common_dtype(arguments: list[Any]) -> torch.dtype:
+    """Return the dtype in which arguments are compared."""
+    common: Any = None
     for value in (a.meta["val"] if isinstance(a, fx.Node) else a for a in arguments):
-        found = value if found is None else torch.empty((), dtype=torch.result_type(found, value), device="meta")
-        if isinstance(value, torch.Tensor) and value.ndim and isinstance(found, torch.Tensor) and not found.ndim:
-            found = torch.empty((1,), dtype=found.dtype, device="meta")
-    return found.dtype
+        common = value if common is None else torch.empty((), dtype=torch.result_type(common, value), device="meta")
+        if isinstance(value, torch.Tensor) and value.ndim and isinstance(common, torch.Tensor) and not common.ndim:
+            common = torch.empty((1,), dtype=common.dtype, device="meta")
+    return common.dtype
 
 
-def _same(template: str, name: str) -> Any:
+def _lower_arithmetic(template: str, name: str) -> Any:
     def lower(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-        dtype = _result(node)
+        dtype = _result_dtype(node)
         args = tuple(b.operand(a, coords, guard, dtype) for a in _arguments(node))
         if name in _FLOAT_ONLY and not dtype.is_floating_point:
             return args[0]
@@ -169,100 +158,100 @@ def _same(template: str, name: str) -> Any:
                 "floor": "floor_divide(a, b)",
                 "trunc": "trunc(a / b)" if whole else "a // b",
             }[rounding]
-        return simplified(b, text, args, compute_dtype(dtype), node)
+        return simplify(b, text, args, compute_dtype(dtype), node)
 
     return lower
 
 
-def _among(template: str, name: str) -> Any:
+def _lower_comparison(template: str, name: str) -> Any:
     def lower(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-        dtype = _common(_arguments(node))
-        if name in _NEVER_FOR_INTS and not dtype.is_floating_point:
+        dtype = _common_dtype(_arguments(node))
+        if name in _FALSE_FOR_INTS and not dtype.is_floating_point:
             return b.constant(False, torch.bool)
         args = tuple(b.operand(a, coords, guard, dtype) for a in _arguments(node))
         if not any(isinstance(a, Constant) and not a.value for a in args):  # rounding does not change a sign
-            args = tuple(_rounded(b, v, a) for v, a in zip(args, _arguments(node), strict=True))
-        return simplified(b, template, args, torch.bool, node)
+            args = tuple(_round_as_stored(b, v, a) for v, a in zip(args, _arguments(node), strict=True))
+        return simplify(b, template, args, torch.bool, node)
 
     return lower
 
 
-def _rounded(b: Builder, value: Value, argument: Any) -> Value:
-    """An operand of a comparison as it would be in memory. A maximum is equal to what it is the maximum of, even where
-    one of them was stored in half precision and the other is computed here."""
-    held: Any = argument.meta["val"] if isinstance(argument, fx.Node) else None
-    stored = held.dtype if isinstance(held, torch.Tensor) else value.dtype
+def _round_as_stored(b: Builder, value: Value, argument: Any) -> Value:
+    """Return an operand of a comparison as it would be in memory. A maximum is equal to what it is the maximum of, even
+    where one of them was stored in half precision and the other is computed here."""
+    memory_value: Any = argument.meta["val"] if isinstance(argument, fx.Node) else None
+    stored = memory_value.dtype if isinstance(memory_value, torch.Tensor) else value.dtype
     if compute_dtype(stored) is stored or _is_exact(value, stored):
         return value
     return b.compute(f"a.to({triton_type(stored)}).to({triton_type(value.dtype)})", (value,), value.dtype, value.node)
 
 
 def _is_exact(value: Value, stored: torch.dtype) -> bool:
-    """Whether a value has no more digits than it would have in memory."""
+    """Return whether a value has no more digits than it would have in memory."""
     if isinstance(value, Load):
         return value.buffer.dtype is stored
     if isinstance(value, Reduction):
         return value.kind in ("max", "min") and all(_is_exact(a, stored) for a in value.args)
     if isinstance(value, Compute):
-        return value.template in _CHOOSING and all(a.dtype is torch.bool or _is_exact(a, stored) for a in value.args)
+        return value.template in _SELECTIONS and all(a.dtype is torch.bool or _is_exact(a, stored) for a in value.args)
     return isinstance(value, Constant)
 
 
-_CHOOSING = {"-a", "tl.abs(a)", "relu(a)", "tl.where(a, b, c)", "tl.maximum(a, b)", "tl.minimum(a, b)"} | {
+_SELECTIONS = {"-a", "tl.abs(a)", "relu(a)", "tl.where(a, b, c)", "tl.maximum(a, b)", "tl.minimum(a, b)"} | {
     f"tl.{which}(a, b, propagate_nan=tl.PropagateNan.ALL)" for which in ("maximum", "minimum")
 }
 """What gives one of its arguments back, or its negative."""
 
 
-def _logical(template: str) -> Any:
+def _lower_logical(template: str) -> Any:
     def lower(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
         args = tuple(b.operand(a, coords, guard, torch.bool) for a in _arguments(node))
-        return simplified(b, template, args, torch.bool, node)
+        return simplify(b, template, args, torch.bool, node)
 
     return lower
 
 
-for _name, _template in _SAME.items():
-    lowering(f"aten.{_name}", f"prims.{_name}")(_same(_template, _name))
-for _name, _template in _AMONG.items():
-    lowering(f"aten.{_name}")(_among(_template, _name))
+for _name, _template in _ARITHMETIC.items():
+    lowering(f"aten.{_name}", f"prims.{_name}")(_lower_arithmetic(_template, _name))
+for _name, _template in _COMPARISONS.items():
+    lowering(f"aten.{_name}")(_lower_comparison(_template, _name))
 for _name, _template in _LOGICAL.items():
-    lowering(f"aten.{_name}")(_logical(_template))
+    lowering(f"aten.{_name}")(_lower_logical(_template))
 
 
 @lowering("prims.convert_element_type", "aten._to_copy", "aten.to", "prims.device_put")
 def convert(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
     """A conversion. What is rounded to half precision stays float32 until it is stored."""
     source: Any = args_of(node)[0]
-    return b.convert(b.pull(source, coords, guard), _result(node), node)
+    return b.convert(b.lower(source, coords, guard), _result_dtype(node), node)
 
 
 @lowering("aten.clone", "aten.alias", "aten.detach", "aten.contiguous", "aten.lift_fresh", "prims.view_of")
 def same(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
     """The same elements elsewhere in memory."""
     source: Any = args_of(node)[0]
-    return b.pull(source, coords, guard)
+    return b.lower(source, coords, guard)
 
 
 @lowering("aten.copy")
 def copy(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
     """The second argument in the shape and dtype of the first."""
-    return b.operand(args_of(node)[1], coords, guard, _result(node))
+    return b.operand(args_of(node)[1], coords, guard, _result_dtype(node))
 
 
 @lowering("aten.where.self")
 def where(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
     """One of two values."""
-    dtype = _result(node)
+    dtype = _result_dtype(node)
     condition = b.operand(args_of(node)[0], coords, guard, torch.bool)
     args = tuple(b.operand(a, coords, guard, dtype) for a in args_of(node)[1:])
-    return simplified(b, "tl.where(a, b, c)", (condition, *args), compute_dtype(dtype), node)
+    return simplify(b, "tl.where(a, b, c)", (condition, *args), compute_dtype(dtype), node)
 
 
 @lowering("aten.clamp", "aten.clamp_min", "aten.clamp_max", "aten.clip")
 def clamp(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
     """A value between two bounds, either of which may be missing."""
-    dtype, name = _result(node), str(node.target).split(".")[1]
+    dtype, name = _result_dtype(node), str(node.target).split(".")[1]
     value = b.operand(args_of(node)[0], coords, guard, dtype)
     bounds = [*args_of(node)[1:], *(node.kwargs.get(k) for k in ("min", "max")[len(args_of(node)) - 1 :])]
     low, high = (None, bounds[0]) if name == "clamp_max" else (bounds[0], bounds[1] if len(bounds) > 1 else None)
@@ -276,13 +265,13 @@ def clamp(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) ->
 @lowering("aten.pow")
 def power(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
     """Small whole and half powers by multiplication and roots, others by a helper."""
-    dtype = _result(node)
+    dtype = _result_dtype(node)
     base, exponent = args_of(node)
     value = b.operand(base, coords, guard, dtype)
     if isinstance(exponent, (int, float)) and not isinstance(exponent, bool):
         text = _POWERS.get(float(exponent))
         if text is not None and (dtype.is_floating_point or "." not in text):
-            return simplified(b, text, (value,), compute_dtype(dtype), node)
+            return simplify(b, text, (value,), compute_dtype(dtype), node)
     args = value, b.operand(exponent, coords, guard, dtype)
     return b.compute("pow(a, b)" if dtype.is_floating_point else "int_pow(a, b)", args, compute_dtype(dtype), node)
 
@@ -304,17 +293,17 @@ def polygamma(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int
     """The first derivatives of lgamma."""
     order, argument = args_of(node)
     if order > 1:
-        raise Cut(node, "is a high derivative of lgamma")
-    value = b.operand(argument, coords, guard, _result(node))
+        raise NotFusible(node, "is a high derivative of lgamma")
+    value = b.operand(argument, coords, guard, _result_dtype(node))
     return b.compute("trigamma(a)" if order else "digamma(a)", (value,), value.dtype, node)
 
 
 @lowering("aten.nextafter")
 def nextafter(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
     """The next number towards another."""
-    dtype = _result(node)
+    dtype = _result_dtype(node)
     if dtype.itemsize < 4:
-        raise Cut(node, "depends on the bits of half precision")
+        raise NotFusible(node, "depends on the bits of half precision")
     args = tuple(b.operand(a, coords, guard, dtype) for a in args_of(node))
     return b.compute("nextafter(a, b)", args, dtype, node)
 
@@ -324,7 +313,7 @@ def frexp(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) ->
     """A number as a fraction, from a half to one, of a power of two."""
     source: Any = args_of(node)[0]
     if source.meta["val"].dtype is torch.float64:
-        raise Cut(node, "depends on the bits of double precision")
+        raise NotFusible(node, "depends on the bits of double precision")
     value = b.operand(source, coords, guard, torch.float32)
     template, dtype = (("frexp_exponent(a)", torch.int32), ("frexp_mantissa(a)", torch.float32))[part == 0]
     return b.compute(template, (value,), dtype, node)
@@ -339,10 +328,10 @@ def full(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> 
     name = str(node.target).split(".")[1]
     values: dict[str, Any] = {"full": 1, "full_like": 1, "scalar_tensor": 0}
     value: Any = args_of(node)[values[name]] if name in values else int(name.startswith("ones"))
-    return b.operand(value, (), (), _result(node))
+    return b.operand(value, (), (), _result_dtype(node))
 
 
 @lowering("aten.empty", "aten.empty_like", "aten.empty_strided", "aten.new_empty", "aten.new_empty_strided")
 def empty(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
     """Anything will do."""
-    return b.constant(0, _result(node))
+    return b.constant(0, _result_dtype(node))

@@ -21,4 +21,4 @@ def random(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -
     place = b.coordinate(linear(coords, contiguous_strides(shape)), None, dtype)
     if isinstance(place, Constant):
         place = b.compute("tl.full([], a, tl.int32)", (place,), torch.int32, None)
-    return b.compute(f"tl.{kind}(a, b)", (b.pull(seed, (), guard), place), torch.float32, node)
+    return b.compute(f"tl.{kind}(a, b)", (b.lower(seed, (), guard), place), torch.float32, node)

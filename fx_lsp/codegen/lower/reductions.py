@@ -13,43 +13,44 @@ from fx_lsp.codegen.graph.query import REDUCTION_KINDS, is_reduction, reduced_di
 from fx_lsp.codegen.ir.index import ONE, ZERO, Coords, Index, contiguous_strides, count, linear
 from fx_lsp.codegen.ir.ops import args_of, lowering, operation
 from fx_lsp.codegen.ir.values import Guard, Value, compute_dtype
-from fx_lsp.codegen.lower.builder import Builder, Cut
+from fx_lsp.codegen.lower.builder import Builder, NotFusible
 
 
 @lowering(*REDUCTION_KINDS)
 def reduce(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """A result of a reduction. Raises Cut where it is needed for other elements than those the kernel runs over."""
+    """A result of a reduction. Raises NotFusible where it is needed for other elements than those the kernel runs
+    over."""
     source: Any = args_of(node)[0]
     shape, dims = shape_of(source), reduced_dimensions(node)
     if count(shape) == 0:
-        return _of_nothing(b, node, part)
+        return _empty_reduction(b, node, part)
     keeps = len(shape_of(node, 0)) == len(shape)
     if not is_reduction(node):
         supply = iter(coords)
         at = tuple(ZERO if i in dims and not keeps else next(supply) for i in range(len(shape)))
-        return _of_one_value(b, node, b.operand(source, at, guard, _dtype(node, part)), ONE, part)
+        return _constant_reduction(b, node, b.operand(source, at, guard, _result_dtype(node, part)), ONE, part)
     inside = b.space.coordinates(b.domain.position(), shape)
-    over = _axes(b, node, inside, dims)
+    over = _reduced_axes(b, node, inside, dims)
     expected = tuple(ZERO if i in dims else c for i, c in enumerate(inside) if keeps or i not in dims)
     if guard or expected != coords:
-        raise Cut(node, "is needed for other elements than those that are at hand")
+        raise NotFusible(node, "is needed for other elements than those that are at hand")
     name, kind = operation(node), REDUCTION_KINDS[operation(node).rpartition(".")[0]]
-    dtype = compute_dtype(_dtype(node, part))
+    dtype = compute_dtype(_result_dtype(node, part))
     if kind in ("any", "all"):
         truth = b.operand(source, inside, (), torch.bool)
         if not truth.axes & set(over):
             return truth
         number = b.convert(truth, torch.int32)
-        found = b.reduction("max" if kind == "any" else "min", (number,), over, node, torch.int32, 0)
-        return b.convert(found, torch.bool)
+        reduced = b.reduction("max" if kind == "any" else "min", (number,), over, node, torch.int32, 0)
+        return b.convert(reduced, torch.bool)
     if kind in ("argmax", "argmin"):
-        return _arg(b, node, source, inside, dims, over, kind)
+        return _arg_reduction(b, node, source, inside, dims, over, kind)
     value = b.operand(source, inside, (), dtype)
     total = count(shape[d] for d in dims)
     if not value.axes & set(over):
-        return _of_one_value(b, node, value, total, part)
-    times = count(b.space.sizes[a] for a in over if a in b.idle)
-    over = tuple(a for a in over if a not in b.idle)
+        return _constant_reduction(b, node, value, total, part)
+    times = count(b.space.sizes[a] for a in over if a in b.invariant_axes)
+    over = tuple(a for a in over if a not in b.invariant_axes)
     number = b.convert(b.coordinate(total / times, node), dtype)
     if kind == "var_mean":
         if b.whole:
@@ -61,23 +62,23 @@ def reduce(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -
             squares = b.reduction(kind, (value,), over, node, dtype, 0)
         if part == 1:
             return mean
-        squares = _repeated(b, node, squares, times, "sum")
-        return b.compute("a / b", (squares, _freedom(b, node, total, dtype)), dtype, node)
-    found = b.reduction(kind, (value,), over, node, dtype, 0)
+        squares = _repeat(b, node, squares, times, "sum")
+        return b.compute("a / b", (squares, _degrees_of_freedom(b, node, total, dtype)), dtype, node)
+    reduced = b.reduction(kind, (value,), over, node, dtype, 0)
     if name.startswith("aten.mean"):
-        return b.compute("a / b", (found, number), dtype, node)
-    return _repeated(b, node, found, times, kind)
+        return b.compute("a / b", (reduced, number), dtype, node)
+    return _repeat(b, node, reduced, times, kind)
 
 
-def _dtype(node: fx.Node, part: int) -> torch.dtype:
+def _result_dtype(node: fx.Node, part: int) -> torch.dtype:
     result = node.meta["val"]
     return (result[part] if isinstance(result, (tuple, list)) else result).dtype
 
 
-def _freedom(b: Builder, node: fx.Node, total: Index, dtype: torch.dtype) -> Value:
-    """What squared deviations are divided by."""
-    given: Any = node.kwargs.get("correction", 1 if operation(node).startswith("aten.var") else 0)
-    correction = 1 if given is None else given
+def _degrees_of_freedom(b: Builder, node: fx.Node, total: Index, dtype: torch.dtype) -> Value:
+    """Return the divisor of squared deviations."""
+    stated: Any = node.kwargs.get("correction", 1 if operation(node).startswith("aten.var") else 0)
+    correction = 1 if stated is None else stated
     if int(correction) == correction:
         return b.convert(b.coordinate(sympy.Max(ZERO, total - int(correction)), node), dtype)
     if total.is_Integer:
@@ -86,27 +87,27 @@ def _freedom(b: Builder, node: fx.Node, total: Index, dtype: torch.dtype) -> Val
     return b.compute("tl.maximum(a, b)", (less, b.constant(0.0, dtype)), dtype, node)
 
 
-def _of_nothing(b: Builder, node: fx.Node, part: int) -> Value:
-    """A reduction without elements."""
-    kind, dtype = REDUCTION_KINDS[operation(node).rpartition(".")[0]], _dtype(node, part)
+def _empty_reduction(b: Builder, node: fx.Node, part: int) -> Value:
+    """Return a reduction without elements."""
+    kind, dtype = REDUCTION_KINDS[operation(node).rpartition(".")[0]], _result_dtype(node, part)
     if kind == "var_mean" or operation(node).startswith("aten.mean"):
         return b.constant(math.nan, compute_dtype(dtype))
     return b.constant(int(kind in ("prod", "all")), compute_dtype(dtype))
 
 
-def _of_one_value(b: Builder, node: fx.Node, value: Value, total: Index, part: int) -> Value:
-    """A reduction of elements that are all the same."""
+def _constant_reduction(b: Builder, node: fx.Node, value: Value, total: Index, part: int) -> Value:
+    """Return a reduction of elements that are all the same."""
     kind, dtype = REDUCTION_KINDS[operation(node).rpartition(".")[0]], value.dtype
     if kind in ("argmax", "argmin"):
         return b.constant(0, torch.int64)
     if kind == "var_mean" and part == 0:
         zero = b.compute("a - b", (value, value), dtype, node)
-        return b.compute("a / b", (zero, _freedom(b, node, total, dtype)), dtype, node)
-    return value if operation(node).startswith("aten.mean") else _repeated(b, node, value, total, kind)
+        return b.compute("a / b", (zero, _degrees_of_freedom(b, node, total, dtype)), dtype, node)
+    return value if operation(node).startswith("aten.mean") else _repeat(b, node, value, total, kind)
 
 
-def _repeated(b: Builder, node: fx.Node, value: Value, times: Index, kind: str) -> Value:
-    """A reduction of a value that is there so many times."""
+def _repeat(b: Builder, node: fx.Node, value: Value, times: Index, kind: str) -> Value:
+    """Return a reduction of a value that is there so many times."""
     if times == 1 or kind not in ("sum", "prod"):
         return value
     dtype = value.dtype
@@ -115,17 +116,17 @@ def _repeated(b: Builder, node: fx.Node, value: Value, times: Index, kind: str) 
     return b.compute(template, (value, number), dtype, node)
 
 
-def _axes(b: Builder, node: fx.Node, inside: Coords, dims: tuple[int, ...]) -> tuple[sympy.Symbol, ...]:
-    """The axes of the kernel that a reduction runs over."""
+def _reduced_axes(b: Builder, node: fx.Node, inside: Coords, dims: tuple[int, ...]) -> tuple[sympy.Symbol, ...]:
+    """Return the axes of the kernel that a reduction runs over."""
     over = frozenset[Any]().union(*(inside[d].free_symbols for d in dims))
-    kept = frozenset[Any]().union(*(c.free_symbols for i, c in enumerate(inside) if i not in dims))
+    remaining = frozenset[Any]().union(*(c.free_symbols for i, c in enumerate(inside) if i not in dims))
     sizes = b.space.sizes
-    if over & kept & sizes.keys():
-        raise Cut(node, "reduces a part of what the kernel runs over")
+    if over & remaining & sizes.keys():
+        raise NotFusible(node, "reduces a part of what the kernel runs over")
     return tuple(a for a in b.domain.axes if a in over)
 
 
-def _arg(
+def _arg_reduction(
     b: Builder, node: fx.Node, source: fx.Node, inside: Coords, dims: tuple[int, ...], over: Any, kind: str
 ) -> Value:
     shape = shape_of(source)
@@ -145,9 +146,9 @@ def scan(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> 
     if not shape:
         return b.operand(source, coords, guard, dtype)
     inside = b.space.coordinates(b.domain.position(), shape)
-    over = _axes(b, node, inside, (scanned_dimension(node),))
+    over = _reduced_axes(b, node, inside, (scanned_dimension(node),))
     if guard or inside != coords:
-        raise Cut(node, "is needed for other elements than those that are at hand")
+        raise NotFusible(node, "is needed for other elements than those that are at hand")
     kind = operation(node).split(".")[1]
     if not over:
         return b.operand(source, inside, (), dtype)

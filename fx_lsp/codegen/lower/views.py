@@ -12,11 +12,11 @@ from fx_lsp.codegen.graph.query import argument, dimension, shape_of
 from fx_lsp.codegen.ir.index import ZERO, Coords, Index, contiguous_strides, expression, linear
 from fx_lsp.codegen.ir.ops import args_of, lowering
 from fx_lsp.codegen.ir.values import Guard, Value
-from fx_lsp.codegen.lower.builder import Builder, Cut
+from fx_lsp.codegen.lower.builder import Builder, NotFusible
 
 
 def size(value: Any) -> Index:
-    """A size among the arguments: a number, or a node that computes one."""
+    """Return a size among the arguments: a number, or a node that computes one."""
     return expression(value.meta["val"] if isinstance(value, fx.Node) else value)
 
 
@@ -27,7 +27,7 @@ def view(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> 
     """The same elements in the same order under another shape."""
     source: Any = args_of(node)[0]
     position = linear(coords, contiguous_strides(shape_of(node)))
-    return b.pull(source, b.space.coordinates(position, shape_of(source)), guard)
+    return b.lower(source, b.space.coordinates(position, shape_of(source)), guard)
 
 
 @lowering("aten.permute", "prims.transpose")
@@ -37,7 +37,7 @@ def permute(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) 
     at: list[Index] = [ZERO] * len(coords)
     for coordinate, dim in zip(coords, order, strict=True):
         at[dimension(dim, len(coords))] = coordinate
-    return b.pull(source, tuple(at), guard)
+    return b.lower(source, tuple(at), guard)
 
 
 @lowering("aten.t", "aten.transpose", "aten.numpy_T", "aten.mT")
@@ -48,7 +48,7 @@ def transpose(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int
     if len(at) > 1:
         first, second = (dimension(argument(node, i, f"dim{i - 1}", i - 1), len(at)) for i in (1, 2))
         at[first], at[second] = at[second], at[first]
-    return b.pull(source, tuple(at), guard)
+    return b.lower(source, tuple(at), guard)
 
 
 @lowering("aten.expand", "prims.broadcast_in_dim")
@@ -60,7 +60,7 @@ def expand(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -
         behind = [coords[int(d)] for d in args_of(node)[2]]
     else:
         behind = list(coords[len(coords) - len(shape) :])
-    return b.pull(source, tuple(ZERO if s == 1 else c for c, s in zip(behind, shape, strict=True)), guard)
+    return b.lower(source, tuple(ZERO if s == 1 else c for c, s in zip(behind, shape, strict=True)), guard)
 
 
 @lowering("aten.repeat")
@@ -69,7 +69,7 @@ def repeat(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -
     source: Any = args_of(node)[0]
     shape = shape_of(source)
     behind = coords[len(coords) - len(shape) :]
-    return b.pull(source, tuple(b.space.split(c, s)[1] for c, s in zip(behind, shape, strict=True)), guard)
+    return b.lower(source, tuple(b.space.split(c, s)[1] for c, s in zip(behind, shape, strict=True)), guard)
 
 
 @lowering("aten.as_strided", "aten.as_strided_copy")
@@ -78,17 +78,17 @@ def as_strided(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: in
     source: Any = args_of(node)[0]
     value = source.meta["val"]
     if not value.is_contiguous() or any(isinstance(s, torch.SymInt) for s in value.shape):
-        raise Cut(node, "depends on how a tensor lies in memory")
+        raise NotFusible(node, "depends on how a tensor lies in memory")
     offset = argument(node, 3, "storage_offset")
     position = linear(coords, [size(s) for s in args_of(node)[2]]) + size(offset or 0)
-    return b.pull(source, b.space.coordinates(position, shape_of(source)), guard)
+    return b.lower(source, b.space.coordinates(position, shape_of(source)), guard)
 
 
 @lowering("aten.unsqueeze")
 def unsqueeze(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
     """One more dimension of size 1."""
     dim = dimension(args_of(node)[1], len(coords))
-    return b.pull(args_of(node)[0], coords[:dim] + coords[dim + 1 :], guard)
+    return b.lower(args_of(node)[0], coords[:dim] + coords[dim + 1 :], guard)
 
 
 @lowering("aten.squeeze", "prims.squeeze")
@@ -100,7 +100,7 @@ def squeeze(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) 
     dims = {dimension(d, len(shape)) for d in (named if isinstance(named, (list, tuple)) else [named])}
     supply = iter(coords)
     at = tuple(ZERO if i in dims and s == 1 else next(supply) for i, s in enumerate(shape))
-    return b.pull(source, at, guard)
+    return b.lower(source, at, guard)
 
 
 @lowering("aten.slice.Tensor")
@@ -110,11 +110,11 @@ def slice_(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -
     dim, start, step = _range(node, 1)
     at = list(coords)
     at[dim] = start + at[dim] * step
-    return b.pull(source, tuple(at), guard)
+    return b.lower(source, tuple(at), guard)
 
 
 def _range(node: fx.Node, first: int) -> tuple[int, Index, Index]:
-    """The dimension, the first index and the step of a slice."""
+    """Return the dimension, the first index and the step of a slice."""
     source: Any = args_of(node)[0]
     shape = shape_of(source)
     dim = dimension(argument(node, first, "dim", 0), len(shape))
@@ -132,7 +132,7 @@ def select(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -
     shape = shape_of(source)
     dim, index = dimension(args_of(node)[1], len(shape)), size(args_of(node)[2])
     index = shape[dim] + index if index.is_negative else index
-    return b.pull(source, (*coords[:dim], index, *coords[dim:]), guard)
+    return b.lower(source, (*coords[:dim], index, *coords[dim:]), guard)
 
 
 @lowering("aten.split", "aten.split_with_sizes", "aten.split_with_sizes_copy", "aten.unbind", "aten.chunk")
@@ -142,9 +142,9 @@ def split(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) ->
     unbinds = "unbind" in str(node.target)
     dim = dimension(argument(node, 1 if unbinds else 2, "dim", 0), len(shape_of(source)))
     if unbinds:
-        return b.pull(source, (*coords[:dim], expression(part), *coords[dim:]), guard)
+        return b.lower(source, (*coords[:dim], expression(part), *coords[dim:]), guard)
     before = sum((shape_of(node, i)[dim] for i in range(part)), ZERO)
-    return b.pull(source, (*coords[:dim], coords[dim] + before, *coords[dim + 1 :]), guard)
+    return b.lower(source, (*coords[:dim], coords[dim] + before, *coords[dim + 1 :]), guard)
 
 
 @lowering("aten.flip", "prims.rev")
@@ -153,7 +153,7 @@ def flip(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> 
     shape = shape_of(node)
     dims = {dimension(d, len(shape)) for d in args_of(node)[1]}
     at = tuple(s - 1 - c if i in dims else c for i, (c, s) in enumerate(zip(coords, shape, strict=True)))
-    return b.pull(args_of(node)[0], at, guard)
+    return b.lower(args_of(node)[0], at, guard)
 
 
 @lowering("aten.diagonal", "aten.diagonal_copy")
@@ -165,7 +165,7 @@ def diagonal(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int)
     first, second = dimension(argument(node, 2, "dim1", 0), rank), dimension(argument(node, 3, "dim2", 1), rank)
     supply = iter(coords[:-1])
     along = {first: coords[-1] + max(-offset, 0), second: coords[-1] + max(offset, 0)}
-    return b.pull(source, tuple(along[i] if i in along else next(supply) for i in range(rank)), guard)
+    return b.lower(source, tuple(along[i] if i in along else next(supply) for i in range(rank)), guard)
 
 
 @lowering("aten.unfold", "aten.unfold_copy")
@@ -173,11 +173,11 @@ def unfold(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -
     """Windows of one dimension, each as a new last dimension."""
     source: Any = args_of(node)[0]
     if not shape_of(source):
-        return b.pull(source, (), guard)
+        return b.lower(source, (), guard)
     dim, step = dimension(args_of(node)[1], len(shape_of(source))), int(args_of(node)[3])
     at = list(coords[:-1])
     at[dim] = at[dim] * step + coords[-1]
-    return b.pull(source, tuple(at), guard)
+    return b.lower(source, tuple(at), guard)
 
 
 @lowering("aten.cat")
@@ -186,20 +186,20 @@ def cat(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> V
     dtype = node.meta["val"].dtype
     parts: Any = [p for p in args_of(node)[0] if len(shape_of(p)) == len(coords)]
     dim = dimension(argument(node, 1, "dim", 0), len(coords))
-    start, found = ZERO, []
+    start, candidates = ZERO, []
     for tensor in parts:
         end = start + shape_of(tensor)[dim]
-        inside = b.also(guard, coords[dim], ">=", start)
-        inside = None if inside is None else b.also(inside, coords[dim], "<", end)
+        inside = b.refine_guard(guard, coords[dim], ">=", start)
+        inside = None if inside is None else b.refine_guard(inside, coords[dim], "<", end)
         if inside is not None and end != start:
             at = (*coords[:dim], coords[dim] - start, *coords[dim + 1 :])
-            found.append((end, b.convert(b.pull(tensor, at, inside), dtype)))
+            candidates.append((end, b.convert(b.lower(tensor, at, inside), dtype)))
         start = end
-    if not found:
+    if not candidates:
         return b.constant(0, dtype)
-    value = found[-1][1]
-    for end, other in reversed(found[:-1]):
-        before = b.also((), coords[dim], "<", end)
+    value = candidates[-1][1]
+    for end, other in reversed(candidates[:-1]):
+        before = b.refine_guard((), coords[dim], "<", end)
         value = value if before is None else b.where(before, other, value, node)
     return value
 
@@ -216,12 +216,12 @@ def pad(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> V
         at[dim] = at[dim] - before
         bounds = [(">=", ZERO)] if before != 0 else []
         for sign, bound in (*bounds, ("<", shape[dim])):
-            inside = None if inside is None else b.also(inside, at[dim], sign, bound)
+            inside = None if inside is None else b.refine_guard(inside, at[dim], sign, bound)
     other = b.constant(argument(node, 2, "value", 0), dtype)
     if inside is None:
         return other
     both = (*guard, *(c for c in inside if c not in guard))
-    return b.where(inside, b.convert(b.pull(source, tuple(at), both), dtype), other, node)
+    return b.where(inside, b.convert(b.lower(source, tuple(at), both), dtype), other, node)
 
 
 @lowering("aten.slice_scatter", "aten.select_scatter", "aten.diagonal_scatter")
@@ -233,30 +233,30 @@ def scatter_view(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: 
     if "slice" in name:
         dim, start, step = _range(node, 2)
         position, offset = b.space.split(coords[dim] - start, step)
-        inside = b.also(inside, coords[dim], ">=", start)
-        inside = None if inside is None else b.also(inside, position, "<", shape_of(values)[dim])
+        inside = b.refine_guard(inside, coords[dim], ">=", start)
+        inside = None if inside is None else b.refine_guard(inside, position, "<", shape_of(values)[dim])
         if step != 1 and inside is not None:
-            inside = b.also(inside, offset, "==", ZERO)
+            inside = b.refine_guard(inside, offset, "==", ZERO)
         at = (*coords[:dim], position, *coords[dim + 1 :])
     elif "select" in name:
         dim, index = dimension(args_of(node)[2], len(shape)), size(args_of(node)[3])
         index = shape[dim] + index if index.is_negative else index
-        inside = b.also(inside, coords[dim], "==", index)
+        inside = b.refine_guard(inside, coords[dim], "==", index)
         at = (*coords[:dim], *coords[dim + 1 :])
     else:
         offset = int(argument(node, 2, "offset", 0))
         first, second = (dimension(argument(node, 3 + i, f"dim{i + 1}", i), len(shape)) for i in (0, 1))
         along = coords[first] - max(-offset, 0)
-        inside = b.also(inside, coords[second] - max(offset, 0), "==", along)
-        inside = None if inside is None else b.also(inside, along, ">=", ZERO)
-        inside = None if inside is None else b.also(inside, along, "<", shape_of(values)[-1])
+        inside = b.refine_guard(inside, coords[second] - max(offset, 0), "==", along)
+        inside = None if inside is None else b.refine_guard(inside, along, ">=", ZERO)
+        inside = None if inside is None else b.refine_guard(inside, along, "<", shape_of(values)[-1])
         at = (*(c for i, c in enumerate(coords) if i not in (first, second)), along)
     dtype = node.meta["val"].dtype
     if inside is None:
-        return b.pull(source, coords, guard)
+        return b.lower(source, coords, guard)
     both = (*guard, *(c for c in inside if c not in guard))
-    value = b.convert(b.pull(values, at, both), dtype)
-    return b.where(inside, value, b.pull(source, coords, guard), node) if inside else value
+    value = b.convert(b.lower(values, at, both), dtype)
+    return b.where(inside, value, b.lower(source, coords, guard), node) if inside else value
 
 
 @lowering("prims.iota")

@@ -16,25 +16,25 @@ import torch
 from torch import fx
 
 from fx_lsp.codegen.graph.query import (
-    has_several,
+    has_several_results,
     is_empty,
     is_reduction,
     is_scan,
-    is_sum,
+    is_scatter_sum,
     is_view,
     reduced_dimensions,
     scanned_dimension,
     shape_of,
-    stays,
+    stays_call,
 )
-from fx_lsp.codegen.graph.scatter import summed_shape
+from fx_lsp.codegen.graph.scatter import scatter_shape
 from fx_lsp.codegen.ir.index import Coords, Index, count
-from fx_lsp.codegen.ir.tile import AT_ONCE, WHOLE
-from fx_lsp.codegen.schedule.concat import Pieces, pieces_of
+from fx_lsp.codegen.ir.tile import MAX_ROW_ELEMENTS, MAX_TILE_ELEMENTS
+from fx_lsp.codegen.schedule.concat import ConcatParts, concat_parts
 
 
 @dataclass
-class Group:
+class FusionGroup:
     """Anchors that one kernel computes. `sizes` are those of its axes, outermost first.
 
     `spans` says for each anchor which axes it has (an element for each of them); `reduces` which a reduction reduces,
@@ -48,35 +48,35 @@ class Group:
 
 @dataclass
 class Schedule:
-    """What runs, in order: groups, and calls that stay in ATen. `stored` are the nodes that are in memory.
+    """The steps of a program, in order: groups, and calls that stay in ATen. `stored` are the nodes that are in memory.
 
-    `pieces` are nodes that are written into others: into which, and the steps to their elements there.
+    `concat_parts` are nodes that are written into others: into which, and the steps to their elements there.
     """
 
-    steps: list[Group | fx.Node]
+    steps: list[FusionGroup | fx.Node]
     stored: set[fx.Node]
-    pieces: Pieces
+    concat_parts: ConcatParts
 
 
-def schedule(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Node] = ()) -> Schedule:
-    """Groups for the operations of `graph`; those in `cut` are anchors, those in `called` stay calls of ATen."""
+def build_schedule(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Node] = ()) -> Schedule:
+    """Return groups for the operations of `graph`; those in `cut` are anchors, those in `called` stay calls of ATen."""
     output = next(n for n in reversed(graph.nodes) if n.op == "output")
-    wanted = set(output.all_input_nodes)
-    calls = {n for n in graph.nodes if n.op == "call_function" and (n in called or stays(n))}
-    live = _live(wanted | calls)
+    results = set(output.all_input_nodes)
+    calls = {n for n in graph.nodes if n.op == "call_function" and (n in called or stays_call(n))}
+    live = _live_nodes(results | calls)
     roots = (
         {n for n in graph.nodes if n.op in ("placeholder", "get_attr")}
         | calls
         | {n for n in graph.nodes if n.target is operator.getitem and n.args[0] in calls}
     )
     through = _views_of(roots)
-    pieces = pieces_of([n for n in graph.nodes if n in live], roots, through)
-    joined = {whole for parts in pieces.values() for whole, _ in parts}
+    parts_of_concats = concat_parts([n for n in graph.nodes if n in live], roots, through)
+    joined = {whole for parts in parts_of_concats.values() for whole, _ in parts}
     roots |= joined
     through |= _views_of(joined)
     arguments = {i for call in calls if not is_empty(call) for i in call.all_input_nodes}
-    needed_by_calls = {n if n in through else _shown(n) for n in arguments}
-    anchors = pieces.keys() - roots | {
+    needed_by_calls = {n if n in through else _viewed_base(n) for n in arguments}
+    anchors = parts_of_concats.keys() - roots | {
         n
         for n in graph.nodes
         if n in live
@@ -86,14 +86,16 @@ def schedule(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Node] = (
         and (
             is_anchor_reduction(n)
             or is_scan(n)
-            or is_sum(n)
-            or ((n in wanted or n in needed_by_calls) and n not in through)
+            or is_scatter_sum(n)
+            or ((n in results or n in needed_by_calls) and n not in through)
             or n in cut
         )
     }
-    kept = {n for n in anchors if not is_view(n) and (n in wanted or n in needed_by_calls or n in cut)}
-    anchors -= {n for n in _views_of(kept) if n not in wanted and n not in pieces}  # they are in memory with it
-    steps: list[Group | fx.Node] = []
+    stored_anchors = {n for n in anchors if not is_view(n) and (n in results or n in needed_by_calls or n in cut)}
+    anchors -= {
+        n for n in _views_of(stored_anchors) if n not in results and n not in parts_of_concats
+    }  # they are in memory with it
+    steps: list[FusionGroup | fx.Node] = []
     place: dict[fx.Node, int] = {}
     memory: dict[fx.Node, frozenset[fx.Node]] = {}
     for node in graph.nodes:
@@ -101,16 +103,18 @@ def schedule(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Node] = (
             place[node] = len(steps)
             steps.append(node)
         elif node in joined:
-            place[node] = max(place[n] for n, parts in pieces.items() for whole, _ in parts if whole is node) + 1
+            place[node] = (
+                max(place[n] for n, parts in parts_of_concats.items() for whole, _ in parts if whole is node) + 1
+            )
         elif node in anchors:
-            needs_of(node, anchors | roots, memory)
-            place[node] = _join(steps, node, memory, place, cut)
+            anchors_needed(node, anchors | roots, memory)
+            place[node] = _group_anchor(steps, node, memory, place, cut)
         elif node.target is operator.getitem and node.args[0] in calls:
             place[node] = place[node.args[0]]
-    stored = {n for n in anchors if n in wanted or n in needed_by_calls or n in cut}
+    stored = {n for n in anchors if n in results or n in needed_by_calls or n in cut}
     for node in anchors:
-        stored |= {n for n in needs_of(node, anchors | roots, memory) if n in anchors and place[n] != place[node]}
-    return Schedule(steps, stored | roots, pieces)
+        stored |= {n for n in anchors_needed(node, anchors | roots, memory) if n in anchors and place[n] != place[node]}
+    return Schedule(steps, stored | roots, parts_of_concats)
 
 
 def _is_tensor(node: fx.Node) -> bool:
@@ -118,9 +122,9 @@ def _is_tensor(node: fx.Node) -> bool:
 
 
 def is_anchor_reduction(node: fx.Node) -> bool:
-    """Whether a node is a result of a reduction."""
+    """Return whether a node is a result of a reduction."""
     source = node.args[0] if node.target is operator.getitem else node
-    return isinstance(source, fx.Node) and is_reduction(source) and not has_several(node)
+    return isinstance(source, fx.Node) and is_reduction(source) and not has_several_results(node)
 
 
 def _reduction_of(node: fx.Node) -> fx.Node:
@@ -128,32 +132,33 @@ def _reduction_of(node: fx.Node) -> fx.Node:
     return source if node.target is operator.getitem else node
 
 
-def _live(wanted: Iterable[fx.Node]) -> set[fx.Node]:
-    found: set[fx.Node] = set()
-    stack = list(wanted)
+def _live_nodes(roots: Iterable[fx.Node]) -> set[fx.Node]:
+    live: set[fx.Node] = set()
+    stack = list(roots)
     while stack:
         node = stack.pop()
-        if node not in found:
-            found.add(node)
+        if node not in live:
+            live.add(node)
             stack.extend(() if is_empty(node) else node.all_input_nodes)
-    return found
+    return live
 
 
 def _views_of(roots: set[fx.Node]) -> set[fx.Node]:
-    """Nodes that are views of what is in memory: they cost nothing outside of a kernel."""
-    found: set[fx.Node] = set()
+    """Return nodes that are views of what is in memory: they cost nothing outside of a kernel."""
+    views: set[fx.Node] = set()
     pending = list(roots)
     while pending:
         node = pending.pop()
         for user in node.users:
-            if user.args and user.args[0] is node and is_view(user) and user not in found:
-                found.add(user)
+            if user.args and user.args[0] is node and is_view(user) and user not in views:
+                views.add(user)
                 pending.append(user)
-    return found
+    return views
 
 
-def _shown(node: fx.Node) -> fx.Node:
-    """What a node shows all elements of, or itself: that is in memory, for whatever else shows it."""
+def _viewed_base(node: fx.Node) -> fx.Node:
+    """Return the base of which a node shows all elements, or the node: that is in memory, for whatever else shows
+    it."""
     base = node
     while base.op == "call_function" and is_view(base) and isinstance(base.args[0], fx.Node):
         base = base.args[0]
@@ -163,49 +168,53 @@ def _shown(node: fx.Node) -> fx.Node:
     return base if count(shape_of(base)) == count(shape_of(node)) else node
 
 
-def needs_of(node: fx.Node, known: set[fx.Node], memory: dict[fx.Node, frozenset[fx.Node]]) -> frozenset[fx.Node]:
-    """The nodes of `known` that `node` is computed from, each the nearest on its way."""
+def anchors_needed(
+    node: fx.Node, anchors: set[fx.Node], memory: dict[fx.Node, frozenset[fx.Node]]
+) -> frozenset[fx.Node]:
+    """Return the nodes of `anchors` that `node` is computed from, each the nearest on its way."""
     if node not in memory:
-        found: set[fx.Node] = set()
+        needed: set[fx.Node] = set()
         for source in node.all_input_nodes:
-            found |= {source} if source in known else needs_of(source, known, memory)
-        memory[node] = frozenset(found)
+            needed |= {source} if source in anchors else anchors_needed(source, anchors, memory)
+        memory[node] = frozenset(needed)
     return memory[node]
 
 
-def _join(
-    steps: list[Group | fx.Node],
+def _group_anchor(
+    steps: list[FusionGroup | fx.Node],
     node: fx.Node,
     memory: dict[fx.Node, frozenset[fx.Node]],
     place: Mapping[fx.Node, int],
     cut: set[fx.Node],
 ) -> int:
-    """The number of the step that computes `node`: an earlier group, or a new one at the end."""
+    """Return the number of the step that computes `node`: an earlier group, or a new one at the end."""
     needs = memory[node]
-    first = max((place[n] + (n in cut or is_sum(n)) for n in needs if n in place), default=0)
+    first = max((place[n] + (n in cut or is_scatter_sum(n)) for n in needs if n in place), default=0)
     for number in range(len(steps) - 1, first - 1, -1):
         group = steps[number]
-        if not isinstance(group, Group):
+        if not isinstance(group, FusionGroup):
             continue
-        if _related(group, node, needs, memory) or _siblings(group, node, memory, place):
-            joined = fused(group, node, needs)
+        if _shares_tensors(group, node, needs, memory) or _are_siblings(group, node, memory, place):
+            joined = fuse_anchor(group, node, needs)
             if joined is not None:
                 steps[number] = joined
                 return number
-    steps.append(alone(node))
+    steps.append(single_group(node))
     return len(steps) - 1
 
 
-def _related(group: Group, node: fx.Node, needs: frozenset[fx.Node], memory: dict[fx.Node, frozenset[fx.Node]]) -> bool:
-    """Whether a node reads what a group computes or reads."""
+def _shares_tensors(
+    group: FusionGroup, node: fx.Node, needs: frozenset[fx.Node], memory: dict[fx.Node, frozenset[fx.Node]]
+) -> bool:
+    """Return whether a node reads what a group computes or reads."""
     return any(n in group.spans or any(n in memory[anchor] for anchor in group.spans) for n in needs)
 
 
-def _siblings(
-    group: Group, node: fx.Node, memory: Mapping[fx.Node, frozenset[fx.Node]], place: Mapping[fx.Node, int]
+def _are_siblings(
+    group: FusionGroup, node: fx.Node, memory: Mapping[fx.Node, frozenset[fx.Node]], place: Mapping[fx.Node, int]
 ) -> bool:
-    """Whether a node and a group reduce what one earlier step left: the parts of several sums, say. What else the group
-    computes is made of those sums."""
+    """Return whether a node and a group reduce what one earlier step left: the parts of several sums, say. What else
+    the group computes is made of those sums."""
     both = [*(a for a in group.spans if is_anchor_reduction(a)), node]
     if not is_anchor_reduction(node) or any(not memory[a] <= group.spans.keys() for a in group.spans if a not in both):
         return False
@@ -214,94 +223,98 @@ def _siblings(
     return len(alike) == 1 and len(sources) == 1 and -1 not in sources
 
 
-def alone(node: fx.Node) -> Group:
-    """A group with one anchor."""
-    sizes, spans, reduces = _extent(node)
-    group = Group(sizes)
+def single_group(node: fx.Node) -> FusionGroup:
+    """Return a group with one anchor."""
+    sizes, spans, reduces = _iteration_sizes(node)
+    group = FusionGroup(sizes)
     group.spans[node] = spans
     if any(reduces):
         group.reduces[node] = reduces
     return group
 
 
-def _extent(node: fx.Node) -> tuple[Coords, tuple[bool, ...], tuple[bool, ...]]:
-    """The sizes that computing a node runs over, which of them its result has, and which are reduced."""
-    if is_sum(node):
-        sizes = tuple(s for s in summed_shape(node) if s != 1)
+def _iteration_sizes(node: fx.Node) -> tuple[Coords, tuple[bool, ...], tuple[bool, ...]]:
+    """Return the sizes that computing a node runs over, which of them its result has, and which are reduced."""
+    if is_scatter_sum(node):
+        sizes = tuple(s for s in scatter_shape(node) if s != 1)
         return sizes, (True,) * len(sizes), (False,) * len(sizes)
     if not is_anchor_reduction(node):
         along = scanned_dimension(node) if is_scan(node) else None
-        kept = [(s, i == along) for i, s in enumerate(shape_of(node)) if s != 1]
-        return tuple(s for s, _ in kept), (True,) * len(kept), tuple(r for _, r in kept)
+        dims_with_flag = [(s, i == along) for i, s in enumerate(shape_of(node)) if s != 1]
+        return tuple(s for s, _ in dims_with_flag), (True,) * len(dims_with_flag), tuple(r for _, r in dims_with_flag)
     reduction = _reduction_of(node)
     source: Any = reduction.args[0]
     shape, dims = shape_of(source), reduced_dimensions(reduction)
-    kept = [(s, i in dims) for i, s in enumerate(shape) if s != 1]
-    return tuple(s for s, _ in kept), tuple(not r for _, r in kept), tuple(r for _, r in kept)
+    dims_with_flag = [(s, i in dims) for i, s in enumerate(shape) if s != 1]
+    return (
+        tuple(s for s, _ in dims_with_flag),
+        tuple(not r for _, r in dims_with_flag),
+        tuple(r for _, r in dims_with_flag),
+    )
 
 
-def fused(group: Group, node: fx.Node, needs: Collection[fx.Node] = ()) -> Group | None:
-    """The group with one more anchor, which `needs` others, or None where they do not fit."""
-    sizes, spans, reduces = _extent(node)
+def fuse_anchor(group: FusionGroup, node: fx.Node, needs: Collection[fx.Node] = ()) -> FusionGroup | None:
+    """Return the group with one more anchor, which `needs` others, or None where they do not fit."""
+    sizes, spans, reduces = _iteration_sizes(node)
     if not any(reduces) and count(sizes) != count(group.sizes):
         for mask in dict.fromkeys(group.reduces[a] for a in sorted(group.reduces, key=lambda a: a not in needs)):
-            kept = tuple(s for s, r in zip(group.sizes, mask, strict=True) if not r)
-            if count(kept) == count(sizes):
-                joined = Group(group.sizes, dict(group.spans), dict(group.reduces))
+            remaining = tuple(s for s, r in zip(group.sizes, mask, strict=True) if not r)
+            if count(remaining) == count(sizes):
+                joined = FusionGroup(group.sizes, dict(group.spans), dict(group.reduces))
                 joined.spans[node] = tuple(not r for r in mask)
-                return joined if _feasible(joined) else None
+                return joined if _is_feasible(joined) else None
         return None
-    common = refined(group.sizes, sizes)
+    common = common_refinement(group.sizes, sizes)
     if common is None:
         return None
-    joined = Group(common)
-    joined.spans = {a: _spread(m, group.sizes, common) for a, m in group.spans.items()}
-    joined.reduces = {a: _spread(m, group.sizes, common) for a, m in group.reduces.items()}
-    joined.spans[node] = _spread(spans, sizes, common)
+    joined = FusionGroup(common)
+    joined.spans = {a: _refine_mask(m, group.sizes, common) for a, m in group.spans.items()}
+    joined.reduces = {a: _refine_mask(m, group.sizes, common) for a, m in group.reduces.items()}
+    joined.spans[node] = _refine_mask(spans, sizes, common)
     if any(reduces):
-        joined.reduces[node] = _spread(reduces, sizes, common)
-    return joined if _feasible(joined) else None
+        joined.reduces[node] = _refine_mask(reduces, sizes, common)
+    return joined if _is_feasible(joined) else None
 
 
-def refined(left: Coords, right: Coords) -> Coords | None:
-    """Sizes that both lists are products of neighbours of, or None."""
-    found: list[Index] = []
+def common_refinement(left: Coords, right: Coords) -> Coords | None:
+    """Return sizes that both lists are products of neighbours of, or None."""
+    refined: list[Index] = []
     a, b = list(reversed(left)), list(reversed(right))
     while a and b:
         if a[-1] == b[-1]:
-            found.append(a.pop())
+            refined.append(a.pop())
             b.pop()
             continue
-        big, small = (a, b) if _whole(a[-1], b[-1]) else (b, a)
-        if not _whole(big[-1], small[-1]):
+        big, small = (a, b) if _is_multiple(a[-1], b[-1]) else (b, a)
+        if not _is_multiple(big[-1], small[-1]):
             return None
         size = small.pop()
         rest = big.pop() / size
-        found.append(size)
+        refined.append(size)
         big.append(rest)
-    return None if a or b else tuple(found)
+    return None if a or b else tuple(refined)
 
 
-def _whole(size: Index, divisor: Index) -> bool:
+def _is_multiple(size: Index, divisor: Index) -> bool:
     quotient = (size / divisor).cancel() if hasattr(size / divisor, "cancel") else size / divisor
     return bool(quotient.is_integer) and quotient != 1
 
 
-def _spread(mask: tuple[bool, ...], sizes: Coords, common: Coords) -> tuple[bool, ...]:
-    """A mask over `sizes` as one over the finer `common`."""
-    found: list[bool] = []
+def _refine_mask(mask: tuple[bool, ...], sizes: Coords, common: Coords) -> tuple[bool, ...]:
+    """Return a mask over `sizes` as one over the finer `common`."""
+    fine_mask: list[bool] = []
     parts = iter(common)
     for flag, size in zip(mask, sizes, strict=True):
         product = next(parts)
-        found.append(flag)
+        fine_mask.append(flag)
         while product != size:
             product = product * next(parts)
-            found.append(flag)
-    return tuple(found)
+            fine_mask.append(flag)
+    return tuple(fine_mask)
 
 
-def _feasible(group: Group) -> bool:
-    """Whether one kernel can do all reductions of a group.
+def _is_feasible(group: FusionGroup) -> bool:
+    """Return whether one kernel can do all reductions of a group.
 
     Either all run over the same axes, or some run over the last axes, which one program holds as a whole, and the
     others over axes before them, which it goes through one after the other; nothing but results can depend on those,
@@ -317,17 +330,17 @@ def _feasible(group: Group) -> bool:
         return False
     outer = masks[1 - masks.index(inner)]
     whole = count(s for s, r in zip(group.sizes, inner, strict=True) if r)
-    if any(i and o for i, o in zip(inner, outer, strict=True)) or not whole.is_Integer or whole > WHOLE:
+    if any(i and o for i, o in zip(inner, outer, strict=True)) or not whole.is_Integer or whole > MAX_ROW_ELEMENTS:
         return False
     if outer.index(True) + sum(outer) != inner.index(True):
         return False
     both = whole * count(s for s, r in zip(group.sizes, outer, strict=True) if r)
-    if both.is_Integer and both <= AT_ONCE:
+    if both.is_Integer and both <= MAX_TILE_ELEMENTS:
         return True
     late = {a for a, m in group.reduces.items() if m == outer}
-    known, memory = set(group.spans), dict[fx.Node, frozenset[fx.Node]]()
+    anchors, memory = set(group.spans), dict[fx.Node, frozenset[fx.Node]]()
     after = tuple(not o for o in outer)
     return all(
-        not (needs_of(a, known, memory) & late) or (spans == after and a not in group.reduces)
+        not (anchors_needed(a, anchors, memory) & late) or (spans == after and a not in group.reduces)
         for a, spans in group.spans.items()
     )

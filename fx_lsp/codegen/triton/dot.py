@@ -11,63 +11,63 @@ import torch
 from torch import fx
 
 from fx_lsp.choices import Choices
-from fx_lsp.codegen.graph.edit import tidied
-from fx_lsp.codegen.graph.template_kernel import Writer, replace_with_kernel
+from fx_lsp.codegen.graph.edit import sort_graph
+from fx_lsp.codegen.graph.template_kernel import TemplateWriter, replace_with_kernel
 from fx_lsp.codegen.ir.index import Index, coefficient, count
-from fx_lsp.codegen.ir.kernel import Kernel, Line, Naming, indented, sizes_in
+from fx_lsp.codegen.ir.kernel import CodeLine, Kernel, Naming, indent_lines, sizes_used
 from fx_lsp.codegen.ir.ops import operation
-from fx_lsp.codegen.ir.text import filled, unparsed
+from fx_lsp.codegen.ir.text import fill_template, unparse
 from fx_lsp.codegen.ir.tile import Dim
 from fx_lsp.codegen.ir.values import Buffer, Load, Value, triton_type, values_of
-from fx_lsp.codegen.ir.write_target import Place
-from fx_lsp.codegen.lower.matmul import Computed, Matmul, computed, operands
-from fx_lsp.codegen.schedule.matmul_fusion import fused_matmul, has_kernel
-from fx_lsp.codegen.schedule.matmul_tiling import Matrix, tiling
-from fx_lsp.codegen.triton.expressions import Writing
-from fx_lsp.codegen.triton.masks import at_end
+from fx_lsp.codegen.ir.write_target import WriteTarget
+from fx_lsp.codegen.lower.matmul import Matmul, MatmulValues, matmul_operands, matmul_values
+from fx_lsp.codegen.schedule.matmul_fusion import has_kernel, matmul_with_epilogue
+from fx_lsp.codegen.schedule.matmul_tiling import TmaMatrix, tile_matmul
+from fx_lsp.codegen.triton.expressions import KernelWriter
+from fx_lsp.codegen.triton.masks import padding_value
 
 
-def writer(matmul: Matmul, choices: Choices) -> Writer:
-    """Writes the kernel of a matmul."""
-    piece = matmul.piece()
-    node = piece.of[matmul.node]
-    results = [piece.of[r] for r in matmul.results]
+def matmul_writer(matmul: Matmul, choices: Choices) -> TemplateWriter:
+    """Write the kernel of a matmul."""
+    subgraph = matmul.subgraph()
+    node = subgraph.of[matmul.node]
+    results = [subgraph.of[r] for r in matmul.results]
 
     def write(
-        places: Mapping[int, Place], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
+        targets: Mapping[int, WriteTarget], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
     ) -> list[Kernel]:
-        if not places:
+        if not targets:
             return []
-        made: Any = next(iter(places.values())).node.args[0]
-        memory = {copy: buffers[read] for copy, read in zip(piece.reads, made.args, strict=True)}
-        targets = {results[number]: place for number, place in places.items()}
-        last = naming.name(places[max(places)].node)
-        return [_Multiplying(f"{title}_{last}", computed(node, memory, targets), naming, choices).kernel()]
+        kernel_node: Any = next(iter(targets.values())).node.args[0]
+        memory = {copy: buffers[read] for copy, read in zip(subgraph.reads, kernel_node.args, strict=True)}
+        result_targets = {results[number]: place for number, place in targets.items()}
+        last = naming.name(targets[max(targets)].node)
+        return [_MatmulWriter(f"{title}_{last}", matmul_values(node, memory, result_targets), naming, choices).kernel()]
 
     return write
 
 
-class _Multiplying(Writing):
+class _MatmulWriter(KernelWriter):
     """Writes the kernel; which way an axis lies in a tile depends on whose it is: an operand's or the result's."""
 
-    def __init__(self, title: str, made: Computed, naming: Naming, choices: Choices) -> None:
-        self.made, self.precision = made, choices.precision
-        found = tiling(made, choices)
-        self.rows, self.cols, self.depth, self.batch = found.rows, found.cols, found.depth, found.batch
-        self.dtype, self.tiles, self.matrices = found.dtype, found.operands, found.matrices
-        super().__init__(title, found.tile, made.stores, made.builder.indirect, naming)
-        roots = [*self.tiles, *(s.value for s in made.stores)]
+    def __init__(self, title: str, values: MatmulValues, naming: Naming, choices: Choices) -> None:
+        self.matmul_values, self.precision = values, choices.precision
+        tiling = tile_matmul(values, choices)
+        self.rows, self.cols, self.depth, self.batch = tiling.rows, tiling.cols, tiling.depth, tiling.batch
+        self.dtype, self.tiles, self.matrices = tiling.dtype, tiling.operands, tiling.matrices
+        super().__init__(title, tiling.tile, values.stores, values.builder.indirect, naming)
+        roots = [*self.tiles, *(s.value for s in values.stores)]
         self.values = list(values_of(roots))
         self.uses = Counter(id(i) for v in self.values for i in v.inputs)
         self.uses.update(id(v) for v in roots)
-        self.taken |= {"acc", "pid_m", "pid_n", "num_m", "num_n", "tile", "within", "M", "N", "K", "GROUP"}
+        self.reserved |= {"acc", "pid_m", "pid_n", "num_m", "num_n", "tile", "within", "M", "N", "K", "GROUP"}
         self.variables = dict(self.names)
 
     # which way axes lie
 
     def orient(self, tall: Dim, wide: Dim) -> None:
-        """From here on, tiles have a row for each element of `tall` and a column for each of `wide`."""
-        self.shaped = [tall, wide]
+        """Lay tiles out from here on with a row for each element of `tall` and a column for each of `wide`."""
+        self.tile_dims = [tall, wide]
         for dim in (tall, wide):
             place = "[:, None]" if dim is tall else "[None, :]"
             self.names.update({a: self.variables[a] + place for a in dim.axes})
@@ -75,16 +75,16 @@ class _Multiplying(Writing):
     def _mask(self, dim: Dim) -> str:
         if dim is not self.depth:
             return f"{dim.variable}_mask"
-        place = "[:, None]" if dim is self.shaped[0] else "[None, :]"
+        place = "[:, None]" if dim is self.tile_dims[0] else "[None, :]"
         return f"({dim.variable}{place} < {dim.size_name})"
 
     def _known_sizes(self, index: Index) -> dict[int, str]:
-        """The stride along what is not contiguous in a matrix is the size of the other dimension, and that between two
-        matrices the product of both."""
+        """Return the stride along what is not contiguous in a matrix is the size of the other dimension, and that
+        between two matrices the product of both."""
         inner = next(
             (
                 d
-                for d in reversed(self.shaped)
+                for d in reversed(self.tile_dims)
                 if len(d.axes) == 1 and coefficient(self.tile.index(index), d.axes[0]) == 1
             ),
             None,
@@ -92,7 +92,7 @@ class _Multiplying(Writing):
         if inner is None or not inner.size.is_Integer or inner.size < 16:
             return {}
         dims, sizes = [inner], {int(inner.size): inner.size_name}
-        other = next(d for d in self.shaped if d is not inner)
+        other = next(d for d in self.tile_dims if d is not inner)
         whole = inner.size * other.size
         if whole.is_Integer and other.size > 1 and whole < 2**31 and index.has(whole):
             dims.append(other)
@@ -111,15 +111,18 @@ class _Multiplying(Writing):
         self.orient(self.rows, self.cols)
         for store in self.stores:
             self._store(store)
-        self.outer.lines[:] = [*ahead, *(indented(self.outer.lines) if ahead else self.outer.lines)]
+        self.outer.lines[:] = [*ahead, *(indent_lines(self.outer.lines) if ahead else self.outer.lines)]
         sizes = {d.size_name: d.size for d in self.tile.dims if d.size_name in self.used_sizes}
         buffers = (*self.reads.values(), *self.writes.values())
-        known = [*self.made.builder.space.sizes.values(), *(e for b in buffers for e in (*b.shape, *b.strides))]
-        sizes |= sizes_in(self.outer.lines, known)
+        size_expressions = [
+            *self.matmul_values.builder.space.sizes.values(),
+            *(e for b in buffers for e in (*b.shape, *b.strides)),
+        ]
+        sizes |= sizes_used(self.outer.lines, size_expressions)
         args = [f"{b}_ptr" for b in (*self.reads, *(w for w in self.writes if w not in self.reads))]
         args += [f"{s}: tl.constexpr" if v.is_Integer and s in ("N", "K") else s for s, v in sizes.items()]
         args += [f"{b}: tl.constexpr" for b, _ in self.tile.configs[0].blocks]
-        head = Line(f"def {self.title}({', '.join(args)}):")
+        head = CodeLine(f"def {self.title}({', '.join(args)}):")
         reads, writes = list(self.reads.values()), list(self.writes.values())
         return Kernel(
             self.title,
@@ -132,9 +135,9 @@ class _Multiplying(Writing):
             described=tuple(m.buffer.name for m in self.matrices or ()),
         )
 
-    def _descriptors(self) -> list[Line]:
-        """The lines around the tiles of a kernel that TMA reads for: a program computes one tile after the other, so
-        that the operands of the next are on their way while it ends one."""
+    def _descriptors(self) -> list[CodeLine]:
+        """Return the lines around the tiles of a kernel that TMA reads for: a program computes one tile after the
+        other, so that the operands of the next are on their way while it ends one."""
         assert self.matrices is not None
         self.used_sizes.update(("M", "N", "K"))
         self.described: list[str] = []
@@ -146,10 +149,10 @@ class _Multiplying(Writing):
         batches = f"{self._bracketed(self.batch.size)} * " if self.batch in self.tile.dims else ""
         tiles = f"{batches}num_m * num_n"
         lines.append(f"for tile in tl.range(tl.program_id(0), {tiles}, tl.num_programs(0), flatten=True):")
-        return [Line(f"    {line}") for line in lines]
+        return [CodeLine(f"    {line}") for line in lines]
 
     def _programs(self) -> None:
-        """Which tile a program computes."""
+        """Write which tile a program computes."""
         wide, batched = ".to(tl.int64)" if self._large() else "", self.batch in self.tile.dims
         batch = "tl.program_id(2)"
         if self.matrices is not None and batched:
@@ -169,7 +172,7 @@ class _Multiplying(Writing):
         for dim, block, place in ((self.rows, "pid_m", "[:, None]"), (self.cols, "pid_n", "[None, :]")):
             self.line(f"{dim.variable} = {block}{wide} * {dim.block_name} + tl.arange(0, {dim.block_name})")
             self._split_axes(dim)
-            if not self.even(dim):
+            if not self.is_even(dim):
                 self.used_sizes.add(dim.size_name)
                 self.line(f"{self._mask(dim)} = {dim.variable}{place} < {dim.size_name}")
 
@@ -179,8 +182,8 @@ class _Multiplying(Writing):
         return any(not s.is_Integer or s >= 2**31 for s in sizes)
 
     def _multiply(self) -> None:
-        """The loop over what is summed."""
-        node, depth = self.made.node, self.depth
+        """Return the loop over what is summed."""
+        node, depth = self.matmul_values.node, self.depth
         self.used_sizes.add(depth.size_name)
         self.line(f"acc = tl.zeros([{self.rows.block_name}, {self.cols.block_name}], tl.float32)", node)
         self.in_loop, before = True, self.comment
@@ -190,7 +193,7 @@ class _Multiplying(Writing):
             steps = f"start + tl.arange(0, {depth.block_name})"
             self.line(f"{depth.variable} = {f'({steps}).to(tl.int64)' if self._large() else steps}")
             self._split_axes(depth)
-            left, right = operands(node)
+            left, right = matmul_operands(node)
             tiles = [
                 self._operand(self.tiles[0], left, self.rows, depth),
                 self._operand(self.tiles[1], right, depth, self.cols),
@@ -202,13 +205,13 @@ class _Multiplying(Writing):
             precision = f', input_precision="{self.precision}"'
         self.line(f"acc = tl.dot({', '.join(tiles)}, acc{precision})", node)
         self.in_loop, self.comment = False, before
-        self.outer.lines.append(Line(f"    for start in range(0, {depth.size_name}, {depth.block_name}):", node))
+        self.outer.lines.append(CodeLine(f"    for start in range(0, {depth.size_name}, {depth.block_name}):", node))
         self.outer.lines.extend(self.inner.lines)
         self.inner.lines.clear()
-        self.inner.known.clear()
+        self.inner.expressions.clear()
 
-    def _tile(self, matrix: Matrix, name: str) -> str:
-        """The name of a tile of an operand that TMA reads."""
+    def _tile(self, matrix: TmaMatrix, name: str) -> str:
+        """Return the name of a tile of an operand that TMA reads."""
         self.reads[matrix.buffer.name] = matrix.buffer
         starts = {"M": "pid_m * BLOCK_M", "N": "pid_n * BLOCK_N", "K": "start"}
         narrow = ".to(tl.int32)" if self._large() else ""
@@ -219,21 +222,21 @@ class _Multiplying(Writing):
         return variable
 
     def _operand(self, value: Value, node: fx.Node, tall: Dim, wide: Dim) -> str:
-        """The name of a tile of an operand, in its own dtype, and 0 behind the end of what is summed."""
+        """Return the name of a tile of an operand, in its own dtype, and 0 behind the end of what is summed."""
         self.orient(tall, wide)
-        self.inner.known.clear()
+        self.inner.expressions.clear()
         ends = lambda axes: self.depth in self.masked_dims(axes)  # noqa: E731
         loads = [v for v in values_of([value]) if isinstance(v, Load) and ends(v.axes)]
-        self.others = {id(v): 0.0 if v.dtype.is_floating_point else 0 for v in loads}
+        self.padding = {id(v): 0.0 if v.dtype.is_floating_point else 0 for v in loads}
         expr = self.ref(value)
         if value.dtype != self.dtype:
-            expr = filled(f"a.to({triton_type(self.dtype)})", {"a": expr})
+            expr = fill_template(f"a.to({triton_type(self.dtype)})", {"a": expr})
         if any(d not in self.dims_of(value.axes) for d in (tall, wide)):
-            shape = filled(f"[{tall.block_name}, {wide.block_name}]", {})
-            expr = filled("tl.broadcast_to(a, s)", {"a": expr, "s": shape})
-        if not self.even(self.depth) and at_end(value, self.others, ends) != 0.0:
-            expr = filled("tl.where(m, a, 0.0)", {"m": filled(self._mask(self.depth), {}), "a": expr})
-        text = unparsed(expr)
+            shape = fill_template(f"[{tall.block_name}, {wide.block_name}]", {})
+            expr = fill_template("tl.broadcast_to(a, s)", {"a": expr, "s": shape})
+        if not self.is_even(self.depth) and padding_value(value, self.padding, ends) != 0.0:
+            expr = fill_template("tl.where(m, a, 0.0)", {"m": fill_template(self._mask(self.depth), {}), "a": expr})
+        text = unparse(expr)
         if text.isidentifier():
             return text
         variable = self.unique(self.naming.name(node))
@@ -256,7 +259,7 @@ def fuse_matmuls(graph: fx.Graph, choices: Choices) -> None:
         if node is None:
             return
         done.add(node)
-        found = fused_matmul(node, choices) if has_kernel(node) else None
-        if found is not None:
-            replace_with_kernel(graph, found.results, found.reads, writer(found, choices))
-            tidied(graph)
+        matmul = matmul_with_epilogue(node, choices) if has_kernel(node) else None
+        if matmul is not None:
+            replace_with_kernel(graph, matmul.results, matmul.reads, matmul_writer(matmul, choices))
+            sort_graph(graph)

@@ -14,74 +14,87 @@ from torch.utils.checkpoint import CheckpointPolicy
 from fx_lsp.choices import Precision
 from fx_lsp.codegen.graph.attention import (
     Attention,
-    Product,
-    Sum,
-    lay_out,
-    reads_of,
-    say_roles,
+    ScoreProduct,
+    ScoreSum,
+    absorb_scale,
+    match_layout,
+    name_roles,
+    replace_dot,
     scale_scores,
-    use_result,
-    with_scale,
+    tensors_read,
 )
-from fx_lsp.codegen.graph.edit import tidied
+from fx_lsp.codegen.graph.edit import sort_graph
 from fx_lsp.codegen.graph.query import shape_of
-from fx_lsp.codegen.graph.template_kernel import Piece, Writer, land_results, outputs_of, piece_of, replace_with_kernel
+from fx_lsp.codegen.graph.template_kernel import (
+    Subgraph,
+    TemplateWriter,
+    outputs_of,
+    replace_with_kernel,
+    subgraph_of,
+    write_in_copied_layout,
+)
 from fx_lsp.codegen.ir.index import ZERO, Coords, contiguous_strides, linear
-from fx_lsp.codegen.ir.kernel import Kernel, Line, Naming
+from fx_lsp.codegen.ir.kernel import CodeLine, Kernel, Naming
 from fx_lsp.codegen.ir.ops import operation
-from fx_lsp.codegen.ir.text import size_text, unparsed
+from fx_lsp.codegen.ir.text import size_text, unparse
 from fx_lsp.codegen.ir.tile import Dim, Tile
 from fx_lsp.codegen.ir.values import Buffer, Value
-from fx_lsp.codegen.ir.write_target import Place
-from fx_lsp.codegen.lower.algebra import unscaled
-from fx_lsp.codegen.lower.attention import Shapes, find_attention
-from fx_lsp.codegen.triton.attention import Attending, block_for, bounds, is_moderate, operand_text
-from fx_lsp.codegen.triton.reductions import power, powers, reference
+from fx_lsp.codegen.ir.write_target import WriteTarget
+from fx_lsp.codegen.lower.algebra import split_factor
+from fx_lsp.codegen.lower.attention import ScoreLayout, find_attention
+from fx_lsp.codegen.triton.attention import AttentionWriter, dot_block, is_moderate, loop_bounds, operand_text
+from fx_lsp.codegen.triton.reductions import exponential_below, exponentials_below, softmax_base
 
 CONFIGS_FORWARD = ((128, 128, 8, 3), (128, 64, 4, 3), (128, 64, 8, 3), (64, 64, 4, 3), (128, 32, 4, 3))
 CONFIGS_BACKWARD = ((64, 128, 8, 3), (64, 64, 4, 3), (128, 64, 8, 2), (32, 128, 4, 3), (64, 128, 4, 2))
 
 
-def forward_writer(found: Attention, reads: Sequence[fx.Node], precision: Precision) -> Writer:
-    """Writes the kernel that makes the result, and the maximum and the sum of each row for backward."""
-    wanted = [found.first, found.shifted, found.weights, found.result.scores, found.result.other]
-    piece = piece_of(reads, wanted)
-    shapes = Shapes(found.first)
+def forward_writer(attention: Attention, reads: Sequence[fx.Node], precision: Precision) -> TemplateWriter:
+    """Write the kernel that makes the result, and the maximum and the sum of each row for backward."""
+    computed_nodes = [
+        attention.score_product,
+        attention.shifted,
+        attention.weights,
+        attention.result.scores,
+        attention.result.other,
+    ]
+    subgraph = subgraph_of(reads, computed_nodes)
+    layout = ScoreLayout(attention.score_product)
 
     def write(
-        places: Mapping[int, Place], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
+        targets: Mapping[int, WriteTarget], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
     ) -> list[Kernel]:
-        return [_Forward(title, found, piece, shapes, places, buffers, naming, precision).kernel()]
+        return [_ForwardWriter(title, attention, subgraph, layout, targets, buffers, naming, precision).kernel()]
 
     return write
 
 
-def backward_writers(found: Attention) -> list[tuple[list[fx.Node], list[Product]]]:
-    """The results of backward, those that sum over m and those that sum over n apart: one kernel each."""
-    groups = [[p for p in found.backward if p.over == over] for over in ("m", "n")]
+def backward_groups(attention: Attention) -> list[tuple[list[fx.Node], list[ScoreProduct]]]:
+    """Return the results of backward, those that sum over m and those that sum over n apart: one kernel each."""
+    groups = [[p for p in attention.backward if p.over == over] for over in ("m", "n")]
     return [([p.node for p in group], group) for group in groups if group]
 
 
 def backward_writer(
-    found: Attention, products: Sequence[Product], reads: Sequence[fx.Node], precision: Precision
-) -> Writer:
-    """Writes the kernel that makes the gradients that sum over m (of keys and values), or over n (of queries)."""
-    assert found.gradient is not None
-    wanted = [found.first, found.gradient, *(n for p in products for n in (p.scores, p.other))]
-    piece = piece_of(reads, wanted)
-    shapes = Shapes(found.first)
+    attention: Attention, products: Sequence[ScoreProduct], reads: Sequence[fx.Node], precision: Precision
+) -> TemplateWriter:
+    """Write the kernel that makes the gradients that sum over m (of keys and values), or over n (of queries)."""
+    assert attention.gradient is not None
+    computed_nodes = [attention.score_product, attention.gradient, *(n for p in products for n in (p.scores, p.other))]
+    subgraph = subgraph_of(reads, computed_nodes)
+    layout = ScoreLayout(attention.score_product)
 
     def write(
-        places: Mapping[int, Place], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
+        targets: Mapping[int, WriteTarget], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
     ) -> list[Kernel]:
         return [
-            _Backward(
+            _BackwardWriter(
                 f"{title}_{'columns' if products[0].over == 'm' else 'rows'}",
-                found,
+                attention,
                 products,
-                piece,
-                shapes,
-                places,
+                subgraph,
+                layout,
+                targets,
                 buffers,
                 naming,
                 precision,
@@ -91,72 +104,76 @@ def backward_writer(
     return write
 
 
-def sum_writer(found: Attention, summed: Sum, reads: Sequence[fx.Node], precision: Precision) -> Writer:
-    """Writes the kernel that makes a sum of scores over batches, the gradient of a bias."""
-    assert found.gradient is not None
-    piece = piece_of(reads, [found.first, found.gradient, summed.scores])
-    shapes = Shapes(found.first)
+def sum_writer(
+    attention: Attention, summed: ScoreSum, reads: Sequence[fx.Node], precision: Precision
+) -> TemplateWriter:
+    """Write the kernel that makes a sum of scores over batches, the gradient of a bias."""
+    assert attention.gradient is not None
+    subgraph = subgraph_of(reads, [attention.score_product, attention.gradient, summed.scores])
+    layout = ScoreLayout(attention.score_product)
 
     def write(
-        places: Mapping[int, Place], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
+        targets: Mapping[int, WriteTarget], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
     ) -> list[Kernel]:
-        name = f"{title}_{naming.name(places[0].node)}"
-        return [SummedScores(name, found, summed, piece, shapes, places, buffers, naming, precision).kernel()]
+        name = f"{title}_{naming.name(targets[0].node)}"
+        return [
+            _ScoreSumWriter(name, attention, summed, subgraph, layout, targets, buffers, naming, precision).kernel()
+        ]
 
     return write
 
 
-class _Forward(Attending):
+class _ForwardWriter(AttentionWriter):
     def __init__(
         self,
         title: str,
-        found: Attention,
-        piece: Piece,
-        shapes: Shapes,
-        places: Mapping[int, Place],
+        attention: Attention,
+        subgraph: Subgraph,
+        layout: ScoreLayout,
+        targets: Mapping[int, WriteTarget],
         buffers: Mapping[fx.Node, Buffer],
         naming: Naming,
         precision: Precision,
     ) -> None:
-        super().__init__(title, "m", piece, shapes, places, buffers, naming, precision, CONFIGS_FORWARD)
-        self.found = found
+        super().__init__(title, "m", subgraph, layout, targets, buffers, naming, precision, CONFIGS_FORWARD)
+        self.attention = attention
 
     def kernel(self) -> Kernel:
-        found, first = self.found, self.found.first
+        attention, first = self.attention, self.attention.score_product
         self.begin()
         dtype = first.meta["val"].dtype
         queries, keys = self.sides(first)
-        wide = self.depth_axis(shape_of(found.result.other)[-1])
-        values = self.operand(self.piece.of[found.result.other], self.n, wide, False)
+        wide = self.depth_axis(shape_of(attention.result.other)[-1])
+        values = self.operand(self.subgraph.of[attention.result.other], self.n, wide, False)
         self.bind(first, "products")
-        shifted = self.score(found.shifted)
-        self.bind(found.weights, "weights")
-        kept = self.score(found.result.scores)
-        self.prepare([queries, keys, values, shifted, kept])
+        shifted = self.score(attention.shifted)
+        self.bind(attention.weights, "weights")
+        weights = self.score(attention.result.scores)
+        self.prepare([queries, keys, values, shifted, weights])
         q = operand_text(self, queries, dtype)
-        shape = f"[ROWS, {block_for(int(self.space.sizes[wide]))}]"
+        shape = f"[ROWS, {dot_block(int(self.space.sizes[wide]))}]"
         self.line('running_max = tl.full([ROWS], -float("inf"), tl.float32)')
         self.line("running_sum = tl.zeros([ROWS], tl.float32)")
         self.line(f"acc = tl.zeros({shape}, tl.float32)")
-        low, high = bounds(shifted, self.m, self.n, "m", self.shapes)
+        low, high = loop_bounds(shifted, self.m, self.n, "m", self.layout)
 
         def body() -> None:
             k = operand_text(self, keys, dtype)
             self.line(f"products = {self.dot(q, f'{k}.T', dtype)}", first)
-            scores = unparsed(self.ref(shifted))
-            if not self.even(self.ndim):
-                scores = f'tl.where(cols[None, :] < {size_text(self.shapes.n)}, {scores}, -float("inf"))'
+            scores = unparse(self.ref(shifted))
+            if not self.is_even(self.ndim):
+                scores = f'tl.where(cols[None, :] < {size_text(self.layout.n)}, {scores}, -float("inf"))'
             if not scores.isidentifier():
-                self.line(f"scores = {scores}", found.most)
+                self.line(f"scores = {scores}", attention.row_max)
                 scores = "scores"
-            self.line(f"higher = tl.maximum(running_max, tl.max({scores}, axis=1))", found.most)
-            self.line(f"base = {reference('higher')}")
-            self.line(f"weights = {powers(scores, 'base', is_moderate(shifted))}", found.total)
-            self.line(f"scale = {power('running_max', 'base')}")
-            self.line("running_sum = running_sum * scale + tl.sum(weights, axis=1)", found.total)
+            self.line(f"higher = tl.maximum(running_max, tl.max({scores}, axis=1))", attention.row_max)
+            self.line(f"base = {softmax_base('higher')}")
+            self.line(f"weights = {exponentials_below(scores, 'base', is_moderate(shifted))}", attention.row_sum)
+            self.line(f"scale = {exponential_below('running_max', 'base')}")
+            self.line("running_sum = running_sum * scale + tl.sum(weights, axis=1)", attention.row_sum)
             v = operand_text(self, values, dtype)
-            held = self.rounded(unparsed(self.ref(kept)), dtype)
-            self.line(f"acc = {self.dot(held, v, dtype, 'acc * scale[:, None]')}", found.result.node)
+            rounded = self.rounded(unparse(self.ref(weights)), dtype)
+            self.line(f"acc = {self.dot(rounded, v, dtype, 'acc * scale[:, None]')}", attention.result.node)
             self.line("running_max = higher")
 
         self.loop_over(low, high, body)
@@ -167,28 +184,29 @@ class _Forward(Attending):
             2: ((self.b, self.m, ZERO), "running_sum[:, None]"),
         }
         for number, (coords, text) in targets.items():
-            if number in self.places:
-                place = self.places[number]
+            if number in self.targets:
+                place = self.targets[number]
                 writes.append(place.buffer)
                 self.store(place, self._of(place.shape, coords), text)
         return self.finished(writes)
 
     def _of(self, shape: Coords, coords: Coords) -> Coords:
-        """Coordinates of a result of some shape; the row statistics may have any with an element for each row."""
+        """Return coordinates of a result of some shape; the row statistics may have any with an element for each
+        row."""
         if coords[2] is ZERO and len(shape) != (3 if self.batched else 2):
-            return self.space.coordinates(self.b * self.shapes.m + self.m, shape)
+            return self.space.coordinates(self.b * self.layout.m + self.m, shape)
         return coords if self.batched else coords[1:]
 
 
-class _Backward(Attending):
+class _BackwardWriter(AttentionWriter):
     def __init__(
         self,
         title: str,
-        found: Attention,
-        products: Sequence[Product],
-        piece: Piece,
-        shapes: Shapes,
-        places: Mapping[int, Place],
+        attention: Attention,
+        products: Sequence[ScoreProduct],
+        subgraph: Subgraph,
+        layout: ScoreLayout,
+        targets: Mapping[int, WriteTarget],
         buffers: Mapping[fx.Node, Buffer],
         naming: Naming,
         precision: Precision,
@@ -196,68 +214,70 @@ class _Backward(Attending):
         over = products[0].over
         configs = CONFIGS_BACKWARD if over == "m" else tuple((c, r, w, s) for r, c, w, s in CONFIGS_BACKWARD)
         fixed = "n" if over == "m" else "m"
-        super().__init__(title, fixed, piece, shapes, places, buffers, naming, precision, configs)
-        self.found, self.products = found, products
+        super().__init__(title, fixed, subgraph, layout, targets, buffers, naming, precision, configs)
+        self.attention, self.products = attention, products
 
     def kernel(self) -> Kernel:
-        found = self.found
-        assert found.gradient is not None
+        attention = self.attention
+        assert attention.gradient is not None
         self.begin()
-        dtype = found.first.meta["val"].dtype
-        operands = [self.sides(product) for product in (found.first, found.gradient)]
-        self.bind(found.first, "products")
-        self.bind(found.gradient, "grad_weights")
-        self.bind_weights(found)
-        chosen = [(i, p) for i, p in enumerate(self.products) if i in self.places]
+        dtype = attention.score_product.meta["val"].dtype
+        operands = [self.sides(product) for product in (attention.score_product, attention.gradient)]
+        self.bind(attention.score_product, "products")
+        self.bind(attention.gradient, "grad_weights")
+        self.bind_weights(attention)
+        chosen = [(i, p) for i, p in enumerate(self.products) if i in self.targets]
         scores: list[Value] = []
         factors: list[float] = []
         others: list[Value] = []
         for _, product in chosen:
             row = self.m if product.over == "m" else self.n
             inner = shape_of(product.other)[-2 if product.transposed else -1]
-            other = self.piece.of[product.other]
+            other = self.subgraph.of[product.other]
             others.append(self.operand(other, row, self.depth_axis(inner), product.transposed))
-            score, factor = unscaled(self._oriented(product))
+            score, factor = split_factor(self._oriented(product))
             scores.append(score)
             factors.append(factor)
         self.prepare([*(o for pair in operands for o in pair), *others, *scores])
         names: list[str] = []
         for (_, product), other in zip(chosen, others, strict=True):
             width = next(int(self.space.sizes[d]) for d in self.depths if d in other.axes)
-            names.append(self.unique(f"{self.naming.name(self.places[self.products.index(product)].node)}_acc"))
+            names.append(self.unique(f"{self.naming.name(self.targets[self.products.index(product)].node)}_acc"))
             block = "COLS" if product.over == "m" else "ROWS"
-            self.line(f"{names[-1]} = tl.zeros([{block}, {block_for(width)}], tl.float32)", product.node)
-        low, high = bounds(scores[0], self.m, self.n, self.fixed, self.shapes)
+            self.line(f"{names[-1]} = tl.zeros([{block}, {dot_block(width)}], tl.float32)", product.node)
+        low, high = loop_bounds(scores[0], self.m, self.n, self.fixed, self.layout)
         for value in (*(o for pair in operands for o in pair), *others):
-            if not self.looped(value):
+            if not self.is_in_loop(value):
                 operand_text(self, value, dtype)
 
         def body() -> None:
             for (left, right), title, node in zip(
-                operands, ("products", "grad_weights"), (found.first, found.gradient), strict=True
+                operands, ("products", "grad_weights"), (attention.score_product, attention.gradient), strict=True
             ):
                 a, b = operand_text(self, left, dtype), operand_text(self, right, dtype)
                 self.line(f"{title} = {self.dot(a, f'{b}.T', dtype)}", node)
             for (_, product), score, other, name in zip(chosen, scores, others, names, strict=True):
-                held = unparsed(self.ref(score))
+                score_text = unparse(self.ref(score))
                 outside = [
                     f"({v} < {size_text(s)})"
                     for v, s, d in (
-                        ("rows[:, None]", self.shapes.m, self.mdim),
-                        ("cols[None, :]", self.shapes.n, self.ndim),
+                        ("rows[:, None]", self.layout.m, self.mdim),
+                        ("cols[None, :]", self.layout.n, self.ndim),
                     )
-                    if not self.even(d)
+                    if not self.is_even(d)
                 ]
                 if outside:
-                    held = f"tl.where({' & '.join(outside)}, {held}, 0.0)"
-                held = self.rounded(held, dtype)
-                held = self.transposed(held) if product.over == "m" else held
-                self.line(f"{name} = {self.dot(held, operand_text(self, other, dtype), dtype, name)}", product.node)
+                    score_text = f"tl.where({' & '.join(outside)}, {score_text}, 0.0)"
+                score_text = self.rounded(score_text, dtype)
+                score_text = self.transposed(score_text) if product.over == "m" else score_text
+                self.line(
+                    f"{name} = {self.dot(score_text, operand_text(self, other, dtype), dtype, name)}", product.node
+                )
 
         self.loop_over(low, high, body)
         writes: list[Buffer] = []
         for (number, product), other, name, factor in zip(chosen, others, names, factors, strict=True):
-            place = self.places[number]
+            place = self.targets[number]
             writes.append(place.buffer)
             depth = next(d for d in self.depths if d in other.axes)
             row = self.n if product.over == "m" else self.m
@@ -266,71 +286,71 @@ class _Backward(Attending):
             self.store(place, (self.b, *at) if self.batched else at, text)
         return self.finished(writes)
 
-    def _oriented(self, product: Product) -> Value:
-        """The scores of a product, whichever way its argument has them."""
+    def _oriented(self, product: ScoreProduct) -> Value:
+        """Return the scores of a product, whichever way its argument has them."""
         swapped = (product.over == "m") == (product.side == 0)
         return self.score(product.scores, swapped)
 
 
-CONFIGS = ((128, 64, 8, 3), (64, 128, 8, 3), (64, 64, 4, 3), (128, 128, 8, 2), (64, 32, 4, 3))
+CONFIGS_SUM = ((128, 64, 8, 3), (64, 128, 8, 3), (64, 64, 4, 3), (128, 128, 8, 2), (64, 32, 4, 3))
 
 
-class SummedScores(Attending):
+class _ScoreSumWriter(AttentionWriter):
     """A program keeps rows and columns, and goes through the batches that are summed. Two runs give the same bits."""
 
     def __init__(
         self,
         title: str,
-        found: Attention,
-        summed: Sum,
-        piece: Piece,
-        shapes: Shapes,
-        places: Mapping[int, Place],
+        attention: Attention,
+        summed: ScoreSum,
+        subgraph: Subgraph,
+        layout: ScoreLayout,
+        targets: Mapping[int, WriteTarget],
         buffers: Mapping[fx.Node, Buffer],
         naming: Naming,
         precision: Precision,
     ) -> None:
-        super().__init__(title, "m", piece, shapes, places, buffers, naming, precision, CONFIGS)
-        self.found, self.summed = found, summed
-        self.taken.update(("share", "step"))
+        super().__init__(title, "m", subgraph, layout, targets, buffers, naming, precision, CONFIGS_SUM)
+        self.attention, self.summed = attention, summed
+        self.reserved.update(("share", "step"))
         self.ndim = replace(self.ndim, role="grid")
-        number = sympy.cancel(shapes.batch / summed.summed)
+        number = sympy.cancel(layout.batch / summed.summed)
         self.share = self.space.axis("share", number) if number != 1 else ZERO
-        self.others_named = {self.share: "share"} if number != 1 else {}
+        self.extra_names = {self.share: "share"} if number != 1 else {}
         share = Dim((sympy.Symbol("share"),), (number,), "grid", 1, "share", "B", "")
         self.tile = Tile((self.mdim, self.ndim, *([share] if number != 1 else [])), {}, self.tile.configs)
 
-    def looped(self, value: Value) -> bool:
+    def is_in_loop(self, value: Value) -> bool:
         return self.summed.summed != 1 and self.b in value.axes
 
     def kernel(self) -> Kernel:
-        """The kernel."""
-        found, summed = self.found, self.summed
-        assert found.gradient is not None
+        """Return the kernel."""
+        attention, summed = self.attention, self.summed
+        assert attention.gradient is not None
         for number, dim in enumerate((self.mdim, self.ndim)):
             start = f"tl.program_id({number}) * {dim.block_name}"
             self.line(f"{dim.variable} = {start} + tl.arange(0, {dim.block_name})")
         if self.share != 0:
             name = "share" if summed.summed != 1 else "batch"
-            self.others_named = {self.share: name}
+            self.extra_names = {self.share: name}
             self.line(f"{name} = tl.program_id(2)" + (".to(tl.int64)" if self.is_large() else ""))
-        dtype = found.first.meta["val"].dtype
-        operands = [self.sides(product) for product in (found.first, found.gradient)]
-        self.bind(found.first, "products")
-        self.bind(found.gradient, "grad_weights")
-        self.bind_weights(found)
+        dtype = attention.score_product.meta["val"].dtype
+        operands = [self.sides(product) for product in (attention.score_product, attention.gradient)]
+        self.bind(attention.score_product, "products")
+        self.bind(attention.gradient, "grad_weights")
+        self.bind_weights(attention)
         score = self.score(summed.scores)
         self.prepare([*(o for pair in operands for o in pair), score])
 
         def body() -> str:
             for (left, right), title, node in zip(
-                operands, ("products", "grad_weights"), (found.first, found.gradient), strict=True
+                operands, ("products", "grad_weights"), (attention.score_product, attention.gradient), strict=True
             ):
                 a, b = operand_text(self, left, dtype), operand_text(self, right, dtype)
                 self.line(f"{title} = {self.dot(a, f'{b}.T', dtype)}", node)
-            return unparsed(self.ref(score))
+            return unparse(self.ref(score))
 
-        place = self.places[0]
+        place = self.targets[0]
         node = place.node
         if summed.summed != 1:
             self.line("acc = tl.zeros([ROWS, COLS], tl.float32)", node)
@@ -338,18 +358,18 @@ class SummedScores(Attending):
             self.line(f"batch = {self._batch()}")
             self.line(f"acc += {body()}", node)
             self.in_loop = False
-            self.outer.lines.append(Line(f"    for step in range({size_text(summed.summed)}):"))
+            self.outer.lines.append(CodeLine(f"    for step in range({size_text(summed.summed)}):"))
             self.outer.lines.extend(self.inner.lines)
             result = "acc"
         else:
             result = body()
-        axes, sizes = (self.share, self.m, self.n), (ZERO, self.shapes.m, self.shapes.n)
+        axes, sizes = (self.share, self.m, self.n), (ZERO, self.layout.m, self.layout.n)
         coords = self.space.coordinates(linear(axes, contiguous_strides(sizes)), place.shape)
         self.store(place, coords, result)
         return self.finished([place.buffer])
 
     def _batch(self) -> str:
-        """The batch of a step."""
+        """Return the batch of a step."""
         if self.share == 0:
             return "step"
         summed, number = (self._bracketed(s) for s in (self.summed.summed, self.space.sizes[self.share]))
@@ -365,32 +385,34 @@ def fuse_attention(graph: fx.Graph, precision: Precision) -> None:
     for node in list(graph.nodes):
         if operation(node) != "aten.amax.default":
             continue
-        found = find_attention(graph, node)
-        if found is None:
+        attention = find_attention(graph, node)
+        if attention is None:
             continue
-        say_roles(found)
-        if found.dot is not None:
-            use_result(graph, found)
-        products = scale_scores(graph, found.first, found.backward)
-        found = replace(found, backward=tuple(with_scale(graph, p) for p in products))
-        groups = backward_writers(found)
-        reads = reads_of(found, [found.result])
-        writer = forward_writer(found, reads, precision)
-        needed = [(results, products, reads_of(found, products)) for results, products in groups]
-        apart = [(each, reads_of(found, (), each.scores)) for each in found.sums]
-        made = replace_with_kernel(graph, [found.result.node, found.most, found.total], reads, writer)
-        made.meta["recompute"] = CheckpointPolicy.MUST_SAVE
-        now = outputs_of(made)
-        renamed = {found.result.node: now[0], found.most: now[1], found.total: now[2]}
-        kernels: list[tuple[list[fx.Node], list[fx.Node], Writer]] = []
+        name_roles(attention)
+        if attention.row_dot is not None:
+            replace_dot(graph, attention)
+        products = scale_scores(graph, attention.score_product, attention.backward)
+        attention = replace(attention, backward=tuple(absorb_scale(graph, p) for p in products))
+        groups = backward_groups(attention)
+        reads = tensors_read(attention, [attention.result])
+        writer = forward_writer(attention, reads, precision)
+        needed = [(results, products, tensors_read(attention, products)) for results, products in groups]
+        score_sums = [(each, tensors_read(attention, (), each.scores)) for each in attention.sums]
+        kernel = replace_with_kernel(
+            graph, [attention.result.node, attention.row_max, attention.row_sum], reads, writer
+        )
+        kernel.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+        outputs = outputs_of(kernel)
+        renamed = {attention.result.node: outputs[0], attention.row_max: outputs[1], attention.row_sum: outputs[2]}
+        kernels: list[tuple[list[fx.Node], list[fx.Node], TemplateWriter]] = []
         for results, products, old in needed:
-            lay_out(products)
+            match_layout(products)
             current = [renamed.get(n, n) for n in old]
-            kernels.append((results, current, backward_writer(found, products, current, precision)))
-        for each, old in apart:
+            kernels.append((results, current, backward_writer(attention, products, current, precision)))
+        for each, old in score_sums:
             current = [renamed.get(n, n) for n in old]
-            kernels.append(([each.node], current, sum_writer(found, each, current, precision)))
+            kernels.append(([each.node], current, sum_writer(attention, each, current, precision)))
         for results, current, writer in kernels:
             replace_with_kernel(graph, results, current, writer)
-        tidied(graph)
-    land_results(graph)
+        sort_graph(graph)
+    write_in_copied_layout(graph)

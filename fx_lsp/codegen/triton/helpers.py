@@ -324,17 +324,17 @@ HELPERS: dict[str, str] = _parsed()
 
 
 def with_needed(names: list[str]) -> list[str]:
-    """The texts of helper functions and of those that they call, in order."""
-    wanted: set[str] = set()
+    """Return the texts of helper functions and of those that they call, in order."""
+    needed: set[str] = set()
     stack = list(names)
     while stack:
-        found = stack.pop()
-        if found not in wanted:
-            wanted.add(found)
-            stack.extend(n for n in HELPERS if n != found and re.search(rf"(?<![\w.]){n}\(", HELPERS[found]))
-    return [text for n, text in HELPERS.items() if n in wanted]
+        name = stack.pop()
+        if name not in needed:
+            needed.add(name)
+            stack.extend(n for n in HELPERS if n != name and re.search(rf"(?<![\w.]){n}\(", HELPERS[name]))
+    return [text for n, text in HELPERS.items() if n in needed]
 
 
 def helpers_in(template: str) -> list[str]:
-    """The helper functions that a template calls."""
+    """Return the helper functions that a template calls."""
     return [n for n in HELPERS if f"{n}(" in template and f".{n}(" not in template and f"_{n}(" not in template]

@@ -14,7 +14,7 @@ from fx_lsp.codegen.ir.values import Axes, Compute, Constant, Load, Reduction, S
 
 
 def identity(kind: str, dtype: torch.dtype) -> Scalar:
-    """What changes nothing in a reduction of a kind."""
+    """Return the identity of a reduction of a kind."""
     if kind in ("sum", "var_mean"):
         return 0.0 if dtype.is_floating_point else 0
     if kind == "prod":
@@ -28,7 +28,7 @@ def identity(kind: str, dtype: torch.dtype) -> Scalar:
     return info.min if least else info.max
 
 
-_AT_END: dict[str, Callable[..., Any]] = {
+_FOLDED: dict[str, Callable[..., Any]] = {
     "a + b": lambda a, b: a + b,
     "a - b": lambda a, b: a - b,
     "a * b": lambda a, b: a * b,
@@ -41,28 +41,28 @@ _AT_END: dict[str, Callable[..., Any]] = {
 }
 
 
-def at_end(value: Value, others: Mapping[int, float], ends: Callable[[Axes], bool]) -> float | None:
-    """What a value is where a mask is false, if loads over axes that `ends` says it covers give `others` there; None
+def padding_value(value: Value, others: Mapping[int, float], ends: Callable[[Axes], bool]) -> float | None:
+    """Return the value where a mask is false, if loads over axes that `ends` says it covers give `padding` there; None
     where that is not known."""
-    found: dict[int, float | None] = {}
+    values: dict[int, float | None] = {}
     for each in values_of([value]):
         if isinstance(each, Constant):
-            found[id(each)] = float(each.value)
+            values[id(each)] = float(each.value)
         elif isinstance(each, Load):
-            found[id(each)] = others.get(id(each)) if ends(each.axes) else None
+            values[id(each)] = others.get(id(each)) if ends(each.axes) else None
         else:
             computed = isinstance(each, Compute)
-            found[id(each)] = _computed(each.template, [found[id(a)] for a in each.args]) if computed else None
-    return found[id(value)]
+            values[id(each)] = _fold(each.template, [values[id(a)] for a in each.args]) if computed else None
+    return values[id(value)]
 
 
-def _computed(template: str, args: Sequence[float | None]) -> float | None:
-    """What an expression of numbers is, if all that it takes are known."""
+def _fold(template: str, args: Sequence[float | None]) -> float | None:
+    """Compute an expression of numbers, if all that it takes are known."""
     if template.startswith("a.to("):
         return args[0]
     if template == "a - b" and args[0] is not None and math.isinf(args[0]) and args[1] is None:
         return args[0]
-    function = _AT_END.get(template)
+    function = _FOLDED.get(template)
     if function is None or any(a is None for a in args):
         return None
     try:
@@ -71,14 +71,14 @@ def _computed(template: str, args: Sequence[float | None]) -> float | None:
         return None
 
 
-def ends_of(masked: Callable[[Axes], list[Dim]], over: Axes) -> Callable[[Axes], bool]:
-    """Whether the mask of what varies over some axes is false wherever that of a reduction is."""
+def covers_mask(masked: Callable[[Axes], list[Dim]], over: Axes) -> Callable[[Axes], bool]:
+    """Return whether the mask of what varies over some axes is false wherever that of a reduction is."""
     dims = masked(over)
     return lru_cache(lambda axes: any(d in dims for d in masked(axes)))
 
 
-def others_of(values: Sequence[Value], masked: Callable[[Axes], list[Dim]]) -> dict[int, float]:
-    """For each load that a reduction needs, what it should give where its mask is false."""
+def load_padding(values: Sequence[Value], masked: Callable[[Axes], list[Dim]]) -> dict[int, float]:
+    """Return, for each load that a reduction needs, its padding value."""
     reductions = [v for v in values if isinstance(v, (Reduction, Scan)) and masked(frozenset(v.over))]
     loads: dict[int, Load] = {}
     stack: list[Value] = [a for r in reductions for a in r.inputs]
@@ -93,19 +93,19 @@ def others_of(values: Sequence[Value], masked: Callable[[Axes], list[Dim]]) -> d
                 loads[id(value)] = value
         elif not isinstance(value, Reduction):
             stack.extend(value.inputs)
-    found = dict.fromkeys(loads, 0.0)
+    padding = dict.fromkeys(loads, 0.0)
 
-    wanted = [
-        (r.inputs[0], ends_of(masked, frozenset(r.over)), float(identity(r.kind, r.inputs[0].dtype)))
+    reduced = [
+        (r.inputs[0], covers_mask(masked, frozenset(r.over)), float(identity(r.kind, r.inputs[0].dtype)))
         for r in reductions
         if isinstance(r, Reduction)
     ]
 
     def met(others: Mapping[int, float]) -> int:
-        return sum(at_end(value, others, ends) == neutral for value, ends, neutral in wanted)
+        return sum(padding_value(value, others, ends) == neutral for value, ends, neutral in reduced)
 
-    for key in found:
+    for key in padding:
         dtype = loads[key].dtype
         choices = (0.0, -math.inf, math.inf) if dtype.is_floating_point else (0.0,)
-        found[key] = max(choices, key=lambda c: met({**found, key: c}))
-    return {k: v if loads[k].dtype.is_floating_point else int(v) for k, v in found.items()}
+        padding[key] = max(choices, key=lambda c: met({**padding, key: c}))
+    return {k: v if loads[k].dtype.is_floating_point else int(v) for k, v in padding.items()}

@@ -10,21 +10,21 @@ from dataclasses import dataclass
 import torch
 from torch import fx
 
-from fx_lsp.codegen.ir.text import filled, name, unparsed
+from fx_lsp.codegen.ir.text import fill_template, name, unparse
 from fx_lsp.codegen.ir.tile import Dim
 from fx_lsp.codegen.ir.values import Axes, Compute, Constant, Reduction, Scalar, Scan, Value, triton_type
-from fx_lsp.codegen.triton.expressions import Writing
+from fx_lsp.codegen.triton.expressions import KernelWriter
 from fx_lsp.codegen.triton.helpers import helpers_in
-from fx_lsp.codegen.triton.masks import at_end, ends_of, identity
+from fx_lsp.codegen.triton.masks import covers_mask, identity, padding_value
 
-_CALLS = {
+_REDUCE_CALLS = {
     "sum": "tl.sum(a, {})",
     "min": "tl.reduce(a, {}, combine_fn=nan_min)",
     "max": "tl.reduce(a, {}, combine_fn=nan_max)",
     "prod": "tl.reduce(a, {}, combine_fn=product)",
 }
 _COMBINING = ("nan_max", "nan_min", "product")
-_STEPS = {
+_ACCUMULATE = {
     "sum": "a + b",
     "max": "nan_max(a, b)",
     "min": "nan_min(a, b)",
@@ -35,87 +35,92 @@ _STEPS = {
 # at once
 
 
-def _masked(emitter: Writing, value: Value, kind: str, over: Axes) -> ast.expr:
-    """The elements of a value, and what changes nothing where there are none."""
+def _masked(emitter: KernelWriter, value: Value, kind: str, over: Axes) -> ast.expr:
+    """Return the elements of a value, and what changes nothing where there are none."""
     expr = emitter.ref(value)
     neutral = identity(kind, value.dtype)
-    if at_end(value, emitter.others, ends_of(emitter.masked_dims, over)) == float(neutral):
+    if padding_value(value, emitter.padding, covers_mask(emitter.masked_dims, over)) == float(neutral):
         return expr
     mask = emitter.mask(over)
     if not mask:
         return expr
-    shown = emitter.ref(Constant(value.dtype, None, frozenset(), neutral))
-    return filled("tl.where(m, a, i)", {"m": filled(mask, {}), "a": expr, "i": shown})
+    neutral_text = emitter.ref(Constant(value.dtype, None, frozenset(), neutral))
+    return fill_template("tl.where(m, a, i)", {"m": fill_template(mask, {}), "a": expr, "i": neutral_text})
 
 
-def _axis(emitter: Writing, dim: Dim) -> str:
-    return f"axis={emitter.place(dim)}" + (", keep_dims=True" if len(emitter.shaped) == 2 else "")
+def _axis(emitter: KernelWriter, dim: Dim) -> str:
+    return f"axis={emitter.axis_number(dim)}" + (", keep_dims=True" if len(emitter.tile_dims) == 2 else "")
 
 
-def _spread(emitter: Writing, value: Value, dim: Dim, expr: ast.expr) -> ast.expr:
-    """`expr` with an element for each of the dimension."""
+def _broadcast_along(emitter: KernelWriter, value: Value, dim: Dim, expr: ast.expr) -> ast.expr:
+    """Return `expr` with an element for each of the dimension."""
     if dim in emitter.dims_of(value.axes):
         return expr
-    return filled("tl.broadcast_to(a, s)", {"a": expr, "s": filled(emitter.tile_shape(value.axes, dim), {})})
+    return fill_template(
+        "tl.broadcast_to(a, s)", {"a": expr, "s": fill_template(emitter.tile_shape(value.axes, dim), {})}
+    )
 
 
-def _dim_of(emitter: Writing, value: Reduction | Scan) -> Dim:
+def _dim_of(emitter: KernelWriter, value: Reduction | Scan) -> Dim:
     return next(d for d in emitter.tile.dims if any(a in d.axes for a in value.over))
 
 
-def immediate(emitter: Writing, value: Reduction) -> ast.expr:
-    """A reduction of elements that a program holds at once."""
+def reduce_at_once(emitter: KernelWriter, value: Reduction) -> ast.expr:
+    """Return a reduction of elements that a program holds at once."""
     dim = _dim_of(emitter, value)
     over = frozenset(value.over)
     if value.kind in ("argmax", "argmin"):
-        return _winner(emitter, value, dim)
-    arg = _spread(emitter, value.args[0], dim, _masked(emitter, value.args[0], value.kind, over))
-    call = _CALLS[value.kind]
+        return _arg_reduction(emitter, value, dim)
+    arg = _broadcast_along(emitter, value.args[0], dim, _masked(emitter, value.args[0], value.kind, over))
+    call = _REDUCE_CALLS[value.kind]
     if value.kind in ("max", "min") and (_only_shifts(emitter, value) or not value.dtype.is_floating_point):
         call = f"tl.{value.kind}(a, {{}})"
-    emitter.need(*(h for h in _COMBINING if h in call))
-    return filled(call.format(_axis(emitter, dim)), {"a": arg})
+    emitter.use_helpers(*(h for h in _COMBINING if h in call))
+    return fill_template(call.format(_axis(emitter, dim)), {"a": arg})
 
 
-def _only_shifts(emitter: Writing, value: Reduction) -> bool:
-    """Whether a maximum is only subtracted from what it is the maximum of, where NaN shows anyway."""
+def _only_shifts(emitter: KernelWriter, value: Reduction) -> bool:
+    """Return whether a maximum is only subtracted from what it is the maximum of, where NaN shows anyway."""
     users = [v for v in emitter.values if value in v.inputs]
     return all(
         isinstance(u, Compute) and u.template == "a - b" and u.args == (value.args[0], value) for u in users
     ) and not any(s.value is value for s in emitter.stores)
 
 
-def _winner(emitter: Writing, value: Reduction, dim: Dim) -> ast.expr:
+def _arg_reduction(emitter: KernelWriter, value: Reduction, dim: Dim) -> ast.expr:
     helper = "arg_max" if value.kind == "argmax" else "arg_min"
-    emitter.need(helper)
+    emitter.use_helpers(helper)
     elements, places = value.args
-    values = _spread(emitter, elements, dim, _masked(emitter, elements, value.kind, frozenset(value.over)))
-    where = filled(
+    values = _broadcast_along(emitter, elements, dim, _masked(emitter, elements, value.kind, frozenset(value.over)))
+    where = fill_template(
         "tl.broadcast_to((a).to(tl.int64), s)",
-        {"a": emitter.ref(places), "s": filled(emitter.tile_shape(elements.axes, dim), {})},
+        {"a": emitter.ref(places), "s": fill_template(emitter.tile_shape(elements.axes, dim), {})},
     )
-    call = filled(f"tl.reduce((a, b), {_axis(emitter, dim)}, combine_fn={helper})", {"a": values, "b": where})
+    call = fill_template(f"tl.reduce((a, b), {_axis(emitter, dim)}, combine_fn={helper})", {"a": values, "b": where})
     variable = emitter.unique("found")
-    emitter.line(f"_, {variable} = {unparsed(call)}", value.node)
+    emitter.line(f"_, {variable} = {unparse(call)}", value.node)
     return name(variable)
 
 
-def scanned(emitter: Writing, value: Scan) -> ast.expr:
-    """A running sum or product: of elements that a program holds at once, or on from those of the steps before."""
+def scan_at_once(emitter: KernelWriter, value: Scan) -> ast.expr:
+    """Return a running sum or product: of elements that a program holds at once, or on from those of the steps
+    before."""
     dim = _dim_of(emitter, value)
-    arg = _spread(emitter, value.arg, dim, emitter.ref(value.arg))
+    arg = _broadcast_along(emitter, value.arg, dim, emitter.ref(value.arg))
     if dim.role != "loop":
-        return filled(f"tl.{value.kind}(a, axis={emitter.place(dim)})", {"a": arg})
+        return fill_template(f"tl.{value.kind}(a, axis={emitter.axis_number(dim)})", {"a": arg})
     kind, sign, neutral = ("sum", "+", 0) if value.kind == "cumsum" else ("prod", "*", 1)
     before = emitter.unique("before")
     others = Value(value.dtype, None, frozenset(a for a in value.axes if dim not in emitter.dims_of(frozenset({a}))))
-    shape = emitter.tile_shape(others.axes) if len(emitter.shaped) > 1 else "[]"
-    emitter.ahead(f"{before} = tl.full({shape}, {neutral}, {triton_type(value.dtype)})", value.node)
+    shape = emitter.tile_shape(others.axes) if len(emitter.tile_dims) > 1 else "[]"
+    emitter.line_before_loop(f"{before} = tl.full({shape}, {neutral}, {triton_type(value.dtype)})", value.node)
     element = arg if isinstance(arg, ast.Name) else emitter.assign(value.arg, arg)
-    call = filled(f"tl.{value.kind}(a, axis={emitter.place(dim)}) {sign} b", {"a": element, "b": name(before)})
+    call = fill_template(
+        f"tl.{value.kind}(a, axis={emitter.axis_number(dim)}) {sign} b", {"a": element, "b": name(before)}
+    )
     running = emitter.assign(value, call)
-    emitter.need(*(h for h in _COMBINING if h in _CALLS[kind]))
-    step = unparsed(filled(_CALLS[kind].format(_axis(emitter, dim)), {"a": element}))
+    emitter.use_helpers(*(h for h in _COMBINING if h in _REDUCE_CALLS[kind]))
+    step = unparse(fill_template(_REDUCE_CALLS[kind].format(_axis(emitter, dim)), {"a": element}))
     emitter.line(f"{before} {sign}= {step}", value.node)
     return running
 
@@ -124,34 +129,39 @@ def scanned(emitter: Writing, value: Scan) -> ast.expr:
 
 
 def online_pairs(values: Iterable[Value], accumulated: Callable[[Value], bool]) -> dict[int, Reduction]:
-    """Sums of exponentials whose maximum is subtracted, each with that maximum: both can be had in one loop."""
-    found: dict[int, Reduction] = {}
+    """Return sums of exponentials whose maximum is subtracted, each with that maximum: both can be had in one loop."""
+    pairs: dict[int, Reduction] = {}
     for value in values:
         if not (isinstance(value, Reduction) and value.kind == "sum" and accumulated(value)):
             continue
-        power = value.args[0]
-        if not (isinstance(power, Compute) and power.template == "tl.exp(a)"):
+        exponential = value.args[0]
+        if not (isinstance(exponential, Compute) and exponential.template == "tl.exp(a)"):
             continue
-        shifted = power.args[0]
+        shifted = exponential.args[0]
         if not (isinstance(shifted, Compute) and shifted.template == "a - b"):
             continue
-        element, most = shifted.args
-        if isinstance(most, Reduction) and most.kind == "max" and most.args == (element,) and most.over == value.over:
-            found[id(value)] = most
-    return found
+        element, maximum = shifted.args
+        if (
+            isinstance(maximum, Reduction)
+            and maximum.kind == "max"
+            and maximum.args == (element,)
+            and maximum.over == value.over
+        ):
+            pairs[id(value)] = maximum
+    return pairs
 
 
-def depths(
+def loop_depths(
     values: Iterable[Value], pairs: Mapping[int, Reduction], accumulated: Callable[[Value], bool]
 ) -> dict[int, int]:
-    """How many loops have to be over before a value is known."""
-    found: dict[int, int] = {}
+    """Return how many loops have to be over before each value is known."""
+    depths: dict[int, int] = {}
     for value in values:
         if id(value) in pairs:
-            found[id(value)] = found[id(pairs[id(value)])]
+            depths[id(value)] = depths[id(pairs[id(value)])]
         else:
-            found[id(value)] = max((found[id(i)] for i in value.inputs), default=0) + int(accumulated(value))
-    return found
+            depths[id(value)] = max((depths[id(i)] for i in value.inputs), default=0) + int(accumulated(value))
+    return depths
 
 
 @dataclass(frozen=True)
@@ -165,31 +175,37 @@ class Accumulator:
 
 
 def accumulators(
-    emitter: Writing, loop: Dim, reductions: Sequence[Reduction], pairs: Mapping[int, Reduction]
+    emitter: KernelWriter, loop: Dim, reductions: Sequence[Reduction], pairs: Mapping[int, Reduction]
 ) -> list[Accumulator]:
-    """How to build up reductions in one loop over a dimension."""
-    found: list[Accumulator] = []
+    """Return accumulators that build up reductions in one loop over a dimension."""
+    accumulators: list[Accumulator] = []
     paired = {id(pairs[id(r)]): r for r in reductions if id(r) in pairs}
     several: dict[tuple[str, int], list[Reduction]] = {}
     for reduction in reductions:
         if id(reduction) in pairs:
             continue
         if id(reduction) in paired:
-            found.append(_online(emitter, loop, reduction, paired[id(reduction)]))
+            accumulators.append(_online_softmax(emitter, loop, reduction, paired[id(reduction)]))
         elif reduction.kind in ("var_mean", "argmax", "argmin"):
             several.setdefault((reduction.kind, id(reduction.args[0])), []).append(reduction)
         else:
-            found.append(_plain(emitter, loop, reduction))
+            accumulators.append(_simple_accumulator(emitter, loop, reduction))
     for (kind, _), parts in several.items():
-        found.append(_welford(emitter, loop, parts) if kind == "var_mean" else _best(emitter, loop, parts[0]))
-    return found
+        accumulators.append(
+            _welford_accumulator(emitter, loop, parts)
+            if kind == "var_mean"
+            else _arg_accumulator(emitter, loop, parts[0])
+        )
+    return accumulators
 
 
-def _fresh(emitter: Writing, wish: str, value: Value, loop: Dim, start: Scalar, dtype: torch.dtype) -> tuple[str, str]:
-    """A variable for an accumulator, and the line that begins it."""
+def _new_accumulator(
+    emitter: KernelWriter, wish: str, value: Value, loop: Dim, start: Scalar, dtype: torch.dtype
+) -> tuple[str, str]:
+    """Return a variable for an accumulator, and the line that begins it."""
     variable = emitter.unique(wish)
-    text = unparsed(emitter.ref(Constant(dtype, None, frozenset(), start)))
-    if not emitter.shaped or emitter.tile_shape(value.axes, loop) == "[]":
+    text = unparse(emitter.ref(Constant(dtype, None, frozenset(), start)))
+    if not emitter.tile_dims or emitter.tile_shape(value.axes, loop) == "[]":
         return variable, f"{variable} = tl.full([], {text}, {triton_type(dtype)})"
     shape = emitter.tile_shape(value.axes, loop)
     if not start and start is not False:
@@ -197,68 +213,68 @@ def _fresh(emitter: Writing, wish: str, value: Value, loop: Dim, start: Scalar, 
     return variable, f"{variable} = tl.full({shape}, {text}, {triton_type(dtype)})"
 
 
-def _wish(emitter: Writing, value: Reduction) -> str:
+def _accumulator_name(emitter: KernelWriter, value: Reduction) -> str:
     variable = emitter.naming.variable(value.node) if value.node is not None else None
     return variable or {"sum": "total", "max": "most", "min": "least", "prod": "product_"}.get(value.kind, value.kind)
 
 
-def _plain(emitter: Writing, loop: Dim, value: Reduction) -> Accumulator:
+def _simple_accumulator(emitter: KernelWriter, loop: Dim, value: Reduction) -> Accumulator:
     arg = value.args[0]
-    variable, start = _fresh(
-        emitter, f"{_wish(emitter, value)}_acc", arg, loop, identity(value.kind, arg.dtype), arg.dtype
+    variable, start = _new_accumulator(
+        emitter, f"{_accumulator_name(emitter, value)}_acc", arg, loop, identity(value.kind, arg.dtype), arg.dtype
     )
 
     def step() -> list[str]:
         expr = _masked(emitter, arg, value.kind, frozenset(value.over))
         if value.kind == "sum":
-            return [f"{variable} += {unparsed(expr)}"]
-        emitter.need(*helpers_in(_STEPS[value.kind]))
-        return [f"{variable} = {unparsed(filled(_STEPS[value.kind], {'a': name(variable), 'b': expr}))}"]
+            return [f"{variable} += {unparse(expr)}"]
+        emitter.use_helpers(*helpers_in(_ACCUMULATE[value.kind]))
+        return [f"{variable} = {unparse(fill_template(_ACCUMULATE[value.kind], {'a': name(variable), 'b': expr}))}"]
 
     def end() -> None:
         if loop.block == 1:
-            emitter.know(value, name(variable))
+            emitter.bind_name(value, name(variable))
             return
-        call = _CALLS[value.kind]
-        emitter.need(*(h for h in _COMBINING if h in call))
-        emitter.assign(value, filled(call.format(_axis(emitter, loop)), {"a": name(variable)}))
+        call = _REDUCE_CALLS[value.kind]
+        emitter.use_helpers(*(h for h in _COMBINING if h in call))
+        emitter.assign(value, fill_template(call.format(_axis(emitter, loop)), {"a": name(variable)}))
 
     return Accumulator(value.node, [start], step, end)
 
 
-GROUP = 16
+ONLINE_GROUP = 16
 """How many neighbours an online sum takes together. In a row, the groups each build up their own: threads that hold
 different ones need not wait for each other in every step."""
 
 
-def _online(emitter: Writing, loop: Dim, most: Reduction, total: Reduction) -> Accumulator:
-    """The maximum, and the sum of exponentials of what lies below it, in one loop."""
-    arg = most.args[0]
+def _online_softmax(emitter: KernelWriter, loop: Dim, maximum: Reduction, total: Reduction) -> Accumulator:
+    """Return the maximum, and the sum of exponentials of what lies below it, in one loop."""
+    arg = maximum.args[0]
     high, low = emitter.unique("running_max"), emitter.unique("running_sum")
     block, axis = loop.block > 1, _axis(emitter, loop)
-    groups = f"{loop.block_name} // {GROUP}" if block and len(emitter.shaped) == 1 else ""
+    groups = f"{loop.block_name} // {ONLINE_GROUP}" if block and len(emitter.tile_dims) == 1 else ""
     dims = emitter.dims_of(arg.axes)
-    kept = ", ".join(d.block_name if d in dims and d is not loop else "1" for d in emitter.shaped)
-    shape = kept if len(emitter.shaped) > 1 else groups
+    kept_blocks = ", ".join(d.block_name if d in dims and d is not loop else "1" for d in emitter.tile_dims)
+    shape = kept_blocks if len(emitter.tile_dims) > 1 else groups
     start = [
         f'{high} = tl.full([{shape}], -float("inf"), {triton_type(arg.dtype)})',
         f"{low} = tl.full([{shape}], 0.0, {triton_type(arg.dtype)})",
     ]
 
     def step() -> list[str]:
-        expr = _masked(emitter, arg, "max", frozenset(most.over))
-        element = unparsed(expr if isinstance(expr, ast.Name) else emitter.assign(arg, expr))
+        expr = _masked(emitter, arg, "max", frozenset(maximum.over))
+        element = unparse(expr if isinstance(expr, ast.Name) else emitter.assign(arg, expr))
         higher, base = emitter.unique("higher"), emitter.unique("base")
         grouped, along, beside, lines = element, axis, base, list[str]()
         if groups:
             grouped, along, beside = emitter.unique("grouped"), "axis=1", f"{base}[:, None]"
-            lines = [f"{grouped} = tl.reshape({element}, [{groups}, {GROUP}])"]
-        powers = power(grouped, beside)
+            lines = [f"{grouped} = tl.reshape({element}, [{groups}, {ONLINE_GROUP}])"]
+        powers = exponential_below(grouped, beside)
         return [
             *lines,
             f"{higher} = tl.maximum({high}, {f'tl.max({grouped}, {along})' if block else element})",
-            f"{base} = {reference(higher)}",
-            f"{low} = {low} * {power(high, base)} + {f'tl.sum({powers}, {along})' if block else powers}",
+            f"{base} = {softmax_base(higher)}",
+            f"{low} = {low} * {exponential_below(high, base)} + {f'tl.sum({powers}, {along})' if block else powers}",
             f"{high} = {higher}",
         ]
 
@@ -266,78 +282,80 @@ def _online(emitter: Writing, loop: Dim, most: Reduction, total: Reduction) -> A
         whole, sum_ = high, low
         if groups:
             whole, base, sum_ = emitter.unique("greatest"), emitter.unique("base"), emitter.unique("total")
-            emitter.line(f"{whole} = tl.max({high}, axis=0)", most.node)
-            emitter.line(f"{base} = {reference(whole)}", most.node)
-            emitter.line(f"{sum_} = tl.sum({low} * {power(high, base)}, axis=0)", total.node)
-        emitter.know(most, name(whole))
-        emitter.know(total, name(sum_))
+            emitter.line(f"{whole} = tl.max({high}, axis=0)", maximum.node)
+            emitter.line(f"{base} = {softmax_base(whole)}", maximum.node)
+            emitter.line(f"{sum_} = tl.sum({low} * {exponential_below(high, base)}, axis=0)", total.node)
+        emitter.bind_name(maximum, name(whole))
+        emitter.bind_name(total, name(sum_))
 
-    return Accumulator(most.node, start, step, end)
+    return Accumulator(maximum.node, start, step, end)
 
 
-def _welford(emitter: Writing, loop: Dim, parts: list[Reduction]) -> Accumulator:
-    """Mean and squared deviations, by Welford's algorithm."""
+def _welford_accumulator(emitter: KernelWriter, loop: Dim, parts: list[Reduction]) -> Accumulator:
+    """Return mean and squared deviations, by Welford's algorithm."""
     arg, node = parts[0].args[0], parts[0].node
     over = frozenset(parts[0].over)
-    mean, first = _fresh(emitter, "running_mean", arg, loop, 0.0, arg.dtype)
-    squares, second = _fresh(emitter, "running_squares", arg, loop, 0.0, arg.dtype)
-    number, third = _fresh(emitter, "seen", arg, loop, 0.0, arg.dtype)
+    mean, first = _new_accumulator(emitter, "running_mean", arg, loop, 0.0, arg.dtype)
+    squares, second = _new_accumulator(emitter, "running_squares", arg, loop, 0.0, arg.dtype)
+    number, third = _new_accumulator(emitter, "seen", arg, loop, 0.0, arg.dtype)
 
     def step() -> list[str]:
         element = emitter.ref(arg)
         element = element if isinstance(element, ast.Name) else emitter.assign(arg, element)
-        shown, mask = unparsed(element), emitter.mask(over)
+        element_text, mask = unparse(element), emitter.mask(over)
         delta, share = emitter.unique("delta"), emitter.unique("share")
         if not mask:
-            start = [f"{number} += 1.0", f"{delta} = {shown} - {mean}", f"{share} = {delta} / {number}"]
+            start = [f"{number} += 1.0", f"{delta} = {element_text} - {mean}", f"{share} = {delta} / {number}"]
         else:
             start = [
                 f"{number} += ({mask}).to({triton_type(arg.dtype)})",
-                f"{delta} = tl.where({mask}, {shown} - {mean}, 0.0)",
+                f"{delta} = tl.where({mask}, {element_text} - {mean}, 0.0)",
                 f"{share} = {delta} / tl.maximum({number}, 1.0)",
             ]
         return [*start, f"{mean} += {share}", f"{squares} += {delta} * ({delta} - {share})"]
 
     def end() -> None:
-        known = [mean, squares]
+        results = [mean, squares]
         if loop.block > 1:
-            emitter.need("welford")
+            emitter.use_helpers("welford")
             axis = _axis(emitter, loop)
-            known = [emitter.unique("mean"), emitter.unique("squares")]
+            results = [emitter.unique("mean"), emitter.unique("squares")]
             emitter.line(
-                f"{known[0]}, {known[1]}, _ = tl.reduce(({mean}, {squares}, {number}), {axis}, combine_fn=welford)",
+                f"{results[0]}, {results[1]}, _ = tl.reduce(({mean}, {squares}, {number}), {axis}, combine_fn=welford)",
                 node,
             )
         for part in parts:
-            emitter.know(part, name(known[0] if part.part == 1 else known[1]))
+            emitter.bind_name(part, name(results[0] if part.part == 1 else results[1]))
 
     return Accumulator(node, [first, second, third], step, end)
 
 
-def _best(emitter: Writing, loop: Dim, value: Reduction) -> Accumulator:
-    """The place of the greatest or least element."""
+def _arg_accumulator(emitter: KernelWriter, loop: Dim, value: Reduction) -> Accumulator:
+    """Return the place of the greatest or least element."""
     elements, places = value.args
     helper = "arg_max" if value.kind == "argmax" else "arg_min"
-    best, first = _fresh(emitter, "best", elements, loop, identity(value.kind, elements.dtype), elements.dtype)
-    where, second = _fresh(emitter, "best_at", elements, loop, torch.iinfo(torch.int64).max, torch.int64)
+    best, first = _new_accumulator(
+        emitter, "best", elements, loop, identity(value.kind, elements.dtype), elements.dtype
+    )
+    where, second = _new_accumulator(emitter, "best_at", elements, loop, torch.iinfo(torch.int64).max, torch.int64)
 
     def step() -> list[str]:
-        emitter.need(helper)
-        expr = unparsed(_masked(emitter, elements, value.kind, frozenset(value.over)))
-        at = unparsed(emitter.ref(places))
+        emitter.use_helpers(helper)
+        expr = unparse(_masked(emitter, elements, value.kind, frozenset(value.over)))
+        at = unparse(emitter.ref(places))
         several = any(d.block > 1 for d in emitter.dims_of(places.axes))
         at = f"({at}).to(tl.int64)" if several else f"tl.full([], {at}, tl.int64)"
         return [f"{best}, {where} = {helper}({best}, {where}, {expr}, {at})"]
 
     def end() -> None:
         if loop.block == 1:
-            emitter.know(value, name(where))
+            emitter.bind_name(value, name(where))
             return
-        found = emitter.unique("found")
+        position = emitter.unique("found")
         emitter.line(
-            f"_, {found} = tl.reduce(({best}, {where}), {_axis(emitter, loop)}, combine_fn={helper})", value.node
+            f"_, {position} = tl.reduce(({best}, {where}), {_axis(emitter, loop)}, combine_fn={helper})", value.node
         )
-        emitter.know(value, name(found))
+        emitter.bind_name(value, name(position))
 
     return Accumulator(value.node, [first, second], step, end)
 
@@ -345,13 +363,13 @@ def _best(emitter: Writing, loop: Dim, value: Reduction) -> Accumulator:
 LOG2_E = math.log2(math.e)
 
 
-def reference(maximum: str) -> str:
-    """What exponents are taken from: the maximum, or 0 where there is nothing but -inf."""
+def softmax_base(maximum: str) -> str:
+    """Return the base that exponents are taken from: the maximum, or 0 where there is nothing but -inf."""
     return f'tl.where({maximum} == -float("inf"), 0.0, {maximum})'
 
 
-def power(exponent: str, base: str) -> str:
-    """e to the power of what an exponent, at most `base`, lies below it.
+def exponential_below(exponent: str, base: str) -> str:
+    """Return e to the power of what an exponent, at most `base`, lies below it.
 
     By powers of 2, which GPUs have an instruction for: `tl.exp` takes further ones, for results so small that they
     count for nothing beside the 1 at the maximum.
@@ -359,9 +377,9 @@ def power(exponent: str, base: str) -> str:
     return f"tl.exp2(({exponent} - {base}) * {LOG2_E!r})"
 
 
-def powers(exponents: str, base: str, moderate: bool) -> str:
-    """The same for many exponents that have the base of their row: one multiplication and addition for each, where they
-    are `moderate`; the most negative number there is, times 1.44, would be none any more."""
+def exponentials_below(exponents: str, base: str, moderate: bool) -> str:
+    """Return the same for many exponents that have the base of their row: one multiplication and addition for each,
+    where they are `moderate`; the most negative number there is, times 1.44, would be none any more."""
     if not moderate:
-        return power(exponents, f"{base}[:, None]")
+        return exponential_below(exponents, f"{base}[:, None]")
     return f"tl.exp2({exponents} * {LOG2_E!r} - ({base} * {LOG2_E!r})[:, None])"
