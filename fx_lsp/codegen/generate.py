@@ -26,7 +26,7 @@ from fx_lsp.codegen.triton.program import build_program
 
 
 def prepare(graph: fx.Graph, choices: Choices) -> None:
-    """Have kernels of ours stand, in a joint graph or one for inference, for what is not to be written op by op."""
+    """Have template kernels stand, in a joint graph or one for inference, for what is not to be written op by op."""
     if choices.engine == "fx-lsp":
         derive_sizes_from_inputs(graph)
         merge_views(graph)

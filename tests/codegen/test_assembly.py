@@ -282,9 +282,9 @@ def test_nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: objec
 
 def test_the_environment_does_not_matter() -> None:
     code = f"""
-from fx_lsp.codegen.assembly import Launch, assemble
+from fx_lsp.codegen.inspect.assembly import LaunchSpec, assemble
 from fx_lsp import wire
-made = assemble({KERNELS!r}, wire.from_json(Launch, {wire.to_json(launch_softmax())!r}), "cuda:90")
+made = assemble({KERNELS!r}, wire.from_json(LaunchSpec, {wire.to_json(launch_softmax())!r}), "cuda:90")
 print("cuda:90" in made.texts["ttgir"], set(made.lines["ptx"]) - {{0}})
 """
     disturbing = {"TRITON_INTERPRET": "1", "TRITON_DISABLE_LINE_INFO": "1", "TRITON_OVERRIDE_ARCH": "sm80"}

@@ -46,6 +46,12 @@ def literal(value: Any) -> str | None:
         return str(value)
     if kind is torch.device:
         return f'torch.device("{value}")'
+    return _container_literal(value)
+
+
+def _container_literal(value: Any) -> str | None:
+    """Return a tuple, list or dictionary as Python would write it, or None for anything else."""
+    kind = type(value)
     if kind in (tuple, list, torch.Size):
         parts = [literal(v) for v in value]
         if None in parts:
@@ -73,7 +79,7 @@ class Statement:
 
 
 def statements(lines: Sequence[str]) -> Iterator[Statement]:
-    """Return the logical lines of a text, in order; comments and empty lines are in none of them."""
+    """Yield the logical lines of a text, in order; comments and empty lines are in none of them."""
     tokens: list[tokenize.TokenInfo] = []
     ignored = (tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING, tokenize.ENDMARKER)
     for token in tokenize.generate_tokens(io.StringIO("\n".join(lines) + "\n").readline):
@@ -202,23 +208,36 @@ def _value(head: str, value: str, tail: str, pad: str) -> list[str]:
             return [f"{pad}{head}(", *_elements(value, inner), f"{pad}){tail}"]
         return _brackets(head + value + tail, pad)
     wrapped = [f"{pad}{head}(", *_expression(value, inner), f"{pad}){tail}"]
+    return _opened_or_wrapped(head, value, tail, pad, wrapped)
+
+
+def _opened_or_wrapped(head: str, value: str, tail: str, pad: str, wrapped: list[str]) -> list[str]:
+    """Return an expression with its last bracket opened, or `wrapped` in brackets of its own."""
+    tokens = _tokens(value)
     operators = _operators(tokens)
-    ends = bool(tokens) and tokens[-1].text in _CLOSE
+    is_long = len(pad) + 4 + len(value) > LINE_WIDTH
     if not operators and len(_links(tokens)) > 1 and head:
         return wrapped
-    bracketed = ends and tokens[-1].text == ")" and value[-2:] != "()"
-    bracketed = bracketed or (tokens[0].text in _OPEN and len(wrapped) > 3)
-    if (not operators and ends) or (len(operators) == 1 and bracketed):
+    if _may_open_last_bracket(tokens, value, len(operators), wrapped):
         lines = _brackets(head + value + tail, pad)
         if len(lines) > 1 and all(len(line) <= LINE_WIDTH for line in lines):
             return lines
         if not operators and head and len(lines[0]) > LINE_WIDTH and not head.startswith("return"):
             return wrapped
-        if not operators and (len(pad) + 4 + len(value) > LINE_WIDTH or not head):
+        if not operators and (is_long or not head):
             return lines
-    if not head or (not operators and len(pad) + 4 + len(value) > LINE_WIDTH):
+    if not head or (not operators and is_long):
         return _brackets(head + value + tail, pad)
     return wrapped
+
+
+def _may_open_last_bracket(tokens: Sequence[_Token], value: str, operators: int, wrapped: Sequence[str]) -> bool:
+    """Return whether an expression ends with a bracket that may be opened: the only one, or one behind an operator."""
+    ends = bool(tokens) and tokens[-1].text in _CLOSE
+    if operators == 0:
+        return ends
+    called = ends and tokens[-1].text == ")" and value[-2:] != "()"
+    return operators == 1 and (called or (tokens[0].text in _OPEN and len(wrapped) > 3))
 
 
 def _links(tokens: Sequence[_Token]) -> list[_Token]:
@@ -293,24 +312,34 @@ def _brackets(text: str, pad: str, first: bool = False) -> list[str]:
     pairs = [(a, b) for a, b in pairs if b is not None and text[a.end : b.start].strip()]
     if not pairs:
         return [pad + text]
-    opening, closing = pairs[0] if first else pairs[-1]
-    for a, b in [] if first else reversed(pairs[:-1]):
-        if len(pad) + opening.end <= LINE_WIDTH and len(pad) + 4 + closing.start - opening.end <= LINE_WIDTH:
-            break
-        if len(pad) + opening.end <= LINE_WIDTH:
-            break
-        opening, closing = a, b
+    opening, closing = pairs[0] if first else _pair_to_open(pairs, pad)
     assert closing is not None
     head, body, tail = text[: opening.end], text[opening.end : closing.start], text[closing.start :]
     inner = pad + "    "
-    called = opening.start > 0 and (text[opening.start - 1].isalnum() or text[opening.start - 1] in "_)]\"'")
-    called = called and not keyword.iskeyword(_word_before(text, opening.start))
+    called = _is_called(text, opening.start)
     if len(inner) + len(body) <= LINE_WIDTH and (called or "," not in [t.text for t in _tokens(body) if t.depth == 0]):
         lines = [inner + body + ("," if first and text.startswith("def ") and "," not in body else "")]
     else:
         lines = _elements(body, inner)
     ending = [pad + tail] if len(pad) + len(tail) <= LINE_WIDTH else _brackets_of_tail(tail, pad)
     return [pad + head, *lines, *ending]
+
+
+def _is_called(text: str, opening: int) -> bool:
+    """Return whether a bracket follows what it calls, or is an index of."""
+    before = text[opening - 1] if opening > 0 else ""
+    follows = bool(before) and (before.isalnum() or before in "_)]\"'")
+    return follows and not keyword.iskeyword(_word_before(text, opening))
+
+
+def _pair_to_open(pairs: Sequence[tuple[_Token, _Token]], pad: str) -> tuple[_Token, _Token]:
+    """Return the last pair of brackets that begins early enough in the line."""
+    opening, closing = pairs[-1]
+    for a, b in reversed(pairs[:-1]):
+        if len(pad) + opening.end <= LINE_WIDTH:
+            break
+        opening, closing = a, b
+    return opening, closing
 
 
 def _brackets_of_tail(tail: str, pad: str) -> list[str]:

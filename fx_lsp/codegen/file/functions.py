@@ -163,42 +163,20 @@ class FileFunctions:
         saved = [p for p in parameters if p.name in by_name]
         tangents = [p for p in parameters if p.name not in by_name]
         result_texts = {k: body.reference(r) for k in self.computed if (r := self.results[k]) is not None}
-        floats = [k for k in self.computed if _is_float(self.results[k])]
-        differentiable = list(self.subject.tangents) if self.subject.tangents is not None else floats
-        without_gradient = [result_texts[k] for k in self.computed if k not in differentiable or k not in floats]
-        changed = dict(zip(self.subject.inputs, self.inputs, strict=True))
-        altered = {changed[expression] for expression, _ in self.subject.changed}
-        shown_as = {p: body.reference(by_name[p.name]) for p in saved}
-        saved_texts = [f"{text}.clone()" if by_name[p.name] in altered else text for p, text in shown_as.items()]
-        calls, behind, sizes = self._call("backward", backward, parameters)
-        gradients = [_text(behind, r) for r in backward.results[len(self.forward.inputs) - len(self.inputs) :]]
-        dense = [CodeLine(line) for t in tangents for line in _dense_gradient(t, self.name(t))]
-        after = [*dense, *calls, *behind.lines, CodeLine(f"return {', '.join(gradients)}")]
-        sizes = [*sizes, *_missing_sizes(backward, behind.known, after)]
+        saved_texts = self._saved_texts(body, [by_name[p.name] for p in saved])
+        sizes, after = self._backward_body(backward, parameters, tangents)
         lines = [
             *called,
             *body.lines,
             *(CodeLine(f"ctx.{s} = {s}") for s in sizes),
             *([CodeLine(f"ctx.save_for_backward({', '.join(saved_texts)})")] if saved_texts else []),
-            *(
-                [CodeLine(f"ctx.mark_non_differentiable({', '.join(dict.fromkeys(without_gradient))})")]
-                if without_gradient
-                else []
-            ),
+            *self._without_gradient(result_texts),
             CodeLine(f"return {', '.join(result_texts.values())}"),
         ]
         gradient_names = {k: f"_{k}" for k in self.computed}
-        gradient_names |= {
-            k: self.name(t) for k, t in zip(differentiable, tangents, strict=False) if k in gradient_names
-        }
-        names = ", ".join(self.name(p) for p in saved)
-        ahead = [f"({names},) = ctx.saved_tensors" if len(saved) == 1 else f"{names} = ctx.saved_tensors"]
-        once = f"{self.subject.name} has no second derivatives: differentiate without create_graph=True"
-        refused = [
-            "if torch.is_grad_enabled() and not torch.compiler.is_compiling():",
-            f'    raise RuntimeError("{once}")',
-        ]
-        ahead = [*refused, *(ahead if saved else []), *(f"{s} = ctx.{s}" for s in sizes)]
+        named = zip(self._differentiable(), tangents, strict=False)
+        gradient_names |= {k: self.name(tangent) for k, tangent in named if k in gradient_names}
+        ahead = [*self._backward_head(saved), *(f"{s} = ctx.{s}" for s in sizes)]
         title = [f"class {self.title}(torch.autograd.Function):"]
         first = [f"def forward({', '.join(['ctx', *self.inputs.values()])}):", *_function_lines(lines)]
         second = [
@@ -208,42 +186,99 @@ class FileFunctions:
         inner = ["@staticmethod", *first, "", "@staticmethod", *second]
         return [CodeLine(line) for line in (*title, *(f"    {line}".rstrip() for line in inner))]
 
+    def _saved_texts(self, body: FunctionBody, saved: Sequence[fx.Node]) -> list[str]:
+        """Return what forward saves; of inputs that the function changes, copies."""
+        inputs = dict(zip(self.subject.inputs, self.inputs, strict=True))
+        altered = {inputs[expression] for expression, _ in self.subject.changed}
+        texts = [(node, body.reference(node)) for node in saved]
+        return [f"{text}.clone()" if node in altered else text for node, text in texts]
+
+    def _differentiable(self) -> list[int]:
+        """Return the results whose gradients backward takes, in order."""
+        if self.subject.tangents is not None:
+            return list(self.subject.tangents)
+        return [k for k in self.computed if _is_float(self.results[k])]
+
+    def _without_gradient(self, result_texts: Mapping[int, str]) -> list[CodeLine]:
+        """Return the line that says of which results there are no gradients, if there are such."""
+        differentiable = {k for k in self._differentiable() if _is_float(self.results[k])}
+        fixed = dict.fromkeys(result_texts[k] for k in self.computed if k not in differentiable)
+        return [CodeLine(f"ctx.mark_non_differentiable({', '.join(fixed)})")] if fixed else []
+
+    def _backward_body(
+        self, backward: Program, parameters: dict[fx.Node, str], tangents: Sequence[fx.Node]
+    ) -> tuple[list[str], list[CodeLine]]:
+        """Return the sizes that backward takes from forward, and its lines behind those that take them."""
+        calls, behind, sizes = self._call("backward", backward, parameters)
+        gradients = [_text(behind, r) for r in backward.results[len(self.forward.inputs) - len(self.inputs) :]]
+        dense = [CodeLine(line) for t in tangents for line in _dense_gradient(t, self.name(t))]
+        after = [*dense, *calls, *behind.lines, CodeLine(f"return {', '.join(gradients)}")]
+        return [*sizes, *_missing_sizes(backward, behind.known, after)], after
+
+    def _backward_head(self, saved: Sequence[fx.Node]) -> list[str]:
+        """Return the first lines of backward: it refuses second derivatives, and takes what forward saved."""
+        once = f"{self.subject.name} has no second derivatives: differentiate without create_graph=True"
+        lines = [
+            "if torch.is_grad_enabled() and not torch.compiler.is_compiling():",
+            f'    raise RuntimeError("{once}")',
+        ]
+        names = ", ".join(self.name(p) for p in saved)
+        if saved:
+            lines.append(f"({names},) = ctx.saved_tensors" if len(saved) == 1 else f"{names} = ctx.saved_tensors")
+        return lines
+
     def entry(self) -> Block:
         """Return the function that the user calls."""
         subject, operator_results = self.subject, _operator_results(self.forward)
         device = f"{subject.inputs[0]}.device" if subject.inputs else '"cuda" if torch.cuda.is_available() else "cpu"'
         body = FunctionBody(self.forward, dict(zip(self.inputs, subject.inputs, strict=True)), self.name, device)
-        values, called, lines = ", ".join(subject.inputs), "", list[str]()
-        if self.computed:
-            results = [r for k in self.computed if (r := self.results[k]) is not None]
-            named = results if self.backward is not None else operator_results
-            call = f"{self.title}.apply" if self.backward is not None else f"{subject.stem}_forward"
-            body.names.update({n: self.name(n) for n in named})
-            called = f"{call}({values})"
-            lines.append(f"{', '.join(self.name(n) for n in named)} = {called}" if named else called)
+        called, lines = self._operator_call(body, operator_results)
         quiet = bool(called) and self.backward is None and any(_is_float(n) for n in self.inputs)
         body.inline = _inline_sizes(body)
         body.names.update({new: body.names[old] for new, old in self.forward.overwritten.items()})
-        for (changed, hidden), node in zip(subject.changed, self.results, strict=False):
-            if node in self.forward.overwritten:
-                continue
-            line = f"{changed}.copy_({_text(body, node)})"
-            lines += ["with torch.no_grad():", f"    {line}"] if hidden and not quiet else [line]
-        for (changed, _), node in zip(subject.changed, self.results, strict=False):
-            again = [k for k in range(len(subject.changed), len(self.results)) if self.results[k] is node]
-            if node is not None and node.op != "placeholder" and not any(map(self._has_tangent, again)):
-                body.names[node] = changed
+        lines += self._copies_to_inputs(body, quiet)
         result_texts = [_text(body, r) for r in self.results]
         result = ", ".join(result_texts) if subject.result == "out" else _fill_result(subject.result, result_texts)
         if lines == [f"{result} = {called}"]:
             lines, result = [], called
-        checks = [line.replace(f"{CHECK_FUNCTION}(", f"{check_function_name(subject)}(", 1) for line in subject.checks]
-        checks += ["check_settings(self, SETTINGS)"] if subject.settings else []
         lines += [] if lines and result == "None" else [f"return {result}"]
         if quiet:
             lines = ["with torch.no_grad():", *(f"    {line}" for line in lines)]
-        lines = [*checks, *(line.text for line in body.lines), *lines]
+        lines = [*_checks(subject), *(line.text for line in body.lines), *lines]
         return [CodeLine(f"def {subject.name}({subject.signature}):"), *(CodeLine(f"    {line}") for line in lines)]
+
+    def _operator_call(self, body: FunctionBody, operator_results: Sequence[fx.Node]) -> tuple[str, list[str]]:
+        """Return the call of the operator or of the autograd function, "" for none, and the line that names its
+        results, as the body does."""
+        if not self.computed:
+            return "", []
+        results = [r for k in self.computed if (r := self.results[k]) is not None]
+        named = results if self.backward is not None else operator_results
+        call = f"{self.title}.apply" if self.backward is not None else f"{self.subject.stem}_forward"
+        body.names.update({n: self.name(n) for n in named})
+        called = f"{call}({', '.join(self.subject.inputs)})"
+        return called, [f"{', '.join(self.name(n) for n in named)} = {called}" if named else called]
+
+    def _copies_to_inputs(self, body: FunctionBody, quiet: bool) -> list[str]:
+        """Return the lines that give inputs their new values; the body names those by their inputs from then on. It is
+        `quiet` where no gradient is recorded anyway."""
+        lines: list[str] = []
+        for (changed, hidden), node in zip(self.subject.changed, self.results, strict=False):
+            if node not in self.forward.overwritten:
+                line = f"{changed}.copy_({_text(body, node)})"
+                lines += ["with torch.no_grad():", f"    {line}"] if hidden and not quiet else [line]
+        for (changed, _), node in zip(self.subject.changed, self.results, strict=False):
+            again = [k for k in range(len(self.subject.changed), len(self.results)) if self.results[k] is node]
+            if node is not None and node.op != "placeholder" and not any(map(self._has_tangent, again)):
+                body.names[node] = changed
+        return lines
+
+
+def _checks(subject: FileSpec) -> list[str]:
+    """Return the lines that refuse other arguments, and modules that are not set as they were."""
+    name = check_function_name(subject)
+    checks = [line.replace(f"{CHECK_FUNCTION}(", f"{name}(", 1) for line in subject.checks]
+    return [*checks, *(["check_settings(self, SETTINGS)"] if subject.settings else [])]
 
 
 def _returned(body: FunctionBody, nodes: Sequence[fx.Node]) -> list[CodeLine]:
@@ -335,7 +370,7 @@ def _operator_results(program: Program) -> list[fx.Node]:
 
 
 def _view_chain(node: fx.Node, computed: Collection[fx.Node]) -> Iterator[fx.Node]:
-    """Return a node, and what it is a view of, to the tensor or the part of a call's result that the program makes."""
+    """Yield a node, and what it is a view of, to the tensor or the part of a call's result that the program makes."""
     yield node
     while node not in computed and not _is_part(node, computed):
         if node.op != "call_function" or not node.args or not isinstance(node.args[0], fx.Node):

@@ -63,7 +63,7 @@ class FunctionBody:
         return self.lines
 
     def sizes(self) -> None:
-        """Return sizes that are only known now, each from a tensor that has it."""
+        """Write sizes that are only known now, each from a tensor that has it."""
         for node, text in list(self.names.items()):
             self._sizes_of(node.meta.get("val"), text)
 
@@ -110,7 +110,7 @@ class FunctionBody:
         self._sizes_of(node.meta.get("val"), self.names[node])
 
     def _explain(self, node: fx.Node) -> None:
-        """Return a comment that says why a node is called; shorter, or none, where that has been said."""
+        """Write a comment that says why a node is called; shorter, or none, where that has been said."""
         why = next((c for c in self.program.calls if c.node is node), None)
         if why is None or why.comment == self.said_last:
             return

@@ -53,26 +53,13 @@ def assemble_file(
     launches = [s for p in programs for s in p.steps if isinstance(s, KernelLaunch)]
     parts = FileFunctions(subject, forward, backward, name, view_results, engine)
     kernels = _kernels(subject, launches)
-    blocks: list[Block] = []
-    if parts.has_operators and engine == "fx-lsp":
-        operator = OVERWRITING if forward.overwritten else OPERATOR
-        blocks += [_code_block(part) for part in operator.strip().split("\n\n\n")]
-    if launches:
-        blocks.append(_code_block(LAUNCH))
-    if any(launch.kernel.described for launch in launches):
-        blocks += [_code_block(part) for part in TMA.strip().split("\n\n\n")]
+    blocks = _runtime_blocks(parts, launches)
     blocks += parts.operator("forward", forward)
     if backward is not None:
         blocks += [*parts.operator("backward", backward), parts.function(backward)]
     if any(not_deterministic(p) for p in programs):
         blocks.append(_code_block(ALERT))
-    if any(line.startswith(f"{CHECK_FUNCTION}(") for line in subject.checks):
-        blocks.append(_code_block(CHECK.replace(f"def {CHECK_FUNCTION}(", f"def {check_function_name(subject)}(")))
-    if subject.settings:
-        blocks += [
-            _code_block("\n".join(["SETTINGS = {", *(f"    {s}," for s in subject.settings), "}"])),
-            _code_block(SETTINGS),
-        ]
+    blocks += _check_blocks(subject)
     blocks.append(parts.entry())
     blocks += [_code_block(test) for test in subject.tests]
     if subject.main:
@@ -85,6 +72,29 @@ def assemble_file(
     return GeneratedFile(
         "\n".join(line.text for line in lines) + "\n", tuple(line.node for line in lines), tuple(programs)
     )
+
+
+def _runtime_blocks(parts: FileFunctions, launches: Sequence[KernelLaunch]) -> list[Block]:
+    """Return what a file brings along to register operators and to launch kernels."""
+    texts: list[str] = []
+    if parts.has_operators and parts.engine == "fx-lsp":
+        texts.append(OVERWRITING if parts.forward.overwritten else OPERATOR)
+    if launches:
+        texts.append(LAUNCH)
+    if any(launch.kernel.described for launch in launches):
+        texts.append(TMA)
+    return [_code_block(part) for text in texts for part in text.strip().split("\n\n\n")]
+
+
+def _check_blocks(subject: FileSpec) -> list[Block]:
+    """Return what a file needs to refuse arguments, and modules that are not set as they were."""
+    blocks: list[Block] = []
+    if any(line.startswith(f"{CHECK_FUNCTION}(") for line in subject.checks):
+        blocks.append(_code_block(CHECK.replace(f"def {CHECK_FUNCTION}(", f"def {check_function_name(subject)}(")))
+    if subject.settings:
+        blocks.append(_code_block("\n".join(["SETTINGS = {", *(f"    {s}," for s in subject.settings), "}"])))
+        blocks.append(_code_block(SETTINGS))
+    return blocks
 
 
 def reserved_names(name: str) -> list[str]:
@@ -165,11 +175,19 @@ def _head(subject: FileSpec, launches: Sequence[KernelLaunch], parts: FileFuncti
     title = f'"""{subject.name} as {what}: {kinds}.'
     lines = [title, "", *subject.described, '"""', ""] if subject.described else [f'{title}"""', ""]
     used = "\n".join(line.text for block in blocks for line in block if not line.text.lstrip().startswith("#"))
+    lines += _import_lines(subject, launches, parts, used)
+    if subject.definitions:
+        lines += ["", *subject.definitions]
+    return [CodeLine(line) for line in lines]
+
+
+def _import_lines(subject: FileSpec, launches: Sequence[KernelLaunch], parts: FileFunctions, used: str) -> list[str]:
+    """Return the imports that a file with the text `used` needs."""
     future = [i for i in subject.imports if i.startswith("from __future__")]
     own = [i for i in subject.imports if i.startswith("from torch")]
     modules = [m for m in _MODULES if re.search(rf"(?<![\w.]){m}\.", used)]
     standard = [f"import {m}" for m in modules] + [i for i in subject.imports if i not in (*future, *own)]
-    lines += [*future, *([""] if future else []), *standard, *([""] if standard else []), "import torch"]
+    lines = [*future, *([""] if future else []), *standard, *([""] if standard else []), "import torch"]
     if launches or "triton." in used:
         lines.append("import triton")
     if launches:
@@ -178,10 +196,7 @@ def _head(subject: FileSpec, launches: Sequence[KernelLaunch], parts: FileFuncti
     needed = (["triton_op"] if registers else []) + (["wrap_triton"] if launches else [])
     if needed:
         lines.append(f"from torch.library import {', '.join(needed)}")
-    lines += own
-    if subject.definitions:
-        lines += ["", *subject.definitions]
-    return [CodeLine(line) for line in lines]
+    return [*lines, *own]
 
 
 def _kernels(subject: FileSpec, launches: Sequence[KernelLaunch]) -> list[Block]:

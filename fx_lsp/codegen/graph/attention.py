@@ -140,7 +140,7 @@ def only_moves(node: fx.Node) -> bool:
 
 
 def through_moves(node: fx.Node) -> Iterator[fx.Node]:
-    """Return a node, what it has the elements of in other places or another dtype, or times a number, and so on."""
+    """Yield a node, what it has the elements of in other places or another dtype, or times a number, and so on."""
     yield node
     while node.op == "call_function" and (only_moves(node) or only_scales(node)):
         node = node.all_input_nodes[0]

@@ -120,7 +120,7 @@ def _in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def attention_decomposed() -> Generator[None, None, None]:
-    """Return inside, PyTorch's attention is the operations that it consists of, in the dtype of its arguments.
+    """Have PyTorch's attention be, inside, the operations that it consists of, in the dtype of its arguments.
 
     What PyTorch has for this itself multiplies in float32, with half of the scale on each side.
     """

@@ -34,7 +34,7 @@ Family: TypeAlias = "tuple[fx.Node, ...]"
 
 
 def sums_behind(node: fx.Node) -> Iterator[fx.Node]:
-    """Return the sums that a node is made of by what can be done for all steps at once."""
+    """Yield the sums that a node is made of by what can be done for all steps at once."""
     stack, seen = [node], {node}
     while stack:
         current = stack.pop()
@@ -249,32 +249,43 @@ def batch_step_sums(graph: fx.Graph) -> None:
     if not sums:
         return
     state = max(map(prod, sums))
-    lifting = StepBatching(graph)
+    batching = StepBatching(graph)
     for shape, alike in sums.items():
         if prod(shape) < state:
-            lifting.deferred.update(n for sums_alike in alike.values() for n in sums_alike if n in free)
+            batching.deferred.update(n for sums_alike in alike.values() for n in sums_alike if n in free)
             continue
-        bound = {dims for dims, sums_alike in alike.items() if len(set(sums_alike) - free) >= MIN_BATCHED_STEPS - 1}
-        parts = _partial_dimensions(shape, alike, bound)
-        for dims, sums_alike in alike.items():
-            for node in sums_alike:
-                if dims in parts:
-                    first, last = _split_sum(graph, node, *parts[dims])
-                    lifting.partial.add(first)
-                    lifting.deferred.add(last)
-                elif prod(shape[d] for d in dims) <= MAX_TILE_ELEMENTS:
-                    plan_parts(node, 1)
+        _split_state_sums(graph, batching, shape, alike, free)
     for node, (dim, family) in stacks.items():
-        if lifting.is_deferred(family):
-            lifting.replace(node, dim, family)
+        if batching.is_deferred(family):
+            batching.replace(node, dim, family)
     graph.eliminate_dead_code()
     for family in _slice_families(graph, state):
         StepBatching(graph).replace_each(family)
-    lifting = StepBatching(graph)
+    batching = StepBatching(graph)
     for node, (dim, family) in _stacks(graph).items():
         if not any(True for n in family for _ in sums_behind(n)):
-            lifting.replace(node, dim, family, alone=True)
+            batching.replace(node, dim, family, alone=True)
     graph.eliminate_dead_code()
+
+
+def _split_state_sums(
+    graph: fx.Graph,
+    batching: StepBatching,
+    shape: Dims,
+    alike: Mapping[Dims, Sequence[fx.Node]],
+    free: Collection[fx.Node],
+) -> None:
+    """Split sums over elements of a state, by their dimensions, into what a program of the loop sums and the rest."""
+    bound = {dims for dims, sums in alike.items() if len(set(sums) - set(free)) >= MIN_BATCHED_STEPS - 1}
+    parts = _partial_dimensions(shape, alike, bound)
+    for dims, sums in alike.items():
+        for node in sums:
+            if dims in parts:
+                first, last = _split_sum(graph, node, *parts[dims])
+                batching.partial.add(first)
+                batching.deferred.add(last)
+            elif prod(shape[d] for d in dims) <= MAX_TILE_ELEMENTS:
+                plan_parts(node, 1)
 
 
 def _stacks(graph: fx.Graph) -> dict[fx.Node, tuple[int, Family]]:
@@ -378,21 +389,26 @@ def _partial_dimensions(
     if not columns and len(summed_dims) > 1:
         return {}
     before = [d for d in real if d < columns[0]] if columns else real
-    wide = prod(shape[d] for d in columns) if columns else TILE_COLUMNS
     partial: dict[Dims, tuple[Dims, int]] = {}
     for dims in summed_dims:
         row = dims[-1] if not columns and dims else before[-1] if before else None
-        if dims == columns or dims in bound or row is None:
-            continue
-        if set(columns) < set(dims) and columns:
-            partial[dims] = columns, shape[columns[0]]
-        elif row in dims and not set(columns) & set(dims):
-            rows = next(
-                r for r in range(shape[row], 0, -1) if shape[row] % r == 0 and (r * wide <= TILE_ELEMENTS or r == 1)
-            )
-            if rows < shape[row] or len(dims) > 1:
-                partial[dims] = (row,), rows
+        if dims != columns and dims not in bound and row is not None:
+            part = _partial_sum(shape, dims, columns, row)
+            if part is not None:
+                partial[dims] = part
     return partial
+
+
+def _partial_sum(shape: Dims, dims: Dims, columns: Dims, row: int) -> tuple[Dims, int] | None:
+    """Return the dimensions among `dims` that a program with some rows of all `columns` sums over, and how many
+    elements of the first of them; None where it has nothing to leave."""
+    if columns and set(columns) < set(dims):
+        return columns, shape[columns[0]]
+    if row not in dims or set(columns) & set(dims):
+        return None
+    wide = prod(shape[d] for d in columns) if columns else TILE_COLUMNS
+    rows = next(r for r in range(shape[row], 0, -1) if shape[row] % r == 0 and (r * wide <= TILE_ELEMENTS or r == 1))
+    return ((row,), rows) if rows < shape[row] or len(dims) > 1 else None
 
 
 def _split_sum(graph: fx.Graph, node: fx.Node, dims: Dims, rows: int) -> tuple[fx.Node, fx.Node]:

@@ -8,7 +8,7 @@ reduced once, behind it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -42,11 +42,31 @@ def save_loop_states(graph: fx.Graph) -> StepFamilies:
     if steps:
         _deduplicate(graph, {n for step in steps for n in step})
         sum_after_loop(graph, len(steps))
-    reduces = any(is_reduction(n) for step in steps[1:] for n in step)
-    many = reduces or len(steps) >= MIN_STEPS_TO_SAVE or sum(map(len, steps)) >= MIN_OPERATIONS_TO_SAVE
-    if len(steps) < MIN_LOOP_STEPS or not many:
+    if len(steps) < MIN_LOOP_STEPS or not _is_worth_saving(steps):
         return StepFamilies((), frozenset())
     number = {n: k for k, step in enumerate(steps) for n in step}
+    inner = set(range(1, len(steps) - 1))
+    repeated = [f for f in _families(steps, number) if inner <= set(f)]
+    for node in _states(repeated, number):
+        node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+    names = [tuple(f[k].name if k in f else "" for k in range(len(steps))) for f in repeated]
+    return StepFamilies(tuple(names), frozenset(n.name for n in steps[0]))
+
+
+def _is_worth_saving(steps: Sequence[Sequence[fx.Node]]) -> bool:
+    """Return whether backward would compute too much again: many steps, long ones, or such as reduce something."""
+    reduces = any(is_reduction(n) for step in steps[1:] for n in step)
+    return reduces or len(steps) >= MIN_STEPS_TO_SAVE or sum(map(len, steps)) >= MIN_OPERATIONS_TO_SAVE
+
+
+def _states(families: Iterable[Mapping[int, fx.Node]], number: Mapping[fx.Node, int]) -> set[fx.Node]:
+    """Return what steps leave for the next ones, and what is the same in other steps as any of that."""
+    states = {_state_source(n, number) for n, k in number.items() if any(number.get(u) == k + 1 for u in n.users)}
+    return states.union(n for f in families if states & set(f.values()) for n in f.values())
+
+
+def _families(steps: Sequence[Sequence[fx.Node]], number: Mapping[fx.Node, int]) -> list[dict[int, fx.Node]]:
+    """Return the nodes that compute the same in their steps, by the number of the step."""
     families: dict[int, dict[int, fx.Node]] = {}
     signatures: dict[Any, int] = {}
     for k, step in enumerate(steps):
@@ -55,14 +75,7 @@ def save_loop_states(graph: fx.Graph) -> StepFamilies:
             signature = _signature(node, k, number, signature_numbers)
             signature_numbers[node] = signatures.setdefault(signature, len(signatures))
             families.setdefault(signature_numbers[node], {}).setdefault(k, node)
-    states = {_state_source(n, number) for n, k in number.items() if any(number.get(u) == k + 1 for u in n.users)}
-    inner = set(range(1, len(steps) - 1))
-    repeated = [f for f in families.values() if inner <= set(f)]
-    states.update(n for f in repeated if states & set(f.values()) for n in f.values())
-    for node in states:
-        node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
-    names = [tuple(f[k].name if k in f else "" for k in range(len(steps))) for f in repeated]
-    return StepFamilies(tuple(names), frozenset(n.name for n in steps[0]))
+    return list(families.values())
 
 
 def _state_source(node: fx.Node, number: Mapping[fx.Node, int]) -> fx.Node:

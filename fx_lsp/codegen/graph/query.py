@@ -66,7 +66,7 @@ def is_view(node: fx.Node) -> bool:
 
 
 def view_chain(node: fx.Node) -> Iterator[fx.Node]:
-    """Return a node, what it is a view of, and so on."""
+    """Yield a node, what it is a view of, and so on."""
     yield node
     while node.op == "call_function" and is_view(node) and isinstance(node.args[0], fx.Node):
         node = node.args[0]

@@ -151,7 +151,7 @@ def _identity(kind: str, dtype: torch.dtype) -> float:
 
 
 def _decompose_variance(graph: fx.Graph, node: fx.Node) -> None:
-    """Return variance and mean as means: of the elements, then of the squares of their distances from that."""
+    """Compute variance and mean as means: of the elements, then of the squares of their distances from that."""
     source: Any = node.args[0]
     value = source.meta["val"]
     dims = list(reduced_dimensions(node))

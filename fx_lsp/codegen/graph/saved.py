@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,46 +63,76 @@ def stack_saved(forward: fx.Graph, backward: fx.Graph, families: StepFamilies) -
     described: list[Any] | None = list(output.meta["desc"]) if "desc" in output.meta else None
     placeholders = {n.name: n for n in backward.nodes if n.op == "placeholder"}
     first = families.first - {name for family in families.names for name in family}
-    for named in families.names:
+    for names in families.names:
         at = {r.name: k for k, r in enumerate(results) if isinstance(r, fx.Node) and r.name in placeholders}
-        family = named if named[-1] in at else named[:-1]
-        if not all(name in at for name in family[1:]):
+        family = _saved_family(names, at, first, results)
+        if family is None:
             continue
-        if family[0] not in at:
-            kind = _tensor_kind(results[at[family[1]]])
-            like = [n for n in at if n in first and _tensor_kind(results[at[n]]) == kind]
-            family = (*like[:1], *family[1:])
-        if len(family) < len(named) - 2:
-            continue
-        parts = [results[at[name]] for name in family]
-        saved, slices = _existing_stack(parts)
-        if saved is None:
-            with forward.inserting_before(output):
-                wide = [insert_call(forward, p, aten.unsqueeze.default, (p, 0)) for p in parts]
-                saved = insert_call(forward, parts[-1], aten.cat.default, (wide, 0))
-            saved.name = f"{family[0]}_of_all"
-            slices = [(aten.select.int, 0, step) for step in range(len(parts))]
-        stacked = placeholders.get(saved.name)
-        if stacked is None:
-            with backward.inserting_before(placeholders[family[0]]):
-                stacked = backward.placeholder(saved.name)
-            stacked.meta = {**placeholders[family[0]].meta, "val": saved.meta["val"]}
-            stacked.name = saved.name
-        for name, (function, *where) in zip(family, slices, strict=True):
-            with backward.inserting_after(placeholders[name]):
-                part = insert_call(backward, stacked, function, (stacked, *where))
-            placeholders[name].replace_all_uses_with(part)
-            backward.erase_node(placeholders[name])
-            part.name = name
+        saved, slices = _stack_of([results[at[name]] for name in family], forward, output)
+        _take_from_stack(backward, placeholders, saved, list(zip(family, slices, strict=True)))
         first_at, gone = at[family[0]], {at[name] for name in family[1:]}
         results[first_at] = saved
-        results = [r for k, r in enumerate(results) if k not in gone]
-        described = [d for k, d in enumerate(described) if k not in gone] if described is not None else None
+        results = _without(results, gone)
+        described = _without(described, gone) if described is not None else None
         placeholders = {n.name: n for n in backward.nodes if n.op == "placeholder"}
     output.args = (tuple(results),)
     if described is not None:
         output.meta["desc"] = described
     sort_graph(backward)
+
+
+def _without(values: Sequence[Any], places: Collection[int]) -> list[Any]:
+    """Return values without those at some places."""
+    return [value for place, value in enumerate(values) if place not in places]
+
+
+def _saved_family(
+    names: tuple[str, ...], at: Mapping[str, int], first: Collection[str], results: Sequence[Any]
+) -> tuple[str, ...] | None:
+    """Return the names of what forward saves of the steps, or None where it does not save all. The last step may save
+    nothing, and the first something else of the `first` step that is alike. `at` are the places of results."""
+    family = names if names[-1] in at else names[:-1]
+    if not all(name in at for name in family[1:]):
+        return None
+    if family[0] not in at:
+        kind = _tensor_kind(results[at[family[1]]])
+        like = [n for n in at if n in first and _tensor_kind(results[at[n]]) == kind]
+        family = (*like[:1], *family[1:])
+    return family if len(family) >= len(names) - 2 else None
+
+
+def _stack_of(parts: list[fx.Node], forward: fx.Graph, output: fx.Node) -> tuple[fx.Node, list[tuple[Any, ...]]]:
+    """Return the tensor that has all parts, which forward joins if it does not yet, and its slices that they are."""
+    saved, slices = _existing_stack(parts)
+    if saved is None:
+        with forward.inserting_before(output):
+            wide = [insert_call(forward, p, aten.unsqueeze.default, (p, 0)) for p in parts]
+            saved = insert_call(forward, parts[-1], aten.cat.default, (wide, 0))
+        saved.name = f"{parts[0].name}_of_all"
+        slices = [(aten.select.int, 0, step) for step in range(len(parts))]
+    return saved, slices
+
+
+def _take_from_stack(
+    backward: fx.Graph,
+    placeholders: Mapping[str, fx.Node],
+    saved: fx.Node,
+    slices: Sequence[tuple[str, tuple[Any, ...]]],
+) -> None:
+    """Have backward take slices, by the name of what each stands for, of a tensor that forward saves."""
+    first = placeholders[slices[0][0]]
+    stacked = placeholders.get(saved.name)
+    if stacked is None:
+        with backward.inserting_before(first):
+            stacked = backward.placeholder(saved.name)
+        stacked.meta = {**first.meta, "val": saved.meta["val"]}
+        stacked.name = saved.name
+    for name, (function, *where) in slices:
+        with backward.inserting_after(placeholders[name]):
+            part = insert_call(backward, stacked, function, (stacked, *where))
+        placeholders[name].replace_all_uses_with(part)
+        backward.erase_node(placeholders[name])
+        part.name = name
 
 
 def save_bases(forward: fx.Graph, backward: fx.Graph) -> None:

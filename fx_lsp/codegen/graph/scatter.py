@@ -38,7 +38,8 @@ def save_scatter_sums(graph: fx.Graph) -> None:
 
 
 def add_to_zeros(graph: fx.Graph) -> None:
-    """Have the sums of a graph add to zeros, in precision that atomic operations have; `is_sum` knows them then."""
+    """Have the sums of a graph add to zeros, in precision that atomic operations have; `is_scatter_sum` knows them
+    then."""
     for node in [n for n in graph.nodes if is_accumulation(n) and _has_kernel(n)]:
         base, values = _base(node), scatter_values(node)
         dtype = node.meta["val"].dtype

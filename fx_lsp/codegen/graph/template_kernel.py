@@ -158,7 +158,7 @@ aten = torch.ops.aten
 
 
 def write_in_copied_layout(graph: fx.Graph) -> None:
-    """Have results of kernels of ours be what a copy of them would be; whatever else reads them reads that."""
+    """Have results of template kernels be what a copy of them would be; whatever else reads them reads that."""
     own = [n for n in graph.nodes if writer_of(n) is not None]
     if own:
         _renew_views(graph)

@@ -183,7 +183,7 @@ def _compiler_source(namespace: dict[str, Any], launch: LaunchSpec, text: str, f
 
 @contextlib.contextmanager
 def _load_file(text: str, path: str, file: str) -> Generator[dict[str, Any] | Failure]:
-    """Return the names of the file after its top level ran, or a Failure. Its module is importable as long as this
+    """Yield the names of the file after its top level ran, or a Failure. Its module is importable as long as this
     lasts."""
     module = types.ModuleType("fx_lsp_kernel")
     module.__file__ = path
@@ -284,7 +284,7 @@ def _begin_of(source: str | None, names: dict[str, Any]) -> int:
 
 @contextlib.contextmanager
 def _quiet_triton(directory: str, path: str) -> Generator[_Recorder]:
-    """Return Triton as it is by default, whatever the environment says; its files go to `directory`, its output is
+    """Have Triton be as it is by default, whatever the environment says; its files go to `directory`, its output is
     kept."""
     knobs: Any = importlib.import_module("triton.knobs")
     recorder = _Recorder(path)
@@ -313,7 +313,7 @@ def _quiet_triton(directory: str, path: str) -> Generator[_Recorder]:
 
 @contextlib.contextmanager
 def _stderr_to_file() -> Generator[Callable[[], str]]:
-    """Return standard error as compilers write it, by its descriptor; what came so far."""
+    """Capture standard error as compilers write it, by its descriptor; yield what reads what came so far."""
     with tempfile.TemporaryFile("a+b") as captured:
         original = os.dup(2)
         os.dup2(captured.fileno(), 2)

@@ -46,11 +46,10 @@ class Naming:
 
 @dataclass
 class Kernel:
-    """A kernel as text. `pointers` are the buffers that it reads and writes, in the order of its arguments; `sizes` the
-    further arguments with what is passed for them, `constants` those among them that are known when it is compiled;
-    `adds` are the names of the buffers that it adds to, which have to be zero before; `described` those that TMA reads:
-    such a kernel has as many programs as there are multiprocessors; `overwrites` those that have new values afterwards
-    and old ones before."""
+    """A kernel as text: the buffers that it `reads` and `writes`, in the order of its arguments, and `sizes`, the
+    further arguments with what is passed for them. `adds` are the names of the buffers that it adds to, which have to
+    be zero before; `described` those that TMA reads: such a kernel has as many programs as there are multiprocessors;
+    `overwrites` those that have new values afterwards and old ones before."""
 
     name: str
     lines: list[CodeLine]

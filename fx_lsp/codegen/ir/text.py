@@ -1,4 +1,4 @@
-"""Python text of expressions, without needless brackets. `layout` breaks it over lines."""
+"""Python text of expressions, without needless brackets. `file/format.py` breaks it over lines."""
 
 from __future__ import annotations
 

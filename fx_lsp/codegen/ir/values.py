@@ -118,7 +118,7 @@ class Compute(Value):
 
 @dataclass(frozen=True, eq=False)
 class Reduction(Value):
-    """One result of reducing `args` over the axes `over`; `kind` is a row of the table in `reductions`.
+    """One result of reducing `args` over the axes `over`; `kind` is one of those in `graph.query.REDUCTION_KINDS`.
 
     A reduction with several results (`var_mean`, `argmax`) is one value for each `part`.
     """
@@ -190,7 +190,7 @@ def compute_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def values_of(roots: Iterable[Value], but: Iterable[int] = ()) -> Iterator[Value]:
-    """Return every value that `roots` are made of, they themselves too, each once and before those that are made of it;
+    """Yield every value that `roots` are made of, they themselves too, each once and before those that are made of it;
     none of those with the ids `but`, and nothing that they are made of."""
     seen = set(but)
 

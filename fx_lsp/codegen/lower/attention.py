@@ -6,7 +6,7 @@ casts.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -37,26 +37,93 @@ MIN_SCORES = 32
 def find_attention(graph: fx.Graph, row_max: fx.Node) -> Attention | None:
     """Return the attention whose softmax subtracts the maxima `row_max`, or None."""
     shifted: Any = row_max.args[0]
-    shape = shape_of(shifted)
-    if reduced_dimensions(row_max) != (len(shape) - 1,):
-        return None
-    first = _score_product(shifted)
+    first = _score_product(shifted) if reduced_dimensions(row_max) == (len(shape_of(shifted)) - 1,) else None
     if first is None:
         return None
-    size = count(shape_of(first))
-    scores, gradients = _computed_from_scores(graph, first, size)
+    scores, gradients = _computed_from_scores(graph, first, count(shape_of(first)))
     after, layout = backward_nodes(graph), ScoreLayout(first)
     reductions = [n for n in graph.nodes if is_reduction(n) and n.args[0] in scores]
-    sums = {n: score_sum for n in reductions if n in after and (score_sum := layout.sum(n, scores)) is not None}
+    sums = _score_sums(layout, reductions, scores, after)
     rows = [n for n in reductions if n not in sums]
-    totals = [n for n in rows if operation(n) == "aten.sum.dim_IntList" and _sums_exponentials(n, row_max)]
-    if len(totals) != 1 or len(gradients) > 1 or len(rows) > (3 if gradients else 2):
+    softmax = _softmax(rows, row_max)
+    if softmax is None or len(gradients) > 1:
         return None
-    dots = [n for n in rows if n not in (row_max, totals[0])]
-    weights = [u for u in totals[0].users if operation(u) == "aten.div.Tensor" and u.args[1] is totals[0]]
-    if len(weights) != 1:
+    row_sum, weights = softmax
+    dots = [n for n in rows if n not in (row_max, row_sum)]
+    uses = _uses_of_scores(graph, layout, scores, reductions, after)
+    if uses is None:
         return None
+    products, whole_scores = uses
+    before, behind = _parted(products, after)
+    if not _is_one_result(before) or not len(dots) == len(gradients) == bool(behind):
+        return None
+    attention = Attention(
+        first,
+        shifted,
+        row_max,
+        row_sum,
+        weights,
+        before[0],
+        next(iter(gradients), None),
+        next(iter(dots), None),
+        tuple(behind),
+        tuple({**sums, **whole_scores}.values()),
+    )
+    return attention if _has_fitting_sizes(layout, products) and _are_dots_right(attention, scores) else None
+
+
+def _score_sums(
+    layout: ScoreLayout, reductions: Iterable[fx.Node], scores: set[fx.Node], after: Collection[fx.Node]
+) -> dict[fx.Node, ScoreSum]:
+    """Return the reductions of backward that sum scores over batches, as the gradient of a bias does."""
+    sums = {n: layout.sum(n, scores) for n in reductions if n in after}
+    return {n: score_sum for n, score_sum in sums.items() if score_sum is not None}
+
+
+def _parted(
+    products: Iterable[ScoreProduct], after: Collection[fx.Node]
+) -> tuple[list[ScoreProduct], list[ScoreProduct]]:
+    """Return the products of forward and those of backward."""
+    before: list[ScoreProduct] = []
+    behind: list[ScoreProduct] = []
+    for product in products:
+        (behind if product.node in after else before).append(product)
+    return before, behind
+
+
+def _is_one_result(products: Sequence[ScoreProduct]) -> bool:
+    """Return whether there is one product of forward, which sums over n."""
+    return len(products) == 1 and products[0].over == "n" and not products[0].transposed
+
+
+def _are_dots_right(attention: Attention, scores: Collection[fx.Node]) -> bool:
+    """Return whether the result is made of the weights times factors, and `row_dot` is what backward needs."""
+    factors = _factors(attention.result.scores, attention.weights, scores)
+    if factors is None or attention.row_dot is None or attention.gradient is None:
+        return factors is not None
+    return _is_dot(attention.row_dot, attention.weights, attention.gradient, factors, scores)
+
+
+def _softmax(rows: Sequence[fx.Node], row_max: fx.Node) -> tuple[fx.Node, fx.Node] | None:
+    """Return (the sum of each row, the weights) of the softmax that subtracts `row_max`, or None."""
+    sums = [n for n in rows if operation(n) == "aten.sum.dim_IntList" and _sums_exponentials(n, row_max)]
+    if len(sums) != 1:
+        return None
+    weights = [u for u in sums[0].users if operation(u) == "aten.div.Tensor" and u.args[1] is sums[0]]
+    return (sums[0], weights[0]) if len(weights) == 1 else None
+
+
+def _uses_of_scores(
+    graph: fx.Graph,
+    layout: ScoreLayout,
+    scores: set[fx.Node],
+    reductions: Collection[fx.Node],
+    after: Collection[fx.Node],
+) -> tuple[list[ScoreProduct], dict[fx.Node, ScoreSum]] | None:
+    """Return the products that take scores, and the scores of backward that are needed as a whole, as the gradient of a
+    bias with an element for each of them is; None where anything else takes some."""
     products: list[ScoreProduct] = []
+    whole_scores: dict[fx.Node, ScoreSum] = {}
     for node in graph.nodes:
         score_inputs = [i for i in node.all_input_nodes if i in scores]
         if node in scores or not score_inputs or node in reductions:
@@ -65,38 +132,20 @@ def find_attention(graph: fx.Graph, row_max: fx.Node) -> Attention | None:
         if product is not None:
             products.append(product)
             continue
-        for each in score_inputs:  # the gradient of a bias with an element for each score
+        for each in score_inputs:
             whole = layout.alone(each, scores) if each in after else None
             if whole is None:
                 return None
-            sums[each] = whole
-    before = [p for p in products if p.node not in after]
-    behind = [p for p in products if p.node in after]
-    if len(before) != 1 or before[0].over != "n" or before[0].transposed or len(dots) != len(gradients):
-        return None
-    factors = _factors(before[0].scores, weights[0], scores)
-    if bool(gradients) != bool(behind) or factors is None:
-        return None
-    if dots and not _is_dot(dots[0], weights[0], gradients[0], factors, scores):
-        return None
-    if any(size.is_Integer and size < MIN_SCORES for size in (layout.m, layout.n)):
-        return None
-    depths = [shape_of(p.other)[-2 if p.transposed else -1] for p in products] + [
-        shape_of(first.all_input_nodes[0])[-1]
-    ]
-    if any(not size.is_Integer or size > MAX_HEAD_SIZE for size in depths):
-        return None
-    return Attention(
-        first,
-        shifted,
-        row_max,
-        totals[0],
-        weights[0],
-        before[0],
-        gradients[0] if gradients else None,
-        dots[0] if dots else None,
-        tuple(behind),
-        tuple(sums.values()),
+            whole_scores[each] = whole
+    return products, whole_scores
+
+
+def _has_fitting_sizes(layout: ScoreLayout, products: Iterable[ScoreProduct]) -> bool:
+    """Return whether there are enough scores for a kernel, and the rows of operands fit into a tile."""
+    depths = [shape_of(p.other)[-2 if p.transposed else -1] for p in products]
+    depths.append(shape_of(layout.score_product.all_input_nodes[0])[-1])
+    return not any(size.is_Integer and size < MIN_SCORES for size in (layout.m, layout.n)) and not any(
+        not size.is_Integer or size > MAX_HEAD_SIZE for size in depths
     )
 
 

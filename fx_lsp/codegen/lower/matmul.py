@@ -61,46 +61,61 @@ def matmul_values(
 ) -> MatmulValues:
     """Return the values of a kernel that stores `targets`; all are nodes of a subgraph. Raises NotFusible where it
     cannot have one."""
-    splitting = AxisSplitting()
+    axes = _MatmulAxes(node, memory)
     left, right = matmul_operands(node)
-    *batches, rows, columns = shape_of(node)
-    batch = [splitting.axis(s) for s in batches]
-    m, n, k = (splitting.axis(s) for s in (rows, columns, shape_of(left)[-1]))
-    layouts: dict[fx.Node, AxisLayout] = {node: (*batch, m, n)}
-    _lay_out_results(splitting, layouts, node)
-    lefts, rights = (*batch, m, k), (*batch, k, n)
-    backwards = [(s, at) for member, layout in layouts.items() for s, at in splitting.behind(member, layout).items()]
-    for source, layout in [(left, lefts), (right, rights), *_addend(node, layouts[node]), *backwards]:
-        if source not in layouts:
-            _refine_axes(splitting, source, layout, memory)
-    space, symbols = Space(), dict[int, sympy.Symbol]()
-    groups = tuple(splitting.leaves(axes) for axes in ([a for dim in batch for a in dim], m, n, k))
-    for group, name in zip(groups, ("b", "i", "j", "l"), strict=True):
-        symbols |= {leaf: space.axis(f"{name}{p}", splitting.sizes[leaf]) for p, leaf in enumerate(group)}
-
-    def at(layout: AxisLayout) -> Coords:
-        split = [splitting.leaves(dim) for dim in layout]
-        return tuple(
-            linear([symbols[a] for a in d], contiguous_strides([splitting.sizes[a] for a in d])) for d in split
-        )
-
     bound: dict[fx.Node, tuple[Coords, Value]] = {}
-    builder = Builder(space, Domain(tuple(space.sizes), tuple(space.sizes.values())), memory, True, bound)
-    tiles = builder.lower(left, at(lefts)), builder.lower(right, at(rights))
-    coords = at(layouts[node])
-    axes = frozenset(symbols[a] for group in groups[:3] for a in group)
-    bound[node] = coords, _with_addend(builder, node, coords, Variable(torch.float32, node, axes, "acc"))
+    sizes = axes.space.sizes
+    builder = Builder(axes.space, Domain(tuple(sizes), tuple(sizes.values())), memory, True, bound)
+    tiles = builder.lower(left, axes.coordinates(axes.left)), builder.lower(right, axes.coordinates(axes.right))
+    coords = axes.coordinates(axes.layouts[node])
+    result_axes = frozenset(axis for group in axes.groups[:3] for axis in group)
+    bound[node] = coords, _with_addend(builder, node, coords, Variable(torch.float32, node, result_axes, "acc"))
     stores: list[Store] = []
-    for result, place in targets.items():
-        where = at(layouts[result])
+    for result, target in targets.items():
+        where = axes.coordinates(axes.layouts[result])
         value = builder.lower(result, where)
-        stores.append(Store(place.buffer, sympy.expand(place.index(space, where)), value, result))
+        stores.append(Store(target.buffer, sympy.expand(target.index(axes.space, where)), value, result))
     for value in values_of([*tiles, *(s.value for s in stores)]):
         if isinstance(value, (Reduction, Scan)):
             raise NotFusible(value.node or node, "needs elements that other programs have")
     if any(isinstance(t, Constant) for t in tiles):
         raise NotFusible(node, "multiplies by one number")
-    return MatmulValues(node, *tiles, tuple(stores), builder, tuple(tuple(symbols[a] for a in g) for g in groups))
+    return MatmulValues(node, *tiles, tuple(stores), builder, axes.groups)
+
+
+class _MatmulAxes:
+    """The axes of the kernel of a matmul, split as the views of its operands and results need it.
+
+    `layouts` are those of the matmul and of all that is computed of it, `left` and `right` those of its operands.
+    """
+
+    def __init__(self, node: fx.Node, memory: Mapping[fx.Node, Buffer]) -> None:
+        self.splitting = splitting = AxisSplitting()
+        left, right = matmul_operands(node)
+        *batches, rows, columns = shape_of(node)
+        batch = [splitting.axis(s) for s in batches]
+        m, n, k = (splitting.axis(s) for s in (rows, columns, shape_of(left)[-1]))
+        self.layouts: dict[fx.Node, AxisLayout] = {node: (*batch, m, n)}
+        _lay_out_results(splitting, self.layouts, node)
+        self.left: AxisLayout = (*batch, m, k)
+        self.right: AxisLayout = (*batch, k, n)
+        sources = [pair for of, layout in self.layouts.items() for pair in splitting.behind(of, layout).items()]
+        operands = [(left, self.left), (right, self.right), *_addend(node, self.layouts[node])]
+        for source, layout in [*operands, *sources]:
+            if source not in self.layouts:
+                _refine_axes(splitting, source, layout, memory)
+        self.space, self.symbols = Space(), dict[int, sympy.Symbol]()
+        groups = [splitting.leaves(axes) for axes in ([a for dim in batch for a in dim], m, n, k)]
+        for group, name in zip(groups, ("b", "i", "j", "l"), strict=True):
+            for place, leaf in enumerate(group):
+                self.symbols[leaf] = self.space.axis(f"{name}{place}", splitting.sizes[leaf])
+        self.groups = tuple(tuple(self.symbols[a] for a in group) for group in groups)
+
+    def coordinates(self, layout: AxisLayout) -> Coords:
+        """Return the coordinates of an element in a tensor of a layout."""
+        dims = [self.splitting.leaves(dim) for dim in layout]
+        sizes = self.splitting.sizes
+        return tuple(linear([self.symbols[a] for a in d], contiguous_strides([sizes[a] for a in d])) for d in dims)
 
 
 def _lay_out_results(splitting: AxisSplitting, layouts: dict[fx.Node, AxisLayout], node: fx.Node) -> None:

@@ -26,9 +26,7 @@ def reduce(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -
         return _empty_reduction(b, node, part)
     keeps = len(shape_of(node, 0)) == len(shape)
     if not is_reduction(node):
-        supply = iter(coords)
-        at = tuple(ZERO if i in dims and not keeps else next(supply) for i in range(len(shape)))
-        return _constant_reduction(b, node, b.operand(source, at, guard, _result_dtype(node, part)), ONE, part)
+        return _reduction_of_one(b, node, coords, guard, part)
     inside = b.space.coordinates(b.domain.position(), shape)
     over = _reduced_axes(b, node, inside, dims)
     expected = tuple(ZERO if i in dims else c for i, c in enumerate(inside) if keeps or i not in dims)
@@ -37,12 +35,7 @@ def reduce(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -
     name, kind = operation(node), REDUCTION_KINDS[operation(node).rpartition(".")[0]]
     dtype = compute_dtype(_result_dtype(node, part))
     if kind in ("any", "all"):
-        truth = b.operand(source, inside, (), torch.bool)
-        if not truth.axes & set(over):
-            return truth
-        number = b.convert(truth, torch.int32)
-        reduced = b.reduction("max" if kind == "any" else "min", (number,), over, node, torch.int32, 0)
-        return b.convert(reduced, torch.bool)
+        return _truth_reduction(b, node, source, inside, over, kind)
     if kind in ("argmax", "argmin"):
         return _arg_reduction(b, node, source, inside, dims, over, kind)
     value = b.operand(source, inside, (), dtype)
@@ -53,13 +46,7 @@ def reduce(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -
     over = tuple(a for a in over if a not in b.invariant_axes)
     number = b.convert(b.coordinate(total / times, node), dtype)
     if kind == "var_mean":
-        if b.whole:
-            mean = b.compute("a / b", (b.reduction("sum", (value,), over, node, dtype, 0), number), dtype, node)
-            centred = b.compute("a - b", (value, mean), dtype, node)
-            squares = b.reduction("sum", (b.compute("a * a", (centred,), dtype, node),), over, node, dtype, 0)
-        else:
-            mean = b.reduction(kind, (value,), over, node, dtype, 1)
-            squares = b.reduction(kind, (value,), over, node, dtype, 0)
+        mean, squares = _mean_and_squares(b, node, value, over, number)
         if part == 1:
             return mean
         squares = _repeat(b, node, squares, times, "sum")
@@ -68,6 +55,45 @@ def reduce(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -
     if name.startswith("aten.mean"):
         return b.compute("a / b", (reduced, number), dtype, node)
     return _repeat(b, node, reduced, times, kind)
+
+
+def _reduction_of_one(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    """Return a reduction over dimensions of one element."""
+    source: Any = args_of(node)[0]
+    rank, dims = len(shape_of(source)), reduced_dimensions(node)
+    keeps = len(shape_of(node, 0)) == rank
+    supply = iter(coords)
+    at = tuple(ZERO if i in dims and not keeps else next(supply) for i in range(rank))
+    return _constant_reduction(b, node, b.operand(source, at, guard, _result_dtype(node, part)), ONE, part)
+
+
+def _truth_reduction(
+    b: Builder, node: fx.Node, source: fx.Node, inside: Coords, over: tuple[sympy.Symbol, ...], kind: str
+) -> Value:
+    """Return whether any of some elements are true, or all."""
+    truth = b.operand(source, inside, (), torch.bool)
+    if not truth.axes & set(over):
+        return truth
+    number = b.convert(truth, torch.int32)
+    reduced = b.reduction("max" if kind == "any" else "min", (number,), over, node, torch.int32, 0)
+    return b.convert(reduced, torch.bool)
+
+
+def _mean_and_squares(
+    b: Builder, node: fx.Node, value: Value, over: tuple[sympy.Symbol, ...], number: Value
+) -> tuple[Value, Value]:
+    """Return the mean of a value and the sum of its squared deviations: in two passes over what is at hand, or by
+    Welford's algorithm."""
+    dtype = value.dtype
+    if not b.whole:
+        return (
+            b.reduction("var_mean", (value,), over, node, dtype, 1),
+            b.reduction("var_mean", (value,), over, node, dtype, 0),
+        )
+    mean = b.compute("a / b", (b.reduction("sum", (value,), over, node, dtype, 0), number), dtype, node)
+    centred = b.compute("a - b", (value, mean), dtype, node)
+    squares = b.reduction("sum", (b.compute("a * a", (centred,), dtype, node),), over, node, dtype, 0)
+    return mean, squares
 
 
 def _result_dtype(node: fx.Node, part: int) -> torch.dtype:

@@ -22,7 +22,7 @@ ConcatParts: TypeAlias = dict[fx.Node, list[tuple[fx.Node, tuple[LayoutStep, ...
 
 
 def concat_parts(nodes: Iterable[fx.Node], roots: Collection[fx.Node], views: Collection[fx.Node]) -> ConcatParts:
-    """Return the parts of what some nodes join: of many tensors, or of results of kernels that are written as a whole.
+    """Return the parts of what some nodes join: of many tensors, or of results of template kernels.
 
     `roots` are in memory and no parts: they would be copied. Of their `views`, few are.
     """
@@ -50,7 +50,7 @@ def concat_parts(nodes: Iterable[fx.Node], roots: Collection[fx.Node], views: Co
 
 
 def _template_result(part: fx.Node) -> tuple[fx.Node, tuple[LayoutStep, ...]] | None:
-    """Return the result of a kernel of ours that a part has all elements of, and the steps to them; None where
+    """Return the result of a template kernel that a part has all elements of, and the steps to them; None where
     something else needs it, too, or it is none."""
     steps: list[LayoutStep] = []
     while len(part.users) == 1:

@@ -58,63 +58,89 @@ class Schedule:
     concat_parts: ConcatParts
 
 
+@dataclass(frozen=True)
+class _Memory:
+    """The nodes of a graph that are in memory, whatever is fused.
+
+    `results` and the `arguments` of `calls` have to be there, and those that are `cut`; what both need is `live`.
+    `roots` are there, and so are all `views` of those. `parts` are written into `joined` tensors.
+    """
+
+    results: set[fx.Node]
+    calls: set[fx.Node]
+    live: set[fx.Node]
+    arguments: set[fx.Node]
+    cut: set[fx.Node]
+    roots: set[fx.Node]
+    views: set[fx.Node]
+    parts: ConcatParts
+    joined: set[fx.Node]
+
+    def needs(self, node: fx.Node) -> bool:
+        """Return whether a node has to be in memory."""
+        return node in self.results or node in self.arguments or node in self.cut
+
+
 def build_schedule(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Node] = ()) -> Schedule:
     """Return groups for the operations of `graph`; those in `cut` are anchors, those in `called` stay calls of ATen."""
+    memory = _memory(graph, cut, called)
+    anchors = _anchors(graph, memory)
+    boundary = anchors | memory.roots
+    steps: list[FusionGroup | fx.Node] = []
+    place: dict[fx.Node, int] = {}
+    needs: dict[fx.Node, frozenset[fx.Node]] = {}
+    for node in graph.nodes:
+        if node in memory.calls:
+            place[node] = len(steps)
+            steps.append(node)
+        elif node in memory.joined:
+            parts = (n for n, targets in memory.parts.items() for whole, _ in targets if whole is node)
+            place[node] = max(place[n] for n in parts) + 1
+        elif node in anchors:
+            anchors_needed(node, boundary, needs)
+            place[node] = _group_anchor(steps, node, needs, place, cut)
+        elif node.target is operator.getitem and node.args[0] in memory.calls:
+            place[node] = place[node.args[0]]
+    stored = {n for n in anchors if memory.needs(n)}
+    for node in anchors:
+        stored |= {n for n in anchors_needed(node, boundary, needs) if n in anchors and place[n] != place[node]}
+    return Schedule(steps, stored | memory.roots, memory.parts)
+
+
+def _memory(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Node]) -> _Memory:
+    """Return the nodes of a graph that are in memory, whatever is fused."""
     output = next(n for n in reversed(graph.nodes) if n.op == "output")
     results = set(output.all_input_nodes)
     calls = {n for n in graph.nodes if n.op == "call_function" and (n in called or stays_call(n))}
     live = _live_nodes(results | calls)
-    roots = (
-        {n for n in graph.nodes if n.op in ("placeholder", "get_attr")}
-        | calls
-        | {n for n in graph.nodes if n.target is operator.getitem and n.args[0] in calls}
-    )
-    through = _views_of(roots)
-    parts_of_concats = concat_parts([n for n in graph.nodes if n in live], roots, through)
-    joined = {whole for parts in parts_of_concats.values() for whole, _ in parts}
-    roots |= joined
-    through |= _views_of(joined)
+    roots = {n for n in graph.nodes if n.op in ("placeholder", "get_attr")} | calls
+    roots |= {n for n in graph.nodes if n.target is operator.getitem and n.args[0] in calls}
+    views = _views_of(roots)
+    parts = concat_parts([n for n in graph.nodes if n in live], roots, views)
+    joined = {whole for targets in parts.values() for whole, _ in targets}
+    views |= _views_of(joined)
+    arguments = _arguments(calls, views)
+    return _Memory(results, calls, live, arguments, cut, roots | joined, views, parts, joined)
+
+
+def _arguments(calls: Iterable[fx.Node], views: Collection[fx.Node]) -> set[fx.Node]:
+    """Return what calls need in memory; of `views`, their tensors are there."""
     arguments = {i for call in calls if not is_empty(call) for i in call.all_input_nodes}
-    needed_by_calls = {n if n in through else _viewed_base(n) for n in arguments}
-    anchors = parts_of_concats.keys() - roots | {
-        n
-        for n in graph.nodes
-        if n in live
-        and n not in roots
-        and n.op == "call_function"
-        and _is_tensor(n)
-        and (
-            is_anchor_reduction(n)
-            or is_scan(n)
-            or is_scatter_sum(n)
-            or ((n in results or n in needed_by_calls) and n not in through)
-            or n in cut
-        )
-    }
-    stored_anchors = {n for n in anchors if not is_view(n) and (n in results or n in needed_by_calls or n in cut)}
-    anchors -= {
-        n for n in _views_of(stored_anchors) if n not in results and n not in parts_of_concats
-    }  # they are in memory with it
-    steps: list[FusionGroup | fx.Node] = []
-    place: dict[fx.Node, int] = {}
-    memory: dict[fx.Node, frozenset[fx.Node]] = {}
-    for node in graph.nodes:
-        if node in calls:
-            place[node] = len(steps)
-            steps.append(node)
-        elif node in joined:
-            place[node] = (
-                max(place[n] for n, parts in parts_of_concats.items() for whole, _ in parts if whole is node) + 1
-            )
-        elif node in anchors:
-            anchors_needed(node, anchors | roots, memory)
-            place[node] = _group_anchor(steps, node, memory, place, cut)
-        elif node.target is operator.getitem and node.args[0] in calls:
-            place[node] = place[node.args[0]]
-    stored = {n for n in anchors if n in results or n in needed_by_calls or n in cut}
-    for node in anchors:
-        stored |= {n for n in anchors_needed(node, anchors | roots, memory) if n in anchors and place[n] != place[node]}
-    return Schedule(steps, stored | roots, parts_of_concats)
+    return {n if n in views else _viewed_base(n) for n in arguments}
+
+
+def _anchors(graph: fx.Graph, memory: _Memory) -> set[fx.Node]:
+    """Return the nodes that have to exist as a whole; what is a view of one that is stored is in memory with it."""
+    computed = [n for n in graph.nodes if n in memory.live and n not in memory.roots and n.op == "call_function"]
+    anchors = memory.parts.keys() - memory.roots | {n for n in computed if _is_tensor(n) and _is_anchor(n, memory)}
+    views = _views_of({n for n in anchors if not is_view(n) and memory.needs(n)})
+    return anchors - {n for n in views if n not in memory.results and n not in memory.parts}
+
+
+def _is_anchor(node: fx.Node, memory: _Memory) -> bool:
+    if is_anchor_reduction(node) or is_scan(node) or is_scatter_sum(node) or node in memory.cut:
+        return True
+    return (node in memory.results or node in memory.arguments) and node not in memory.views
 
 
 def _is_tensor(node: fx.Node) -> bool:
@@ -320,21 +346,13 @@ def _is_feasible(group: FusionGroup) -> bool:
     others over axes before them, which it goes through one after the other; nothing but results can depend on those,
     unless there are so few that it holds all of both.
     """
-    masks = list(dict.fromkeys(group.reduces.values()))
-    if len(masks) < 2:
+    if len(set(group.reduces.values())) < 2:
         return True
-    if len(masks) > 2 or any(is_scan(a) for a in group.reduces):
+    masks = _row_and_column_masks(group)
+    if masks is None:
         return False
-    inner = next((m for m in masks if m[-1] and all(m[m.index(True) :])), None)
-    if inner is None:
-        return False
-    outer = masks[1 - masks.index(inner)]
-    whole = count(s for s, r in zip(group.sizes, inner, strict=True) if r)
-    if any(i and o for i, o in zip(inner, outer, strict=True)) or not whole.is_Integer or whole > MAX_ROW_ELEMENTS:
-        return False
-    if outer.index(True) + sum(outer) != inner.index(True):
-        return False
-    both = whole * count(s for s, r in zip(group.sizes, outer, strict=True) if r)
+    inner, outer = masks
+    both = _masked_count(group, inner) * _masked_count(group, outer)
     if both.is_Integer and both <= MAX_TILE_ELEMENTS:
         return True
     late = {a for a, m in group.reduces.items() if m == outer}
@@ -344,3 +362,23 @@ def _is_feasible(group: FusionGroup) -> bool:
         not (anchors_needed(a, anchors, memory) & late) or (spans == after and a not in group.reduces)
         for a, spans in group.spans.items()
     )
+
+
+def _row_and_column_masks(group: FusionGroup) -> tuple[tuple[bool, ...], tuple[bool, ...]] | None:
+    """Return (inner, outer) if some reductions of a group run over its last axes, few enough for a program to hold, and
+    all others over axes right before those."""
+    masks = list(dict.fromkeys(group.reduces.values()))
+    if len(masks) > 2 or any(is_scan(a) for a in group.reduces):
+        return None
+    inner = next((m for m in masks if m[-1] and all(m[m.index(True) :])), None)
+    if inner is None:
+        return None
+    outer, whole = masks[1 - masks.index(inner)], _masked_count(group, inner)
+    if any(i and o for i, o in zip(inner, outer, strict=True)) or not whole.is_Integer or whole > MAX_ROW_ELEMENTS:
+        return None
+    return (inner, outer) if outer.index(True) + sum(outer) == inner.index(True) else None
+
+
+def _masked_count(group: FusionGroup, mask: tuple[bool, ...]) -> Index:
+    """Return the number of elements along the axes of a mask."""
+    return count(s for s, m in zip(group.sizes, mask, strict=True) if m)

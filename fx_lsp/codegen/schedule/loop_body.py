@@ -8,7 +8,7 @@ it, which is carried, and in what was known before the loop, which is saved for 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -81,29 +81,36 @@ class LoopMatching:
         there is less to carry if it is computed there: yield the iteration, the template of the last value, and the ids
         of all."""
         values = list(values_of(v for row in self.rows for v in row))
-        users: dict[int, list[Value]] = {}
-        for value in values:
-            for number in {id(i) for i in value.inputs}:
-                users.setdefault(number, []).append(value)
+        users = _users(values)
         lasting = {i for i, by in users.items() if max(self.iteration[id(u)] for u in by) > self.iteration[i] + 1}
         cones_by_value: dict[int, tuple[frozenset[int], frozenset[int]]] = {}
         for value in values:
-            number, before, cone = self.iteration[id(value)], set[int](), {id(value)}
-            for each in value.inputs:
-                if id(each) in cones_by_value and self.iteration[id(each)] == number:
-                    before |= cones_by_value[id(each)][0]
-                    cone |= cones_by_value[id(each)][1]
-                elif self.iteration[id(each)] == number - 1 and id(each) not in lasting:
-                    before.add(id(each))
-                elif self.iteration[id(each)] == number and not isinstance(each, Constant):
-                    break
-            else:
-                taking = {i: [u for u in users.get(i, ()) if self.iteration[id(u)] == number] for i in before | cone}
-                outside = {i for i, by in taking.items() if any(id(u) not in cone for u in by)}
-                if not outside & before and len(outside | {id(value)}) < len(before) and isinstance(value, Compute):
-                    yield number, value.template, frozenset(cone)
-                elif before:
-                    cones_by_value[id(value)] = frozenset(before), frozenset(cone)
+            number, cone_of_value = self.iteration[id(value)], self._cone(value, cones_by_value, lasting)
+            if cone_of_value is None:
+                continue
+            before, cone = cone_of_value
+            taking = {i: [u for u in users.get(i, ()) if self.iteration[id(u)] == number] for i in before | cone}
+            outside = {i for i, by in taking.items() if any(id(u) not in cone for u in by)}
+            if not outside & before and len(outside | {id(value)}) < len(before) and isinstance(value, Compute):
+                yield number, value.template, cone
+            elif before:
+                cones_by_value[id(value)] = before, cone
+
+    def _cone(
+        self, value: Value, cones: Mapping[int, tuple[frozenset[int], frozenset[int]]], lasting: Collection[int]
+    ) -> tuple[frozenset[int], frozenset[int]] | None:
+        """Return (what a value takes of the iteration before its own, what it computes of that), or None where it takes
+        anything else, or what is `lasting` for longer."""
+        number, before, cone = self.iteration[id(value)], frozenset[int](), frozenset((id(value),))
+        for each in value.inputs:
+            if id(each) in cones and self.iteration[id(each)] == number:
+                before |= cones[id(each)][0]
+                cone |= cones[id(each)][1]
+            elif self.iteration[id(each)] == number - 1 and id(each) not in lasting:
+                before |= {id(each)}
+            elif self.iteration[id(each)] == number and not isinstance(each, Constant):
+                return None
+        return before, cone
 
     def loop(self, after: Sequence[Value], at_hand: Sequence[Value] = ()) -> Loop:
         """Return the loop, with what is needed behind it for `after`, where `at_hand` is known. Raises
@@ -303,6 +310,15 @@ class LoopMatching:
             if self.first <= self.iteration.get(id(value), -1) < self.end - 1:
                 raise IterationsDiffer
             stack.extend(value.inputs)
+
+
+def _users(values: Iterable[Value]) -> dict[int, list[Value]]:
+    """Return the values that take each value, by its id."""
+    users: dict[int, list[Value]] = {}
+    for value in values:
+        for number in {id(i) for i in value.inputs}:
+            users.setdefault(number, []).append(value)
+    return users
 
 
 def is_same_operation(column: Column) -> bool:

@@ -34,30 +34,37 @@ MAX_SAVED_ITERATIONS = 32
 def detect_loop(stores: Sequence[Store]) -> LoopKernel | None:
     """Return the loop that stores amount to, or None."""
     by_buffer: dict[str, list[Store]] = {}
-    if any(isinstance(s, AtomicAdd) for s in stores):
-        return None
     for store in stores:
         by_buffer.setdefault(store.buffer.name, []).append(store)
     number = max((len(s) for s in by_buffer.values()), default=0)
+    if any(isinstance(s, AtomicAdd) for s in stores):
+        return None
     if number == 1:
         return _loop_without_stores(stores)
-    if number < MIN_LOOP_STEPS or any(
-        1 < len(s) < max(number - MAX_PEELED, MIN_LOOP_STEPS - 1) for s in by_buffer.values()
-    ):
+    fewest = max(number - MAX_PEELED, MIN_LOOP_STEPS - 1)
+    if number < MIN_LOOP_STEPS or any(1 < len(s) < fewest for s in by_buffer.values()):
         return None
     several = [_ordered_stores(s) for s in by_buffer.values() if len(s) > 1]
     single = [s for s in stores if len(by_buffer[s.buffer.name]) == 1]
     for rows in chain.from_iterable(_iteration_rows(ordered, number) for ordered in _orders(several)):
-        whole = [k for k, row in enumerate(rows) if len(row) == len(several)]
-        for end in range(number, max(number - MAX_PEELED, MIN_LOOP_STEPS) - 1, -1):
-            behind = [s for row in rows[end:] for s in row]
-            firsts = range(whole[0], min(MAX_PEELED, end - MIN_LOOP_STEPS + 1) + 1) if end <= whole[-1] + 1 else ()
-            for first, reloads in product(firsts, (False, True)):
-                try:
-                    return _loop_of_stores(rows[:end], [*single, *behind], first, reloads)
-                except IterationsDiffer:
-                    continue
+        for rows_inside, behind, first, reloads in _attempts(rows, number, len(several)):
+            try:
+                return _loop_of_stores(rows_inside, [*single, *behind], first, reloads)
+            except IterationsDiffer:
+                continue
     return None
+
+
+def _attempts(
+    rows: list[list[Store]], number: int, several: int
+) -> Iterator[tuple[list[list[Store]], list[Store], int, bool]]:
+    """Yield what of `rows` may be in a loop, the stores behind it, its first iteration, and whether it loads again."""
+    whole = [k for k, row in enumerate(rows) if len(row) == several]
+    for end in range(number, max(number - MAX_PEELED, MIN_LOOP_STEPS) - 1, -1):
+        behind = [s for row in rows[end:] for s in row]
+        firsts = range(whole[0], min(MAX_PEELED, end - MIN_LOOP_STEPS + 1) + 1) if end <= whole[-1] + 1 else ()
+        for first, reloads in product(firsts, (False, True)):
+            yield rows[:end], behind, first, reloads
 
 
 def _ordered_stores(stores: Sequence[Store]) -> list[Store]:
@@ -123,8 +130,8 @@ def _split_by_dependence(
 
 
 def _orders(several: Sequence[Sequence[Store]]) -> Iterator[Sequence[Sequence[Store]]]:
-    """Return the orders in which stores into several tensors may follow: as they need more, or against that for some.
-    Of many, those that need the same in every iteration go one way or the other."""
+    """Yield the orders in which stores into several tensors may follow: as they need more, or against that for some. Of
+    many, those that need the same in every iteration go one way or the other."""
     if len(several) <= MAX_ORDERED_TENSORS:
         for ways in product((1, -1), repeat=len(several)):
             yield [stores[::way] for stores, way in zip(several, ways, strict=True)]
@@ -250,7 +257,7 @@ def value_kinds(values: Sequence[Value], deep: int) -> dict[int, int]:
 
 
 def candidate_states(values: Sequence[Value]) -> Iterator[list[Value]]:
-    """Return values that may be what each step leaves for the next one: all made alike, each in the same way of the one
+    """Yield values that may be what each step leaves for the next one: all made alike, each in the same way of the one
     before it. Those that are made last come first."""
     seen: set[tuple[int, int, int]] = set()
     for deep in (0, KIND_DEPTH):

@@ -1,4 +1,5 @@
-"""Matmuls that are worth a kernel of ours: those whose result is computed on, element by element, before it is stored.
+"""Matmuls that are worth a kernel of their own: those whose result is computed on, element by element, before it is
+stored.
 
 A matmul alone stays a call: the libraries behind ATen are hard to beat at it.
 """
@@ -14,6 +15,7 @@ from torch import fx
 
 from fx_lsp.choices import Choices
 from fx_lsp.codegen.graph.query import buffer_of, computes_nothing, is_empty, is_view, shape_of, stays_call
+from fx_lsp.codegen.graph.template_kernel import Subgraph
 from fx_lsp.codegen.ir.index import count
 from fx_lsp.codegen.ir.ops import lowering_of, operation
 from fx_lsp.codegen.ir.write_target import WriteTarget
@@ -28,7 +30,7 @@ ASSUMED_BLOCK = 128
 MAX_DEPTH = 1024
 MAX_DEPTH_WITH_TMA = 4096
 MAX_DEPTH_WITH_RESULT = 128
-"""The most elements that a kernel of ours sums: beyond, the library's speed makes up for a pass over the result. The
+"""The most elements that a template kernel sums: beyond, the library's speed makes up for a pass over the result. The
 last is for kernels that store the result, too, and save no more than reading it."""
 MAX_GRID = 65535
 """The most programs that a launch has along its last dimension, which is that of batches."""
@@ -77,10 +79,8 @@ def matmul_with_epilogue(node: fx.Node, choices: Choices) -> Matmul | None:
             return None
         matmul = Matmul(node, results, reads)
         subgraph = matmul.subgraph()
-        memory = {copy: buffer_of(copy, copy.name) for copy in subgraph.reads}
         try:
-            targets = {subgraph.of[r]: WriteTarget(r, shape_of(r), buffer_of(r, r.name)) for r in results}
-            values = matmul_values(subgraph.of[node], memory, targets)
+            values = _values_in(subgraph, node, results)
         except NotFusible as cut:
             where = next((n for n, copy in subgraph.of.items() if copy is cut.node), node)
             if where is node or where in stored:
@@ -88,6 +88,13 @@ def matmul_with_epilogue(node: fx.Node, choices: Choices) -> Matmul | None:
             (rejected if where in region else stored).add(where)
         else:
             return matmul if always or not _is_deep(values, stored_results.saved, choices) else None
+
+
+def _values_in(subgraph: Subgraph, node: fx.Node, results: Iterable[fx.Node]) -> MatmulValues:
+    """Return the values of the kernel of a matmul in a copy of its part of the graph. Raises NotFusible."""
+    memory = {copy: buffer_of(copy, copy.name) for copy in subgraph.reads}
+    targets = {subgraph.of[r]: WriteTarget(r, shape_of(r), buffer_of(r, r.name)) for r in results}
+    return matmul_values(subgraph.of[node], memory, targets)
 
 
 # what is computed of the result
@@ -145,7 +152,7 @@ def _base(node: fx.Node) -> fx.Node:
 
 
 def _with_views(node: fx.Node) -> Iterable[fx.Node]:
-    """Return a node and its views."""
+    """Yield a node and its views."""
     yield node
     for user in node.users:
         if is_view(user) and user.args[0] is node:

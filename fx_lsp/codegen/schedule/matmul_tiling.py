@@ -72,16 +72,17 @@ def tile_matmul(values: MatmulValues, choices: Choices) -> MatmulTiling:
     rows, cols, depth = dim(m, "grid", "rows", "M"), dim(n, "grid", "cols", "N"), dim(k, "loop", "k", "K")
     batch = Dim(tuple(a for a, _ in batches), tuple(s for _, s in batches), "grid", 1, "batch", "", "")
     tile = Tile((rows, cols, *([batch] if batches else []), depth), merged, chosen)
-    matrices: tuple[TmaMatrix, TmaMatrix] | None = None
     large = _is_more(height, MAX_FLAT_ROWS) and _is_more(summed, MIN_TMA_DEPTH)
+    matrices: tuple[TmaMatrix, TmaMatrix] | None = None
     if choices.tma == "yes" and large and dtype is not torch.float32:
-        operand_matrices = tma_matrix(left, rows, depth, batch, tile), tma_matrix(right, depth, cols, batch, tile)
-        matrices = (
-            (operand_matrices[0], operand_matrices[1])
-            if operand_matrices[0] is not None and operand_matrices[1] is not None
-            else None
-        )
+        left_matrix = tma_matrix(left, rows, depth, batch, tile)
+        right_matrix = tma_matrix(right, depth, cols, batch, tile)
+        matrices = _both(left_matrix, right_matrix)
     return MatmulTiling(tile, rows, cols, depth, batch, dtype, (left, right), matrices)
+
+
+def _both(left: TmaMatrix | None, right: TmaMatrix | None) -> tuple[TmaMatrix, TmaMatrix] | None:
+    return (left, right) if left is not None and right is not None else None
 
 
 def _is_more(size: Index, least: int) -> bool:

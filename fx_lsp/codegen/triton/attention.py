@@ -242,7 +242,7 @@ class AttentionWriter(KernelWriter):
         return f"{_attribute_of(text)}.T"
 
     def begin(self) -> None:
-        """Return the indices of the program."""
+        """Write the indices of the program."""
         dim = self.mdim if self.fixed == "m" else self.ndim
         self.line(f"{dim.variable} = tl.program_id(0) * {dim.block_name} + tl.arange(0, {dim.block_name})")
         if self.layout.batch != 1:
@@ -266,7 +266,7 @@ class AttentionWriter(KernelWriter):
         return Kernel(self.title, lines, list(self.reads.values()), writes, sizes, tile, list(self.helpers))
 
     def loop_over(self, start: str, end: str, body: Callable[[], None]) -> None:
-        """Return a loop over the tiles of the dimension that is not fixed."""
+        """Write a loop over the tiles of the dimension that is not fixed."""
         dim = self.ndim if self.fixed == "m" else self.mdim
         self.in_loop = self.tiled = True
         self.inner.lines.clear()

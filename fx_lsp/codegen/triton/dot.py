@@ -182,7 +182,7 @@ class _MatmulWriter(KernelWriter):
         return any(not s.is_Integer or s >= 2**31 for s in sizes)
 
     def _multiply(self) -> None:
-        """Return the loop over what is summed."""
+        """Write the loop over what is summed."""
         node, depth = self.matmul_values.node, self.depth
         self.used_sizes.add(depth.size_name)
         self.line(f"acc = tl.zeros([{self.rows.block_name}, {self.cols.block_name}], tl.float32)", node)
@@ -248,7 +248,7 @@ MATMULS = ("aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.ba
 
 
 def fuse_matmuls(graph: fx.Graph, choices: Choices) -> None:
-    """Have kernels of ours stand for matmuls of a graph, and for what is computed of their operands and results.
+    """Have template kernels stand for matmuls of a graph, and for what is computed of their operands and results.
 
     "epilogue" takes those where that saves reading or writing a tensor of the result's size, "always" all that have a
     kernel.

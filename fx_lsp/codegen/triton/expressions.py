@@ -68,12 +68,8 @@ class KernelWriter:
         self.values = list(values_of(roots))
         self.loop = next((d for d in tile.dims if d.role == "loop"), None)
         self.tile_dims = [d for d in tile.dims if d.block > 1]
-        self.reserved: set[str] = {"tl", "triton", "torch", "start", *HELPERS}
-        self.reserved |= {n for d in tile.dims for n in (d.variable, d.size_name, d.block_name, f"{d.variable}_mask")}
         self.loads = [v for v in self.values if isinstance(v, Load)]
-        self.reserved |= {"mask", *(f"{b.buffer.name}_ptr" for b in (*self.loads, *stores))}
-        sizes = [e for b in (*(v.buffer for v in self.loads), *(s.buffer for s in stores)) for e in b.shape]
-        self.reserved |= {s.name for e in (*sizes, *(d.size for d in tile.dims)) for s in e.free_symbols}
+        self.reserved: set[str] = self._names_in_use()
         self.names: dict[sympy.Symbol, str] = {}
         for dim in tile.dims:
             self.names[dim.whole] = dim.variable
@@ -93,6 +89,14 @@ class KernelWriter:
         self.comment = ""
 
     # names
+
+    def _names_in_use(self) -> set[str]:
+        """Return the names that no variable may have: those of helpers, dimensions, pointers and sizes."""
+        dims, accesses = self.tile.dims, (*self.loads, *self.stores)
+        names = {"tl", "triton", "torch", "start", "mask", *HELPERS, *(f"{a.buffer.name}_ptr" for a in accesses)}
+        names |= {n for d in dims for n in (d.variable, d.size_name, d.block_name, f"{d.variable}_mask")}
+        sizes = [size for access in accesses for size in access.buffer.shape] + [dim.size for dim in dims]
+        return names | {symbol.name for size in sizes for symbol in size.free_symbols}
 
     def unique(self, wish: str) -> str:
         name, number = wish, 0
@@ -142,7 +146,7 @@ class KernelWriter:
         scope.lines.append(CodeLine(indent + text, node))
 
     def line_before_loop(self, text: str, node: fx.Node | None) -> None:
-        """Return a line before the loop that is being written."""
+        """Write a line before the loop that is being written."""
         self.outer.lines.append(CodeLine(f"    {text}", node))
 
     def _mask(self, dim: Dim) -> str:
@@ -232,7 +236,7 @@ class KernelWriter:
         (self.inner if self.in_loop else self.outer).expressions[id(value)] = expr
 
     def use_helpers(self, *helpers: str) -> None:
-        """Return the kernel calls these helper functions."""
+        """Note that the kernel calls these helper functions."""
         self.helpers.update(dict.fromkeys(helpers))
 
     def expr(self, value: Value) -> ast.expr:
@@ -365,7 +369,7 @@ class KernelWriter:
         return frozenset(s for a in store.axes for s in self.tile.index(a).free_symbols)
 
     def _add(self, store: AtomicAdd) -> None:
-        """Return an atomic addition: every element of the tile is one of its own, wherever it goes."""
+        """Write an atomic addition: every element of the tile is one of its own, wherever it goes."""
         self.adds[store.buffer.name] = None
         axes, value = self.axes_of(store), self.ref(store.value)
         value = value if isinstance(value, (ast.Name, ast.Constant)) else self.assign(store.value, value)

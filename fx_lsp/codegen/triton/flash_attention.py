@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import sympy
+import torch
 from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
@@ -123,6 +124,17 @@ def sum_writer(
     return write
 
 
+def write_score_products(
+    writer: AttentionWriter, attention: Attention, operands: Sequence[tuple[Value, Value]]
+) -> None:
+    """Write the products that make the scores, and the gradient of the weights."""
+    dtype = attention.score_product.meta["val"].dtype
+    nodes = attention.score_product, attention.gradient
+    for (left, right), title, node in zip(operands, ("products", "grad_weights"), nodes, strict=True):
+        a, b = operand_text(writer, left, dtype), operand_text(writer, right, dtype)
+        writer.line(f"{title} = {writer.dot(a, f'{b}.T', dtype)}", node)
+
+
 class _ForwardWriter(AttentionWriter):
     def __init__(
         self,
@@ -227,17 +239,8 @@ class _BackwardWriter(AttentionWriter):
         self.bind(attention.gradient, "grad_weights")
         self.bind_weights(attention)
         chosen = [(i, p) for i, p in enumerate(self.products) if i in self.targets]
-        scores: list[Value] = []
-        factors: list[float] = []
-        others: list[Value] = []
-        for _, product in chosen:
-            row = self.m if product.over == "m" else self.n
-            inner = shape_of(product.other)[-2 if product.transposed else -1]
-            other = self.subgraph.of[product.other]
-            others.append(self.operand(other, row, self.depth_axis(inner), product.transposed))
-            score, factor = split_factor(self._oriented(product))
-            scores.append(score)
-            factors.append(factor)
+        others = [self._other(product) for _, product in chosen]
+        scores, factors = zip(*(split_factor(self._oriented(product)) for _, product in chosen), strict=True)
         self.prepare([*(o for pair in operands for o in pair), *others, *scores])
         names: list[str] = []
         for (_, product), other in zip(chosen, others, strict=True):
@@ -251,25 +254,9 @@ class _BackwardWriter(AttentionWriter):
                 operand_text(self, value, dtype)
 
         def body() -> None:
-            for (left, right), title, node in zip(
-                operands, ("products", "grad_weights"), (attention.score_product, attention.gradient), strict=True
-            ):
-                a, b = operand_text(self, left, dtype), operand_text(self, right, dtype)
-                self.line(f"{title} = {self.dot(a, f'{b}.T', dtype)}", node)
+            write_score_products(self, attention, operands)
             for (_, product), score, other, name in zip(chosen, scores, others, names, strict=True):
-                score_text = unparse(self.ref(score))
-                outside = [
-                    f"({v} < {size_text(s)})"
-                    for v, s, d in (
-                        ("rows[:, None]", self.layout.m, self.mdim),
-                        ("cols[None, :]", self.layout.n, self.ndim),
-                    )
-                    if not self.is_even(d)
-                ]
-                if outside:
-                    score_text = f"tl.where({' & '.join(outside)}, {score_text}, 0.0)"
-                score_text = self.rounded(score_text, dtype)
-                score_text = self.transposed(score_text) if product.over == "m" else score_text
+                score_text = self._operand_of(product, self._masked(unparse(self.ref(score))), dtype)
                 self.line(
                     f"{name} = {self.dot(score_text, operand_text(self, other, dtype), dtype, name)}", product.node
                 )
@@ -279,12 +266,38 @@ class _BackwardWriter(AttentionWriter):
         for (number, product), other, name, factor in zip(chosen, others, names, factors, strict=True):
             place = self.targets[number]
             writes.append(place.buffer)
-            depth = next(d for d in self.depths if d in other.axes)
-            row = self.n if product.over == "m" else self.m
-            at = (depth, row) if product.transposed else (row, depth)
-            text = name if factor == 1 else f"{name} * {factor!r}"
-            self.store(place, (self.b, *at) if self.batched else at, text)
+            self.store(place, self._coords_of(product, other), name if factor == 1 else f"{name} * {factor!r}")
         return self.finished(writes)
+
+    def _coords_of(self, product: ScoreProduct, other: Value) -> Coords:
+        """Return the coordinates of an element of the result of a product."""
+        depth = next(d for d in self.depths if d in other.axes)
+        row = self.n if product.over == "m" else self.m
+        at = (depth, row) if product.transposed else (row, depth)
+        return (self.b, *at) if self.batched else at
+
+    def _other(self, product: ScoreProduct) -> Value:
+        """Return the tile of what a product multiplies scores with."""
+        row = self.m if product.over == "m" else self.n
+        depth = self.depth_axis(shape_of(product.other)[-2 if product.transposed else -1])
+        return self.operand(self.subgraph.of[product.other], row, depth, product.transposed)
+
+    def _masked(self, score_text: str) -> str:
+        """Return scores that are 0 outside of the tensor, as text."""
+        outside = [
+            f"({variable} < {size_text(size)})"
+            for variable, size, dim in (
+                ("rows[:, None]", self.layout.m, self.mdim),
+                ("cols[None, :]", self.layout.n, self.ndim),
+            )
+            if not self.is_even(dim)
+        ]
+        return f"tl.where({' & '.join(outside)}, {score_text}, 0.0)" if outside else score_text
+
+    def _operand_of(self, product: ScoreProduct, score_text: str, dtype: torch.dtype) -> str:
+        """Return scores as the left operand of a product, as text."""
+        rounded = self.rounded(score_text, dtype)
+        return self.transposed(rounded) if product.over == "m" else rounded
 
     def _oriented(self, product: ScoreProduct) -> Value:
         """Return the scores of a product, whichever way its argument has them."""
@@ -334,7 +347,6 @@ class _ScoreSumWriter(AttentionWriter):
             name = "share" if summed.summed != 1 else "batch"
             self.extra_names = {self.share: name}
             self.line(f"{name} = tl.program_id(2)" + (".to(tl.int64)" if self.is_large() else ""))
-        dtype = attention.score_product.meta["val"].dtype
         operands = [self.sides(product) for product in (attention.score_product, attention.gradient)]
         self.bind(attention.score_product, "products")
         self.bind(attention.gradient, "grad_weights")
@@ -343,11 +355,7 @@ class _ScoreSumWriter(AttentionWriter):
         self.prepare([*(o for pair in operands for o in pair), score])
 
         def body() -> str:
-            for (left, right), title, node in zip(
-                operands, ("products", "grad_weights"), (attention.score_product, attention.gradient), strict=True
-            ):
-                a, b = operand_text(self, left, dtype), operand_text(self, right, dtype)
-                self.line(f"{title} = {self.dot(a, f'{b}.T', dtype)}", node)
+            write_score_products(self, attention, operands)
             return unparse(self.ref(score))
 
         place = self.targets[0]
@@ -380,8 +388,8 @@ class _ScoreSumWriter(AttentionWriter):
 
 
 def fuse_attention(graph: fx.Graph, precision: Precision) -> None:
-    """Have kernels of ours stand for every attention of a joint graph, or of one for inference; `precision` is how they
-    multiply float32."""
+    """Have template kernels stand for every attention of a joint graph, or of one for inference; `precision` is how
+    they multiply float32."""
     for node in list(graph.nodes):
         if operation(node) != "aten.amax.default":
             continue

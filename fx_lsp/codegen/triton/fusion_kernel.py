@@ -39,13 +39,7 @@ class FusionKernel(KernelWriter):
     def kernel(self) -> Kernel:
         self._header()
         self._body()
-        sizes = {d.size_name: d.size for d in self.tile.dims if d.size_name in self.used_sizes}
-        indices = [v.index for v in self.values if isinstance(v, (Coordinate, Load))]
-        strides = [e for b in (*self.reads.values(), *self.writes.values()) for e in b.strides]
-        sizes_of_dims = [e for d in self.tile.dims for e in d.sizes]
-        own = {s.name for s in (*self.names, *self.symbols.values())}
-        used = sizes_used(self.outer.lines, (*indices, *strides, *sizes_of_dims))
-        sizes |= {name: size for name, size in used.items() if name not in own and name not in sizes}
+        sizes = self._sizes()
         args = [f"{b}_ptr" for b in (*self.reads, *(w for w in self.writes if w not in self.reads))]
         args += [f"{s}: tl.constexpr" if v.is_Integer and s == "N" else s for s, v in sizes.items()]
         blocks = [d.block_name for d in self.tile.dims if d.block > 1]
@@ -65,6 +59,16 @@ class FusionKernel(KernelWriter):
             list(self.helpers),
             tuple(self.adds),
         )
+
+    def _sizes(self) -> dict[str, Index]:
+        """Return the sizes that the kernel takes, by name: those of its dimensions, and what its lines speak of."""
+        sizes = {d.size_name: d.size for d in self.tile.dims if d.size_name in self.used_sizes}
+        indices = [v.index for v in self.values if isinstance(v, (Coordinate, Load))]
+        strides = [e for b in (*self.reads.values(), *self.writes.values()) for e in b.strides]
+        sizes_of_dims = [e for d in self.tile.dims for e in d.sizes]
+        own = {s.name for s in (*self.names, *self.symbols.values())}
+        used = sizes_used(self.outer.lines, (*indices, *strides, *sizes_of_dims))
+        return sizes | {name: size for name, size in used.items() if name not in own and name not in sizes}
 
     def _needed(self, lines: Sequence[CodeLine]) -> list[CodeLine]:
         """Return lines without the parts of dimensions that no index has: those are indexed as a whole."""

@@ -111,7 +111,7 @@ class _LoopWriter(FusionKernel):
     # what the iterations take
 
     def _write_producer(self, producer: ProducerLoop) -> None:
-        """Return the loop that keeps, of each of its iterations, what one of the other loop takes."""
+        """Write the loop that saves, of each of its iterations, what one of the other loop takes."""
         loop, names = producer.loop, list[str]()
         for column, value in zip(producer.values, loop.body, strict=True):
             first = [unparse(self.ref(v)) for v in column[: loop.first]]

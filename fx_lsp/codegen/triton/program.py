@@ -95,17 +95,9 @@ def _program(
     overwritable: dict[fx.Node, fx.Node] = {}
     for step in plan.steps:
         if isinstance(step, fx.Node):
-            writer = writer_of(step)
-            if writer is None:
-                steps.append(step)
-                continue
-            places = {number: _write_target(result, plan, buffers) for number, result in outputs_of(step).items()}
-            kernels = writer(places, buffers, naming, title)
-            if any(k.name in kernel_names for k in kernels):
-                more = naming.name(next(iter(places.values())).node)
-                kernels = writer(places, buffers, naming, f"{title}_{more}")
+            kernels = _template_kernels(step, plan, buffers, naming, title, kernel_names)
             kernel_names.update(k.name for k in kernels)
-            steps.extend(launch_of(kernel, buffers) for kernel in kernels)
+            steps.extend([step] if writer_of(step) is None else (launch_of(kernel, buffers) for kernel in kernels))
             continue
         stored = [n for n in step.spans if n in plan.stored or n in plan.concat_parts]
         if stored:
@@ -115,12 +107,36 @@ def _program(
             launch, over = _launch(step, stored, plan, name, buffers, naming, hints, changed)
             steps.append(launch)
             overwritable |= over
+    inputs, results = _signature(graph)
+    run, overwritten = overwrite_inputs(_without_unused_empties(steps, results), overwritable, results, buffers)
+    return Program(inputs, run, results, buffers, overwritten=overwritten)
+
+
+def _signature(graph: fx.Graph) -> tuple[tuple[fx.Node, ...], tuple[fx.Node | None, ...]]:
+    """Return the inputs and the results of a graph."""
     output = next(n for n in reversed(graph.nodes) if n.op == "output")
     returned = output.args[0] if isinstance(output.args[0], (tuple, list)) else (output.args[0],)
     inputs = tuple(n for n in graph.nodes if n.op == "placeholder")
-    results = tuple(r if isinstance(r, fx.Node) else None for r in returned)
-    run, overwritten = overwrite_inputs(_without_unused_empties(steps, results), overwritable, results, buffers)
-    return Program(inputs, run, results, buffers, overwritten=overwritten)
+    return inputs, tuple(r if isinstance(r, fx.Node) else None for r in returned)
+
+
+def _template_kernels(
+    step: fx.Node,
+    plan: Schedule,
+    buffers: Mapping[fx.Node, Buffer],
+    naming: Naming,
+    title: str,
+    kernel_names: Collection[str],
+) -> list[Kernel]:
+    """Return the kernels that a node stands for, with names that no other has; none for a call."""
+    writer = writer_of(step)
+    if writer is None:
+        return []
+    targets = {number: _write_target(result, plan, buffers) for number, result in outputs_of(step).items()}
+    kernels = writer(targets, buffers, naming, title)
+    if any(k.name in kernel_names for k in kernels):
+        kernels = writer(targets, buffers, naming, f"{title}_{naming.name(next(iter(targets.values())).node)}")
+    return kernels
 
 
 def _without_unused_empties(
