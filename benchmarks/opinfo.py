@@ -40,10 +40,9 @@ import torch
 from interpreted import captured, compared, generated, loaded
 from torch.utils import _pytree as pytree
 
-from fx_lsp.codegen.file import Generated
-from fx_lsp.codegen.program import Launch
-from fx_lsp.codegen.pull import is_empty
-from fx_lsp.codegen.schedule import is_view
+from fx_lsp.codegen.file.module import GeneratedFile
+from fx_lsp.codegen.graph.query import is_empty, is_view
+from fx_lsp.codegen.ir.kernel import KernelLaunch
 
 SAMPLES = {torch.float32: 6, torch.int64: 3, torch.bool: 2}
 """How many samples of each dtype an operation is tried with."""
@@ -214,13 +213,13 @@ def _copied(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *tensors: tuple(o.clone() for o in function(*tensors))
 
 
-def _launches(file: Generated) -> list[Launch]:
-    return [s for p in file.programs for s in p.steps if isinstance(s, Launch)]
+def _launches(file: GeneratedFile) -> list[KernelLaunch]:
+    return [s for p in file.programs for s in p.steps if isinstance(s, KernelLaunch)]
 
 
-def _calls(file: Generated) -> list[str]:
+def _calls(file: GeneratedFile) -> list[str]:
     """The operations that a file calls as they are."""
-    nodes = [s for p in file.programs for s in p.steps if not isinstance(s, Launch)]
+    nodes = [s for p in file.programs for s in p.steps if not isinstance(s, KernelLaunch)]
     return list(dict.fromkeys(str(n.target) for n in nodes if not is_view(n) and not is_empty(n)))
 
 

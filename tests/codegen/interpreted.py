@@ -22,9 +22,11 @@ from torch._subclasses import FakeTensorMode
 
 from fx_lsp.bench import interpreter  # it tells Triton to interpret, before any kernel
 from fx_lsp.choices import Choices
-from fx_lsp.codegen.file import Generated, Subject
-from fx_lsp.codegen.generate import decompositions, generate
-from fx_lsp.codegen.kernel import Naming
+from fx_lsp.codegen.file.functions import FileSpec
+from fx_lsp.codegen.file.module import GeneratedFile
+from fx_lsp.codegen.generate import generate
+from fx_lsp.codegen.graph.decompositions import decompositions
+from fx_lsp.codegen.ir.kernel import Naming
 from fx_lsp.tracer.stages.triton import partitioner
 
 interpreter.repair()
@@ -84,13 +86,13 @@ def captured(function: Callable[..., Any], inputs: Sequence[torch.Tensor], choic
     return Captured(graphs[0], backward, outputs[0] if outputs else len(kinds), returned, tangents, writes)
 
 
-def generated(found: Captured, name: str = "f", choices: Choices = DEFAULT) -> Generated:
+def generated(found: Captured, name: str = "f", choices: Choices = DEFAULT) -> GeneratedFile:
     """The file for a function."""
     inputs = [n for n in found.forward.nodes if n.op == "placeholder"]
     names = [f"x{i}" for i in range(len(inputs))]
     result = "out" if len(found.returned) == found.outputs else f"({''.join(f'out[{k}], ' for k in found.returned)})"
     tangents = found.tangents if found.backward is not None else None
-    subject = Subject(name, ", ".join(names), tuple(names), found.outputs, result=result, tangents=tangents)
+    subject = FileSpec(name, ", ".join(names), tuple(names), found.outputs, result=result, tangents=tangents)
     return generate(subject, found.forward, found.backward, PLAIN, {}, choices)
 
 
@@ -107,7 +109,7 @@ class _Poisoned:
         return _poison(torch.empty_strided(*args, **options))
 
 
-def kernels_in(found: Generated) -> list[str]:
+def kernels_in(found: GeneratedFile) -> list[str]:
     """The text of each kernel of a file, from its `def` on."""
     return found.text.partition("\n\n\ndef is_plain(")[0].split("@triton.jit\n")[1:]
 
@@ -118,7 +120,7 @@ def _poison(fresh: torch.Tensor) -> torch.Tensor:
     return fresh.fill_(float("nan") if fresh.is_floating_point() or fresh.is_complex() else 0x5A)
 
 
-def loaded(file: Generated, operators: bool = False) -> ModuleType:
+def loaded(file: GeneratedFile, operators: bool = False) -> ModuleType:
     """The file as a module whose fresh tensors are poisoned.
 
     Without `operators`, which take a while to register, those of the file are plain functions.

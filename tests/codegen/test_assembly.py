@@ -16,8 +16,9 @@ import pytest
 from inline_snapshot import snapshot
 
 from fx_lsp import wire
-from fx_lsp.codegen.assembly import Access, Assembly, Launch, assemble
-from fx_lsp.codegen.remarks import remarks
+from fx_lsp.codegen.inspect.assembly import Access, Assembly, assemble
+from fx_lsp.codegen.inspect.compilation import LaunchSpec
+from fx_lsp.codegen.inspect.remarks import remarks
 from fx_lsp.model import Failure
 
 triton = pytest.importorskip("triton")
@@ -77,30 +78,30 @@ def precise(a, b, c):
 """
 
 
-def launch_add(aligned: str = "x y out n") -> Launch:
+def launch_add(aligned: str = "x y out n") -> LaunchSpec:
     signature = {"x": "*fp32", "y": "*fp32", "out": "*fp32", "n": "i32", "BLOCK": "constexpr"}
-    return Launch("add", signature, {"BLOCK": 1024}, tuple(aligned.split()))
+    return LaunchSpec("add", signature, {"BLOCK": 1024}, tuple(aligned.split()))
 
 
-def launch_softmax() -> Launch:
+def launch_softmax() -> LaunchSpec:
     signature = {"x": "*bf16", "out": "*bf16", "stride": "i32", "cols": "i32", "BLOCK": "constexpr"}
-    return Launch("softmax", signature, {"BLOCK": 4096}, ("x", "out", "stride", "cols"), num_warps=8)
+    return LaunchSpec("softmax", signature, {"BLOCK": 4096}, ("x", "out", "stride", "cols"), num_warps=8)
 
 
-def launch_matmul(num_stages: int = 3, num_warps: int = 8, rows: int = 128, **options: int) -> Launch:
+def launch_matmul(num_stages: int = 3, num_warps: int = 8, rows: int = 128, **options: int) -> LaunchSpec:
     sizes = {"M": rows, "BLOCK": 128, "DEPTH": 64}
     signature = {"a": "*fp16", "b": "*fp16", "c": "*fp16", "N": "i32", "K": "i32", **dict.fromkeys(sizes, "constexpr")}
-    return Launch("matmul", signature, dict(sizes), ("a", "b", "c", "N", "K"), num_warps, num_stages, dict(options))
+    return LaunchSpec("matmul", signature, dict(sizes), ("a", "b", "c", "N", "K"), num_warps, num_stages, dict(options))
 
 
-def launch_precise() -> Launch:
-    return Launch("precise", {"a": "*fp32", "b": "*fp32", "c": "*fp32"}, {}, ("a", "b", "c"))
+def launch_precise() -> LaunchSpec:
+    return LaunchSpec("precise", {"a": "*fp32", "b": "*fp32", "c": "*fp32"}, {}, ("a", "b", "c"))
 
 
 _MADE: dict[tuple[str, str], Assembly | Failure] = {}
 
 
-def assembled(launch: Launch, target: str = "cuda:90") -> Assembly:
+def assembled(launch: LaunchSpec, target: str = "cuda:90") -> Assembly:
     key = (repr(launch), target)
     if key not in _MADE:
         _MADE[key] = assemble(KERNELS, launch, target)
@@ -281,9 +282,9 @@ def test_nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: objec
 
 def test_the_environment_does_not_matter() -> None:
     code = f"""
-from fx_lsp.codegen.assembly import Launch, assemble
+from fx_lsp.codegen.inspect.assembly import LaunchSpec, assemble
 from fx_lsp import wire
-made = assemble({KERNELS!r}, wire.from_json(Launch, {wire.to_json(launch_softmax())!r}), "cuda:90")
+made = assemble({KERNELS!r}, wire.from_json(LaunchSpec, {wire.to_json(launch_softmax())!r}), "cuda:90")
 print("cuda:90" in made.texts["ttgir"], set(made.lines["ptx"]) - {{0}})
 """
     disturbing = {"TRITON_INTERPRET": "1", "TRITON_DISABLE_LINE_INFO": "1", "TRITON_OVERRIDE_ARCH": "sm80"}
@@ -334,7 +335,7 @@ tl.store(out + at, total, mask=mask)
 
 
 def test_remark_on_scattered_loads() -> None:
-    launch = Launch("every_other", {"x": "*fp16", "out": "*fp16"}, {}, ("x", "out"))
+    launch = LaunchSpec("every_other", {"x": "*fp16", "out": "*fp16"}, {}, ("x", "out"))
     assert said(assembled(launch)) == snapshot("""\
 
 tl.store(out + at, tl.load(x + 2 * at))

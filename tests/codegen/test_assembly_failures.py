@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from inline_snapshot import snapshot
 
-from fx_lsp.codegen.assembly import Launch, assemble
+from fx_lsp.codegen.inspect.assembly import assemble
+from fx_lsp.codegen.inspect.compilation import LaunchSpec
 from fx_lsp.model import Failure
 
 pytest.importorskip("triton")
@@ -13,10 +14,10 @@ pytest.importorskip("triton")
 HEAD = "import triton\nimport triton.language as tl\n\n\n"
 
 
-def failure(code: str, launch: Launch | None = None, target: str = "cuda:90") -> tuple[str, str, str]:
+def failure(code: str, launch: LaunchSpec | None = None, target: str = "cuda:90") -> tuple[str, str, str]:
     """Its kind and message, and the code that it is shown at."""
     text = HEAD + code
-    outcome = assemble(text, launch or Launch("f", {"x": "*fp32"}), target, "mine.py")
+    outcome = assemble(text, launch or LaunchSpec("f", {"x": "*fp32"}), target, "mine.py")
     assert isinstance(outcome, Failure)
     assert outcome.hint.count("\n") == 0
     span = outcome.span
@@ -59,24 +60,24 @@ KERNEL = "@triton.jit\ndef f(x, n, BLOCK: tl.constexpr):\n    tl.store(x + tl.ar
     ("launch", "message"),
     [
         (
-            Launch("f", {"x": "*fp32", "BLOCK": "constexpr"}, {"BLOCK": 64}),
+            LaunchSpec("f", {"x": "*fp32", "BLOCK": "constexpr"}, {"BLOCK": 64}),
             snapshot("f is launched without its argument n"),
         ),
         (
-            Launch("f", {"x": "*fp32", "n": "i32", "BLOCK": "constexpr"}),
+            LaunchSpec("f", {"x": "*fp32", "n": "i32", "BLOCK": "constexpr"}),
             snapshot("f is launched without a value of its constexpr BLOCK"),
         ),
         (
-            Launch("f", {"x": "*fp32", "n": "i32", "m": "i32", "BLOCK": "constexpr"}, {"BLOCK": 64}),
+            LaunchSpec("f", {"x": "*fp32", "n": "i32", "m": "i32", "BLOCK": "constexpr"}, {"BLOCK": 64}),
             snapshot("f has no argument m"),
         ),
         (
-            Launch("f", {"x": "*fp99", "n": "i32", "BLOCK": "constexpr"}, {"BLOCK": 64}),
+            LaunchSpec("f", {"x": "*fp99", "n": "i32", "BLOCK": "constexpr"}, {"BLOCK": 64}),
             snapshot("Triton cannot compile f for cuda:90: KeyError: 'fp99'"),
         ),
     ],
 )
-def test_a_launch_that_does_not_fit(launch: Launch, message: str) -> None:
+def test_a_launch_that_does_not_fit(launch: LaunchSpec, message: str) -> None:
     assert failure(KERNEL, launch) == ("error", message, "def f(x, n, BLOCK: tl.constexpr):")
 
 
@@ -122,7 +123,7 @@ def test_an_error_of_the_assembler() -> None:
         "@triton.jit\ndef f(x):\n    r = tl.arange(0, 128)\n    at = r[:, None] * 128 + r[None, :]\n"
         "    v = tl.load(x + at)\n    v = tl.dot(v, v)\n    tl.store(x + at, v.to(tl.float16))\n"
     )
-    launch = Launch("f", {"x": "*fp16"}, {}, ("x",), options={"maxnreg": 32})
+    launch = LaunchSpec("f", {"x": "*fp16"}, {}, ("x",), options={"maxnreg": 32})
     kind, message, at = failure(code, launch)
     assert (kind, at) == ("error", "v = tl.dot(v, v)")
     assert message.startswith("Triton cannot compile f for cuda:90: Insufficient registers (32) to compile instruction")

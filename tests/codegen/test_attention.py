@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from interpreted import captured, compared, generated, loaded, wrong
 
-from fx_lsp.codegen.sdpa import attention_written_out
+from fx_lsp.codegen.graph.decompositions import attention_decomposed
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 
@@ -321,7 +321,7 @@ def test_the_attention_of_pytorch(
     k, v = (tensor(2, heads, 48, 16, dtype=DTYPES[dtype]) for _ in range(2))
     given = [t.to(DTYPES[dtype]).detach().requires_grad_() if t.is_floating_point() else t for t in extra]
     inputs = [q, k, v, *given]
-    with attention_written_out():
+    with attention_decomposed():
         made = generated(captured(function, inputs))
     assert "aten.bmm" not in made.text
     assert compared(loaded(made).f, function, inputs) == []

@@ -12,7 +12,7 @@ from inline_snapshot import snapshot
 from interpreted import captured, compared, generated, loaded
 
 from fx_lsp.choices import Choices, Matmul
-from fx_lsp.codegen.matmul import fuse_matmuls
+from fx_lsp.codegen.triton.dot import fuse_matmuls
 
 
 def tensor(*shape: int, dtype: torch.dtype = torch.float32, grad: bool = True) -> torch.Tensor:
@@ -203,4 +203,4 @@ def test_choices(choice: Matmul, kernels: int) -> None:
     inputs = tensor(33, 64, grad=False), tensor(64, 48, grad=False), tensor(48, 64, grad=False)
     graph = captured(lambda x, y, z: (x @ y).tanh() @ z, inputs).forward
     fuse_matmuls(graph, Choices(matmul=choice))
-    assert sum("own_kernel" in str(n.target) for n in graph.nodes) == kernels
+    assert sum("template_kernel" in str(n.target) for n in graph.nodes) == kernels

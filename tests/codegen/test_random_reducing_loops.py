@@ -6,7 +6,7 @@ import pytest
 import torch
 from interpreted import wrong
 
-from fx_lsp.codegen import lifted, scans
+from fx_lsp.codegen.graph import loop_batching, loops
 
 
 def rows(a):
@@ -70,8 +70,8 @@ class Loop:
 @pytest.mark.parametrize("seed", range(20))
 def test_random_reducing_loops(seed, monkeypatch):
     loop = Loop(seed)
-    monkeypatch.setattr(scans, "MANY", 5 if loop.many else 17)
-    monkeypatch.setattr(lifted, "TILE", loop.tile)
+    monkeypatch.setattr(loops, "MIN_STEPS_TO_SAVE", 5 if loop.many else 17)
+    monkeypatch.setattr(loop_batching, "TILE_ELEMENTS", loop.tile)
     torch.manual_seed(seed)
     n, inputs = loop.length, ((2, 6), (2, 5), (2, 6, 5))
     tensors = [*(torch.randn(n, *shape) * 0.5 for shape in inputs), torch.randn(6, 5) * 0.5]

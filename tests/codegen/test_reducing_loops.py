@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from inline_snapshot import snapshot
 from interpreted import captured, generated, wrong
 
-from fx_lsp.codegen import lifted, scans
+from fx_lsp.codegen.graph import loop_batching, loops
 
 
 def selective_scan(x, dt, a, b, c):
@@ -84,7 +84,7 @@ def kernels_of(function, inputs):
 @pytest.fixture
 def few(monkeypatch):
     """Six steps count as many."""
-    monkeypatch.setattr(scans, "MANY", 6)
+    monkeypatch.setattr(loops, "MIN_STEPS_TO_SAVE", 6)
     return 6
 
 
@@ -156,7 +156,7 @@ kernel(
 @pytest.fixture
 def small(monkeypatch, few):
     """Programs hold few elements of a state."""
-    monkeypatch.setattr(lifted, "TILE", 40)
+    monkeypatch.setattr(loop_batching, "TILE_ELEMENTS", 40)
     return few
 
 

@@ -12,7 +12,7 @@ from inline_snapshot import snapshot
 from interpreted import captured, compared, generated, loaded
 
 from fx_lsp.choices import Choices
-from fx_lsp.codegen.program import Launch
+from fx_lsp.codegen.ir.kernel import KernelLaunch
 
 TMA, WITHOUT = Choices(), Choices(tma="no")
 
@@ -25,7 +25,7 @@ def described(function: Callable[..., Any], *inputs: torch.Tensor, choices: Choi
     """What the descriptors of a file are made of, once it was found right."""
     made = generated(captured(function, inputs, choices), choices=choices)
     assert compared(loaded(made).f, function, inputs) == []
-    kernels = [s.kernel for p in made.programs for s in p.steps if isinstance(s, Launch)]
+    kernels = [s.kernel for p in made.programs for s in p.steps if isinstance(s, KernelLaunch)]
     calls = [line.text for k in kernels for line in k.lines if "tl.make_tensor_descriptor" in line.text]
     return [call.split("(", 1)[1].removesuffix(")") for call in calls]
 
@@ -171,7 +171,7 @@ def test_a_product_that_is_stored_besides_is_worth_one_where_it_sums_little(dept
 def test_the_kernel() -> None:
     inputs = [tensor(*shape, grad=False) for shape in ((300, 520), (130, 520), (130,))]
     made = generated(captured(lambda x, w, b: F.gelu(F.linear(x, w, b)), inputs))
-    (kernel,) = (s.kernel for s in made.programs[0].steps if isinstance(s, Launch))
+    (kernel,) = (s.kernel for s in made.programs[0].steps if isinstance(s, KernelLaunch))
     assert "\n".join(line.text for line in kernel.lines[1:]) == snapshot("""\
     num_m, num_n = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
     # TMA reads whole tiles, with zeros behind the ends

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from torch.utils._python_dispatch import _disable_current_modes
 
-from fx_lsp.codegen.assembly import Access, Assembly, assemble
-from fx_lsp.codegen.compiling import span_of
-from fx_lsp.codegen.launches import launches
-from fx_lsp.codegen.occupancy import CHIPS
-from fx_lsp.codegen.remarks import remarks
+from fx_lsp.codegen.inspect.assembly import Access, Assembly, assemble
+from fx_lsp.codegen.inspect.compilation import span_of
+from fx_lsp.codegen.inspect.launches import launch_specs
+from fx_lsp.codegen.inspect.occupancy import CHIPS
+from fx_lsp.codegen.inspect.remarks import remarks
 from fx_lsp.model import Failure, Remark, Stage
 from fx_lsp.tracer.stages.ledger import Ledger
 from fx_lsp.tracer.stages.triton import file_name, kernels
@@ -33,7 +33,7 @@ def lowered(traced: Traced) -> Ledger:
     if target not in CHIPS:
         raise ValueError(f"there is no chip {target!r}: choose one of {', '.join(sorted(CHIPS))}")
     made = kernels(traced)
-    found = [launch for program in made.generated.programs for launch in launches(program, made.hints)]
+    found = [launch for program in made.generated.programs for launch in launch_specs(program, made.hints)]
     if not found:
         raise ValueError("nothing to compile: the generated file has no kernels, it calls operations of PyTorch")
     file = file_name(traced.request.name)

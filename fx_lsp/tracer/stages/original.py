@@ -10,7 +10,7 @@ import sys
 import tokenize
 from collections.abc import Sequence
 
-from fx_lsp.codegen.layout import literal
+from fx_lsp.codegen.file.format import literal
 
 FUTURE = "from __future__ import "
 

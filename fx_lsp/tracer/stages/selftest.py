@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx, nn
 
-from fx_lsp.codegen.layout import literal
+from fx_lsp.codegen.file.format import literal
 from fx_lsp.tracer.capture import Captured
 from fx_lsp.tracer.names import Namer, identifier
 from fx_lsp.tracer.stages.comparison import COMPARE, COMPARE_WIDER, DOUBLED, RESULTS, SHAKEN, TENSORS, WIDER, main

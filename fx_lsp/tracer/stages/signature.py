@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fx_lsp.codegen.layout import literal
+from fx_lsp.codegen.file.format import literal
 from fx_lsp.tracer.call import Call, children
 from fx_lsp.tracer.inputs.plan.signatures import signature_of
 

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from fx_lsp.codegen.index import expression
-from fx_lsp.codegen.layout import literal
-from fx_lsp.codegen.text import index_text, size_text
+from fx_lsp.codegen.file.format import literal
+from fx_lsp.codegen.ir.index import expression
+from fx_lsp.codegen.ir.text import index_text, size_text
 from fx_lsp.tracer.call import Call, FlatInput
 from fx_lsp.tracer.capture import Captured
 from fx_lsp.tracer.compat import descriptor, sympy

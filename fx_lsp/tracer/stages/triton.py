@@ -15,18 +15,19 @@ import torch
 from torch import fx
 
 from fx_lsp.choices import Choices, read_choices
-from fx_lsp.codegen.compiling import span_of
-from fx_lsp.codegen.file import Generated, Subject, reserved
-from fx_lsp.codegen.generate import decompositions, generate, prepared
-from fx_lsp.codegen.index import expression
-from fx_lsp.codegen.kernel import Naming
-from fx_lsp.codegen.own import role_of
-from fx_lsp.codegen.places import step_of
-from fx_lsp.codegen.scans import keep_states, stack_saved
-from fx_lsp.codegen.sdpa import attention_written_out
-from fx_lsp.codegen.text import in_ascii
-from fx_lsp.codegen.views import save_bases, views
-from fx_lsp.codegen.wrapper import NotWritten
+from fx_lsp.codegen.file.functions import FileSpec
+from fx_lsp.codegen.file.host_code import CannotWrite
+from fx_lsp.codegen.file.module import GeneratedFile, reserved_names
+from fx_lsp.codegen.generate import generate, prepare
+from fx_lsp.codegen.graph.decompositions import attention_decomposed, decompositions
+from fx_lsp.codegen.graph.loops import save_loop_states
+from fx_lsp.codegen.graph.query import layout_step, view_chain
+from fx_lsp.codegen.graph.saved import save_bases, stack_saved
+from fx_lsp.codegen.graph.template_kernel import role_of
+from fx_lsp.codegen.inspect.compilation import span_of
+from fx_lsp.codegen.ir.index import expression
+from fx_lsp.codegen.ir.kernel import Naming
+from fx_lsp.codegen.ir.text import ascii_identifier
 from fx_lsp.model import Node, Remark, Stage, TargetKind
 from fx_lsp.tracer.call import Call
 from fx_lsp.tracer.capture import Captured, capture
@@ -56,7 +57,7 @@ DEEPEST = 20_000
 class Made:
     """A generated file, the graphs that it was made from, what their nodes are called, and their sizes with names."""
 
-    generated: Generated
+    generated: GeneratedFile
     graphs: tuple[fx.Graph, ...]
     names: Names
     hints: Mapping[str, int]
@@ -98,7 +99,7 @@ def kernels(traced: Traced) -> Made:
     names = traced.new_names()
     both = traced.captured.inference is None
     choices = read_choices(traced.options)
-    with forbid_effects(), attention_written_out():
+    with forbid_effects(), attention_decomposed():
         captured = capture(
             traced.call,
             traced.sources,
@@ -113,7 +114,7 @@ def kernels(traced: Traced) -> Made:
     assert forward is not None
     title = function_name(traced.request.name, traced.request.kind)
     hints = hints_of(captured)
-    taken = [*reserved(title), *_parameters(traced.call), *hints]
+    taken = [*reserved_names(title), *_parameters(traced.call), *hints]
     backward = captured.backward.graph if captured.backward is not None else None
     labels = _labels(captured, forward.graph, names)
     if backward is not None:
@@ -124,7 +125,7 @@ def kernels(traced: Traced) -> Made:
     try:
         with deep_recursion():
             made = generate(subject, forward.graph, backward, naming, hints, choices)
-    except NotWritten as error:
+    except CannotWrite as error:
         place = next(iter(names.chain(error.node)), None)
         where = f" (line {place.line})" if place is not None else ""
         raise ValueError(f"no kernels can be generated: {error.why}{where}") from error
@@ -136,8 +137,8 @@ def partitioner(choices: Choices) -> Callable[..., tuple[fx.GraphModule, fx.Grap
     """What makes forward and backward of a joint graph, once what spans both has kernels of its own."""
 
     def partition(joint: fx.GraphModule, inputs: Any, **options: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
-        prepared(joint.graph, choices)
-        families = keep_states(joint.graph) if choices.engine == "fx-lsp" else None
+        prepare(joint.graph, choices)
+        families = save_loop_states(joint.graph) if choices.engine == "fx-lsp" else None
         joint.recompile()
         if choices.backward == "save":
             found = default_partition(joint, inputs, **options)
@@ -218,14 +219,14 @@ def _part(node: fx.Node) -> str | None:
 
 def _as_a_whole(node: fx.Node) -> Iterator[fx.Node]:
     """A node, and what it shows all elements of."""
-    return takewhile(lambda n: n is node or n.meta["val"].numel() == node.meta["val"].numel(), views(node))
+    return takewhile(lambda n: n is node or n.meta["val"].numel() == node.meta["val"].numel(), view_chain(node))
 
 
 def _shows(node: fx.Node) -> Iterator[fx.Node]:
     """What shows all elements of a node that nothing else needs: the views behind it, apart from results."""
     while len(node.users) == 1:
         node = next(iter(node.users))
-        if step_of(node) is None or any(u.op == "output" for u in node.users):
+        if layout_step(node) is None or any(u.op == "output" for u in node.users):
             return
         yield node
 
@@ -247,7 +248,7 @@ def naming_of(traced: Traced, names: Names, taken: Sequence[str], labels: Mappin
         own = identifier(names[node])
         if own not in known:
             label = labels.get(node.name) or (unnamed(node) if names[node] == node.name else None)
-            known[own] = namer.unique(in_ascii(identifier(label or own)))
+            known[own] = namer.unique(ascii_identifier(identifier(label or own)))
         return known[own]
 
     def unnamed(node: fx.Node) -> str | None:
@@ -277,7 +278,7 @@ def naming_of(traced: Traced, names: Names, taken: Sequence[str], labels: Mappin
     return Naming(name, variable, source)
 
 
-def subject_of(traced: Traced, captured: Captured, graph: fx.Graph, name: str) -> Subject:
+def subject_of(traced: Traced, captured: Captured, graph: fx.Graph, name: str) -> FileSpec:
     """How the user calls what is generated, and what is checked."""
     call = traced.call
     found = signature(call)
@@ -296,7 +297,7 @@ def subject_of(traced: Traced, captured: Captured, graph: fx.Graph, name: str) -
     test = self_test(traced, captured, graph, name, found, given)
     missing = [f"It is not compared with the original: {test.missing}."] if test.missing else []
     described = [*(described if given else []), *usage, *([""] if given and missing else []), *missing]
-    return Subject(
+    return FileSpec(
         name,
         found.text(list(extra)),
         tuple(g.expression for g in given),

@@ -1,0 +1,1 @@
+"""The file around the kernels: operators, the autograd function, host code, format."""

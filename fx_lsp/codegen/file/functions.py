@@ -1,0 +1,383 @@
+"""The functions of a file: operators that launch the kernels, the autograd function, and what the user calls."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from fx_lsp.choices import Engine
+from fx_lsp.codegen.file.host_code import FunctionBody, not_deterministic, tuple_text
+from fx_lsp.codegen.graph.query import view_chain
+from fx_lsp.codegen.ir.index import expression
+from fx_lsp.codegen.ir.kernel import CodeLine, KernelLaunch, indent_lines
+from fx_lsp.codegen.ir.text import ascii_identifier
+from fx_lsp.codegen.triton.program import Program
+
+Name = Callable[[fx.Node], str]
+Block = list[CodeLine]
+"""A definition at the top level of a file, or statements that belong together there."""
+
+
+@dataclass(frozen=True)
+class FileSpec:
+    """The function that a file is made for, and what the file says of it.
+
+    `name` is what the user calls it and `signature` its parameters as they are written; `inputs` are expressions of
+    them, one for each tensor of the graph; `checks` lines that refuse other arguments. Of the `outputs` results, the
+    first are new values of inputs: `changed` are expressions for those, each with whether it has a gradient that must
+    not notice. `result` makes of `out[0]`, `out[1]`, … what the user's function returns ("out": all of them).
+    `tangents` are the results whose gradients backward takes, in order; None where that is every float. `described` are
+    lines about the inputs, `imports` and `definitions` what the result needs, `tests` definitions that `main` needs,
+    the lines that compare the function with the original. `settings` are items of a table: what the parts of a module
+    have to be set to.
+    """
+
+    name: str
+    signature: str
+    inputs: tuple[str, ...]
+    outputs: int
+    checks: tuple[str, ...] = ()
+    changed: tuple[tuple[str, bool], ...] = ()
+    result: str = "out[0]"
+    tangents: tuple[int, ...] | None = None
+    described: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
+    definitions: tuple[str, ...] = ()
+    tests: tuple[str, ...] = ()
+    main: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+
+    @property
+    def stem(self) -> str:
+        """The beginning of the names of kernels and operators."""
+        return ascii_identifier(self.name)
+
+
+MAX_ARGUMENTS = 50
+"""How many tensors an operator takes one by one: PyTorch has no operators with more than 64 arguments."""
+CHECK_FUNCTION = "check"
+"""The function that refuses tensors."""
+
+
+def check_function_name(subject: FileSpec) -> str:
+    """Return the name of that function in a file: neither the user's function nor a parameter of it has that name."""
+    name, words = CHECK_FUNCTION, {subject.name, *re.findall(r"\w+", subject.signature)}
+    while name in words:
+        name += "_"
+    return name
+
+
+@dataclass
+class FileFunctions:
+    """The definitions of a file, and what they share.
+
+    `computed` are the results that an operator computes, `view_results` those that are views of inputs or of other
+    results; `sizes` are those that an operator is given because none of its tensors has them.
+    """
+
+    subject: FileSpec
+    forward: Program
+    backward: Program | None
+    name: Name
+    view_results: Mapping[int, fx.Node]
+    engine: Engine
+    sizes: dict[str, list[str]] = field(default_factory=dict[str, "list[str]"])
+
+    def __post_init__(self) -> None:
+        self.programs = [p for p in (self.forward, self.backward) if p is not None]
+        results = [r if _is_tensor(r) else None for r in self.forward.results[: self.subject.outputs]]
+        self.results = [self.view_results.get(k, r) for k, r in enumerate(results)]
+        self.computed = [k for k, r in enumerate(self.results) if r is not None and k not in self.view_results]
+        self.inputs = _tensors(self.forward, self.name)
+        self.title = f"_{''.join(p[:1].upper() + p[1:] for p in self.subject.stem.split('_'))}"
+        self.has_operators = any(_operator_results(p) or p.overwritten for p in self.programs)
+
+    def _has_tangent(self, position: int) -> bool:
+        if self.backward is None or self.subject.tangents is None:
+            return self.backward is not None
+        return position in self.subject.tangents
+
+    def operator(self, which: str, program: Program) -> list[Block]:
+        """Return the operator that runs a program; none where there is nothing to compute."""
+        results, parameters = _operator_results(program), _tensors(program, self.name)
+        if not results and not program.overwritten:
+            return []
+        returns = "torch.Tensor" if len(results) == 1 else f"tuple[{', '.join(['torch.Tensor'] * len(results))}]"
+        returns = returns if results else "None"
+        device = f"{next(iter(parameters.values()))}.device" if parameters else "device"
+        body = FunctionBody(program, dict(parameters), self.name, device)
+        statements = body.statements()
+        inner = _without_unused([*statements, *(_returned(body, results) if results else [])])
+        self.sizes[which] = _missing_sizes(program, body.known, inner)
+        many, names = len(parameters) > MAX_ARGUMENTS, ", ".join(parameters.values())
+        tensors = ["tensors: list[torch.Tensor]"] if many else [f"{p}: torch.Tensor" for p in parameters.values()]
+        args = [*tensors, *(f"{s}: int" for s in self.sizes[which])]
+        over = ", ".join(f'"{parameters[old]}"' for old in program.overwritten.values())
+        over = f", overwrites=[{over}]" if over else ""
+        registered = f'@as_operator("{self.subject.stem}_triton::{which}"{over})'
+        lines = [
+            registered if self.engine == "fx-lsp" else "@torch.compile(fullgraph=True)",
+            f"def {self.subject.stem}_{which}({', '.join(args)}) -> {returns}:",
+            *([f"    {names} = tensors"] if many else []),
+            *([] if parameters else ['    device = "cuda" if torch.cuda.is_available() else "cpu"']),
+        ]
+        if not_deterministic(program):
+            lines.append(f'    alert_not_deterministic("{self.subject.stem}_{which}")')
+        return [[*map(CodeLine, lines), *indent_lines(inner)]]
+
+    def _call(
+        self, which: str, program: Program, arguments: dict[fx.Node, str]
+    ) -> tuple[list[CodeLine], FunctionBody, list[str]]:
+        """Return the lines that call an operator, with the sizes that its tensors tell before and behind; the names of
+        its results; and the sizes that it is given but no argument has."""
+        results = _operator_results(program)
+        device = f"{next(iter(arguments.values()))}.device" if arguments else ""
+        body = FunctionBody(program, dict(arguments), self.name, device)
+        body.sizes()
+        ahead, body.lines = body.lines, []
+        missing = [s for s in self.sizes.get(which, ()) if s not in body.known]
+        body.known.update(missing)
+        for node in results:
+            body.names[node] = self.name(node)
+        if not results:
+            return ahead, body, missing
+        body.sizes()
+        behind, body.lines = body.lines, []
+        names = ", ".join(body.names[n] for n in results)
+        tensors = ", ".join(arguments.values())
+        tensors = f"[{tensors}]" if len(arguments) > MAX_ARGUMENTS else tensors
+        arguments_text = ", ".join([*([tensors] if arguments else []), *self.sizes[which]])
+        return [*ahead, CodeLine(f"{names} = {self.subject.stem}_{which}({arguments_text})"), *behind], body, missing
+
+    def function(self, backward: Program) -> Block:
+        """Return the autograd function."""
+        called, body, _ = self._call("forward", self.forward, self.inputs)
+        by_name = {n.name: n for n in self.forward.results if n is not None}
+        parameters = _tensors(backward, self.name)
+        saved = [p for p in parameters if p.name in by_name]
+        tangents = [p for p in parameters if p.name not in by_name]
+        result_texts = {k: body.reference(r) for k in self.computed if (r := self.results[k]) is not None}
+        saved_texts = self._saved_texts(body, [by_name[p.name] for p in saved])
+        sizes, after = self._backward_body(backward, parameters, tangents)
+        lines = [
+            *called,
+            *body.lines,
+            *(CodeLine(f"ctx.{s} = {s}") for s in sizes),
+            *([CodeLine(f"ctx.save_for_backward({', '.join(saved_texts)})")] if saved_texts else []),
+            *self._without_gradient(result_texts),
+            CodeLine(f"return {', '.join(result_texts.values())}"),
+        ]
+        gradient_names = {k: f"_{k}" for k in self.computed}
+        named = zip(self._differentiable(), tangents, strict=False)
+        gradient_names |= {k: self.name(tangent) for k, tangent in named if k in gradient_names}
+        ahead = [*self._backward_head(saved), *(f"{s} = ctx.{s}" for s in sizes)]
+        title = [f"class {self.title}(torch.autograd.Function):"]
+        first = [f"def forward({', '.join(['ctx', *self.inputs.values()])}):", *_function_lines(lines)]
+        second = [
+            f"def backward({', '.join(['ctx', *gradient_names.values()])}):",
+            *_function_lines([*map(CodeLine, ahead), *after]),
+        ]
+        inner = ["@staticmethod", *first, "", "@staticmethod", *second]
+        return [CodeLine(line) for line in (*title, *(f"    {line}".rstrip() for line in inner))]
+
+    def _saved_texts(self, body: FunctionBody, saved: Sequence[fx.Node]) -> list[str]:
+        """Return what forward saves; of inputs that the function changes, copies."""
+        inputs = dict(zip(self.subject.inputs, self.inputs, strict=True))
+        altered = {inputs[expression] for expression, _ in self.subject.changed}
+        texts = [(node, body.reference(node)) for node in saved]
+        return [f"{text}.clone()" if node in altered else text for node, text in texts]
+
+    def _differentiable(self) -> list[int]:
+        """Return the results whose gradients backward takes, in order."""
+        if self.subject.tangents is not None:
+            return list(self.subject.tangents)
+        return [k for k in self.computed if _is_float(self.results[k])]
+
+    def _without_gradient(self, result_texts: Mapping[int, str]) -> list[CodeLine]:
+        """Return the line that says of which results there are no gradients, if there are such."""
+        differentiable = {k for k in self._differentiable() if _is_float(self.results[k])}
+        fixed = dict.fromkeys(result_texts[k] for k in self.computed if k not in differentiable)
+        return [CodeLine(f"ctx.mark_non_differentiable({', '.join(fixed)})")] if fixed else []
+
+    def _backward_body(
+        self, backward: Program, parameters: dict[fx.Node, str], tangents: Sequence[fx.Node]
+    ) -> tuple[list[str], list[CodeLine]]:
+        """Return the sizes that backward takes from forward, and its lines behind those that take them."""
+        calls, behind, sizes = self._call("backward", backward, parameters)
+        gradients = [_text(behind, r) for r in backward.results[len(self.forward.inputs) - len(self.inputs) :]]
+        dense = [CodeLine(line) for t in tangents for line in _dense_gradient(t, self.name(t))]
+        after = [*dense, *calls, *behind.lines, CodeLine(f"return {', '.join(gradients)}")]
+        return [*sizes, *_missing_sizes(backward, behind.known, after)], after
+
+    def _backward_head(self, saved: Sequence[fx.Node]) -> list[str]:
+        """Return the first lines of backward: it refuses second derivatives, and takes what forward saved."""
+        once = f"{self.subject.name} has no second derivatives: differentiate without create_graph=True"
+        lines = [
+            "if torch.is_grad_enabled() and not torch.compiler.is_compiling():",
+            f'    raise RuntimeError("{once}")',
+        ]
+        names = ", ".join(self.name(p) for p in saved)
+        if saved:
+            lines.append(f"({names},) = ctx.saved_tensors" if len(saved) == 1 else f"{names} = ctx.saved_tensors")
+        return lines
+
+    def entry(self) -> Block:
+        """Return the function that the user calls."""
+        subject, operator_results = self.subject, _operator_results(self.forward)
+        device = f"{subject.inputs[0]}.device" if subject.inputs else '"cuda" if torch.cuda.is_available() else "cpu"'
+        body = FunctionBody(self.forward, dict(zip(self.inputs, subject.inputs, strict=True)), self.name, device)
+        called, lines = self._operator_call(body, operator_results)
+        quiet = bool(called) and self.backward is None and any(_is_float(n) for n in self.inputs)
+        body.inline = _inline_sizes(body)
+        body.names.update({new: body.names[old] for new, old in self.forward.overwritten.items()})
+        lines += self._copies_to_inputs(body, quiet)
+        result_texts = [_text(body, r) for r in self.results]
+        result = ", ".join(result_texts) if subject.result == "out" else _fill_result(subject.result, result_texts)
+        if lines == [f"{result} = {called}"]:
+            lines, result = [], called
+        lines += [] if lines and result == "None" else [f"return {result}"]
+        if quiet:
+            lines = ["with torch.no_grad():", *(f"    {line}" for line in lines)]
+        lines = [*_checks(subject), *(line.text for line in body.lines), *lines]
+        return [CodeLine(f"def {subject.name}({subject.signature}):"), *(CodeLine(f"    {line}") for line in lines)]
+
+    def _operator_call(self, body: FunctionBody, operator_results: Sequence[fx.Node]) -> tuple[str, list[str]]:
+        """Return the call of the operator or of the autograd function, "" for none, and the line that names its
+        results, as the body does."""
+        if not self.computed:
+            return "", []
+        results = [r for k in self.computed if (r := self.results[k]) is not None]
+        named = results if self.backward is not None else operator_results
+        call = f"{self.title}.apply" if self.backward is not None else f"{self.subject.stem}_forward"
+        body.names.update({n: self.name(n) for n in named})
+        called = f"{call}({', '.join(self.subject.inputs)})"
+        return called, [f"{', '.join(self.name(n) for n in named)} = {called}" if named else called]
+
+    def _copies_to_inputs(self, body: FunctionBody, quiet: bool) -> list[str]:
+        """Return the lines that give inputs their new values; the body names those by their inputs from then on. It is
+        `quiet` where no gradient is recorded anyway."""
+        lines: list[str] = []
+        for (changed, hidden), node in zip(self.subject.changed, self.results, strict=False):
+            if node not in self.forward.overwritten:
+                line = f"{changed}.copy_({_text(body, node)})"
+                lines += ["with torch.no_grad():", f"    {line}"] if hidden and not quiet else [line]
+        for (changed, _), node in zip(self.subject.changed, self.results, strict=False):
+            again = [k for k in range(len(self.subject.changed), len(self.results)) if self.results[k] is node]
+            if node is not None and node.op != "placeholder" and not any(map(self._has_tangent, again)):
+                body.names[node] = changed
+        return lines
+
+
+def _checks(subject: FileSpec) -> list[str]:
+    """Return the lines that refuse other arguments, and modules that are not set as they were."""
+    name = check_function_name(subject)
+    checks = [line.replace(f"{CHECK_FUNCTION}(", f"{name}(", 1) for line in subject.checks]
+    return [*checks, *(["check_settings(self, SETTINGS)"] if subject.settings else [])]
+
+
+def _returned(body: FunctionBody, nodes: Sequence[fx.Node]) -> list[CodeLine]:
+    """Return the line that returns nodes, behind the lines that this adds to a body."""
+    count = len(body.lines)
+    line = f"return {', '.join(body.reference(n) for n in nodes)}"
+    return [*body.lines[count:], CodeLine(line)]
+
+
+def _missing_sizes(program: Program, known_sizes: Collection[str], lines: Sequence[CodeLine]) -> list[str]:
+    """Return the sizes that lines mention and no tensor has."""
+    values = [n.meta.get("val") for n in (*program.buffers, *program.inputs)]
+    sizes = [s for v in values for s in (v.shape if isinstance(v, torch.Tensor) else [v])]
+    symbols = {s.name for size in sizes if isinstance(size, (int, torch.SymInt)) for s in expression(size).free_symbols}
+    text = "\n".join(line.text for line in lines)
+    return sorted(s for s in symbols - set(known_sizes) if re.search(rf"\b{s}\b", text))
+
+
+def _inline_sizes(body: FunctionBody) -> dict[Any, str]:
+    """Return, for each size, the expression of a tensor that has it: `x.shape[0]`."""
+    expressions: dict[Any, str] = {}
+    for node, text in body.names.items():
+        value = node.meta.get("val")
+        for dim, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
+            expressions.setdefault(expression(size), f"{text}.shape[{dim}]")
+    return expressions
+
+
+def _text(body: FunctionBody, node: fx.Node | None) -> str:
+    return "None" if node is None else body.reference(node)
+
+
+def _fill_result(result: str, texts: Sequence[str]) -> str:
+    """Return a result with the texts of its parts; a tuple of several needs no brackets behind `return`."""
+    text = re.sub(r"\bout\[(\d+)\]", lambda match: texts[int(match[1])], result)
+    bare = re.fullmatch(r"\(([^()]+, )+[^()]+\)", result)
+    return text[1:-1] if bare else text
+
+
+def _function_lines(lines: Sequence[CodeLine]) -> list[str]:
+    """Return lines of a function, without sizes that none of them needs."""
+    return [f"    {line.text}" for line in _without_unused(lines)]
+
+
+def _without_unused(lines: Sequence[CodeLine]) -> list[CodeLine]:
+    """Return the lines but for sizes that no other line mentions."""
+    text = "\n".join(line.text for line in lines)
+    sizes = {line.text: match[1] for line in lines if (match := _SIZE.match(line.text))}
+    return [line for line in lines if line.text not in sizes or len(re.findall(rf"\b{sizes[line.text]}\b", text)) > 1]
+
+
+_SIZE = re.compile(r"(\w+) = [^()]+\.shape\[\d+\]$")
+
+
+def _dense_gradient(tangent: fx.Node, name: str) -> list[str]:
+    """Return lines that lay out a gradient as the kernels take it."""
+    value = tangent.meta["val"]
+    if value.is_contiguous():
+        return [f"{name} = {name}.contiguous()"]
+    if value.dim() == 4 and value.is_contiguous(memory_format=torch.channels_last):
+        return [f"{name} = {name}.contiguous(memory_format=torch.channels_last)"]
+    strides = tuple_text(tuple(expression(s) for s in value.stride()))
+    copied = f"torch.empty_strided({name}.shape, {strides}, dtype={name}.dtype, device={name}.device).copy_({name})"
+    return [f"if {name}.stride() != {strides}:", f"    {name} = {copied}"]
+
+
+def _tensors(program: Program, name: Name) -> dict[fx.Node, str]:
+    """Return the tensors among the inputs of a program, and what its operator calls them."""
+    return {n: name(n) for n in program.inputs if isinstance(n.meta.get("val"), torch.Tensor)}
+
+
+def _is_tensor(node: fx.Node | None) -> bool:
+    return node is not None and isinstance(node.meta.get("val"), torch.Tensor)
+
+
+def _is_float(node: fx.Node | None) -> bool:
+    value = None if node is None else node.meta.get("val")
+    return isinstance(value, torch.Tensor) and (value.dtype.is_floating_point or value.dtype.is_complex)
+
+
+def _operator_results(program: Program) -> list[fx.Node]:
+    """Return the results that an operator returns: tensors that it makes itself, each once."""
+    computed = {
+        n for s in program.steps for n in (s.writes if isinstance(s, KernelLaunch) else (s,)) if n.op != "placeholder"
+    }
+    results = [r for r in program.results if r is not None and not any(n in program.overwritten for n in view_chain(r))]
+    bases = [list(_view_chain(r, computed))[-1] for r in results]
+    return list(dict.fromkeys(n for n in bases if n in computed or _is_part(n, computed)))
+
+
+def _view_chain(node: fx.Node, computed: Collection[fx.Node]) -> Iterator[fx.Node]:
+    """Yield a node, and what it is a view of, to the tensor or the part of a call's result that the program makes."""
+    yield node
+    while node not in computed and not _is_part(node, computed):
+        if node.op != "call_function" or not node.args or not isinstance(node.args[0], fx.Node):
+            return
+        node = node.args[0]
+        yield node
+
+
+def _is_part(node: fx.Node, computed: Collection[fx.Node]) -> bool:
+    return node.target is operator.getitem and node.args[0] in computed

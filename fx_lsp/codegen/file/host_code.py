@@ -1,0 +1,261 @@
+"""The Python around the kernels: what allocates, launches, and calls what stays in ATen."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from textwrap import wrap
+from typing import Any
+
+import sympy
+import torch
+from torch import fx
+
+from fx_lsp.codegen.file.format import literal
+from fx_lsp.codegen.graph.query import constant_of, is_empty, is_view
+from fx_lsp.codegen.ir.index import Coords, contiguous_strides, expression
+from fx_lsp.codegen.ir.kernel import CodeLine, Kernel, KernelLaunch
+from fx_lsp.codegen.ir.text import LINE_WIDTH, index_text, size_text
+from fx_lsp.codegen.ir.values import Buffer
+from fx_lsp.codegen.triton.program import Program
+
+MAX_CONSTANT = 1024
+"""How many numbers a constant may have to be written into a file."""
+
+
+class CannotWrite(Exception):
+    """`node` cannot be part of a generated file, and `why`."""
+
+    def __init__(self, node: fx.Node, why: str) -> None:
+        super().__init__(why)
+        self.node, self.why = node, why
+
+
+@dataclass
+class FunctionBody:
+    """The statements of a function that runs a program.
+
+    `names` are the variables of nodes, those of its parameters at first; `inline` says how sizes are written that have
+    no variables, `known` are those that have one.
+    """
+
+    program: Program
+    names: dict[fx.Node, str]
+    name: Callable[[fx.Node], str]
+    device: str
+    lines: list[CodeLine] = field(default_factory=list[CodeLine])
+    said: set[str] = field(default_factory=set[str])
+    said_last: str = ""
+    known: set[str] = field(default_factory=set[str])
+    has_workspace: bool = False
+    inline: Mapping[Any, str] = field(default_factory=dict[Any, str])
+
+    def statements(self) -> list[CodeLine]:
+        """Return the lines, without the last that returns."""
+        self.sizes()
+        self.names.update({new: self.names[old] for new, old in self.program.overwritten.items()})
+        for step in self.program.steps:
+            if isinstance(step, KernelLaunch):
+                self._launch(step)
+            else:
+                self._call(step)
+        return self.lines
+
+    def sizes(self) -> None:
+        """Write sizes that are only known now, each from a tensor that has it."""
+        for node, text in list(self.names.items()):
+            self._sizes_of(node.meta.get("val"), text)
+
+    def _sizes_of(self, value: Any, text: str) -> None:
+        for number, part in enumerate(value if isinstance(value, (tuple, list)) else ()):
+            self._sizes_of(part, f"{text}[{number}]")
+        for dim, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
+            expr = expression(size)
+            if expr.is_Symbol and expr.name not in self.known:
+                self.known.add(expr.name)
+                self._line(f"{expr.name} = {text}.shape[{dim}]")
+
+    def _launch(self, step: KernelLaunch) -> None:
+        kernel, self.said_last = step.kernel, ""
+        for node in (n for n in step.writes if n not in self.names):
+            buffer = self.program.buffers[node]
+            self.names[node] = self.name(node)
+            self._line(f"{self.names[node]} = {allocation(buffer, self.device, _adds(step, self.program, node))}")
+        pointers = [self._pointer(n, step) for n in (*step.reads, *(w for w in step.writes if w not in step.reads))]
+        if kernel.described and not self.has_workspace:
+            self.has_workspace = True
+            self._line("triton.set_allocator(workspace)")
+        args = [*pointers, *(size_text(v) for v in kernel.sizes.values()), *fixed_blocks(kernel)]
+        out = self.names[step.writes[0]]
+        self._line(f"launch({kernel.name}, {out})[{grid_text(kernel, out)}]({', '.join(args)})")
+
+    def _pointer(self, node: fx.Node, step: KernelLaunch) -> str:
+        """Return the argument for a tensor; what others allocated may begin where TMA cannot read."""
+        text = self.reference(node)
+        own = any(isinstance(s, KernelLaunch) and node in s.writes for s in self.program.steps)
+        described = self.program.buffers[node].name in step.kernel.described
+        return f"aligned({text})" if described and not own else text
+
+    def _call(self, node: fx.Node) -> None:
+        if is_empty(node):
+            self.names[node] = self.name(node)
+            self._line(f"{self.names[node]} = {allocation(self.program.buffers[node], self.device)}")
+            return
+        args = [self.argument(a) for a in node.args]
+        args += [f"{k}={self.argument(v)}" for k, v in node.kwargs.items()]
+        self.names[node] = self.name(node)
+        self._explain(node)
+        self._line(f"{self.names[node]} = torch.ops.{node.target}({', '.join(args)})", node)
+        self._sizes_of(node.meta.get("val"), self.names[node])
+
+    def _explain(self, node: fx.Node) -> None:
+        """Write a comment that says why a node is called; shorter, or none, where that has been said."""
+        why = next((c for c in self.program.calls if c.node is node), None)
+        if why is None or why.comment == self.said_last:
+            return
+        text = why.reminder if why.comment in self.said else why.comment
+        for part in wrap(text, LINE_WIDTH - len("    # "), break_long_words=False, break_on_hyphens=False):
+            self._line(f"# {part}")
+        self.said.add(why.comment)
+        self.said_last = why.comment
+
+    def _line(self, text: str, node: fx.Node | None = None) -> None:
+        self.lines.append(CodeLine(text, node))
+
+    def reference(self, node: fx.Node) -> str:
+        """Return the text for a node that is in memory, or a view of one."""
+        if node in self.names:
+            return self.names[node]
+        if node.target is operator.getitem:
+            source: Any = node.args[0]
+            return f"{self.reference(source)}[{node.args[1]}]"
+        if node.op == "call_function" and is_view(node):
+            args = [self.argument(a) for a in node.args]
+            args += [f"{k}={self.argument(v)}" for k, v in node.kwargs.items()]
+            method = _METHODS.get(str(node.target))
+            if method:
+                return f"{args[0]}.{method}({', '.join(args[1:])})"
+            return f"torch.ops.{node.target}({', '.join(args)})"
+        constant = constant_of(node)
+        if constant is None or constant.numel() > MAX_CONSTANT:
+            what = "a constant that is too large to be written down" if constant is not None else "nowhere in memory"
+            raise CannotWrite(node, f"{node.target} is {what}")
+        self.names[node] = self.name(node)
+        args = [repr(constant.tolist()), f"dtype={constant.dtype}", f"device={self.device}"]
+        self._line(f"{self.names[node]} = torch.tensor({', '.join(args)})")
+        return self.names[node]
+
+    def argument(self, value: Any) -> str:
+        """Return an argument of a call as text."""
+        if isinstance(value, fx.Node):
+            fake = value.meta.get("val")
+            if isinstance(fake, (torch.SymInt, torch.SymFloat)):
+                return index_text(expression(fake), self.inline, {})
+            return self.reference(value)
+        if isinstance(value, (list, tuple)):
+            return f"[{', '.join(self.argument(v) for v in value)}]"
+        if isinstance(value, torch.device):
+            return self.device
+        if isinstance(value, torch.SymInt):
+            return index_text(expression(value), self.inline, {})
+        return literal(value) or repr(value)
+
+
+_METHODS = {
+    "aten.view.default": "view",
+    "aten.permute.default": "permute",
+    "aten.t.default": "t",
+    "aten.transpose.int": "transpose",
+    "aten.expand.default": "expand",
+    "aten.unsqueeze.default": "unsqueeze",
+    "aten.squeeze.dim": "squeeze",
+    "aten.select.int": "select",
+}
+
+
+def not_deterministic(program: Program) -> bool:
+    """Return whether a program adds numbers that are rounded in an order that is not fixed."""
+    launches = [s for s in program.steps if isinstance(s, KernelLaunch) and s.kernel.adds]
+    return any(program.buffers[n].dtype.is_floating_point for s in launches for n in s.writes if _adds(s, program, n))
+
+
+def _adds(step: KernelLaunch, program: Program, node: fx.Node) -> bool:
+    return program.buffers[node].name in step.kernel.adds
+
+
+def tuple_text(sizes: Coords) -> str:
+    """Return sizes as a tuple."""
+    inside = ", ".join(size_text(s) for s in sizes)
+    return f"({inside},)" if len(sizes) == 1 else f"({inside})"
+
+
+def allocation(buffer: Buffer, device: str, zero: bool = False) -> str:
+    """Return the call that makes a buffer."""
+    options = f"dtype={buffer.dtype}, device={device}"
+    if all(
+        sympy.expand(a - b) == 0 or s == 1
+        for a, b, s in zip(buffer.strides, contiguous_strides(buffer.shape), buffer.shape, strict=True)
+    ):
+        return f"torch.{'zeros' if zero else 'empty'}({tuple_text(buffer.shape)}, {options})"
+    zeroed = ".zero_()" if zero else ""
+    return f"torch.empty_strided({tuple_text(buffer.shape)}, {tuple_text(buffer.strides)}, {options}){zeroed}"
+
+
+def grid_text(kernel: Kernel, out: str) -> str:
+    """Return the number of programs of a kernel that writes `out`, as it is written in brackets behind it."""
+    dims = [d for d in kernel.tile.dims if d.role == "grid"]
+    chosen = {n for c in kernel.tile.configs[1:] for n, _ in c.blocks}
+    parts: list[str] = []
+    depends = False
+    for dim in dims:
+        if dim.block == 1:
+            parts.append(size_text(dim.size))
+        elif dim.block_name in chosen:
+            depends = True
+            parts.append(f'triton.cdiv({size_text(dim.size)}, meta["{dim.block_name}"])')
+        else:
+            block = dict(kernel.tile.configs[0].blocks).get(dim.block_name, dim.block)
+            parts.append(f"triton.cdiv({size_text(dim.size)}, {block})")
+    if kernel.described:
+        parts = [f"min(multiprocessors({out}), {' * '.join(parts)})"]
+    inside = ", ".join(parts) or "1"
+    text = f"({inside},)" if len(parts) <= 1 else f"({inside})"
+    return f"lambda meta: {text}" if depends else text
+
+
+def fixed_blocks(kernel: Kernel) -> list[str]:
+    """Return the block sizes that no configuration chooses, as keyword arguments of a launch."""
+    tuned = tuned_names(kernel)
+    first = dict(kernel.tile.configs[0].blocks)
+    blocks = [
+        f"{d.block_name}={first.get(d.block_name, d.block)}"
+        for d in kernel.tile.dims
+        if d.block > 1 and d.block_name not in tuned
+    ]
+    first_config, *others = kernel.tile.configs
+    return blocks if others else [*blocks, f"num_warps={first_config.warps}"]
+
+
+def tuned_names(kernel: Kernel) -> set[str]:
+    """Return the block sizes that the configurations choose."""
+    first, *others = kernel.tile.configs
+    return {n for c in (first, *others) for n in dict(c.blocks)} if others else set()
+
+
+def tuning(kernel: Kernel) -> list[str]:
+    """Return the decorator that chooses among configurations; none where there is one alone.
+
+    It chooses once for all values of sizes that are known only when it runs.
+    """
+    if len(kernel.tile.configs) < 2:
+        return []
+    key = ", ".join(f'"{s}"' for s, size in kernel.sizes.items() if s in ("M", "N", "K") and size.is_Integer)
+    lines = ["@autotuned("]
+    for config in kernel.tile.configs:
+        blocks = ", ".join(f'"{n}": {v}' for n, v in config.blocks)
+        stages = f", num_stages={config.stages}" if config.stages else ""
+        lines.append(f"    triton.Config({{{blocks}}}, num_warps={config.warps}{stages}),")
+    zeroed, restored = (", ".join(f'"{n}_ptr"' for n in names) for names in (kernel.adds, kernel.overwrites))
+    lines += [f"    key=[{key}],", *([f"    reset_to_zero=[{zeroed}],"] if zeroed else [])]
+    return [*lines, *([f"    restore_value=[{restored}],"] if restored else []), ")"]

@@ -1,0 +1,215 @@
+"""The file: kernels, their operators, the function that a user calls, and a check against the original."""
+
+from __future__ import annotations
+
+import builtins
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from torch import fx
+
+from fx_lsp.choices import Engine
+from fx_lsp.codegen.file.format import break_lines, statements
+from fx_lsp.codegen.file.functions import CHECK_FUNCTION, Block, FileFunctions, FileSpec, Name, check_function_name
+from fx_lsp.codegen.file.host_code import not_deterministic, tuning
+from fx_lsp.codegen.file.runtime import ALERT, AUTOTUNED, CHECK, LAUNCH, OPERATOR, OVERWRITING, RESETTING, SETTINGS, TMA
+from fx_lsp.codegen.graph.unsupported import Unsupported
+from fx_lsp.codegen.ir.kernel import CodeLine, KernelLaunch
+from fx_lsp.codegen.ir.text import LINE_WIDTH
+from fx_lsp.codegen.triton.helpers import HELPERS, with_needed
+from fx_lsp.codegen.triton.program import Program
+
+
+@dataclass(frozen=True)
+class GeneratedFile:
+    """The text of a file, and for each of its lines the operation that it computes, or None."""
+
+    text: str
+    nodes: tuple[fx.Node | None, ...]
+    programs: tuple[Program, ...]
+
+    def calls(self) -> list[tuple[int, Unsupported]]:
+        """Return what is said of operations that stay calls, in order, each with the line (from 1) of its call."""
+        calls = {call.node: call for program in self.programs for call in program.calls}
+        first: dict[fx.Node, int] = {}
+        for number, (node, line) in enumerate(zip(self.nodes, self.text.splitlines(), strict=True), start=1):
+            if node is not None and node in calls and "torch.ops." in line:
+                first.setdefault(node, number)
+        return [(number, calls[node]) for node, number in first.items()]
+
+
+def assemble_file(
+    subject: FileSpec,
+    forward: Program,
+    backward: Program | None,
+    name: Name,
+    view_results: Mapping[int, fx.Node],
+    engine: Engine = "fx-lsp",
+) -> GeneratedFile:
+    """Return the file for a function with its forward and backward programs; `view_results` are results that are views.
+    What has no kernels is compiled by Inductor where that is the engine."""
+    programs = [forward, *([backward] if backward is not None else [])]
+    launches = [s for p in programs for s in p.steps if isinstance(s, KernelLaunch)]
+    parts = FileFunctions(subject, forward, backward, name, view_results, engine)
+    kernels = _kernels(subject, launches)
+    blocks = _runtime_blocks(parts, launches)
+    blocks += parts.operator("forward", forward)
+    if backward is not None:
+        blocks += [*parts.operator("backward", backward), parts.function(backward)]
+    if any(not_deterministic(p) for p in programs):
+        blocks.append(_code_block(ALERT))
+    blocks += _check_blocks(subject)
+    blocks.append(parts.entry())
+    blocks += [_code_block(test) for test in subject.tests]
+    if subject.main:
+        blocks.append(
+            _code_block("\n".join(['if __name__ == "__main__":', *(f"    {line}".rstrip() for line in subject.main)]))
+        )
+    blocks = [*kernels, *_qualify_builtins(blocks, subject.name)]
+    blocks.insert(0, _head(subject, launches, parts, blocks))
+    lines = _format_lines([line for block in blocks for line in (CodeLine(""), CodeLine(""), *block)][2:])
+    return GeneratedFile(
+        "\n".join(line.text for line in lines) + "\n", tuple(line.node for line in lines), tuple(programs)
+    )
+
+
+def _runtime_blocks(parts: FileFunctions, launches: Sequence[KernelLaunch]) -> list[Block]:
+    """Return what a file brings along to register operators and to launch kernels."""
+    texts: list[str] = []
+    if parts.has_operators and parts.engine == "fx-lsp":
+        texts.append(OVERWRITING if parts.forward.overwritten else OPERATOR)
+    if launches:
+        texts.append(LAUNCH)
+    if any(launch.kernel.described for launch in launches):
+        texts.append(TMA)
+    return [_code_block(part) for text in texts for part in text.strip().split("\n\n\n")]
+
+
+def _check_blocks(subject: FileSpec) -> list[Block]:
+    """Return what a file needs to refuse arguments, and modules that are not set as they were."""
+    blocks: list[Block] = []
+    if any(line.startswith(f"{CHECK_FUNCTION}(") for line in subject.checks):
+        blocks.append(_code_block(CHECK.replace(f"def {CHECK_FUNCTION}(", f"def {check_function_name(subject)}(")))
+    if subject.settings:
+        blocks.append(_code_block("\n".join(["SETTINGS = {", *(f"    {s}," for s in subject.settings), "}"])))
+        blocks.append(_code_block(SETTINGS))
+    return blocks
+
+
+def reserved_names(name: str) -> list[str]:
+    """Return the names that the file for a function uses itself: no variable may have these names."""
+    own = [
+        "alert_not_deterministic",
+        "as_operator",
+        "autotuned",
+        CHECK_FUNCTION,
+        "ctx",
+        "device",
+        "functools",
+        "is_plain",
+    ]
+    own += ["aligned", "check_settings", "launch", "meta", "multiprocessors", "namedtuple", "os", "workspace"]
+    own += ["SETTINGS", "SimpleNamespace", "sys", "tl", "torch", "triton", "triton_op", "warnings", "wrap_triton"]
+    return [*own, name, f"{name}_forward", f"{name}_backward", *HELPERS]
+
+
+def _qualify_builtins(blocks: Sequence[Block], name: str) -> list[Block]:
+    """Return code that calls functions of Python, where what is generated has the name of one; the user's may be
+    another."""
+    if not hasattr(builtins, name):
+        return list(blocks)
+    called = re.compile(rf"(?<![\w.])(?<!def ){name}(?=\()")
+    own = re.compile(rf" +def {name}\(")
+    return [
+        block
+        if any(own.match(line.text) for line in block)
+        else [CodeLine(called.sub(f"builtins.{name}", line.text), line.node) for line in block]
+        for block in blocks
+    ]
+
+
+def _code_block(text: str) -> Block:
+    return [CodeLine(line) for line in text.strip("\n").split("\n")]
+
+
+def _format_lines(lines: Sequence[CodeLine]) -> list[CodeLine]:
+    """Return the lines as ruff would lay them out."""
+    formatted: list[CodeLine] = []
+    done = 0
+    for statement in statements([line.text for line in lines]):
+        formatted += lines[done : statement.start]
+        done = statement.end
+        node = next((line.node for line in lines[statement.start : done] if line.node is not None), None)
+        if statement.text is None:
+            formatted += lines[statement.start : done]
+        elif statement.text.startswith("@"):  # its configurations stay one below the other
+            formatted += [part for line in lines[statement.start : done] for part in _element(line)]
+        else:
+            formatted += [CodeLine(text, node) for text in break_lines(statement.text, statement.indent)]
+    return [*formatted, *lines[done:]]
+
+
+def _element(line: CodeLine) -> list[CodeLine]:
+    """Return one element of a call that has one on each line, broken over several where it is too long."""
+    text = line.text.strip()
+    if len(line.text) <= LINE_WIDTH or not text.endswith(("),", "],")):
+        return [line]
+    if text.endswith("],"):
+        name, _, items = text.removesuffix("],").partition("[")
+        inside = [f"        {item}," for item in items.split(", ")]
+        return [CodeLine(part, line.node) for part in (f"    {name}[", *inside, "    ],")]
+    *ahead, last = break_lines(text[:-1], len(line.text) - len(line.text.lstrip()))
+    return [*(CodeLine(part, line.node) for part in ahead), CodeLine(f"{last},", line.node)]
+
+
+_MODULES = ("builtins", "copy", "functools", "inspect", "os", "sys", "warnings")
+"""What files may need of Python's library."""
+
+
+def _head(subject: FileSpec, launches: Sequence[KernelLaunch], parts: FileFunctions, blocks: Sequence[Block]) -> Block:
+    kinds = "forward and backward" if parts.backward is not None else "forward"
+    what = "Triton kernels" if launches else "operations of PyTorch"
+    if parts.engine == "inductor":
+        what = "operations of PyTorch for Inductor to compile"
+    title = f'"""{subject.name} as {what}: {kinds}.'
+    lines = [title, "", *subject.described, '"""', ""] if subject.described else [f'{title}"""', ""]
+    used = "\n".join(line.text for block in blocks for line in block if not line.text.lstrip().startswith("#"))
+    lines += _import_lines(subject, launches, parts, used)
+    if subject.definitions:
+        lines += ["", *subject.definitions]
+    return [CodeLine(line) for line in lines]
+
+
+def _import_lines(subject: FileSpec, launches: Sequence[KernelLaunch], parts: FileFunctions, used: str) -> list[str]:
+    """Return the imports that a file with the text `used` needs."""
+    future = [i for i in subject.imports if i.startswith("from __future__")]
+    own = [i for i in subject.imports if i.startswith("from torch")]
+    modules = [m for m in _MODULES if re.search(rf"(?<![\w.]){m}\.", used)]
+    standard = [f"import {m}" for m in modules] + [i for i in subject.imports if i not in (*future, *own)]
+    lines = [*future, *([""] if future else []), *standard, *([""] if standard else []), "import torch"]
+    if launches or "triton." in used:
+        lines.append("import triton")
+    if launches:
+        lines.append("import triton.language as tl")
+    registers = parts.has_operators and parts.engine == "fx-lsp"
+    needed = (["triton_op"] if registers else []) + (["wrap_triton"] if launches else [])
+    if needed:
+        lines.append(f"from torch.library import {', '.join(needed)}")
+    return [*lines, *own]
+
+
+def _kernels(subject: FileSpec, launches: Sequence[KernelLaunch]) -> list[Block]:
+    """Return helper functions and kernels; a helper makes way where the user's function has its name."""
+    blocks: list[Block] = []
+    if any(tuning(launch.kernel) for launch in launches):
+        resets = any((k.adds or k.overwrites) and tuning(k) for k in (launch.kernel for launch in launches))
+        blocks.append(_code_block(RESETTING if resets else AUTOTUNED))
+    blocks += [_code_block(helper) for helper in with_needed([h for launch in launches for h in launch.kernel.helpers])]
+    for launch in launches:
+        decorators = [CodeLine(line) for line in (*tuning(launch.kernel), "@triton.jit")]
+        blocks.append([*decorators, *launch.kernel.lines])
+    if subject.name not in HELPERS:
+        return blocks
+    user_name = re.compile(rf"(?<![\w.]){subject.name}(?=[(),])")
+    return [[CodeLine(user_name.sub(f"{subject.name}_", line.text), line.node) for line in block] for block in blocks]

@@ -1,0 +1,234 @@
+"""Questions about the nodes of a graph: shapes, arguments, views, slices, reductions."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any, cast
+
+import torch
+from torch import fx
+
+from fx_lsp.codegen.ir.index import Coords, contiguous_strides, count, expression
+from fx_lsp.codegen.ir.ops import aliases_first, args_of, lowering_of, operation
+from fx_lsp.codegen.ir.values import Buffer
+from fx_lsp.codegen.ir.write_target import LayoutStep, Permute, Reshape
+
+
+def computes_nothing(node: fx.Node) -> bool:
+    """Return whether a node computes nothing: it is a view, or picks a result of something with several."""
+    return not operation(node) or aliases_first(node)
+
+
+def is_empty(node: fx.Node) -> bool:
+    """Return whether a node makes a tensor without elements."""
+    value = node.meta.get("val")
+    return node.op == "call_function" and isinstance(value, torch.Tensor) and any(s == 0 for s in symbolic_shape(value))
+
+
+def symbolic_shape(value: torch.Tensor) -> Coords:
+    """Return the shape of a tensor, as expressions."""
+    return tuple(expression(s) for s in value.shape)
+
+
+def constant_of(node: fx.Node) -> torch.Tensor | None:
+    """Return the tensor that a graph has among its attributes under the name of a node, if there is one."""
+    module = node.graph.owning_module
+    value = getattr(module, str(node.target), None) if node.op == "get_attr" else None
+    return value if isinstance(value, torch.Tensor) else None
+
+
+def shape_of(node: fx.Node, part: int | None = None) -> Coords:
+    """Return the shape of what a node computes, as expressions."""
+    value = node.meta["val"]
+    if part is not None and isinstance(value, (tuple, list)):
+        value = value[part]
+    return symbolic_shape(value)
+
+
+def dimension(value: Any, rank: int) -> int:
+    """Return a dimension that may count from the end."""
+    return int(value) % rank if rank else 0
+
+
+def argument(node: fx.Node, position: int, name: str, default: Any = None) -> Any:
+    """Return an argument of a node, by position or by name."""
+    return args_of(node)[position] if len(args_of(node)) > position else node.kwargs.get(name, default)
+
+
+def has_several_results(node: fx.Node) -> bool:
+    return isinstance(node.meta.get("val"), (tuple, list))
+
+
+def is_view(node: fx.Node) -> bool:
+    """Return whether a node shares the memory of its first argument."""
+    return aliases_first(node) and not has_several_results(node) and "reshape" not in operation(node)
+
+
+def view_chain(node: fx.Node) -> Iterator[fx.Node]:
+    """Yield a node, what it is a view of, and so on."""
+    yield node
+    while node.op == "call_function" and is_view(node) and isinstance(node.args[0], fx.Node):
+        node = node.args[0]
+        yield node
+
+
+def slice_of(node: fx.Node) -> tuple[fx.Node, int, int] | None:
+    """Return (source, dim, index) if `node` is a slice with a constant index, as `x[0]` is."""
+    picked_from: Any = node.args[0] if node.target is operator.getitem else None
+    if operation(node) == "aten.select.int":
+        source, dim, index = cast("tuple[fx.Node, int, Any]", node.args)
+    elif isinstance(picked_from, fx.Node) and operation(picked_from) == "aten.unbind.int":
+        source, index = cast("tuple[fx.Node, int]", (picked_from.args[0], node.args[1]))
+        dim = argument(picked_from, 1, "dim", 0)
+    else:
+        return None
+    size: Any = fake_value(source).shape[dim]
+    if not isinstance(index, int) or (index < 0 and not isinstance(size, int)):
+        return None
+    return source, dim % fake_value(source).dim(), index if index >= 0 else index + size
+
+
+def fake_value(node: Any) -> torch.Tensor:
+    """Return the tensor that a node is, as it was traced."""
+    return node.meta["val"]
+
+
+def is_zero(node: fx.Node) -> bool:
+    """Return whether a node is a tensor of zeros that was made as such."""
+    while aliases_first(node):
+        node = args_of(node)[0]
+    place = {"aten.full.default": 1, "aten.scalar_tensor.default": 0}.get(operation(node))
+    return place is not None and bool(node.args[place] == 0)
+
+
+REDUCTION_KINDS = {
+    "aten.sum": "sum",
+    "aten.mean": "sum",
+    "aten.amax": "max",
+    "aten.amin": "min",
+    "aten.prod": "prod",
+    "aten.any": "any",
+    "aten.all": "all",
+    "prims.sum": "sum",
+    "prims.amax": "max",
+    "prims.amin": "min",
+    "prims.prod": "prod",
+    "aten.argmax": "argmax",
+    "aten.argmin": "argmin",
+    "aten.var_mean": "var_mean",
+    "aten.var": "var_mean",
+    "prims.var": "var_mean",
+}
+
+
+def is_reduction(node: fx.Node) -> bool:
+    """Return whether a node reduces dimensions, which have more than one element."""
+    if operation(node).rpartition(".")[0] not in REDUCTION_KINDS:
+        return False
+    source: Any = args_of(node)[0]
+    shape = shape_of(source)
+    return count(shape) != 0 and count(shape[d] for d in reduced_dimensions(node)) != 1
+
+
+def reduced_dimensions(node: fx.Node) -> tuple[int, ...]:
+    """Return the dimensions that a reduction reduces, in order."""
+    source: Any = args_of(node)[0]
+    rank = len(shape_of(source))
+    dims = argument(node, 1, "dim")
+    if not rank:
+        return ()
+    if isinstance(dims, bool) or dims is None or dims == [] or isinstance(dims, torch.dtype):
+        return tuple(range(rank))
+    return tuple(sorted({dimension(d, rank) for d in (dims if isinstance(dims, (list, tuple)) else [dims])}))
+
+
+def is_scan(node: fx.Node) -> bool:
+    """Return whether a node has the running results of a reduction."""
+    return operation(node) in ("aten.cumsum.default", "aten.cumprod.default")
+
+
+def scanned_dimension(node: fx.Node) -> int:
+    """Return the dimension along which a scan runs."""
+    return dimension(args_of(node)[1], len(shape_of(node)))
+
+
+def backward_nodes(graph: fx.Graph) -> set[fx.Node]:
+    """Return the nodes of a joint graph that depend on gradients."""
+    dependents: set[fx.Node] = set()
+    for node in graph.nodes:
+        if (node.op == "placeholder" and "tangent" in str(node.target)) or any(
+            i in dependents for i in node.all_input_nodes
+        ):
+            dependents.add(node)
+    return dependents
+
+
+_RESHAPES = ("view", "_unsafe_view", "reshape", "clone", "unsqueeze", "squeeze", "alias", "detach")
+
+
+def layout_step(node: fx.Node) -> LayoutStep | None:
+    """Return where a node puts the elements of its first argument, or None where it does not only move all of them."""
+    name = operation(node).split(".")
+    if len(name) < 3 or name[0] != "aten" or not isinstance(node.meta.get("val"), torch.Tensor):
+        return None
+    source: Any = node.args[0]
+    if name[1] in _RESHAPES:
+        return Reshape(shape_of(source), shape_of(node))
+    rank = len(shape_of(node))
+    if name[1] == "permute":
+        dims: Any = node.args[1]
+        return Permute(tuple(d % rank for d in dims))
+    if name[1] in ("t", "transpose", "mT") and rank >= 2:
+        swapped_dims: Any = node.args[1:] if name[1] == "transpose" else (-1, -2)
+        first, second = (d % rank for d in swapped_dims)
+        swapped = {first: second, second: first}
+        return Permute(tuple(swapped.get(d, d) for d in range(rank)))
+    return None
+
+
+def buffer_of(node: fx.Node, name: str) -> Buffer:
+    """Return a tensor as it lies in memory, or will where kernels make it."""
+    value = node.meta["val"]
+    shape = tuple(expression(s) for s in value.shape)
+    strides: Coords = tuple(expression(s) for s in value.stride())
+    made_here = node.op == "call_function" and node.target is not operator.getitem and not is_view(node)
+    if made_here and any(stride == 0 and size != 1 for stride, size in zip(strides, shape, strict=True)):
+        strides = contiguous_strides(shape)
+    return Buffer(name, value.dtype, shape, strides)
+
+
+SCATTER_KEY = "fx_lsp_sum"
+"""What nodes have in their `meta` that `is_scatter_sum` knows."""
+
+
+def is_scatter_sum(node: fx.Node) -> bool:
+    """Return whether a node is a sum that a kernel adds up with atomic operations."""
+    return SCATTER_KEY in node.meta
+
+
+def stays_call(node: fx.Node) -> bool:
+    """Return whether a node is called as it is; what has no elements is only allocated."""
+    if is_empty(node):
+        return True
+    if node.target is operator.getitem or is_scatter_sum(node):
+        return False
+    if lowering_of(node) is not None:
+        return any(_is_not_dense(v) for n in (node, *node.all_input_nodes) for v in _fake_values(n))
+    return any(isinstance(v, torch.Tensor) for v in _fake_values(node)) or not _fake_values(node)
+
+
+def _is_not_dense(value: Any) -> bool:
+    """Return whether a value is no dense tensor of numbers that Triton has."""
+    if not isinstance(value, torch.Tensor):
+        return False
+    return (
+        value.dtype.is_complex
+        or value.layout is not torch.strided
+        or (value.dtype.is_floating_point and value.itemsize == 1)
+    )
+
+
+def _fake_values(node: fx.Node) -> list[Any]:
+    value = node.meta.get("val")
+    return list(value) if isinstance(value, (tuple, list)) else [] if value is None else [value]

@@ -1,0 +1,172 @@
+"""Reductions with too few results to keep a GPU busy become two: of parts, and then of what those gave."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from fx_lsp.codegen.graph.edit import insert_call, insert_cast, replace_node
+from fx_lsp.codegen.graph.loops import planned_parts
+from fx_lsp.codegen.graph.query import is_reduction, reduced_dimensions
+from fx_lsp.codegen.ir.ops import operation
+
+TARGET_PROGRAMS = 512
+"""How many programs there should be: a few for each multiprocessor of a large GPU."""
+COLUMN_BLOCK = 128
+"""How many neighbouring columns one program sums."""
+MIN_PART_ELEMENTS = 32
+"""The fewest elements that are worth a part of their own."""
+MAX_ROW = 16384
+ASSUMED_SIZE = 1 << 20
+"""What sizes are taken for that are known only when the kernels run."""
+
+_SPLITTABLE = {"aten.sum": "sum", "aten.mean": "sum", "prims.sum": "sum", "aten.amax": "amax", "aten.amin": "amin"}
+aten = torch.ops.aten
+
+
+def split_reductions(graph: fx.Graph) -> None:
+    """Split what is worth it, in place. Where a size is a symbol, the parts are as many as for a large one."""
+    for node in list(graph.nodes):
+        if operation(node).rpartition(".")[0] == "aten.var_mean" and _part_count(graph, node) > 1:
+            _decompose_variance(graph, node)
+    for node in list(graph.nodes):
+        if operation(node).rpartition(".")[0] in _SPLITTABLE:
+            parts = planned_parts(node) or _part_count(graph, node)
+            if parts > 1:
+                _split_reduction(graph, node, parts)
+    graph.lint()
+
+
+def _part_count(graph: fx.Graph, node: fx.Node) -> int:
+    """Return the number of parts that a reduction is worth; 1 where it is fine as it is."""
+    source: Any = node.args[0]
+    value = source.meta["val"]
+    shape, dims = [_approximate_size(s) for s in value.shape], reduced_dimensions(node)
+    symbolic = any(isinstance(s, torch.SymInt) for s in value.shape)
+    if 0 in shape:
+        return 1
+    length = math.prod(shape[d] for d in _longest_run(shape, dims))
+    reduced = math.prod(shape[d] for d in dims)
+    results = math.prod(shape) // reduced
+    rows = not shape or min(range(len(shape)), key=lambda d: (_approximate_size(value.stride(d)), -d)) in dims
+    if symbolic and ((rows and results > 1) or "var_mean" in operation(node)):
+        return 1
+    columns = math.ceil(results / COLUMN_BLOCK) if symbolic else _column_programs(graph, node, value, dims, results)
+    parts = TARGET_PROGRAMS // max(1, results if rows else columns)
+    if parts < 2 or reduced < 4 * MIN_PART_ELEMENTS or (rows and reduced <= 2 * MAX_ROW and results > 1):
+        return 1
+    parts = min(parts, max(1, reduced // (MAX_ROW // 8 if rows else MIN_PART_ELEMENTS)))
+    return min(parts, length) if symbolic else _nearest_divisor(length, parts)
+
+
+def _approximate_size(size: Any) -> int:
+    """Return a size; one that is a symbol is large."""
+    return size if isinstance(size, int) else ASSUMED_SIZE
+
+
+def _column_programs(graph: fx.Graph, node: fx.Node, value: torch.Tensor, dims: Sequence[int], columns: int) -> int:
+    """Return the number of programs that sum columns: one for each block of them, one for all where rows are reduced
+    along with it."""
+    for other in graph.nodes:
+        if other is node or not is_reduction(other):
+            continue
+        source: Any = other.args[0]
+        shape, along = source.meta["val"].shape, reduced_dimensions(other)
+        if source.meta["val"].numel() != value.numel() or not along or along[-1] != len(shape) - 1:
+            continue
+        if math.prod(shape[d] for d in along) == columns <= MAX_ROW:
+            return 1
+    return math.ceil(columns / COLUMN_BLOCK)
+
+
+def _longest_run(shape: Sequence[int], dims: Sequence[int]) -> tuple[int, ...]:
+    """Return the neighbouring dimensions among `dims` with the most elements."""
+    runs: list[list[int]] = []
+    for dim in dims:
+        if runs and runs[-1][-1] == dim - 1:
+            runs[-1].append(dim)
+        else:
+            runs.append([dim])
+    return tuple(max(runs, key=lambda r: math.prod(shape[d] for d in r), default=[]))
+
+
+def _nearest_divisor(length: int, target: int) -> int:
+    """Return the divisor of `length` that is nearest to `target` from below, or `target` where all of them are far from
+    it."""
+    divisor = next((d for d in range(min(target, length), 0, -1) if length % d == 0), 1)
+    return divisor if divisor * 8 >= target else min(target, length)
+
+
+def _split_reduction(graph: fx.Graph, node: fx.Node, parts: int) -> None:
+    source: Any = node.args[0]
+    value, result = source.meta["val"], node.meta["val"]
+    dims = reduced_dimensions(node)
+    run = _longest_run(value.shape, dims)
+    length = math.prod(value.shape[d] for d in run)
+    first, behind = run[0], value.shape[run[-1] + 1 :]
+    each = (length + parts - 1) // parts
+    moved = [d if d < first else d - len(run) + 2 for d in dims if d not in run]
+    inner = sorted([first + 1, *moved])
+    kind = _SPLITTABLE[operation(node).rpartition(".")[0]]
+    dtype = torch.float32 if result.dtype in (torch.float16, torch.bfloat16) else result.dtype
+    with graph.inserting_before(node):
+        if isinstance(length, torch.SymInt) or length % parts:
+            flat, padded = ([*value.shape[:first], s, *behind] for s in (length, parts * each))
+            whole = insert_call(graph, node, aten.view.default, (source, flat), value=value.new_empty(flat))
+            widths = [*([0, 0] * len(behind)), 0, parts * each - length]
+            neutral = _identity(kind, value.dtype)
+            pad, pad_args = aten.constant_pad_nd.default, (whole, widths, neutral)
+            source = insert_call(graph, node, pad, pad_args, value=value.new_empty(padded))
+        shape = [*value.shape[:first], parts, each, *behind]
+        pieces = insert_call(graph, node, aten.view.default, (source, shape), value=value.new_empty(shape))
+        name = f"{node.name}_partial"
+        if kind == "sum":
+            partial = insert_call(graph, node, aten.sum.dim_IntList, (pieces, inner), {"dtype": dtype}, name)
+            place = first - sum(d < first for d in moved)
+            result_node = insert_call(graph, node, aten.sum.dim_IntList, (partial, [place]), {"dtype": dtype})
+        else:
+            function = getattr(aten, kind).default
+            partial = insert_call(graph, node, function, (pieces, inner), name=name)
+            place = first - sum(d < first for d in moved)
+            result_node = insert_call(graph, node, function, (partial, [place]))
+        if "mean" in operation(node):
+            count = math.prod(value.shape[d] for d in dims)
+            result_node = insert_call(graph, node, aten.div.Tensor, (result_node, count), value=result_node.meta["val"])
+        result_node = insert_cast(graph, node, result_node, result.dtype)
+        if tuple(result_node.meta["val"].shape) != tuple(result.shape):
+            result_node = insert_call(graph, node, aten.reshape.default, (result_node, list(result.shape)))
+    replace_node(graph, node, result_node)
+
+
+def _identity(kind: str, dtype: torch.dtype) -> float:
+    """Return the identity of a sum, a maximum or a minimum."""
+    if kind == "sum":
+        return 0
+    least, most = (-math.inf, math.inf) if dtype.is_floating_point else (torch.iinfo(dtype).min, torch.iinfo(dtype).max)
+    return least if kind == "amax" else most
+
+
+def _decompose_variance(graph: fx.Graph, node: fx.Node) -> None:
+    """Compute variance and mean as means: of the elements, then of the squares of their distances from that."""
+    source: Any = node.args[0]
+    value = source.meta["val"]
+    dims = list(reduced_dimensions(node))
+    count = math.prod(value.shape[d] for d in dims)
+    correction: Any = node.kwargs.get("correction", 1)
+    less = 1 if correction is None else correction
+    shape = list(node.meta["val"][0].shape)
+    with graph.inserting_before(node):
+        mean = insert_call(graph, node, aten.mean.dim, (source, dims, True))
+        centred = insert_call(graph, node, aten.sub.Tensor, (source, mean))
+        squares = insert_call(graph, node, aten.mul.Tensor, (centred, centred))
+        total = insert_call(graph, node, aten.sum.dim_IntList, (squares, dims, True))
+        variance = insert_call(graph, node, aten.div.Tensor, (total, max(count - less, 0)))
+        results = [insert_call(graph, node, aten.reshape.default, (n, shape)) for n in (variance, mean)]
+    for user in list(node.users):
+        number: Any = user.args[1]
+        replace_node(graph, user, results[number])
+    graph.erase_node(node)

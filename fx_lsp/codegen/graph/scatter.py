@@ -1,0 +1,156 @@
+"""Sums into places that tensors of indices name: scatter_add, index_put that accumulates, the gradients of indexing.
+
+Several programs may add to one element: they do so with atomic operations, to zeros, in single precision at least. What
+else such an operation does, adding to a tensor that is not zero and rounding, becomes operations on elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import zip_longest
+
+import torch
+from torch import fx
+from torch.utils.checkpoint import CheckpointPolicy
+
+from fx_lsp.codegen.graph.edit import insert_call, insert_cast, replace_node
+from fx_lsp.codegen.graph.query import SCATTER_KEY, is_zero, shape_of, symbolic_shape
+from fx_lsp.codegen.ir.index import ONE, Coords, count
+from fx_lsp.codegen.ir.ops import args_of, operation
+
+aten = torch.ops.aten
+MAX_SUMMED_ROWS = 4
+"""The most rows for which a sum is a reduction for each of them."""
+MIN_VALUES_PER_ROW = 32
+"""From how many values for each place on it is."""
+_ACCUMULATION_DTYPES = {
+    **{dtype: dtype for dtype in (torch.float32, torch.float64, torch.int32, torch.int64)},
+    **dict.fromkeys((torch.float16, torch.bfloat16), torch.float32),
+    **dict.fromkeys((torch.int8, torch.int16, torch.uint8), torch.int32),
+}
+"""What tensors of a dtype are summed in."""
+
+
+def save_scatter_sums(graph: fx.Graph) -> None:
+    """Have sums of a joint graph not be computed again in backward."""
+    for node in filter(is_accumulation, graph.nodes):
+        node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+
+
+def add_to_zeros(graph: fx.Graph) -> None:
+    """Have the sums of a graph add to zeros, in precision that atomic operations have; `is_scatter_sum` knows them
+    then."""
+    for node in [n for n in graph.nodes if is_accumulation(n) and _has_kernel(n)]:
+        base, values = _base(node), scatter_values(node)
+        dtype = node.meta["val"].dtype
+        wide = _ACCUMULATION_DTYPES[dtype]
+        with graph.inserting_before(node):
+            options = {"dtype": wide, "device": node.meta["val"].device}
+            zeros = insert_call(graph, node, aten.full.default, (list(base.meta["val"].shape), 0), options)
+            added = insert_cast(graph, node, values, wide)
+            if _has_few_rows(node):
+                scattered = _sums_of_rows(graph, node, added)
+            elif operation(node) in INDEX_PUTS:
+                scattered = insert_call(graph, node, node.target, (zeros, node.args[1], added, True))
+                scattered.meta[SCATTER_KEY] = True
+            else:
+                scattered = insert_call(graph, node, aten.scatter_add.default, (zeros, *node.args[1:3], added))
+                scattered.meta[SCATTER_KEY] = True
+            scattered.name = f"{node.name}_total"
+            total = scattered
+            if not is_zero(base):
+                total = insert_call(graph, node, aten.add.Tensor, (insert_cast(graph, node, base, wide), scattered))
+            total = insert_cast(graph, node, total, dtype)
+        replace_node(graph, node, total)
+    graph.eliminate_dead_code()
+
+
+def _has_few_rows(node: fx.Node) -> bool:
+    """Return whether a sum adds many values to each of a few rows: so many at a time would wait for each other."""
+    shape, indices = shape_of(node), scatter_indices(node) if operation(node) in INDEX_PUTS else []
+    if len(indices) != 1 or not shape[0].is_Integer or int(shape[0]) > MAX_SUMMED_ROWS:
+        return False
+    each = count(scatter_shape(node)) / count(shape)
+    return not each.is_Number or float(each) >= MIN_VALUES_PER_ROW
+
+
+def _sums_of_rows(graph: fx.Graph, node: fx.Node, added: fx.Node) -> fx.Node:
+    """Return a sum as reductions, one for each row of its result, of the values whose index names that row."""
+    (indices,), shape = scatter_indices(node), node.meta["val"].shape
+    assert indices is not None
+    wide = list(indices.meta["val"].shape) + [1] * (len(shape) - 1)
+    full = list(indices.meta["val"].shape) + list(shape[1:])
+    if list(added.meta["val"].shape) != full:
+        added = insert_call(graph, node, aten.expand.default, (added, full))
+    zero = insert_call(graph, node, aten.full.default, ([], 0), {"dtype": added.meta["val"].dtype})
+    rows: list[fx.Node] = []
+    for row in range(shape[0]):
+        here = insert_call(graph, node, aten.eq.Scalar, (indices, row))
+        if operation(node) != "aten._unsafe_index_put.default":
+            behind = insert_call(graph, node, aten.eq.Scalar, (indices, row - shape[0]))
+            here = insert_call(graph, node, aten.logical_or.default, (here, behind))
+        here = insert_call(graph, node, aten.view.default, (here, wide))
+        chosen = insert_call(graph, node, aten.where.self, (here, added, zero))
+        total = insert_call(graph, node, aten.sum.dim_IntList, (chosen, list(range(indices.meta["val"].dim()))))
+        rows.append(insert_call(graph, node, aten.unsqueeze.default, (total, 0)))
+    return rows[0] if len(rows) == 1 else insert_call(graph, node, aten.cat.default, (rows, 0))
+
+
+def _has_kernel(node: fx.Node) -> bool:
+    tensors = [n.meta["val"] for n in (node, *node.all_input_nodes)]
+    if (
+        any(t.layout is not torch.strided or count(symbolic_shape(t)) == 0 for t in tensors)
+        or not node.meta["val"].dim()
+    ):
+        return False
+    indices = scatter_indices(node) if operation(node) in INDEX_PUTS else []
+    masked = any(i is not None and i.meta["val"].dtype in (torch.bool, torch.uint8) for i in indices)
+    return node.meta["val"].dtype in _ACCUMULATION_DTYPES and not masked
+
+
+def _base(node: fx.Node) -> fx.Node:
+    return args_of(node)[0]
+
+
+INDEX_PUTS = ("aten.index_put.default", "aten._unsafe_index_put.default")
+
+
+def is_accumulation(node: fx.Node) -> bool:
+    """Return whether a node adds to elements of a tensor that indices name, in whatever way."""
+    name = operation(node)
+    if name in INDEX_PUTS:
+        return len(node.args) > 3 and bool(node.args[3])
+    if name == "aten.scatter_reduce.two":
+        return node.args[4] == "sum" and node.kwargs.get("include_self", True) is True
+    return name == "aten.scatter_add.default"
+
+
+def scatter_shape(node: fx.Node) -> Coords:
+    """Return the shape of what a sum adds: an element for each addition."""
+    if operation(node) in INDEX_PUTS:
+        return indexed_shape(shape_of(node), scatter_indices(node))
+    return shape_of(args_of(node)[2])
+
+
+def scatter_values(node: fx.Node) -> fx.Node:
+    return args_of(node)[2] if operation(node) in INDEX_PUTS else args_of(node)[3]
+
+
+def scatter_indices(node: fx.Node) -> list[fx.Node | None]:
+    return list(args_of(node)[1])
+
+
+def indexed_shape(shape: Coords, indices: Sequence[fx.Node | None]) -> Coords:
+    """Return the shape of what tensors of indices pick of a tensor."""
+    begin, rank = named_dimensions(indices)
+    shapes = [shape_of(i) for i in indices if i is not None]
+    named = [next((s[-k] for s in shapes if len(s) >= k and s[-k] != 1), ONE) for k in range(rank, 0, -1)]
+    rest = [extent for extent, tensor in zip_longest(shape, indices) if tensor is None]
+    return (*rest[:begin], *named, *rest[begin:])
+
+
+def named_dimensions(indices: Sequence[fx.Node | None]) -> tuple[int, int]:
+    """Return (first, number) of the dimensions of tensors of indices in what they pick."""
+    places = [i for i, t in enumerate(indices) if t is not None]
+    rank = max(len(shape_of(t)) for t in indices if t is not None)
+    return places[0] if places == list(range(places[0], places[-1] + 1)) else 0, rank

@@ -1,0 +1,235 @@
+"""Template kernels: in the graph, one node stands for each, and its results are picked from it.
+
+Results that are copied into another order as a whole are written in that order by the kernel that makes them.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import fx
+
+from fx_lsp.codegen.graph.edit import insert_call, sort_graph
+from fx_lsp.codegen.graph.query import is_view, layout_step, shape_of, stays_call
+from fx_lsp.codegen.graph.sizes import size_nodes
+from fx_lsp.codegen.ir.index import Coords
+from fx_lsp.codegen.ir.kernel import Kernel, Naming
+from fx_lsp.codegen.ir.ops import operation
+from fx_lsp.codegen.ir.values import Buffer
+from fx_lsp.codegen.ir.write_target import LayoutStep, Permute, Reshape, WriteTarget
+
+_WRITER_KEY = "fx_lsp_kernels"
+_OUTPUT_LAYOUT_KEY = "fx_lsp_landing"
+_ROLE_KEY = "fx_lsp_role"
+
+
+class TemplateWriter(Protocol):
+    """Writes the kernels of a node. `targets` are those of its results by number, as far as they are needed; `buffers`
+    are what is in memory."""
+
+    def __call__(
+        self, targets: Mapping[int, WriteTarget], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
+    ) -> list[Kernel]: ...
+
+
+def template_kernel(*tensors: Any, makes: str) -> Any:
+    """Stand for a template kernel in a graph; it is never run.
+
+    `makes` tells nodes apart that read the same: the partitioner takes calls with the same arguments for one.
+    """
+    raise TypeError(f"{makes} is made by a kernel, and its graph is not run")
+
+
+def writer_of(node: fx.Node) -> TemplateWriter | None:
+    """Return what writes the kernels of a node, or None for one that is an operation of ATen."""
+    return node.meta.get(_WRITER_KEY)
+
+
+def outputs_of(node: fx.Node) -> dict[int, fx.Node]:
+    """Return the nodes that pick the results of a node, by number."""
+    outputs: dict[int, fx.Node] = {}
+    for user in node.users:
+        number: Any = user.args[1]
+        if user.target is operator.getitem:
+            outputs[number] = user
+    return outputs
+
+
+def replace_with_kernel(
+    graph: fx.Graph, results: Sequence[fx.Node], reads: Sequence[fx.Node], writer: TemplateWriter
+) -> fx.Node:
+    """Put one node in the place of those that compute `results`, which keep their names; it reads the nodes `reads`.
+
+    What nobody needs any more stays in the graph, which has to be sorted afterwards (`sort_graph`).
+    """
+    last = max(reads, key=list(graph.nodes).index)
+    with graph.inserting_after(last):
+        node = graph.call_function(template_kernel, tuple(reads), {"makes": results[0].name})
+    node.meta = {k: v for k, v in results[0].meta.items() if k != "val"}
+    node.meta["val"] = tuple(r.meta["val"] for r in results)
+    node.meta[_WRITER_KEY] = writer
+    after = node
+    for number, result in enumerate(results):
+        with graph.inserting_after(after):
+            after = graph.call_function(operator.getitem, (node, number))
+        after.meta = dict(result.meta)
+        result.replace_all_uses_with(after)
+        name, result.name = result.name, f"{result.name}_before"
+        after.name = name
+    return node
+
+
+def set_output_layout(
+    graph: fx.Graph, number: int, result: fx.Node, copy: fx.Node, steps: tuple[LayoutStep, ...]
+) -> fx.Node:
+    """Have a node make, in place of a result, a copy of it that is some steps away; returns what picks that."""
+    node: Any = result.args[0]
+    copied_value: Any = copy.meta["val"]
+    with graph.inserting_after(result):
+        landed = graph.call_function(operator.getitem, (node, number))
+    landed.meta = {**result.meta, "val": copied_value, _OUTPUT_LAYOUT_KEY: (shape_of(result), steps)}
+    node.meta["val"] = tuple(copied_value if i == number else v for i, v in enumerate(node.meta["val"]))
+    name, result.name = result.name, f"{result.name}_before"
+    landed.name = name
+    return landed
+
+
+def output_layout(result: fx.Node) -> tuple[Coords, tuple[LayoutStep, ...]]:
+    """Return the shape in which a result is computed, and the steps from there to what is in memory."""
+    return result.meta.get(_OUTPUT_LAYOUT_KEY) or (shape_of(result), ())
+
+
+@dataclass(frozen=True)
+class NodeRole:
+    """The role of a node in what a kernel computes: the gradient of something, or what is called `title`.
+
+    `of` are the names of the nodes that might say what that something is called, the likeliest first.
+    """
+
+    title: str
+    of: tuple[str, ...] = ()
+
+
+def give_role(node: fx.Node, role: NodeRole) -> None:
+    """Say what a node is; it is called so where nothing else gives it a name."""
+    node.meta.setdefault(_ROLE_KEY, role)
+
+
+def role_of(node: fx.Node) -> NodeRole | None:
+    """Return the role of a node in a template kernel, if it has one."""
+    return node.meta.get(_ROLE_KEY)
+
+
+@dataclass(frozen=True)
+class Subgraph:
+    """A copy of a part of a graph, from tensors in memory (`reads`) on; `of` has the copies of nodes."""
+
+    reads: tuple[fx.Node, ...]
+    of: Mapping[fx.Node, fx.Node]
+
+
+def subgraph_of(reads: Sequence[fx.Node], nodes: Iterable[fx.Node]) -> Subgraph:
+    """Return the part of a graph that computes `nodes` from `reads`: it stays as it is, whatever becomes of the
+    graph."""
+    graph = fx.Graph()
+    of: dict[fx.Node, fx.Node] = {}
+    for read in reads:
+        of[read] = graph.placeholder(read.name)
+        of[read].meta = dict(read.meta)
+        of[read].name = read.name
+    stack = list(nodes)
+    while stack:
+        node = stack[-1]
+        missing = [i for i in node.all_input_nodes if i not in of]
+        if node in of or not missing:
+            stack.pop()
+            if node not in of:
+                of[node] = graph.node_copy(node, lambda n: of[n])
+        else:
+            stack.extend(missing)
+    return Subgraph(tuple(of[r] for r in reads), of)
+
+
+aten = torch.ops.aten
+
+
+def write_in_copied_layout(graph: fx.Graph) -> None:
+    """Have results of template kernels be what a copy of them would be; whatever else reads them reads that."""
+    own = [n for n in graph.nodes if writer_of(n) is not None]
+    if own:
+        _renew_views(graph)
+    for node in own:
+        for number, result in outputs_of(node).items():
+            way = _path_to_copy(result) if all(_sees_through(u) for u in result.users) else None
+            if way is not None and _has_sizes(graph, way):
+                _write_as_copied(graph, number, result, way)
+
+
+def _sees_through(user: fx.Node) -> bool:
+    """Return whether a node can read a result in another order."""
+    return user.op == "call_function" and writer_of(user) is None and not stays_call(user)
+
+
+def _has_sizes(graph: fx.Graph, way: Sequence[fx.Node]) -> bool:
+    """Return whether the shapes on a way are known where it is gone back."""
+    node_of = size_nodes(graph)
+    return all(node_of(s) is not None for n in way for i in n.all_input_nodes[:1] for s in shape_of(i))
+
+
+def _path_to_copy(node: fx.Node) -> list[fx.Node] | None:
+    """Return the moves from a node to the first copy of it, that too."""
+    for user in node.users:
+        if layout_step(user) is None or user.args[0] is not node:
+            continue
+        if not is_view(user):
+            return [user]
+        further = _path_to_copy(user)
+        if further is not None:
+            return [user, *further]
+    return None
+
+
+def _write_as_copied(graph: fx.Graph, number: int, result: fx.Node, way: list[fx.Node]) -> None:
+    steps = tuple(s for s in map(layout_step, way) if s is not None)
+    landed = set_output_layout(graph, number, result, way[-1], steps)
+    way[-1].replace_all_uses_with(landed)
+    if len(result.users) > 1 or any(len(n.users) > 1 for n in way[:-1]):
+        result.replace_all_uses_with(_undo_steps(graph, landed, result, steps))
+    sort_graph(graph)
+    _renew_views(graph)
+
+
+def _undo_steps(graph: fx.Graph, landed: fx.Node, result: fx.Node, steps: Sequence[LayoutStep]) -> fx.Node:
+    """Insert what has the elements of a result as it had them, from those in the order in which they are in memory."""
+    node_of, current = size_nodes(graph), landed
+    for step in reversed(steps):
+        with graph.inserting_after(current):
+            if isinstance(step, Permute):
+                order = [step.order.index(d) for d in range(len(step.order))]
+                current = insert_call(graph, current, aten.permute.default, (current, order))
+            elif isinstance(step, Reshape):
+                sizes = [node_of(s) for s in step.before]
+                current = insert_call(graph, current, aten.reshape.default, (current, sizes))
+    current.meta = {**result.meta, "val": current.meta["val"]}
+    return current
+
+
+def _renew_views(graph: fx.Graph) -> None:
+    """Work out again how views lie in memory, and make copies of those that cannot be views any more."""
+    for node in graph.nodes:
+        if not is_view(node) or not isinstance(node.meta.get("val"), torch.Tensor):
+            continue
+        args: Any = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
+        with node.meta["val"].fake_mode:
+            try:
+                value = node.target(*args[0], **args[1])  # pyright: ignore[reportCallIssue]
+            except (RuntimeError, ValueError):
+                if operation(node) != "aten.view.default":
+                    raise
+                node.target = aten.reshape.default
+                value = aten.reshape.default(*args[0], **args[1])
+        node.meta["val"] = value

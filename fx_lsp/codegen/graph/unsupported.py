@@ -1,0 +1,189 @@
+"""Which operations stay calls of PyTorch between the kernels, and why: what has no kernel, or is better off without."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils.checkpoint import CheckpointPolicy
+
+from fx_lsp.choices import Choices
+from fx_lsp.codegen.graph.query import is_empty, is_view
+from fx_lsp.codegen.graph.random import is_seed
+from fx_lsp.codegen.graph.scatter import is_accumulation
+from fx_lsp.codegen.graph.template_kernel import writer_of
+from fx_lsp.codegen.ir.ops import is_random, operation
+
+
+@dataclass(frozen=True)
+class Unsupported:
+    """`node` stays a call: `reason` says why in a few words, `cure` what to do about it, "" where nothing is known.
+
+    `chosen` where that is a decision and not for want of a kernel: the library is faster, or the user has said so.
+    """
+
+    node: fx.Node
+    reason: str
+    cure: str = ""
+    chosen: bool = False
+
+    @property
+    def comment(self) -> str:
+        """The comment at the call in the file, which knows of no choices of its maker's."""
+        return f"left to PyTorch: {self.reason}" if self.chosen else f"stays a PyTorch call: {self._advised}"
+
+    @property
+    def reminder(self) -> str:
+        """The comment at further calls for the same reason, "" for nothing."""
+        return "" if self.chosen else f"stays a PyTorch call: {self.reason}"
+
+    @property
+    def sentence(self) -> str:
+        """The same with the name of the operation."""
+        begin = "is left to PyTorch" if self.chosen else "stays a PyTorch call"
+        return f"{operation_name(self.node)} {begin}: {self._advised}"
+
+    @property
+    def _advised(self) -> str:
+        return f"{self.reason}; {self.cure}" if self.cure else self.reason
+
+
+def unsupported_reason(node: fx.Node, choices: Choices, cut: str | None) -> Unsupported | None:
+    """Return why a step of a program is a call; None for one that computes nothing, or where all are, as chosen.
+
+    `cut` is what was found to be in the way of a kernel, if anything was.
+    """
+    if choices.engine == "inductor" or is_empty(node) or is_view(node) or writer_of(node) is not None:
+        return None
+    tensors = [t for n in (node, *node.all_input_nodes) for t in _tensors(n)]
+    for rule in (_tensor_reason, _call_reason, _library_reason):
+        reason_found = rule(node, tensors, choices)
+        if reason_found is not None:
+            return reason_found
+    if cut is not None and cut != "has no lowering":
+        reason, cure = _REMEDIES.get(cut, (f"it {cut}", ""))
+        return Unsupported(node, reason, cure)
+    return Unsupported(node, "there is no kernel for it", "compose it of arithmetic, indexing and sums to have one")
+
+
+def save_library_results(graph: fx.Graph) -> None:
+    """Have what libraries compute or sort, in a joint graph, not be computed again in backward."""
+    for node in graph.nodes:
+        if any(re.match(pattern, operation(node)) for pattern in (*_LIBRARIES, _SORTING)):
+            node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+
+
+def operation_name(node: fx.Node) -> str:
+    """Return the name of an operation without its overload: `aten.sort`."""
+    return operation(node).rpartition(".")[0] or str(getattr(node.target, "__name__", node.target))
+
+
+def _tensors(node: fx.Node) -> list[torch.Tensor]:
+    value = node.meta.get("val")
+    values = value if isinstance(value, (tuple, list)) else [value]
+    return [v for v in values if isinstance(v, torch.Tensor)]
+
+
+def _tensor_reason(node: fx.Node, tensors: list[torch.Tensor], choices: Choices) -> Unsupported | None:
+    """Return a reason in the tensors that it takes or makes."""
+    if any(t.dtype.is_complex for t in tensors):
+        cure = "split them in real and imaginary part (torch.view_as_real) to have a kernel"
+        return Unsupported(node, "complex numbers", cure)
+    layouts = {t.layout for t in tensors} - {torch.strided}
+    if layouts:
+        return Unsupported(node, "sparse tensors", "compute with their values and indices to have a kernel")
+    if any(t.is_quantized for t in tensors):
+        return Unsupported(node, "quantized tensors", "take integers and their scale (x.int_repr()) to have a kernel")
+    if any(t.dtype.is_floating_point and t.itemsize == 1 for t in tensors) and not _is_product(node):
+        return Unsupported(node, "float8 numbers", "convert them before the function to have a kernel")
+    if len({t.device.type for t in tensors if t.dim()}) > 1:
+        return Unsupported(node, "it moves a tensor to another device", "move it before the function")
+    return None
+
+
+def _call_reason(node: fx.Node, tensors: list[torch.Tensor], choices: Choices) -> Unsupported | None:
+    """Return a reason in the kind of the call."""
+    op = node.target
+    if not isinstance(op, torch._ops.OpOverload):
+        return Unsupported(node, "a program of its own runs in it", "write it in operations of PyTorch")
+    if op.namespace in ("_c10d_functional", "c10d_functional", "c10d"):
+        return Unsupported(node, "it exchanges tensors with other processes", chosen=True)
+    if op.namespace not in ("aten", "prims"):
+        return Unsupported(node, f"an operator of {op.namespace}", "write it in operations of PyTorch to have a kernel")
+    sized = torch.Tag.dynamic_output_shape in op.tags and not _is_put(node)
+    if sized or _is_masked(node):
+        cure = "keep all elements and choose with torch.where to have a kernel"
+        why = "the size of its result depends on values" if sized else "where it writes depends on a mask"
+        return Unsupported(node, why, cure)
+    if "_assert" in op.name():
+        return Unsupported(node, "it stops the program where a value is not as it has to be", chosen=True)
+    if op._schema.is_mutable:
+        return Unsupported(node, "it writes into its argument", "compute a new tensor to have a kernel")
+    if is_random(node):
+        if is_seed(node):
+            return Unsupported(node, "seeds come from the generator that torch.manual_seed sets", chosen=True)
+        return Unsupported(node, "it draws numbers as the library does", "compose it of torch.rand to have a kernel")
+    return None
+
+
+def _is_put(node: fx.Node) -> bool:
+    return "index_put" in operation(node)
+
+
+def _is_masked(node: fx.Node) -> bool:
+    """Return whether the places that it names are those where a mask is true."""
+    places: Any = node.args[1] if "index" in operation(node) and len(node.args) > 1 else None
+    listed = places if isinstance(places, (tuple, list)) else ()
+    return any(t.dtype is torch.bool for i in listed if isinstance(i, fx.Node) for t in _tensors(i))
+
+
+def _library_reason(node: fx.Node, tensors: list[torch.Tensor], choices: Choices) -> Unsupported | None:
+    """Return a reason in what libraries are good at."""
+    name = operation(node)
+    if _is_product(node):
+        if choices.matmul == "never":
+            return Unsupported(node, "products of matrices have no kernels, as chosen", chosen=True)
+        if choices.matmul == "always":
+            return Unsupported(node, "a product of matrices of a shape or dtype that tl.dot does not take", chosen=True)
+        cure = "choose matmul=always for a kernel"
+        return Unsupported(node, "the library is as fast at a product of matrices", cure, chosen=True)
+    if choices.deterministic == "yes" and is_accumulation(node):
+        return Unsupported(node, "kernels add in another order in every run, which was chosen against", chosen=True)
+    if name in _INDEX_PUTS:
+        return Unsupported(node, *_REMEDIES["may write an element more than once"])
+    for pattern, what in _LIBRARIES.items():
+        if re.match(pattern, name):
+            return Unsupported(node, f"the library is faster at {what}", chosen=True)
+    if re.match(_SORTING, name):
+        return Unsupported(node, "there is no kernel that sorts")
+    return None
+
+
+def _is_product(node: fx.Node) -> bool:
+    return bool(re.match(r"aten\.(mm|addmm|bmm|baddbmm|_scaled_mm|_int_mm|mv|addmv|dot|vdot)\.", operation(node)))
+
+
+_LIBRARIES = {
+    r"aten\.\w*convolution": "convolutions",
+    r"aten\.\w*(linalg|cholesky|triangular_solve|lu_unpack|ormqr|geqrf)": "linear algebra",
+    r"aten\.\w*(fft|stft)": "Fourier transforms",
+    r"aten\.\w*(lstm|gru|rnn)": "whole recurrent layers",
+    r"aten\.\w*(attention)": "attention",
+}
+_SORTING = r"aten\.\w*(sort|topk|kthvalue|median|mode|unique|searchsorted|bucketize|histc)"
+_INDEX_PUTS = ("aten.index_put.default", "aten._unsafe_index_put.default")
+
+_REMEDIES = {
+    "may write an element more than once": (
+        "its indices may name an element twice, and one of the values has to win",
+        "adding (scatter_add, accumulate=True) has a kernel",
+    ),
+    "depends on how a tensor lies in memory": (
+        "it depends on how a tensor lies in memory",
+        "use slices and reshape to have a kernel",
+    ),
+}
+"""What is said of what was in the way of a kernel, where that is more than its own words."""

@@ -1,0 +1,74 @@
+"""Views in a graph: as few as there need be, and results that are views of an input or of another result."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from torch import fx
+
+from fx_lsp.codegen.graph.query import view_chain
+from fx_lsp.codegen.ir.index import expression
+from fx_lsp.codegen.ir.ops import operation
+
+
+def merge_views(graph: fx.Graph) -> None:
+    """Make one view of a view of a view, and none of one that shows its tensor as it is.
+
+    A tensor that is a result in place of such a view has its name.
+    """
+    for node in list(graph.nodes):
+        if operation(node) not in ("aten.permute.default", "aten.view.default"):
+            continue
+        inner: Any = node.args[0]
+        if operation(inner) == operation(node):
+            outer: Any = node.args[1]
+            way = [inner.args[1][d] for d in outer] if operation(node) == "aten.permute.default" else outer
+            node.args = (inner.args[0], way)
+        base: Any = node.args[0]
+        is_result = any(u.op == "output" for u in node.users)
+        if not _has_same_layout(node, base) or (is_result and base.op != "call_function"):
+            continue
+        if is_result and not any(u.op == "output" for u in base.users):
+            name, node.name = node.name, f"{node.name}_before"
+            base.name = name
+        node.replace_all_uses_with(base)
+    graph.eliminate_dead_code()
+
+
+def _has_same_layout(node: fx.Node, base: fx.Node) -> bool:
+    """Return whether a node has the elements of another in the same places."""
+    one, other = node.meta["val"], base.meta["val"]
+    if one.dtype != other.dtype or one.dim() != other.dim():
+        return False
+    pairs = zip((*one.shape, *one.stride()), (*other.shape, *other.stride()), strict=True)
+    return all(expression(a) == expression(b) for a, b in pairs)
+
+
+def detach_view_results(
+    graph: fx.Graph, outputs: int, tangents: Collection[int] | None, differentiable: bool
+) -> dict[int, fx.Node]:
+    """Take those of the first `outputs` results out of a forward graph that are views of inputs or of other results.
+
+    They are made outside of the operator and of the autograd function, so that autograd knows them for views: no
+    gradient is passed to backward for them. `tangents` are the results that have one, None for all. Returns the nodes
+    that were taken out by their position; they remain in the graph, where nothing uses them.
+    """
+    output = next(n for n in reversed(graph.nodes) if n.op == "output")
+    returned = output.args[0]
+    results = list(returned) if isinstance(returned, (tuple, list)) else [returned]
+    nodes = {k: r for k, r in enumerate(results[:outputs]) if isinstance(r, fx.Node)}
+    with_gradient = (
+        set(nodes) if differentiable and tangents is None else set(tangents or ()) if differentiable else set[int]()
+    )
+    kept_nodes = {nodes[k] for k in with_gradient & nodes.keys()}
+    detached: dict[int, fx.Node] = {}
+    for position, node in nodes.items():
+        chain = list(view_chain(node))
+        if chain[-1].op == "placeholder" or (position not in with_gradient and any(n in kept_nodes for n in chain)):
+            detached[position] = node
+        else:
+            kept_nodes.add(node)
+    if detached:
+        output.args = ([None if k in detached else r for k, r in enumerate(results)],)
+    return detached

@@ -1,0 +1,270 @@
+"""A kernel of a Python file, compiled without a GPU: its texts from TTIR to SASS, what it uses and how it reads memory.
+
+Each line of each text knows the line of the Python file that it is from.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import fx_lsp
+from fx_lsp import wire
+from fx_lsp.codegen.inspect import listings
+from fx_lsp.codegen.inspect.compilation import (
+    CompiledKernel,
+    LaunchSpec,
+    compile_kernel,
+    definition_line,
+    is_interpreting,
+    line_of_ptx,
+)
+from fx_lsp.codegen.inspect.listings import Listing
+from fx_lsp.codegen.inspect.occupancy import CHIPS, Occupancy, occupancy
+from fx_lsp.model import Failure
+
+__all__ = ["Access", "Assembly", "LaunchSpec", "Note", "Resources", "assemble"]
+
+
+@dataclass(frozen=True)
+class Access:
+    """`count` instructions of one kind that read or write global memory for a line of the Python file.
+
+    `kind` is "load", "store", "copy" (to shared memory), "atomic" or "bulk" (a whole block at once, as TMA does).
+    `bits` is what one instruction moves for one thread, 0 where it moves a block.
+    """
+
+    line: int
+    kind: str
+    bits: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Resources:
+    """The resources that a kernel uses. `registers` are for each thread, of AMD's chips the vector ones.
+
+    `spill_stores` and `spill_loads` are bytes that the instructions which spill move for each thread; `shared` is
+    memory in bytes for each block, static and dynamic, and `tensor_memory` columns of it (of 512, on Blackwell).
+    """
+
+    registers: int
+    spill_stores: int
+    spill_loads: int
+    shared: int
+    threads: int
+    barriers: int
+    tensor_memory: int
+    occupancy: Occupancy
+
+
+@dataclass(frozen=True)
+class Note:
+    """A remark of the assembler on the code, and the line of the Python file that it is about, or 0."""
+
+    line: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """A compiled kernel. `texts` are `ttir`, `ttgir`, `llir`, then `ptx` and `sass`, or `amdgcn`.
+
+    `lines` has, for each text and each of its lines, the line of the Python file or 0. `line` is that of the kernel.
+    """
+
+    target: str
+    launch: LaunchSpec
+    line: int
+    texts: dict[str, str]
+    lines: dict[str, tuple[int, ...]]
+    resources: Resources
+    accesses: tuple[Access, ...]
+    notes: tuple[Note, ...] = ()
+
+
+def assemble(text: str, launch: LaunchSpec, target: str, file: str = "kernel.py") -> Assembly | Failure:
+    """Compile one kernel of `text` for a target (`cuda:90`, `hip:gfx942`; see `occupancy.CHIPS`).
+
+    The text's top level runs, nothing else of it. What is wrong with the text, the launch or the target is a Failure
+    whose span is in `file`. Resources over the chip's limits are no Failure: the texts are there, `remarks` says it.
+    """
+    if is_interpreting():
+        return _in_another_process(text, launch, target, file)
+    outcome = compile_kernel(text, launch, target, file)
+    return outcome if isinstance(outcome, Failure) else _assembly(outcome, text, launch, target)
+
+
+def answer() -> None:
+    """Assemble what standard input asks for, and write the outcome to standard output, both as JSON."""
+    text, launch, target, file = json.load(sys.stdin)
+    outcome = assemble(text, wire.from_json(LaunchSpec, launch), target, file)
+    kind = "failure" if isinstance(outcome, Failure) else "assembly"
+    json.dump({kind: wire.to_json(outcome)}, sys.stdout)
+
+
+def _assembly(kernel: CompiledKernel, text: str, launch: LaunchSpec, target: str) -> Assembly:
+    shown = {name: _LISTINGS[name](stage, kernel.path) for name, stage in kernel.stages.items() if name in _LISTINGS}
+    if "ptx" in shown:
+        shown["sass"] = _disassemble(kernel)
+        resources = _nvidia_resources(kernel, target)
+        accesses = _accesses(shown["sass"], _SASS_ACCESS)
+    else:
+        shown["sass"] = Listing(f"// {target} has no SASS: its final assembly is amdgcn\n", (0,))
+        resources = _amd_resources(kernel, shown["amdgcn"].text, target)
+        accesses = _accesses(shown["amdgcn"], _AMD_ACCESS)
+    return Assembly(
+        target=target,
+        launch=launch,
+        line=definition_line(text, launch.kernel),
+        texts={name: listing.text for name, listing in shown.items()},
+        lines={name: listing.lines for name, listing in shown.items()},
+        resources=resources,
+        accesses=accesses,
+        notes=_notes(kernel),
+    )
+
+
+_LISTINGS = {
+    "ttir": listings.mlir,
+    "ttgir": listings.mlir,
+    "llir": listings.llvm,
+    "ptx": listings.ptx,
+    "amdgcn": listings.amdgcn,
+}
+
+
+def _disassemble(kernel: CompiledKernel) -> Listing:
+    knobs: Any = importlib.import_module("triton.knobs")
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as program:
+        program.write(kernel.binary)
+        program.flush()
+        command = [knobs.nvidia.nvdisasm.path, "-g", "-c", program.name]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        return Listing(f"// nvdisasm cannot read the program: {done.stderr.strip()}\n", (0,))
+    return listings.sass(done.stdout, kernel.path)
+
+
+def _nvidia_resources(kernel: CompiledKernel, target: str) -> Resources:
+    """Read the resources from what `ptxas -v` prints; several functions of a program share the registers of the one
+    that needs most."""
+    registers = max(_numbers(r"Used (\d+) registers", kernel.log), default=0)
+    shared = int(kernel.metadata.get("shared") or 0) + max(_numbers(r"(\d+) bytes smem", kernel.log), default=0)
+    warps = int(kernel.metadata["num_warps"])
+    return Resources(
+        registers=registers,
+        spill_stores=sum(_numbers(r"(\d+) bytes spill stores", kernel.log)),
+        spill_loads=sum(_numbers(r"(\d+) bytes spill loads", kernel.log)),
+        shared=shared,
+        threads=warps * CHIPS[target].warp_size,
+        barriers=max(_numbers(r"used (\d+) barriers", kernel.log), default=0),
+        tensor_memory=int(kernel.metadata.get("tmem_size") or 0),
+        occupancy=occupancy(CHIPS[target], registers, shared, warps),
+    )
+
+
+def _amd_resources(kernel: CompiledKernel, shown: str, target: str) -> Resources:
+    """Read the resources from the metadata at the end of the assembly; what spills moves through scratch memory."""
+    text = kernel.stages["amdgcn"]
+    registers = max(_numbers(r"^ +\.vgpr_count: +(\d+)", text), default=0)
+    shared = int(kernel.metadata.get("shared") or 0)
+    warps = int(kernel.metadata["num_warps"])
+    spills = any(_numbers(r"^ +\.vgpr_spill_count: +(\d+)", text))
+    return Resources(
+        registers=registers,
+        spill_stores=_scratch_bytes("store", shown) if spills else 0,
+        spill_loads=_scratch_bytes("load", shown) if spills else 0,
+        shared=shared,
+        threads=warps * CHIPS[target].warp_size,
+        barriers=1 if re.search(r"^\ts_barrier", shown, re.MULTILINE) else 0,
+        tensor_memory=0,
+        occupancy=occupancy(CHIPS[target], registers, shared, warps),
+    )
+
+
+def _scratch_bytes(kind: str, text: str) -> int:
+    words = re.findall(rf"^\t(?:scratch|buffer)_{kind}_dword(?:x(\d))?\b.*(?:off|scratch)", text, re.MULTILINE)
+    return sum(4 * int(count or 1) for count in words)
+
+
+def _numbers(pattern: str, text: str) -> list[int]:
+    return [int(number) for number in re.findall(pattern, text, re.MULTILINE)]
+
+
+def _notes(kernel: CompiledKernel) -> tuple[Note, ...]:
+    notes: dict[Note, None] = {}
+    for message in re.findall(r"Potential Performance Loss: (.*)|ptxas\S* warning\s*: (.*)", kernel.log):
+        text = re.sub(r" in the function '\w+'", "", " ".join(message).strip())
+        at = re.search(r" in line (\d+)", text)
+        line = line_of_ptx(kernel.stages["ptx"], int(at[1]), kernel.path) if at else 0
+        notes[Note(line, text.replace(at[0], "") if at else text)] = None
+    return tuple(notes)
+
+
+def _accesses(shown: Listing, pattern: re.Pattern[str]) -> tuple[Access, ...]:
+    counts: dict[tuple[int, str, int], int] = {}
+    for row, line in zip(shown.text.splitlines(), shown.lines, strict=False):
+        accesses = pattern.search(row)
+        if accesses:
+            name = next(name for name, value in accesses.groupdict().items() if value)
+            bits = 0 if name == "bulk" else _bits(accesses["width"])
+            counts[line, name, bits] = counts.get((line, name, bits), 0) + 1
+    return tuple(Access(*place, count) for place, count in counts.items())
+
+
+def _bits(width: str) -> int:
+    """Return the bits of a SASS suffix (`.E.128`, `.E.U8`), or of the end of a name of AMD's (`dwordx4`, `ushort`)."""
+    if digits := re.search(r"\.[US]?(8|16|64|128|256)(?=\.|$)", width):
+        return int(digits[1])
+    if digits := re.search(r"dwordx(\d)|b(\d+)|(byte)|(short)", width):
+        return int(digits[1] or 0) * 32 or int(digits[2] or 0) or (8 if digits[3] else 16)
+    return 32
+
+
+_SASS_ACCESS = re.compile(
+    r" (?:(?P<copy>LDGSTS)|(?P<load>LDG|LD)|(?P<store>STG|ST)|(?P<atomic>ATOMG?|REDG?)"
+    r"|(?P<bulk>UBLKCP|UTMA(?!CCTL)\w+))"
+    r"(?P<width>(?:\.\w+)*) "
+)
+_AMD_ACCESS = re.compile(
+    r"^\t(?:global|buffer|flat)_(?:(?P<copy>load_lds)|(?P<load>load)|(?P<store>store)|(?P<atomic>atomic))"
+    r"(?P<width>\w*)(?P<bulk>$^)?"
+)
+
+
+def _in_another_process(text: str, launch: LaunchSpec, target: str, file: str) -> Assembly | Failure:
+    """Return the same in a process whose triton compiles: in this one it was imported to interpret kernels."""
+    package = str(Path(fx_lsp.__file__).parent)
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    request = json.dumps([text, wire.to_json(launch), target, file])
+    command = [sys.executable, "-X", "utf8", "-B", "-c", _CHILD, package]
+    done = subprocess.run(command, input=request, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last_line = done.stderr.strip().rpartition("\n")[2]
+        return Failure("crash", f"compiling {launch.kernel} for {target} ended its process: {last_line}".rstrip(": "))
+    outcome = cast("dict[str, Any]", json.loads(done.stdout))
+    if "failure" in outcome:
+        return wire.from_json(Failure, outcome["failure"])
+    return wire.from_json(Assembly, outcome["assembly"])
+
+
+_CHILD = """
+import sys
+sys.path[:] = [path for path in sys.path if path]
+from importlib.util import module_from_spec, spec_from_file_location
+place = sys.argv[1]
+spec = spec_from_file_location("fx_lsp", place + "/__init__.py", submodule_search_locations=[place])
+sys.modules["fx_lsp"] = package = module_from_spec(spec)
+spec.loader.exec_module(package)
+from fx_lsp.codegen.inspect.assembly import answer
+answer()
+"""

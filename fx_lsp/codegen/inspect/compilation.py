@@ -1,0 +1,332 @@
+"""From the text of a Python file to what Triton and its assemblers make of one of its kernels, without a GPU.
+
+The file's top level runs, nothing else of it. Triton writes no cache, asks for no driver, and what it prints is kept.
+One compilation at a time in a process: Triton's settings and standard error are the process's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import inspect
+import io
+import linecache
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+import types
+import warnings
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fx_lsp.codegen.inspect import listings
+from fx_lsp.codegen.inspect.occupancy import CHIPS
+from fx_lsp.model import Failure, Span
+
+Constant = int | float | bool | str | None
+
+_FOLDER = "fx-lsp-kernel-"
+_MAX_AGE = 3600
+"""Seconds after which nobody compiles in a folder any more."""
+
+
+@dataclass(frozen=True)
+class LaunchSpec:
+    """A launch of a kernel as its file makes it.
+
+    `signature` has every argument in Triton's words (`*fp32`, `i32`, `constexpr`), `constants` the values of the
+    constexpr ones. `aligned` are the pointers and sizes that are known to be divisible by 16. `options` are further
+    ones of the compiler (`maxnreg`, `num_ctas`, `waves_per_eu`).
+    """
+
+    kernel: str
+    signature: dict[str, str]
+    constants: dict[str, Constant] = field(default_factory=dict[str, Constant])
+    aligned: tuple[str, ...] = ()
+    num_warps: int = 4
+    num_stages: int = 3
+    options: dict[str, Constant] = field(default_factory=dict[str, Constant])
+
+
+@dataclass(frozen=True)
+class CompiledKernel:
+    """The texts that each step wrote (`ttir`, …, `ptx` or `amdgcn`), the program, Triton's metadata, and what was
+    printed."""
+
+    path: str
+    stages: dict[str, str]
+    binary: bytes
+    metadata: dict[str, Any]
+    log: str
+
+
+def compile_kernel(text: str, launch: LaunchSpec, target: str, file: str) -> CompiledKernel | Failure:
+    """Compile the kernel of `text` that `launch` names for a target of `CHIPS`; `file` is for the spans of failures."""
+    if target not in CHIPS:
+        return Failure(
+            "unsupported", f"there is no target {target}", hint=f"The targets are {', '.join(sorted(CHIPS))}."
+        )
+    _sweep()
+    with tempfile.TemporaryDirectory(prefix=_FOLDER) as directory:
+        path = str(Path(directory, "fx_lsp_kernel.py"))
+        Path(path).write_text(text, encoding="utf-8")
+        try:
+            with _quiet_triton(directory, path) as recorder, _load_file(text, path, file) as namespace:
+                if isinstance(namespace, Failure):
+                    return namespace
+                source = _compiler_source(namespace, launch, text, file)
+                return source if isinstance(source, Failure) else _compile(source, launch, target, recorder, file)
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != "triton":
+                raise
+            return Failure("unsupported", "this interpreter has no triton", hint="Install triton into it.")
+        finally:
+            linecache.cache.pop(path, None)
+
+
+def _sweep() -> None:
+    """Remove what compilations left that were killed: their time limit was over, or the text had changed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - folder.stat().st_mtime > _MAX_AGE:
+                shutil.rmtree(folder)
+
+
+def is_interpreting() -> bool:
+    """Return whether triton was imported in this process to interpret kernels (`TRITON_INTERPRET`): then it cannot
+    compile."""
+    if importlib.util.find_spec("triton") is None:
+        return False
+    triton: Any = importlib.import_module("triton")
+    return not isinstance(triton.language.max, triton.JITFunction)
+
+
+@dataclass
+class _Recorder:
+    """The results of the steps of one compilation, recorded as they go, so that they are there when a later one
+    fails."""
+
+    path: str
+    stages: dict[str, Any] = field(default_factory=dict[str, Any])
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+    printed: Callable[[], str] = lambda: ""
+
+    def watch(self, *arguments: Any) -> tuple[str, str]:
+        """Return Triton's `add_stages_inspection_hook`: called with the steps to wrap, or without for a key of a
+        cache."""
+        if len(arguments) > 1:
+            stages: dict[str, Callable[[Any, Any], Any]] = arguments[1]
+            for name, step in list(stages.items()):
+                stages[name] = self._recorded(name, step)
+        return "fx-lsp", "fx-lsp"
+
+    def _recorded(self, name: str, step: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        def run(source: Any, metadata: dict[str, Any]) -> Any:
+            self.metadata = metadata
+            output = step(source, metadata)
+            if name == "ptx":
+                output = listings.with_own_lines(output, self.path)
+            self.stages[name] = output if isinstance(output, (str, bytes)) else str(output)
+            return output
+
+        return run
+
+
+def _compile(source: Any, launch: LaunchSpec, target: str, recorder: _Recorder, file: str) -> CompiledKernel | Failure:
+    triton: Any = importlib.import_module("triton")
+    gpu_target: Any = importlib.import_module("triton.backends.compiler").GPUTarget
+    backend, _, name = target.partition(":")
+    arch = int(name) if backend == "cuda" else name
+    options = {"num_warps": launch.num_warps, "num_stages": launch.num_stages, **launch.options}
+    try:
+        triton.compile(source, target=gpu_target(backend, arch, CHIPS[target].warp_size), options=options)
+    except Exception as error:
+        return _failure(error, launch.kernel, target, source.fn.__globals__, recorder, file)
+    texts = {name: output for name, output in recorder.stages.items() if isinstance(output, str)}
+    binary = next(output for output in recorder.stages.values() if isinstance(output, bytes))
+    return CompiledKernel(recorder.path, texts, binary, dict(recorder.metadata), recorder.printed())
+
+
+def _compiler_source(namespace: dict[str, Any], launch: LaunchSpec, text: str, file: str) -> Any:
+    """Return the source that `triton.compile` takes, or a Failure where the launch does not fit the kernel."""
+    triton: Any = importlib.import_module("triton")
+    if launch.kernel not in namespace:
+        return Failure("error", f"the file has no kernel named {launch.kernel}")
+    span = span_of(text, file, definition_line(text, launch.kernel))
+    kernel: Any = namespace[launch.kernel]
+    while kernel is not None and not isinstance(kernel, triton.JITFunction):  # below autotune and heuristics
+        kernel = getattr(kernel, "fn", None)
+    if kernel is None:
+        return Failure("error", f"{launch.kernel} is no kernel: it is without @triton.jit", span)
+    names: list[str] = kernel.arg_names
+    unknown = [name for name in {**launch.signature, **launch.constants} if name not in names]
+    missing = [name for name in names if name not in launch.signature]
+    if unknown or missing:
+        what = f"has no argument {unknown[0]}" if unknown else f"is launched without its argument {missing[0]}"
+        return Failure("error", f"{launch.kernel} {what}", span)
+    valueless = [
+        name for name, kind in launch.signature.items() if kind == "constexpr" and name not in launch.constants
+    ]
+    if valueless:
+        return Failure("error", f"{launch.kernel} is launched without a value of its constexpr {valueless[0]}", span)
+    attributes = {(names.index(name),): [["tt.divisibility", 16]] for name in launch.aligned if name in names}
+    signature = {name: launch.signature[name] for name in names}
+    return triton.compiler.ASTSource(kernel, signature, dict(launch.constants), attributes)
+
+
+@contextlib.contextmanager
+def _load_file(text: str, path: str, file: str) -> Generator[dict[str, Any] | Failure]:
+    """Yield the names of the file after its top level ran, or a Failure. Its module is importable as long as this
+    lasts."""
+    module = types.ModuleType("fx_lsp_kernel")
+    module.__file__ = path
+    sys.modules[module.__name__] = module
+    try:
+        exec(compile(text, path, "exec"), vars(module))
+        outcome: dict[str, Any] | Failure = vars(module)
+    except SyntaxError as error:
+        line = error.lineno if error.filename == path else None
+        outcome = Failure("syntax", f"the file does not parse: {error.msg}", span_of(text, file, line or 0))
+    except (Exception, SystemExit) as error:
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+        line = frames[-1].lineno if frames else None
+        message = f"{type(error).__name__}: {error}".rstrip(": ")
+        outcome = Failure("import", f"the file cannot be imported: {message}", span_of(text, file, line or 0))
+    try:
+        yield outcome
+    finally:
+        del sys.modules[module.__name__]
+
+
+def _failure(
+    error: Exception, kernel: str, target: str, names: dict[str, Any], recorder: _Recorder, file: str
+) -> Failure:
+    path = recorder.path
+    text = Path(path).read_text(encoding="utf-8")
+    diagnostic = re.search(rf"^{re.escape(path)}:(\d+):\d+: error: (.*)$", recorder.printed(), re.MULTILINE)
+    if type(error).__name__ == "PTXASError":
+        message, line = _assembler_message(str(error), recorder.stages.get("ptx", ""), path)
+    elif diagnostic:
+        message, line = diagnostic[2], int(diagnostic[1])
+    else:
+        message, line = _triton_message(error, names)
+    first, _, rest = message.replace(path, file).strip().partition("\n")
+    span = span_of(text, file, line or definition_line(text, kernel))
+    return Failure("error", f"Triton cannot compile {kernel} for {target}: {first}", span, rest.strip(), "error")
+
+
+def _triton_message(error: Exception, names: dict[str, Any]) -> tuple[str, int]:
+    message, line = "", 0
+    seen: BaseException | None = error
+    if not hasattr(error, "node"):
+        message = f"{type(error).__name__}: {error}"
+    while seen is not None:  # from the kernel to the function that it calls, and what is wrong in that
+        node: Any = getattr(seen, "node", None)
+        if node is None:
+            message = message or str(seen)
+        else:
+            message = _WRAPPED.sub(r"\2", getattr(seen, "error_message", None) or "") or message
+            begin = _begin_of(getattr(seen, "src", None), names)
+            line = begin + node.lineno - 1 if begin and hasattr(node, "lineno") else line
+        seen = seen.__cause__
+    return message or type(error).__name__, line
+
+
+def _assembler_message(error: str, text: str, path: str) -> tuple[str, int]:
+    match = re.search(r"^ptxas\S* (?:\S+, line (\d+); )?(?:fatal|error)\s*: (?:\(C\d+\) )?(.*)$", error, re.MULTILINE)
+    message = match[2] if match else error.strip().partition("\n")[0]
+    at = re.search(r" (?:at|in) line (\d+)", message)
+    number = (match and match[1]) or (at and at[1])
+    return message.replace(at[0], "") if at else message, line_of_ptx(text, int(number), path) if number else 0
+
+
+def line_of_ptx(text: str, number: int, path: str) -> int:
+    """Return the line of the Python file that line `number` of a PTX is from, 0 for none."""
+    above = "\n".join(text.splitlines()[:number])
+    files = "\n".join(line for line in text.splitlines() if line.startswith("\t.file\t"))
+    lines = listings.ptx(f"{files}\n{above}", path).lines
+    return lines[-1] if lines else 0
+
+
+def definition_line(text: str, name: str) -> int:
+    """Return the line of `def name` at the top level of the text, 0 where it has none."""
+    match = re.search(rf"^def {re.escape(name)}\b", text, re.MULTILINE)
+    return text.count("\n", 0, match.start()) + 1 if match else 0
+
+
+def span_of(text: str, file: str, line: int) -> Span | None:
+    """Return the code of a line of the text, or None where it has no such line."""
+    rows = text.split("\n")
+    if not 0 < line <= len(rows):
+        return None
+    row = rows[line - 1].rstrip()
+    start = len(row) - len(row.lstrip())
+    return Span(file, line, len(row[:start].encode()), line, len(row.encode()))
+
+
+def _begin_of(source: str | None, names: dict[str, Any]) -> int:
+    """Return the line where a kernel of the file begins, by the text that Triton has of it."""
+    for value in names.values():
+        while value is not None and not hasattr(value, "src"):
+            value = getattr(value, "fn", None)
+        if value is not None and source is not None and value.src == source:
+            rows, begin = inspect.getsourcelines(value.fn)
+            return begin + next((i for i, row in enumerate(rows) if row.lstrip().startswith("def ")), 0)
+    return 0
+
+
+@contextlib.contextmanager
+def _quiet_triton(directory: str, path: str) -> Generator[_Recorder]:
+    """Have Triton be as it is by default, whatever the environment says; its files go to `directory`, its output is
+    kept."""
+    knobs: Any = importlib.import_module("triton.knobs")
+    recorder = _Recorder(path)
+    kept_directory, tempfile.tempdir = tempfile.tempdir, directory
+    with contextlib.ExitStack() as stack:
+        stack.callback(setattr, tempfile, "tempdir", kept_directory)
+        for group in (knobs.runtime, knobs.compilation, knobs.cache, knobs.nvidia):
+            stack.enter_context(group.scope())
+        knobs.cache.dir = directory
+        knobs.runtime.interpret = False
+        knobs.runtime.override_arch = None
+        knobs.runtime.add_stages_inspection_hook = recorder.watch
+        knobs.compilation.override = False
+        knobs.compilation.dump_ir = False
+        knobs.compilation.disable_line_info = False
+        knobs.compilation.use_ir_loc = None
+        knobs.nvidia.disable_ptxas_opt = False
+        knobs.nvidia.dump_ptxas_log = True
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
+        printed = stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
+        diagnostics = stack.enter_context(_stderr_to_file())
+        recorder.printed = lambda: printed.getvalue() + diagnostics()
+        yield recorder
+
+
+@contextlib.contextmanager
+def _stderr_to_file() -> Generator[Callable[[], str]]:
+    """Capture standard error as compilers write it, by its descriptor; yield what reads what came so far."""
+    with tempfile.TemporaryFile("a+b") as captured:
+        original = os.dup(2)
+        os.dup2(captured.fileno(), 2)
+
+        def read() -> str:
+            captured.seek(0)
+            return captured.read().decode(errors="replace")
+
+        try:
+            yield read
+        finally:
+            os.dup2(original, 2)
+            os.close(original)
+
+
+_WRAPPED = re.compile(r"^\w+Error\((['\"])(.*)\1\)$", re.DOTALL)

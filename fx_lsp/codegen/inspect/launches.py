@@ -1,0 +1,93 @@
+"""How the wrapper of a generated file launches its kernels, as the compiler has to know it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+
+import sympy
+import torch
+from torch import fx
+
+from fx_lsp.codegen.inspect.compilation import Constant, LaunchSpec
+from fx_lsp.codegen.ir.index import size_hint
+from fx_lsp.codegen.ir.kernel import Kernel
+from fx_lsp.codegen.ir.kernel import KernelLaunch as Step
+from fx_lsp.codegen.ir.values import Buffer
+from fx_lsp.codegen.triton.program import Program
+
+ALIGNMENT = 16
+"""What Triton asks of pointers, in bytes, and of sizes: whether this divides them."""
+DEFAULT_STAGES = 3
+"""How many rounds of a loop Triton has in flight where the configuration does not say."""
+
+
+def launch_specs(program: Program, hints: Mapping[str, int]) -> list[LaunchSpec]:
+    """Return the launches of a program in order; `hints` are the sizes that have names."""
+    return [_launch(step, hints) for step in program.steps if isinstance(step, Step)]
+
+
+def _launch(step: Step, hints: Mapping[str, int]) -> LaunchSpec:
+    """Return a launch as Triton specialises it: the first configuration, sizes as they are now, 1 known to the
+    compiler."""
+    kernel = step.kernel
+    config = kernel.tile.configs[0]
+    pointers = dict(zip((_pointer(b) for b in kernel.reads), step.reads, strict=True))
+    pointers.update(zip((_pointer(b) for b in kernel.writes), step.writes, strict=True))
+    dtypes = {_pointer(b): b.dtype for b in (*kernel.reads, *kernel.writes)}
+    sizes = {name: size_hint(sympy.sympify(size), hints) for name, size in kernel.sizes.items()}
+    blocks = {d.block_name: d.block for d in kernel.tile.dims if d.block > 1} | dict(config.blocks)
+    signature: dict[str, str] = {}
+    constants: dict[str, Constant] = {}
+    aligned: list[str] = []
+    for name, constant in _arguments(kernel):
+        if name in pointers:
+            signature[name] = f"*{_type_name(dtypes[name])}"
+            if _is_aligned(pointers[name]):
+                aligned.append(name)
+            continue
+        value = sizes[name] if name in sizes else blocks[name]
+        if constant or value == 1:
+            signature[name], constants[name] = "constexpr", value
+            continue
+        signature[name] = "i32" if abs(value) < 2**31 else "i64"
+        if value % ALIGNMENT == 0:
+            aligned.append(name)
+    return LaunchSpec(kernel.name, signature, constants, tuple(aligned), config.warps, config.stages or DEFAULT_STAGES)
+
+
+def _arguments(kernel: Kernel) -> list[tuple[str, bool]]:
+    """Return the arguments of a kernel, and whether each is a constexpr, as its definition says."""
+    definition = ast.parse("\n".join(line.text for line in kernel.lines)).body[0]
+    assert isinstance(definition, ast.FunctionDef)
+    return [(a.arg, a.annotation is not None) for a in definition.args.args]
+
+
+def _pointer(buffer: Buffer) -> str:
+    return f"{buffer.name}_ptr"
+
+
+def _is_aligned(node: fx.Node) -> bool:
+    """Return whether a tensor begins where vectors may: allocations do, and so do views that begin at such an
+    element."""
+    value = node.meta["val"]
+    offset = value.storage_offset()
+    return not isinstance(offset, int) or offset * value.element_size() % ALIGNMENT == 0
+
+
+def _type_name(dtype: torch.dtype) -> str:
+    """Return the name of a dtype in a signature."""
+    return _NAMES.get(dtype, str(dtype).removeprefix("torch.").replace("uint", "u").replace("int", "i"))
+
+
+_NAMES = {
+    torch.float64: "fp64",
+    torch.float32: "fp32",
+    torch.float16: "fp16",
+    torch.bfloat16: "bf16",
+    torch.float8_e4m3fn: "fp8e4nv",
+    torch.float8_e5m2: "fp8e5",
+    torch.float8_e4m3fnuz: "fp8e4b8",
+    torch.float8_e5m2fnuz: "fp8e5b16",
+    torch.bool: "u1",
+}

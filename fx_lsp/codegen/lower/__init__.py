@@ -1,0 +1,1 @@
+"""FX nodes to values, by kind of operation."""

@@ -1,0 +1,149 @@
+"""Operations that pick elements by the numbers in a tensor, and sums into such elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Any
+
+import sympy
+import torch
+from torch import fx
+
+from fx_lsp.codegen.graph.query import dimension, shape_of
+from fx_lsp.codegen.graph.scatter import INDEX_PUTS, named_dimensions, scatter_indices, scatter_values
+from fx_lsp.codegen.ir.index import ZERO, Coords, Index, linear
+from fx_lsp.codegen.ir.ops import args_of, lowering, operation
+from fx_lsp.codegen.ir.values import AtomicAdd, Axes, Buffer, Compute, Constant, Guard, Value
+from fx_lsp.codegen.lower.builder import Builder, NotFusible
+
+MAX_SCATTERED = 4
+"""Up to how many elements of each line are replaced by a comparison each."""
+
+
+@lowering("aten.embedding")
+def embedding(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    """Rows of a table."""
+    table, indices = args_of(node)[:2]
+    row = b.index_symbol(b.operand(indices, coords[:-1], guard, torch.int64), shape_of(table)[0])
+    return b.lower(table, (row, coords[-1]), guard)
+
+
+@lowering("aten.index_select")
+def index_select(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    """The indices of one dimension that a tensor names."""
+    source, dim, indices = args_of(node)
+    rank = len(shape_of(source))
+    if not rank:
+        return b.lower(source, (), guard)
+    at, where = list(coords), dimension(dim, rank)
+    behind = coords[where : where + 1] if shape_of(indices) else ()
+    at[where] = b.index_symbol(b.operand(indices, behind, guard, torch.int64), shape_of(source)[where])
+    return b.lower(source, tuple(at), guard)
+
+
+@lowering("aten.gather")
+def gather(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    """For each element, the index of one dimension that a tensor names."""
+    source, dim, indices = args_of(node)[:3]
+    if not shape_of(source):
+        return b.lower(source, (), guard)
+    return b.lower(source, along_dimension(b, node, dim, indices, shape_of(source), coords, guard), guard)
+
+
+def along_dimension(
+    b: Builder, node: fx.Node, dim: Any, indices: fx.Node, shape: Coords, coords: Coords, guard: Guard = ()
+) -> Coords:
+    """Return coordinates in a tensor of a shape, which a tensor of indices names along a dimension."""
+    at, where = list(coords) or [ZERO], dimension(dim, len(shape))
+    at[where] = b.index_symbol(b.operand(indices, coords, guard, torch.int64), shape[where])
+    return tuple(at)
+
+
+@lowering("aten.index.Tensor", "aten._unsafe_index.Tensor")
+def index(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    """The elements that tensors of indices name, which broadcast with each other; negative ones count from the end."""
+    source, indices = args_of(node)[:2]
+    if any(i is not None and i.meta["val"].dtype is torch.bool for i in indices):
+        raise NotFusible(node, "depends on the values of a mask")
+    return b.lower(source, indexed_coordinates(b, node, shape_of(source), indices, coords, guard), guard)
+
+
+def indexed_coordinates(
+    b: Builder,
+    node: fx.Node,
+    shape: Coords,
+    indices: Sequence[fx.Node | None],
+    coords: Coords,
+    guard: Guard = (),
+    checked: bool = True,
+) -> Coords:
+    """Return coordinates in a tensor of a shape, which tensors of indices name for the element at `coords` of what they
+    pick.
+
+    Where they are not `checked`, none is negative.
+    """
+    begin, rank = named_dimensions(indices)
+    named, rest = coords[begin : begin + rank], iter((*coords[:begin], *coords[begin + rank :]))
+    at: list[Index] = []
+    for extent, tensor in zip_longest(shape, indices):
+        if tensor is None:
+            at.append(next(rest))
+            continue
+        value = b.operand(tensor, named, guard, torch.int64)
+        if checked:
+            value = b.compute("tl.where(a < 0, a + b, a)", (value, b.coordinate(extent, node)), torch.int64, node)
+        at.append(b.index_symbol(value, extent))
+    return tuple(at)
+
+
+@lowering("aten.scatter.value", "aten.scatter.src")
+def scatter(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    """A tensor with a few elements of each line along a dimension replaced, where a tensor of indices says.
+
+    Where it names one twice, the last value stays; PyTorch leaves open which.
+    """
+    source, dim, indices, written = args_of(node)[:4]
+    shape, inside = shape_of(node), shape_of(indices)
+    where = dimension(dim, len(shape))
+    dtype = node.meta["val"].dtype
+    if not shape:
+        return b.operand(written, coords, guard, dtype)
+    few = inside[where].is_Integer and 1 <= inside[where] <= MAX_SCATTERED
+    if not few or any(i != where and a != s for i, (a, s) in enumerate(zip(inside, shape, strict=True))):
+        raise NotFusible(node, "may write an element more than once")
+    value = b.operand(source, coords, guard, dtype)
+    for number in range(int(inside[where])):
+        at = (*coords[:where], sympy.Integer(number), *coords[where + 1 :])
+        place = b.lower(indices, at, guard)
+        here = b.compute("a == b", (b.coordinate(coords[where], node), place), torch.bool, node)
+        new = b.constant(written, dtype) if not isinstance(written, fx.Node) else b.lower(written, at, guard)
+        value = b.compute("tl.where(a, b, c)", (here, b.convert(new, dtype), value), value.dtype, node)
+    return value
+
+
+def atomic_add(b: Builder, node: fx.Node, coords: Coords, over: Axes, buffer: Buffer) -> AtomicAdd:
+    """Return the atomic addition of a scatter sum, for the element at `coords` of what it adds, which runs over the
+    axes `over`."""
+    values, dtype = scatter_values(node), buffer.dtype
+    if operation(node) in INDEX_PUTS:
+        checked = operation(node) != "aten._unsafe_index_put.default"
+        at = indexed_coordinates(b, node, shape_of(node), scatter_indices(node), coords, (), checked)
+        value = b.operand(values, coords, (), dtype)
+    else:
+        at = along_dimension(b, node, args_of(node)[1], args_of(node)[2], shape_of(node), coords)
+        value = b.convert(b.lower(values, coords), dtype)
+    index = sympy.expand(linear(at, buffer.strides))
+    value, where = _split_mask(b, value, node)
+    return AtomicAdd(buffer, index, value, node, b.values_behind(index.free_symbols), where, over)
+
+
+def _split_mask(b: Builder, value: Value, node: fx.Node) -> tuple[Value, Value | None]:
+    """Return a value, and where it is added: adding zero is left out."""
+    if isinstance(value, Compute) and value.template == "tl.where(a, b, c)":
+        condition, yes, no = value.args
+        if isinstance(no, Constant) and no.value == 0:
+            return yes, condition
+        if isinstance(yes, Constant) and yes.value == 0:
+            return no, b.compute("not_(a)", (condition,), torch.bool, node)
+    return value, None

@@ -1,0 +1,337 @@
+"""Operations on single elements: a table of their expressions in Triton.
+
+`a`, `b`, `c` are the tensor arguments in order. A call of a lower-case name that is neither Triton's nor Python's is
+one of the helper functions of `triton/helpers.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+
+from fx_lsp.codegen.ir.index import Coords
+from fx_lsp.codegen.ir.ops import args_of, lowering
+from fx_lsp.codegen.ir.values import Compute, Constant, Guard, Load, Reduction, Value, compute_dtype, triton_type
+from fx_lsp.codegen.lower.algebra import simplify
+from fx_lsp.codegen.lower.builder import Builder, NotFusible
+
+_ARITHMETIC = {
+    "add": "a + b",
+    "sub": "a - b",
+    "rsub": "b - a",
+    "mul": "a * b",
+    "div": "a / b",
+    "true_divide": "a / b",
+    "neg": "-a",
+    "positive": "a",
+    "abs": "tl.abs(a)",
+    "reciprocal": "1.0 / a",
+    "square": "a * a",
+    "exp": "tl.exp(a)",
+    "exp2": "tl.exp2(a)",
+    "expm1": "expm1(a)",
+    "log": "tl.log(a)",
+    "log2": "tl.log2(a)",
+    "log10": "tl.log(a) * 0.4342944819032518",
+    "log1p": "log1p(a)",
+    "sqrt": "tl.sqrt(a)",
+    "rsqrt": "tl.rsqrt(a)",
+    "sin": "tl.sin(a)",
+    "cos": "tl.cos(a)",
+    "tan": "tl.sin(a) / tl.cos(a)",
+    "sinh": "sinh(a)",
+    "cosh": "0.5 * (tl.exp(a) + tl.exp(-a))",
+    "tanh": "tanh(a)",
+    "asinh": "asinh(a)",
+    "acosh": "acosh(a)",
+    "atanh": "0.5 * (log1p(a) - log1p(-a))",
+    "asin": "asin(a)",
+    "acos": "acos(a)",
+    "atan": "atan(a)",
+    "atan2": "atan2(a, b)",
+    "erf": "tl.erf(a)",
+    "erfc": "erfc(a)",
+    "sigmoid": "tl.sigmoid(a)",
+    "relu": "relu(a)",
+    "floor": "tl.floor(a)",
+    "ceil": "tl.ceil(a)",
+    "trunc": "trunc(a)",
+    "round": "round_even(a)",
+    "sign": "sign(a)",
+    "sgn": "sign(a)",
+    "maximum": "tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)",
+    "minimum": "tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)",
+    "fmax": "tl.maximum(a, b)",
+    "fmin": "tl.minimum(a, b)",
+    "fmod": "fmod(a, b)",
+    "remainder": "remainder(a, b)",
+    "hypot": "hypot(a, b)",
+    "copysign": "copysign(a, b)",
+    "bitwise_and": "a & b",
+    "bitwise_or": "a | b",
+    "bitwise_xor": "a ^ b",
+    "bitwise_not": "~a",
+    "bitwise_left_shift": "a << b",
+    "bitwise_right_shift": "a >> b",
+    "__lshift__": "a << b",
+    "__rshift__": "a >> b",
+    "__and__": "a & b",
+    "__or__": "a | b",
+    "__xor__": "a ^ b",
+    "lift_fresh_copy": "a",
+    "fma": "a * b + c",
+    "lgamma": "lgamma(a)",
+    "digamma": "digamma(a)",
+    "erfinv": "erfinv(a)",
+    "special_erfcx": "erfcx(a)",
+    "i0": "i0(a)",
+    "special_i0e": "i0e(a)",
+    "special_i1": "i1(a)",
+    "special_i1e": "i1e(a)",
+    "special_modified_bessel_i0": "i0(a)",
+    "special_modified_bessel_i1": "i1(a)",
+    "gcd": "gcd(a, b)",
+}
+"""The arguments are converted to the dtype of the result."""
+
+_COMPARISONS = {
+    "eq": "a == b",
+    "ne": "a != b",
+    "lt": "a < b",
+    "le": "a <= b",
+    "gt": "a > b",
+    "ge": "a >= b",
+    "isnan": "a != a",
+    "isinf": "tl.abs(a) == float('inf')",
+    "signbit": "signbit(a)",
+}
+"""The arguments are converted to what they have in common; the result is a bool."""
+
+_LOGICAL = {
+    "logical_and": "a & b",
+    "logical_or": "a | b",
+    "logical_xor": "a ^ b",
+    "logical_not": "not_(a)",
+}
+"""The arguments are converted to bool."""
+
+_FLOAT_ONLY = frozenset(("floor", "ceil", "trunc", "round"))
+_FALSE_FOR_INTS = frozenset(("isnan", "isinf"))
+
+
+def _arguments(node: fx.Node) -> list[Any]:
+    return [a for a in args_of(node) if not isinstance(a, (torch.dtype, list, tuple))]
+
+
+def _result_dtype(node: fx.Node) -> torch.dtype:
+    return node.meta["val"].dtype
+
+
+def _common_dtype(arguments: list[Any]) -> torch.dtype:
+    """Return the dtype in which arguments are compared."""
+    common: Any = None
+    for value in (a.meta["val"] if isinstance(a, fx.Node) else a for a in arguments):
+        common = value if common is None else torch.empty((), dtype=torch.result_type(common, value), device="meta")
+        if isinstance(value, torch.Tensor) and value.ndim and isinstance(common, torch.Tensor) and not common.ndim:
+            common = torch.empty((1,), dtype=common.dtype, device="meta")
+    return common.dtype
+
+
+def _lower_arithmetic(template: str, name: str) -> Any:
+    def lower(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+        dtype = _result_dtype(node)
+        args = tuple(b.operand(a, coords, guard, dtype) for a in _arguments(node))
+        if name in _FLOAT_ONLY and not dtype.is_floating_point:
+            return args[0]
+        text = template
+        if dtype is torch.bool:
+            text = {"a + b": "a | b", "a * b": "a & b", "~a": "not_(a)"}.get(template, template)
+        alpha: Any = node.kwargs.get("alpha", 1)
+        if alpha != 1:
+            args = (args[0], b.compute("a * b", (args[1], b.constant(alpha, dtype)), args[0].dtype, node))
+        rounding: Any = node.kwargs.get("rounding_mode")
+        if rounding is not None:
+            whole = dtype.is_floating_point
+            text = {
+                "floor": "floor_divide(a, b)",
+                "trunc": "trunc(a / b)" if whole else "a // b",
+            }[rounding]
+        return simplify(b, text, args, compute_dtype(dtype), node)
+
+    return lower
+
+
+def _lower_comparison(template: str, name: str) -> Any:
+    def lower(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+        dtype = _common_dtype(_arguments(node))
+        if name in _FALSE_FOR_INTS and not dtype.is_floating_point:
+            return b.constant(False, torch.bool)
+        args = tuple(b.operand(a, coords, guard, dtype) for a in _arguments(node))
+        if not any(isinstance(a, Constant) and not a.value for a in args):  # rounding does not change a sign
+            args = tuple(_round_as_stored(b, v, a) for v, a in zip(args, _arguments(node), strict=True))
+        return simplify(b, template, args, torch.bool, node)
+
+    return lower
+
+
+def _round_as_stored(b: Builder, value: Value, argument: Any) -> Value:
+    """Return an operand of a comparison as it would be in memory. A maximum is equal to what it is the maximum of, even
+    where one of them was stored in half precision and the other is computed here."""
+    memory_value: Any = argument.meta["val"] if isinstance(argument, fx.Node) else None
+    stored = memory_value.dtype if isinstance(memory_value, torch.Tensor) else value.dtype
+    if compute_dtype(stored) is stored or _is_exact(value, stored):
+        return value
+    return b.compute(f"a.to({triton_type(stored)}).to({triton_type(value.dtype)})", (value,), value.dtype, value.node)
+
+
+def _is_exact(value: Value, stored: torch.dtype) -> bool:
+    """Return whether a value has no more digits than it would have in memory."""
+    if isinstance(value, Load):
+        return value.buffer.dtype is stored
+    if isinstance(value, Reduction):
+        return value.kind in ("max", "min") and all(_is_exact(a, stored) for a in value.args)
+    if isinstance(value, Compute):
+        return value.template in _SELECTIONS and all(a.dtype is torch.bool or _is_exact(a, stored) for a in value.args)
+    return isinstance(value, Constant)
+
+
+_SELECTIONS = {"-a", "tl.abs(a)", "relu(a)", "tl.where(a, b, c)", "tl.maximum(a, b)", "tl.minimum(a, b)"} | {
+    f"tl.{which}(a, b, propagate_nan=tl.PropagateNan.ALL)" for which in ("maximum", "minimum")
+}
+"""What gives one of its arguments back, or its negative."""
+
+
+def _lower_logical(template: str) -> Any:
+    def lower(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+        args = tuple(b.operand(a, coords, guard, torch.bool) for a in _arguments(node))
+        return simplify(b, template, args, torch.bool, node)
+
+    return lower
+
+
+for _name, _template in _ARITHMETIC.items():
+    lowering(f"aten.{_name}", f"prims.{_name}")(_lower_arithmetic(_template, _name))
+for _name, _template in _COMPARISONS.items():
+    lowering(f"aten.{_name}")(_lower_comparison(_template, _name))
+for _name, _template in _LOGICAL.items():
+    lowering(f"aten.{_name}")(_lower_logical(_template))
+
+
+@lowering("prims.convert_element_type", "aten._to_copy", "aten.to", "prims.device_put")
+def convert(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    """A conversion. What is rounded to half precision stays float32 until it is stored."""
+    source: Any = args_of(node)[0]
+    return b.convert(b.lower(source, coords, guard), _result_dtype(node), node)
+
+
+@lowering("aten.clone", "aten.alias", "aten.detach", "aten.contiguous", "aten.lift_fresh", "prims.view_of")
+def same(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    """The same elements elsewhere in memory."""
+    source: Any = args_of(node)[0]
+    return b.lower(source, coords, guard)
+
+
+@lowering("aten.copy")
+def copy(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    """The second argument in the shape and dtype of the first."""
+    return b.operand(args_of(node)[1], coords, guard, _result_dtype(node))
+
+
+@lowering("aten.where.self")
+def where(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    """One of two values."""
+    dtype = _result_dtype(node)
+    condition = b.operand(args_of(node)[0], coords, guard, torch.bool)
+    args = tuple(b.operand(a, coords, guard, dtype) for a in args_of(node)[1:])
+    return simplify(b, "tl.where(a, b, c)", (condition, *args), compute_dtype(dtype), node)
+
+
+@lowering("aten.clamp", "aten.clamp_min", "aten.clamp_max", "aten.clip")
+def clamp(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    """A value between two bounds, either of which may be missing."""
+    dtype, name = _result_dtype(node), str(node.target).split(".")[1]
+    value = b.operand(args_of(node)[0], coords, guard, dtype)
+    bounds = [*args_of(node)[1:], *(node.kwargs.get(k) for k in ("min", "max")[len(args_of(node)) - 1 :])]
+    low, high = (None, bounds[0]) if name == "clamp_max" else (bounds[0], bounds[1] if len(bounds) > 1 else None)
+    for bound, function in ((low, "maximum"), (high, "minimum")):
+        if bound is not None:
+            args = value, b.operand(bound, coords, guard, dtype)
+            value = b.compute(f"tl.{function}(a, b, propagate_nan=tl.PropagateNan.ALL)", args, value.dtype, node)
+    return value
+
+
+@lowering("aten.pow")
+def power(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    """Small whole and half powers by multiplication and roots, others by a helper."""
+    dtype = _result_dtype(node)
+    base, exponent = args_of(node)
+    value = b.operand(base, coords, guard, dtype)
+    if isinstance(exponent, (int, float)) and not isinstance(exponent, bool):
+        text = _POWERS.get(float(exponent))
+        if text is not None and (dtype.is_floating_point or "." not in text):
+            return simplify(b, text, (value,), compute_dtype(dtype), node)
+    args = value, b.operand(exponent, coords, guard, dtype)
+    return b.compute("pow(a, b)" if dtype.is_floating_point else "int_pow(a, b)", args, compute_dtype(dtype), node)
+
+
+_POWERS = {
+    0.5: "tl.sqrt(a)",
+    1.0: "a",
+    2.0: "a * a",
+    3.0: "a * a * a",
+    4.0: "a * a * (a * a)",
+    -0.5: "tl.rsqrt(a)",
+    -1.0: "1.0 / a",
+    -2.0: "1.0 / (a * a)",
+}
+
+
+@lowering("aten.polygamma")
+def polygamma(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    """The first derivatives of lgamma."""
+    order, argument = args_of(node)
+    if order > 1:
+        raise NotFusible(node, "is a high derivative of lgamma")
+    value = b.operand(argument, coords, guard, _result_dtype(node))
+    return b.compute("trigamma(a)" if order else "digamma(a)", (value,), value.dtype, node)
+
+
+@lowering("aten.nextafter")
+def nextafter(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    """The next number towards another."""
+    dtype = _result_dtype(node)
+    if dtype.itemsize < 4:
+        raise NotFusible(node, "depends on the bits of half precision")
+    args = tuple(b.operand(a, coords, guard, dtype) for a in args_of(node))
+    return b.compute("nextafter(a, b)", args, dtype, node)
+
+
+@lowering("aten.frexp.Tensor")
+def frexp(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    """A number as a fraction, from a half to one, of a power of two."""
+    source: Any = args_of(node)[0]
+    if source.meta["val"].dtype is torch.float64:
+        raise NotFusible(node, "depends on the bits of double precision")
+    value = b.operand(source, coords, guard, torch.float32)
+    template, dtype = (("frexp_exponent(a)", torch.int32), ("frexp_mantissa(a)", torch.float32))[part == 0]
+    return b.compute(template, (value,), dtype, node)
+
+
+@lowering(
+    *("aten.full", "aten.scalar_tensor", "aten.zeros", "aten.ones", "aten.full_like", "aten.zeros_like"),
+    *("aten.ones_like", "aten._efficientzerotensor"),
+)
+def full(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    """The same number everywhere."""
+    name = str(node.target).split(".")[1]
+    values: dict[str, Any] = {"full": 1, "full_like": 1, "scalar_tensor": 0}
+    value: Any = args_of(node)[values[name]] if name in values else int(name.startswith("ones"))
+    return b.operand(value, (), (), _result_dtype(node))
+
+
+@lowering("aten.empty", "aten.empty_like", "aten.empty_strided", "aten.new_empty", "aten.new_empty_strided")
+def empty(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    """Anything will do."""
+    return b.constant(0, _result_dtype(node))

@@ -1,0 +1,181 @@
+"""Reductions over dimensions, and running ones."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import sympy
+import torch
+from torch import fx
+
+from fx_lsp.codegen.graph.query import REDUCTION_KINDS, is_reduction, reduced_dimensions, scanned_dimension, shape_of
+from fx_lsp.codegen.ir.index import ONE, ZERO, Coords, Index, contiguous_strides, count, linear
+from fx_lsp.codegen.ir.ops import args_of, lowering, operation
+from fx_lsp.codegen.ir.values import Guard, Value, compute_dtype
+from fx_lsp.codegen.lower.builder import Builder, NotFusible
+
+
+@lowering(*REDUCTION_KINDS)
+def reduce(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    """A result of a reduction. Raises NotFusible where it is needed for other elements than those the kernel runs
+    over."""
+    source: Any = args_of(node)[0]
+    shape, dims = shape_of(source), reduced_dimensions(node)
+    if count(shape) == 0:
+        return _empty_reduction(b, node, part)
+    keeps = len(shape_of(node, 0)) == len(shape)
+    if not is_reduction(node):
+        return _reduction_of_one(b, node, coords, guard, part)
+    inside = b.space.coordinates(b.domain.position(), shape)
+    over = _reduced_axes(b, node, inside, dims)
+    expected = tuple(ZERO if i in dims else c for i, c in enumerate(inside) if keeps or i not in dims)
+    if guard or expected != coords:
+        raise NotFusible(node, "is needed for other elements than those that are at hand")
+    name, kind = operation(node), REDUCTION_KINDS[operation(node).rpartition(".")[0]]
+    dtype = compute_dtype(_result_dtype(node, part))
+    if kind in ("any", "all"):
+        return _truth_reduction(b, node, source, inside, over, kind)
+    if kind in ("argmax", "argmin"):
+        return _arg_reduction(b, node, source, inside, dims, over, kind)
+    value = b.operand(source, inside, (), dtype)
+    total = count(shape[d] for d in dims)
+    if not value.axes & set(over):
+        return _constant_reduction(b, node, value, total, part)
+    times = count(b.space.sizes[a] for a in over if a in b.invariant_axes)
+    over = tuple(a for a in over if a not in b.invariant_axes)
+    number = b.convert(b.coordinate(total / times, node), dtype)
+    if kind == "var_mean":
+        mean, squares = _mean_and_squares(b, node, value, over, number)
+        if part == 1:
+            return mean
+        squares = _repeat(b, node, squares, times, "sum")
+        return b.compute("a / b", (squares, _degrees_of_freedom(b, node, total, dtype)), dtype, node)
+    reduced = b.reduction(kind, (value,), over, node, dtype, 0)
+    if name.startswith("aten.mean"):
+        return b.compute("a / b", (reduced, number), dtype, node)
+    return _repeat(b, node, reduced, times, kind)
+
+
+def _reduction_of_one(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    """Return a reduction over dimensions of one element."""
+    source: Any = args_of(node)[0]
+    rank, dims = len(shape_of(source)), reduced_dimensions(node)
+    keeps = len(shape_of(node, 0)) == rank
+    supply = iter(coords)
+    at = tuple(ZERO if i in dims and not keeps else next(supply) for i in range(rank))
+    return _constant_reduction(b, node, b.operand(source, at, guard, _result_dtype(node, part)), ONE, part)
+
+
+def _truth_reduction(
+    b: Builder, node: fx.Node, source: fx.Node, inside: Coords, over: tuple[sympy.Symbol, ...], kind: str
+) -> Value:
+    """Return whether any of some elements are true, or all."""
+    truth = b.operand(source, inside, (), torch.bool)
+    if not truth.axes & set(over):
+        return truth
+    number = b.convert(truth, torch.int32)
+    reduced = b.reduction("max" if kind == "any" else "min", (number,), over, node, torch.int32, 0)
+    return b.convert(reduced, torch.bool)
+
+
+def _mean_and_squares(
+    b: Builder, node: fx.Node, value: Value, over: tuple[sympy.Symbol, ...], number: Value
+) -> tuple[Value, Value]:
+    """Return the mean of a value and the sum of its squared deviations: in two passes over what is at hand, or by
+    Welford's algorithm."""
+    dtype = value.dtype
+    if not b.whole:
+        return (
+            b.reduction("var_mean", (value,), over, node, dtype, 1),
+            b.reduction("var_mean", (value,), over, node, dtype, 0),
+        )
+    mean = b.compute("a / b", (b.reduction("sum", (value,), over, node, dtype, 0), number), dtype, node)
+    centred = b.compute("a - b", (value, mean), dtype, node)
+    squares = b.reduction("sum", (b.compute("a * a", (centred,), dtype, node),), over, node, dtype, 0)
+    return mean, squares
+
+
+def _result_dtype(node: fx.Node, part: int) -> torch.dtype:
+    result = node.meta["val"]
+    return (result[part] if isinstance(result, (tuple, list)) else result).dtype
+
+
+def _degrees_of_freedom(b: Builder, node: fx.Node, total: Index, dtype: torch.dtype) -> Value:
+    """Return the divisor of squared deviations."""
+    stated: Any = node.kwargs.get("correction", 1 if operation(node).startswith("aten.var") else 0)
+    correction = 1 if stated is None else stated
+    if int(correction) == correction:
+        return b.convert(b.coordinate(sympy.Max(ZERO, total - int(correction)), node), dtype)
+    if total.is_Integer:
+        return b.constant(max(0.0, int(total) - correction), dtype)
+    less = b.compute("a - b", (b.convert(b.coordinate(total, node), dtype), b.constant(correction, dtype)), dtype, node)
+    return b.compute("tl.maximum(a, b)", (less, b.constant(0.0, dtype)), dtype, node)
+
+
+def _empty_reduction(b: Builder, node: fx.Node, part: int) -> Value:
+    """Return a reduction without elements."""
+    kind, dtype = REDUCTION_KINDS[operation(node).rpartition(".")[0]], _result_dtype(node, part)
+    if kind == "var_mean" or operation(node).startswith("aten.mean"):
+        return b.constant(math.nan, compute_dtype(dtype))
+    return b.constant(int(kind in ("prod", "all")), compute_dtype(dtype))
+
+
+def _constant_reduction(b: Builder, node: fx.Node, value: Value, total: Index, part: int) -> Value:
+    """Return a reduction of elements that are all the same."""
+    kind, dtype = REDUCTION_KINDS[operation(node).rpartition(".")[0]], value.dtype
+    if kind in ("argmax", "argmin"):
+        return b.constant(0, torch.int64)
+    if kind == "var_mean" and part == 0:
+        zero = b.compute("a - b", (value, value), dtype, node)
+        return b.compute("a / b", (zero, _degrees_of_freedom(b, node, total, dtype)), dtype, node)
+    return value if operation(node).startswith("aten.mean") else _repeat(b, node, value, total, kind)
+
+
+def _repeat(b: Builder, node: fx.Node, value: Value, times: Index, kind: str) -> Value:
+    """Return a reduction of a value that is there so many times."""
+    if times == 1 or kind not in ("sum", "prod"):
+        return value
+    dtype = value.dtype
+    number = b.convert(b.coordinate(times, node), dtype)
+    template = "a * b" if kind == "sum" else "pow(a, b)" if dtype.is_floating_point else "int_pow(a, b)"
+    return b.compute(template, (value, number), dtype, node)
+
+
+def _reduced_axes(b: Builder, node: fx.Node, inside: Coords, dims: tuple[int, ...]) -> tuple[sympy.Symbol, ...]:
+    """Return the axes of the kernel that a reduction runs over."""
+    over = frozenset[Any]().union(*(inside[d].free_symbols for d in dims))
+    remaining = frozenset[Any]().union(*(c.free_symbols for i, c in enumerate(inside) if i not in dims))
+    sizes = b.space.sizes
+    if over & remaining & sizes.keys():
+        raise NotFusible(node, "reduces a part of what the kernel runs over")
+    return tuple(a for a in b.domain.axes if a in over)
+
+
+def _arg_reduction(
+    b: Builder, node: fx.Node, source: fx.Node, inside: Coords, dims: tuple[int, ...], over: Any, kind: str
+) -> Value:
+    shape = shape_of(source)
+    value = b.operand(source, inside, (), source.meta["val"].dtype)
+    if not value.axes & set(over):
+        return b.constant(0, torch.int64)
+    at: Index = linear([inside[d] for d in dims], contiguous_strides([shape[d] for d in dims]))
+    return b.reduction(kind, (value, b.coordinate(at, node)), over, node, torch.int64, 1)
+
+
+@lowering("aten.cumsum", "aten.cumprod")
+def scan(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    """A running sum or product along one dimension."""
+    source: Any = args_of(node)[0]
+    shape = shape_of(source)
+    dtype = node.meta["val"].dtype
+    if not shape:
+        return b.operand(source, coords, guard, dtype)
+    inside = b.space.coordinates(b.domain.position(), shape)
+    over = _reduced_axes(b, node, inside, (scanned_dimension(node),))
+    if guard or inside != coords:
+        raise NotFusible(node, "is needed for other elements than those that are at hand")
+    kind = operation(node).split(".")[1]
+    if not over:
+        return b.operand(source, inside, (), dtype)
+    return b.scan(kind, b.operand(source, inside, (), dtype), over, node)

@@ -1,1 +1,0 @@
-"""The lowerings of operations, by kind."""

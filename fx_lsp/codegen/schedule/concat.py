@@ -1,0 +1,80 @@
+"""Tensors that are joined out of parts which kernels compute: each part is written where it belongs at once."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Collection, Iterable
+from typing import Any, TypeAlias
+
+from torch import fx
+
+from fx_lsp.codegen.graph.query import argument, dimension, layout_step, shape_of
+from fx_lsp.codegen.graph.template_kernel import writer_of
+from fx_lsp.codegen.ir.index import ZERO
+from fx_lsp.codegen.ir.ops import operation
+from fx_lsp.codegen.ir.write_target import LayoutStep, Offset, Reshape
+
+MIN_CONCAT_PARTS = 4
+"""From how many on, tensors that are joined are written one by one."""
+
+ConcatParts: TypeAlias = dict[fx.Node, list[tuple[fx.Node, tuple[LayoutStep, ...]]]]
+"""For nodes that are parts of others: of which, and the steps to their elements there."""
+
+
+def concat_parts(nodes: Iterable[fx.Node], roots: Collection[fx.Node], views: Collection[fx.Node]) -> ConcatParts:
+    """Return the parts of what some nodes join: of many tensors, or of results of template kernels.
+
+    `roots` are in memory and no parts: they would be copied. Of their `views`, few are.
+    """
+    parts_of: ConcatParts = {}
+    for node in nodes:
+        if operation(node) != "aten.cat.default":
+            continue
+        joined: Any = node.args[0]
+        parts = {part: _template_result(part) for part in joined}
+        if len(parts) < MIN_CONCAT_PARTS and not any(result is not None for result in parts.values()):
+            continue
+        rank = len(shape_of(node))
+        if len(parts) < len(joined) or any(len(shape_of(part)) != rank for part in parts):
+            continue
+        ready = [part for part, result in parts.items() if result is None and (part in roots or part in views)]
+        if len(ready) * MIN_CONCAT_PARTS > len(parts) or any(part in roots for part in ready):
+            continue
+        whole, further = _copy_of_whole(node)
+        dim, start = dimension(argument(node, 1, "dim", 0), rank), ZERO
+        for part, result in parts.items():
+            source, steps = result or (part, ())
+            parts_of.setdefault(source, []).append((whole, (*steps, Offset(dim, start), *further)))
+            start = start + shape_of(part)[dim]
+    return parts_of
+
+
+def _template_result(part: fx.Node) -> tuple[fx.Node, tuple[LayoutStep, ...]] | None:
+    """Return the result of a template kernel that a part has all elements of, and the steps to them; None where
+    something else needs it, too, or it is none."""
+    steps: list[LayoutStep] = []
+    while len(part.users) == 1:
+        kernel: Any = part.args[0] if part.target is operator.getitem else None
+        if kernel is not None:
+            return (part, tuple(steps)) if writer_of(kernel) is not None else None
+        step = layout_step(part)
+        if step is None:
+            return None
+        steps.insert(0, step)
+        part = part.all_input_nodes[0]
+    return None
+
+
+def _copy_of_whole(node: fx.Node) -> tuple[fx.Node, tuple[LayoutStep, ...]]:
+    """Return the copy of a joined tensor as a whole, or that itself, and the steps there."""
+    whole, steps, way = node, (), list[LayoutStep]()
+    current = node
+    while len(current.users) == 1:
+        current = next(iter(current.users))
+        step = layout_step(current)
+        if step is None:
+            break
+        way.append(step)
+        if isinstance(step, Reshape) and operation(current) == "aten.clone.default":
+            whole, steps = current, tuple(way)
+    return whole, steps

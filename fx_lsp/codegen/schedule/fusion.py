@@ -1,0 +1,384 @@
+"""Which operations share a kernel.
+
+An anchor is a node that has to exist as a whole: a result, an argument of a call that stays in ATen, a reduction. All
+others are computed where they are needed. Anchors are taken in order; each joins an earlier group that runs over the
+same elements, if nothing it needs comes after that group, or begins one of its own.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from fx_lsp.codegen.graph.query import (
+    has_several_results,
+    is_empty,
+    is_reduction,
+    is_scan,
+    is_scatter_sum,
+    is_view,
+    reduced_dimensions,
+    scanned_dimension,
+    shape_of,
+    stays_call,
+)
+from fx_lsp.codegen.graph.scatter import scatter_shape
+from fx_lsp.codegen.ir.index import Coords, Index, count
+from fx_lsp.codegen.ir.tile import MAX_ROW_ELEMENTS, MAX_TILE_ELEMENTS
+from fx_lsp.codegen.schedule.concat import ConcatParts, concat_parts
+
+
+@dataclass
+class FusionGroup:
+    """Anchors that one kernel computes. `sizes` are those of its axes, outermost first.
+
+    `spans` says for each anchor which axes it has (an element for each of them); `reduces` which a reduction reduces,
+    or a scan, which has an element for each of them nevertheless, runs along.
+    """
+
+    sizes: Coords
+    spans: dict[fx.Node, tuple[bool, ...]] = field(default_factory=dict[fx.Node, tuple[bool, ...]])
+    reduces: dict[fx.Node, tuple[bool, ...]] = field(default_factory=dict[fx.Node, tuple[bool, ...]])
+
+
+@dataclass
+class Schedule:
+    """The steps of a program, in order: groups, and calls that stay in ATen. `stored` are the nodes that are in memory.
+
+    `concat_parts` are nodes that are written into others: into which, and the steps to their elements there.
+    """
+
+    steps: list[FusionGroup | fx.Node]
+    stored: set[fx.Node]
+    concat_parts: ConcatParts
+
+
+@dataclass(frozen=True)
+class _Memory:
+    """The nodes of a graph that are in memory, whatever is fused.
+
+    `results` and the `arguments` of `calls` have to be there, and those that are `cut`; what both need is `live`.
+    `roots` are there, and so are all `views` of those. `parts` are written into `joined` tensors.
+    """
+
+    results: set[fx.Node]
+    calls: set[fx.Node]
+    live: set[fx.Node]
+    arguments: set[fx.Node]
+    cut: set[fx.Node]
+    roots: set[fx.Node]
+    views: set[fx.Node]
+    parts: ConcatParts
+    joined: set[fx.Node]
+
+    def needs(self, node: fx.Node) -> bool:
+        """Return whether a node has to be in memory."""
+        return node in self.results or node in self.arguments or node in self.cut
+
+
+def build_schedule(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Node] = ()) -> Schedule:
+    """Return groups for the operations of `graph`; those in `cut` are anchors, those in `called` stay calls of ATen."""
+    memory = _memory(graph, cut, called)
+    anchors = _anchors(graph, memory)
+    boundary = anchors | memory.roots
+    steps: list[FusionGroup | fx.Node] = []
+    place: dict[fx.Node, int] = {}
+    needs: dict[fx.Node, frozenset[fx.Node]] = {}
+    for node in graph.nodes:
+        if node in memory.calls:
+            place[node] = len(steps)
+            steps.append(node)
+        elif node in memory.joined:
+            parts = (n for n, targets in memory.parts.items() for whole, _ in targets if whole is node)
+            place[node] = max(place[n] for n in parts) + 1
+        elif node in anchors:
+            anchors_needed(node, boundary, needs)
+            place[node] = _group_anchor(steps, node, needs, place, cut)
+        elif node.target is operator.getitem and node.args[0] in memory.calls:
+            place[node] = place[node.args[0]]
+    stored = {n for n in anchors if memory.needs(n)}
+    for node in anchors:
+        stored |= {n for n in anchors_needed(node, boundary, needs) if n in anchors and place[n] != place[node]}
+    return Schedule(steps, stored | memory.roots, memory.parts)
+
+
+def _memory(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Node]) -> _Memory:
+    """Return the nodes of a graph that are in memory, whatever is fused."""
+    output = next(n for n in reversed(graph.nodes) if n.op == "output")
+    results = set(output.all_input_nodes)
+    calls = {n for n in graph.nodes if n.op == "call_function" and (n in called or stays_call(n))}
+    live = _live_nodes(results | calls)
+    roots = {n for n in graph.nodes if n.op in ("placeholder", "get_attr")} | calls
+    roots |= {n for n in graph.nodes if n.target is operator.getitem and n.args[0] in calls}
+    views = _views_of(roots)
+    parts = concat_parts([n for n in graph.nodes if n in live], roots, views)
+    joined = {whole for targets in parts.values() for whole, _ in targets}
+    views |= _views_of(joined)
+    arguments = _arguments(calls, views)
+    return _Memory(results, calls, live, arguments, cut, roots | joined, views, parts, joined)
+
+
+def _arguments(calls: Iterable[fx.Node], views: Collection[fx.Node]) -> set[fx.Node]:
+    """Return what calls need in memory; of `views`, their tensors are there."""
+    arguments = {i for call in calls if not is_empty(call) for i in call.all_input_nodes}
+    return {n if n in views else _viewed_base(n) for n in arguments}
+
+
+def _anchors(graph: fx.Graph, memory: _Memory) -> set[fx.Node]:
+    """Return the nodes that have to exist as a whole; what is a view of one that is stored is in memory with it."""
+    computed = [n for n in graph.nodes if n in memory.live and n not in memory.roots and n.op == "call_function"]
+    anchors = memory.parts.keys() - memory.roots | {n for n in computed if _is_tensor(n) and _is_anchor(n, memory)}
+    views = _views_of({n for n in anchors if not is_view(n) and memory.needs(n)})
+    return anchors - {n for n in views if n not in memory.results and n not in memory.parts}
+
+
+def _is_anchor(node: fx.Node, memory: _Memory) -> bool:
+    if is_anchor_reduction(node) or is_scan(node) or is_scatter_sum(node) or node in memory.cut:
+        return True
+    return (node in memory.results or node in memory.arguments) and node not in memory.views
+
+
+def _is_tensor(node: fx.Node) -> bool:
+    return isinstance(node.meta.get("val"), torch.Tensor)
+
+
+def is_anchor_reduction(node: fx.Node) -> bool:
+    """Return whether a node is a result of a reduction."""
+    source = node.args[0] if node.target is operator.getitem else node
+    return isinstance(source, fx.Node) and is_reduction(source) and not has_several_results(node)
+
+
+def _reduction_of(node: fx.Node) -> fx.Node:
+    source: Any = node.args[0]
+    return source if node.target is operator.getitem else node
+
+
+def _live_nodes(roots: Iterable[fx.Node]) -> set[fx.Node]:
+    live: set[fx.Node] = set()
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node not in live:
+            live.add(node)
+            stack.extend(() if is_empty(node) else node.all_input_nodes)
+    return live
+
+
+def _views_of(roots: set[fx.Node]) -> set[fx.Node]:
+    """Return nodes that are views of what is in memory: they cost nothing outside of a kernel."""
+    views: set[fx.Node] = set()
+    pending = list(roots)
+    while pending:
+        node = pending.pop()
+        for user in node.users:
+            if user.args and user.args[0] is node and is_view(user) and user not in views:
+                views.add(user)
+                pending.append(user)
+    return views
+
+
+def _viewed_base(node: fx.Node) -> fx.Node:
+    """Return the base of which a node shows all elements, or the node: that is in memory, for whatever else shows
+    it."""
+    base = node
+    while base.op == "call_function" and is_view(base) and isinstance(base.args[0], fx.Node):
+        base = base.args[0]
+    values: Any = node.meta.get("val"), base.meta.get("val")
+    if base.op != "call_function" or not all(isinstance(v, torch.Tensor) for v in values):
+        return node
+    return base if count(shape_of(base)) == count(shape_of(node)) else node
+
+
+def anchors_needed(
+    node: fx.Node, anchors: set[fx.Node], memory: dict[fx.Node, frozenset[fx.Node]]
+) -> frozenset[fx.Node]:
+    """Return the nodes of `anchors` that `node` is computed from, each the nearest on its way."""
+    if node not in memory:
+        needed: set[fx.Node] = set()
+        for source in node.all_input_nodes:
+            needed |= {source} if source in anchors else anchors_needed(source, anchors, memory)
+        memory[node] = frozenset(needed)
+    return memory[node]
+
+
+def _group_anchor(
+    steps: list[FusionGroup | fx.Node],
+    node: fx.Node,
+    memory: dict[fx.Node, frozenset[fx.Node]],
+    place: Mapping[fx.Node, int],
+    cut: set[fx.Node],
+) -> int:
+    """Return the number of the step that computes `node`: an earlier group, or a new one at the end."""
+    needs = memory[node]
+    first = max((place[n] + (n in cut or is_scatter_sum(n)) for n in needs if n in place), default=0)
+    for number in range(len(steps) - 1, first - 1, -1):
+        group = steps[number]
+        if not isinstance(group, FusionGroup):
+            continue
+        if _shares_tensors(group, node, needs, memory) or _are_siblings(group, node, memory, place):
+            joined = fuse_anchor(group, node, needs)
+            if joined is not None:
+                steps[number] = joined
+                return number
+    steps.append(single_group(node))
+    return len(steps) - 1
+
+
+def _shares_tensors(
+    group: FusionGroup, node: fx.Node, needs: frozenset[fx.Node], memory: dict[fx.Node, frozenset[fx.Node]]
+) -> bool:
+    """Return whether a node reads what a group computes or reads."""
+    return any(n in group.spans or any(n in memory[anchor] for anchor in group.spans) for n in needs)
+
+
+def _are_siblings(
+    group: FusionGroup, node: fx.Node, memory: Mapping[fx.Node, frozenset[fx.Node]], place: Mapping[fx.Node, int]
+) -> bool:
+    """Return whether a node and a group reduce what one earlier step left: the parts of several sums, say. What else
+    the group computes is made of those sums."""
+    both = [*(a for a in group.spans if is_anchor_reduction(a)), node]
+    if not is_anchor_reduction(node) or any(not memory[a] <= group.spans.keys() for a in group.spans if a not in both):
+        return False
+    sources = {place.get(n, -1) for anchor in both for n in memory[anchor]}
+    alike = {tuple(shape_of(_reduction_of(n).all_input_nodes[0])) for n in both}
+    return len(alike) == 1 and len(sources) == 1 and -1 not in sources
+
+
+def single_group(node: fx.Node) -> FusionGroup:
+    """Return a group with one anchor."""
+    sizes, spans, reduces = _iteration_sizes(node)
+    group = FusionGroup(sizes)
+    group.spans[node] = spans
+    if any(reduces):
+        group.reduces[node] = reduces
+    return group
+
+
+def _iteration_sizes(node: fx.Node) -> tuple[Coords, tuple[bool, ...], tuple[bool, ...]]:
+    """Return the sizes that computing a node runs over, which of them its result has, and which are reduced."""
+    if is_scatter_sum(node):
+        sizes = tuple(s for s in scatter_shape(node) if s != 1)
+        return sizes, (True,) * len(sizes), (False,) * len(sizes)
+    if not is_anchor_reduction(node):
+        along = scanned_dimension(node) if is_scan(node) else None
+        dims_with_flag = [(s, i == along) for i, s in enumerate(shape_of(node)) if s != 1]
+        return tuple(s for s, _ in dims_with_flag), (True,) * len(dims_with_flag), tuple(r for _, r in dims_with_flag)
+    reduction = _reduction_of(node)
+    source: Any = reduction.args[0]
+    shape, dims = shape_of(source), reduced_dimensions(reduction)
+    dims_with_flag = [(s, i in dims) for i, s in enumerate(shape) if s != 1]
+    return (
+        tuple(s for s, _ in dims_with_flag),
+        tuple(not r for _, r in dims_with_flag),
+        tuple(r for _, r in dims_with_flag),
+    )
+
+
+def fuse_anchor(group: FusionGroup, node: fx.Node, needs: Collection[fx.Node] = ()) -> FusionGroup | None:
+    """Return the group with one more anchor, which `needs` others, or None where they do not fit."""
+    sizes, spans, reduces = _iteration_sizes(node)
+    if not any(reduces) and count(sizes) != count(group.sizes):
+        for mask in dict.fromkeys(group.reduces[a] for a in sorted(group.reduces, key=lambda a: a not in needs)):
+            remaining = tuple(s for s, r in zip(group.sizes, mask, strict=True) if not r)
+            if count(remaining) == count(sizes):
+                joined = FusionGroup(group.sizes, dict(group.spans), dict(group.reduces))
+                joined.spans[node] = tuple(not r for r in mask)
+                return joined if _is_feasible(joined) else None
+        return None
+    common = common_refinement(group.sizes, sizes)
+    if common is None:
+        return None
+    joined = FusionGroup(common)
+    joined.spans = {a: _refine_mask(m, group.sizes, common) for a, m in group.spans.items()}
+    joined.reduces = {a: _refine_mask(m, group.sizes, common) for a, m in group.reduces.items()}
+    joined.spans[node] = _refine_mask(spans, sizes, common)
+    if any(reduces):
+        joined.reduces[node] = _refine_mask(reduces, sizes, common)
+    return joined if _is_feasible(joined) else None
+
+
+def common_refinement(left: Coords, right: Coords) -> Coords | None:
+    """Return sizes that both lists are products of neighbours of, or None."""
+    refined: list[Index] = []
+    a, b = list(reversed(left)), list(reversed(right))
+    while a and b:
+        if a[-1] == b[-1]:
+            refined.append(a.pop())
+            b.pop()
+            continue
+        big, small = (a, b) if _is_multiple(a[-1], b[-1]) else (b, a)
+        if not _is_multiple(big[-1], small[-1]):
+            return None
+        size = small.pop()
+        rest = big.pop() / size
+        refined.append(size)
+        big.append(rest)
+    return None if a or b else tuple(refined)
+
+
+def _is_multiple(size: Index, divisor: Index) -> bool:
+    quotient = (size / divisor).cancel() if hasattr(size / divisor, "cancel") else size / divisor
+    return bool(quotient.is_integer) and quotient != 1
+
+
+def _refine_mask(mask: tuple[bool, ...], sizes: Coords, common: Coords) -> tuple[bool, ...]:
+    """Return a mask over `sizes` as one over the finer `common`."""
+    fine_mask: list[bool] = []
+    parts = iter(common)
+    for flag, size in zip(mask, sizes, strict=True):
+        product = next(parts)
+        fine_mask.append(flag)
+        while product != size:
+            product = product * next(parts)
+            fine_mask.append(flag)
+    return tuple(fine_mask)
+
+
+def _is_feasible(group: FusionGroup) -> bool:
+    """Return whether one kernel can do all reductions of a group.
+
+    Either all run over the same axes, or some run over the last axes, which one program holds as a whole, and the
+    others over axes before them, which it goes through one after the other; nothing but results can depend on those,
+    unless there are so few that it holds all of both.
+    """
+    if len(set(group.reduces.values())) < 2:
+        return True
+    masks = _row_and_column_masks(group)
+    if masks is None:
+        return False
+    inner, outer = masks
+    both = _masked_count(group, inner) * _masked_count(group, outer)
+    if both.is_Integer and both <= MAX_TILE_ELEMENTS:
+        return True
+    late = {a for a, m in group.reduces.items() if m == outer}
+    anchors, memory = set(group.spans), dict[fx.Node, frozenset[fx.Node]]()
+    after = tuple(not o for o in outer)
+    return all(
+        not (anchors_needed(a, anchors, memory) & late) or (spans == after and a not in group.reduces)
+        for a, spans in group.spans.items()
+    )
+
+
+def _row_and_column_masks(group: FusionGroup) -> tuple[tuple[bool, ...], tuple[bool, ...]] | None:
+    """Return (inner, outer) if some reductions of a group run over its last axes, few enough for a program to hold, and
+    all others over axes right before those."""
+    masks = list(dict.fromkeys(group.reduces.values()))
+    if len(masks) > 2 or any(is_scan(a) for a in group.reduces):
+        return None
+    inner = next((m for m in masks if m[-1] and all(m[m.index(True) :])), None)
+    if inner is None:
+        return None
+    outer, whole = masks[1 - masks.index(inner)], _masked_count(group, inner)
+    if any(i and o for i, o in zip(inner, outer, strict=True)) or not whole.is_Integer or whole > MAX_ROW_ELEMENTS:
+        return None
+    return (inner, outer) if outer.index(True) + sum(outer) == inner.index(True) else None
+
+
+def _masked_count(group: FusionGroup, mask: tuple[bool, ...]) -> Index:
+    """Return the number of elements along the axes of a mask."""
+    return count(s for s, m in zip(group.sizes, mask, strict=True) if m)

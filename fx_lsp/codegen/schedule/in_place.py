@@ -1,0 +1,75 @@
+"""New values of inputs that a function changes in place: written over the old ones, where nothing else needs those."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import sympy
+from torch import fx
+
+from fx_lsp.codegen.graph.query import view_chain
+from fx_lsp.codegen.ir.kernel import CodeLine, KernelLaunch
+from fx_lsp.codegen.ir.tile import Tile
+from fx_lsp.codegen.ir.values import AtomicAdd, Buffer, Load, Store, values_of
+
+
+def can_overwrite(stores: Sequence[Store], tile: Tile, new: Buffer, old: Buffer) -> bool:
+    """Return whether a kernel may write one buffer over another: no element of that is read where another one is
+    written.
+
+    In a loop, what is written in one round might be read in the next.
+    """
+    if (new.dtype, new.shape, new.strides) != (old.dtype, old.shape, old.strides):
+        return False
+    if any(d.role == "loop" for d in tile.dims) or any(isinstance(s, AtomicAdd) for s in stores):
+        return False
+    index = next(s.index for s in stores if s.buffer is new)
+    loads = [v for v in values_of(v for s in stores for v in s.values) if isinstance(v, Load)]
+    return all(sympy.expand(v.index - index) == 0 for v in loads if v.buffer.name == old.name)
+
+
+def overwrite_inputs(
+    steps: Sequence[KernelLaunch | fx.Node],
+    changed: Mapping[fx.Node, fx.Node],
+    results: Iterable[fx.Node | None],
+    buffers: Mapping[fx.Node, Buffer],
+) -> tuple[tuple[KernelLaunch | fx.Node, ...], dict[fx.Node, fx.Node]]:
+    """Return steps that write new values over old ones, as far as no later step and no result needs those; `changed`
+    has the old ones by the new ones. Returns them with those that they overwrite."""
+    results_with_bases = {n for r in results if r is not None for n in view_chain(r)}
+    run = list(steps)
+    overwritten: dict[fx.Node, fx.Node] = {}
+    for new, old in changed.items():
+        place = next((i for i, s in enumerate(run) if isinstance(s, KernelLaunch) and new in s.writes), None)
+        if (
+            place is None
+            or old in results_with_bases
+            or old in overwritten.values()
+            or any(_reads(s, old) for s in run[place + 1 :])
+        ):
+            continue
+        step = run[place]
+        assert isinstance(step, KernelLaunch)
+        run[place] = _write_over(step, new, old, buffers)
+        overwritten[new] = old
+    return tuple(run), overwritten
+
+
+def _reads(step: KernelLaunch | fx.Node, node: fx.Node) -> bool:
+    inputs = step.reads if isinstance(step, KernelLaunch) else step.all_input_nodes
+    return any(node in view_chain(i) for i in inputs)
+
+
+def _write_over(step: KernelLaunch, new: fx.Node, old: fx.Node, buffers: Mapping[fx.Node, Buffer]) -> KernelLaunch:
+    """Return a launch that writes into `old` what it would write into `new`."""
+    kernel, target = step.kernel, buffers[old]
+    was, now = f"{buffers[new].name}_ptr", f"{target.name}_ptr"
+    head, *lines = (CodeLine(re.sub(rf"\b{was}\b", now, line.text), line.node) for line in kernel.lines)
+    if old in step.reads:  # once is enough
+        *_, again = re.finditer(rf"\b{now}\b(, )?", head.text)
+        head = CodeLine(head.text[: again.start()] + head.text[again.end() :], head.node)
+    writes = [target if b is buffers[new] else b for b in kernel.writes]
+    overwriting = replace(kernel, lines=[head, *lines], writes=writes, overwrites=(*kernel.overwrites, target.name))
+    return KernelLaunch(overwriting, step.reads, tuple(old if n is new else n for n in step.writes))

@@ -1,0 +1,247 @@
+"""Matmuls that are worth a kernel of their own: those whose result is computed on, element by element, before it is
+stored.
+
+A matmul alone stays a call: the libraries behind ATen are hard to beat at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from fx_lsp.choices import Choices
+from fx_lsp.codegen.graph.query import buffer_of, computes_nothing, is_empty, is_view, shape_of, stays_call
+from fx_lsp.codegen.graph.template_kernel import Subgraph
+from fx_lsp.codegen.ir.index import count
+from fx_lsp.codegen.ir.ops import lowering_of, operation
+from fx_lsp.codegen.ir.write_target import WriteTarget
+from fx_lsp.codegen.lower.builder import NotFusible
+from fx_lsp.codegen.lower.matmul import Matmul, MatmulValues, matmul_operands, matmul_values
+from fx_lsp.codegen.schedule.fusion import is_anchor_reduction
+from fx_lsp.codegen.schedule.matmul_tiling import tile_matmul
+
+MAX_RECOMPUTED = 4
+"""How many times a kernel may compute an operand on its way from memory: once for each block of the other's side."""
+ASSUMED_BLOCK = 128
+MAX_DEPTH = 1024
+MAX_DEPTH_WITH_TMA = 4096
+MAX_DEPTH_WITH_RESULT = 128
+"""The most elements that a template kernel sums: beyond, the library's speed makes up for a pass over the result. The
+last is for kernels that store the result, too, and save no more than reading it."""
+MAX_GRID = 65535
+"""The most programs that a launch has along its last dimension, which is that of batches."""
+_MOVES = ("aten.clone.default", "aten._unsafe_view.default", "aten.reshape.default", "aten.expand.default")
+
+
+def has_kernel(node: fx.Node) -> bool:
+    """Return whether Triton multiplies what a matmul multiplies, and there are several rows, columns and elements to
+    sum."""
+    left, right = matmul_operands(node)
+    dtype = left.meta["val"].dtype
+    if dtype not in (torch.float32, torch.float16, torch.bfloat16):
+        return False
+    if any(n.meta["val"].dtype != dtype or n.meta["val"].layout is not torch.strided for n in (left, right, node)):
+        return False
+    *batches, m, n = shape_of(node)
+    if any(s == 0 or (s.is_Integer and s > MAX_GRID) for s in batches):
+        return False
+    return not any(s in (0, 1) for s in (m, n, shape_of(left)[-1]))
+
+
+def _is_deep(values: MatmulValues, saved: int, choices: Choices) -> bool:
+    """Return whether a matmul sums so much for each element that the library's speed is worth more than `saved`
+    tensors."""
+    tiling = tile_matmul(values, choices)
+    deepest = MAX_DEPTH if tiling.matrices is None else MAX_DEPTH_WITH_TMA
+    depth = tiling.depth.size
+    return not depth.is_Integer or int(depth) > (deepest if saved > 1 else MAX_DEPTH_WITH_RESULT)
+
+
+def matmul_with_epilogue(node: fx.Node, choices: Choices) -> Matmul | None:
+    """Return a matmul with what its kernel computes besides, or None where it is not worth one, or has none."""
+    always = choices.matmul == "always"
+    rejected: set[fx.Node] = set()
+    stored: set[fx.Node] = set()
+    if not always and not any(_is_element_wise(u) for view in _with_views(node) for u in view.users):
+        return None
+    while True:
+        region = _epilogue_region(node, rejected)
+        stored_results = _stored_results(node, region)
+        if not (always or stored_results.saved > 0):
+            return None
+        results = stored_results.nodes if stored_results.saved > 0 else (node,)
+        reads = _tensors_read(node, results, region, stored)
+        if any(is_view(r) or is_empty(r) for r in reads):
+            return None
+        matmul = Matmul(node, results, reads)
+        subgraph = matmul.subgraph()
+        try:
+            values = _values_in(subgraph, node, results)
+        except NotFusible as cut:
+            where = next((n for n, copy in subgraph.of.items() if copy is cut.node), node)
+            if where is node or where in stored:
+                return None
+            (rejected if where in region else stored).add(where)
+        else:
+            return matmul if always or not _is_deep(values, stored_results.saved, choices) else None
+
+
+def _values_in(subgraph: Subgraph, node: fx.Node, results: Iterable[fx.Node]) -> MatmulValues:
+    """Return the values of the kernel of a matmul in a copy of its part of the graph. Raises NotFusible."""
+    memory = {copy: buffer_of(copy, copy.name) for copy in subgraph.reads}
+    targets = {subgraph.of[r]: WriteTarget(r, shape_of(r), buffer_of(r, r.name)) for r in results}
+    return matmul_values(subgraph.of[node], memory, targets)
+
+
+# what is computed of the result
+
+
+def _epilogue_region(node: fx.Node, rejected: Collection[fx.Node]) -> dict[fx.Node, None]:
+    """Find what is computed of a matmul and of nothing that comes after it, with as many elements as it has, in
+    order."""
+    after, region, size = {node}, {node: None}, count(shape_of(node))
+    other = node.next
+    while other.op != "root":
+        behind = [i for i in other.all_input_nodes if i in after]
+        if behind:
+            after.add(other)
+            fits = other not in rejected and all(i in region for i in behind) and _is_element_wise(other)
+            if fits and count(shape_of(other)) == size:
+                region[other] = None
+        other = other.next
+    return region
+
+
+def _is_element_wise(node: fx.Node) -> bool:
+    """Return whether a node can be part of a kernel that computes each element of it from a few others."""
+    fits = isinstance(node.meta.get("val"), torch.Tensor) and lowering_of(node) is not None
+    return fits and not stays_call(node) and not is_anchor_reduction(node)
+
+
+@dataclass(frozen=True)
+class _StoredResults:
+    """The nodes that a kernel stores, in order, and how many tensors of the result's size less are read and written
+    with it."""
+
+    nodes: tuple[fx.Node, ...]
+    saved: int
+
+
+def _stored_results(node: fx.Node, region: dict[fx.Node, None]) -> _StoredResults:
+    """Return the nodes of a region that have to be in memory anyway, and those on the way to them that others need."""
+    stored = [n for n in region if not is_view(n) and _is_stored(n, node)]
+    inside = _between(node, stored, region) or {node}
+    needed = {_base(n) for n in inside if any(u not in inside for u in n.users)}
+    results = tuple(n for n in region if n in needed or n in stored)
+    again = sum(1 for n in results if _read_by_others(n, inside))
+    extra = sum(1 for n in results if n is not node and n not in stored)
+    alone = all(n is node for n in results)
+    return _StoredResults(results, 0 if alone else 2 - (node in results) - extra - again)
+
+
+def _base(node: fx.Node) -> fx.Node:
+    """Return the base of a view."""
+    while is_view(node):
+        source: Any = node.args[0]
+        node = source
+    return node
+
+
+def _with_views(node: fx.Node) -> Iterable[fx.Node]:
+    """Yield a node and its views."""
+    yield node
+    for user in node.users:
+        if is_view(user) and user.args[0] is node:
+            yield from _with_views(user)
+
+
+def _is_stored(node: fx.Node, matmul: fx.Node) -> bool:
+    """Return whether a node has to be in memory for another than `matmul`: for a call, or because it is returned."""
+    users = [u for view in _with_views(node) for u in view.users if u is not matmul]
+    return any(u.op == "output" or (u.op == "call_function" and stays_call(u) and not is_empty(u)) for u in users)
+
+
+def _read_by_others(node: fx.Node, inside: Collection[fx.Node]) -> bool:
+    """Return whether a kernel outside of a region computes on a node."""
+    users = [u for view in _with_views(node) for u in view.users if u not in inside]
+    return any(u.op == "call_function" and not is_view(u) and not stays_call(u) for u in users)
+
+
+def _between(first: fx.Node, last: Iterable[fx.Node], region: Collection[fx.Node]) -> set[fx.Node]:
+    """Return the nodes of a region that some of its nodes are computed from, they themselves too."""
+    between: set[fx.Node] = set()
+    stack = list(last)
+    while stack:
+        node = stack.pop()
+        if node in region and node not in between:
+            between.add(node)
+            stack.extend(node.all_input_nodes if node is not first else ())
+    return between
+
+
+# what is read
+
+
+def _tensors_read(
+    node: fx.Node, results: Collection[fx.Node], region: Collection[fx.Node], stored: Collection[fx.Node]
+) -> tuple[fx.Node, ...]:
+    """Return the tensors that a kernel reads: operands where they are in memory, and what the epilogue takes
+    besides."""
+    left, right = matmul_operands(node)
+    reads: dict[fx.Node, None] = {}
+    for operand, other in ((left, right), (right, left)):
+        side = shape_of(other)[-1 if other is right else -2]
+        times = -(-int(side) // ASSUMED_BLOCK) if side.is_Integer else MAX_RECOMPUTED + 1
+        reads[_operand_source(operand, node, times, stored)] = None
+    inside = _between(node, results, region)
+    pending = [i for n in inside if n is not node for i in n.all_input_nodes if i not in inside]
+    pending += [a for a in node.args if isinstance(a, fx.Node)][:-2]
+    seen: set[fx.Node] = set()
+    while pending:
+        current = pending.pop()
+        if current in seen or not isinstance(current.meta.get("val"), (torch.Tensor, tuple, list)):
+            continue
+        seen.add(current)
+        if current in stored or _is_in_memory(current, node):
+            reads[current] = None
+        else:
+            pending.extend(current.all_input_nodes)
+    return tuple(reads)
+
+
+def _is_in_memory(node: fx.Node, matmul: fx.Node) -> bool:
+    """Return whether a node will be in memory, whatever becomes of `matmul`."""
+    if node.op != "call_function" or lowering_of(node) is None or is_anchor_reduction(node):
+        return True
+    source = node.args[0] if node.args else None
+    if isinstance(source, fx.Node) and isinstance(source.meta.get("val"), (tuple, list)):
+        return lowering_of(source) is None or stays_call(source)
+    return stays_call(node) or (
+        not is_view(node) and isinstance(node.meta["val"], torch.Tensor) and _is_stored(node, matmul)
+    )
+
+
+def _operand_source(operand: fx.Node, matmul: fx.Node, times: int, stored: Collection[fx.Node]) -> fx.Node:
+    """Return the tensor that a kernel reads an operand from.
+
+    That is where it, or the one tensor that it is computed from, is in memory: a kernel does what only moves elements
+    itself, and computes what it needs a few `times`. Everything else is stored before.
+    """
+    current, last = operand, operand
+    first: fx.Node | None = None
+    while current not in stored and not _is_in_memory(current, matmul):
+        sources = [i for i in current.all_input_nodes if not isinstance(i.meta.get("val"), torch.SymInt)]
+        moves = computes_nothing(current) or operation(current) in _MOVES
+        first = first or (None if moves else current)
+        if (
+            len(sources) != 1
+            or isinstance(sources[0].meta.get("val"), (tuple, list))
+            or (not moves and times > MAX_RECOMPUTED)
+        ):
+            return first or last
+        last, current = current, sources[0]
+    return current

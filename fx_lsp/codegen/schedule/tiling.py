@@ -1,0 +1,347 @@
+"""How a kernel goes through its axes: which of them a program holds at once, which it loops over, which are its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import sympy
+
+from fx_lsp.codegen.graph.reductions import TARGET_PROGRAMS
+from fx_lsp.codegen.ir.index import ONE, ZERO, Index, affine_parts, coefficient, count, power_of_two, size_hint
+from fx_lsp.codegen.ir.tile import MAX_ROW_ELEMENTS, MAX_TILE_ELEMENTS, Config, Dim, DimRole, Tile
+from fx_lsp.codegen.ir.values import Coordinate, Guard, Load, Reduction, Scan, Store, Test, Value, values_of
+from fx_lsp.codegen.lower.builder import Domain
+
+MULTIPROCESSOR_REGISTERS = 65536
+"""How many registers a multiprocessor has for the threads of a program."""
+
+MAX_HELD_REGISTERS = 128
+"""How many of a thread's registers may be taken by what a kernel holds all the time, of 255."""
+
+OTHER_REGISTERS = 32
+"""How many more it needs."""
+
+MAX_ELEMENTS_PER_THREAD = 4
+"""How many elements each thread works on, at most, where a kernel holds much of each."""
+
+
+@dataclass
+class _MergedAxes:
+    """Axes with their sizes, while they are merged."""
+
+    sizes: dict[sympy.Symbol, Index]
+    merged: dict[sympy.Symbol, Index] = field(default_factory=dict[sympy.Symbol, Index])
+
+
+def tile_of(domain: Domain, stores: Sequence[Store], hints: Mapping[str, int]) -> Tile:
+    """Return a tile for a kernel that writes `stores`; `hints` are what symbolic sizes were when the graph was made."""
+    values, used = list(values_of(v for s in stores for v in s.values)), varying_axes(stores)
+    overs = list(dict.fromkeys(v.over for v in values if isinstance(v, (Reduction, Scan))))
+    axes = _MergedAxes({a: s for a, s in zip(domain.axes, domain.sizes, strict=True) if a in used})
+    indices = _indices(values, stores)
+    _merge_neighbours(axes, indices, overs)
+    overs = list(dict.fromkeys(tuple(a for a in axes.sizes if a in over) for over in overs))
+    weights = _contiguous_bytes(values, stores, axes, hints)
+    if not overs:
+        return _pointwise_tile(axes, weights, hints)
+    if len(overs) == 1:
+        return _reduction_tile(axes, overs[0], weights, hints, indices)
+    return _row_and_column_tile(axes, overs)
+
+
+def with_warps_for(tile: Tile, live_values: int) -> Tile:
+    """Return the tile with enough warps for each element of it to have `live_values` values in registers at once."""
+    each = max(1, min(MAX_HELD_REGISTERS // max(1, live_values), MAX_ELEMENTS_PER_THREAD))
+    configs: dict[Config, None] = {}
+    for config in tile.configs:
+        warps = max(config.warps, power_of_two(_elements_at_once(tile, config) // (32 * each)))
+        if 32 * warps * min(live_values * each + OTHER_REGISTERS, 255) <= MULTIPROCESSOR_REGISTERS:
+            configs[replace(config, warps=warps)] = None
+    return replace(tile, configs=tuple(configs)) if configs else tile
+
+
+def with_stages(tile: Tile) -> Tile:
+    """Return the tile whose configurations also say how many iterations of a loop are on their way at once, `STAGES`:
+    the fewer, the more a thread loads in each."""
+    configs = tuple(replace(c, blocks=(*c.blocks, ("STAGES", _stages_for(tile, c)))) for c in tile.configs)
+    return replace(tile, configs=configs)
+
+
+def _stages_for(tile: Tile, config: Config) -> int:
+    return 2 if _elements_at_once(tile, config) // (32 * config.warps) >= 8 else 4
+
+
+def _elements_at_once(tile: Tile, config: Config) -> int:
+    """Return the number of elements of a tile that a program works on at once."""
+    blocks = dict(config.blocks)
+    return math.prod(blocks.get(d.block_name, d.block) for d in tile.dims)
+
+
+def without_loop(tile: Tile) -> Tile | None:
+    """Return the tile with all that it would go through in steps held at once; None where that is too much."""
+    loop = next((d for d in tile.dims if d.role == "loop"), None)
+    if loop is None:
+        return tile
+    if not loop.size.is_Integer or loop.size > MAX_ROW_ELEMENTS:
+        return None
+    whole_dim = replace(loop, block=power_of_two(int(loop.size)), role="whole")
+    if whole_dim.block_name == "ROWS":
+        whole_dim = replace(whole_dim, variable="rows")
+    dims = [whole_dim if d is loop else d for d in tile.dims]
+    room = MAX_TILE_ELEMENTS // math.prod(d.block for d in dims if d.role == "whole")
+    if room < 1:
+        return None
+    configs: dict[Config, None] = {}
+    for config in tile.configs:
+        blocks = tuple((name, min(block, room)) for name, block in config.blocks if name != loop.block_name)
+        elements = math.prod(d.block for d in dims if d.role == "whole") * math.prod(b for _, b in blocks)
+        configs[Config(blocks, max(1, min(16, elements // 512)))] = None
+    first = dict(next(iter(configs)).blocks)
+    dims = [replace(d, block=first.get(d.block_name, d.block)) for d in dims]
+    return Tile(tuple(dims), tile.merged, tuple(configs))
+
+
+def crosses_reductions(tile: Tile, stores: Sequence[Store]) -> bool:
+    """Return whether something that is reduced at once needs what is reduced step by step."""
+    stepped = {a for d in tile.dims if d.role == "loop" for a in d.axes}
+    late: set[int] = set()
+    for value in values_of(v for s in stores for v in s.values):
+        over = set(value.over) if isinstance(value, Reduction) else None
+        if any(id(i) in late for i in value.inputs):
+            if over is not None and not over & stepped:
+                return True
+            late.add(id(value))
+        elif over is not None and over & stepped:
+            late.add(id(value))
+    return False
+
+
+def varying_axes(stores: Sequence[Store]) -> set[sympy.Symbol]:
+    """Return the axes along which something of what a kernel computes varies."""
+    values = values_of(v for s in stores for v in s.values)
+    return {a for v in values for a in v.axes} | {a for s in stores for a in s.axes}
+
+
+def _indices(values: Iterable[Value], stores: Iterable[Store]) -> list[Index]:
+    indices: list[Index] = [s.index for s in stores]
+    for value in values:
+        if isinstance(value, (Load, Coordinate)):
+            indices.append(value.index)
+        if isinstance(value, (Load, Test)):
+            indices.extend(_guard_indices(value.guard))
+    return [part for index in indices for part in affine_parts(index)]
+
+
+def merge_axes(
+    sizes: Mapping[sympy.Symbol, Index],
+    values: Iterable[Value],
+    stores: Sequence[Store],
+    apart: Sequence[tuple[sympy.Symbol, ...]],
+) -> tuple[dict[sympy.Symbol, Index], Mapping[sympy.Symbol, Index]]:
+    """Return axes of which neighbours are one where every index treats them so, but not across the bounds of `apart`.
+
+    Returns what is left of them, and what stands for those that are gone.
+    """
+    axes = _MergedAxes(dict(sizes))
+    _merge_neighbours(axes, _indices(values, stores), list(apart))
+    return axes.sizes, axes.merged
+
+
+def _guard_indices(guard: Guard) -> list[Index]:
+    return [c.left - c.right for c in guard]
+
+
+def _merge_neighbours(axes: _MergedAxes, indices: list[Index], overs: list[tuple[sympy.Symbol, ...]]) -> None:
+    """Make one axis of neighbours that every index treats as one."""
+    order = list(axes.sizes)
+    position = len(order) - 2
+    while position >= 0:
+        outer, inner = order[position], order[position + 1]
+        if all((outer in over) == (inner in over) for over in overs) and all(
+            _can_merge(index, outer, inner, axes.sizes[inner]) for index in indices
+        ):
+            axes.merged[outer] = ZERO
+            axes.sizes[inner] = axes.sizes[outer] * axes.sizes[inner]
+            indices[:] = [i.xreplace({outer: ZERO}) for i in indices]
+            del axes.sizes[outer]
+            order.remove(outer)
+        position -= 1
+
+
+def _can_merge(index: Index, outer: sympy.Symbol, inner: sympy.Symbol, size: Index) -> bool:
+    if outer not in index.free_symbols and inner not in index.free_symbols:
+        return True
+    a, b = coefficient(index, outer), coefficient(index, inner)
+    return a is not None and b is not None and sympy.expand(a - b * size) == 0
+
+
+def _contiguous_bytes(
+    values: Iterable[Value], stores: Iterable[Store], axes: _MergedAxes, hints: Mapping[str, int]
+) -> dict[sympy.Symbol, int]:
+    """Return, for each axis, how many bytes of thousand elements that the kernel runs over lie next to each other along
+    it."""
+    weights = dict.fromkeys(axes.sizes, 0)
+    accesses = [(v.index, v.buffer, v.axes) for v in values if isinstance(v, Load)]
+    accesses += [(s.index, s.buffer, s.axes) for s in stores]
+    for index, buffer, over in accesses:
+        moved = index.xreplace(axes.merged)
+        absent = [a for a in axes.sizes if a not in over and a not in moved.free_symbols]
+        again = math.prod(size_hint(axes.sizes[a], hints) for a in absent)
+        for axis in weights:
+            if coefficient(moved, axis) == ONE:
+                weights[axis] += buffer.dtype.itemsize * 1000 // max(again, 1)
+    return weights
+
+
+def _dim(
+    axes: _MergedAxes, chosen: Sequence[sympy.Symbol], role: DimRole, block: int, kind: Literal["x", "y", "z"]
+) -> Dim:
+    sizes = tuple(axes.sizes[a] for a in chosen)
+    variable = {"x": "cols", "y": "rows" if block > 1 else "row", "z": "outer"}[kind]
+    names = {"x": ("N", "BLOCK"), "y": ("M", "ROWS"), "z": ("K", "")}[kind]
+    return Dim(tuple(chosen), sizes, role, block, variable, *names)
+
+
+def _pointwise_tile(axes: _MergedAxes, weights: dict[sympy.Symbol, int], hints: Mapping[str, int]) -> Tile:
+    order = list(axes.sizes)
+    if not order:
+        return Tile((), axes.merged, (Config((), 1),))
+    contiguous = max(reversed(order), key=lambda a: weights[a])
+    width = size_hint(axes.sizes[contiguous], hints)
+    if len(order) == 1 or width < 32:
+        configs = tuple(Config((("BLOCK", b),), w) for b, w in ((1024, 4), (2048, 8), (512, 4), (4096, 8)))
+        return Tile((_dim(axes, order, "grid", configs[0].blocks[0][1], "x"),), axes.merged, configs)
+    rest = [a for a in order if a is not contiguous]
+    tall = [a for a in rest if weights[a] >= 1000]
+    block = min(power_of_two(width), 1024)
+    if tall:
+        others = [a for a in rest if a not in tall[-1:]]
+        pairs = ((32, 64, 4), (64, 64, 8), (16, 128, 4), (64, 32, 4))
+        configs = tuple(Config((("ROWS", r), ("BLOCK", c)), w) for r, c, w in pairs)
+        dims = [_dim(axes, tall[-1:], "grid", 32, "y"), _dim(axes, [contiguous], "grid", 64, "x")]
+        if others:
+            dims.insert(0, _dim(axes, others, "grid", 1, "z"))
+        return Tile(tuple(dims), axes.merged, configs)
+    sizes = dict.fromkeys(
+        ((max(1, 1024 // block), block), (max(1, 4096 // block), block), (max(1, 2048 // block), block))
+    )
+    sizes[(8, min(power_of_two(width), 512))] = None
+    configs = tuple(
+        Config((("ROWS", r), ("BLOCK", c)), 4 if r * c <= 2048 else 8) for r, c in sizes if r > 1 or len(sizes) < 3
+    )
+    first = dict(configs[0].blocks)
+    return Tile(
+        (
+            _dim(axes, rest, "grid", first["ROWS"] if first["ROWS"] > 1 else 2, "y"),
+            _dim(axes, [contiguous], "grid", first["BLOCK"], "x"),
+        ),
+        axes.merged,
+        configs,
+    )
+
+
+def _reduction_tile(
+    axes: _MergedAxes,
+    over: tuple[sympy.Symbol, ...],
+    weights: dict[sympy.Symbol, int],
+    hints: Mapping[str, int],
+    indices: Sequence[Index],
+) -> Tile:
+    result_axes = [a for a in axes.sizes if a not in over]
+    contiguous = max(reversed(list(axes.sizes)), key=lambda a: weights[a])
+    total = count(axes.sizes[a] for a in over)
+    if contiguous in over or not result_axes:
+        return _row_tile(axes, result_axes, over, total, hints)
+    columns = _neighbouring_axes(axes, result_axes, contiguous, indices)
+    others = [a for a in result_axes if a not in columns]
+    width, depth = size_hint(count(axes.sizes[a] for a in columns), hints), size_hint(total, hints)
+    configs = _column_sum_configs(width, size_hint(count(axes.sizes[a] for a in others), hints), depth)
+    rows, block = (number for _, number in configs[0].blocks)
+    dims = [_dim(axes, over, "loop", rows, "y"), _dim(axes, columns, "grid", block, "x")]
+    if others:
+        dims.insert(0, _dim(axes, others, "grid", 1, "z"))
+    return Tile(tuple(dims), axes.merged, configs)
+
+
+def _column_sum_configs(width: int, times: int, depth: int) -> tuple[Config, ...]:
+    """Return blocks for sums of `depth` rows, `times` as often: wide ones where there are enough of them, for whole
+    pages of memory, narrow ones where there are not enough for all of a GPU."""
+    tallest = max(2, power_of_two(depth))
+    block = min(power_of_two(width), 128)
+    if width * times >= TARGET_PROGRAMS * 512 and width >= 2048:
+        sizes = ((2, 1024, 4), (2, 2048, 4), (4, 1024, 8), (8, 256, 4), (16, 128, 4))
+    elif width * times <= TARGET_PROGRAMS * 16 and block == 128:
+        sizes = ((32, 64, 4), (64, 32, 4), (128, 32, 4), (128, 16, 4), (32, 128, 8))
+    else:
+        tallest = min(tallest, 4096 // block)
+        half, quarter = max(2, tallest // 2), max(2, tallest // 4)
+        pairs = ((tallest, block), (half, block), (tallest, max(16, block // 2)), (quarter, block))
+        sizes = (*((r, c, 4 if r * c <= 2048 else 8) for r, c in pairs), (half, block, 8))
+    choices = dict.fromkeys((min(r, tallest), c, w) for r, c, w in sizes)
+    return tuple(Config((("ROWS", r), ("BLOCK", c)), w) for r, c, w in choices)
+
+
+def _neighbouring_axes(
+    axes: _MergedAxes, result_axes: Sequence[sympy.Symbol], last: sympy.Symbol, indices: Sequence[Index]
+) -> list[sympy.Symbol]:
+    """Return `last`, and the axes outside of it whose elements follow on its own wherever something depends on them."""
+    neighbours = [last]
+    for axis in reversed(result_axes[: result_axes.index(last)]):
+        behind = count(axes.sizes[a] for a in neighbours)
+        if not all(_follows(index, axis, last, behind) for index in indices):
+            break
+        neighbours.insert(0, axis)
+    return neighbours
+
+
+def _follows(index: Index, axis: sympy.Symbol, last: sympy.Symbol, behind: Index) -> bool:
+    along = coefficient(index, last)
+    return axis not in index.free_symbols or (along == 1 and coefficient(index, axis) == behind)
+
+
+def _row_tile(
+    axes: _MergedAxes,
+    result_axes: list[sympy.Symbol],
+    over: Sequence[sympy.Symbol],
+    total: Index,
+    hints: Mapping[str, int],
+) -> Tile:
+    """Return programs that reduce along contiguous elements: whole rows where they fit."""
+    dims: list[Dim] = []
+    if total.is_Integer and int(total) <= MAX_ROW_ELEMENTS:
+        block = power_of_two(int(total))
+        rows = (
+            max(1, min(1024 // block, power_of_two(size_hint(count(axes.sizes[a] for a in result_axes), hints))))
+            if result_axes
+            else 1
+        )
+        warps = max(1, min(16, block * rows // 512))
+        choices = dict.fromkeys(max(1, min(32, w)) for w in (warps, warps * 2, max(1, warps // 2)))
+        fixed = (("ROWS", rows),) if rows > 1 else ()
+        configs = tuple(Config(fixed, w) for w in choices)
+        if result_axes:
+            dims.append(_dim(axes, result_axes, "grid", rows, "y"))
+        return Tile((*dims, _dim(axes, over, "whole", block, "x")), axes.merged, configs)
+    configs = tuple(Config((("BLOCK", b),), w) for b, w in ((4096, 8), (8192, 16), (8192, 8), (16384, 16), (2048, 4)))
+    if result_axes:
+        dims.append(_dim(axes, result_axes, "grid", 1, "y"))
+    return Tile((*dims, _dim(axes, over, "loop", 4096, "x")), axes.merged, configs)
+
+
+def _row_and_column_tile(axes: _MergedAxes, overs: list[tuple[sympy.Symbol, ...]]) -> Tile:
+    """Return rows that are reduced one after the other, while sums over the rows build up."""
+    last = list(axes.sizes)[-1]
+    inner = next(o for o in overs if last in o)
+    outer = next(o for o in overs if o is not inner)
+    rest = [a for a in axes.sizes if a not in inner and a not in outer]
+    block = power_of_two(int(count(axes.sizes[a] for a in inner)))
+    warps = max(1, min(16, block // 512))
+    configs = tuple(Config((), w) for w in dict.fromkeys((warps, min(32, warps * 2), max(1, warps // 2))))
+    rows = max(1, 1024 // block)
+    dims = [_dim(axes, outer, "loop", rows, "y"), _dim(axes, inner, "whole", block, "x")]
+    if rest:
+        dims.insert(0, _dim(axes, rest, "grid", 1, "z"))
+    return Tile(tuple(dims), axes.merged, configs)

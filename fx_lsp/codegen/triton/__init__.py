@@ -1,0 +1,1 @@
+"""Values to statements to text: the kernels."""

@@ -1,0 +1,420 @@
+"""What kernels for attention have in common: tiles of scores, of the operands that they are made of, and which tiles a
+causal mask or a window leaves.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sympy
+import torch
+from torch import fx
+
+from fx_lsp.choices import Precision
+from fx_lsp.codegen.graph.attention import Attention, is_exponential, through_moves
+from fx_lsp.codegen.graph.query import shape_of
+from fx_lsp.codegen.graph.template_kernel import Subgraph
+from fx_lsp.codegen.ir.index import Coords, Index, Space, contiguous_strides, linear, power_of_two, rejoin_divisions
+from fx_lsp.codegen.ir.kernel import CodeLine, Kernel, Naming, sizes_used
+from fx_lsp.codegen.ir.text import size_text, unparse
+from fx_lsp.codegen.ir.tile import Config, Dim, Tile
+from fx_lsp.codegen.ir.values import (
+    Axes,
+    Buffer,
+    Comparison,
+    Compute,
+    Constant,
+    Guard,
+    Load,
+    Test,
+    Value,
+    Variable,
+    triton_type,
+    values_of,
+)
+from fx_lsp.codegen.ir.write_target import WriteTarget
+from fx_lsp.codegen.lower.algebra import scale_value
+from fx_lsp.codegen.lower.attention import ScoreLayout
+from fx_lsp.codegen.lower.builder import Builder, Domain
+from fx_lsp.codegen.triton.expressions import KernelWriter
+from fx_lsp.codegen.triton.reductions import LOG2_E
+
+BATCH = sympy.Symbol("batch")
+"""Stands for the batch that a program computes, as a dimension of its tile."""
+
+MAX_MODERATE = 1e30
+"""How large numbers may be that others are added to and multiplied with, so that the results are finite."""
+
+
+class AttentionWriter(KernelWriter):
+    """Writes the parts that attention kernels have in common: tiles of scores over rows (m) and columns (n), operands
+    over those and a depth.
+
+    `fixed` is the dimension that a program keeps ("m" or "n"); it loops over the other.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        fixed: str,
+        subgraph: Subgraph,
+        layout: ScoreLayout,
+        targets: Mapping[int, WriteTarget],
+        buffers: Mapping[fx.Node, Buffer],
+        naming: Naming,
+        precision: Precision,
+        configs: Sequence[tuple[int, int, int, int]],
+    ) -> None:
+        self.subgraph, self.layout, self.targets, self.buffers = subgraph, layout, targets, buffers
+        self.space = Space()
+        self.b, self.m, self.n = layout.axes(self.space)
+        self.fixed, self.precision = fixed, precision
+        self.raw: dict[int, Value] = {}
+        self.operand_names: dict[int, str] = {}
+        self.computed: dict[int, str] = {}
+        self.depths: dict[sympy.Symbol, str] = {}
+        self.extra_names: dict[sympy.Symbol, str] = {}
+        small = min((dot_block(int(s)) for s in (layout.m, layout.n) if s.is_Integer), default=math.inf)
+        fitting = [c for c in configs if max(c[:2]) <= small] or [(int(small), int(small), 4, 2)]
+        rows, cols = fitting[0][:2]
+        chosen = tuple(Config((("ROWS", r), ("COLS", c)), w, s) for r, c, w, s in fitting)
+        self.mdim = Dim((self.m,), (layout.m,), "grid" if fixed == "m" else "loop", rows, "rows", "M", "ROWS")
+        self.ndim = Dim((self.n,), (layout.n,), "grid" if fixed == "n" else "loop", cols, "cols", "N", "COLS")
+        batch = Dim((BATCH,), (layout.batch,), "grid", 1, "batch", "B", "")
+        first = self.mdim if fixed == "m" else self.ndim
+        other = self.ndim if fixed == "m" else self.mdim
+        super().__init__(title, Tile((first, batch, other), {}, chosen), [], {}, naming)
+        self.symbols = {}
+        node: Any = next(iter(targets.values())).node.args[0]
+        memory = {copy: buffers[read] for copy, read in zip(subgraph.reads, node.args, strict=True) if read in buffers}
+        self.bound: dict[fx.Node, tuple[Coords, Value]] = {}
+        self.builder = Builder(self.space, Domain((), ()), memory, True, self.bound)
+        self.reserved |= {"batch", "rows", "cols", "acc", "products", "scores", "weights", "scale", "higher", "base"}
+        self.reserved |= {"running_max", "running_sum", "grad_weights"}
+        self.reserved |= {s.name for b in memory.values() for e in (*b.shape, *b.strides) for s in e.free_symbols}
+        self.batched = layout.batched
+        self.tiled = False
+
+    # how things are written
+
+    def index(self, index: Index, indirect: Sequence[Value]) -> str:
+        deep = bool(index.free_symbols & self.depths.keys())
+        self.names = {
+            **({self.b: "batch"} if self.b != 0 else {}),
+            self.m: "rows[:, None]",
+            self.n: "cols[:, None]" if deep else "cols[None, :]",
+            **{d: f"{v}[None, :]" for d, v in self.depths.items()},
+            **self.extra_names,
+        }
+        self.symbols = {id(v): s for s, v in self.builder.indirect.items()}
+        return super().index(index, indirect)
+
+    def _known_sizes(self, index: Index) -> dict[int, str]:
+        return {}
+
+    def mask(self, axes: Axes, guard: Guard = (), indirect: Sequence[Value] = ()) -> str:
+        deep = bool(axes & self.depths.keys())
+        parts: list[str] = []
+        for axis, dim, variable in (
+            (self.m, self.mdim, "rows[:, None]"),
+            (self.n, self.ndim, "cols[:, None]" if deep else "cols[None, :]"),
+        ):
+            if axis in axes and not self.is_even(dim):
+                parts.append(f"{variable} < {size_text(dim.size)}")
+        for axis, variable in self.depths.items():
+            size = self.space.sizes[axis]
+            if axis in axes and size != dot_block(int(size)):
+                parts.append(f"{variable}[None, :] < {size}")
+        if guard:
+            parts.append(self.guard(guard, indirect))
+        return " & ".join(f"({p})" for p in parts) if len(parts) > 1 else "".join(parts)
+
+    def _expression_or_name(self, value: Value) -> ast.expr:
+        mask = causal_mask(value, self.m, self.n) if self.in_loop and self.tiled else None
+        if mask is None:
+            return super()._expression_or_name(value)
+        variable = self.assign(value, self.ref(mask.kept), "masked")
+        name, other = unparse(variable), unparse(self.expr(mask.other))
+        condition = f"cols[None, :] <= rows[:, None]{signed(mask.offset)}"
+        self.line(f"if {crosses_bound(mask.offset, self.fixed)}:", value.node)
+        self.line(f"    {name} = tl.where({condition}, {name}, {other})", value.node)
+        return variable
+
+    def is_in_loop(self, value: Value) -> bool:
+        return (self.n if self.fixed == "m" else self.m) in value.axes
+
+    # parts
+
+    def depth_axis(self, size: Index) -> sympy.Symbol:
+        """Return an axis for the inner dimension of an operand; those of one size share theirs."""
+        for axis in self.depths:
+            if self.space.sizes[axis] == size:
+                return axis
+        axis = self.space.axis("d", size)
+        variable = self.unique("depth" if not self.depths else f"depth_{len(self.depths)}")
+        self.depths[axis] = variable
+        self.line(f"{variable} = tl.arange(0, {dot_block(int(size))})")
+        return axis
+
+    def operand(self, node: fx.Node, row: sympy.Symbol, depth: sympy.Symbol, transposed: bool) -> Value:
+        """Return the tile of an operand, with a row for each `row`; `transposed` where the tensor has them the other
+        way.
+
+        `node` is one of the piece.
+        """
+        at = (depth, row) if transposed else (row, depth)
+        value = self.builder.lower(node, (self.b, *at) if self.batched else at)
+        if isinstance(value, Load) and value.buffer.dtype == node.meta["val"].dtype:
+            value = self.raw.setdefault(id(value), replace(value, dtype=value.buffer.dtype))
+        variable = next((v for n in through_moves(node) if (v := self.naming.variable(n))), None)
+        if variable is not None:
+            self.operand_names.setdefault(id(value), variable)
+        return value
+
+    def suggested_name(self, value: Value) -> str:
+        return self.operand_names.get(id(value)) or super().suggested_name(value)
+
+    def sides(self, product: fx.Node) -> tuple[Value, Value]:
+        """Return the operands of a product that makes scores: rows of m, and rows of n."""
+        left: Any
+        right: Any
+        left, right = self.subgraph.of[product].args[:2]
+        depth = self.depth_axis(shape_of(left)[-1])
+        return self.operand(left, self.m, depth, False), self.operand(right, self.n, depth, True)
+
+    def at(self, node: fx.Node, swapped: bool = False) -> Coords:
+        """Return coordinates of what is computed of the scores, at rows and columns; `swapped` where it has columns
+        before rows."""
+        rows = (self.m, self.layout.m), (self.n, self.layout.n)
+        order = (rows[1], rows[0]) if swapped else rows
+        axes, sizes = zip((self.b, self.layout.batch), *order, strict=True)
+        return self.space.coordinates(linear(axes, contiguous_strides(sizes)), shape_of(node))
+
+    def score(self, node: fx.Node, swapped: bool = False) -> Value:
+        """Return the value of what is computed of the scores, at rows and columns."""
+        return self.builder.lower(self.subgraph.of[node], self.at(node, swapped))
+
+    def bind(self, node: fx.Node, text: str) -> None:
+        """Write what a node computes of the scores as `text` from here on."""
+        axes = frozenset(s for s in (self.b, self.m, self.n) if s.is_Symbol)
+        self.bound[self.subgraph.of[node]] = self.at(node), Variable(torch.float32, node, axes, text)
+
+    def bind_weights(self, attention: Attention) -> None:
+        """Compute the weights from here on from the scores and of the maximum and sum of each row: as powers of 2, with
+        what is the same for a row worked out before."""
+        weights: Any = self.subgraph.of.get(attention.weights)
+        if weights is None or not is_exponential(weights.args[0]):
+            return
+        coords, b = self.at(attention.weights), self.builder
+        power, total = weights.args
+        shifted, row_max, total = (b.operand(n, coords, (), torch.float32) for n in (*power.args[0].args, total))
+        if is_moderate(shifted):
+            row = b.compute(f"a * {LOG2_E!r} + tl.log2(b)", (row_max, total), torch.float32, attention.row_sum)
+            exponent = b.compute("a - b", (scale_value(b, shifted, LOG2_E), row), torch.float32, attention.weights)
+        else:
+            below = b.compute("a - b", (shifted, row_max), torch.float32, attention.weights)
+            power_of_sum = b.compute("tl.log2(a)", (total,), torch.float32, attention.row_sum)
+            exponent = b.compute(f"a * {LOG2_E!r} - b", (below, power_of_sum), torch.float32, attention.weights)
+        self.bound[weights] = coords, b.compute("tl.exp2(a)", (exponent,), torch.float32, attention.weights)
+
+    def prepare(self, values: Sequence[Value]) -> None:
+        """Count how often values are used, so that what is needed twice has a name."""
+        self.values = list(values_of(values))
+        self.uses = Counter(id(i) for v in self.values for i in v.inputs)
+        self.uses.update(id(v) for v in values)
+
+    def dot(self, left: str, right: str, dtype: torch.dtype, onto: str = "") -> str:
+        precision = f', input_precision="{self.precision}"' if dtype is torch.float32 else ""
+        return f"tl.dot({left}, {right}{f', {onto}' if onto else ''}{precision})"
+
+    def rounded(self, text: str, dtype: torch.dtype) -> str:
+        """Return scores, computed in float32, as an operand of a product."""
+        return text if dtype is torch.float32 else f"{_attribute_of(text)}.to({triton_type(dtype)})"
+
+    def transposed(self, text: str) -> str:
+        """Return an expression of rows and columns with those exchanged."""
+        return f"{_attribute_of(text)}.T"
+
+    def begin(self) -> None:
+        """Write the indices of the program."""
+        dim = self.mdim if self.fixed == "m" else self.ndim
+        self.line(f"{dim.variable} = tl.program_id(0) * {dim.block_name} + tl.arange(0, {dim.block_name})")
+        if self.layout.batch != 1:
+            self.line("batch = tl.program_id(1)" + (".to(tl.int64)" if self.is_large() else ""))
+
+    def is_large(self) -> bool:
+        """Return whether an offset may not fit into 32 bits."""
+        return any(
+            not all(s.is_Integer for s in b.shape) or int(sympy.prod(b.shape)) >= 2**31 for b in self.buffers.values()
+        )
+
+    def finished(self, writes: Sequence[Buffer]) -> Kernel:
+        writes = list({b.name: b for b in writes}.values())
+        buffers = (*self.reads.values(), *writes)
+        size_expressions = (*self.space.sizes.values(), *(e for b in buffers for e in (*b.shape, *b.strides)))
+        sizes = sizes_used(self.outer.lines, size_expressions)
+        args = [*(f"{b.name}_ptr" for b in buffers), *sizes, "ROWS: tl.constexpr", "COLS: tl.constexpr"]
+        lines = [CodeLine(f"def {self.title}({', '.join(args)}):"), *self.outer.lines]
+        dims = [d for d in self.tile.dims if d.axes != (BATCH,) or self.layout.batch != 1]
+        tile = replace(self.tile, dims=tuple(dims))
+        return Kernel(self.title, lines, list(self.reads.values()), writes, sizes, tile, list(self.helpers))
+
+    def loop_over(self, start: str, end: str, body: Callable[[], None]) -> None:
+        """Write a loop over the tiles of the dimension that is not fixed."""
+        dim = self.ndim if self.fixed == "m" else self.mdim
+        self.in_loop = self.tiled = True
+        self.inner.lines.clear()
+        self.line(f"{dim.variable} = start + tl.arange(0, {dim.block_name})")
+        body()
+        self.in_loop = self.tiled = False
+        self.outer.lines.append(CodeLine(f"    for start in range({start}, {end}, {dim.block_name}):"))
+        self.outer.lines.extend(self.inner.lines)
+        self.inner.lines.clear()
+        self.inner.expressions.clear()
+
+    def store(self, place: WriteTarget, coords: Coords, text: str) -> None:
+        """Write a tile."""
+        buffer, index = place.buffer, rejoin_divisions(place.index(self.space, coords))
+        axes = frozenset(s for c in coords for s in c.free_symbols)
+        mask = self.mask(axes)
+        self.line(f"tl.store({self.pointer(buffer, index, ())}, {text}{f', mask={mask}' if mask else ''})", place.node)
+
+
+def is_moderate(scores: Value) -> bool:
+    """Return whether scores are sure to stay finite when they are multiplied with a number like 1.44, or are -inf
+    before: they have no mask in memory, and none of the most negative number there is, which a row may be full of."""
+    return all(
+        not isinstance(v, Load) and not (isinstance(v, Constant) and MAX_MODERATE < abs(v.value) < math.inf)
+        for v in values_of([scores])
+    )
+
+
+def operand_text(emitter: AttentionWriter, value: Value, dtype: torch.dtype) -> str:
+    """Return an operand as it is written; what was loaded as half precision stays so, and what is computed has a
+    name."""
+    if id(value) in emitter.computed:
+        return emitter.computed[id(value)]
+    text = unparse(emitter.ref(value))
+    cast = text if value.dtype == dtype else f"{_attribute_of(text)}.to({triton_type(dtype)})"
+    if text.isidentifier():
+        return cast
+    variable = emitter.unique(emitter.suggested_name(value))
+    emitter.line(f"{variable} = {cast}", value.node)
+    emitter.computed[id(value)] = variable
+    return variable
+
+
+def _attribute_of(text: str) -> str:
+    """Return an expression so that a dot may follow it."""
+    return text if text.replace(".", "").isidentifier() or re.fullmatch(r"\w+(\.\w+)*\([^()]*\)", text) else f"({text})"
+
+
+def dot_block(size: int) -> int:
+    """Return the block that holds `size` elements: `tl.dot` takes powers of two from 16 on."""
+    return max(16, power_of_two(size))
+
+
+def loop_bounds(value: Value, m: sympy.Symbol, n: sympy.Symbol, fixed: str, layout: ScoreLayout) -> tuple[str, str]:
+    """Return the bounds of a loop over n (with m fixed) or over m, as far as masks of both ends say."""
+    above, below = causal_offset(value, m, n), causal_offset(value, n, m)  # n <= m + above, m <= n + below
+    over, block, size = ("ROWS", "COLS", layout.n) if fixed == "m" else ("COLS", "ROWS", layout.m)
+    first, last = (below, above) if fixed == "m" else (above, below)
+    start, end = "0", size_text(size)
+    if first is not None:
+        start = f"tl.program_id(0) * {over}{signed(-first)}"
+        start = f"tl.maximum({start}, 0)" if first > 0 else start
+        start = f"{start} // {block} * {block}"
+    if last is not None:
+        end = f"tl.minimum({end}, (tl.program_id(0) + 1) * {over}{signed(last)})"
+    return start, end
+
+
+@dataclass(frozen=True)
+class CausalMask:
+    """The value that a choice keeps where n <= m + `offset`, and the constant elsewhere."""
+
+    kept: Value
+    other: Constant
+    offset: int
+
+
+def causal_mask(value: Value, m: sympy.Symbol, n: sympy.Symbol) -> CausalMask | None:
+    """Return the causal mask that a value is behind, or None for any other value."""
+    if not (isinstance(value, Compute) and value.template == "tl.where(a, b, c)"):
+        return None
+    condition, yes, no = value.args
+    for value_inside, other, holds in ((no, yes, True), (yes, no, False)):
+        if isinstance(condition, Test) and len(condition.guard) == 1 and isinstance(other, Constant):
+            offset = _masked_above(condition, m, n, holds)
+            if offset is not None:
+                return CausalMask(value_inside, other, offset)
+    return None
+
+
+def crosses_bound(offset: int, fixed: str) -> str:
+    """Return whether the bound of a causal mask goes through the tile at `start`, or may do so."""
+    if fixed == "m":
+        return f"start + COLS > tl.program_id(0) * ROWS{signed(offset)}"
+    return f"start < (tl.program_id(0) + 1) * COLS{signed(-offset)}"
+
+
+def signed(offset: int) -> str:
+    """Return a number that is added, if there is one, as text."""
+    return f" + {offset}" if offset > 0 else f" - {-offset}" if offset < 0 else ""
+
+
+def causal_offset(value: Value, m: sympy.Symbol, n: sympy.Symbol) -> int | None:
+    """Return the k for which everything is masked where n > m + k, or None where no mask says so."""
+    for choice in values_of([value]):
+        if not (isinstance(choice, Compute) and choice.template == "tl.where(a, b, c)"):
+            continue
+        condition, yes, no = choice.args
+        for masked, holds in ((yes, True), (no, False)):
+            if isinstance(masked, Constant) and masked.value in (float("-inf"), 0.0):
+                offset = _masked_above(condition, m, n, holds)
+                if offset is not None and (masked.value != 0.0 or choice is value):
+                    return offset
+    return None
+
+
+def _masked_above(condition: Value, m: sympy.Symbol, n: sympy.Symbol, holds: bool) -> int | None:
+    """Return the k for which a condition is `holds` wherever n > m + k, or None."""
+    if isinstance(condition, Test):
+        offsets_known = [k for c in condition.guard if (k := _bound_of(c, m, n, holds)) is not None]
+        return min(offsets_known, default=None) if not holds or len(condition.guard) == 1 else None
+    if not isinstance(condition, Compute):
+        return None
+    if condition.template == "not_(a)":
+        return _masked_above(condition.args[0], m, n, not holds)
+    if condition.template in ("a & b", "a | b"):
+        if (condition.template == "a & b") == holds:
+            offsets = [_masked_above(a, m, n, holds) for a in condition.args if not _always(a)]
+            return offsets[0] if len(offsets) == 1 else None
+        offsets_known = [k for a in condition.args if (k := _masked_above(a, m, n, holds)) is not None]
+        return min(offsets_known, default=None)
+    return None
+
+
+def _bound_of(condition: Comparison, m: sympy.Symbol, n: sympy.Symbol, holds: bool) -> int | None:
+    sign = {"<=": (1, 0), "<": (1, -1), ">=": (-1, 0), ">": (-1, -1)}.get(condition.sign)
+    if sign is None:
+        return None
+    gap = sympy.expand((condition.left - condition.right) * sign[0] - sign[1])  # the condition is: gap <= 0
+    slope, rest = gap.coeff(n), sympy.expand(gap - gap.coeff(n) * n - gap.coeff(m) * m)
+    if gap.coeff(m) != -slope or not rest.is_Integer:
+        return None
+    if slope == 1 and not holds:  # n - m + rest <= 0 fails where n > m - rest
+        return -int(rest)
+    if slope == -1 and holds:  # m - n + rest <= 0 holds where n >= m + rest
+        return int(rest) - 1
+    return None
+
+
+def _always(value: Value) -> bool:
+    return isinstance(value, Constant) and bool(value.value)

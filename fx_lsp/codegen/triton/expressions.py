@@ -1,0 +1,430 @@
+"""The text of values: which have names, which stand where they are used, what is loaded under which mask."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import sympy
+import torch
+from torch import fx
+
+from fx_lsp.codegen.ir.index import ZERO, Index, count
+from fx_lsp.codegen.ir.kernel import CodeLine, Naming
+from fx_lsp.codegen.ir.text import LINE_WIDTH, fill_template, index_text, multiple_of, name, size_text, unparse
+from fx_lsp.codegen.ir.tile import Dim, Tile
+from fx_lsp.codegen.ir.values import (
+    AtomicAdd,
+    Axes,
+    Buffer,
+    Comparison,
+    Compute,
+    Constant,
+    Coordinate,
+    Guard,
+    Load,
+    Reduction,
+    Scan,
+    Store,
+    Test,
+    Value,
+    Variable,
+    triton_type,
+    values_of,
+)
+from fx_lsp.codegen.triton.helpers import HELPERS, helpers_in
+from fx_lsp.codegen.triton.masks import load_padding
+
+MAX_EXPRESSION_LENGTH = 64
+"""How long an expression gets before its parts are named."""
+
+
+@dataclass
+class Scope:
+    """Lines that are being written, and the names of what they computed."""
+
+    lines: list[CodeLine] = field(default_factory=list[CodeLine])
+    expressions: dict[int, ast.expr] = field(default_factory=dict[int, ast.expr])
+
+
+class KernelWriter:
+    """Writes any kernel: lines, names, and the text of values; classes for kinds of kernels build on it."""
+
+    def __init__(
+        self,
+        title: str,
+        tile: Tile,
+        stores: Sequence[Store],
+        indirect: Mapping[sympy.Symbol, Value],
+        naming: Naming,
+        others: Sequence[Value] = (),
+    ) -> None:
+        self.title, self.tile, self.stores, self.naming = title, tile, stores, naming
+        self.symbols = {id(v): s for s, v in indirect.items()}
+        roots = [*(v for s in stores for v in s.values), *others]
+        self.values = list(values_of(roots))
+        self.loop = next((d for d in tile.dims if d.role == "loop"), None)
+        self.tile_dims = [d for d in tile.dims if d.block > 1]
+        self.loads = [v for v in self.values if isinstance(v, Load)]
+        self.reserved: set[str] = self._names_in_use()
+        self.names: dict[sympy.Symbol, str] = {}
+        for dim in tile.dims:
+            self.names[dim.whole] = dim.variable
+            for axis in dim.axes:
+                self.names[axis] = dim.variable if len(dim.axes) == 1 else self.unique(axis.name)
+        self.uses = Counter(id(i) for v in self.values for i in v.inputs)
+        self.uses.update(map(id, roots))
+        self.helpers: dict[str, None] = {}
+        self.reads: dict[str, Buffer] = {}
+        self.writes: dict[str, Buffer] = {}
+        self.size_names = self._size_names()
+        self.adds: dict[str, None] = {}
+        self.used_sizes: set[str] = set()
+        self.outer, self.inner = Scope(), Scope()
+        self.in_loop = False
+        self.padding = load_padding(self.values, self.masked_dims)
+        self.comment = ""
+
+    # names
+
+    def _names_in_use(self) -> set[str]:
+        """Return the names that no variable may have: those of helpers, dimensions, pointers and sizes."""
+        dims, accesses = self.tile.dims, (*self.loads, *self.stores)
+        names = {"tl", "triton", "torch", "start", "mask", *HELPERS, *(f"{a.buffer.name}_ptr" for a in accesses)}
+        names |= {n for d in dims for n in (d.variable, d.size_name, d.block_name, f"{d.variable}_mask")}
+        sizes = [size for access in accesses for size in access.buffer.shape] + [dim.size for dim in dims]
+        return names | {symbol.name for size in sizes for symbol in size.free_symbols}
+
+    def unique(self, wish: str) -> str:
+        name, number = wish, 0
+        while name in self.reserved:
+            number += 1
+            name = f"{wish}_{number}"
+        self.reserved.add(name)
+        return name
+
+    def _size_names(self) -> dict[int, str]:
+        """Return the names of sizes, by their value, as far as a factor of that value is sure to mean them."""
+        return {
+            int(d.size): d.size_name
+            for d in self.tile.dims
+            if d.size.is_Integer and d.size >= 16 and d.variable == "cols" and len(d.axes) == 1
+        }
+
+    # dimensions
+
+    def dims_of(self, axes: Axes) -> list[Dim]:
+        tile_axes = {s for a in axes for s in self.tile.index(a).free_symbols} | {
+            a for a in axes if a not in self.tile.merged
+        }
+        return [d for d in self.tile.dims if tile_axes & set(d.axes)]
+
+    def masked_dims(self, axes: Axes) -> list[Dim]:
+        return [d for d in self.dims_of(axes) if not self.is_even(d)]
+
+    def is_even(self, dim: Dim) -> bool:
+        if dim.block == 1:
+            return True
+        blocks = {dict(c.blocks).get(dim.block_name, dim.block) for c in self.tile.configs}
+        return all(bool(sympy.Mod(dim.size, b) == 0) for b in blocks)
+
+    def is_in_loop(self, value: Value) -> bool:
+        return self.loop is not None and self.loop in self.dims_of(value.axes)
+
+    # lines
+
+    def line(self, text: str, node: fx.Node | None = None) -> None:
+        scope = self.inner if self.in_loop else self.outer
+        indent = "        " if self.in_loop else "    "
+        source = self.naming.source(node) if node is not None else ""
+        if source and source != self.comment:
+            scope.lines.append(CodeLine(f"{indent}# {source}", node))
+            self.comment = source
+        scope.lines.append(CodeLine(indent + text, node))
+
+    def line_before_loop(self, text: str, node: fx.Node | None) -> None:
+        """Write a line before the loop that is being written."""
+        self.outer.lines.append(CodeLine(f"    {text}", node))
+
+    def _mask(self, dim: Dim) -> str:
+        return "mask" if len(self.tile_dims) == 1 else f"{dim.variable}_mask"
+
+    def _split_axes(self, dim: Dim) -> None:
+        if len(dim.axes) == 1:
+            return
+        sizes = list(dim.sizes)
+        for i, axis in enumerate(dim.axes):
+            behind = count(sizes[i + 1 :])
+            text = dim.variable if behind == 1 else f"{dim.variable} // {self._bracketed(behind)}"
+            if i:
+                text = f"{text} % {self._bracketed(sizes[i])}"
+            self.line(f"{self.names[axis]} = {text}")
+
+    def _bracketed(self, size: Index) -> str:
+        text = size_text(size)
+        return text if size.is_Integer or size.is_Symbol else f"({text})"
+
+    def _over(self, value: Reduction | Scan) -> list[sympy.Symbol]:
+        return [a for a in value.over if a not in self.tile.merged]
+
+    # values
+
+    def tile_shape(self, axes: Axes, also: Dim | None = None) -> str:
+        dims = self.dims_of(axes)
+        parts = [d.block_name if d in dims or d is also else "1" for d in self.tile_dims]
+        return f"[{', '.join(parts)}]"
+
+    def axis_number(self, dim: Dim) -> int:
+        return self.tile_dims.index(dim)
+
+    def ref(self, value: Value) -> ast.expr:
+        """Return an expression for a value: its name, or what it is made of."""
+        for scope in (self.inner, self.outer):
+            if id(value) in scope.expressions:
+                return scope.expressions[id(value)]
+        inside = self.in_loop and self.is_in_loop(value)
+        outside, self.in_loop = self.in_loop, inside
+        try:
+            return self._expression_or_name(value)
+        finally:
+            self.in_loop = outside
+
+    def _expression_or_name(self, value: Value) -> ast.expr:
+        expr = self.expr(value)
+        if isinstance(value, (Constant, Variable)):
+            return expr
+        while isinstance(value, Compute) and len(unparse(expr)) > MAX_EXPRESSION_LENGTH:
+            inlined = [a for a in value.args if not isinstance(a, Constant) and not isinstance(self.ref(a), ast.Name)]
+            if not inlined:
+                break
+            longest = max(inlined, key=lambda a: len(unparse(self.ref(a))))
+            outside, self.in_loop = self.in_loop, self.in_loop and self.is_in_loop(longest)
+            self.assign(longest, self.expr(longest))
+            self.in_loop = outside
+            expr = self.expr(value)
+        variable = self.naming.variable(value.node) if value.node is not None else None
+        several = self.uses[id(value)] > 1
+        if isinstance(value, (Coordinate, Test)):
+            named = several and len(unparse(expr)) > 12
+        elif isinstance(value, Load):
+            named = True
+        else:
+            named = several or variable is not None
+        if not named and len(unparse(expr)) <= MAX_EXPRESSION_LENGTH:
+            return expr
+        return self.assign(value, expr, None if isinstance(value, Load) else variable)
+
+    def suggested_name(self, value: Value) -> str:
+        """Return a name that a value may have."""
+        if isinstance(value, Load):
+            return value.buffer.name
+        unnamed = "place" if isinstance(value, Coordinate) else "value"
+        return unnamed if value.node is None else self.naming.name(value.node)
+
+    def assign(self, value: Value, expr: ast.expr, wish: str | None = None) -> ast.expr:
+        """Return a statement that binds a value to a name."""
+        variable = self.unique(wish or self.suggested_name(value))
+        self.line(f"{variable} = {unparse(expr)}", value.node)
+        (self.inner if self.in_loop else self.outer).expressions[id(value)] = name(variable)
+        return name(variable)
+
+    def bind_name(self, value: Value, expr: ast.expr) -> None:
+        """Write `expr` for the value from here on."""
+        (self.inner if self.in_loop else self.outer).expressions[id(value)] = expr
+
+    def use_helpers(self, *helpers: str) -> None:
+        """Note that the kernel calls these helper functions."""
+        self.helpers.update(dict.fromkeys(helpers))
+
+    def expr(self, value: Value) -> ast.expr:
+        if isinstance(value, Constant):
+            number = _number(value.value)
+            exact = value.dtype is not torch.float64 or _in_single_precision(value.value)
+            return number if exact else fill_template("tl.full([], a, tl.float64)", {"a": number})
+        if isinstance(value, Coordinate):
+            text = self.index(value.index, value.indirect)
+            shaped = any(d.block > 1 for d in self.dims_of(value.axes))
+            wide = shaped and value.dtype is torch.int64
+            return fill_template("(a).to(tl.int64)" if wide else "a", {"a": fill_template(text, {})})
+        if isinstance(value, Variable):
+            return fill_template(value.text, {})
+        if isinstance(value, Test):
+            return fill_template(self.guard(value.guard, value.indirect), {})
+        if isinstance(value, Load):
+            return self._load(value)
+        if isinstance(value, Compute):
+            args = {letter: self.ref(a) for letter, a in zip("abcdefgh", value.args, strict=False)}
+            helpers = helpers_in(value.template)
+            self.use_helpers(*helpers)
+            if helpers or all(isinstance(a, Constant) for a in value.args):
+                args = {
+                    k: fill_template("tl.full([], a, t)", {"a": v, "t": fill_template(triton_type(x.dtype), {})})
+                    if isinstance(x, Constant)
+                    else v
+                    for (k, v), x in zip(args.items(), value.args, strict=True)
+                }
+            return fill_template(value.template, args)
+        return self.reduced(value)
+
+    def reduced(self, value: Value) -> ast.expr:
+        """Return an expression for a reduction or a scan; for kernels that have such."""
+        raise TypeError(f"{value} is no part of a kernel that reduces nothing")
+
+    def index(self, index: Index, indirect: Sequence[Value]) -> str:
+        """Return an index as text."""
+        names = dict(self.names)
+        for value in indirect:
+            names[self.symbols[id(value)]] = _operand_text(self.ref(value))
+        return index_text(self.tile.index(index), names, self._known_sizes(index))
+
+    def _known_sizes(self, index: Index) -> dict[int, str]:
+        along = {a for d in self.tile.dims if d.variable == "cols" for a in d.axes}
+        tiled = self.tile.index(index)
+        if not tiled.free_symbols & along:
+            return {}
+        multiple = multiple_of(tiled, self.size_names)
+        names = {
+            v: n for v, n in self.size_names.items() if v == multiple or index.has(sympy.Integer(v), sympy.Integer(-v))
+        }
+        self.used_sizes.update(names.values())
+        return names
+
+    def guard(self, guard: Guard, indirect: Sequence[Value]) -> str:
+        """Return the conditions of a guard as text."""
+        parts = [self._condition(c, indirect) for c in guard]
+        return parts[0] if len(parts) == 1 else " & ".join(f"({p})" for p in parts)
+
+    def _condition(self, condition: Comparison, indirect: Sequence[Value]) -> str:
+        gap = sympy.expand(condition.left - condition.right)
+        left = right = ZERO
+        for term in sympy.Add.make_args(gap):
+            if term.is_Integer or term.could_extract_minus_sign():
+                right -= term
+            else:
+                left += term
+        sign = condition.sign
+        if left == 0:
+            left, right, sign = right, left, {"<": ">", "<=": ">=", ">": "<", ">=": "<="}.get(sign, sign)
+        return f"{self.index(left, indirect)} {sign} {self.index(right, indirect)}"
+
+    def mask(self, axes: Axes, guard: Guard = (), indirect: Sequence[Value] = ()) -> str:
+        """Return the mask of elements that vary over `axes`, as text; "" for everywhere."""
+        parts = [self._mask(d) for d in self.masked_dims(axes)]
+        if guard:
+            text = self.guard(guard, indirect)
+            parts.append(f"({text})" if parts and len(guard) == 1 else text)
+        return " & ".join(parts)
+
+    def pointer(self, buffer: Buffer, index: Index, indirect: Sequence[Value]) -> str:
+        text = self.index(index, indirect)
+        return f"{buffer.name}_ptr" if text == "0" else f"{buffer.name}_ptr + {text}"
+
+    def _load(self, value: Load) -> ast.expr:
+        self.reads[value.buffer.name] = value.buffer
+        pointer, mask = (
+            self.pointer(value.buffer, value.index, value.indirect),
+            self.mask(value.axes, value.guard, value.indirect),
+        )
+        moving = self._moving(value.index, value.indirect)
+        if mask and not any(d.block > 1 for d in self.dims_of(moving & value.axes)):
+            pointer = f"tl.broadcast_to({pointer}, {self.tile_shape(value.axes)})"
+        args, other = [pointer], self.padding.get(id(value))
+        if mask:
+            args += [f"mask={mask}", *([f"other={unparse(_number(other))}"] if other is not None else [])]
+        if is_read_again(value, self.loads, moving, self.tile):
+            args.append('eviction_policy="evict_last"')
+        text = f"tl.load({', '.join(args)})"
+        if value.buffer.dtype != value.dtype:
+            text += f".to({triton_type(value.dtype)})"
+        return fill_template(text, {})
+
+    def _moving(self, index: Index, indirect: Sequence[Value]) -> Axes:
+        """Return the symbols with which a place moves, and the axes of the values behind them."""
+        behind = {self.symbols[id(v)]: v.axes for v in indirect}
+        symbols = set(index.free_symbols)
+        return frozenset(symbols.union(*(a for s, a in behind.items() if s in index.free_symbols)))
+
+    def _store(self, store: Store) -> None:
+        self.writes[store.buffer.name] = store.buffer
+        if isinstance(store, AtomicAdd):
+            self._add(store)
+            return
+        value = unparse(self.ref(store.value))
+        axes = self.axes_of(store)
+        mask = self.mask(axes)
+        pointer = self.pointer(store.buffer, store.index, ())
+        args = [pointer, value, *([f"mask={mask}"] if mask else [])]
+        length = len(f"tl.store({', '.join(args)})") + (8 if self.in_loop else 4)
+        if length > LINE_WIDTH and not isinstance(store.value, Constant):
+            expression = self.ref(store.value)
+            if not isinstance(expression, ast.Name):
+                args[1] = unparse(self.assign(store.value, expression))
+        self.line(f"tl.store({', '.join(args)})", store.node)
+
+    def axes_of(self, store: Store) -> Axes:
+        """Return the axes over which a store runs, as far as they are axes of the tile."""
+        return frozenset(s for a in store.axes for s in self.tile.index(a).free_symbols)
+
+    def _add(self, store: AtomicAdd) -> None:
+        """Write an atomic addition: every element of the tile is one of its own, wherever it goes."""
+        self.adds[store.buffer.name] = None
+        axes, value = self.axes_of(store), self.ref(store.value)
+        value = value if isinstance(value, (ast.Name, ast.Constant)) else self.assign(store.value, value)
+        pointer, parts = self.pointer(store.buffer, store.index, store.indirect), [self.mask(axes)]
+        if self.dims_of(axes) != self.dims_of(self._moving(store.index, store.indirect) & axes):
+            pointer = f"tl.broadcast_to({pointer}, {self.tile_shape(axes)})"
+        if store.where is not None:
+            where = self.ref(store.where)
+            parts.append(_operand_text(where) if parts[0] else unparse(where))
+        mask = " & ".join(p for p in parts if p)
+        args = [pointer, unparse(value), *([f"mask={mask}"] if mask else []), 'sem="relaxed"']
+        self.line(f"tl.atomic_add({', '.join(args)})", store.node)
+
+
+def _number(value: bool | int | float) -> ast.expr:
+    if isinstance(value, float) and not math.isfinite(value):
+        text = "float('nan')" if math.isnan(value) else f"{'-' if value < 0 else ''}float('inf')"
+        return fill_template(text, {})
+    return fill_template(repr(value), {})
+
+
+def _in_single_precision(value: bool | int | float) -> bool:
+    return value != value or torch.tensor(value, dtype=torch.float32).item() == value
+
+
+def _operand_text(expr: ast.expr) -> str:
+    text = unparse(expr)
+    return text if isinstance(expr, (ast.Name, ast.Constant, ast.Call)) else f"({text})"
+
+
+def is_read_again(load: Load, loads: Iterable[Load], moving: Axes, tile: Tile) -> bool:
+    """Return whether elements that a load reads are read by other programs too, or at a neighbouring place by this one.
+
+    `loads` are those of the kernel, `moving` the axes with which the place of this one moves. What a program goes
+    through in a loop (the operands of a product) would only push out the rest.
+    """
+    along = {s for a in moving for s in tile.index(a).free_symbols}
+    passed = [d for d in tile.dims if along & set(d.axes)]
+    if not any(d.block > 1 for d in passed):
+        return False
+    spread = [d for d in tile.dims if d.role == "grid" and not _is_in_one_program(d, tile)]
+    streams = any(d.role == "loop" for d in passed)
+    shared = not streams and any(not along.issuperset(d.axes) for d in spread)
+    return shared or any(_is_near(load, other, tile) for other in loads)
+
+
+def _is_in_one_program(dim: Dim, tile: Tile) -> bool:
+    """Return whether one program has all of a dimension, whatever the block sizes."""
+    blocks = (dict(c.blocks).get(dim.block_name, dim.block) for c in tile.configs)
+    return bool(dim.size.is_Integer) and dim.size <= min(blocks, default=dim.block)
+
+
+def _is_near(load: Load, other: Load, tile: Tile) -> bool:
+    """Return whether a load of a part of the tile reads what another reads too, less than a row from there."""
+    if not load.guard or other.guard or other.buffer is not load.buffer or other.indirect or load.indirect:
+        return False
+    gap = sympy.expand(load.index - other.index)
+    return bool(gap.is_Integer) and abs(gap) < tile.dims[-1].size

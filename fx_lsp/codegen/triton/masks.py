@@ -1,0 +1,111 @@
+"""What values are where a mask is false: what loads give there, so that reductions need no further masks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from fx_lsp.codegen.ir.tile import Dim
+from fx_lsp.codegen.ir.values import Axes, Compute, Constant, Load, Reduction, Scalar, Scan, Value, values_of
+
+
+def identity(kind: str, dtype: torch.dtype) -> Scalar:
+    """Return the identity of a reduction of a kind."""
+    if kind in ("sum", "var_mean"):
+        return 0.0 if dtype.is_floating_point else 0
+    if kind == "prod":
+        return 1.0 if dtype.is_floating_point else 1
+    least = kind in ("max", "argmax")
+    if dtype.is_floating_point:
+        return -math.inf if least else math.inf
+    if dtype is torch.bool:
+        return not least
+    info = torch.iinfo(dtype)
+    return info.min if least else info.max
+
+
+_FOLDED: dict[str, Callable[..., Any]] = {
+    "a + b": lambda a, b: a + b,
+    "a - b": lambda a, b: a - b,
+    "a * b": lambda a, b: a * b,
+    "a / b": lambda a, b: a / b,
+    "a * a": lambda a: a * a,
+    "-a": lambda a: -a,
+    "tl.abs(a)": lambda a: abs(a),
+    "tl.exp(a)": math.exp,
+    "tl.sigmoid(a)": lambda a: 1 / (1 + math.exp(-a)),
+}
+
+
+def padding_value(value: Value, others: Mapping[int, float], ends: Callable[[Axes], bool]) -> float | None:
+    """Return the value where a mask is false, if loads over axes that `ends` says it covers give `padding` there; None
+    where that is not known."""
+    values: dict[int, float | None] = {}
+    for each in values_of([value]):
+        if isinstance(each, Constant):
+            values[id(each)] = float(each.value)
+        elif isinstance(each, Load):
+            values[id(each)] = others.get(id(each)) if ends(each.axes) else None
+        else:
+            computed = isinstance(each, Compute)
+            values[id(each)] = _fold(each.template, [values[id(a)] for a in each.args]) if computed else None
+    return values[id(value)]
+
+
+def _fold(template: str, args: Sequence[float | None]) -> float | None:
+    """Compute an expression of numbers, if all that it takes are known."""
+    if template.startswith("a.to("):
+        return args[0]
+    if template == "a - b" and args[0] is not None and math.isinf(args[0]) and args[1] is None:
+        return args[0]
+    function = _FOLDED.get(template)
+    if function is None or any(a is None for a in args):
+        return None
+    try:
+        return function(*args)
+    except (ArithmeticError, ValueError):
+        return None
+
+
+def covers_mask(masked: Callable[[Axes], list[Dim]], over: Axes) -> Callable[[Axes], bool]:
+    """Return whether the mask of what varies over some axes is false wherever that of a reduction is."""
+    dims = masked(over)
+    return lru_cache(lambda axes: any(d in dims for d in masked(axes)))
+
+
+def load_padding(values: Sequence[Value], masked: Callable[[Axes], list[Dim]]) -> dict[int, float]:
+    """Return, for each load that a reduction needs, its padding value."""
+    reductions = [v for v in values if isinstance(v, (Reduction, Scan)) and masked(frozenset(v.over))]
+    loads: dict[int, Load] = {}
+    stack: list[Value] = [a for r in reductions for a in r.inputs]
+    seen: set[int] = set()
+    while stack:
+        value = stack.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, Load):
+            if masked(value.axes):
+                loads[id(value)] = value
+        elif not isinstance(value, Reduction):
+            stack.extend(value.inputs)
+    padding = dict.fromkeys(loads, 0.0)
+
+    reduced = [
+        (r.inputs[0], covers_mask(masked, frozenset(r.over)), float(identity(r.kind, r.inputs[0].dtype)))
+        for r in reductions
+        if isinstance(r, Reduction)
+    ]
+
+    def met(others: Mapping[int, float]) -> int:
+        return sum(padding_value(value, others, ends) == neutral for value, ends, neutral in reduced)
+
+    for key in padding:
+        dtype = loads[key].dtype
+        choices = (0.0, -math.inf, math.inf) if dtype.is_floating_point else (0.0,)
+        padding[key] = max(choices, key=lambda c: met({**padding, key: c}))
+    return {k: v if loads[k].dtype.is_floating_point else int(v) for k, v in padding.items()}

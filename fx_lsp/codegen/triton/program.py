@@ -1,0 +1,238 @@
+"""A graph as a program: kernels, and calls that stay in ATen, in order."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import sympy
+import torch
+from sympy import expand
+from torch import fx
+
+from fx_lsp.choices import Choices
+from fx_lsp.codegen.graph.loops import must_materialize
+from fx_lsp.codegen.graph.query import buffer_of, is_empty, is_scatter_sum, is_view, shape_of, view_chain
+from fx_lsp.codegen.graph.scatter import scatter_shape
+from fx_lsp.codegen.graph.template_kernel import output_layout, outputs_of, writer_of
+from fx_lsp.codegen.graph.unsupported import Unsupported, unsupported_reason
+from fx_lsp.codegen.ir.index import Space, count
+from fx_lsp.codegen.ir.kernel import Kernel, KernelLaunch, Naming
+from fx_lsp.codegen.ir.tile import MAX_ROW_ELEMENTS
+from fx_lsp.codegen.ir.values import Buffer, Reduction, Store, values_of
+from fx_lsp.codegen.ir.write_target import WriteTarget
+from fx_lsp.codegen.lower.builder import Builder, Domain, NotFusible
+from fx_lsp.codegen.lower.indexing import atomic_add
+from fx_lsp.codegen.schedule.fusion import FusionGroup, Schedule, build_schedule
+from fx_lsp.codegen.schedule.in_place import can_overwrite, overwrite_inputs
+from fx_lsp.codegen.schedule.loop_detection import detect_loop
+from fx_lsp.codegen.schedule.tiling import crosses_reductions, tile_of, varying_axes, with_warps_for, without_loop
+from fx_lsp.codegen.triton.fusion_kernel import write_fusion_kernel
+from fx_lsp.codegen.triton.loop import write_loop_kernel
+
+
+@dataclass(frozen=True)
+class Program:
+    """A graph as kernels and calls. `steps` are kernels and nodes that are called as they are.
+
+    `results` are what it returns, None where a gradient is; `buffers` the tensors that it allocates or is given;
+    `calls` say of the calls among the steps why they are none of kernels; `overwritten` are inputs that have the values
+    of some results afterwards, by those.
+    """
+
+    inputs: tuple[fx.Node, ...]
+    steps: tuple[KernelLaunch | fx.Node, ...]
+    results: tuple[fx.Node | None, ...]
+    buffers: Mapping[fx.Node, Buffer]
+    calls: tuple[Unsupported, ...] = ()
+    overwritten: Mapping[fx.Node, fx.Node] = field(default_factory=dict[fx.Node, fx.Node])
+
+
+def build_program(
+    graph: fx.Graph,
+    title: str,
+    naming: Naming,
+    hints: Mapping[str, int],
+    choices: Choices,
+    changed: Mapping[fx.Node, fx.Node] | None = None,
+) -> Program:
+    """Return the program of a graph; `title` begins the names of its kernels, `changed` are inputs that are to have the
+    values of some results afterwards, by those."""
+    computed = {n for n in graph.nodes if n.op == "call_function" and n.target is not operator.getitem}
+    cut = {n for n in computed if must_materialize(n) or (choices.fuse == "no" and not is_view(n))}
+    called = dict.fromkeys(computed if choices.engine == "inductor" else (), "")
+    while True:
+        try:
+            program = _program(graph, title, naming, hints, cut, called, changed or {})
+        except NotFusible as found:
+            if found.node in called:
+                raise
+            if found.node in cut:
+                called[found.node] = found.why
+            else:
+                cut.add(found.node)
+        else:
+            steps = [s for s in program.steps if isinstance(s, fx.Node)]
+            calls = (unsupported_reason(s, choices, called.get(s)) for s in steps)
+            return replace(program, calls=tuple(c for c in calls if c is not None))
+
+
+def _program(
+    graph: fx.Graph,
+    title: str,
+    naming: Naming,
+    hints: Mapping[str, int],
+    cut: set[fx.Node],
+    called: Collection[fx.Node],
+    changed: Mapping[fx.Node, fx.Node],
+) -> Program:
+    plan = build_schedule(graph, cut, called)
+    buffers = {n: buffer_of(n, naming.name(n)) for n in graph.nodes if n in plan.stored and _is_tensor(n)}
+    steps: list[KernelLaunch | fx.Node] = []
+    groups = [s for s in plan.steps if isinstance(s, FusionGroup)]
+    kernel_names: set[str] = set()
+    overwritable: dict[fx.Node, fx.Node] = {}
+    for step in plan.steps:
+        if isinstance(step, fx.Node):
+            kernels = _template_kernels(step, plan, buffers, naming, title, kernel_names)
+            kernel_names.update(k.name for k in kernels)
+            steps.extend([step] if writer_of(step) is None else (launch_of(kernel, buffers) for kernel in kernels))
+            continue
+        stored = [n for n in step.spans if n in plan.stored or n in plan.concat_parts]
+        if stored:
+            name = f"{title}_{naming.name(stored[0])}"
+            name = title if len(groups) == 1 and title not in kernel_names else name
+            kernel_names.add(name)
+            launch, over = _launch(step, stored, plan, name, buffers, naming, hints, changed)
+            steps.append(launch)
+            overwritable |= over
+    inputs, results = _signature(graph)
+    run, overwritten = overwrite_inputs(_without_unused_empties(steps, results), overwritable, results, buffers)
+    return Program(inputs, run, results, buffers, overwritten=overwritten)
+
+
+def _signature(graph: fx.Graph) -> tuple[tuple[fx.Node, ...], tuple[fx.Node | None, ...]]:
+    """Return the inputs and the results of a graph."""
+    output = next(n for n in reversed(graph.nodes) if n.op == "output")
+    returned = output.args[0] if isinstance(output.args[0], (tuple, list)) else (output.args[0],)
+    inputs = tuple(n for n in graph.nodes if n.op == "placeholder")
+    return inputs, tuple(r if isinstance(r, fx.Node) else None for r in returned)
+
+
+def _template_kernels(
+    step: fx.Node,
+    plan: Schedule,
+    buffers: Mapping[fx.Node, Buffer],
+    naming: Naming,
+    title: str,
+    kernel_names: Collection[str],
+) -> list[Kernel]:
+    """Return the kernels that a node stands for, with names that no other has; none for a call."""
+    writer = writer_of(step)
+    if writer is None:
+        return []
+    targets = {number: _write_target(result, plan, buffers) for number, result in outputs_of(step).items()}
+    kernels = writer(targets, buffers, naming, title)
+    if any(k.name in kernel_names for k in kernels):
+        kernels = writer(targets, buffers, naming, f"{title}_{naming.name(next(iter(targets.values())).node)}")
+    return kernels
+
+
+def _without_unused_empties(
+    steps: Sequence[KernelLaunch | fx.Node], results: Iterable[fx.Node | None]
+) -> tuple[KernelLaunch | fx.Node, ...]:
+    """Return the steps without those that make tensors with no elements which nothing takes."""
+    used = {n for result in results if result is not None for n in view_chain(result)}
+    steps_needed: list[KernelLaunch | fx.Node] = []
+    for step in reversed(steps):
+        if isinstance(step, fx.Node) and is_empty(step):
+            if step in used:
+                steps_needed.append(step)
+            continue
+        reads = step.reads if isinstance(step, KernelLaunch) else step.all_input_nodes
+        used.update(n for read in reads for n in view_chain(read))
+        steps_needed.append(step)
+    return tuple(reversed(steps_needed))
+
+
+def _launch(
+    group: FusionGroup,
+    stored: list[fx.Node],
+    plan: Schedule,
+    name: str,
+    buffers: Mapping[fx.Node, Buffer],
+    naming: Naming,
+    hints: Mapping[str, int],
+    changed: Mapping[fx.Node, fx.Node],
+) -> tuple[KernelLaunch, dict[fx.Node, fx.Node]]:
+    """Return the launch of a group, and the inputs among `changed` that it may overwrite."""
+    builder, stores = _stores(group, stored, plan, buffers, frozenset())
+    reductions = [v for v in values_of(v for s in stores for v in s.values) if isinstance(v, Reduction)]
+    idle = {a for v in reductions for a in v.over} - varying_axes(stores)
+    if idle:
+        builder, stores = _stores(group, stored, plan, buffers, frozenset(idle))
+    loop_kernel = detect_loop(stores)
+    tile = tile_of(builder.domain, stores, hints)
+    whole = without_loop(tile) if loop_kernel is not None or crosses_reductions(tile, stores) else None
+    if loop_kernel is not None and whole is not None:
+        whole = with_warps_for(whole, loop_kernel.live_values) if loop_kernel.live_values else whole
+        return launch_of(write_loop_kernel(name, whole, loop_kernel, builder.indirect, naming), buffers), {}
+    tile = whole or tile
+    kernel = write_fusion_kernel(name, tile, stores, builder.indirect, naming)
+    pairs = [(new, old) for new, old in changed.items() if new in stored and old in buffers]
+    return launch_of(kernel, buffers), {n: o for n, o in pairs if can_overwrite(stores, tile, buffers[n], buffers[o])}
+
+
+def _stores(
+    group: FusionGroup,
+    stored: list[fx.Node],
+    plan: Schedule,
+    buffers: Mapping[fx.Node, Buffer],
+    idle: frozenset[sympy.Symbol],
+) -> tuple[Builder, list[Store]]:
+    """Return the stores of a group; its axes have the same symbols each time. Along the axes `invariant_axes` nothing
+    varies."""
+    space = Space()
+    axes = tuple(space.axis(f"i{n}", size) for n, size in enumerate(group.sizes))
+    domain = Domain(axes, group.sizes)
+    reduced = {m for m in group.reduces.values()}
+    whole = all(
+        (n := count(s for s, r in zip(group.sizes, mask, strict=True) if r)).is_Integer and n <= MAX_ROW_ELEMENTS
+        for mask in reduced
+    )
+    builder = Builder(
+        space, domain, {n: b for n, b in buffers.items() if n not in group.spans}, whole, invariant_axes=idle
+    )
+    stores: list[Store] = []
+    for node in stored:
+        missing = frozenset(a for a, spans in zip(axes, group.spans[node], strict=True) if not spans)
+        shape = scatter_shape(node) if is_scatter_sum(node) else shape_of(node)
+        coords = space.coordinates(domain.position(missing), shape)
+        if is_scatter_sum(node):
+            stores.append(atomic_add(builder, node, coords, frozenset(axes) - missing, buffers[node]))
+            continue
+        value = builder.lower(node, coords)
+        targets = [(node, ())] * (node in plan.stored) + plan.concat_parts.get(node, [])
+        for place in (WriteTarget(node, shape, buffers[target], steps) for target, steps in targets):
+            stores.append(Store(place.buffer, expand(place.index(space, coords)), value, node))
+    return builder, stores
+
+
+def _write_target(result: fx.Node, plan: Schedule, buffers: Mapping[fx.Node, Buffer]) -> WriteTarget:
+    """Return where a result of a template kernel is written."""
+    shape, steps = output_layout(result)
+    target, further = plan.concat_parts[result][0] if result in plan.concat_parts else (result, ())
+    return WriteTarget(result, shape, buffers[target], (*steps, *further))
+
+
+def launch_of(kernel: Kernel, buffers: Mapping[fx.Node, Buffer]) -> KernelLaunch:
+    """Return a kernel with the nodes of its buffers."""
+    by_name = {b.name: n for n, b in buffers.items()}
+    return KernelLaunch(
+        kernel, tuple(by_name[b.name] for b in kernel.reads), tuple(by_name[b.name] for b in kernel.writes)
+    )
+
+
+def _is_tensor(node: fx.Node) -> bool:
+    return isinstance(node.meta.get("val"), torch.Tensor)

@@ -1,0 +1,385 @@
+"""How reductions are written: at once where a program holds all elements, else with accumulators in a loop."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import fx
+
+from fx_lsp.codegen.ir.text import fill_template, name, unparse
+from fx_lsp.codegen.ir.tile import Dim
+from fx_lsp.codegen.ir.values import Axes, Compute, Constant, Reduction, Scalar, Scan, Value, triton_type
+from fx_lsp.codegen.triton.expressions import KernelWriter
+from fx_lsp.codegen.triton.helpers import helpers_in
+from fx_lsp.codegen.triton.masks import covers_mask, identity, padding_value
+
+_REDUCE_CALLS = {
+    "sum": "tl.sum(a, {})",
+    "min": "tl.reduce(a, {}, combine_fn=nan_min)",
+    "max": "tl.reduce(a, {}, combine_fn=nan_max)",
+    "prod": "tl.reduce(a, {}, combine_fn=product)",
+}
+_COMBINING = ("nan_max", "nan_min", "product")
+_ACCUMULATE = {
+    "sum": "a + b",
+    "max": "nan_max(a, b)",
+    "min": "nan_min(a, b)",
+    "prod": "a * b",
+}
+
+
+# at once
+
+
+def _masked(emitter: KernelWriter, value: Value, kind: str, over: Axes) -> ast.expr:
+    """Return the elements of a value, and what changes nothing where there are none."""
+    expr = emitter.ref(value)
+    neutral = identity(kind, value.dtype)
+    if padding_value(value, emitter.padding, covers_mask(emitter.masked_dims, over)) == float(neutral):
+        return expr
+    mask = emitter.mask(over)
+    if not mask:
+        return expr
+    neutral_text = emitter.ref(Constant(value.dtype, None, frozenset(), neutral))
+    return fill_template("tl.where(m, a, i)", {"m": fill_template(mask, {}), "a": expr, "i": neutral_text})
+
+
+def _axis(emitter: KernelWriter, dim: Dim) -> str:
+    return f"axis={emitter.axis_number(dim)}" + (", keep_dims=True" if len(emitter.tile_dims) == 2 else "")
+
+
+def _broadcast_along(emitter: KernelWriter, value: Value, dim: Dim, expr: ast.expr) -> ast.expr:
+    """Return `expr` with an element for each of the dimension."""
+    if dim in emitter.dims_of(value.axes):
+        return expr
+    return fill_template(
+        "tl.broadcast_to(a, s)", {"a": expr, "s": fill_template(emitter.tile_shape(value.axes, dim), {})}
+    )
+
+
+def _dim_of(emitter: KernelWriter, value: Reduction | Scan) -> Dim:
+    return next(d for d in emitter.tile.dims if any(a in d.axes for a in value.over))
+
+
+def reduce_at_once(emitter: KernelWriter, value: Reduction) -> ast.expr:
+    """Return a reduction of elements that a program holds at once."""
+    dim = _dim_of(emitter, value)
+    over = frozenset(value.over)
+    if value.kind in ("argmax", "argmin"):
+        return _arg_reduction(emitter, value, dim)
+    arg = _broadcast_along(emitter, value.args[0], dim, _masked(emitter, value.args[0], value.kind, over))
+    call = _REDUCE_CALLS[value.kind]
+    if value.kind in ("max", "min") and (_only_shifts(emitter, value) or not value.dtype.is_floating_point):
+        call = f"tl.{value.kind}(a, {{}})"
+    emitter.use_helpers(*(h for h in _COMBINING if h in call))
+    return fill_template(call.format(_axis(emitter, dim)), {"a": arg})
+
+
+def _only_shifts(emitter: KernelWriter, value: Reduction) -> bool:
+    """Return whether a maximum is only subtracted from what it is the maximum of, where NaN shows anyway."""
+    users = [v for v in emitter.values if value in v.inputs]
+    return all(
+        isinstance(u, Compute) and u.template == "a - b" and u.args == (value.args[0], value) for u in users
+    ) and not any(s.value is value for s in emitter.stores)
+
+
+def _arg_reduction(emitter: KernelWriter, value: Reduction, dim: Dim) -> ast.expr:
+    helper = "arg_max" if value.kind == "argmax" else "arg_min"
+    emitter.use_helpers(helper)
+    elements, places = value.args
+    values = _broadcast_along(emitter, elements, dim, _masked(emitter, elements, value.kind, frozenset(value.over)))
+    where = fill_template(
+        "tl.broadcast_to((a).to(tl.int64), s)",
+        {"a": emitter.ref(places), "s": fill_template(emitter.tile_shape(elements.axes, dim), {})},
+    )
+    call = fill_template(f"tl.reduce((a, b), {_axis(emitter, dim)}, combine_fn={helper})", {"a": values, "b": where})
+    variable = emitter.unique("found")
+    emitter.line(f"_, {variable} = {unparse(call)}", value.node)
+    return name(variable)
+
+
+def scan_at_once(emitter: KernelWriter, value: Scan) -> ast.expr:
+    """Return a running sum or product: of elements that a program holds at once, or on from those of the steps
+    before."""
+    dim = _dim_of(emitter, value)
+    arg = _broadcast_along(emitter, value.arg, dim, emitter.ref(value.arg))
+    if dim.role != "loop":
+        return fill_template(f"tl.{value.kind}(a, axis={emitter.axis_number(dim)})", {"a": arg})
+    kind, sign, neutral = ("sum", "+", 0) if value.kind == "cumsum" else ("prod", "*", 1)
+    before = emitter.unique("before")
+    others = Value(value.dtype, None, frozenset(a for a in value.axes if dim not in emitter.dims_of(frozenset({a}))))
+    shape = emitter.tile_shape(others.axes) if len(emitter.tile_dims) > 1 else "[]"
+    emitter.line_before_loop(f"{before} = tl.full({shape}, {neutral}, {triton_type(value.dtype)})", value.node)
+    element = arg if isinstance(arg, ast.Name) else emitter.assign(value.arg, arg)
+    call = fill_template(
+        f"tl.{value.kind}(a, axis={emitter.axis_number(dim)}) {sign} b", {"a": element, "b": name(before)}
+    )
+    running = emitter.assign(value, call)
+    emitter.use_helpers(*(h for h in _COMBINING if h in _REDUCE_CALLS[kind]))
+    step = unparse(fill_template(_REDUCE_CALLS[kind].format(_axis(emitter, dim)), {"a": element}))
+    emitter.line(f"{before} {sign}= {step}", value.node)
+    return running
+
+
+# in a loop
+
+
+def online_pairs(values: Iterable[Value], accumulated: Callable[[Value], bool]) -> dict[int, Reduction]:
+    """Return sums of exponentials whose maximum is subtracted, each with that maximum: both can be had in one loop."""
+    pairs: dict[int, Reduction] = {}
+    for value in values:
+        if not (isinstance(value, Reduction) and value.kind == "sum" and accumulated(value)):
+            continue
+        exponential = value.args[0]
+        if not (isinstance(exponential, Compute) and exponential.template == "tl.exp(a)"):
+            continue
+        shifted = exponential.args[0]
+        if not (isinstance(shifted, Compute) and shifted.template == "a - b"):
+            continue
+        element, maximum = shifted.args
+        if (
+            isinstance(maximum, Reduction)
+            and maximum.kind == "max"
+            and maximum.args == (element,)
+            and maximum.over == value.over
+        ):
+            pairs[id(value)] = maximum
+    return pairs
+
+
+def loop_depths(
+    values: Iterable[Value], pairs: Mapping[int, Reduction], accumulated: Callable[[Value], bool]
+) -> dict[int, int]:
+    """Return how many loops have to be over before each value is known."""
+    depths: dict[int, int] = {}
+    for value in values:
+        if id(value) in pairs:
+            depths[id(value)] = depths[id(pairs[id(value)])]
+        else:
+            depths[id(value)] = max((depths[id(i)] for i in value.inputs), default=0) + int(accumulated(value))
+    return depths
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """Reductions that build up together: lines before the loop, in it, and what follows it."""
+
+    node: fx.Node | None
+    start: list[str]
+    step: Callable[[], list[str]]
+    end: Callable[[], None]
+
+
+def accumulators(
+    emitter: KernelWriter, loop: Dim, reductions: Sequence[Reduction], pairs: Mapping[int, Reduction]
+) -> list[Accumulator]:
+    """Return accumulators that build up reductions in one loop over a dimension."""
+    accumulators: list[Accumulator] = []
+    paired = {id(pairs[id(r)]): r for r in reductions if id(r) in pairs}
+    several: dict[tuple[str, int], list[Reduction]] = {}
+    for reduction in reductions:
+        if id(reduction) in pairs:
+            continue
+        if id(reduction) in paired:
+            accumulators.append(_online_softmax(emitter, loop, reduction, paired[id(reduction)]))
+        elif reduction.kind in ("var_mean", "argmax", "argmin"):
+            several.setdefault((reduction.kind, id(reduction.args[0])), []).append(reduction)
+        else:
+            accumulators.append(_simple_accumulator(emitter, loop, reduction))
+    for (kind, _), parts in several.items():
+        accumulators.append(
+            _welford_accumulator(emitter, loop, parts)
+            if kind == "var_mean"
+            else _arg_accumulator(emitter, loop, parts[0])
+        )
+    return accumulators
+
+
+def _new_accumulator(
+    emitter: KernelWriter, wish: str, value: Value, loop: Dim, start: Scalar, dtype: torch.dtype
+) -> tuple[str, str]:
+    """Return a variable for an accumulator, and the line that begins it."""
+    variable = emitter.unique(wish)
+    text = unparse(emitter.ref(Constant(dtype, None, frozenset(), start)))
+    if not emitter.tile_dims or emitter.tile_shape(value.axes, loop) == "[]":
+        return variable, f"{variable} = tl.full([], {text}, {triton_type(dtype)})"
+    shape = emitter.tile_shape(value.axes, loop)
+    if not start and start is not False:
+        return variable, f"{variable} = tl.zeros({shape}, {triton_type(dtype)})"
+    return variable, f"{variable} = tl.full({shape}, {text}, {triton_type(dtype)})"
+
+
+def _accumulator_name(emitter: KernelWriter, value: Reduction) -> str:
+    variable = emitter.naming.variable(value.node) if value.node is not None else None
+    return variable or {"sum": "total", "max": "most", "min": "least", "prod": "product_"}.get(value.kind, value.kind)
+
+
+def _simple_accumulator(emitter: KernelWriter, loop: Dim, value: Reduction) -> Accumulator:
+    arg = value.args[0]
+    variable, start = _new_accumulator(
+        emitter, f"{_accumulator_name(emitter, value)}_acc", arg, loop, identity(value.kind, arg.dtype), arg.dtype
+    )
+
+    def step() -> list[str]:
+        expr = _masked(emitter, arg, value.kind, frozenset(value.over))
+        if value.kind == "sum":
+            return [f"{variable} += {unparse(expr)}"]
+        emitter.use_helpers(*helpers_in(_ACCUMULATE[value.kind]))
+        return [f"{variable} = {unparse(fill_template(_ACCUMULATE[value.kind], {'a': name(variable), 'b': expr}))}"]
+
+    def end() -> None:
+        if loop.block == 1:
+            emitter.bind_name(value, name(variable))
+            return
+        call = _REDUCE_CALLS[value.kind]
+        emitter.use_helpers(*(h for h in _COMBINING if h in call))
+        emitter.assign(value, fill_template(call.format(_axis(emitter, loop)), {"a": name(variable)}))
+
+    return Accumulator(value.node, [start], step, end)
+
+
+ONLINE_GROUP = 16
+"""How many neighbours an online sum takes together. In a row, the groups each build up their own: threads that hold
+different ones need not wait for each other in every step."""
+
+
+def _online_softmax(emitter: KernelWriter, loop: Dim, maximum: Reduction, total: Reduction) -> Accumulator:
+    """Return the maximum, and the sum of exponentials of what lies below it, in one loop."""
+    arg = maximum.args[0]
+    high, low = emitter.unique("running_max"), emitter.unique("running_sum")
+    block, axis = loop.block > 1, _axis(emitter, loop)
+    groups = f"{loop.block_name} // {ONLINE_GROUP}" if block and len(emitter.tile_dims) == 1 else ""
+    dims = emitter.dims_of(arg.axes)
+    kept_blocks = ", ".join(d.block_name if d in dims and d is not loop else "1" for d in emitter.tile_dims)
+    shape = kept_blocks if len(emitter.tile_dims) > 1 else groups
+    start = [
+        f'{high} = tl.full([{shape}], -float("inf"), {triton_type(arg.dtype)})',
+        f"{low} = tl.full([{shape}], 0.0, {triton_type(arg.dtype)})",
+    ]
+
+    def step() -> list[str]:
+        expr = _masked(emitter, arg, "max", frozenset(maximum.over))
+        element = unparse(expr if isinstance(expr, ast.Name) else emitter.assign(arg, expr))
+        higher, base = emitter.unique("higher"), emitter.unique("base")
+        grouped, along, beside, lines = element, axis, base, list[str]()
+        if groups:
+            grouped, along, beside = emitter.unique("grouped"), "axis=1", f"{base}[:, None]"
+            lines = [f"{grouped} = tl.reshape({element}, [{groups}, {ONLINE_GROUP}])"]
+        powers = exponential_below(grouped, beside)
+        return [
+            *lines,
+            f"{higher} = tl.maximum({high}, {f'tl.max({grouped}, {along})' if block else element})",
+            f"{base} = {softmax_base(higher)}",
+            f"{low} = {low} * {exponential_below(high, base)} + {f'tl.sum({powers}, {along})' if block else powers}",
+            f"{high} = {higher}",
+        ]
+
+    def end() -> None:
+        whole, sum_ = high, low
+        if groups:
+            whole, base, sum_ = emitter.unique("greatest"), emitter.unique("base"), emitter.unique("total")
+            emitter.line(f"{whole} = tl.max({high}, axis=0)", maximum.node)
+            emitter.line(f"{base} = {softmax_base(whole)}", maximum.node)
+            emitter.line(f"{sum_} = tl.sum({low} * {exponential_below(high, base)}, axis=0)", total.node)
+        emitter.bind_name(maximum, name(whole))
+        emitter.bind_name(total, name(sum_))
+
+    return Accumulator(maximum.node, start, step, end)
+
+
+def _welford_accumulator(emitter: KernelWriter, loop: Dim, parts: list[Reduction]) -> Accumulator:
+    """Return mean and squared deviations, by Welford's algorithm."""
+    arg, node = parts[0].args[0], parts[0].node
+    over = frozenset(parts[0].over)
+    mean, first = _new_accumulator(emitter, "running_mean", arg, loop, 0.0, arg.dtype)
+    squares, second = _new_accumulator(emitter, "running_squares", arg, loop, 0.0, arg.dtype)
+    number, third = _new_accumulator(emitter, "seen", arg, loop, 0.0, arg.dtype)
+
+    def step() -> list[str]:
+        element = emitter.ref(arg)
+        element = element if isinstance(element, ast.Name) else emitter.assign(arg, element)
+        element_text, mask = unparse(element), emitter.mask(over)
+        delta, share = emitter.unique("delta"), emitter.unique("share")
+        if not mask:
+            start = [f"{number} += 1.0", f"{delta} = {element_text} - {mean}", f"{share} = {delta} / {number}"]
+        else:
+            start = [
+                f"{number} += ({mask}).to({triton_type(arg.dtype)})",
+                f"{delta} = tl.where({mask}, {element_text} - {mean}, 0.0)",
+                f"{share} = {delta} / tl.maximum({number}, 1.0)",
+            ]
+        return [*start, f"{mean} += {share}", f"{squares} += {delta} * ({delta} - {share})"]
+
+    def end() -> None:
+        results = [mean, squares]
+        if loop.block > 1:
+            emitter.use_helpers("welford")
+            axis = _axis(emitter, loop)
+            results = [emitter.unique("mean"), emitter.unique("squares")]
+            emitter.line(
+                f"{results[0]}, {results[1]}, _ = tl.reduce(({mean}, {squares}, {number}), {axis}, combine_fn=welford)",
+                node,
+            )
+        for part in parts:
+            emitter.bind_name(part, name(results[0] if part.part == 1 else results[1]))
+
+    return Accumulator(node, [first, second, third], step, end)
+
+
+def _arg_accumulator(emitter: KernelWriter, loop: Dim, value: Reduction) -> Accumulator:
+    """Return the place of the greatest or least element."""
+    elements, places = value.args
+    helper = "arg_max" if value.kind == "argmax" else "arg_min"
+    best, first = _new_accumulator(
+        emitter, "best", elements, loop, identity(value.kind, elements.dtype), elements.dtype
+    )
+    where, second = _new_accumulator(emitter, "best_at", elements, loop, torch.iinfo(torch.int64).max, torch.int64)
+
+    def step() -> list[str]:
+        emitter.use_helpers(helper)
+        expr = unparse(_masked(emitter, elements, value.kind, frozenset(value.over)))
+        at = unparse(emitter.ref(places))
+        several = any(d.block > 1 for d in emitter.dims_of(places.axes))
+        at = f"({at}).to(tl.int64)" if several else f"tl.full([], {at}, tl.int64)"
+        return [f"{best}, {where} = {helper}({best}, {where}, {expr}, {at})"]
+
+    def end() -> None:
+        if loop.block == 1:
+            emitter.bind_name(value, name(where))
+            return
+        position = emitter.unique("found")
+        emitter.line(
+            f"_, {position} = tl.reduce(({best}, {where}), {_axis(emitter, loop)}, combine_fn={helper})", value.node
+        )
+        emitter.bind_name(value, name(position))
+
+    return Accumulator(value.node, [first, second], step, end)
+
+
+LOG2_E = math.log2(math.e)
+
+
+def softmax_base(maximum: str) -> str:
+    """Return the base that exponents are taken from: the maximum, or 0 where there is nothing but -inf."""
+    return f'tl.where({maximum} == -float("inf"), 0.0, {maximum})'
+
+
+def exponential_below(exponent: str, base: str) -> str:
+    """Return e to the power of what an exponent, at most `base`, lies below it.
+
+    By powers of 2, which GPUs have an instruction for: `tl.exp` takes further ones, for results so small that they
+    count for nothing beside the 1 at the maximum.
+    """
+    return f"tl.exp2(({exponent} - {base}) * {LOG2_E!r})"
+
+
+def exponentials_below(exponents: str, base: str, moderate: bool) -> str:
+    """Return the same for many exponents that have the base of their row: one multiplication and addition for each,
+    where they are `moderate`; the most negative number there is, times 1.44, would be none any more."""
+    if not moderate:
+        return exponential_below(exponents, f"{base}[:, None]")
+    return f"tl.exp2({exponents} * {LOG2_E!r} - ({base} * {LOG2_E!r})[:, None])"

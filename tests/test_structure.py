@@ -1,0 +1,384 @@
+"""The shape of the code: rules that hold, and what does not hold yet. Entries of the open lists may go, none may come.
+
+A list fails when it lacks something, and when it has what is in order by now: then the entry is to be removed.
+`python tests/test_structure.py` prints what is measured.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "fx_lsp"
+
+MAX_MODULES = 15
+"""How many modules a folder may have."""
+
+FOLDERS_OF_A_KIND = {"fx_lsp/features": "a feature each", "fx_lsp/commands": "a command each"}
+"""Folders that may have more, as each of their modules is one of the same kind."""
+
+MAX_COMPLEXITY = 20
+"""How many ways a function may have: branches, loops, handlers, comprehensions, conditions, parts of `and` and `or`."""
+
+VAGUE = {"found", "known", "made", "taken", "given"}
+"""Names of variables that do not say what they hold."""
+
+QUESTIONS = ("What ", "Whether ", "How ", "Where ", "Which ", "Why ")
+"""How docstrings do not begin: they begin with a verb."""
+
+CROWDED: dict[str, int] = {
+    "fx_lsp/bench": 21,
+    "fx_lsp/server": 24,
+    "fx_lsp/tracer": 39,
+    "fx_lsp/tracer/stages": 27,
+    "fx_lsp/tracing": 43,
+}
+
+CIRCLES: list[set[str]] = [
+    {
+        "fx_lsp",
+        "fx_lsp.api",
+        "fx_lsp.tracer.capture",
+        "fx_lsp.tracer.checks",
+        "fx_lsp.tracer.conditions",
+        "fx_lsp.tracer.failures",
+        "fx_lsp.tracer.graphs",
+        "fx_lsp.tracer.library.generate",
+        "fx_lsp.tracer.library.origin",
+        "fx_lsp.tracer.library.prepared",
+        "fx_lsp.tracer.library.returned",
+        "fx_lsp.tracer.library.standins",
+        "fx_lsp.tracer.names",
+        "fx_lsp.tracer.observe",
+        "fx_lsp.tracer.provenance",
+        "fx_lsp.tracer.stages.ledger",
+        "fx_lsp.tracer.stages.real",
+        "fx_lsp.tracer.stages.verify",
+        "fx_lsp.tracer.symbols",
+        "fx_lsp.tracer.tensors",
+    },
+    {
+        "fx_lsp.server.benchmarks",
+        "fx_lsp.server.diagnostics",
+        "fx_lsp.server.documents",
+        "fx_lsp.server.progress",
+        "fx_lsp.server.protocol",
+        "fx_lsp.server.rendering",
+        "fx_lsp.server.session",
+        "fx_lsp.server.status",
+        "fx_lsp.server.views",
+    },
+    {
+        "fx_lsp.tracer.bootstrap",
+        "fx_lsp.tracer.child",
+        "fx_lsp.tracer.imports",
+        "fx_lsp.tracer.job",
+        "fx_lsp.tracer.warm",
+        "fx_lsp.tracer.zygote",
+    },
+]
+
+SHARED_CLASS_NAMES: dict[str, int] = {
+    "Asked": 2,
+    "Bench": 2,
+    "Case": 2,
+    "Change": 2,
+    "Child": 2,
+    "Document": 2,
+    "Edit": 2,
+    "Expression": 2,
+    "Found": 4,
+    "Given": 3,
+    "Guard": 3,
+    "Host": 2,
+    "Hosts": 2,
+    "Job": 2,
+    "Kept": 3,
+    "Made": 3,
+    "Place": 2,
+    "Prepared": 2,
+    "Progress": 2,
+    "Reporter": 2,
+    "Results": 2,
+    "Run": 2,
+    "Shown": 3,
+    "Signature": 3,
+    "Step": 2,
+    "Subject": 2,
+    "Traced": 3,
+    "Value": 2,
+    "Values": 2,
+    "Watch": 2,
+    "_Bad": 2,
+    "_Done": 3,
+    "_Scope": 3,
+    "_Trial": 2,
+}
+
+COMPLEX: dict[str, int] = {
+    "fx_lsp.bench.turns:_measure": 21,
+    "fx_lsp.features.bindings:Flow._statement": 23,
+    "fx_lsp.features.completion:_offers": 24,
+    "fx_lsp.features.completion:_read": 23,
+    "fx_lsp.features.documents:body": 23,
+    "fx_lsp.features.folding:folds": 24,
+    "fx_lsp.features.hover:hover_expression": 21,
+    "fx_lsp.features.memory:_walk": 24,
+    "fx_lsp.features.memory:memory": 21,
+    "fx_lsp.server.rendering:rendered": 21,
+    "fx_lsp.specs:_value": 30,
+    "fx_lsp.tracer.inputs.evidence.body:_visit": 47,
+    "fx_lsp.tracer.inputs.evidence.patterns:visit_pattern": 24,
+    "fx_lsp.tracer.inputs.evidence.uses:visit_call": 36,
+    "fx_lsp.tracer.inputs.evidence.uses:visit_subscript": 25,
+    "fx_lsp.tracer.inputs.plan.values:_anything": 22,
+    "fx_lsp.tracer.inputs.plan.values:_from_annotation": 23,
+    "fx_lsp.tracer.inputs.plan.values:_from_use": 21,
+    "fx_lsp.tracer.inputs.plan.values:tensors": 24,
+    "fx_lsp.tracer.inputs.resolve:_prepare_subject": 21,
+    "fx_lsp.tracer.inputs.resolve:_with_offer": 47,
+    "fx_lsp.tracer.inputs.search:severity": 27,
+    "fx_lsp.tracer.inputs.solve.forced:_demands": 22,
+    "fx_lsp.tracer.inputs.solve.options:_compared": 21,
+    "fx_lsp.tracer.inputs.solve.sizes:_conflicts": 31,
+    "fx_lsp.tracer.job:_trace": 21,
+    "fx_lsp.tracer.names:_parts": 21,
+    "fx_lsp.tracer.stages.original:_why_not_inside": 21,
+    "fx_lsp.tracer.stages.selftest:_Arguments.value": 26,
+    "fx_lsp.tracer.stages.selftest:_casts": 21,
+    "fx_lsp.tracer.stages.selftest:random_tensor": 27,
+    "fx_lsp.tracer.stages.subject:_rebuilt": 29,
+    "fx_lsp.tracer.stages.triton:naming_of": 23,
+    "fx_lsp.tracer.stages.verify:_compare": 21,
+    "fx_lsp.tracer.stages.verify:run_for_real": 30,
+    "fx_lsp.tracer.tensors:_describe": 23,
+    "fx_lsp.tracing.builders:_Look._kind": 21,
+    "fx_lsp.tracing.calls:_Scope.rank": 23,
+    "fx_lsp.tracing.callsites:_There._imports": 34,
+    "fx_lsp.tracing.evidence:is_tensor_use": 23,
+    "fx_lsp.tracing.evidence:look_at": 32,
+    "fx_lsp.tracing.remote.hosts:_host": 21,
+}
+
+VAGUE_VARIABLES: dict[str, int] = {
+    "fx_lsp.api": 1,
+    "fx_lsp.bench": 46,
+    "fx_lsp.choices": 1,
+    "fx_lsp.cli": 1,
+    "fx_lsp.commands": 31,
+    "fx_lsp.comments": 3,
+    "fx_lsp.features": 62,
+    "fx_lsp.plots": 4,
+    "fx_lsp.server": 56,
+    "fx_lsp.specs": 2,
+    "fx_lsp.syntax": 1,
+    "fx_lsp.tracer": 289,
+    "fx_lsp.tracing": 134,
+    "fx_lsp.wire": 2,
+}
+
+QUESTION_DOCSTRINGS: dict[str, int] = {
+    "fx_lsp.api": 2,
+    "fx_lsp.bench": 30,
+    "fx_lsp.commands": 13,
+    "fx_lsp.comments": 2,
+    "fx_lsp.features": 46,
+    "fx_lsp.model": 2,
+    "fx_lsp.plots": 2,
+    "fx_lsp.server": 22,
+    "fx_lsp.specs": 3,
+    "fx_lsp.tracer": 164,
+    "fx_lsp.tracing": 115,
+    "fx_lsp.wire": 1,
+}
+
+
+def test_no_folder_has_too_many_modules() -> None:
+    assert_only_shrinks(crowded_folders(), CROWDED)
+
+
+def test_no_imports_go_in_a_circle() -> None:
+    """Those for types alone, and those within functions, count."""
+    assert sorted(map(sorted, circles(imports()))) == sorted(map(sorted, CIRCLES))
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    assert_only_shrinks(shared_class_names(), SHARED_CLASS_NAMES)
+
+
+def test_no_function_is_too_complex() -> None:
+    assert_only_shrinks(complex_functions(), COMPLEX)
+
+
+def test_variables_say_what_they_hold() -> None:
+    assert_only_shrinks(vague_variables(), VAGUE_VARIABLES)
+
+
+def test_docstrings_begin_with_a_verb() -> None:
+    assert_only_shrinks(question_docstrings(), QUESTION_DOCSTRINGS)
+
+
+@pytest.mark.parametrize(
+    "source, ways",
+    [
+        ("def f(x):\n return x", 1),
+        ("def f(x):\n if x and x > 1:\n  return 1", 3),
+        ("def f(x):\n return [a for a in x if a]", 3),
+        ("def f(x):\n return 1 if x else 2", 2),
+    ],
+)
+def test_ways_through_a_function_are_counted(source: str, ways: int) -> None:
+    assert complexity(ast.parse(source).body[0]) == ways
+
+
+@pytest.mark.parametrize(
+    "measured, open_", [({"a": 2}, {"a": 1}), ({"a": 1}, {}), ({}, {"a": 1}), ({"a": 1}, {"a": 2})]
+)
+def test_open_lists_neither_grow_nor_keep_what_is_in_order(measured: dict[str, int], open_: dict[str, int]) -> None:
+    with pytest.raises(AssertionError):
+        assert_only_shrinks(measured, open_)
+
+
+def test_circles_are_found() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == [{"b", "c"}]
+
+
+def assert_only_shrinks(measured: Mapping[str, int], open_: Mapping[str, int]) -> None:
+    """Fail where something is measured that is not open, or more of it, and where something open is less by now."""
+    assert {name: n for name, n in measured.items() if n > open_.get(name, 0)} == {}, "new, or worse than it was"
+    assert {name: measured.get(name, 0) for name, n in open_.items() if measured.get(name, 0) < n} == {}, (
+        "better by now"
+    )
+
+
+def crowded_folders() -> dict[str, int]:
+    """Return the folders with too many modules, with how many they have."""
+    modules = Counter(file.parent.relative_to(ROOT).as_posix() for file in files() if file.stem != "__init__")
+    return {f: n for f, n in sorted(modules.items()) if n > MAX_MODULES and f not in FOLDERS_OF_A_KIND}
+
+
+def shared_class_names() -> dict[str, int]:
+    """Return the class names that are used more than once, with how often."""
+    names = Counter(n.name for file in files() for n in ast.walk(tree(file)) if isinstance(n, ast.ClassDef))
+    return {name: times for name, times in sorted(names.items()) if times > 1}
+
+
+def complex_functions() -> dict[str, int]:
+    """Return the functions with too many ways through them, with how many there are."""
+    measured = {name: complexity(function) for name, function in functions()}
+    return {name: ways for name, ways in sorted(measured.items()) if ways > MAX_COMPLEXITY}
+
+
+def vague_variables() -> dict[str, int]:
+    """Return, for each part of the package, how many functions assign a vague name, counted for each name."""
+    vague: Counter[str] = Counter()
+    for name, function in functions():
+        stored = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        stored |= {n.arg for n in ast.walk(function) if isinstance(n, ast.arg)}
+        vague[part_of(name)] += len(stored & VAGUE)
+    return {part: number for part, number in sorted(vague.items()) if number}
+
+
+def question_docstrings() -> dict[str, int]:
+    """Return, for each part of the package, how many docstrings of functions begin with a question."""
+    questions: Counter[str] = Counter()
+    for name, function in functions():
+        questions[part_of(name)] += (ast.get_docstring(function) or "").startswith(QUESTIONS)
+    return {part: number for part, number in sorted(questions.items()) if number}
+
+
+@cache
+def files() -> tuple[Path, ...]:
+    """Return the Python files of the package."""
+    return tuple(sorted(PACKAGE.rglob("*.py")))
+
+
+@cache
+def tree(file: Path) -> ast.Module:
+    """Return a file as it parses."""
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+def module_of(file: Path) -> str:
+    """Return the dotted name of a file."""
+    return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def part_of(name: str) -> str:
+    """Return the part of the package that a dotted name lies in: `fx_lsp.tracer`."""
+    return ".".join(name.split(".")[:2]).partition(":")[0]
+
+
+def functions() -> Iterator[tuple[str, ast.AST]]:
+    """Yield every function, those within others alone included, by `module:Class.function`."""
+
+    def inside(node: ast.AST, name: str) -> Iterator[tuple[str, ast.AST]]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                longer = f"{name}{'' if name.endswith(':') else '.'}{child.name}"
+                if isinstance(child, ast.ClassDef):
+                    yield from inside(child, longer)
+                else:
+                    yield longer, child
+            else:
+                yield from inside(child, name)
+
+    for file in files():
+        yield from inside(tree(file), f"{module_of(file)}:")
+
+
+def complexity(function: ast.AST) -> int:
+    """Return the number of ways through a function, with the functions in it."""
+    ways = 1
+    for node in ast.walk(function):
+        if isinstance(node, (ast.If, ast.IfExp, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler)):
+            ways += 1
+        elif isinstance(node, ast.comprehension):
+            ways += 1 + len(node.ifs)
+        elif isinstance(node, ast.BoolOp):
+            ways += len(node.values) - 1
+        elif isinstance(node, ast.Match):
+            ways += len(node.cases)
+    return ways
+
+
+def imports() -> dict[str, set[str]]:
+    """Return the modules of the package that each of them imports, wherever it does."""
+    modules = {module_of(file) for file in files()}
+    imported: dict[str, set[str]] = defaultdict(set)
+    for file in files():
+        name = module_of(file)
+        for node in ast.walk(tree(file)):
+            if isinstance(node, ast.Import):
+                imported[name] |= modules & {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                longer = {f"{node.module}.{alias.name}" for alias in node.names}
+                imported[name] |= (longer & modules) or ({node.module} & modules)
+    return {name: others - {name} for name, others in imported.items()}
+
+
+def circles(graph: Mapping[str, set[str]]) -> list[set[str]]:
+    """Return the sets of nodes that reach each other."""
+    reached: dict[str, set[str]] = {}
+    for start in graph:
+        seen, stack = set[str](), [start]
+        while stack:
+            for other in graph.get(stack.pop(), ()):
+                if other not in seen:
+                    seen.add(other)
+                    stack.append(other)
+        reached[start] = seen
+    together = {frozenset(n for n in reached[a] if a in reached.get(n, ())) for a in graph if a in reached[a]}
+    return [set(circle) for circle in together]
+
+
+if __name__ == "__main__":
+    print("CIRCLES =", sorted(map(sorted, circles(imports()))))
+    for measure in (crowded_folders, shared_class_names, complex_functions, vague_variables, question_docstrings):
+        print(measure.__name__, "=", measure())
