@@ -54,7 +54,7 @@ from fx_lsp.tracer.inputs.solve.verdict import (
 )
 from fx_lsp.tracer.inputs.subject import Subject
 from fx_lsp.tracer.inputs.task import MIN_SECONDS, Task
-from fx_lsp.tracer.nothing import nothing, shows_no_tensors
+from fx_lsp.tracer.nothing import may_be_none, nothing, shows_no_tensors
 from fx_lsp.tracer.observe import Run, tensors_among
 from fx_lsp.tracer.snippets import shown_expression
 
@@ -197,7 +197,8 @@ def _candidate(
     if subject.owner is not None and offer.instance is None:
         instance = construct(task, subject.owner, offer.init or {})
         if isinstance(instance, Failure):
-            return instance
+            vague = offer.is_empty and not issubclass(subject.owner, nn.Module) and may_be_none(task.request)
+            return nothing(task.request.name, instance.message) if vague and not task.request.evident else instance
         constructed = instance
     bound = subject.bind(constructed.instance)
     if offer.mode is not None:

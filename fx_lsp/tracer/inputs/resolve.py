@@ -30,12 +30,7 @@ from fx_lsp.tracer.inputs.search import HARD
 from fx_lsp.tracer.inputs.subject import Subject, subject_of
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.load import find, load
-<<<<<<< HEAD
 from fx_lsp.tracer.observe import Statements
-=======
-from fx_lsp.tracer.nothing import may_be_none, nothing, shows_no_tensors
-from fx_lsp.tracer.observe import Run, Statements, tensors_among
->>>>>>> wip-quiet
 from fx_lsp.tracer.provenance import Sources
 
 
@@ -80,14 +75,10 @@ def _prepare_subject(task: Task, subject: Subject, written: Written, observe: Ob
     for offer in _offers(task, subject, signature, written, observe):
         if wrong is not None and (offer.is_empty or offer.guessed):
             return wrong
-<<<<<<< HEAD
         prepared = prepare_with(task, subject, signature, written.author.over(offer), written)
-=======
-        prepared = _with_offer(task, subject, signature, written.author.over(offer), written)
         if isinstance(prepared, Prepared) and offer.guessed:
             seen = (dataclasses.replace(i, guessed=True) if i.source == "call site" else i for i in prepared.inputs)
             prepared = dataclasses.replace(prepared, inputs=tuple(seen))
->>>>>>> wip-quiet
         if isinstance(prepared, Prepared) or offer.final:
             return prepared
         if prepared.severity != "information" and not offer.is_empty and written.author.is_empty:
@@ -198,175 +189,3 @@ def _seen_by(callers: list[Caller], observe: Observe, guessed: bool = True) -> I
         seen = observe(caller)
         if not isinstance(seen, Failure) and seen.offer is not None:
             yield dataclasses.replace(seen.offer, guessed=guessed)
-<<<<<<< HEAD
-=======
-
-
-def _with_offer(
-    task: Task,
-    subject: Subject,
-    signature: inspect.Signature,
-    offer: Offer,
-    written: Written,
-    rebuilds: int = MAX_REBUILDS,
-) -> Prepared | Failure:
-    made = Constructed(offer.instance, shown_init(offer.init or {}))
-    if subject.owner is not None and offer.instance is None:
-        found = construct(task, subject.owner, offer.init or {})
-        if isinstance(found, Failure):
-            vague = offer.is_empty and not issubclass(subject.owner, nn.Module) and may_be_none(task.request)
-            return nothing(task.request.name, found.message) if vague and not task.request.evident else found
-        made = found
-    bound = subject.bind(made.instance)
-    if offer.mode is not None:
-        switched = switch(task, bound.modules, offer.mode, written.spans.get(MODE))
-        if isinstance(switched, Failure):
-            return switched
-        made = dataclasses.replace(made, inputs=made.inputs + switched)
-    modules = bound.modules
-    node = find_function(task.tree, subject.definition)
-    facts = body_facts(node)
-    if modules:
-        add_layer_facts(node, facts, modules[""])
-    lend_facts(task.tree, facts, bool(modules))
-    context = dataclasses.replace(task.context, ranks=MODULE_RANKS if modules else FUNCTION_RANKS)
-    start, alternatives = start_plans(
-        signature, hints_of(subject.described, task.module), facts, offer.args, context, task.tree
-    )
-
-    def call_of(plans: Plans, sizes: Mapping[str, Any]) -> tuple[Call, dict[int, str]]:
-        return bound.call(plans, sizes)
-
-    def evaluate(plans: Plans) -> Attempt:
-        return attempt(task, plans, alternatives, lambda: call_of(plans, written.named))
-
-    def explored(plans: Plans, chains: bool = False) -> Exploration:
-        def free_call(free: Free) -> tuple[Call, dict[int, str]]:
-            return call_of(free.plans(plans), {**written.named, **free.sizes})
-
-        return explore(task, plans, alternatives, free_call, chains)
-
-    # what is left when the search fails belongs to the callers
-    budget = task.seconds * (SEARCH_SHARE if task.request.callers and offer.is_empty else 1)
-    earlier = resumed(start, alternatives, task.request.previous)
-    demands = partial(_demands, task, explored, node)
-    found = search(start, evaluate, budget, earlier, explored, lambda attempt: bool(demands(attempt)))
-    inputs = made.inputs + input_specs(found.best.plans)
-    settled = settle(task, found, written.named, call_of, alternatives)
-    if settled is not None:
-        failed = found.best.run.error is not None
-        otherwise = search_failure(task, found, "information", inputs) if failed else None
-        prepared = _prepared(settled, made.inputs, otherwise)
-        return dataclasses.replace(prepared, remarks=tuple(_remarks(settled.attempt, demands)))
-    failed = found.best
-    numbers = any(guessed_number(plan) is not None for _, plan in made.plans.items)
-    exploration = _explored_whole(task, subject, made, failed, written) if numbers and is_of_sizes(failed) else None
-    inits = concat(_solved_init(made, failed, exploration), rebuilt(task, made, failed.run.error))
-    for tried, init in enumerate(inits if rebuilds else ()):
-        if tried and task.seconds <= MIN_SECONDS:
-            break
-        offered = dataclasses.replace(offer, init={**(offer.init or {}), **init})
-        again = _with_offer(task, subject, signature, offered, written, rebuilds - 1)
-        if isinstance(again, Prepared):
-            return again
-    for dtype in _other_dtypes(made, modules, failed) if rebuilds else ():
-        cast = dataclasses.replace(offer, instance=copy.deepcopy(made.instance).to(dtype))
-        again = _with_offer(task, subject, signature, cast, written, 0)
-        if isinstance(again, Prepared):
-            name = str(dtype).removeprefix("torch.")
-            return dataclasses.replace(again, notes=[*again.notes, f"traced as {name}, in which its code computes"])
-    bad: Severity = "information"
-    several = any(facts[name].may_be_several for name, _ in failed.plans.items if name in facts)
-    rivals = [a for a in (*found.failures, *found.of_other_ranks) if a.run.calls >= failed.run.calls]
-    if made.trusted and is_given(start):
-        bad = "information" if offer.guessed or is_of_environment(failed) else "error"
-    elif made.trusted and task.seconds > MIN_SECONDS and has_known_ranks(failed) and not several:
-        bad = severity(found, evaluate)
-    numbers = are_numbers(plan for _, plan in made.plans.items)
-    made_concrete = subject.owner is not None and inspect.isabstract(subject.owner)
-    if bad == "information" and not is_given(start) and numbers and not several and not made_concrete:
-        whole = exploration or _explored_whole(task, subject, made, failed, written)
-        bad = "warning" if is_own_fault(failed, rivals, whole) else "information"
-    failure = search_failure(task, found, bad, inputs)
-    no_tensors = bad == "information" and shows_no_tensors(task.request, failed.run, inputs)
-    return nothing(task.request.name, failure.message) if no_tensors else failure
-
-
-def _explored_whole(task: Task, subject: Subject, made: Constructed, failed: Attempt, written: Written) -> Exploration:
-    """An attempt on symbols, the numbers among the arguments of the constructor included."""
-
-    def call_of(free: Free) -> tuple[Call, dict[int, str]]:
-        bound = subject
-        if subject.owner is not None and made.plans.items:
-            arguments = materialize(free.plans(made.plans, INIT))
-            bound = subject.bind(construct_fake(subject.owner, arguments.args, arguments.kwargs))
-        elif subject.owner is not None:
-            bound = subject.bind(made.instance)
-        return bound.call(free.plans(failed.plans), {**written.named, **free.sizes})
-
-    return explore(task, failed.plans, failed.alternatives, call_of)
-
-
-def _solved_init(made: Constructed, failed: Attempt, exploration: Exploration | None) -> Iterator[Mapping[str, Plan]]:
-    """Other numbers for the constructor, which a run on symbols asks for, or that would make sizes the same."""
-    run = exploration.attempt.run if exploration is not None else None
-    if exploration is not None and run is not None and run.calls == failed.run.calls and run.error is not None:
-        for sizes in solved(exploration):
-            other = dict(with_sizes(made.plans, exploration, sizes, INIT).items)
-            changed = {n: plan for n, plan in other.items() if plan != made.plans[n]}
-            if changed:
-                yield changed
-    if is_of_sizes(failed):
-        yield from _equal_numbers(made.plans, failed)
-
-
-def _other_dtypes(made: Constructed, modules: Mapping[str, nn.Module], failed: Attempt) -> list[torch.dtype]:
-    """The dtypes that a module may be cast to where it is made, as its operands do not fit its parameters.
-
-    A module whose parameters are of several dtypes says itself what each of them is.
-    """
-    call, error = failed.run.failed, failed.run.error
-    if not modules or call is None or error is None or kind_of(error, call) != "dtype":
-        return []
-    operands = [t for t in tensors_among(call.args, call.kwargs) if t.is_floating_point()]
-    mine = {t.dtype for module in modules.values() for t in module.parameters() if t.is_floating_point()}
-    return list(dict.fromkeys(t.dtype for t in operands if t.dtype not in mine)) if len(mine) == 1 else []
-
-
-def _equal_numbers(plans: Plans, failed: Attempt) -> Iterator[Mapping[str, Plan]]:
-    """One guessed number for another, where the operands of the call that failed have both as sizes."""
-    operands = tensors_among(failed.run.failed.args, failed.run.failed.kwargs) if failed.run.failed is not None else ()
-    sizes = {size for tensor in operands for size in tensor.shape}
-    numbers = {n: number for n, plan in plans.items if (number := guessed_number(plan)) in sizes and number != 1}
-    for name, number in numbers.items():
-        for other in sorted({*numbers.values()} - {number}, reverse=True):
-            yield {name: value(other, "search", FITS)}
-
-
-def _remarks(ran: Attempt, demands: Callable[[Attempt], list[Remark]]) -> Iterator[Remark]:
-    """What is wrong with code that runs: it pairs all elements of two tensors, or wants sizes that no caller means."""
-    for span, *specs in dict.fromkeys(ran.run.crossed):
-        told = f"{' and '.join(specs)} broadcast to all pairs of their elements: one of them has a dimension too many"
-        yield Remark(told, span, "warning")
-    yield from demands(ran)
-
-
-def _demands(task: Task, explored: Callable[..., Exploration], node: FunctionNode | None, ran: Attempt) -> list[Remark]:
-    """The sizes that an attempt ran with only because they were guessed so."""
-    guessed = any(plan.source == "search" for _, plan in ran.plans.tensors())
-    if not guessed or ran.run.calls > MAX_CALLS_RETRACED or task.request.work:
-        return []
-    exploration = explored(ran.plans, chains=True)
-    return forced(exploration, node, task.lines) if exploration.attempt.run.error is None else []
-
-
-def _prepared(settled: Settled, constructed: tuple[InputSpec, ...], failure: Failure | None) -> Prepared:
-    run = settled.attempt.run
-    module = settled.call.modules.get("")
-    mode = [] if module is None or module.training else ["traced in evaluation mode"]
-    returned = {id(tensor) for _, tensor in tensors_in(run.result, "")}
-    call = dataclasses.replace(settled.call, touched=frozenset(run.touched | returned))
-    otherwise = failure if settled.plain is None else _prepared(settled.plain, constructed, failure)
-    inputs = constructed + input_specs(settled.attempt.plans)
-    return Prepared(call, inputs, run, [*mode, *settled.notes], settled.conditions, otherwise)
->>>>>>> wip-quiet
