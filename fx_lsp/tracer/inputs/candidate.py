@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any
 
 import torch
+from torch import nn
 
 from fx_lsp.model import Failure, InputSpec, Remark, Severity, Span
 from fx_lsp.specs import MODE
