@@ -169,7 +169,7 @@ def main():
     assert lines(traced) == []
 
 
-def test_of_a_training_loop_the_construction_counts_where_its_batches_are_not_reached(trace):
+def test_of_a_training_loop_the_first_batch_counts(trace):
     traced = trace(
         BLOCK
         + """
@@ -182,7 +182,7 @@ if __name__ == "__main__":
 """,
         "Block",
     )
-    assert lines(traced) == ["init.dim: 16 · line 21"]
+    assert lines(traced) == ["init.dim: 16 · line 21", "x: f32[4, 16] · line 23"]
 
 
 def test_a_site_that_does_not_run_is_passed_over(trace):

@@ -234,6 +234,7 @@ def _of_other_ranks(
 
 
 def _other_ranks(plans: Plans) -> Iterator[Plans]:
+    """The plans with another rank for one tensor, then for all those that have the same, which may belong together."""
     for path, plan in list(plans.tensors()):
         if plan.source == "search":
             rank = len(plan.spec.sizes)
@@ -241,6 +242,14 @@ def _other_ranks(plans: Plans) -> Iterator[Plans]:
             for other in sorted(set(range(1, most + 1)) - {rank}, key=lambda other: (abs(other - rank), -other)):
                 if abs(other - rank) < 3:
                     yield with_rank(plans, path, other)
+    ranks = Counter(len(plan.spec.sizes) for _, plan in plans.tensors() if plan.source == "search")
+    for rank in (rank for rank, tensors in ranks.items() if tensors > 1):
+        for other in (rank - 1, rank + 1) if rank > 1 else (rank + 1,):
+            together = plans
+            for path, plan in plans.tensors():
+                if plan.source == "search" and len(plan.spec.sizes) == rank:
+                    together = with_rank(together, path, other)
+            yield together
 
 
 HARD = frozenset({"data-dependent", "effect", "unsupported", "exit", "memory", "import", "nothing"})

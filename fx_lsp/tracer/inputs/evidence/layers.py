@@ -30,9 +30,9 @@ def _add(facts: Facts, layer: Any) -> None:
         layer = layer[0]
     if isinstance(layer, (nn.Embedding, nn.EmbeddingBag)):
         facts.dtype = facts.dtype or "i64"
-        facts.rank = facts.rank or 2
+        facts.likely_rank = facts.likely_rank or 2
     elif isinstance(layer, nn.RNNBase):
-        facts.rank = facts.rank or 3
+        facts.likely_rank = facts.likely_rank or 3
     elif spatial := re.search(r"([123])d$", type(layer).__name__):
         is_torch = type(layer).__module__.startswith("torch.nn.")
         if is_torch and not type(layer).__name__.startswith(("BatchNorm1d", "InstanceNorm1d")):

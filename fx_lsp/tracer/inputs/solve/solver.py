@@ -207,17 +207,18 @@ def _told(goal: Condition, hints: Mapping[sympy.Symbol, int]) -> Iterator[int]:
 
 
 def _unlikeliness(solution: Solution, exploration: Exploration, before: Mapping[str, int]) -> tuple[Any, ...]:
-    """How unnatural a solution is: whether images are no squares, how many sizes and how early a tensor it changes, how
-    odd and how far its sizes are."""
+    """How unnatural a solution is: whether images are no squares, how many sizes and how early a tensor it changes,
+    whether batches among them, how odd and how far its sizes are."""
     changed = solution.sizes
     sizes = {**before, **{str(s): n for s, n in changed.items()}}
     oblong = sum(sizes[str(a)] != sizes[str(b)] for a, b in _images(exploration) if {a, b} & changed.keys())
     values = {(n, before[str(s)]) for s, n in changed.items()}
     order = list(dict.fromkeys(d.path for d in exploration.dimensions.values()))
     first = -min(order.index(exploration.dimensions[s].path) for s in changed)
+    batches = sum(exploration.dimensions[s].rank > 1 and exploration.dimensions[s].index == 0 for s in changed)
     odd = sum(_oddness(n) for n, _ in values)
     far = sum(abs(math.log(max(n, 1) / was)) for n, was in values)
-    return solution.degenerate, oblong, len(values), first, odd, far
+    return solution.degenerate, oblong, len(values), first, batches, odd, far
 
 
 def _cost(

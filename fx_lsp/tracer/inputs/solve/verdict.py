@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 import torch
 
@@ -196,12 +197,16 @@ def _is_raised_by_user(attempt: Attempt) -> bool:
 
 
 def _mentions(attempt: Attempt, names: Collection[str]) -> bool:
-    """Whether the expression that failed reads one of `names`."""
+    """Return True if the expression that failed reads one of `names`, as the input that it was."""
     traceback = attempt.run.error.__traceback__ if attempt.run.error is not None else None
-    read: set[str] = set()
+    read: dict[str, Any] = {}
     while traceback is not None:
-        if attempt.sources.rank(traceback.tb_frame.f_code.co_filename) == 0:
+        frame = traceback.tb_frame
+        if attempt.sources.rank(frame.f_code.co_filename) == 0:
             node = expression_at(attempt, traceback)
-            read = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} if node is not None else set(names)
+            inside = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} if node is not None else set(names)
+            read = {name: frame.f_locals[name] for name in inside if name in frame.f_locals}
         traceback = traceback.tb_next
-    return not read.isdisjoint(names)
+    inputs = (value for value in read.values() if isinstance(value, torch.Tensor))
+    others = (name for name, value in read.items() if not isinstance(value, (torch.Tensor, tuple)) and name in names)
+    return any(id(value) in attempt.paths for value in inputs) or any(others)
