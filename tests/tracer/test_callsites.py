@@ -454,3 +454,51 @@ f(torch.zeros(3, 7), torch.ones(7))
         ("scale", "call site", False),
     ]
     assert [(i.name, i.source, i.guessed) for i in trace(source, "g").trace.inputs] == [("x", "search", True)]
+
+
+def test_an_object_is_what_it_was_before_the_constructor_changed_it(trace):
+    traced = trace(
+        """
+import torch
+from torch import nn
+
+class Settings:
+    def __init__(self):
+        self.kind, self.width = "small", None
+
+class Model(nn.Module):
+    def __init__(self, settings):
+        super().__init__()
+        assert (settings.kind is None) != (settings.width is None)
+        settings.width = 16 if settings.kind == "small" else 32
+        self.layer = nn.Linear(settings.width, 4)
+
+    def forward(self, x):
+        return self.layer(x)
+
+def test_model():
+    Model(Settings())(torch.zeros(3, 16))
+""",
+        "Model",
+    )
+    assert lines(traced) == snapshot(["init.settings: Settings(…) · line 19", "x: f32[3, 16] · line 19"])
+
+
+def test_a_part_has_what_the_whole_was_made_with(trace):
+    traced = trace(
+        BLOCK
+        + """
+class Pair(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.first, self.second = Block(width), Block(width)
+
+    def forward(self, x):
+        return self.first(x) + self.second(x)
+
+if __name__ == "__main__":
+    pair = Pair(24)
+""",
+        "Block",
+    )
+    assert lines(traced)[0].startswith("init.dim: 24")

@@ -65,6 +65,82 @@ if __name__ == "__main__":
     Regression()(torch.randn(32, 8), torch.randn(32))
 """
 
+TEXT = """
+class Text(nn.Module):
+    def __init__(self, words, width: int = 128):
+        super().__init__()
+        self.words, self.conv = nn.Embedding(words, width), nn.Conv1d(width, 32, 3, padding=1)
+
+    def forward(self, ids):
+        x = self.words(ids).transpose(1, 2)
+        return self.conv(x).amax(-1)
+"""
+CLASS_TOKEN = """
+class Tokens(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Parameter(torch.zeros(1, 1, 32))
+
+    def forward(self, x):
+        first = self.first.expand(x.shape[0], -1, -1)
+        return torch.cat([first, x], 1)
+"""
+LANGUAGE_MODEL = """
+from dataclasses import dataclass
+
+@dataclass
+class Settings:
+    words: int = 1000
+    width: int = 64
+
+class Model(nn.Module):
+    def __init__(self, settings):
+        super().__init__()
+        self.words = nn.Embedding(settings.words, settings.width)
+        self.head = nn.Linear(settings.width, settings.words)
+
+    def forward(self, ids, targets=None):
+        logits = self.head(self.words(ids))
+        if targets is None:
+            return logits
+        return F.cross_entropy(logits.view(-1, logits.size(-1)), targets.view(-1))
+"""
+STATES = """
+class Sequences(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.rnn = nn.GRU(width, 2 * width, batch_first=True)
+
+    def forward(self, x):
+        start = torch.zeros(1, x.size(0), self.rnn.hidden_size)
+        return self.rnn(x, start)[0]
+"""
+BOTH_WAYS = """
+class Classifier(nn.Module):
+    def __init__(self, width, hidden, classes):
+        super().__init__()
+        self.rnn = nn.LSTM(width, hidden, bidirectional=True, batch_first=True)
+        self.head = nn.Linear(2 * hidden, classes)
+
+    def forward(self, x):
+        return self.head(self.rnn(x)[0][:, -1])
+"""
+FACTORY = """
+class Stack(nn.Module):
+    def __init__(self, widths):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(widths, widths[1:]))
+        self.head = nn.Linear(widths[-1], 10)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x).relu()
+        return self.head(x)
+
+def small():
+    return Stack([16, 32, 64])
+"""
+
 
 def said(trace: TraceFixture, source: str, name: str) -> list[tuple[str, str]]:
     """The severity and the text of everything that is worse than information, on whatever expression it stands."""
@@ -127,6 +203,44 @@ def said(trace: TraceFixture, source: str, name: str) -> list[tuple[str, str]]:
             "nn.Linear(9, 1)",
             [("error", "self.head(x)")],
             id="a call that fails",
+        ),
+        pytest.param(
+            TEXT, "Text", ".transpose(1, 2)", "", [("warning", "self.conv(x)")], id="tokens as channels"
+        ),
+        pytest.param(
+            CLASS_TOKEN,
+            "Tokens",
+            "self.first.expand(x.shape[0], -1, -1)",
+            "self.first",
+            [("warning", "torch.cat([first, x], 1)")],
+            id="a batch of one alone",
+        ),
+        pytest.param(
+            LANGUAGE_MODEL,
+            "Model",
+            "logits.view(-1, logits.size(-1))",
+            "logits.view(-1, 64)",
+            [("warning", "F.cross_entropy(logits.view(-1, 64), targets.view(-1))")],
+            id="a loss that the call without targets does not reach",
+        ),
+        pytest.param(
+            STATES, "Sequences", "x.size(0)", "x.size(1)", [("warning", "self.rnn(x, start)")], id="a state of another batch"
+        ),
+        pytest.param(
+            BOTH_WAYS,
+            "Classifier",
+            "2 * hidden, classes",
+            "hidden, classes",
+            [("warning", "self.head(self.rnn(x)[0][:, -1])")],
+            id="numbers of a constructor that never fit",
+        ),
+        pytest.param(
+            FACTORY,
+            "Stack",
+            "nn.Linear(widths[-1], 10)",
+            "nn.Linear(widths[0], 10)",
+            [("warning", "self.head(x)")],
+            id="what a factory makes",
         ),
     ],
 )  # fmt: skip
