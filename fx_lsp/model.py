@@ -29,16 +29,18 @@ class Span:
         )
 
 
-TargetKind = Literal["function", "module", "method", "graph"]
+TargetKind = Literal["function", "module", "method", "graph", "step"]
 
 
 @dataclass(frozen=True)
 class Target:
     """Something that can be traced: a function, an `nn.Module` class, or a method of a class. A "graph" is a function
-    that builds one of torch.fx, or a name of the module that holds one: it is shown as it is.
+    that builds one of torch.fx, or a name of the module that holds one: it is shown as it is. A "step" is the body of a
+    loop over batches, up to its loss, or a function that calls `backward`.
 
     `name` is the qualified name (`f`, `Block`, `Block.extra`); `name_span` covers the identifier that
-    hovers and lenses attach to; `span` covers the whole definition with its decorators.
+    hovers and lenses attach to; `span` covers the whole definition with its decorators. `evident`: its text shows that
+    it handles tensors; of another, a run that comes to no operation of PyTorch shows that it does not.
     """
 
     file: str
@@ -46,6 +48,7 @@ class Target:
     kind: TargetKind
     name_span: Span
     span: Span
+    evident: bool = True
 
     @property
     def id(self) -> str:
@@ -62,13 +65,15 @@ class InputSpec:
 
     `name` is the parameter (`x`, `init.dim` for a constructor argument, `position_embeddings[0]` for a
     tensor inside a container); `spec` a tensor spec or the `repr` of another value; `source` says where it
-    came from and `detail` adds to it ("line 12", "repaired from a shape error"), or is "".
+    came from and `detail` adds to it ("line 12", "repaired from a shape error"), or is "". `guessed`: nobody wrote it
+    down, and no program passes it.
     """
 
     name: str
     spec: str
     source: InputSource
     detail: str = ""
+    guessed: bool = False
 
 
 NodeOp = Literal["placeholder", "call_function", "call_module", "call_method", "get_attr", "output"]
@@ -281,6 +286,7 @@ FailureKind = Literal[
     "memory",  # over the memory limit
     "crash",  # the process died by a signal
     "unsupported",  # PyTorch cannot capture it, or there is nothing to capture
+    "nothing",  # the target turned out to be no tensor code: it is shown nowhere
 ]
 
 
@@ -338,7 +344,8 @@ class CallSite:
 
     `text` is that file with everything blanked that the call does not need, its lines where they were; `then` is an
     expression that gets to the call once it has run, or "". The rest is "" for the target's own file: `module` and
-    `package` to run it under, `sliced` what it uses of the target's file, `imported` the name of that.
+    `package` to run it under, `sliced` what it uses of the target's file, `imported` the name of that. `functions` are
+    the lines at which the functions on the way to the call begin.
     """
 
     file: str
@@ -349,6 +356,7 @@ class CallSite:
     package: str = ""
     sliced: str = ""
     imported: str = ""
+    functions: tuple[int, ...] = ()
 
 
 Work: TypeAlias = str
@@ -364,7 +372,8 @@ class TraceRequest:
     `overlays` are unsaved texts of other files, by absolute path.
     `given` are inputs that are written down, those that count most first; `previous` those that an earlier text of the
     target was traced with, where a search may begin; `callers` use the target, and `sites` call it; `seconds` bounds
-    the search. `work` says which stages are wanted, `passes` are those of the user that it needs.
+    the search. `work` says which stages are wanted, `passes` are those of the user that it needs; `evident` as in
+    `Target`. `step` is the line at which the loop or the function begins that a step is of, or 0.
     """
 
     file: str
@@ -383,6 +392,13 @@ class TraceRequest:
     seconds: float = 5.0
     work: Work = ""
     passes: tuple[PassSource, ...] = ()
+    evident: bool = True
+    step: int = 0
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the author of the code wants the target traced: its inputs are written down."""
+        return any(given.source in ("comment", "settings") for given in self.given)
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,16 @@ def parse_expression(text: str) -> ast.expr:
     return body[0].value
 
 
+def is_main_guard(node: ast.stmt) -> bool:
+    """Whether `node` is `if __name__ == "__main__":`."""
+    if not isinstance(node, ast.If):
+        return False
+    nodes = list(ast.walk(node.test))
+    return any(isinstance(n, ast.Name) and n.id == "__name__" for n in nodes) and any(
+        isinstance(n, ast.Constant) and n.value == "__main__" for n in nodes
+    )
+
+
 def assigned(node: ast.AST) -> list[tuple[str, ast.expr]]:
     """The names that an assignment binds, each to the whole value: two of `a = b = 1`, none of `a, b = c`."""
     if isinstance(node, ast.AnnAssign):

@@ -110,6 +110,31 @@ def test_json_of_a_check(checked: dict[str, Any], project: Path):
     assert checked["files"][0]["failure"]["kind"] == "syntax"
 
 
+def test_what_is_no_tensor_code_is_not_listed(tmp_path: Path):
+    text = "import json\nimport torch\n\ndef size(record):\n    return json.loads(record), record.shape\n"
+    (tmp_path / "records.py").write_text(text)
+    got = json.loads(check(tmp_path, ".", "--json").stdout)["files"][0]["targets"]
+    assert [t["failure"] for t in got] == []
+    asked = json.loads(check(tmp_path, "records.py::size", "--json").stdout)["files"][0]["targets"]
+    assert [target["failure"]["kind"] for target in asked] == ["nothing"]
+
+
+def test_a_failure_is_told_where_it_is(tmp_path: Path):
+    text = """\
+import torch
+
+def mixed(a: torch.Tensor, b):
+    return b.nothing(torch.relu(a))
+
+def outer(x: torch.Tensor, b):
+    return mixed(x + 1, b)
+"""
+    (tmp_path / "m.py").write_text(text)
+    _, mixed, outer, *_ = check(tmp_path, "m.py").stdout.splitlines()
+    assert mixed.startswith("  mixed  m.py:4: not traced (inputs): TypeError: ") and "`# fx: a=f32[" in mixed
+    assert outer == "  outer  not traced (inputs): as mixed"
+
+
 def test_json_of_a_checked_target(checked: dict[str, Any], project: Path):
     shifted, wrong, scale = checked["files"][1]["targets"]
     assert all(target.pop("seconds") > 0 for target in (shifted, wrong, scale))
@@ -120,7 +145,9 @@ def test_json_of_a_checked_target(checked: dict[str, Any], project: Path):
             "traced": True,
             "ops": {"forward": 1, "backward": 4},
             "saved_bytes": 160,
-            "inputs": [{"name": "x", "spec": "f32[4, 8]", "source": "convention", "detail": "get_inputs()"}],
+            "inputs": [
+                {"name": "x", "spec": "f32[4, 8]", "source": "convention", "detail": "get_inputs()", "guessed": False}
+            ],
             "source": "convention",
             "notes": [],
             "remarks": [],

@@ -57,7 +57,7 @@ def traced(folder: Path) -> dict[str, Any]:
 def test_json_of_a_traced_target(traced: dict[str, Any]):
     assert list(traced) == ["target", "inputs", "stages", "saved", "seconds"]
     assert traced["target"] == "model.py::scaled"
-    assert [list(i) for i in traced["inputs"]] == [["name", "spec", "source"]] * 2
+    assert [list(i) for i in traced["inputs"]] == [["name", "spec", "source", "guessed"]] * 2
     assert [i["name"] for i in traced["inputs"]] == ["x", "w"]
     assert {s["name"] for s in traced["stages"]} == {"forward", "backward", "joint"}
     assert all(list(s) == ["name", "nodes"] for s in traced["stages"])

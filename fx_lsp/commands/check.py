@@ -29,7 +29,13 @@ from fx_lsp.tracing.interpreters import Interpreter, find_interpreter, probe
 from fx_lsp.tracing.launch import Limits
 from fx_lsp.tracing.project import project_root
 
-KINDS: dict[str, TargetKind] = {"functions": "function", "modules": "module", "methods": "method", "graphs": "graph"}
+KINDS: dict[str, TargetKind] = {
+    "functions": "function",
+    "modules": "module",
+    "methods": "method",
+    "graphs": "graph",
+    "steps": "step",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

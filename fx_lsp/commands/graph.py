@@ -16,6 +16,7 @@ from fx_lsp import wire
 from fx_lsp.commands.options import add_tracing_options
 from fx_lsp.commands.targets import failure_text, opened, print_document, read_target, source_line, stages_of
 from fx_lsp.features.documents import render_stage
+from fx_lsp.features.inputs import input_data
 from fx_lsp.features.lenses import TORCHSCRIPT, default_stage
 from fx_lsp.model import Failure, Node, Outcome, Stage, Trace
 
@@ -76,7 +77,7 @@ def to_contract(target: str, outcome: Outcome, stages: Sequence[Stage]) -> dict[
         return {"target": target, "failure": {k: wire.to_json(getattr(outcome, k)) for k in fields}}
     return {
         "target": target,
-        "inputs": [{"name": i.name, "spec": i.spec, "source": i.source} for i in outcome.inputs],
+        "inputs": [input_data(i) for i in outcome.inputs],
         "stages": [stage_to_json(s) for s in stages],
         "saved": [{k: wire.to_json(getattr(s, k)) for k in ("name", "spec", "bytes", "span")} for s in outcome.saved],
         "seconds": outcome.seconds,

@@ -8,9 +8,10 @@ from typing import TextIO
 
 from fx_lsp.commands.sources import shown_path
 from fx_lsp.commands.survey import FileReport, Summary, TargetReport, is_problem
+from fx_lsp.features.guesses import Guesses
 from fx_lsp.features.lenses import why_no_backward
 from fx_lsp.features.problems import describe, remark_text
-from fx_lsp.features.text import count, format_bytes, one_line
+from fx_lsp.features.text import count, one_line
 from fx_lsp.model import Failure, Span
 
 _NAME_WIDTH = 32
@@ -23,8 +24,10 @@ def list_file(report: FileReport, colour: bool) -> str:
     if report.failure is not None:
         lines.append(f"  {_why(report.failure, report.file, True, colour)}")
     width = min(max((len(t.target.name) for t in report.targets), default=0), _NAME_WIDTH)
+    owners = _owners(report)
     for target in report.targets:
-        lines.append(f"  {_line(target, width, colour)}")
+        owner = owners.get(target.target.name, "")
+        lines.append(f"  {_line(target, width, colour, owner)}")
         lines += [f"    {one_line(remark_text(remark), 200)}" for remark in target.remarks]
     lines += [f"  {_why(comment, report.file, False, colour, otherwise='note')}" for comment in report.comments]
     return "\n".join([*lines, "", ""]) if len(lines) > 1 else ""
@@ -87,17 +90,31 @@ class Progress:
             self._stream.flush()
 
 
-def _line(report: TargetReport, width: int, colour: bool) -> str:
+def _owners(report: FileReport) -> dict[str, str]:
+    """For each target that failed inside another one that failed on the same line, the name of that one."""
+    failed = [(t.target, t.failure, t.failure.span) for t in report.targets if t.failure and t.failure.span]
+    inside = {span.line: target.name for target, _, span in failed if target.span.contains(span)}
+    outside = [(target, span) for target, failure, span in failed if not is_problem(failure)]
+    return {
+        target.name: inside[span.line]
+        for target, span in outside
+        if span.file == report.file and span.line in inside and not target.span.contains(span)
+    }
+
+
+def _line(report: TargetReport, width: int, colour: bool, owner: str) -> str:
     name = report.target.name.ljust(width)
+    if report.failure is not None and owner:
+        return f"{name}  {_paint(f'not traced ({report.failure.kind}):', _YELLOW, colour)} as {owner}"
     if report.failure is not None:
         return f"{name}  {_why(report.failure, report.target.file, False, colour, report.target.name_span)}"
-    ops = count("op", report.forward or 0)
+    ops, saved = count("op", report.forward or 0), Guesses(report.inputs).marked_bytes(report.saved_bytes or 0)
     if report.target.kind == "graph":
         graphs = f"{ops} · built by hand"
     elif report.backward is None:
         graphs = f"{ops} · {why_no_backward(report.refused)}"
     else:
-        graphs = f"{ops} forward · {report.backward:,} backward · saves {format_bytes(report.saved_bytes or 0)}"
+        graphs = f"{ops} forward · {report.backward:,} backward · saves {saved}"
     return f"{_paint(name, _GREEN, colour)}  {graphs} · {report.seconds:.2f} s · inputs: {report.source}"
 
 
@@ -113,7 +130,7 @@ def _why(
     where = f"{shown_path(span.file)}:{span.line}: " if span else f"{shown_path(file)}: "
     if is_problem(failure, whole_file):
         return f"{where}{_paint(f'error ({failure.kind}):', _RED, colour)} {one_line(describe(failure), 1000)}"
-    said = one_line(failure.message, 200)
+    said = one_line(describe(failure), 400)
     return f"{where}{_paint(f'{otherwise} ({failure.kind}):', _YELLOW, colour)} {said}"
 
 

@@ -17,6 +17,7 @@ from fx_lsp.commands.options import add_tracing_options
 from fx_lsp.commands.targets import failure_text, opened, print_document, read_target, source_line, stages_of
 from fx_lsp.features.diffs import render_diff
 from fx_lsp.features.documents import render_stage
+from fx_lsp.features.inputs import input_data
 from fx_lsp.features.lenses import work_of_pass
 from fx_lsp.features.passes import render_passes, render_run
 from fx_lsp.model import Failure, Outcome, Stage, Trace, Work
@@ -126,7 +127,7 @@ def to_contract(target: str, outcome: Outcome, stages: list[Stage]) -> dict[str,
     return {
         "target": target,
         "torch": outcome.torch,
-        "inputs": [{"name": i.name, "spec": i.spec, "source": i.source} for i in outcome.inputs],
+        "inputs": [input_data(i) for i in outcome.inputs],
         "stages": found,
         "seconds": outcome.seconds,
     }

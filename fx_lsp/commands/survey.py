@@ -151,6 +151,8 @@ async def _look(
             started = time.perf_counter()
             outcome = await engine.outcome(file, target.name)
             waited = time.perf_counter() - started
+        if names is None and isinstance(outcome, Failure) and outcome.kind == "nothing":
+            return
         work.targets.append(report_target(target, outcome, _seconds(engine, target, waited)))
         on_target(work.targets[-1])
 

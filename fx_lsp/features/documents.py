@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import PurePosixPath, PureWindowsPath
 from typing import NamedTuple
 
 from fx_lsp.features.folding import Fold, describe, folds, shorten
+from fx_lsp.features.guesses import marked
 from fx_lsp.features.lenses import summarize
 from fx_lsp.features.problems import remark_text
-from fx_lsp.features.text import count, format_bytes, is_tensor_spec, one_line
+from fx_lsp.features.text import basename, count, format_bytes, is_tensor_spec, one_line
 from fx_lsp.model import InputSpec, Node, Saved, Span, Stage, Trace
 from fx_lsp.syntax import parse
 
@@ -143,7 +143,7 @@ def _fold_lines(fold: Fold, nodes: list[Node]) -> list[Line]:
 def title_lines(trace: Trace, what: str, how: str) -> list[str]:
     """The first lines of every document: the target, what is shown of it, how that came about, and the inputs."""
     file, _, name = trace.target.rpartition("::")
-    lines = [f"# {_basename(file)}::{name} · {what}", f"# torch {trace.torch}" + (f" · {how}" if how else "")]
+    lines = [f"# {basename(file)}::{name} · {what}", f"# torch {trace.torch}" + (f" · {how}" if how else "")]
     return [*lines, *(f"#   {_input(item)}" for item in trace.inputs), ""]
 
 
@@ -167,7 +167,7 @@ def _header(trace: Trace, stage: Stage, body: list[Line]) -> list[str]:
 def _input(item: InputSpec) -> str:
     joint = ": " if is_tensor_spec(item.spec) else " = "
     detail = f", {one_line(item.detail)}" if item.detail else ""
-    return f"{item.name}{joint}{one_line(item.spec)}   ({item.source}{detail})"
+    return f"{item.name}{joint}{one_line(marked(item))}   ({item.source}{detail})"
 
 
 def _definition(name: str, nodes: list[Node], saved: dict[str, Saved], full: bool) -> list[Line]:
@@ -212,10 +212,6 @@ def _annotation(spec: str) -> str:
 
 
 def _location(span: Span, source_line: SourceLine) -> str:
-    where = f"{_basename(span.file)}:{span.line}"
+    where = f"{basename(span.file)}:{span.line}"
     line = source_line(span)
     return f"{where}  {one_line(line)}" if line and line.strip() else where
-
-
-def _basename(path: str) -> str:
-    return PureWindowsPath(path).name if "\\" in path else PurePosixPath(path).name

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from fx_lsp.features.guesses import Guesses
 from fx_lsp.features.source import Binding, bindings, returns
 from fx_lsp.features.text import is_tensor_spec
 from fx_lsp.model import Node, Outcome, Span, Stage, Target, Trace, Value
@@ -67,10 +68,10 @@ def _target_hints(
     ends: dict[tuple[int, int], Span] = {}
     for statement, expression in returns(text, target.span):
         ends[statement.line, statement.col] = ends[expression.line, expression.col] = expression
-    made = _made_by(stage)
+    made, guesses = _made_by(stage), Guesses(trace.inputs)
     for value in values:
         start = value.span.line, value.span.col
-        spec = f"{value.spec} (varies)" if value.varies else value.spec
+        spec = guesses.marked(value.spec) + (" (varies)" if value.varies else "")
         tooltip = _origin(value, made)
         if value.name == "return":
             expression = ends.get(start)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from fx_lsp.features.documents import body, render_call
+from fx_lsp.features.guesses import Guesses
 from fx_lsp.features.inputs import inputs_text
 from fx_lsp.features.lenses import default_stage, summarize, why_no_backward
 from fx_lsp.features.parameters import parameter_at
@@ -31,10 +32,16 @@ class Hover:
     span: Span
 
 
-def hover_name(target: Target, outcome: Outcome, stale: bool, stage: Stage | None, link: Link | None) -> Hover:
-    """The hover on a target's name: how it was called, what it costs, the first lines of `stage`."""
+def hover_name(
+    target: Target, outcome: Outcome, stale: bool, stage: Stage | None, link: Link | None, problems: bool = False
+) -> Hover:
+    """The hover on a target's name: how it was called, what it costs, the first lines of `stage`.
+
+    Where `problems` are shown and one stands here, the hover adds to it what it does not say.
+    """
     if isinstance(outcome, Failure):
-        return Hover(_join([_stale(stale), failure_text(outcome)]), target.name_span)
+        here = problems and (outcome.span is None or outcome.span.file != target.file)
+        return Hover(_join([_stale(stale), failure_text(outcome, said=here)]), target.name_span)
     sections = [
         _stale(stale),
         f"```python\n{signature(target, outcome)}\n```",
@@ -49,25 +56,34 @@ def hover_name(target: Target, outcome: Outcome, stale: bool, stage: Stage | Non
 
 
 def hover_expression(
-    text: str, target: Target, outcome: Outcome, stages: Iterable[Stage], line: int, col: int
+    text: str,
+    target: Target,
+    outcome: Outcome,
+    stages: Iterable[Stage],
+    line: int,
+    col: int,
+    problems: bool = False,
 ) -> Hover | None:
     """The hover on the innermost expression at a position that is known: its value and the ops it became.
 
-    `stages` are those to list ops of. None where nothing is known of the expressions at the position.
+    `stages` are those to list ops of; where `problems` are shown, the hover does not say them again. None where nothing
+    is known of the expressions at the position.
     """
     if isinstance(outcome, Failure):
-        span = outcome.span
-        return Hover(failure_text(outcome), span) if span is not None and _at(span, target.file, line, col) else None
+        span, adds = outcome.span, not problems or bool(outcome.inputs or outcome.output.strip())
+        here = span is not None and adds and _at(span, target.file, line, col)
+        return Hover(failure_text(outcome, said=problems), span) if here and span is not None else None
     parameter = parameter_at(text, target, line, col)
     if parameter is not None:
         return _parameter(outcome, *parameter)
     expression = expression_at(text, target.span, line, col)
     if expression is None:
         return None
+    guesses = Guesses(outcome.inputs)
     if expression.name is not None:
         value = _variable(outcome, target, expression, line)
         if value is not None:
-            return Hover(_join([_spec(expression.name, value)]), expression.spans[0])
+            return Hover(_join([_spec(expression.name, value, guesses)]), expression.spans[0])
     groups = [(stage.name, _by_span(stage, set(expression.spans))) for stage in stages]
     values = {v.span: v for v in outcome.values if v.name in ("", "return")}
     for span in expression.spans:
@@ -75,19 +91,23 @@ def hover_expression(
         value = values.get(span)
         said = [f"*{plain(remark.message)}*" for remark in outcome.remarks if remark.span == span]
         if found or said or value is not None:
-            source = "" if value is None else _spec("", value)
+            source = "" if value is None else _spec("", value, guesses)
             return Hover(_join([source, *said, *(_ops(name, nodes) for name, nodes in found)]), span)
     return None
 
 
-def failure_text(failure: Failure) -> str:
-    """A failure as Markdown: message, hint, the inputs it was tried with, the tail of the output."""
+def failure_text(failure: Failure, said: bool = False) -> str:
+    """A failure as Markdown: message, hint, the inputs it was tried with, the tail of the output.
+
+    Where the message and the hint are `said` beside it, they are left out.
+    """
     tried = inputs_text(failure.inputs)
     output = failure.output.strip().splitlines()[-GRAPH_LINES:]
+    message = f"**Not traced** ({failure.kind})" + ("" if said else f": {plain(sentence(failure.message))}")
     return _join(
         [
-            f"**Not traced** ({failure.kind}): {plain(sentence(failure.message))}",
-            plain(sentence(failure.hint)),
+            message,
+            "" if said else plain(sentence(failure.hint)),
             f"Tried with\n\n{tried}" if tried else "",
             "Output\n\n```text\n" + "\n".join(output).replace("```", "'''") + "\n```" if output else "",
         ]
@@ -152,11 +172,12 @@ def _ops(stage: str, nodes: list[Node]) -> str:
     return f"{stage} · {count('op', len(nodes))}\n\n```python\n{listing}\n```{rest}"
 
 
-def _spec(name: str, value: Value) -> str:
+def _spec(name: str, value: Value, guesses: Guesses) -> str:
+    spec = guesses.marked(value.spec)
     if name:
-        shown = f"{name}: {value.spec}" if is_tensor_spec(value.spec) else f"{name} = {one_line(value.spec)}"
+        shown = f"{name}: {spec}" if is_tensor_spec(value.spec) else f"{name} = {one_line(spec)}"
     else:
-        shown = one_line(value.spec)
+        shown = one_line(spec)
     varies = "\n\nvaries: later iterations of the loop hold another spec" if value.varies else ""
     return f"```python\n{shown}\n```{varies}"
 
@@ -181,7 +202,7 @@ def _saved(trace: Trace) -> str:
         sizes[saved.kind] = sizes.get(saved.kind, 0) + saved.bytes
     words = {"activation": "activations", "input": "inputs", "parameter": "parameters", "buffer": "buffers"}
     parts = [f"{words[kind]} {format_bytes(sizes[kind])}" for kind in words if kind in sizes]
-    return f"saves {format_bytes(trace.saved_bytes)} for backward ({', '.join(parts)})"
+    return f"saves {Guesses(trace.inputs).marked_bytes(trace.saved_bytes)} for backward ({', '.join(parts)})"
 
 
 def _excerpt(trace: Trace, stage: Stage) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
+from fx_lsp.features.guesses import marked
 from fx_lsp.features.text import code, is_tensor_spec, one_line, plain
 from fx_lsp.model import InputSpec
 
@@ -21,9 +23,14 @@ def inputs_text(inputs: Iterable[InputSpec]) -> str:
 
 
 def input_text(item: InputSpec) -> str:
-    """`x: f32[8, 128]`, or `n=4` for what is no tensor."""
+    """`x: f32[8, 128]`, or `n=4` for what is no tensor; `x: ~f32[8, 128]` where it is guessed."""
     joint = ": " if is_tensor_spec(item.spec) else "="
-    return f"{item.name}{joint}{one_line(item.spec)}"
+    return f"{item.name}{joint}{one_line(marked(item))}"
+
+
+def input_data(item: InputSpec) -> dict[str, str | bool]:
+    """An input as scripts and clients have it."""
+    return {"name": item.name, "spec": item.spec, "source": item.source, "guessed": item.guessed}
 
 
 def source_text(item: InputSpec) -> str:
@@ -58,4 +65,4 @@ def _range(same: list[InputSpec]) -> str:
     if len(same) == 1:
         return input_text(first)
     end = last.name.rpartition("[")[2]
-    return input_text(InputSpec(f"{first.name[:-1]}…{end}", first.spec, first.source))
+    return input_text(replace(first, name=f"{first.name[:-1]}…{end}"))

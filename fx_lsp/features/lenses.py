@@ -9,7 +9,8 @@ from urllib.parse import quote
 
 from fx_lsp.choices import TRITON
 from fx_lsp.features.benchmark import lens_title
-from fx_lsp.features.text import count, format_bytes, one_line
+from fx_lsp.features.guesses import Guesses
+from fx_lsp.features.text import basename, count
 from fx_lsp.features.uris import BENCHMARK
 from fx_lsp.measured import Run
 from fx_lsp.model import Failure, Outcome, Pass, Span, Target, Trace, Work
@@ -45,12 +46,14 @@ class Lens:
 
 
 def lenses(target: Target, outcome: Outcome | None, stale: bool) -> tuple[Lens, ...]:
-    """The lenses of one target, none while nothing is known of it."""
-    if outcome is None:
+    """The lenses of one target, none while nothing is known of it, or where it has no operation to show."""
+    if outcome is None or is_empty(outcome):
         return ()
     prefix = "stale · " if stale else ""
     if isinstance(outcome, Failure):
-        title = f"{prefix}not traced: {one_line(outcome.message, 60)}"
+        here = outcome.span is not None and outcome.span.line == target.name_span.line
+        place = "" if here else place_text(target.file, outcome.span)
+        title = f"{prefix}not traced" + (f": {place}" if place else "")
         return (Lens(target.name_span, title, "show failure", target.name),)
     if target.kind == "graph":
         return _graph_lenses(target, outcome, prefix)
@@ -62,6 +65,18 @@ def lenses(target: Target, outcome: Outcome | None, stale: bool) -> tuple[Lens, 
     works = (("passes", PASSES), ("generate Triton kernel", TRITON))
     more = (Lens(target.name_span, title, "show stage", target.name, work, work) for title, work in works)
     return (summary, *graphs, *more)
+
+
+def place_text(file: str, span: Span | None) -> str:
+    """Where something is said, for a reader of `file`: `line 12`, or `layers.py:12`; "" for no place."""
+    if span is None:
+        return ""
+    return f"line {span.line}" if span.file == file else f"{basename(span.file)}:{span.line}"
+
+
+def is_empty(outcome: Outcome) -> bool:
+    """Whether a target was traced and runs no operation."""
+    return isinstance(outcome, Trace) and bool(outcome.stages) and not any(stage.ops for stage in outcome.stages)
 
 
 def _graph_lenses(target: Target, trace: Trace, prefix: str) -> tuple[Lens, ...]:
@@ -114,7 +129,7 @@ def why_no_backward(refused: bool) -> str:
 
 
 def summarize(trace: Trace) -> str:
-    """`12 ops forward · 18 backward · saves 4.1 KiB`, or `9 ops · nothing to differentiate`; `12 nodes` of a graph."""
+    """`12 ops forward · 18 backward · saves ~4.1 KiB`, or `9 ops · nothing to differentiate`; `12 nodes` of a graph."""
     if (built := trace.info("graph")) is not None:
         return count("node", built.nodes)
     forward, backward = trace.ops("forward"), trace.ops("backward")
@@ -122,5 +137,5 @@ def summarize(trace: Trace) -> str:
         inference = trace.ops("inference")
         ops = forward if inference is None else inference
         return f"{count('op', ops or 0)} · {why_no_backward(trace.refused)}"
-    saved = f"saves {format_bytes(trace.saved_bytes)}" if trace.saved else "saves nothing"
+    saved = f"saves {Guesses(trace.inputs).marked_bytes(trace.saved_bytes)}" if trace.saved else "saves nothing"
     return f"{count('op', forward)} forward · {backward:,} backward · {saved}"

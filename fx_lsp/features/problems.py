@@ -9,6 +9,8 @@ from fx_lsp.features.text import one_line, sentence
 from fx_lsp.model import Failure, Outcome, ProblemSeverity, Remark, Span, Target, Trace
 
 _WHOLE_FILE = frozenset({"no-torch", "interpreter"})
+_SEVERAL = frozenset({"dimension", "graph", "comment", "syntax"})
+"""Codes of which there may be several on one line."""
 _WORST_FIRST: tuple[ProblemSeverity, ...] = ("error", "warning", "information", "hint")
 
 
@@ -37,23 +39,30 @@ def problems(
 ) -> tuple[Problem, ...]:
     """The problems of a file in order of place; a cause that several targets share stands once.
 
-    A failure in another file stands at the target's name, with the other place as related. `whole` is a failure of the
-    whole file: it does not parse, or there is nothing to trace it with.
+    Of failures on one line the worst is said, and of those the one of the target that the line is in. A failure in
+    another file stands at the target's name, with the other place as related. `whole` is a failure of the whole file:
+    it does not parse, or there is nothing to trace it with.
     """
     known = list(outcomes)
     found = [_target_problem(target, outcome) for target, outcome in known if isinstance(outcome, Failure)]
     found += [_remark(t, remark) for t, outcome in known if isinstance(outcome, Trace) for remark in outcome.remarks]
     if whole is not None:
         found.append(_file_problem(file, whole, stale=any(outcome is not None for _, outcome in known)))
-    merged: dict[tuple[Span | None, str], Problem] = {}
+    merged: dict[tuple[object, str], Problem] = {}
     for problem in found:
-        key = (None if problem.code in _WHOLE_FILE else problem.span, problem.message)
+        key = _cause(problem)
         known = merged.setdefault(key, problem)
         if known is not problem:
-            severity = min(known.severity, problem.severity, key=_WORST_FIRST.index)
-            related = known.related + tuple(r for r in problem.related if r not in known.related)
-            merged[key] = replace(known, severity=severity, related=related)
+            said, other = sorted((known, problem), key=lambda p: (_WORST_FIRST.index(p.severity), len(p.related)))
+            merged[key] = replace(said, related=tuple(dict.fromkeys((*said.related, *other.related))))
     return tuple(sorted(merged.values(), key=lambda p: (p.span.line, p.span.col, p.span.end_line, p.span.end_col)))
+
+
+def _cause(problem: Problem) -> tuple[object, str]:
+    """Return what tells the cause of a problem from others: its line, or its place and its words."""
+    if problem.code in _WHOLE_FILE:
+        return None, problem.message
+    return (problem.span, problem.message) if problem.code in _SEVERAL else (problem.span.line, "")
 
 
 def describe(failure: Failure) -> str:
@@ -72,7 +81,7 @@ def _target_problem(target: Target, failure: Failure) -> Problem:
         return Problem(target.name_span, failure.severity, message, failure.kind)
     if span is None or span.file != target.file:
         related = () if span is None else (Related(span, one_line(failure.message, 200)),)
-        return Problem(target.name_span, failure.severity, f"{target.name}: {message}", failure.kind, related)
+        return Problem(target.name_span, failure.severity, message, failure.kind, related)
     if target.span.contains(span):
         return Problem(span, failure.severity, message, failure.kind)
     return Problem(span, failure.severity, message, failure.kind, (Related(target.name_span, f"traced {target.name}"),))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
+from fx_lsp.features.guesses import Guesses, marked
 from fx_lsp.features.text import is_tensor_spec, one_line
 from fx_lsp.model import InputSpec, Target, Trace
 from fx_lsp.specs import MODE
@@ -13,22 +15,23 @@ _INIT = "init."
 
 
 def signature(target: Target, trace: Trace, width: int = 100) -> str:
-    """`def f(x: f32[8, 128], n=4) -> f32[8, 128]`, one parameter per line where longer than `width`.
+    """`def f(x: ~f32[8, 128], n=4) -> ~f32[8, 128]`, one parameter per line where longer than `width`.
 
     For a module the line of its constructor stands before that of `forward`; a graph has a `forward` alone.
     """
-    inputs = trace.inputs
+    inputs, guesses = trace.inputs, Guesses(trace.inputs)
+    outputs = tuple(map(guesses.marked, trace.outputs))
     if target.kind == "graph":
-        return _call("def forward", inputs, trace.outputs, width)
+        return _call("def forward", inputs, outputs, width)
     if target.kind != "module":
         given = tuple(i for i in inputs if i.name != MODE)
-        return _call(f"def {target.name.rpartition('.')[2]}", given, trace.outputs, width)
+        return _call(f"def {target.name.rpartition('.')[2]}", given, outputs, width)
     built = tuple(i for i in inputs if i.name.startswith(_INIT))
     called = tuple(i for i in inputs if not i.name.startswith(_INIT) and i.name != MODE)
     return "\n".join(
         (
-            _call(target.name, tuple(InputSpec(i.name[len(_INIT) :], i.spec, i.source) for i in built), (), width),
-            _call("def forward", called, trace.outputs, width),
+            _call(target.name, tuple(replace(i, name=i.name[len(_INIT) :]) for i in built), (), width),
+            _call("def forward", called, outputs, width),
         )
     )
 
@@ -45,7 +48,7 @@ def _call(head: str, inputs: tuple[InputSpec, ...], outputs: tuple[str, ...], wi
     groups: dict[str, list[str]] = {}
     for item in inputs:
         root = _ROOT.match(item.name)
-        groups.setdefault(root.group() if root else item.name, []).append(item.spec)
+        groups.setdefault(root.group() if root else item.name, []).append(marked(item))
     parameters = [parameter(name, tuple(specs)) for name, specs in groups.items()]
     arrow = f" -> {_results(outputs)}" if outputs else ""
     line = f"{head}({', '.join(parameters)}){arrow}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import PurePosixPath, PureWindowsPath
 
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
 _TENSOR = re.compile(r"\b(?:bf|[biufc])\d+\w*\[")
@@ -21,6 +22,11 @@ def format_bytes(size: int) -> str:
 def count(noun: str, number: int, plural: str = "") -> str:
     """`1 op`, `12 ops`, `1,024 ops`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def basename(path: str) -> str:
+    """The last part of a path of either kind of system."""
+    return PureWindowsPath(path).name if "\\" in path else PurePosixPath(path).name
 
 
 def one_line(text: str, limit: int = 120) -> str:

@@ -39,12 +39,13 @@ async def hover(server: Server, params: types.HoverParams) -> types.Hover | None
 async def _hover(
     server: Server, targets: tuple[TargetState, ...], text: str, uri: str, place: Span
 ) -> features.Hover | None:
+    problems = server.settings.diagnostics
     for state in targets:
         if state.target.name_span.contains(place) and state.outcome is not None:
             stage = default_stage(state.outcome) if isinstance(state.outcome, Trace) else ""
             shown = await server.known_stage(state, stage)
             link = _link(uri) if server.settings.command_links else None
-            found = features.hover_name(state.target, state.outcome, state.stale, shown, link)
+            found = features.hover_name(state.target, state.outcome, state.stale, shown, link, problems)
             measured = server.benchmarks.last(state.target.file, state.target.name)
             if measured is not None:
                 found = replace(found, markdown=f"{found.markdown}\n\n---\n\n{benchmark_hover(measured)}")
@@ -55,7 +56,8 @@ async def _hover(
             continue
         stages = [await server.known_stage(state, name) for name in ("forward", "inference", "backward", "graph")]
         known = [stage for stage in stages if isinstance(stage, Stage)]
-        found = features.hover_expression(text, state.target, state.outcome, known, place.line, place.col)
+        at = place.line, place.col
+        found = features.hover_expression(text, state.target, state.outcome, known, *at, problems)
         if found is not None:
             return found
     return None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
-from fx_lsp.features.lenses import Lens, benchmark_lens, lenses, pass_lenses
+from fx_lsp.features.lenses import Lens, benchmark_lens, is_empty, lenses, pass_lenses
 from fx_lsp.model import Trace
 from fx_lsp.server import linked, to_proto, writing
 
@@ -43,7 +43,7 @@ async def code_lens(server: Server, params: types.CodeLensParams) -> list[types.
 def _measured(server: Server, state: TargetState) -> list[Lens]:
     """What was measured of a target, or the way to measure it."""
     target = state.target
-    if not isinstance(state.outcome, Trace) or target.kind == "graph":
+    if not isinstance(state.outcome, Trace) or target.kind == "graph" or is_empty(state.outcome):
         return []
     known = server.benchmarks.last(target.file, target.name)
     return [benchmark_lens(target.name_span, target.name, known)]

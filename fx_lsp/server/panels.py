@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lsprotocol import types
 from pygls.exceptions import JsonRpcInvalidParams
 
+from fx_lsp.features.inputs import input_data
 from fx_lsp.features.kernels import chip_of
 from fx_lsp.features.lenses import default_stage, summarize
 from fx_lsp.features.memory import memory
@@ -173,7 +174,7 @@ def _function(state: TargetState, range_: Callable[[Span], types.Range]) -> Json
         "inputs": [],
     }
     if outcome is not None:
-        known["inputs"] = [{"name": i.name, "spec": i.spec, "source": i.source} for i in outcome.inputs]
+        known["inputs"] = [input_data(i) for i in outcome.inputs]
     if isinstance(outcome, Trace):
         shown = [s for s in outcome.stages if s.name in _GRAPHS]
         known["stages"] = [{"name": s.name, "ops": s.ops} for s in shown]

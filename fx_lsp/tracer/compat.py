@@ -22,7 +22,7 @@ from torch._functorch.partitioners import default_partition as default_partition
 from torch._functorch.partitioners import min_cut_rematerialization_partition as min_cut_partition
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, GuardOnDataDependentSymNode, ShapeEnv
-from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
+from torch.utils._sympy.functions import FloorDiv, Max, Mod, PythonMod
 from torch.utils._sympy.printers import PythonPrinter as SymbolPrinter
 
 try:
@@ -41,6 +41,7 @@ __all__ = [
     "FakeTensor",
     "FakeTensorMode",
     "FloorDiv",
+    "Max",
     "Mod",
     "PythonMod",
     "ShapeEnv",

@@ -47,8 +47,10 @@ class OnCpu(TorchFunctionMode):
             return func(*args, **kwargs)
         if name == "device" and func is torch.device:
             return func(*args, **kwargs)
-        if any(isinstance(a, torch.device) for a in args) or (name == "to" and any(isinstance(a, str) for a in args)):
-            args = tuple(self._possible(a) if isinstance(a, (str, torch.device)) else a for a in args)
+        if name == "to" and len(args) > 1 and isinstance(args[1], (str, int)):
+            args = (args[0], self._possible(args[1]), *args[2:])
+        elif any(isinstance(a, torch.device) for a in args):
+            args = tuple(self._possible(a) if isinstance(a, torch.device) else a for a in args)
         if kwargs.get("device") is not None:
             kwargs = {**kwargs, "device": self._possible(kwargs["device"])}
         return func(*args, **kwargs)

@@ -14,6 +14,7 @@ import torch
 import torch.overrides
 
 from fx_lsp.model import Failure, FailureKind, InputSpec, Severity, Span
+from fx_lsp.specs import Comment, names_used, parse_comment
 from fx_lsp.tracer.compat import DATA_DEPENDENT
 from fx_lsp.tracer.datadependent import NO_VALUES, explain
 from fx_lsp.tracer.drive import Unfinished
@@ -197,9 +198,8 @@ def _tensors(failed: FailedCall) -> int:
 
 
 def _hint(kind: FailureKind, inputs: tuple[InputSpec, ...]) -> str:
-    guessed = [i for i in inputs if i.source == "search"]
-    if kind in ("shape", "dtype", "error", "inputs") and guessed:
-        return f"If the inputs are wrong, say what they are in a comment above: `# fx: {_comment(guessed[:3])}`."
+    if kind in ("shape", "dtype", "error", "inputs") and any(i.source == "search" for i in inputs):
+        return comment_hint(inputs)
     if kind == "data-dependent":
         return "Branch on shapes instead, use `torch.where`, or keep this part out of the traced function."
     if kind == "exit":
@@ -211,16 +211,45 @@ def _hint(kind: FailureKind, inputs: tuple[InputSpec, ...]) -> str:
     return ""
 
 
-def _comment(inputs: list[InputSpec]) -> str:
-    """Inputs as a `# fx:` comment has them."""
-    given = [(i.name.removeprefix("init."), i.spec, i.name.startswith("init.")) for i in inputs]
-    init = ", ".join(f"{name}={spec}" for name, spec, constructs in given if constructs)
-    return ", ".join(
-        [*([f"init({init})"] if init else []), *(f"{n}={spec}" for n, spec, inside in given if not inside)]
-    )
+def comment_hint(inputs: tuple[InputSpec, ...]) -> str:
+    """The advice to write inputs down that were guessed, with the comment that does; "" without any."""
+    comment = _comment(inputs)
+    return f"The inputs are guessed; say what they are: `# fx: {comment}`." if comment else ""
 
 
-def load_failure(error: BaseException, sources: Sources, name: str) -> Failure:
+def _comment(inputs: tuple[InputSpec, ...]) -> str:
+    """Inputs as a `# fx:` comment has them, with `…` for what it has no words for; defaults are left out."""
+    groups: dict[str, list[InputSpec]] = {}
+    for item in inputs:
+        if item.source != "default" and not item.name.endswith(")"):
+            prefix = _INIT if item.name.startswith(_INIT) else ""
+            root = prefix + re.split(r"[\[.]", item.name[len(prefix) :], maxsplit=1)[0]
+            groups.setdefault(root, []).append(item)
+    values = {root: _written(root, items) for root, items in groups.items()}
+    init = ", ".join(f"{root[len(_INIT) :]}={value}" for root, value in values.items() if root.startswith(_INIT))
+    called = [f"{root}={value}" for root, value in values.items() if not root.startswith(_INIT)]
+    return ", ".join([*([f"init({init})"] if init else []), *called])
+
+
+_INIT = "init."
+
+
+def _written(root: str, items: list[InputSpec]) -> str:
+    """One argument as a comment has it: a spec or a literal, or a tuple of them."""
+    specs = [item.spec if _is_literal(item.spec) else "…" for item in items]
+    if [item.name for item in items] == [root]:
+        return specs[0]
+    if [item.name for item in items] != [f"{root}[{i}]" for i in range(len(items))]:
+        return "…"
+    return f"({', '.join(specs)}{',' if len(specs) == 1 else ''})"
+
+
+def _is_literal(spec: str) -> bool:
+    parsed = parse_comment(f"value={spec}")
+    return isinstance(parsed, Comment) and list(parsed.args) == ["value"] and names_used(parsed) <= {"torch"}
+
+
+def load_failure(error: BaseException, sources: Sources) -> Failure:
     """The failure for an exception raised while the user's module was imported."""
     chain = sources.traceback_chain(error.__traceback__)
     inside = [s for s in chain if s.file == sources.file]
@@ -245,4 +274,4 @@ def load_failure(error: BaseException, sources: Sources, name: str) -> Failure:
         )
     kind = kind_of(error)
     kind = kind if kind in ("memory", "exit", "effect") else "import"
-    return Failure(kind, f"importing what {name} needs fails: {sentence(error)}", span, _hint(kind, ()))
+    return Failure(kind, f"{sentence(error)} (importing the file)", span, _hint(kind, ()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import logging
 import os
 import site
@@ -32,10 +31,12 @@ from fx_lsp.tracer.fakes import fake_mode, movable_modules
 from fx_lsp.tracer.graphs import Names, saved_values
 from fx_lsp.tracer.guards import EffectBlocked, forbid_effects
 from fx_lsp.tracer.inputs.evidence.body import find_function
+from fx_lsp.tracer.inputs.evidence.steps import step_function
 from fx_lsp.tracer.inputs.resolve import Prepared, prepare
 from fx_lsp.tracer.lazy import lazy_tensors
-from fx_lsp.tracer.load import Loaded, LoadError, dependencies, find, forget_changed, load
+from fx_lsp.tracer.load import Loaded, LoadError, dependencies, find, forget_changed, load, syntax_of
 from fx_lsp.tracer.names import returned_names
+from fx_lsp.tracer.nothing import nothing, ran_without_tensors
 from fx_lsp.tracer.provenance import Sources
 from fx_lsp.tracer.stages.built import built
 from fx_lsp.tracer.stages.ledger import count_ops
@@ -76,9 +77,10 @@ def run(request: TraceRequest) -> TraceReply:
                     reply = _trace(request, loaded, sources, mode, devices, started)
     except (LoadError, SystemExit) as error:
         cause = error.__cause__ if isinstance(error, LoadError) and error.__cause__ is not None else error
-        reply = TraceReply(load_failure(cause, sources, request.name))
+        reply = TraceReply(load_failure(cause, sources))
     files, packages = dependencies(request, package_dir, site_dirs, before)
     seen = isinstance(reply.outcome, Trace) and any(i.source == "call site" for i in reply.outcome.inputs)
+    seen = seen or request.step > 0
     if whole:
         files = (*files, request.file)
     elif seen:
@@ -101,22 +103,26 @@ def _trace(
     devices: OnCpu | None,
     started: float,
 ) -> TraceReply:
-    tree = ast.parse(request.source, request.file)
+    tree = syntax_of(request, request.sliced if request.step else request.source)
     notes = list(loaded.notes)
     if not HAS_COLUMNS:
         notes.append("Python before 3.11 keeps no columns: operations are shown by line")
     elif not HAS_ANNOTATE:
         notes.append(f"torch {torch.__version__} keeps no annotations: operations are not linked to expressions")
     try:
-        target = find(loaded.module, request.name)
+        target = _target(request, loaded, mode)
     except AttributeError:
         target = None
         if find_function(tree, request.name) is None or not request.callers:
             return TraceReply(Failure("unsupported", f"{request.name} does not exist once the file has run"))
+    if isinstance(target, Failure):
+        return TraceReply(target)
     with forbid_effects(), mode:
         prepared = prepare(request, loaded.module, target, sources, tree, mode)
     if isinstance(prepared, Failure):
         return TraceReply(prepared)
+    if ran_without_tensors(request, prepared.run):
+        return TraceReply(nothing(request.name))
     definition = request.name if request.kind != "module" else f"{request.name}.forward"
 
     def new_names() -> Names:
@@ -170,6 +176,14 @@ def _trace(
         refused=captured.refused,
     )
     return TraceReply(outcome, {s.name: wire.encode_stage(s) for s in found})
+
+
+def _target(request: TraceRequest, loaded: Loaded, mode: FakeTensorMode) -> Any:
+    """What the request's name stands for, or the Failure that keeps a step from being there. Raises AttributeError."""
+    if request.kind != "step":
+        return find(loaded.module, request.name)
+    with mode:
+        return step_function(request, loaded.module, mode)
 
 
 def _captured(

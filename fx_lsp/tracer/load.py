@@ -1,6 +1,7 @@
 """The user's module, from the unsaved buffer: only what the target reaches, or all of it where that does not work."""
 
 from __future__ import annotations
+import __future__
 
 import ast
 import importlib
@@ -10,14 +11,19 @@ import importlib.util
 import linecache
 import os
 import sys
-from collections.abc import Collection, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
 from fx_lsp.model import TraceRequest
+from fx_lsp.steps import as_functions, functions_around
+from fx_lsp.syntax import is_main_guard
+from fx_lsp.tracer.absent import Absences, tolerant
 from fx_lsp.tracer.compat import DATA_DEPENDENT
+from fx_lsp.tracer.guards import forbid_effects
+from fx_lsp.tracer.time_limit import time_limit
 
 
 @dataclass
@@ -36,6 +42,10 @@ class LoadError(Exception):
     """The user's module raised while it was imported; `__cause__` is what it raised."""
 
 
+PROGRAM_SECONDS = 6.0
+"""How long what comes before a step at the top level of a file may take."""
+ENTRY_SECONDS = 2.0
+"""How long what a program does under its `if __name__ == "__main__":` may take, as far as a target reaches it."""
 _SLICE_TOO_SMALL = (NameError, AttributeError, KeyError)
 
 
@@ -60,6 +70,11 @@ def load(request: TraceRequest, mode: AbstractContextManager[object]) -> Loaded:
     return loaded
 
 
+def with_inputs(request: TraceRequest, inputs: Collection[str], mode: AbstractContextManager[object]) -> ModuleType:
+    """The module of a step again, of what that reads some names as parameters."""
+    return _execute(request, request.sliced, mode, inputs)
+
+
 def _import_package(name: str) -> Exception | None:
     """Import a package. Where that raises, what it raised, and only the modules in the package can be imported then.
 
@@ -81,31 +96,86 @@ def _load(request: TraceRequest, mode: AbstractContextManager[object]) -> Loaded
     try:
         return Loaded(_execute(request, request.sliced, mode), whole=False)
     except _SLICE_TOO_SMALL as error:
-        if request.sliced == request.source or isinstance(error, ModuleNotFoundError):
+        if request.step or request.sliced == request.source or isinstance(error, ModuleNotFoundError):
             raise
         raised = f"{type(error).__name__}: {error}"
     note = f"the whole file was run, because the part that {request.name} uses raised {raised}"
     return Loaded(_execute(request, request.source, mode), whole=True, notes=(note,))
 
 
-def _execute(request: TraceRequest, text: str, mode: AbstractContextManager[object]) -> ModuleType:
-    code = compile(ast.parse(text, request.file), request.file, "exec", dont_inherit=True)
+def _execute(
+    request: TraceRequest, text: str, mode: AbstractContextManager[object], inputs: Collection[str] = ()
+) -> ModuleType:
+    tree = syntax_of(request, text, inputs)
+    tree = tolerant(tree, functions_around(tree, request.step)) if request.step else tree
     linecache.cache[request.file] = (len(text), None, text.splitlines(keepends=True), request.file)
     try:
         with mode:
-            return _run(request, code)
+            return _run(request, tree)
     except DATA_DEPENDENT:
-        return _run(request, code)
+        return _run(request, tree)
 
 
-def _run(request: TraceRequest, code: Any) -> ModuleType:
+def syntax_of(request: TraceRequest, text: str, inputs: Collection[str] = ()) -> ast.Module:
+    """The syntax of a text of the target's file, where a step is the function that the body of its loop amounts to.
+
+    Of what that reads, `inputs` are parameters.
+    """
+    tree = ast.parse(text, request.file)
+    return as_functions(tree, request.step, request.name, inputs) if request.step else tree
+
+
+def _run(request: TraceRequest, tree: ast.Module) -> ModuleType:
     module = ModuleType(request.module)
     module.__file__ = request.file
     module.__package__ = request.package
     module.__spec__ = importlib.machinery.ModuleSpec(request.module, None, origin=request.file)
     sys.modules[request.module] = module
-    exec(code, module.__dict__)
+    if request.step:
+        _run_program(request, tree, module)
+    else:
+        exec(compile(tree, request.file, "exec", dont_inherit=True), module.__dict__)
+    _enter(request, module)
     return module
+
+
+def _run_program(request: TraceRequest, tree: ast.Module, module: ModuleType) -> None:
+    """Run what comes before a step, which is a program and no module that is imported: it writes nothing."""
+    vars(module).update(Absences().namespace())
+    with time_limit(PROGRAM_SECONDS):
+        for code, imports in codes_of(tree, request.file):
+            with forbid_effects(network_only=imports):
+                exec(code, module.__dict__)
+
+
+def codes_of(tree: ast.Module, file: str) -> Iterator[tuple[Any, bool]]:
+    """The code of each statement that runs of a slice, and whether it is an import."""
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
+    names = [alias.name for node in imports for alias in node.names]
+    flags = sum(getattr(__future__, name).compiler_flag for name in names)
+    for node in as_run(tree):
+        inner = node.body[0] if isinstance(node, ast.Try) else node
+        code = compile(ast.Module([node], []), file, "exec", flags, dont_inherit=True)
+        yield code, isinstance(inner, (ast.Import, ast.ImportFrom))
+
+
+def _enter(request: TraceRequest, module: ModuleType) -> None:
+    """Run what the target reaches of the program's entry, as far as that goes without data.
+
+    What raises is as if it did not stand there.
+    """
+    tree = ast.parse(request.sliced, request.file)
+    nodes = [node for guard in tree.body if is_main_guard(guard) for node in as_run(ast.Module([guard], []))]
+    for node in nodes:
+        code = compile(ast.Module([node], []), request.file, "exec", dont_inherit=True)
+        with suppress(BaseException), forbid_effects(), time_limit(ENTRY_SECONDS):
+            exec(code, module.__dict__)
+
+
+def as_run(sliced: ast.Module) -> Iterator[ast.stmt]:
+    """The statements of a slice in their order; what is left in it under the program's guard is needed."""
+    for node in sliced.body:
+        yield from node.body if isinstance(node, ast.If) and is_main_guard(node) else [node]
 
 
 class _Overlays(importlib.abc.MetaPathFinder):

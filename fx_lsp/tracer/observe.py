@@ -143,7 +143,7 @@ def tensors_among(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tor
 
 
 def check_dtypes(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raise RuntimeError where a product's operands differ in dtype: real kernels do, fake ones give a spec anyway."""
+    """Raise RuntimeError where operands that have to be of one dtype are not: real kernels do, fake ones go on."""
     if (
         getattr(func, "__name__", "") not in _PRODUCTS
         or torch.is_autocast_enabled("cpu")
@@ -190,6 +190,7 @@ def check_dimension(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dic
 _OF_ANY_DIMENSION = frozenset({"softmax", "log_softmax", "softmin", "sort", "argsort"})
 _PRODUCTS = frozenset(
     {"matmul", "__matmul__", "__rmatmul__", "mm", "bmm", "mv", "dot", "linear", "conv1d", "conv2d", "conv3d", "inner"}
+    | {"binary_cross_entropy"}
 )
 _ELEMENTWISE = frozenset(
     {"add", "sub", "mul", "div", "true_divide", "__add__", "__radd__", "__mul__", "__rmul__", "__sub__", "__rsub__"}

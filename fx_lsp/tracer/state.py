@@ -59,7 +59,7 @@ def surroundings(
     It may find them in the variables of the function around it, in the object it is a method of, and at the top level
     of its file; also inside modules, lists, dicts and objects that are there, and in those that `modules` hold.
     """
-    plain = innermost(function)
+    plain = innermost(type(function).forward if isinstance(function, nn.Module) else function)
     found: list[Held] = []
     seen: set[int] = set()
     names: tuple[str, ...] = getattr(getattr(plain, "__code__", None), "co_freevars", ())

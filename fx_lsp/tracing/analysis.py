@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import fx_lsp
 from fx_lsp.comments import fx_comment
-from fx_lsp.model import CallSite, Failure, Given, InputSpec, Pass, Span, Target, TraceRequest, Work
+from fx_lsp.model import Caller, CallSite, Failure, Given, InputSpec, Pass, Span, Target, TargetKind, TraceRequest, Work
 from fx_lsp.specs import Comment, names_used, parse_comment
+from fx_lsp.steps import Step
 from fx_lsp.tracing.cache import cache_key
 from fx_lsp.tracing.callers import callers_of
 from fx_lsp.tracing.callsites import call_sites
+from fx_lsp.tracing.configurations import fitting_classes
 from fx_lsp.tracing.discover import discover
 from fx_lsp.tracing.parsing import module_name, parse, split_lines
 from fx_lsp.tracing.passes import find_passes
 from fx_lsp.tracing.project import PYPROJECT, Project, read_project
 from fx_lsp.tracing.recordings import recorded_calls
 from fx_lsp.tracing.slicing import Slice, SourceGraph
+from fx_lsp.tracing.step_sites import step_sites, step_slice
 
 T = TypeVar("T")
 _LARGE_TEXT = 100_000
@@ -40,9 +45,9 @@ class Plan:
 class Analysis:
     """One text of a file and what is in it; plans and keys are made when asked for and kept.
 
-    `failure` says why there are no targets. `passes` rewrite graphs, or look for parts of them. `roots` are the
-    directories to import from, the nearest first; `project` is what the settings of the project say of the file,
-    `recorded` the calls of its targets that were recorded, by name.
+    `failure` says why there are no targets. `passes` rewrite graphs, or look for parts of them, `steps` are targets.
+    `roots` are the directories to import from, the nearest first; `project` is what the settings of the project say of
+    the file, `recorded` the calls of its targets that were recorded, by name.
     """
 
     file: str
@@ -56,6 +61,7 @@ class Analysis:
     project: Project
     recorded: Mapping[str, tuple[Given, ...]]
     passes: tuple[Pass, ...] = ()
+    steps: Mapping[str, Step] = field(default_factory=dict[str, Step])
     _plans: dict[str, Plan] = field(default_factory=dict[str, Plan])
     _keys: dict[tuple[str, str, float], str] = field(default_factory=dict[tuple[str, str, float], str])
 
@@ -67,7 +73,8 @@ class Analysis:
             comment = fx_comment(self.text, target)
             extra = range(comment.span.line, comment.span.end_line + 1) if comment else ()
             given = (*((comment.given,) if comment else ()), *self.project.given(name), *self.recorded.get(name, ()))
-            part = self.graph.slice(name, _names_in(given))
+            names = _names_in(given) | fitting_classes(self.graph.tree, name)
+            part = self.graph.slice(name, names) if target.kind != "step" else self._step_slice(name, names)
             self._plans[name] = Plan(target, part, given, (*part.lines, *extra))
         return self._plans[name]
 
@@ -81,6 +88,7 @@ class Analysis:
                 fingerprint=plan.slice.fingerprint,
                 name=name,
                 kind=plan.target.kind,
+                evident=plan.target.evident,
                 module=self.module,
                 package=self.package,
                 given=plan.given,
@@ -104,7 +112,7 @@ class Analysis:
         return TraceRequest(
             file=self.file,
             name=name,
-            kind=plan.target.kind,
+            kind=self._kind(plan.target),
             source=self.text,
             sliced=plan.slice.text,
             module=self.module,
@@ -112,22 +120,49 @@ class Analysis:
             roots=self.roots,
             given=plan.given,
             previous=previous,
-            callers=callers_of(name, self.targets, self.graph) if self.graph and plan.target.kind != "graph" else (),
+            callers=self._callers(plan.target),
             sites=self._sites(plan.target, overlays) if plan.target.kind != "graph" else (),
             overlays={path: text for path, text in overlays.items() if path != self.file and path.endswith(".py")},
             seconds=search_seconds,
             work=work,
+            evident=plan.target.evident,
+            step=self.steps[name].region.lineno if name in self.steps else 0,
         )
+
+    def _kind(self, target: Target) -> TargetKind:
+        """What a tracer takes a target for: a step that is a function or a method by itself is that."""
+        step = self.steps.get(target.name)
+        if step is None or not isinstance(step.region, ast.FunctionDef):
+            return target.kind
+        if not step.path:
+            return "function"
+        return "method" if len(step.path) == 1 and isinstance(step.path[0], ast.ClassDef) else "step"
+
+    def _callers(self, target: Target) -> tuple[Caller, ...]:
+        if self.graph is None or target.kind in ("graph", "step"):
+            return ()
+        return callers_of(target.name, self.targets, self.graph)
+
+    def _step_slice(self, name: str, names: Collection[str]) -> Slice:
+        assert self.graph is not None, "a text with targets has been parsed"
+        return step_slice(self.steps[name], self.text, self.graph, names)
 
     def _sites(self, target: Target, overlays: Mapping[str, str]) -> tuple[CallSite, ...]:
         graph = self.graph
-        return call_sites(target, graph, self.text, self.module, self.roots, overlays, module_name) if graph else ()
+        if graph is None:
+            return ()
+        sites = partial(call_sites, graph=graph, text=self.text, module=self.module, roots=self.roots)
+        sites = partial(sites, overlays=overlays, module_name=module_name)
+        kind = self._kind(target)
+        if kind == "step":
+            return step_sites(self.steps[target.name], self.file, self.text, graph, sites)
+        return sites(replace(target, kind=kind))
 
     def use_of(self, name: str, overlays: Mapping[str, str]) -> str:
         """The text of this file that says what the target `name` is called with: its callers and call sites."""
         if self.graph is None or name not in self.targets:
             return ""
-        callers = callers_of(name, self.targets, self.graph)
+        callers = self._callers(self.targets[name])
         sites = (site for site in self._sites(self.targets[name], overlays) if site.file == self.file)
         return "\n".join([*(caller.sliced for caller in callers), *(site.text + site.sliced for site in sites)])
 
@@ -162,7 +197,7 @@ def analyse(file: str, text: str, workspace: tuple[str, ...]) -> Analysis:
     rewriting = {p.name for p in passes if p.kind != "rewrite"}
     targets = {target.name: target for target in found.targets if target.name.partition(".")[0] not in rewriting}
     graph = SourceGraph(text, tree)
-    return Analysis(file, text, roots, module, package, targets, None, graph, project, recorded, passes)
+    return Analysis(file, text, roots, module, package, targets, None, graph, project, recorded, passes, found.steps)
 
 
 def _names_in(given: Iterable[Given]) -> set[str]:

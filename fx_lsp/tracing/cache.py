@@ -61,6 +61,7 @@ def cache_key(
     fingerprint: str,
     name: str,
     kind: TargetKind,
+    evident: bool,
     module: str,
     package: str,
     given: Sequence[Given],
@@ -74,7 +75,8 @@ def cache_key(
     `file` counts because an answer's spans name it; of the spans of what is given everything but the line does.
     """
     written = [[g.text, g.source, g.detail, _extent(g.span)] for g in given]
-    parts = [file, fingerprint, name, kind, module, package, written, interpreter, version, search_seconds, list(roots)]
+    asked = [file, fingerprint, name, kind, evident, module, package, written]
+    parts = [*asked, interpreter, version, search_seconds, list(roots)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 

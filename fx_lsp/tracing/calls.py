@@ -16,7 +16,9 @@ PER_SCOPE = 2
 """How many calls of one function count."""
 _DOUBTFUL = 3
 MADE = 4
-"""The rank of a call that only makes an instance of the target's class."""
+"""The rank of a call that only makes an instance of the target's class, or of a class that uses it."""
+_REMOTE = 5
+"""The rank of a call of an object that has something to do with the target, and may call it."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -128,7 +130,7 @@ class _Scope:
         arguments = bool(call.args or call.keywords)
         if name is not None:
             if name in self.known.classes:
-                return MADE if name in self.known.direct and kind != "function" else None
+                return MADE if kind != "function" else None
             if name in self.known.direct:
                 return 0
             return 2 if arguments and name not in self.known.programs else None
@@ -140,7 +142,9 @@ class _Scope:
             return None
         if function.attr == (last if kind == "method" else "forward"):
             return 0
-        return _DOUBTFUL if arguments and root.id in self.variables else None
+        if not arguments or root.id not in self.variables:
+            return None
+        return _DOUBTFUL if self.variables[root.id] else _REMOTE
 
 
 def _held(node: ast.ClassDef, module: _Scope) -> dict[str, bool]:
@@ -153,10 +157,14 @@ def _held(node: ast.ClassDef, module: _Scope) -> dict[str, bool]:
 
 
 def _best(found: Iterable[Found]) -> list[Found]:
-    """The most direct calls of a scope; those that may be no calls of the target only where there are no others."""
+    """The most direct calls of a scope; those that may be no calls of the target only where there are no others.
+
+    Where none is the target itself, one that makes an instance of it counts besides.
+    """
     chosen = sorted(found, key=lambda item: item.rank)
-    calls = [item for item in chosen if item.rank < _DOUBTFUL or chosen[0].rank == item.rank == _DOUBTFUL]
-    return calls[:PER_SCOPE] or chosen[:1]
+    instances = [item for item in chosen if item.rank == MADE and chosen[0].rank][:1]
+    calls = [item for item in chosen if item.rank < _DOUBTFUL or chosen[0].rank == item.rank]
+    return instances + [item for item in calls if item.rank != MADE][:PER_SCOPE]
 
 
 def _in_scope(block: Sequence[ast.stmt], path: Path, scope: _Scope) -> Iterator[Found]:

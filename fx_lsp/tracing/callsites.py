@@ -11,17 +11,21 @@ from functools import cached_property, partial
 from itertools import islice
 
 from fx_lsp.model import CallSite, Target
+from fx_lsp.syntax import FunctionNode
 from fx_lsp.tracing.backwards import Backwards, Path, render
-from fx_lsp.tracing.calls import FUNCTIONS, Found, Known, calls_in, trains
+from fx_lsp.tracing.calls import FUNCTIONS, MADE, Found, Known, calls_in, trains
 from fx_lsp.tracing.evidence import collect_imports
 from fx_lsp.tracing.names import loads_of
 from fx_lsp.tracing.parsing import walk
 from fx_lsp.tracing.project_files import ProjectFile, users_of
 from fx_lsp.tracing.pytesting import test_case
 from fx_lsp.tracing.slicing import SourceGraph
+from fx_lsp.tracing.step_slices import StepPart
 
 SITES = 4
 """How many call sites a request names at most."""
+INSTANCES = 2
+"""How many places it names besides that only make an instance of the target's class."""
 MAX_DEPTH = 3
 """How many files may stand between the target's and one that calls something which calls the target."""
 MAX_USERS = 24
@@ -37,18 +41,23 @@ def call_sites(
     roots: Sequence[str],
     overlays: Mapping[str, str],
     module_name: ModuleName,
+    part: StepPart | None = None,
+    limit: int = SITES,
 ) -> tuple[CallSite, ...]:
     """The calls of a target that a tracer may try, the most direct first, the file's own before those of other files.
 
     `module` is the file's dotted name; `module_name` gives that of any other, and its package. `overlays` are unsaved
-    texts by path.
+    texts by path. Of a target that is the function around a step only `part` runs. At most `limit` are given.
     """
-    own = _Own(target, graph, text, module)
+    own = _Own(target, graph, text, module, part)
     calls: list[tuple[int, Callable[[], CallSite | None]]] = [(c.rank, partial(own.site, c)) for c in own.calls()]
-    if sum(rank == 0 for rank, _ in calls) < SITES:
+    if sum(rank == 0 for rank, _ in calls) < limit:
         for there in _elsewhere(own, roots, overlays, module_name):
             calls += [(c.rank, partial(there.site, c)) for c in there.calls()]
-    return tuple(islice(_made(sorted(calls, key=lambda item: item[0])), SITES))
+    ordered = sorted(calls, key=lambda item: item[0])
+    complete = _made(item for item in ordered if item[0] != MADE)
+    instances = _made(item for item in ordered if item[0] == MADE)
+    return (*islice(complete, limit), *islice(instances, INSTANCES))
 
 
 def _made(calls: Iterable[tuple[int, Callable[[], CallSite | None]]]) -> Iterator[CallSite]:
@@ -57,10 +66,11 @@ def _made(calls: Iterable[tuple[int, Callable[[], CallSite | None]]]) -> Iterato
     indirect: set[str] = set()
     for rank, make in calls:
         site = make()
-        if site is None or (site.file, site.line) in seen or (rank > 1 and site.file in indirect):
+        leads = rank > 1 and rank != MADE
+        if site is None or (site.file, site.line) in seen or (leads and site.file in indirect):
             continue
         seen.add((site.file, site.line))
-        indirect |= {site.file} if rank > 1 else set()
+        indirect |= {site.file} if leads else set[str]()
         yield site
 
 
@@ -105,6 +115,7 @@ class _Own:
     graph: SourceGraph
     text: str
     module: str
+    part: StepPart | None = None
 
     @cached_property
     def known(self) -> Known:
@@ -125,11 +136,26 @@ class _Own:
         return calls_in(self.graph, self.known, self.target)
 
     def site(self, found: Found) -> CallSite | None:
-        needed = _needed(self.graph, self.text, found, self.target)
+        needed = _needed(self.graph, self.text, found, self.target, self.callee)
         if needed is None:
             return None
-        lines = {**self.graph.slice(self.target.name, needed.names).kept, **needed.lines}
-        return CallSite(self.target.file, found.call.lineno, _joined(lines, self.text), needed.then)
+        lines = {**self.lines(needed.names), **needed.lines, **(self.part.lines if self.part is not None else {})}
+        text = _joined(lines, self.text)
+        return CallSite(self.target.file, found.call.lineno, text, needed.then, functions=needed.functions)
+
+    @property
+    def callee(self) -> _Callee | None:
+        """What of its arguments the target needs; None where it needs all of them."""
+        if self.part is None or self.part.function is None:
+            return None
+        return _Callee(self.part.function, self.part.read, self.target.kind == "method")
+
+    def lines(self, names: Collection[str]) -> Mapping[int, str]:
+        """The lines of the target, and of what `names` stand for."""
+        if self.part is None:
+            return self.graph.slice(self.target.name, names).kept
+        others = {*names, *self.part.names} - {self.target.name.partition(".")[0]}
+        return {**self.graph.slice("", others).kept, **self.part.lines}
 
 
 @dataclass
@@ -220,7 +246,7 @@ class _There:
         return calls_in(self.user.graph, self._imports[0], self.own.target, local_imports=True) if self.uses else []
 
     def site(self, found: Found) -> CallSite | None:
-        needed = _needed(self.user.graph, self.user.text, found, self.own.target)
+        needed = _needed(self.user.graph, self.user.text, found, self.own.target, self.own.callee)
         if needed is None:
             return None
         _, imported, taken = self._imports
@@ -232,8 +258,9 @@ class _There:
             needed.then,
             self.module,
             self.package,
-            self.own.graph.slice(self.own.target.name, taken).text,
+            self.own.graph.slice_of(self.own.lines(taken)).text,
             imported,
+            needed.functions,
         )
 
 
@@ -254,41 +281,75 @@ def _is_module(name: str, module: str) -> bool:
 
 @dataclass(frozen=True)
 class _Needed:
-    """The lines of the statements that a call needs, the names of definitions besides, and what to run afterwards."""
+    """The lines of the statements that a call needs, the names of definitions besides, and what to run afterwards.
+
+    `functions` are where those begin that the call stands in, and that call these.
+    """
 
     lines: Mapping[int, str]
     names: set[str]
     then: str
+    functions: tuple[int, ...] = ()
 
 
-def _needed(graph: SourceGraph, text: str, found: Found, target: Target, depth: int = MAX_DEPTH) -> _Needed | None:
+@dataclass(frozen=True)
+class _Callee:
+    """A function that is called, and those of its parameters that what runs of it reads."""
+
+    function: FunctionNode
+    read: frozenset[str]
+    is_method: bool = False
+
+    def unread(self, call: ast.Call) -> list[ast.expr]:
+        """The arguments of a call that nothing reads."""
+        arguments = self.function.args
+        if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
+            return []
+        names = [a.arg for a in (*arguments.posonlyargs, *arguments.args)][1 if self.is_method else 0 :]
+        rest = [arguments.vararg.arg if arguments.vararg is not None else ""] * max(len(call.args) - len(names), 0)
+        every = {a.arg for a in walk(arguments) if isinstance(a, ast.arg)}
+        given = [*zip((*names, *rest), call.args, strict=False), *((k.arg or "", k.value) for k in call.keywords)]
+        return [value for name, value in given if name in every - self.read and not isinstance(value, ast.Constant)]
+
+
+def _needed(
+    graph: SourceGraph, text: str, found: Found, target: Target, callee: _Callee | None, depth: int = MAX_DEPTH
+) -> _Needed | None:
     """What a call needs; where it stands in a function with parameters, what a call of that needs as well."""
     body, path = graph.tree.body, found.path
-    case = test_case(path, graph.tree)
-    outer = _around(graph, text, path, target, depth) if case is None else None
-    if case is None and outer is None:
-        return None
+    unread = callee.unread(found.call) if callee is not None and not found.whole else []
     needs = Backwards(collect_imports([*body, *walk(path[0])]).keys())
-    needs.names |= loads_of(path[-1]) if found.whole else {n.id for n in walk(found.call) if isinstance(n, ast.Name)}
+    idle = {n for argument in unread for n in walk(argument)}
+    called = {n.id for n in walk(found.call) if isinstance(n, ast.Name) and n not in idle}
+    needs.names |= loads_of(path[-1]) if found.whole else called
+    case = test_case(path, graph.tree)
     fixtures = case.fixtures if case is not None else frozenset[ast.FunctionDef]()
     needs.names |= case.names if case is not None else set()
     needs.follow(body, path)
-    lines = render(text, body, needs.kept | fixtures, path, None if found.whole else found.call, fixtures)
+    outer = _around(graph, text, path, target, frozenset(needs.read), depth) if case is None else None
+    if case is None and outer is None:
+        return None
+    lines = render(text, body, needs.kept | fixtures, path, None if found.whole else found.call, fixtures, unread)
+    functions = tuple(node.lineno for node in path if isinstance(node, FUNCTIONS))
     if outer is not None:
-        return _Needed({**outer.lines, **lines}, needs.names | outer.names, outer.then)
+        names = needs.names | outer.names
+        return _Needed({**outer.lines, **lines}, names, outer.then, (*functions, *outer.functions))
     assert case is not None
-    return _Needed(lines, needs.names | case.names, case.text)
+    return _Needed(lines, needs.names | case.names, case.text, functions)
 
 
-def _around(graph: SourceGraph, text: str, path: Path, target: Target, depth: int) -> _Needed | None:
-    """What the first call of the function that `path` begins with needs."""
+def _around(
+    graph: SourceGraph, text: str, path: Path, target: Target, read: frozenset[str], depth: int
+) -> _Needed | None:
+    """What the first call of the function that `path` begins with needs, of whose parameters some are `read`."""
     function = path[0]
     if not isinstance(function, FUNCTIONS) or depth == 0:
         return None
     name = frozenset({function.name})
     calls = calls_in(graph, Known(name, name, frozenset()), replace(target, name=function.name, kind="function"))
     outside = (call for call in calls if call.path[0] is not function)
-    needs = (_needed(graph, text, call, target, depth - 1) for call in outside)
+    callee = _Callee(function, read)
+    needs = (_needed(graph, text, call, target, callee, depth - 1) for call in outside)
     return next((needed for needed in needs if needed is not None), None)
 
 

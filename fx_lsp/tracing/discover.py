@@ -5,25 +5,32 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fx_lsp.model import Failure, Span, Target, TargetKind
 from fx_lsp.specs import FX_COMMENT
+from fx_lsp.steps import Step, steps_of
+from fx_lsp.tracing.arrays import strangers
 from fx_lsp.tracing.builders import find_builders
 from fx_lsp.tracing.evidence import Look, look_at, receives_parameter
 from fx_lsp.tracing.handed import handed_tensors
 from fx_lsp.tracing.outline import Function, Outline, outline_of, target_classes
-from fx_lsp.tracing.parsing import end_of, parse, split_lines, start_of
+from fx_lsp.tracing.parsing import end_of, parse, split_lines, start_of, walk
 
 _WORD = re.compile(rb"[\w\x80-\xff]+")
+_COLLATE = re.compile(r"(^|[._])collate(_|\d|$)[^.]*$|Collat(e|or|ion)\w*\.__call__$")
 
 
 @dataclass(frozen=True)
 class Discovery:
-    """The targets of a file in source order; `failure` (kind "syntax") says why there are none."""
+    """The targets of a file in source order; `failure` (kind "syntax") says why there are none.
+
+    `steps` are those of kind "step" by their names.
+    """
 
     targets: tuple[Target, ...]
     failure: Failure | None
+    steps: Mapping[str, Step] = field(default_factory=dict[str, Step])
 
 
 def discover(file: str, text: str, tree: ast.Module | None = None, asked: Collection[str] = frozenset()) -> Discovery:
@@ -41,12 +48,17 @@ def discover(file: str, text: str, tree: ast.Module | None = None, asked: Collec
     lines = split_lines(text)
     wanted = _asked_for(outline, lines) | {*asked}
     looks = _looks(outline)
-    programs = _programs(outline, looks)
+    programs = _programs(outline, tree, looks)
     builders = find_builders(outline, tree, text)
     builders = {name: node for name, node in builders.items() if name in wanted or name not in programs}
     accepted = _accept(outline, tree, looks, programs) | ((outline.functions.keys() & wanted) - outline.excluded)
-    found = _targets(file, lines, outline, accepted - builders.keys(), wanted, builders)
-    return Discovery(tuple(sorted(found, key=_start)), None)
+    evident = _evident(outline, looks, accepted) | wanted
+    found = [*_targets(file, lines, outline, accepted - builders.keys(), wanted, builders, evident)]
+    by_name = {target.name: target for target in found}
+    steps = {s.name: s for s in (steps_of(tree) if outline.uses_torch else ()) if s.is_hook or s.name not in by_name}
+    found = [target for target in found if target.name not in steps]
+    found += [_step_target(file, lines, step) for step in steps.values()]
+    return Discovery(tuple(sorted(found, key=_start)), None, steps)
 
 
 def _targets(
@@ -56,12 +68,13 @@ def _targets(
     accepted: Collection[str],
     wanted: Collection[str],
     builders: Mapping[str, ast.stmt],
+    evident: Collection[str],
 ) -> Iterator[Target]:
     for name, node in builders.items():
         yield _target(file, lines, name, node, "graph")
     for name in accepted:
         function = outline.functions[name]
-        yield _target(file, lines, name, function.node, _kind(function))
+        yield _target(file, lines, name, function.node, _kind(function), name in evident)
     for name in target_classes(outline):
         yield _target(file, lines, name, outline.classes[name].node, "module")
     for name in outline.autograd:
@@ -70,7 +83,7 @@ def _targets(
         of = outline.functions.get(partial.of)
         redefined = name in outline.functions or name in outline.classes
         if of is not None and not redefined and partial.left(of.params) and (partial.of in accepted or name in wanted):
-            yield _target(file, lines, name, partial.node, "function")
+            yield _target(file, lines, name, partial.node, "function", partial.of in evident or name in wanted)
 
 
 def _asked_for(outline: Outline, lines: list[str]) -> set[str]:
@@ -90,10 +103,14 @@ def _asked_for(outline: Outline, lines: list[str]) -> set[str]:
 
 def _looks(outline: Outline) -> dict[str, Look]:
     uses_torch = outline.uses_torch
-    return {
-        name: look_at(function.node, function.params, outline.imports, outline.layers_of(function), uses_torch)
-        for name, function in outline.functions.items()
-    }
+    looks: dict[str, Look] = {}
+    for name, function in outline.functions.items():
+        others = strangers(function.node, function.params, outline.imports)
+        layers = outline.layers_of(function)
+        looks[name] = look_at(
+            function.node, function.params, outline.imports, layers, uses_torch, others.certain, others.doubtful
+        )
+    return looks
 
 
 def _accept(outline: Outline, tree: ast.Module, looks: Mapping[str, Look], programs: Collection[str]) -> set[str]:
@@ -118,9 +135,17 @@ def _accept(outline: Outline, tree: ast.Module, looks: Mapping[str, Look], progr
         accepted |= more
 
 
-def _programs(outline: Outline, looks: Mapping[str, Look]) -> set[str]:
-    """What looks like a program, what is inside such a function, and what calls one."""
-    programs = {name for name, look in looks.items() if look.program}
+def _evident(outline: Outline, looks: Mapping[str, Look], accepted: Collection[str]) -> set[str]:
+    """Those of the accepted functions that evidently handle tensors, or call one that does."""
+    evident = {name for name in accepted if looks[name].evident}
+    while more := {n for n in accepted if n not in evident and _callees(n, outline, looks) & evident}:
+        evident |= more
+    return evident
+
+
+def _programs(outline: Outline, tree: ast.Module, looks: Mapping[str, Look]) -> set[str]:
+    """What looks like a program, or makes batches for one, what is inside such a function, and what calls one."""
+    programs = {name for name, look in looks.items() if look.program} | _collating(outline, tree)
     for name, function in outline.functions.items():
         if function.outer in programs:
             programs.add(name)
@@ -129,6 +154,19 @@ def _programs(outline: Outline, looks: Mapping[str, Look]) -> set[str]:
         if not callers:
             return programs
         programs |= callers
+
+
+def _collating(outline: Outline, tree: ast.Module) -> set[str]:
+    """The functions that make a batch of samples, as a `DataLoader` wants them: by their name, or given to one."""
+    given = {
+        keyword.value.id
+        for node in walk(tree)
+        if isinstance(node, ast.Call)
+        for keyword in node.keywords
+        if keyword.arg == "collate_fn" and isinstance(keyword.value, ast.Name)
+    }
+    named = {name for name in outline.functions if _COLLATE.search(name)}
+    return named | (given & outline.functions.keys())
 
 
 def _callees(name: str, outline: Outline, looks: Mapping[str, Look]) -> set[str]:
@@ -148,9 +186,19 @@ def _start(target: Target) -> tuple[int, int]:
     return target.span.line, target.span.col
 
 
-def _target(file: str, lines: list[str], name: str, node: ast.stmt, kind: TargetKind) -> Target:
+def _target(file: str, lines: list[str], name: str, node: ast.stmt, kind: TargetKind, evident: bool = True) -> Target:
     place = _name_span(file, lines, name.rpartition(".")[2].encode(), node)
-    return Target(file, name, kind, place, Span(file, *start_of(node), *end_of(node)))
+    return Target(file, name, kind, place, Span(file, *start_of(node), *end_of(node)), evident)
+
+
+def _step_target(file: str, lines: list[str], step: Step) -> Target:
+    region = step.region
+    if isinstance(region, ast.FunctionDef):
+        return _target(file, lines, step.name, region, "step")
+    head = region.target if isinstance(region, ast.For) else region.test
+    end = (head.end_lineno or head.lineno, head.end_col_offset or 0)
+    start = start_of(region)
+    return Target(file, step.name, "step", Span(file, *start, *end), Span(file, *start, *end_of(region)))
 
 
 def _name_span(file: str, lines: list[str], name: bytes, node: ast.stmt) -> Span:

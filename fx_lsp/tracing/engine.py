@@ -306,7 +306,7 @@ class Engine:
         self._touch(found)
         if not any(found.awaited[entry] for entry in wanted):
             await asyncio.sleep(found.rest)  # the next key cancels this
-        for entry in wanted:
+        for entry in sorted(wanted, key=found.slowness):
             self._schedule(found, entry, entries[entry])
         self._touch(found)
 

@@ -15,14 +15,22 @@ _TENSOR_WORD = re.compile(r"\b\w*Tensor\b")
 
 _TENSOR_NAMESPACES = ("torch", "torch.nn.functional", "torch.linalg", "torch.fft", "torch.special", "torch.ops")
 _NOT_ON_TENSORS = re.compile(r"torch\.(load|save|compile|device|manual_seed|seed|no_grad|(set|get|is|use)_\w+)$")
+_CONVERTS = re.compile(r"torch\.(tensor|as_tensor|asarray|from_numpy|frombuffer)$")
+"""What makes a tensor of something that may be none."""
+_OF_ARRAYS = re.compile(r"torch\.(from_numpy|frombuffer)$|numpy\.")
+"""What takes arrays, so that a tensor made with it says nothing of what the function is given."""
+_MAKES = re.compile(r"torch\.(zeros|ones|empty|full|arange|linspace|logspace|eye|rand\w*|\w+_window|tri[lu]_indices)$")
+"""What makes a tensor of sizes and numbers."""
+_DTYPE = re.compile(r"torch\.(b?float|int|uint|bool|complex|half|double|long|short)\d*$")
 
-_TENSOR_ATTRIBUTES = frozenset({"shape", "ndim", "T", "mT", "mH", "real", "imag", "requires_grad", "is_cuda"})
+_TENSOR_ATTRIBUTES = frozenset({"mT", "mH", "requires_grad", "is_cuda"})
+_ARRAY_ATTRIBUTES = frozenset({"shape", "ndim", "T", "real", "imag"})
 # fmt: off
 TENSOR_METHODS = frozenset({
     "abs", "addmm", "all", "amax", "amin", "any", "argmax", "argmin", "argsort", "baddbmm", "bfloat16", "bmm", "ceil",
     "chunk", "clamp", "clone", "contiguous", "cos", "cumprod", "cumsum", "detach", "diagonal", "dim", "div", "double",
     "einsum", "eq", "erf", "exp", "expand", "expand_as", "flatten", "flip", "float", "floor", "gather", "ge", "gt",
-    "half", "index_add", "index_select", "is_floating_point", "isnan", "item", "layer_norm", "le", "log", "log1p",
+    "half", "index_add", "index_select", "is_floating_point", "isnan", "layer_norm", "le", "log", "log1p",
     "log_softmax", "logsumexp", "long", "lt", "masked_fill", "masked_select", "matmul", "max", "mean", "min", "movedim",
     "mul", "narrow", "ne", "neg", "new_empty", "new_full", "new_ones", "new_tensor", "new_zeros", "nonzero", "norm",
     "numel", "permute", "pow", "prod", "ravel", "relu", "repeat", "repeat_interleave", "reshape", "roll", "round",
@@ -30,7 +38,13 @@ TENSOR_METHODS = frozenset({
     "softmax", "sqrt", "square", "squeeze", "std", "sum", "swapaxes", "t", "tanh", "tile", "topk", "transpose",
     "tril", "triu", "type_as", "unbind", "unflatten", "unfold", "unsqueeze", "var", "view", "view_as", "where",
 })
+ARRAY_METHODS = frozenset({
+    "abs", "all", "any", "argmax", "argmin", "argsort", "cumprod", "cumsum", "diagonal", "eq", "flatten", "ge", "gt",
+    "le", "lt", "max", "mean", "min", "ne", "nonzero", "prod", "ravel", "repeat", "reshape", "round", "squeeze",
+    "std", "sum", "swapaxes", "transpose", "var", "where",
+})
 # fmt: on
+"""Those of them that arrays, tables and the like have, too."""
 
 _PROGRAM_PARAMETERS = re.compile(
     r"(^|_)(optim|optimizer|(data)?loader|dataset|scheduler|tokenizer|logger|writer|argv|args|path|dir|directory|file"
@@ -50,10 +64,12 @@ _HARMLESS_CALLS = re.compile(r"os\.(getenv|environ|path|cpu_count)\b")
 class Look:
     """What a function's text says: `tensors` it handles tensors, `program` it must not be run on a guess.
 
+    `evident`: it does what is done with tensors alone, not with arrays and numbers as well.
     `calls` are the plain names it calls, `self_calls` the methods of its own instance; both lead to further looks.
     """
 
     tensors: bool
+    evident: bool
     program: bool
     calls: frozenset[str]
     self_calls: frozenset[str]
@@ -100,14 +116,30 @@ def is_stdlib(name: str) -> bool:
 
 
 def look_at(
-    function: FunctionNode, params: list[ast.arg], imports: Mapping[str, str], layers: Collection[str], uses_torch: bool
+    function: FunctionNode,
+    params: list[ast.arg],
+    imports: Mapping[str, str],
+    layers: Collection[str],
+    uses_torch: bool,
+    arrays: Collection[str] = (),
+    doubtful: Collection[str] = (),
 ) -> Look:
-    """Judge one function. `layers` are attributes of `self` that hold modules; `uses_torch`: the file imports torch."""
+    """Judge one function. `layers` are attributes of `self` that hold modules; `uses_torch`: the file imports torch.
+
+    `arrays` are parameters that are no tensors; with `doubtful` ones something is done that is done with no tensor.
+    """
     nodes = list(walk(*function.body))
     names = {param.arg for param in params} - _modules_among(nodes, imports)
-    derived = derived_from(nodes, names)
-    likely = derived_from(nodes, names - {param.arg for param in params if is_number(param.annotation)})
-    annotated = any(mentions_tensor(node) for node in (*(param.annotation for param in params), function.returns))
+    numbers = {param.arg for param in params if is_number(param.annotation)}
+    texts = any(is_text(param.annotation) for param in params)
+    if texts:
+        names -= numbers  # lengths of text, and the like
+    everything = derived_from(nodes, names)
+    derived = derived_from(nodes, names.difference(arrays))
+    alike = derived_from(nodes, names.difference(arrays, doubtful))
+    likely = derived_from(nodes, names.difference(arrays, numbers))
+    annotated = any(mentions_tensor(param.annotation) for param in params)
+    annotated = annotated or (not texts and mentions_tensor(function.returns))
     calls = [node for node in nodes if isinstance(node, ast.Call)]
     program = (
         function.name == "main"
@@ -116,12 +148,19 @@ def look_at(
         or any(_is_program_call(call, imports) for call in calls)
         or _only_prints(function.body)
     )
-    tensors = annotated or (
+    evident = annotated or (
         uses_torch
         and (
             any(_is_tensor_call(call, imports, layers, derived) for call in calls)
             or any(is_tensor_use(node, derived) for node in nodes)
-            or (_mentions_torch(nodes, imports) and any(is_arithmetic(node, derived) for node in nodes))
+            or (not texts and any(_makes_tensor(call, imports, everything) for call in calls))
+        )
+    )
+    tensors = evident or (
+        uses_torch
+        and (
+            any(is_array_use(node, alike) for node in nodes)
+            or (_uses_tensors(nodes, imports) and any(is_arithmetic(node, derived) for node in nodes))
             or (
                 _mentions_torch(walk(*function.decorator_list), imports)
                 and any(is_arithmetic(n, likely) for n in nodes)
@@ -131,6 +170,7 @@ def look_at(
     receives = [call for call in calls if mentions_any([*call.args, *(k.value for k in call.keywords)], derived)]
     return Look(
         tensors=tensors,
+        evident=evident,
         program=program,
         calls=frozenset(call.func.id for call in calls if isinstance(call.func, ast.Name)),
         self_calls=frozenset(name for call in receives if (name := _self_attribute(call.func))),
@@ -194,6 +234,15 @@ def is_number(annotation: ast.expr | None) -> bool:
     return name in _NUMBERS if annotation is not None else False
 
 
+_TEXTS = frozenset({"str", "List", "list", "Sequence", "Iterable", "Tuple", "tuple", "Union"})
+
+
+def is_text(annotation: ast.expr | None) -> bool:
+    """Whether an annotation says that a value is text, or several: `str | list[str]`."""
+    words = {n.id for n in walk(annotation) if isinstance(n, ast.Name)} if annotation is not None else set[str]()
+    return "str" in words and words <= _TEXTS
+
+
 def mentions_tensor(annotation: ast.AST | None) -> bool:
     return annotation is not None and _annotation_matches(annotation, _TENSOR_WORD)
 
@@ -250,8 +299,15 @@ def _only_prints(body: list[ast.stmt]) -> bool:
 
 
 def _is_tensor_call(
-    call: ast.Call, imports: Mapping[str, str], layers: Collection[str], derived: Collection[str]
+    call: ast.Call,
+    imports: Mapping[str, str],
+    layers: Collection[str],
+    derived: Collection[str],
 ) -> bool:
+    if _CONVERTS.match(dotted(call.func, imports) or ""):
+        keywords = mentions_any([keyword.value for keyword in call.keywords], derived)  # device=x.device
+        arrays = any(_OF_ARRAYS.match(dotted(node, imports) or "") for node in walk(call.func, *call.args))
+        return keywords or (not arrays and mentions_any(call.args, derived))
     if not mentions_any([*call.args, *(k.value for k in call.keywords)], derived):
         return False
     if _self_attribute(call.func) in layers:
@@ -263,6 +319,12 @@ def _is_tensor_call(
     if function == "apply" and namespace[:1].isupper():  # a torch.autograd.Function
         return True
     return is_tensor_function(name)
+
+
+def _makes_tensor(call: ast.Call, imports: Mapping[str, str], derived: Collection[str]) -> bool:
+    """Whether a call makes a tensor of sizes: `torch.arange(n)`."""
+    name = dotted(call.func, imports) or ""
+    return bool(_MAKES.match(name)) and mentions_any([*call.args, *(k.value for k in call.keywords)], derived)
 
 
 def is_tensor_function(name: str) -> bool:
@@ -277,35 +339,67 @@ def is_tensor_function(name: str) -> bool:
     )
 
 
+def is_tensor_method(name: str) -> bool:
+    """Whether a method of this name shows its object to be a tensor, or (`ARRAY_METHODS`) an array."""
+    return name in TENSOR_METHODS or (name.endswith("_") and not name.startswith("_"))
+
+
 def is_tensor_use(node: ast.AST, derived: Collection[str]) -> bool:
+    """Whether an expression does with one of the names `derived` what is done with tensors alone."""
+    if isinstance(node, ast.Attribute) and node.attr in _TENSOR_ATTRIBUTES:
+        return isinstance(node.value, ast.Name) and node.value.id in derived
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        name, keywords = node.func.attr, {keyword.arg for keyword in node.keywords}
+        cast = name == "to" and "dtype" in keywords
+        cut = name == "split" and any(isinstance(arg, (ast.List, ast.Tuple)) for arg in node.args)
+        swapped = name == "transpose" and len(node.args) == 2
+        of_dim = name in ARRAY_METHODS and bool(keywords & {"dim", "keepdim"})
+        alone = is_tensor_method(name) and name not in ARRAY_METHODS
+        return (alone or cast or cut or swapped or of_dim) and _is_of(node.func.value, derived)
+    return False
+
+
+def is_array_use(node: ast.AST, derived: Collection[str]) -> bool:
+    """Whether an expression does with one of the names `derived` what is done with tensors and arrays."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
         return mentions_any([node.left, node.right], derived)
-    if isinstance(node, ast.Attribute) and node.attr in _TENSOR_ATTRIBUTES:
+    if isinstance(node, ast.Attribute) and node.attr in _ARRAY_ATTRIBUTES:
         return isinstance(node.value, ast.Name) and node.value.id in derived
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Compare):
         return isinstance(node.value, ast.Name) and node.value.id in derived
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        name = node.func.attr
-        in_place = name.endswith("_") and not name.startswith("_")
-        cast = name == "to" and any(keyword.arg == "dtype" for keyword in node.keywords)
-        cut = name == "split" and any(isinstance(arg, (ast.List, ast.Tuple)) for arg in node.args)
-        return (in_place or cast or cut or name in TENSOR_METHODS) and (
-            (isinstance(node.func.value, ast.Name) and node.func.value.id in derived)
-            or (isinstance(node.func.value, ast.BinOp) and mentions_any([node.func.value], derived))
-        )
+        return node.func.attr in ARRAY_METHODS and _is_of(node.func.value, derived)
     return False
+
+
+def _is_of(owner: ast.expr, derived: Collection[str]) -> bool:
+    if isinstance(owner, ast.BinOp):
+        return mentions_any([owner], derived)
+    return isinstance(owner, ast.Name) and owner.id in derived
 
 
 def _mentions_torch(nodes: Iterable[ast.AST], imports: Mapping[str, str]) -> bool:
     return any(isinstance(n, ast.Name) and imports.get(n.id) in _TENSOR_NAMESPACES for n in nodes)
 
 
+def _uses_tensors(nodes: Iterable[ast.AST], imports: Mapping[str, str]) -> bool:
+    """Whether functions of torch on tensors are called, or its dtypes named."""
+    for node in nodes:
+        name = dotted(node.func if isinstance(node, ast.Call) else node, imports) or ""
+        if _DTYPE.match(name) or (isinstance(node, ast.Call) and is_tensor_function(name)):
+            return True
+    return False
+
+
 def is_arithmetic(node: ast.AST, derived: Collection[str]) -> bool:
-    return (
-        isinstance(node, (ast.BinOp, ast.AugAssign))
-        and not isinstance(node.op, (ast.FloorDiv, ast.Mod))
-        and any(isinstance(side, ast.Name) and side.id in derived for side in ast.iter_child_nodes(node))
+    """Whether an expression calculates with one of the names `derived`; text and paths are not calculated with."""
+    if not isinstance(node, (ast.BinOp, ast.AugAssign)) or isinstance(node.op, (ast.FloorDiv, ast.Mod)):
+        return False
+    sides = list(ast.iter_child_nodes(node))
+    text = any(
+        isinstance(s, ast.JoinedStr) or (isinstance(s, ast.Constant) and isinstance(s.value, str)) for s in sides
     )
+    return not text and any(isinstance(side, ast.Name) and side.id in derived for side in sides)
 
 
 def _self_attribute(node: ast.AST) -> str | None:

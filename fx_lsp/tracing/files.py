@@ -23,6 +23,8 @@ from fx_lsp.tracing.scheduling import Urgency
 T = TypeVar("T")
 TYPING_SECONDS = 0.2
 """Edits that follow each other sooner are those of somebody who types."""
+SLOW_SECONDS = 3.0
+"""Traces that took longer wait for those of the same file that did not."""
 _LINES = re.compile(r"(\w+)=(\d+)-(\d+)")
 """Work that is about some lines of the target's file."""
 
@@ -89,7 +91,8 @@ def split_entry(entry: str) -> tuple[str, Work]:
 class OpenFile:
     """`good` is the last analysis that parsed; `keys` are its targets' cache keys, once `resolved` is it.
 
-    What is known, awaited and shown goes by entries (`entry_of`). `inputs` are what each target was last traced with.
+    What is known, awaited and shown goes by entries (`entry_of`). `inputs` are what each target was last traced with,
+    `order` what is traced before what: the less code a target reaches, the sooner.
     """
 
     file: str
@@ -166,7 +169,8 @@ class OpenFile:
     def take_keys(self, analysis: Analysis, keys: dict[str, str]) -> None:
         """The keys of `analysis` are known; forget what is shown for targets that are gone."""
         self.resolved, self.keys = analysis, keys
-        self.order = {name: number for number, name in enumerate(keys)}
+        quick_first = sorted(keys, key=lambda name: len(analysis.plan(name).lines))
+        self.order = {name: number for number, name in enumerate(quick_first)}
         self.names = {key: name for name, key in keys.items()}
         self.shown = {entry: shown for entry, shown in self.shown.items() if split_entry(entry)[0] in keys}
         for entry in [*self.shown, *(entry for entry, count in self.awaited.items() if count)]:
@@ -188,6 +192,12 @@ class OpenFile:
             return work
         lines = sorted(self.resolved.plan(name).lines)
         return "{}={}-{}".format(found[1], *(bisect_left(lines, int(line)) for line in found.group(2, 3)))
+
+    def slowness(self, entry: str) -> tuple[bool, int]:
+        """What puts a trace after others: that the last one of its target was slow, and how much code it reaches."""
+        shown = self.shown.get(entry)
+        slow = shown is not None and shown.seconds is not None and shown.seconds > SLOW_SECONDS
+        return slow, self.order[entry]
 
     def mark_old(self, name: str, key: str) -> None:
         """The answer under `key` no longer holds, because something that it depends on has changed."""
@@ -234,7 +244,7 @@ class OpenFile:
 
 
 def urgency(files: Iterable[OpenFile], focused: OpenFile | None, key: str, unasked: bool) -> Urgency | None:
-    """How urgent the trace under `key` is: asked for, at the cursor, in the focused file, elsewhere.
+    """How urgent the trace under `key` is: asked for, at the cursor, in the focused file, elsewhere; the quick first.
 
     None where nobody wants it; without `unasked`, only what is asked for is wanted.
     """
@@ -244,11 +254,11 @@ def urgency(files: Iterable[OpenFile], focused: OpenFile | None, key: str, unask
         if name is None or found.trouble is not None:
             continue
         if found.awaited[name]:
-            wanted.append((0, found.order[name]))
+            wanted.append((0, *found.slowness(name)))
         elif unasked:
             target = found.resolved.targets[split_entry(name)[0]] if found is focused and found.resolved else None
             at_focus = target and found.focus and target.span.line <= found.focus <= target.span.end_line
-            wanted.append((1 if at_focus else 2 if found is focused else 3, found.order[name]))
+            wanted.append((1 if at_focus else 2 if found is focused else 3, *found.slowness(name)))
     return min(wanted, default=None)
 
 
@@ -298,7 +308,10 @@ def remarks_on(files: Iterable[OpenFile], file: str) -> list[Remark]:
 
 
 def build_state(open_file: OpenFile, tracing: Container[str]) -> FileState:
-    """What an editor may show now. `tracing` tells which keys are being traced or wait for it."""
+    """What an editor may show now. `tracing` tells which keys are being traced or wait for it.
+
+    What turned out to be no tensor code is not among the targets.
+    """
     good, text = open_file.good, open_file.text
     targets: list[TargetState] = []
     if good is not None:
@@ -316,6 +329,8 @@ def build_state(open_file: OpenFile, tracing: Container[str]) -> FileState:
             mapping = _mapping(good.text, text, mappings)
             moved = target if mapping is None else _move_target(target, mapping, len(split_lines(text)))
             stale = stale or open_file.failure is not None
+            if isinstance(outcome, Failure) and outcome.kind == "nothing":
+                continue
             targets.append(TargetState(moved, outcome, pending, stale, key, shown.seconds if shown else None))
     return FileState(open_file.file, text, tuple(targets), trouble_of(open_file))
 

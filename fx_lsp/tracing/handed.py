@@ -13,6 +13,7 @@ from fx_lsp.tracing.evidence import (
     derived_from,
     dotted,
     is_arithmetic,
+    is_array_use,
     is_number,
     is_tensor_function,
     is_tensor_use,
@@ -119,7 +120,9 @@ def _names_of_tensors(outline: Outline) -> set[str]:
     for function in [*outline.functions.values(), *outline.forwards().values()]:
         nodes = list(walk(*function.node.body))
         for param in function.params:
-            if mentions_tensor(param.annotation) or any(is_tensor_use(node, {param.arg}) for node in nodes):
+            if mentions_tensor(param.annotation) or any(
+                is_tensor_use(n, {param.arg}) or is_array_use(n, {param.arg}) for n in nodes
+            ):
                 tensors.add(param.arg)
             elif param.annotation is not None:
                 others.add(param.arg)
@@ -204,7 +207,8 @@ class _Scope:
         names = {p.arg: p for p in params}
         tensors = self.tensors - names.keys()
         for name, param in names.items():
-            if name in given or mentions_tensor(param.annotation) or any(is_tensor_use(n, {name}) for n in nodes):
+            used = any(is_tensor_use(node, {name}) or is_array_use(node, {name}) for node in nodes)
+            if name in given or mentions_tensor(param.annotation) or used:
                 tensors.add(name)
         for call in nodes:
             if isinstance(call, ast.Call) and call.args and self._takes_tensors(call.func, layers):
@@ -249,7 +253,7 @@ class _Scope:
 
 
 _MAKES = re.compile(r"\.(zeros|ones|empty|full|rand\w*|arange|linspace|logspace|eye|tensor|as_tensor)$")
-_GIVE_TENSORS = (TENSOR_METHODS - {"size", "dim", "numel", "is_floating_point", "item"}) | {
+_GIVE_TENSORS = (TENSOR_METHODS - {"size", "dim", "numel", "is_floating_point"}) | {
     "to",
     "cuda",
     "cpu",

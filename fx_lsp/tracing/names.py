@@ -41,7 +41,8 @@ _MUTATING_METHODS = frozenset({
 # fmt: on
 
 
-def _alters(method: str) -> bool:
+def alters(method: str) -> bool:
+    """Whether a method of this name may alter a container."""
     return method in _MUTATING_METHODS or method.startswith(("add_", "register_", "set_"))
 
 
@@ -228,7 +229,7 @@ def _called(statement: ast.stmt) -> Iterator[str]:
     for node in _own_statements(statement):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             called = node.value.func
-            if isinstance(called, ast.Attribute) and _alters(called.attr) and (name := _root_name(called)):
+            if isinstance(called, ast.Attribute) and alters(called.attr) and (name := _root_name(called)):
                 yield name
 
 

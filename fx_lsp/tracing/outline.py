@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from fx_lsp.syntax import FunctionNode, assigned, bound_lambda
+from fx_lsp.syntax import FunctionNode, assigned, bound_lambda, is_main_guard
 from fx_lsp.tracing.evidence import collect_imports, dotted, is_stdlib, parameters
-from fx_lsp.tracing.parsing import is_main_guard, walk
+from fx_lsp.tracing.parsing import walk
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -27,12 +27,12 @@ class Function:
 
 @dataclass(frozen=True)
 class Class:
-    """A class: `layers` are the attributes that its constructor fills with something built by a class."""
+    """A class: `layers` are the attributes that its constructor fills with something built by a class, and by which."""
 
     node: ast.ClassDef
     bases: tuple[str, ...]
     forward: FunctionNode | None
-    layers: frozenset[str]
+    layers: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,22 @@ class Outline:
         return any(name.partition(".")[0] == "torch" for name in self.imports.values())
 
     def layers_of(self, function: Function) -> frozenset[str]:
-        """The attributes of `self` that are made by classes, for a method."""
-        return self.classes[function.owner].layers if function.owner else frozenset()
+        """The attributes of `self` that hold modules, for a method.
+
+        In a module, that is what classes make; elsewhere, what is made by a class of torch, by one of the file that is
+        a module, or by one that is imported by its name, as models are.
+        """
+        if function.owner is None:
+            return frozenset()
+        layers = self.classes[function.owner].layers
+        if function.owner in self.modules:
+            return frozenset(layers)
+        imported = set(self.imports.values())
+        return frozenset(
+            attribute
+            for attribute, name in layers.items()
+            if name.startswith("torch.nn.") or name in self.modules or name in imported
+        )
 
     def forwards(self) -> dict[str, Function]:
         """The `forward` of each module, which is no target by itself."""
@@ -169,11 +183,11 @@ def _describe_class(node: ast.ClassDef, imports: Mapping[str, str]) -> Class:
     if forward is not None and (_decorators(forward) & {"staticmethod", "classmethod", "abstractmethod"}):
         forward = None
     constructor = methods.get("__init__")
-    layers = frozenset(_layers(constructor, imports)) if constructor else frozenset[str]()
+    layers = dict(_layers(constructor, imports)) if constructor else dict[str, str]()
     return Class(node, bases, forward, layers)
 
 
-def _layers(constructor: FunctionNode, imports: Mapping[str, str]) -> Iterator[str]:
+def _layers(constructor: FunctionNode, imports: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Attributes that a constructor fills with something built by a class: `self.up = nn.Linear(dim, dim)`."""
     for node in walk(*constructor.body):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
@@ -181,7 +195,7 @@ def _layers(constructor: FunctionNode, imports: Mapping[str, str]) -> Iterator[s
             if name and name.rpartition(".")[2][:1].isupper() and not is_stdlib(name):
                 for target in node.targets:
                     if isinstance(target, ast.Attribute) and _last_name(target.value) == "self":
-                        yield target.attr
+                        yield target.attr, name
 
 
 def _is_module(found: Class, outline: Outline) -> bool:
@@ -255,7 +269,13 @@ def has_skipped_decorator(node: FunctionNode) -> bool:
 
 
 def _is_no_target(node: FunctionNode, params: list[ast.arg], imports: Mapping[str, str]) -> bool:
-    return not params or has_skipped_decorator(node) or _is_foreign_kernel(node, imports) or _is_stub(node)
+    return (
+        not params
+        or node.name == "_"
+        or has_skipped_decorator(node)
+        or _is_foreign_kernel(node, imports)
+        or _is_stub(node)
+    )
 
 
 def _is_foreign_kernel(node: FunctionNode, imports: Mapping[str, str]) -> bool:

@@ -92,16 +92,6 @@ def module_name(file: str) -> tuple[str, str, str]:
     return ".".join([*packages, stem]), package, str(directory)
 
 
-def is_main_guard(node: ast.stmt) -> bool:
-    """Whether `node` is `if __name__ == "__main__":`."""
-    if not isinstance(node, ast.If):
-        return False
-    nodes = list(walk(node.test))
-    return any(isinstance(n, ast.Name) and n.id == "__name__" for n in nodes) and any(
-        isinstance(n, ast.Constant) and n.value == "__main__" for n in nodes
-    )
-
-
 def _error_span(file: str, text: str, error: SyntaxError) -> Span:
     lines = split_lines(text)
     if error.lineno is None and "\0" in text:

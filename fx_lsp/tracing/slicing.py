@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fx_lsp.model import Failure
+from fx_lsp.syntax import is_main_guard
+from fx_lsp.tracing.entry import Entry
+from fx_lsp.tracing.evidence import collect_imports
 from fx_lsp.tracing.names import binds_of, changes_of, loads_of, method_calls_of
-from fx_lsp.tracing.parsing import end_of, is_main_guard, parse, split_lines, start_of, walk
+from fx_lsp.tracing.parsing import end_of, parse, split_lines, start_of, walk
 
 CONVENTIONS = ("get_inputs", "get_init_inputs", "example_inputs")
 """Names that a file may bind to say what its targets are called with."""
@@ -57,6 +60,7 @@ class SourceGraph:
     """What reads what among the top-level statements of one text. Built once, sliced for every target."""
 
     def __init__(self, text: str, tree: ast.Module) -> None:
+        self._text = text
         self._lines = [line.encode("utf-8", "surrogatepass") for line in split_lines(text.removeprefix("\ufeff"))]
         self._statements = tree.body
         self._loads: dict[int, frozenset[str]] = {}
@@ -64,8 +68,11 @@ class SourceGraph:
 
     def slice(self, name: str, also: Collection[str] = ()) -> Slice:
         """The slice for the target `name` (`f`, `Block` or `Block.extra`), and what the names `also` stand for."""
-        kept = sorted(self._reach(name.partition(".")[0], also))
-        lines = self._render(kept)
+        kept, entry = self._reach_all(name.partition(".")[0], also)
+        return self.slice_of({**self._render(sorted(kept)), **entry})
+
+    def slice_of(self, lines: Mapping[int, str]) -> Slice:
+        """The slice that consists of some lines, each with its number."""
         numbers = tuple(n for n, line in sorted(lines.items()) if n in self._literals or _is_code(line))
         return Slice(_digest(lines[n] for n in numbers), numbers, lines, len(self._lines))
 
@@ -134,6 +141,22 @@ class SourceGraph:
                 for name in names(statement):
                     index.setdefault(name, []).append(number)
         return index
+
+    @cached_property
+    def _entry(self) -> Entry:
+        return Entry(self._text, self._statements, collect_imports(self._statements).keys())
+
+    def _reach_all(self, name: str, also: Collection[str]) -> tuple[set[int], Mapping[int, str]]:
+        """The statements in the slice, and the lines of what the program's entry binds for them."""
+        names = set(also)
+        while True:
+            kept = self._reach(name, names)
+            read = {loaded for number in kept for loaded in self.loads(number)}
+            defined = {name for number in kept for name in binds_of(self._statements[number])}
+            lines, more = self._entry.slice((read | names) - self._binders.keys(), defined)
+            if more <= names:
+                return kept, lines
+            names |= more
 
     def _reach(self, name: str, also: Collection[str]) -> set[int]:
         kept = set(self._always)

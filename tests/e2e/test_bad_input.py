@@ -176,7 +176,7 @@ SENTENCES: dict[str, tuple[str, str]] = {
         def f(x):
             return torch.relu(nothing_like_it(x))
         """,
-        "importing what f needs fails: ImportError: cannot import name 'nothing_like_it' from 'torch' (…).",
+        "ImportError: cannot import name 'nothing_like_it' from 'torch' (…) (importing the file).",
     ),
     "exception at the top level": (
         """
@@ -185,7 +185,7 @@ SENTENCES: dict[str, tuple[str, str]] = {
         def f(x):
             return torch.relu(x) * N
         """,
-        "importing what f needs fails: ZeroDivisionError: division by zero.",
+        "ZeroDivisionError: division by zero (importing the file).",
     ),
     "missing package": (
         """
@@ -248,7 +248,7 @@ SENTENCES: dict[str, tuple[str, str]] = {
         def f(x):
             return torch.relu(x) * N
         """,
-        f"importing what f needs fails: the code ends the process (sys.exit(3)). {EXIT}",
+        f"the code ends the process (sys.exit(3)) (importing the file). {EXIT}",
     ),
     "os._exit": (
         """
@@ -290,7 +290,7 @@ SENTENCES: dict[str, tuple[str, str]] = {
         def f(x):
             return torch.relu(x) * len(N)
         """,
-        f"importing what f needs fails: the code needs more memory here than a trace may use. {MEMORY}",
+        f"the code needs more memory here than a trace may use (importing the file). {MEMORY}",
     ),
     "segmentation fault": (
         """
@@ -368,8 +368,8 @@ SENTENCES: dict[str, tuple[str, str]] = {
         def f(x):
             return torch.relu(x) * N
         """,
-        "importing what f needs fails: the code opens a network connection to 127.0.0.1:9; tracing only runs code "
-        f"without such effects. {APART}",
+        "the code opens a network connection to 127.0.0.1:9; tracing only runs code without such effects "
+        f"(importing the file). {APART}",
     ),
     "starts a program": (
         """

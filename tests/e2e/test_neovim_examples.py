@@ -53,7 +53,7 @@ EXAMPLES = {
         hover=Look(
             ("F.softmax(scores", "softmax"), ("forward", "aten._softmax.", "backward", "aten._softmax_backward_data.")
         ),
-        hints={"q @ k.transpose": "scores: f32[", "torch.ones(q.size": "keep: b8[", "F.softmax(": "weights: f32["},
+        hints={"q @ k.transpose": "scores: ~f32[", "torch.ones(q.size": "keep: ~b8[", "F.softmax(": "weights: ~f32["},
         graph=Look(
             ("def attention", "show backward graph"),
             (
@@ -79,25 +79,25 @@ EXAMPLES = {
     "lif_neuron.py": Example(
         lenses={"class Spike": TRAINS, "def lif_step": TRAINS, "class LIFLayer": TRAINS},
         hover=Look(("Spike.apply(voltage", "apply"), ("aten.gt.Scalar(", "aten.abs.default(", "aten.div.Tensor(")),
-        hints={"Spike.apply(": "spike: f32[", "= lif_step(": "spike: f32[8, 64], voltage: f32[8, 64] = "},
+        hints={"Spike.apply(": "spike: ~f32[", "= lif_step(": "spike: f32[8, 64], voltage: f32[8, 64] = "},
         graph=Look(
             ("def lif_step", "show backward graph"), ("aten.div.Tensor(", "return (grad_current, grad_voltage)")
         ),
     ),
     "norms.py": Example(
         lenses={"def rms_norm": TRAINS, "def layer_norm": TRAINS, "class RMSNorm": TRAINS},
-        hover=Look(("def rms_norm", "rms_norm"), ("def rms_norm(x: f32[", "eps=1e-06", "saved for backward")),
-        hints={"scale = ": "scale: f32[", "variance = ": "variance: f32["},
+        hover=Look(("def rms_norm", "rms_norm"), ("def rms_norm(x: ~f32[", "eps=1e-06", "saved for backward")),
+        hints={"scale = ": "scale: ~f32[", "variance = ": "variance: ~f32["},
         graph=Look(("def rms_norm", "show joint graph"), ("grad_x: f32[", "grad_weight: f32[")),
     ),
     "resnet_block.py": Example(
         lenses={"class Bottleneck": TRAINS},
         hover=Look(("self.conv(y)", "conv"), ("aten.convolution.default(", "aten.convolution_backward.default(")),
-        hints={"self.conv(y)": "y: f32[4, 64, ", "self.expand(y)": "y: f32[4, 256, "},
+        hints={"self.conv(y)": "y: ~f32[4, 64, ", "self.expand(y)": "y: ~f32[4, 256, "},
     ),
     "shape_bug.py": Example(
         lenses={"class Classifier": WRONG, "class Embedder": WRONG},
-        hover=Look(("self.hidden(features", "hidden"), ("inner sizes 256 and 64 differ", "`images: f32[")),
+        hover=Look(("self.hidden(features", "hidden"), ("**Not traced** (shape)", "`images: ~f32[")),
         problems={
             "self.hidden(features.flatten(1))": ("input: f32[4, 256]", "weight: f32[128, 64]"),
             "self.project(embedded)": ("input: f32[4, 8, 64]", "weight: bf16[64, 64]"),

@@ -87,7 +87,7 @@ def large(code: Code) -> dict[str, Any]:
 
 def test_lenses_and_shapes(graphs: dict[str, Any]) -> None:
     assert any(lens.startswith("11 ops forward · 14 backward · saves ") for lens in graphs["lenses"])
-    assert "scores: f32[4, 8] = q @ k.transpose" in graphs["code"]
+    assert "scores: ~f32[4, 8] = q @ k.transpose" in graphs["code"]
 
 
 def test_a_hover_has_actions(graphs: dict[str, Any]) -> None:

@@ -47,7 +47,7 @@ MATMUL, RELU, ADD, SUM = span("x @ w"), span("y.relu()"), span("y.relu() + 1"), 
 TRACE = Trace(
     target=f"{FILE}::f",
     inputs=(
-        InputSpec("x", "f32[8, 128]", "search"),
+        InputSpec("x", "f32[8, 128]", "search", guessed=True),
         InputSpec("w", "f32[128, 4]", "call site", "line 12"),
         InputSpec("n", "4", "default"),
     ),
@@ -98,5 +98,5 @@ FAILURE = Failure(
     "Write the shapes down in a comment",
     "error",
     "",
-    (InputSpec("x", "f32[8, 128]", "search"),),
+    (InputSpec("x", "f32[8, 128]", "search", guessed=True),),
 )

@@ -180,4 +180,4 @@ def test_what_the_project_says_wrongly_stands_at_the_name():
     met = Failure("comment", "what pyproject.toml says is not understood: no dtype", None, severity="error")
     (problem,) = problems(FILE, [(target, met)], None)
     assert problem.span == target.name_span
-    assert problem.message == "f: what pyproject.toml says is not understood: no dtype."
+    assert problem.message == "what pyproject.toml says is not understood: no dtype."

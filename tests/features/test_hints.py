@@ -28,10 +28,10 @@ def test_assignments_and_returns():
     assert annotated(SOURCE, TracedTarget(F, TRACE)).splitlines()[3:8] == snapshot(
         [
             "def f(x, w, n=4):",
-            "    y«: f32[8, 4]» = x @ w",
+            "    y«: ~f32[8, 4]» = x @ w",
             "    for _ in range(n):",
-            "        y«: f32[8, 4] (varies)» = y.relu() + 1",
-            "    return y.sum(dim=-1)« -> f32[8]»",
+            "        y«: ~f32[8, 4] (varies)» = y.relu() + 1",
+            "    return y.sum(dim=-1)« -> ~f32[8]»",
         ]
     )
 

@@ -24,14 +24,14 @@ def test_the_name_of_a_function():
     assert hover.span == F.name_span
     assert hover.markdown == snapshot("""\
 ```python
-def f(x: f32[8, 128], w: f32[128, 4], n=4) -> f32[8]
+def f(x: ~f32[8, 128], w: f32[128, 4], n=4) -> ~f32[8]
 ```
 
-- `x: f32[8, 128]` · found by search
+- `x: ~f32[8, 128]` · found by search
 - `w: f32[128, 4]` · from the call at line 12
 - `n=4` · default
 
-3 ops forward · 2 ops backward · saves 4.1 KiB for backward (activations 128 B, inputs 4 KiB)
+3 ops forward · 2 ops backward · saves ~4.1 KiB for backward (activations 128 B, inputs 4 KiB)
 
 ```python
 def forward(
@@ -105,12 +105,20 @@ Write the shapes down in a comment.
 
 Tried with
 
-- `x: f32[8, 128]` · found by search\
+- `x: ~f32[8, 128]` · found by search\
 """)
     line, col = FAILURE.span.line, FAILURE.span.col
     hover = hover_expression(SOURCE, BROKEN, FAILURE, (), line, col + 2)
     assert hover is not None
     assert hover.span == FAILURE.span
+    again = hover_expression(SOURCE, BROKEN, FAILURE, (), line, col + 2, problems=True)
+    assert again.markdown == snapshot("""\
+**Not traced** (shape)
+
+Tried with
+
+- `x: ~f32[8, 128]` · found by search\
+""")
     assert hover_expression(SOURCE, BROKEN, FAILURE, (), line - 1, 0) is None
 
 
@@ -123,7 +131,7 @@ def test_an_expression_shows_its_value_and_its_ops():
     assert hover.span == MATMUL
     assert hover.markdown == snapshot("""\
 ```python
-f32[8, 4]
+~f32[8, 4]
 ```
 
 forward · 1 op
@@ -147,7 +155,7 @@ def test_a_remark_stands_at_its_expression_and_at_the_name():
     hover = hover_expression(SOURCE, F, trace, (), MATMUL.line, MATMUL.col + 2)
     assert text(hover) == snapshot("""\
 ```python
-f32[8, 4]
+~f32[8, 4]
 ```
 
 *B becomes 8 here*\
@@ -177,7 +185,7 @@ def test_the_innermost_expression_that_is_known():
             "    y = x @ w\n        ^",
             snapshot("""\
 ```python
-x: f32[8, 128]
+x: ~f32[8, 128]
 ```\
 """),
         ),
@@ -185,7 +193,7 @@ x: f32[8, 128]
             "    y = x @ w\n    ^",
             snapshot("""\
 ```python
-y: f32[8, 4]
+y: ~f32[8, 4]
 ```\
 """),
         ),
@@ -193,7 +201,7 @@ y: f32[8, 4]
             "        y = y.relu() + 1\n        ^",
             snapshot("""\
 ```python
-y: f32[8, 4]
+y: ~f32[8, 4]
 ```
 
 varies: later iterations of the loop hold another spec\
@@ -203,7 +211,7 @@ varies: later iterations of the loop hold another spec\
             "        y = y.relu() + 1\n            ^",
             snapshot("""\
 ```python
-y: f32[8, 4]
+y: ~f32[8, 4]
 ```\
 """),
         ),
@@ -211,7 +219,7 @@ y: f32[8, 4]
             "    return y.sum(dim=-1)\n           ^",
             snapshot("""\
 ```python
-y: f32[8, 4]
+y: ~f32[8, 4]
 ```
 
 varies: later iterations of the loop hold another spec\

@@ -1,10 +1,11 @@
 from dataclasses import replace
 
+import pytest
 from inline_snapshot import snapshot
 from samples import BROKEN, FAILURE, TRACE, F
 
 from fx_lsp.features.lenses import lenses
-from fx_lsp.model import StageInfo
+from fx_lsp.model import Span, StageInfo
 
 
 def titles(*args, stale: bool = False) -> list[str]:
@@ -15,7 +16,7 @@ def test_a_traced_function_says_what_it_costs_and_offers_its_graphs():
     found = lenses(F, TRACE, stale=False)
     assert [(lens.title, lens.stage) for lens in found] == snapshot(
         [
-            ("3 ops forward · 2 backward · saves 4.1 KiB", "forward"),
+            ("3 ops forward · 2 backward · saves ~4.1 KiB", "forward"),
             ("show forward graph", "forward"),
             ("show backward graph", "backward"),
             ("show joint graph", "joint"),
@@ -40,19 +41,33 @@ def test_what_pytorch_cannot_differentiate():
 
 def test_a_failure_has_one_lens():
     (lens,) = lenses(BROKEN, FAILURE, stale=False)
-    assert (lens.title, lens.action) == snapshot(
-        ("not traced: matmul of f32[8, 128] and f32[8, 128]: 128 and 8 differ", "show failure")
-    )
+    assert (lens.title, lens.action) == snapshot(("not traced: line 12", "show failure"))
+
+
+@pytest.mark.parametrize(
+    ("span", "title"),
+    [
+        (None, "not traced"),
+        (BROKEN.name_span, "not traced"),
+        (Span("/w/layers.py", 12, 4, 12, 9), "not traced: layers.py:12"),
+    ],
+)
+def test_why_is_left_to_the_problem(span: Span | None, title: str):
+    assert titles(BROKEN, replace(FAILURE, span=span)) == [title]
 
 
 def test_stale_lenses_say_so_once():
     assert titles(F, TRACE, stale=True)[:2] == snapshot(
-        ["stale · 3 ops forward · 2 backward · saves 4.1 KiB", "show forward graph"]
+        ["stale · 3 ops forward · 2 backward · saves ~4.1 KiB", "show forward graph"]
     )
 
 
 def test_no_lens_before_anything_is_known():
     assert lenses(F, None, stale=False) == ()
+
+
+def test_no_lens_over_what_runs_no_operation():
+    assert titles(F, replace(TRACE, stages=(StageInfo("inference", 0, 2),), saved=())) == []
 
 
 def test_a_graph_that_is_built_by_hand_is_there_to_be_read():

@@ -49,6 +49,19 @@ def test_a_cause_that_targets_share_stands_once():
     assert [r.message for r in problem.related] == ["traced f", "traced broken"]
 
 
+def test_a_failure_inside_a_target_is_that_target_s():
+    own = replace(FAILURE, severity="information", message="128 and 8 differ", hint="`# fx: x=f32[8, 8]`")
+    through = replace(own, message="64 and 8 differ", hint="`# fx: y=f32[8, 64]`")
+    for known in ([(F, through), (BROKEN, own)], [(BROKEN, own), (F, through)]):
+        (problem,) = problems(FILE, known, None)
+        assert (problem.span, problem.message) == (own.span, "128 and 8 differ. `# fx: x=f32[8, 8]`.")
+        assert [r.message for r in problem.related] == ["traced f"]
+    line = replace(own.span, col=own.span.col - 4, end_col=own.span.end_col + 9)
+    assert len(problems(FILE, [(F, replace(through, span=line)), (BROKEN, own)], None)) == 1
+    (problem,) = problems(FILE, [(F, replace(through, severity="error")), (BROKEN, own)], None)
+    assert (problem.severity, problem.message) == ("error", "64 and 8 differ. `# fx: y=f32[8, 64]`.")
+
+
 def test_an_interpreter_without_torch_is_one_problem():
     missing = Failure("no-torch", "there is no torch in /usr/bin/python3", hint="pip install torch")
     (problem,) = problems(FILE, [(F, missing), (BROKEN, missing)], None)

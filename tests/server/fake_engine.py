@@ -139,9 +139,9 @@ def _outcome(target: Target, body: str, size: int) -> Outcome:
     if "fail" in body:
         return Failure("shape", "sizes do not fit", place, "write the shapes down", "error")
     if "guess" in body:
-        return Failure("inputs", "no inputs were found", inputs=(InputSpec("x", "f32[2, 3]", "search"),))
+        return Failure("inputs", "no inputs were found", inputs=(InputSpec("x", "f32[2, 3]", "search", guessed=True),))
     returned = Value(place, "return", "f32[2, 3]")
-    inputs = (InputSpec("x", "f32[2, 3]", "search"),)
+    inputs = (InputSpec("x", "f32[2, 3]", "search", guessed=True),)
     return Trace(target.id, inputs, (StageInfo("inference", 1, 3),), (), (returned,), ("f32[2, 3]",), 0.1, "2.13.0")
 
 

@@ -140,7 +140,7 @@ TWO = "init.{0}[0]: nn.Identity(), init.{0}[1]: nn.Identity()"
         pytest.param(
             "Groups", ["init.dim: 64", "init.depth: 2", "init.bias: False", "x: f32[4, 8, 64]"], id="handed on"
         ),
-        pytest.param("Keyed", ["init.width: 8", "x: f32[4, 8, 8]"], id="a key of what is handed on"),
+        pytest.param("Keyed", ["init.width: 8", "x: f32[4, 12, 8]"], id="a key of what is handed on"),
         pytest.param("Residual", ["init.fn: nn.Identity()", "x: f32[4, 8, 64]"], id="methods call it"),
         pytest.param(
             "Two", ["init.f: nn.Identity()", "init.g: nn.Identity()", "x: f32[4, 8, 64]"], id="others call it"

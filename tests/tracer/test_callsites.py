@@ -116,7 +116,7 @@ def test_extra():
 """,
         "Block.extra",
     )
-    assert lines(traced) == snapshot(["y: f32[5, 32] · line 20"])
+    assert lines(traced) == snapshot(["init.dim: 32 · line 19", "y: f32[5, 32] · line 20"])
 
 
 def test_a_call_without_gradients_on_a_gpu(trace):
@@ -316,7 +316,12 @@ def test_a_test_that_imports_through_the_package(trace):
             """,
         },
     )
-    assert lines(traced) == snapshot(["y: f16[5, 12] · test_a_test_that_imports_throu0/tests/test_user.py:7"])
+    assert lines(traced) == snapshot(
+        [
+            "init.dim: 12 · test_a_test_that_imports_throu0/tests/test_user.py:5",
+            "y: f16[5, 12] · test_a_test_that_imports_throu0/tests/test_user.py:7",
+        ]
+    )
 
 
 def test_a_test_that_imports_the_module_in_its_function(trace):
@@ -427,3 +432,25 @@ if __name__ == "__main__":
     shown = traced.inputs()
     assert shown[0] == "init.dim: 24 · comment"
     assert next(node.spec for node in traced.stage("forward").nodes if node.name == "fc_weight") == "f32[48, 24]"
+
+
+def test_what_a_program_passes_is_known_and_what_is_searched_for_is_guessed(trace):
+    source = """
+import torch
+
+def f(x, scale):
+    return x * scale.unsqueeze(0)
+
+def g(x):
+    return inner(x.softmax(-1))
+
+def inner(y):
+    return y.exp()
+
+f(torch.zeros(3, 7), torch.ones(7))
+"""
+    assert [(i.name, i.source, i.guessed) for i in trace(source, "f").trace.inputs] == [
+        ("x", "call site", False),
+        ("scale", "call site", False),
+    ]
+    assert [(i.name, i.source, i.guessed) for i in trace(source, "g").trace.inputs] == [("x", "search", True)]

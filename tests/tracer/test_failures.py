@@ -2,7 +2,11 @@
 
 import tempfile
 
+from inline_snapshot import snapshot
+
 from fx_lsp.features.lenses import summarize
+from fx_lsp.model import InputSpec
+from fx_lsp.tracer.failures import comment_hint
 
 PRELUDE = "import torch\nfrom torch import nn, Tensor\nimport torch.nn.functional as F\n"
 
@@ -240,3 +244,57 @@ def test_a_value_that_backward_needs_and_that_is_written_over(trace):
         "which is changed in place afterwards"
     )
     assert summarize(traced.trace) == "3 ops · cannot be differentiated"
+
+
+def test_what_guesses_come_to_begins_with_the_fact_and_ends_with_the_comment(trace):
+    failure = trace(
+        PRELUDE
+        + """
+class Config:
+    pass
+
+def f(x: Tensor, layers, config: Config, scale=2.0):
+    for layer in layers:
+        x = layer.nothing(x)
+    return x.reshape(config.shape_of_all) * scale
+"""
+    ).failure
+    assert (failure.kind, failure.severity) == ("inputs", "information")
+    assert failure.message == snapshot("AttributeError: 'Tensor' object has no attribute 'nothing'")
+    assert failure.hint == snapshot(
+        "The inputs are guessed; say what they are: `# fx: x=f32[4, 64], layers=f32[12, 96], config=…`."
+    )
+
+
+def test_a_constructor_that_fails_says_so_after_the_fact(trace):
+    failure = trace(
+        PRELUDE
+        + """
+class Net(nn.Module):
+    def __init__(self, dim, path):
+        super().__init__()
+        self.layer = nn.Linear(dim, path.stem.width)
+
+    def forward(self, x):
+        return self.layer(x)
+""",
+        "Net",
+    ).failure
+    assert failure.kind == "construct"
+    assert failure.message == snapshot("AttributeError: 'int' object has no attribute 'width' (constructing Net)")
+    assert failure.hint == snapshot("The inputs are guessed; say what they are: `# fx: init(dim=64, path=…)`.")
+
+
+def test_a_comment_has_what_is_known_of_every_parameter():
+    inputs = (
+        InputSpec("init.dim", "64", "search"),
+        InputSpec("init.config", "SimpleNamespace(a=1)", "search"),
+        InputSpec("x", "f32[4, 64]", "call site", "line 9"),
+        InputSpec("pair[0]", "f32[4]", "search"),
+        InputSpec("pair[1]", "i64[4]", "search"),
+        InputSpec("named['a']", "f32[4]", "search"),
+        InputSpec("activation", "torch.relu", "search"),
+        InputSpec("eps", "1e-06", "default"),
+    )
+    comment = "init(dim=64, config=…), x=f32[4, 64], pair=(f32[4], i64[4]), named=…, activation=torch.relu"
+    assert comment_hint(inputs) == f"The inputs are guessed; say what they are: `# fx: {comment}`."

@@ -104,10 +104,10 @@ def failed(traced):
 
 def test_a_function_two_levels_down_as_the_outer_one_calls_it(trace):
     assert summary(trace(SOURCE, "outer.middle.inner")) == snapshot(
-        (["y: f32[4, 64] · call site", "n: 2 · call site"], ["f32[4, 64]"], {"joint": 11, "forward": 6, "backward": 5})
+        (["y: f32[4, 12] · call site", "n: 2 · call site"], ["f32[4, 12]"], {"joint": 11, "forward": 6, "backward": 5})
     )
     assert summary(trace(SOURCE, "outer.middle")) == snapshot(
-        (["h: f32[4, 64] · call site"], ["f32[4, 64]"], {"joint": 13, "forward": 7, "backward": 6})
+        (["h: f32[4, 12] · call site"], ["f32[4, 12]"], {"joint": 13, "forward": 7, "backward": 6})
     )
 
 
@@ -119,7 +119,7 @@ def test_a_function_two_levels_down_that_exists_once_the_middle_one_is_called(tr
 
 def test_a_function_two_levels_down_in_a_module(trace):
     assert summary(trace(SOURCE, "Net.forward.first.second")) == snapshot(
-        (["z: f32[4, 8, 8] · call site"], ["f32[4, 8, 8]"], {"joint": 18, "forward": 7, "backward": 12})
+        (["z: f32[4, 12, 8] · call site"], ["f32[4, 12, 8]"], {"joint": 18, "forward": 7, "backward": 12})
     )
 
 

@@ -327,6 +327,6 @@ class Net(torch.nn.Module):
     assert failure.message == "`width` is no parameter of Net's constructor; its parameters are dim"
     failure = trace(source, "Net", comment="init(dim='a'), x=f32[4, 8]").failure
     assert (failure.kind, failure.severity) == ("construct", "error")
-    assert failure.message.startswith("Net cannot be constructed: TypeError: ")
+    assert failure.message.startswith("TypeError: ") and failure.message.endswith(" (constructing Net)")
     failure = trace(source, "Net", comment="init(dim=nothing), x=f32[4, 8]").failure
     assert failure.message == "`init.dim` cannot be made: NameError: name 'nothing' is not defined"

@@ -68,3 +68,55 @@ def total(x: Tensor):
 def test_loops_that_are_not_long_are_traced_whole(trace):
     offered = RECURRENT + "\ndef get_inputs():\n    return [torch.randn(3, 100, 24)]\n"
     assert trace(PRELUDE + offered, "Model").inputs() == snapshot(["x: f32[3, 100, 24] · convention"])
+
+
+GENERATE = """
+class Model(nn.Module):
+    def __init__(self, width=64, vocabulary=32):
+        super().__init__()
+        self.embed = nn.Embedding(vocabulary, width)
+        self.layers = nn.ModuleList(nn.Linear(width, width) for _ in range(20))
+        self.head = nn.Linear(width, vocabulary)
+
+    def forward(self, idx):
+        x = self.embed(idx)
+        for layer in self.layers:
+            x = x + torch.tanh(layer(x))
+        return self.head(x)
+
+    def generate(self, idx, max_new_tokens{default}):
+        for _ in range(max_new_tokens):
+            idx = torch.cat((idx, self(idx)[:, -1].argmax(-1, keepdim=True)), 1)
+        return idx
+"""
+
+
+def test_a_number_of_steps_that_nobody_gave_is_small(trace):
+    traced = trace(PRELUDE + GENERATE.replace("{default}", ""), "Model.generate")
+    assert traced.inputs() == snapshot(["idx: i64[4, 64] · search", "max_new_tokens: 2 · search"])
+    assert traced.outcome.inputs[-1].detail == snapshot("2 steps, as a loop goes over it")
+    assert traced.graph("inference").count("aten.argmax.default") == 2
+
+
+def test_a_default_of_hundreds_of_steps_is_shortened(trace):
+    traced = trace(PRELUDE + GENERATE.replace("{default}", "=200"), "Model.generate")
+    assert traced.inputs() == snapshot(["idx: i64[4, 64] · search", "max_new_tokens: 2 · search"])
+    assert traced.outcome.inputs[-1].detail == snapshot("2 steps for 200, as a loop goes over it")
+
+
+def test_a_comment_says_how_many_steps(trace):
+    traced = trace(
+        PRELUDE + GENERATE.replace("{default}", ""), "Model.generate", comment="idx=i64[2, 3], max_new_tokens=6"
+    )
+    assert traced.graph("inference").count("aten.argmax.default") == 6
+
+
+def test_a_number_that_is_none_of_steps_stays(trace):
+    source = """
+def f(x: Tensor, n):
+    for _ in range(120):
+        x = torch.tanh(x.unflatten(-1, (n, x.shape[-1] // n)).flatten(-2))
+    return x
+"""
+    (n,) = (i for i in trace(PRELUDE + source).outcome.inputs if i.name == "n")
+    assert "steps" not in n.detail

@@ -93,6 +93,72 @@ def test_other_code_is_not(code: str) -> None:
 @pytest.mark.parametrize(
     "code",
     [
+        "def f(image): return np.clip(image.mean(0) * 2, 0, 1)",
+        "def f(image):\n  h, w = image.shape[:2]\n  return cv2.resize(image, (w // 2, h // 2))",
+        "def f(image):\n  w, h = image.size\n  return image.resize((w // 2, h // 2)).mean()",
+        "def f(image): return image.convert('RGB').mean() + image.max()",
+        "def f(image): return torch.from_numpy(image.transpose(2, 0, 1)).float().div(255)",
+        "def f(image):\n  image = torch.from_numpy(image)\n  return image.float().mul_(2)",
+        "def f(batch):\n  boxes = batch['boxes'][0]\n  return np.concatenate([boxes, boxes * 2]).sum()",
+        "def f(image: np.ndarray): return image.permute(2, 0, 1)",
+        "def f(texts: str | list[str], length: int) -> Tensor: return torch.zeros(len(texts), length)",
+        "def f(text):\n  assert isinstance(text, str)\n  return torch.tensor([len(text)])",
+        "def f(items, message):\n  if torch.cuda.is_available(): print(message)\n  return items * 2",
+        "def f(**values):\n  for k, v in values.items(): meters[k] = v.item()",
+        "def f(folder):\n  weights = folder / 'a'\n  return cat([g()])",
+        "def f(device, size): return torch.device(device) if size else size * 2",
+        "def _(x): return torch.empty_like(x)",
+        "class Crops:\n  def __init__(self): self.blur = transforms.Blur()\n  def f(self, x): return self.blur(x)",
+        "def collate_fn(batch): return torch.stack([x for x, _ in batch])",
+        "def f(batch): return torch.stack(batch)\nloader = DataLoader(data, collate_fn=f)",
+        "class Collate:\n  def __call__(self, batch): return torch.stack(batch)",
+    ],
+)
+def test_arrays_images_text_and_batches_are_no_tensors(code: str) -> None:
+    header = "import cv2\nimport numpy as np\nfrom torch import cat\nfrom torchvision import transforms\n"
+    assert found(code, HEADER + header) == {}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f(x):\n  if isinstance(x, np.ndarray): return np.dot(x, x)\n  return torch.mm(x, x)",
+        "def f(x): return x.clone() if isinstance(x, torch.Tensor) else np.copy(x)",
+        "def f(x, dim): return x.permute(1, 0) / np.sqrt(dim)",
+        "def f(x): return x.view(-1, np.prod(x.shape[1:]))",
+        "def f(x): return np.argmax(x.softmax(-1).cpu().numpy())",
+        "def f(table, t):\n  picked = torch.from_numpy(table).to(t.device)[t]\n  return picked.float()",
+        "def f(batch): return F.relu(batch['x']) * batch.get('scale', 1)",
+        "def f(batch):\n  x, mask = batch.tensors, batch.mask\n  return x.masked_fill(mask, 0)",
+        "def f(labels, n): return torch.zeros(n, 4).index_add(0, labels, labels)",
+        "def f(x): return x.transpose(1, 2)",
+        "def f(x): return x.mean(dim=0)",
+    ],
+)
+def test_tensors_beside_arrays_are_targets(code: str) -> None:
+    assert found(code, HEADER + "import numpy as np\n") == {"f": "function"}
+
+
+@pytest.mark.parametrize(
+    ("code", "evident"),
+    [
+        ("def f(x): return x.sum()", False),
+        ("def f(x): return x.shape[0]", False),
+        ("def f(x): return x.sum(dim=1)", True),
+        ("def f(x: Tensor): return x.sum()", True),
+        ("def f(x): return g(x)\ndef g(x): return x.sum()", False),
+        ("def f(x): return g(x)\ndef g(x): return torch.relu(x)", True),
+        ("# fx: x=f32[4]\ndef f(x): return x.sum()", True),
+    ],
+)
+def test_what_arrays_do_as_well_is_no_evidence_of_tensors(code: str, evident: bool) -> None:
+    targets = {target.name: target for target in discover("/m.py", HEADER + code).targets}
+    assert targets["f"].evident is evident
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
         "def f(x, optimizer): return torch.relu(x)",
         "def f(model, loader):\n  for x in loader: torch.relu(x)",
         "def f(x: Tensor):\n  loss = x.sum()\n  loss.backward()",

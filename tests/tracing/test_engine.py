@@ -14,6 +14,7 @@ from fx_lsp.errors import WorkerDied, WorkerStartError, WorkerTimeout
 from fx_lsp.model import Failure, Node, Span, Stage, StageInfo, Trace, TraceReply, TraceRequest, Value
 from fx_lsp.tracing.analysis import module_name
 from fx_lsp.tracing.engine import Engine, EngineSettings, EngineStatus
+from fx_lsp.tracing.files import SLOW_SECONDS, urgency
 from fx_lsp.tracing.hosts import Backend
 from fx_lsp.tracing.interpreters import Interpreter
 from fx_lsp.tracing.workers import Limits, Workers
@@ -124,6 +125,19 @@ async def test_an_opened_file_is_traced(bench: Bench) -> None:
     assert (line_of(engine, bench.file, "f"), line_of(engine, bench.file, "g")) == (4, 7)
     assert bench.updates and bench.statuses[-1] == EngineStatus("ok", True, "")
     assert any(status.message == "starting torch" for status in bench.statuses)
+
+
+async def test_what_turns_out_to_be_no_tensor_code_is_shown_nowhere(bench: Bench) -> None:
+    def answer(request: TraceRequest) -> TraceReply:
+        return TraceReply(Failure("nothing", "")) if request.name == "g" else traced(request)
+
+    bench.tracers = Tracers(answer)
+    engine = bench.engine()
+    engine.open(bench.file, TEXT, ())
+    await bench.quiet(engine)
+    state = engine.state(bench.file)
+    assert state is not None and [t.target.name for t in state.targets] == ["f"]
+    assert isinstance(await engine.outcome(bench.file, "g"), Failure)
 
 
 async def test_only_what_an_edit_changes_is_traced_again_and_the_rest_moves(bench: Bench) -> None:
@@ -275,6 +289,39 @@ async def test_what_is_at_the_cursor_comes_first_and_what_is_asked_for_before_th
     await request
     await bench.quiet(engine)
     assert bench.tracers.asked == ["f0", "f5", "f3", "f1", "f2", "f4"]
+
+
+async def test_what_reaches_little_code_is_traced_before_what_reaches_much(bench: Bench) -> None:
+    text = """\
+import torch
+
+def generate(x, steps: int):
+    for _ in range(steps):
+        x = step(x)
+    return x
+
+def step(x):
+    y = act(x)
+    return y + torch.exp(x)
+
+def act(x):
+    return torch.relu(x)
+"""
+    engine = bench.engine(workers=1)
+    engine.open(bench.file, text, ())
+    await bench.quiet(engine)
+    assert bench.tracers.asked == ["act", "step", "generate"]
+
+
+async def test_what_was_slow_is_traced_after_the_rest(bench: Bench) -> None:
+    engine = bench.engine(workers=1)
+    engine.open(bench.file, TEXT, ())
+    await bench.quiet(engine)
+    open_file = engine._files[bench.file]
+    keys = {name: key for key, name in open_file.names.items()}
+    open_file.shown["f"] = replace(open_file.shown["f"], seconds=SLOW_SECONDS + 1)
+    first, second = (urgency([open_file], open_file, keys[name], True) for name in ("f", "g"))
+    assert first is not None and second is not None and first > second
 
 
 async def test_an_unsaved_change_elsewhere_invalidates_what_depends_on_it(bench: Bench, tmp_path: Path) -> None:

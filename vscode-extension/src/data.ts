@@ -31,7 +31,7 @@ export interface FunctionData {
   message: string;
   stages: { name: string; ops: number }[];
   saved: number | null;
-  inputs: { name: string; spec: string; source: string }[];
+  inputs: { name: string; spec: string; source: string; guessed: boolean }[];
 }
 
 export interface PassData {

@@ -12,7 +12,7 @@ from torch import nn
 from fx_lsp.model import Failure, InputSpec, Severity, Span
 from fx_lsp.specs import MODE
 from fx_lsp.tracer.call import Call
-from fx_lsp.tracer.failures import failure_of
+from fx_lsp.tracer.failures import comment_hint, failure_of
 from fx_lsp.tracer.fakes import construct_fake
 from fx_lsp.tracer.inputs.evidence.body import constructor_facts, find_class
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, ValuePlan, input_specs, materialize
@@ -75,9 +75,10 @@ def construct(task: Task, cls: type, given: Mapping[str, Plan]) -> Constructed |
         failure = search_failure(task, found, bad, input_specs(found.best.plans, INIT))
         if failure.kind in HARD:
             return failure
-        message = f"{cls.__name__} cannot be constructed: {failure.message}"
-        arguments = ", ".join(f"{n}=…" for n, _ in found.best.plans.items) or "…"
-        hint = "" if bad == "error" else f"Say how in a comment above the class: `# fx: init({arguments})`."
+        message = f"{failure.message} (constructing {cls.__name__})"
+        hint = (
+            "" if bad == "error" else comment_hint(input_specs(found.best.plans, INIT)) or "Say how: `# fx: init(…)`."
+        )
         return dataclasses.replace(failure, kind="construct", message=message, hint=hint)
     plans = found.best.plans
     return Constructed(found.best.run.result, shown_init(dict(plans.items)), plans)

@@ -13,13 +13,13 @@ from fx_lsp.tracer.inputs.plan.configs import with_attribute, with_value
 from fx_lsp.tracer.inputs.plan.plans import Plan, ValuePlan, value
 from fx_lsp.tracer.inputs.plan.values import IDENTITY
 from fx_lsp.tracer.inputs.solve import options
+from fx_lsp.tracer.inputs.solve.repairs import missing_name
 from fx_lsp.tracer.inputs.task import Task
 
 Path: TypeAlias = tuple[str, ...]
 """A constructor parameter, or an attribute of one: `("bias",)`, `("config", "bias")`."""
 
 _NOT_CALLABLE = re.compile(r"'(int|float|bool)' object is not callable")
-_MISSING = re.compile(r"'(\w+)' object has no attribute '(\w+)'")
 _GUESSED = ("search", "annotation", "default")
 
 
@@ -35,10 +35,10 @@ def rebuilt(task: Task, made: Constructed, error: BaseException | None) -> Itera
         yield from ({n: IDENTITY} for n, p in guessed.items() if p.source == "search" and p.kind == called[1])
     for name, have in options.guessed(made.plans.items).items():
         yield from ({name: value(other, "search", "from an error")} for other in options.worded(error, have))
-    missing = _MISSING.search(str(error)) if isinstance(error, AttributeError) else None
-    if missing is None:
+    missing = missing_name(error)
+    if missing is None or not missing.kind:
         return
-    owner, name = missing.groups()
+    owner, name = missing.kind, missing.name
     if owner == type(made.instance).__name__:
         for settings in _conditions(task.tree, type(made.instance), name):
             plans = _changed(guessed, settings, f"for self.{name}")

@@ -13,17 +13,17 @@ from itertools import count
 from typing import TypeAlias
 
 from fx_lsp.model import Failure, InputSpec, Severity
-from fx_lsp.tracer.failures import failure_of, kind_of
-from fx_lsp.tracer.inputs.plan.plans import FROM_ERROR, Plans, TensorPlan, fresh_sizes, with_size
+from fx_lsp.tracer.failures import failure_of
+from fx_lsp.tracer.inputs.plan.plans import FROM_ERROR, Plans
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_data_dependent, is_of_sizes, place_of
 from fx_lsp.tracer.inputs.solve.demands import of_one_shape
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration
 from fx_lsp.tracer.inputs.solve.repairs import is_of_gradients, repairs
 from fx_lsp.tracer.inputs.solve.short_loops import with_short_loops
-from fx_lsp.tracer.inputs.solve.sizes import plain_conflicts, with_rank
+from fx_lsp.tracer.inputs.solve.sizes import with_rank
 from fx_lsp.tracer.inputs.solve.solver import solved, with_sizes
 from fx_lsp.tracer.inputs.task import Task
-from fx_lsp.tracer.observe import Run, tensors_among
+from fx_lsp.tracer.observe import Run
 
 Evaluate = Callable[[Plans], Attempt]
 Explore = Callable[[Plans], Exploration]
@@ -115,7 +115,7 @@ def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts
     queue: list[_Entry] = [((0, 0), 0, next(order), start, None)]
     seen = {start}
     furthest: Attempt | None = None
-    reached = (-2, 0, False)
+    furthest_reached = (-2, 0, False)
     failures: list[Attempt] = []
     stagnation = 0
     while queue and len(failures) < attempts and stagnation < _patience(furthest):
@@ -127,9 +127,9 @@ def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts
             return Found(attempt, failures)
         failures.append(attempt)
         stagnation += 1
-        calls, line, own = _reached(attempt)
-        if (calls, line, own) > reached:
-            furthest, reached, stagnation = attempt, (calls, line, own), 0
+        calls, line, own = reached(attempt)
+        if (calls, line, own) > furthest_reached:
+            furthest, furthest_reached, stagnation = attempt, (calls, line, own), 0
         stop = (place_of(attempt), str(attempt.run.error))
         if stop == parent:
             doubt += NO_EFFECT
@@ -172,7 +172,7 @@ def _ones(plans: Plans) -> int:
     return sum(plan.spec.sizes.count(1) for _, plan in plans.tensors() if plan.detail == FROM_ERROR)
 
 
-def _reached(attempt: Attempt) -> tuple[int, int, bool]:
+def reached(attempt: Attempt) -> tuple[int, int, bool]:
     """How far an attempt came: torch calls, the line in the target's file, whether the code itself is what failed."""
     error = attempt.run.error
     chain = attempt.sources.traceback_chain(error.__traceback__ if error else None)
@@ -228,7 +228,7 @@ def _of_other_ranks(
         if other.best.run.error is None:
             return other
         found.of_other_ranks += [a for a in other.failures if a.run.calls >= found.best.run.calls]
-        if _reached(other.best) > _reached(found.best):
+        if reached(other.best) > reached(found.best):
             found.best = other.best
     return found
 
@@ -237,81 +237,21 @@ def _other_ranks(plans: Plans) -> Iterator[Plans]:
     for path, plan in list(plans.tensors()):
         if plan.source == "search":
             rank = len(plan.spec.sizes)
-            for other in sorted(set(range(1, 6)) - {rank}, key=lambda other: (abs(other - rank), -other)):
+            most = 5 if plan.spec.dtype.startswith(("f", "bf", "c")) else 3  # of indices, labels and masks
+            for other in sorted(set(range(1, most + 1)) - {rank}, key=lambda other: (abs(other - rank), -other)):
                 if abs(other - rank) < 3:
                     yield with_rank(plans, path, other)
 
 
-def severity(found: Found, evaluate: Evaluate) -> Severity:
-    """Whether the failure of a search is the code's own error, whatever it is called with.
-
-    It is one when the furthest attempt still fails at the same place, over the same sizes, however the free sizes (or,
-    for dtypes, the dtypes) of its inputs are changed; and no value was guessed that is not a tensor.
-    """
-    best = found.best
-    guessed = [
-        plan
-        for _, plan in best.plans.items
-        if getattr(plan, "source", "search") == "search" and not isinstance(plan, TensorPlan)
-    ]
-    if best.run.error is None or guessed or place_of(best) is None:
-        return "information"
-    rivals = [a for a in found.failures if a.run.calls >= best.run.calls]
-    if any(place_of(a) != place_of(best) for a in rivals):
-        return "information"
-    kind = kind_of(best.run.error, best.run.failed)
-    if kind == "dtype":
-        if not _mixes_dtypes(best):
-            return "information"
-        again = [evaluate(plans) for plans in _other_dtypes(best.plans)]
-        return "error" if all(place_of(a) == place_of(best) for a in again) else "information"
-    if kind != "shape":
-        return "information"
-    again = [evaluate(plans) for plans in _other_sizes(best.plans)]
-    same_place = [a for a in again if place_of(a) == place_of(best) and a.run.calls == best.run.calls]
-    conflict = _conflict(best)
-    persistent = conflict is not None and all(_conflict(a) == conflict for a in [*same_place, *rivals])
-    return "error" if persistent and same_place and all(a.run.error for a in again) else "information"
-
-
-def _other_sizes(plans: Plans) -> Iterator[Plans]:
-    taken = plans.sizes()
-    for size in sorted(taken):
-        yield with_size(plans, size, fresh_sizes(1, taken)[0])
-
-
-def _other_dtypes(plans: Plans) -> Iterator[Plans]:
-    for dtype in ("f64", "f16", "bf16"):
-
-        def change(path: str, plan: TensorPlan, dtype: str = dtype) -> TensorPlan:
-            floating = plan.spec.dtype.startswith(("f", "bf"))
-            return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, dtype=dtype)) if floating else plan
-
-        changed = plans.map_tensors(change)
-        if changed != plans:
-            yield changed
-
-
-def _mixes_dtypes(attempt: Attempt) -> bool:
-    """Whether the failing call was given tensors of several dtypes; others may be wrong about this machine only."""
-    failed = attempt.run.failed
-    return failed is not None and len({t.dtype for t in tensors_among(failed.args, failed.kwargs)}) > 1
-
-
-def _conflict(attempt: Attempt) -> tuple[int, int] | None:
-    return next(iter(plain_conflicts(str(attempt.run.error))), None)
-
-
-HARD = frozenset({"data-dependent", "effect", "unsupported", "exit", "memory", "import"})
+HARD = frozenset({"data-dependent", "effect", "unsupported", "exit", "memory", "import", "nothing"})
 """Kinds of failures that other inputs do not mend."""
 
 
 def search_failure(task: Task, found: Found, bad: Severity, inputs: tuple[InputSpec, ...]) -> Failure:
-    """Why a search found nothing: what ended its closest try."""
+    """Why a search found nothing: what ended the try that came furthest."""
     run: Run = found.best.run
     assert run.error is not None
     failure = failure_of(run.error, task.sources, run.failed, task.lines, bad, inputs)
     if bad != "information" or failure.kind in HARD:
         return failure
-    message = f"no inputs were found that {task.request.name} runs with; the closest try ended with: {failure.message}"
-    return dataclasses.replace(failure, kind="inputs", message=message)
+    return dataclasses.replace(failure, kind="inputs")

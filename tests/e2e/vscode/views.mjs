@@ -91,7 +91,9 @@ await drive(async (w) => {
   await page.keyboard.type(' +* 2');
   await graph.locator('body[data-state="failed"]').waitFor();
   found.failed = await graph.locator('.message').innerText();
-  found.told = plain(await page.locator('.sidebar .message').innerText());
+  const told = page.locator('.sidebar .message', { hasText: 'syntax error' });
+  await told.waitFor();
+  found.told = plain(await told.innerText());
   await w.shot('graph-view-failed');
   for (let i = 0; i < 5; i += 1) {
     await page.keyboard.press('Backspace');

@@ -222,6 +222,6 @@ def _definitions(body: Sequence[ast.AST]) -> list[FunctionNode | ast.ClassDef]:
             found.append(node)
         elif isinstance(node, ast.stmt) and (function := bound_lambda(node)) is not None:
             found.append(function)
-        elif isinstance(node, (ast.If, ast.Try, ast.With, ast.AsyncWith, ast.ExceptHandler)):
+        elif isinstance(node, (ast.If, ast.Try, ast.With, ast.AsyncWith, ast.ExceptHandler, ast.For, ast.While)):
             found += _definitions(list(ast.iter_child_nodes(node)))
     return found

@@ -1,46 +1,37 @@
 """What a target is called with in straight-line code: run what one call needs, and stop where the target is entered."""
 
 from __future__ import annotations
-import __future__
 
 import ast
 import importlib.machinery
 import inspect
 import linecache
 import os
-import signal
 import sys
-import threading
-import time
 from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Any
 
-import torch
-
 from fx_lsp.model import CallSite, TraceRequest
+from fx_lsp.steps import functions_around
+from fx_lsp.tracer.absent import Absences, Absent, tolerant
 from fx_lsp.tracer.command_line import CommandLine, flags_parsed, started_as
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.guards import forbid_effects
-from fx_lsp.tracer.inputs.evidence.callers import Reached, Watcher, watcher
+from fx_lsp.tracer.inputs.evidence.callers import Watcher, watcher
 from fx_lsp.tracer.inputs.evidence.offers import Offer
 from fx_lsp.tracer.inputs.plan.facts import Facts
-from fx_lsp.tracer.inputs.plan.plans import TensorPlan
+from fx_lsp.tracer.inputs.plan.plans import Plan, TensorPlan, ValuePlan
 from fx_lsp.tracer.inputs.plan.values import proposals
 from fx_lsp.tracer.inputs.task import Task
-from fx_lsp.tracer.load import find, load
+from fx_lsp.tracer.load import codes_of, find, load, syntax_of, with_inputs
+from fx_lsp.tracer.loaders import one_batch_each
+from fx_lsp.tracer.time_limit import time_limit
 
 SHARE = 0.4
 """How much of the time that is left one call site may use."""
-TICK = 0.05
-"""How many seconds pass until it is looked again whether a site that took too long can be stopped."""
-LENIENCE = 4
-"""How many times as long it may take where it is never in a place at which it can be stopped safely."""
-_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
-WAITING = 4
-"""How many times as long it may take by the clock: on a busy machine it waits for others."""
 
 
 def seen_at_call_sites(task: Task, signature: inspect.Signature, hints: Mapping[str, Any]) -> Iterator[Offer]:
@@ -51,7 +42,7 @@ def seen_at_call_sites(task: Task, signature: inspect.Signature, hints: Mapping[
     """
     request = task.request
     for site in request.sites:
-        with _modules_kept((request.module, site.imported, site.module)):
+        with modules_kept((request.module, site.imported, site.module)):
             offer = _seen_at(request, site, task.tree, task.seconds * SHARE, task.mode)
         if offer is None:
             continue
@@ -76,13 +67,16 @@ def _seen_at(
     own = site.file == request.file
     watch: Watcher | None = None
     line = CommandLine()
+    namespace = Absences().namespace() if request.step else {}
     with suppress(BaseException), ExitStack() as stack:
         stack.enter_context(forbid_effects())
         line = stack.enter_context(started_as(site.file))
-        stack.enter_context(_time_limit(seconds))
-        target = None if own else _target_module(request, site, mode)
-        module = _new_module(request, site)
-        for code, imports in _statements(site):
+        stack.enter_context(time_limit(seconds))
+        stack.enter_context(one_batch_each())
+        target = None if own else target_module(request, site, mode)
+        module = new_module(request, site)
+        vars(module).update(namespace)
+        for code, imports in statements_of(request, site):
             if watch is None:
                 watch = _watcher(request, target or module, tree, site)
             with watch.watching() if watch else nullcontext(), forbid_effects(network_only=imports):
@@ -90,34 +84,46 @@ def _seen_at(
             if imports:
                 flags_parsed()
             if imports and target is not None:
-                _prefer(target, module)
+                prefer(target, module)
         if watch is not None and site.then:
             with watch.watching():
                 eval(site.then, module.__dict__)
     offer = watch.observed(None).offer if watch is not None else None
-    return None if offer is None else replace(offer, guessed=bool(line.invented))
+    if offer is None:
+        return None
+    args = {name: plan for name, plan in offer.args.items() if not _is_absent(plan)}
+    return replace(offer, args=args, guessed=bool(line.invented))
 
 
-def _statements(site: CallSite) -> Iterator[tuple[Any, bool]]:
-    """The code of each statement of the site's text, and whether it is an import."""
-    tree = ast.parse(site.text, site.file)
-    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
-    names = [alias.name for node in imports for alias in node.names]
-    flags = sum(getattr(__future__, name).compiler_flag for name in names)
-    for node in tree.body:
-        code = compile(ast.Module([node], []), site.file, "exec", flags, dont_inherit=True)
-        yield code, isinstance(node, (ast.Import, ast.ImportFrom))
+def _is_absent(plan: Plan) -> bool:
+    return isinstance(plan, ValuePlan) and isinstance(plan.make(), Absent)
 
 
-def _target_module(request: TraceRequest, site: CallSite, mode: FakeTensorMode) -> ModuleType:
+def statements_of(request: TraceRequest, site: CallSite, inputs: Collection[str] = ()) -> Iterator[tuple[Any, bool]]:
+    """The code of each statement of the site's text, and whether it is an import.
+
+    What leads to a step goes on after statements that raise; of what that reads, `inputs` are parameters.
+    """
+    own = site.file == request.file
+    tree = syntax_of(request, site.text, inputs) if own else ast.parse(site.text, site.file)
+    if request.step:
+        tree = tolerant(tree, (*site.functions, *functions_around(tree, request.step)) if own else site.functions)
+    yield from codes_of(tree, site.file)
+
+
+def target_module(
+    request: TraceRequest, site: CallSite, mode: FakeTensorMode, inputs: Collection[str] = ()
+) -> ModuleType:
     """What a test uses of the target's file, importable under its name and under the test's name for it."""
-    module = load(replace(request, sliced=site.sliced, overlays={}), mode).module
+    asked = replace(request, sliced=site.sliced, overlays={})
+    module = with_inputs(asked, inputs, mode) if inputs else load(asked, mode).module
     if site.imported:
         sys.modules[site.imported] = module
     return module
 
 
-def _new_module(request: TraceRequest, site: CallSite) -> ModuleType:
+def new_module(request: TraceRequest, site: CallSite) -> ModuleType:
+    """An empty module for a site to run in, under the name that its file has."""
     name = site.module or request.module
     module = ModuleType(name)
     module.__file__ = site.file
@@ -128,7 +134,7 @@ def _new_module(request: TraceRequest, site: CallSite) -> ModuleType:
     return module
 
 
-def _prefer(target: ModuleType, module: ModuleType) -> None:
+def prefer(target: ModuleType, module: ModuleType) -> None:
     """Replace what `module` has imported of the target's file on disk by that of its unsaved text."""
     for name, value in list(vars(module).items()):
         called = getattr(value, "__name__", None)
@@ -154,7 +160,7 @@ def _shown(file: str, request: TraceRequest) -> str:
 
 
 @contextmanager
-def _modules_kept(names: Collection[str]) -> Generator[None, None, None]:
+def modules_kept(names: Collection[str]) -> Generator[None, None, None]:
     """Put `sys.modules` back as it was, as far as these names go."""
     before = {name: sys.modules.get(name) for name in names if name}
     try:
@@ -165,33 +171,3 @@ def _modules_kept(names: Collection[str]) -> Generator[None, None, None]:
                 sys.modules.pop(name, None)
             else:
                 sys.modules[name] = module
-
-
-@contextmanager
-def _time_limit(seconds: float) -> Generator[None, None, None]:
-    """Raise Reached in the main thread after `seconds` of this process's time, or several of them of waiting, and
-    again, where the platform has timers.
-
-    PyTorch may abort where Python code that it calls raises at any instruction: while that runs, it is waited for.
-    """
-    if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    until = time.monotonic() + LENIENCE * WAITING * seconds
-
-    def ring(_: int, frame: FrameType | None) -> None:
-        inside = frame is not None and frame.f_code.co_filename.startswith(_TORCH)
-        if not inside or time.monotonic() > until:
-            raise Reached
-
-    timers = ((signal.SIGPROF, signal.ITIMER_PROF, seconds), (signal.SIGALRM, signal.ITIMER_REAL, WAITING * seconds))
-    before = [signal.signal(number, ring) for number, _, _ in timers]
-    for _, timer, limit in timers:
-        signal.setitimer(timer, limit, TICK)
-    try:
-        yield
-    finally:
-        for (number, timer, _), handler in zip(timers, before, strict=True):
-            signal.setitimer(timer, 0)
-            signal.signal(number, handler)

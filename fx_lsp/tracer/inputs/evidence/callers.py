@@ -177,14 +177,21 @@ def watcher(request: TraceRequest, module: ModuleType, tree: ast.Module) -> Watc
         return _nested_watcher(request, module, tree)
     if not isinstance(target, type):
         code, bound = _code_of(target), _bound(target)
-        return Watcher(request.file, lambda frame: frame.f_code is code and _given(frame, bound), code)
+        owner = find(module, request.name.rpartition(".")[0]) if request.kind == "method" else None
+        constructors = _constructors(owner)
+        return Watcher(request.file, lambda frame: frame.f_code is code and _given(frame, bound), code, constructors)
     kind, forward = target, _code_of(getattr(target, "forward", None))
-    constructor = _code_of(target.__init__)
 
     def matches(frame: FrameType) -> bool:
         return frame.f_code is forward and isinstance(frame.f_locals.get("self"), kind)
 
-    return Watcher(request.file, matches, constructors=frozenset([constructor] if constructor else ()))
+    return Watcher(request.file, matches, constructors=_constructors(target))
+
+
+def _constructors(kind: Any) -> frozenset[CodeType]:
+    """Return the code that makes an instance of a class."""
+    code = _code_of(kind.__init__) if isinstance(kind, type) else None
+    return frozenset([code] if code is not None else ())
 
 
 def _bound(target: Any) -> Mapping[str, Any]:

@@ -152,3 +152,13 @@ def shape_of(node: ast.expr) -> str | None:
 
 def _name(node: ast.expr) -> str | None:
     return node.id if isinstance(node, ast.Name) else None
+
+
+def compared_with_none(node: ast.AST) -> set[str]:
+    """Return the names that are compared with None below `node`: `if targets is not None`."""
+    return {
+        compared.left.id
+        for compared in ast.walk(node)
+        if isinstance(compared, ast.Compare) and isinstance(compared.left, ast.Name)
+        if isinstance(compared.comparators[0], ast.Constant) and compared.comparators[0].value is None
+    }

@@ -15,7 +15,7 @@ from torch import nn
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import Plans, ValuePlan, materialize
 from fx_lsp.tracer.inputs.plan.signatures import hints_of, signature_of
-from fx_lsp.tracer.inputs.plan.values import Context, integers, proposals
+from fx_lsp.tracer.inputs.plan.values import Context, integers, needs_nothing, proposals
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -55,7 +55,8 @@ def namespaces(module: ModuleType, construct: Callable[[type], Any]) -> Namespac
         wanted = {a for a in attributes if not a.startswith("__") and a not in _DICT_METHODS}
         for name, cls in list(vars(module).items()):
             if isinstance(cls, type) and not issubclass(cls, nn.Module) and wanted and wanted <= _attributes(cls):
-                return ValuePlan(lambda cls=cls: construct(cls), f"{name}()", "search")
+                detail = "the class that has what is read of it"
+                return ValuePlan(lambda cls=cls: construct(cls), f"{name}()", "annotation", detail, needs_nothing(cls))
         values = {name: value_for(name, module) for name in sorted({*wanted, *keys})}
         if not keys:
             return settings_plan(SimpleNamespace(**values))
@@ -69,7 +70,7 @@ class AttributeDict(dict[str, Any]):
 
     def __getattr__(self, name: str) -> Any:
         if name not in self:
-            raise AttributeError(f"'AttributeDict' object has no attribute '{name}'")
+            raise AttributeError(f"'AttributeDict' object has no attribute '{name}'", name=name, obj=self)
         return self[name]
 
     def __repr__(self) -> str:

@@ -6,9 +6,10 @@ changes every dimension that has it.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from types import BuiltinFunctionType, FunctionType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, TypeAlias
 
 import torch
@@ -29,7 +30,8 @@ LAST = (64, 32, 96, 160, 192, 224, 288, 320, 352, 384, 416)
 class TensorPlan:
     """A tensor to make.
 
-    `grad` asks for a gradient (floating point only); `dtype_known` says that its use fixes the dtype.
+    `grad` asks for a gradient (floating point only); `dtype_known` says that its use fixes the dtype, and `rank_known`
+    that the code fixes how many dimensions it has.
     """
 
     spec: TensorSpec
@@ -37,16 +39,21 @@ class TensorPlan:
     detail: str = ""
     grad: bool = True
     dtype_known: bool = False
+    rank_known: bool = False
 
 
 @dataclass(frozen=True)
 class ValuePlan:
-    """Any other value: `make()` gives it anew for every run, `shown` is how it reads."""
+    """Any other value: `make()` gives it anew for every run, `shown` is how it reads.
+
+    It is `certain` where its source may be wrong about what is meant, and nothing in it was guessed.
+    """
 
     make: Callable[[], Any]
     shown: str
     source: InputSource
     detail: str = ""
+    certain: bool = False
 
     @property
     def kind(self) -> str:
@@ -117,6 +124,11 @@ def value(constant: Any, source: InputSource, detail: str = "") -> ValuePlan:
     return ValuePlan(lambda: constant, readable(constant), source, detail)
 
 
+def is_single_batch(plan: TensorPlan) -> bool:
+    """Return True for a tensor of several dimensions, the first of size 1."""
+    return len(plan.spec.sizes) > 1 and plan.spec.sizes[0] == 1
+
+
 def readable(constant: Any) -> str:
     """A value as the user would write it, if that is short: `4`, `torch.nn.functional.relu`, `LlamaConfig(…)`."""
     if isinstance(constant, torch.Tensor):
@@ -127,7 +139,8 @@ def readable(constant: Any) -> str:
             return f"torch.{constant.__name__}"
         return f"{module}.{name}" if module.startswith("torch") else name
     shown = repr(constant)
-    return shown if len(shown) <= 60 and "\n" not in shown else f"{type(constant).__name__}(…)"
+    short = len(shown) <= 60 and "\n" not in shown and type(constant).__repr__ is not object.__repr__
+    return shown if short else f"{type(constant).__name__}(…)"
 
 
 def tensor(dtype: str, sizes: tuple[int, ...], source: InputSource = "search", detail: str = "") -> TensorPlan:
@@ -163,6 +176,8 @@ def resized(plans: Plans, change: Callable[[Sizes], Sizes], detail: str, path: s
         if plan.source != "search" or path not in (None, where):
             return plan
         sizes = change(plan.spec.sizes)
+        if plan.rank_known and len(sizes) != len(plan.spec.sizes):
+            return plan
         return plan if sizes == plan.spec.sizes else replace(plan, spec=replace(plan.spec, sizes=sizes), detail=detail)
 
     return plans.map_tensors(changed)
@@ -238,9 +253,9 @@ def _describe(plan: Plan, path: str, specs: list[InputSpec]) -> None:
         for where, item in zip(plan.paths(path), plan.items, strict=True):
             _describe(item, where, specs)
     elif isinstance(plan, TensorPlan):
-        specs.append(InputSpec(path, str(plan.spec), plan.source, plan.detail))
+        specs.append(InputSpec(path, str(plan.spec), plan.source, plan.detail, plan.source == "search"))
     else:
-        specs.append(InputSpec(path, plan.shown, plan.source, plan.detail))
+        specs.append(InputSpec(path, plan.shown, plan.source, plan.detail, plan.source == "search"))
 
 
 def _map(plan: Plan, path: str, change: Callable[[str, TensorPlan], TensorPlan]) -> Plan:
@@ -286,4 +301,16 @@ def plan_of_made(given: Any, source: InputSource, detail: str = "") -> Plan:
         return SequencePlan(tuple(plan_of_made(g, source, detail) for g in given), type(given))
     if type(given) is dict:
         return SequencePlan(tuple(plan_of_made(g, source, detail) for g in given.values()), dict, tuple(given))
-    return value(given, source, detail)
+    plan = value(given, source, detail)
+    snapshot = _snapshot(given)
+    return plan if snapshot is given else replace(plan, make=lambda: _snapshot(snapshot))
+
+
+def _snapshot(given: Any) -> Any:
+    """Return a copy of an object that a call may change, such as its settings; the object itself where it is shared."""
+    if isinstance(given, (nn.Module, type, FunctionType, ModuleType)) or not hasattr(given, "__dict__"):
+        return given
+    try:
+        return copy.deepcopy(given)
+    except Exception:
+        return given

@@ -19,6 +19,7 @@ from fx_lsp.specs import TensorSpec
 from fx_lsp.tracer.inputs.plan.dims import shapes_in, sizes_of, words
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import Plan, SequencePlan, TensorPlan, ValuePlan, fresh_sizes, value
+from fx_lsp.tracer.inputs.plan.signatures import signature_of
 from fx_lsp.tracer.tensors import short_name
 
 INDEX_NAME = re.compile(r"(^|_)(ids?|idx|index|indices|labels?|tokens?)$")
@@ -50,6 +51,10 @@ _INTEGERS: tuple[tuple[re.Pattern[str], int], ...] = tuple(
 _FLAG = re.compile(r"^(use|is|has|with|do|no|return|add|apply|enable)_|bias$|affine$|causal|bidirectional|inplace")
 TENSOR_ATTRIBUTES = frozenset(dir(torch.Tensor))
 """What a value may be asked for that is a tensor."""
+MODULE_ATTRIBUTES = frozenset(name for name in dir(nn.Module) if name[0] != "_") - TENSOR_ATTRIBUTES
+"""What only a module is asked for: its parameters, its children, its mode."""
+LAYER = ValuePlan(lambda: nn.Linear(64, 64), "nn.Linear(64, 64)", "search")
+"""A module with parameters."""
 IDENTITY = ValuePlan(nn.Identity, "nn.Identity()", "search")
 """A module to call."""
 MODULES = (IDENTITY, IDENTITY)
@@ -87,12 +92,14 @@ def proposals(
     found: list[Plan] = []
     if parameter.default is not inspect.Parameter.empty:
         found.append(value(parameter.default, "default"))
-    found += _from_annotation(annotation, parameter.name, facts, taken, context)
+    annotated = _from_annotation(annotation, parameter.name, facts, taken, context)
+    found += annotated
     if not found and not facts.uses:
         found += _handed_on(facts, context.module)
-    if not _is_precise(annotation):
+    precise = bool(annotated) and _is_precise(annotation)
+    if not precise:
         found += _from_use(parameter.name, facts, taken, context)
-    if not _is_precise(annotation) and parameter.default in (inspect.Parameter.empty, None):
+    if not precise and parameter.default in (inspect.Parameter.empty, None):
         known = {_key(p) for p in found}
         found += [p for p in _anything(parameter.name, facts, taken, context) if _key(p) not in known]
     return found or [value(None, "search")]
@@ -138,7 +145,8 @@ def tensors(name: str, facts: Facts, taken: set[int], context: Context) -> list[
         sizes.insert(0, ((batch, 3, *spatial), ""))
     grad, known = not MASK_NAME.search(name), facts.dtype is not None
     return [
-        TensorPlan(TensorSpec(dtype, _demanded(found, facts)), "search", detail, grad, known) for found, detail in sizes
+        TensorPlan(TensorSpec(dtype, _demanded(found, facts)), "search", detail, grad, known, facts.rank is not None)
+        for found, detail in sizes
     ]
 
 
@@ -154,6 +162,8 @@ def _demanded(sizes: tuple[int, ...], facts: Facts) -> tuple[int, ...]:
 
 
 def _from_annotation(annotation: Any, name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
+    if isinstance(annotation, typing.TypeVar):
+        annotation = annotation.__bound__ or annotation.__name__
     if annotation in (inspect.Parameter.empty, Any, None) or isinstance(annotation, str):
         return _from_text(annotation, name, facts, taken, context) if isinstance(annotation, str) else []
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
@@ -238,7 +248,16 @@ def _from_class(annotation: type, name: str, facts: Facts, taken: set[int], cont
         return [ValuePlan(make, shown, "search")]
     if annotation.__module__ in ("builtins", "typing", "abc", "collections.abc"):
         return []
-    return [ValuePlan(lambda: context.construct(annotation), f"{annotation.__name__}()", "annotation")]
+    certain = needs_nothing(annotation)
+    return [ValuePlan(lambda: context.construct(annotation), f"{annotation.__name__}()", "annotation", "", certain)]
+
+
+def needs_nothing(cls: type) -> bool:
+    """Return True if an instance is made without arguments, so that everything in it is a default of its author's."""
+    signature = signature_of(cls)
+    parameters = signature.parameters.values() if signature is not None else ()
+    required = (p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
+    return signature is not None and not any(required)
 
 
 _CONTAINERS: dict[type, tuple[Callable[[], nn.Module], str]] = {
@@ -268,7 +287,7 @@ def _from_sequence(
 def _from_text(annotation: str, name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
     """An annotation that could not be evaluated: whether it names a tensor or a number."""
     words = set(re.findall(r"\w+", annotation))
-    if words & {"Tensor", "FloatTensor"}:
+    if words & {"Tensor", "FloatTensor", "tensor"}:
         return tensors(name, facts, taken, context)
     if "LongTensor" in words:
         return tensors(name, dataclasses.replace(facts, dtype="i64"), taken, context)
@@ -293,10 +312,12 @@ def _is_sequence_of_tensors(annotation: Any) -> bool:
 
 
 def _from_use(name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
-    if "called" in facts.uses:
+    if "called" in facts.uses and not _is_module(facts):
         return _callables(name, facts, context)
     if "modules" in facts.uses:
         return [SequencePlan(MODULES, list)]
+    if _is_module(facts):
+        return [LAYER]
     if facts.keys or facts.attributes - TENSOR_ATTRIBUTES:
         return [context.namespace(facts.attributes, facts.keys)]
     if context.constructing and (facts.length or "indexed" in facts.uses):
@@ -312,6 +333,12 @@ def _from_use(name: str, facts: Facts, taken: set[int], context: Context) -> lis
         first = tensors(name, Facts(), taken, context)
         return [SequencePlan((p,) * (facts.length or 2), list) for p in first[:2]]
     return []
+
+
+def _is_module(facts: Facts) -> bool:
+    """Return True if what is read of a parameter is what modules have and tensors have not."""
+    attributes = facts.attributes - TENSOR_ATTRIBUTES
+    return bool(attributes) and attributes <= MODULE_ATTRIBUTES
 
 
 def _callables(name: str, facts: Facts, context: Context) -> list[Plan]:

@@ -1,10 +1,17 @@
-"""What a target demands of sizes that no caller means: two sizes of one input that have to be equal, or a size that has
-to be a number of the model's."""
+"""What a target demands of sizes that no caller means: two sizes that have nothing to do with each other and have to be
+equal, or a batch that has to be a number of the model's.
+
+Every equality that held joins two classes of sizes. Most are what the code is about: a batch is a batch, a width what
+a layer is made for. One that joins two dimensions of a single tensor, or counts examples with a number of the code, is
+what a mistake looks like on inputs that were searched until it ran. It is a demand if the target fails without it.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import torch
@@ -13,68 +20,205 @@ from fx_lsp.model import Remark, Span
 from fx_lsp.syntax import FunctionNode
 from fx_lsp.tracer.compat import sympy
 from fx_lsp.tracer.inputs.evidence.requirements import shape_of
+from fx_lsp.tracer.inputs.plan.plans import Plans
+from fx_lsp.tracer.inputs.solve.attempt import Attempt, place_of
 from fx_lsp.tracer.inputs.solve.path_conditions import Condition, Dimension, Exploration
-from fx_lsp.tracer.inputs.solve.solver import equal_symbols
+from fx_lsp.tracer.inputs.solve.solver import Sizes
 from fx_lsp.tracer.snippets import shown_expression
 
+Again = Callable[[Sizes], Attempt]
+"""Runs the target with other sizes."""
 
-def forced(exploration: Exploration, function: FunctionNode | None, lines: list[str]) -> list[Remark]:
-    """The demands of a run on symbols, each on the expression that makes it."""
-    names = dimension_names(function)
+MAX_DEMANDS = 4
+
+
+@dataclass(frozen=True)
+class Demand:
+    """`text` says what has to hold at `span`; without it, `symbols` may have another size."""
+
+    text: str
+    span: Span
+    symbols: tuple[sympy.Symbol, ...]
+
+
+def forced(exploration: Exploration, function: FunctionNode | None, lines: list[str], again: Again) -> list[Remark]:
+    """Find the demands of a run on symbols, each on the expression that makes it."""
     remarks: dict[Span, Remark] = {}
-    asked: set[object] = set()
-    for condition in exploration.conditions:
-        first = condition.expression not in asked
-        asked.add(condition.expression)
-        if not condition.chain or not first or condition.chain[0] in remarks:
-            continue
-        demand = next(_demands(condition, exploration, names), None)
-        if demand is not None:
-            span = condition.chain[0]
-            remarks[span] = Remark(f"{demand} here: `{shown_expression(span, lines)}` works only so", span, "warning")
+    for demand in _suspected(exploration, dimension_names(function)):
+        if len(remarks) < MAX_DEMANDS and demand.span not in remarks and _is_needed(demand, exploration, again):
+            told = f"{demand.text} here: `{shown_expression(demand.span, lines)}` works only so"
+            remarks[demand.span] = Remark(told, demand.span, "warning")
     return list(remarks.values())
 
 
-def _demands(condition: Condition, exploration: Exploration, names: Mapping[tuple[str, int], str]) -> Iterator[str]:
-    dimensions = exploration.dimensions
-    paths = [{dimensions[s].path for s in _symbols(tensor) if s in dimensions} for tensor in condition.operands]
-    if len(paths) < 2 or any(path != paths[0] or len(path) != 1 for path in paths):
-        return  # one of several tensors does not depend on the inputs, or they depend on different ones
-    pair = equal_symbols(condition)
-    if pair is not None:
-        first, second = (dimensions[symbol] for symbol in pair)
-        low, high = sorted((first, second), key=lambda d: d.index)
-        square = low.index == low.rank - 2  # a matrix may well have as many rows as columns
-        if first.path == second.path and first.rank and not square and not _is_square(condition):
-            yield f"{name_of(high, names)} equals {name_of(low, names)}"
+def _is_needed(demand: Demand, exploration: Exploration, again: Again) -> bool:
+    """Return True if the target fails at the demand's expression where the sizes are others."""
+    sizes = {symbol: 2 * exploration.hints[symbol] for symbol in demand.symbols}
+    attempt = again(sizes)
+    return attempt.run.error is not None and place_of(attempt) == demand.span
+
+
+@dataclass
+class _Classes:
+    """Sizes that are equal, by union and find; a constant is a size as well."""
+
+    dimensions: Mapping[sympy.Symbol, Dimension]
+    parents: dict[Any, Any] = field(default_factory=dict[Any, Any])
+
+    def root(self, size: Any) -> Any:
+        while size in self.parents:
+            size = self.parents[size]
+        return size
+
+    def join(self, first: Any, second: Any) -> None:
+        first, second = self.root(first), self.root(second)
+        if first != second:
+            low, high = (first, second) if isinstance(second, sympy.Symbol) else (second, first)
+            self.parents[high] = low  # a constant stays the root
+
+    def members(self, root: Any) -> list[sympy.Symbol]:
+        """Return the symbols of a class."""
+        return [symbol for symbol in self.dimensions if self.root(symbol) == root]
+
+
+def _suspected(exploration: Exploration, names: Mapping[tuple[str, int], str]) -> Iterator[Demand]:
+    classes = _Classes(exploration.dimensions)
+    for condition in exploration.conditions:
+        sides = _equal_sizes(condition)
+        if sides is None:
+            demand = _of_counts(condition, exploration, names) if condition.chain else None
+            if demand is not None:
+                yield demand
+            continue
+        first, second = (classes.root(side) for side in sides)
+        if first == second:
+            continue
+        if condition.chain:
+            yield from _of_classes(condition, first, second, exploration, classes, names)
+        classes.join(first, second)
+
+
+def _of_classes(
+    condition: Condition, first: Any, second: Any, exploration: Exploration, classes: _Classes, names: Mapping[Any, str]
+) -> Iterator[Demand]:
+    """The demand that is made where two classes of sizes become one, if no caller means it."""
+    dimensions, span = exploration.dimensions, condition.chain[0]
+    constant = next((int(side) for side in (first, second) if not isinstance(side, sympy.Symbol)), None)
+    if constant is not None and constant < 2:
         return
-    symbols: list[Any] = list(condition.expression.free_symbols)
-    if len(symbols) == 1 and isinstance(condition.expression, sympy.Eq):
-        symbol, sides = symbols[0], condition.expression.args
-        constant = next((side for side in sides if isinstance(side, sympy.Integer)), None)
-        dimension = dimensions.get(symbol) if symbol in sides else None
-        if constant is not None and dimension is not None and _is_length(dimension):
-            yield f"{name_of(dimension, names)} is {constant}"
+    mine, others = classes.members(first), classes.members(second)
+    for one, other in product(mine, others):
+        low, high = sorted((dimensions[one], dimensions[other]), key=lambda d: d.index)
+        beside = low.path == high.path and low.rank > 0
+        if beside and low.index != low.rank - 2 and not _is_square(condition):
+            symbols = tuple(mine if dimensions[one] == high else others)
+            yield Demand(f"{name_of(high, names)} equals {name_of(low, names)}", span, symbols)
+            return
+    numbered = constant is not None or any(not dimensions[s].rank for s in (*mine, *others))
+    crosses = _crosses(condition, first, second, numbered, classes)
+    for symbol in mine or others:
+        dimension = dimensions[symbol]
+        counts = constant is not None and _counts_examples(dimension, exploration.attempt.plans)
+        unbatched = dimension.rank == 3 and _meets_a_parameter(condition)  # an image without a batch
+        if dimension.rank and (crosses or (counts and not unbatched and not _is_of_weight(condition, symbol))):
+            is_what = f"is {constant}" if constant is not None else f"equals {name_of(dimensions[others[0]], names)}"
+            yield Demand(f"{name_of(dimension, names)} {is_what}", span, tuple(mine or others))
+            return
 
 
-def _is_length(dimension: Dimension) -> bool:
-    """Whether a dimension counts positions, and neither examples nor features."""
-    return (
-        dimension.rank > 2
-        and 0 < dimension.index < dimension.rank - (dimension.rank < 4)
-        and (dimension.rank < 4 or dimension.index > 1)
-    )
+def _crosses(condition: Condition, first: Any, second: Any, numbered: bool, classes: _Classes) -> bool:
+    """Return True if an operand has a size of either class, at different places, and meets no parameter.
+
+    A matrix may well be square; not so one with a number of the model's on a side (`numbered`).
+    """
+    if _adds_a_parameter(condition):
+        return False
+    for operand in condition.operands:
+        sizes = [size.node.expr if isinstance(size, torch.SymInt) else int(size) for size in operand.shape]
+        roots = [classes.root(size) for size in sizes]
+        places = {(i, j) for i, a in enumerate(roots) for j, b in enumerate(roots) if (a, b) == (first, second)}
+        if any(numbered or min(place) != len(sizes) - 2 for place in places):
+            return True
+    return False
+
+
+def _counts_examples(dimension: Dimension, plans: Plans) -> bool:
+    """Return True for a dimension whose size is how many there are of something: of examples, tokens or labels."""
+    spec = next((plan.spec for path, plan in plans.tensors() if path == dimension.path), None)
+    if spec is None or not dimension.rank:
+        return False
+    return spec.dtype.startswith(("i", "u", "b8")) or (dimension.index == 0 and dimension.rank > 1)
+
+
+def _is_of_weight(condition: Condition, symbol: sympy.Symbol) -> bool:
+    """Return True if an operation goes over the rows of its second matrix, which are no examples."""
+    if len(condition.operands) < 2 or condition.operands[1].dim() < 2:
+        return False
+    rows = condition.operands[1].shape[-2]
+    return isinstance(rows, torch.SymInt) and rows.node.expr == symbol
+
+
+def _adds_a_parameter(condition: Condition) -> bool:
+    """Return True if an element-wise operation takes an operand that does not depend on the inputs: `x + positions`."""
+    shapes = [
+        tuple(int(size.node.hint if isinstance(size, torch.SymInt) else size) for size in o.shape)
+        for o in condition.operands
+    ]
+    try:
+        torch.broadcast_shapes(*shapes)
+    except RuntimeError:
+        return False
+    return _meets_a_parameter(condition)
+
+
+def _meets_a_parameter(condition: Condition) -> bool:
+    """Return True if an operand depends on no input."""
+    return any(not any(isinstance(size, torch.SymInt) for size in o.shape) for o in condition.operands)
+
+
+def _of_counts(condition: Condition, exploration: Exploration, names: Mapping[Any, str]) -> Demand | None:
+    """The demand that numbers of examples make up a number of the code, or multiples of each other."""
+    expression: Any = condition.expression
+    if not condition.held or expression.func is not sympy.Eq:
+        return None
+    dimensions = exploration.dimensions
+    involved = [symbol for symbol in dimensions if symbol in expression.free_symbols]
+    batches = [s for s in involved if dimensions[s].rank > 1 and dimensions[s].index == 0]
+    numbers = any(abs(int(n)) > 1 for n in expression.atoms(sympy.Integer))
+    plans = exploration.attempt.plans
+    paths = {dimensions[s].path for s in involved}
+    counts = all(_counts_examples(dimensions[s], plans) for s in involved) and len(paths) > 1
+    whole = len(batches) == 1 and len(paths) == 1 and any(side.is_Integer for side in expression.args)
+    if not numbers or not (counts or whole):
+        return None
+    symbol = batches[0] if batches else involved[0]
+    others = ", ".join(name_of(dimensions[s], names) for s in involved if s != symbol)
+    size = exploration.hints[symbol]
+    text = f"{name_of(dimensions[symbol], names)} is {size}" + (f" for this {others}" if counts else "")
+    return Demand(text, condition.chain[0], (symbol,))
+
+
+def _equal_sizes(condition: Condition) -> tuple[Any, Any] | None:
+    """Return the two sizes that a condition has found equal, alone or in the same sum or multiple: `a - 1 == b - 1`,
+    `a + 2 == 66`; constants are integers."""
+    equality: Any = condition.expression
+    if not condition.held or equality.func is not sympy.Eq:
+        return None
+    terms: dict[Any, Any] = (equality.lhs - equality.rhs).as_coefficients_dict()
+    symbols = [term for term in terms if isinstance(term, sympy.Symbol)]
+    rest = [term for term in terms if term not in symbols and terms[term] != 0]
+    if len(symbols) == 2 and not rest and terms[symbols[0]] == -terms[symbols[1]]:
+        return symbols[0], symbols[1]
+    if len(symbols) == 1 and rest in ([], [sympy.S.One]):
+        number = -terms.get(sympy.S.One, sympy.S.Zero) / terms[symbols[0]]
+        return (symbols[0], int(number)) if number.is_Integer and int(number) > 0 else None
+    return None
 
 
 def _is_square(condition: Condition) -> bool:
-    """Whether a condition is of an operation on square matrices: one that has a single operand, or views of one."""
+    """Return True for a condition of an operation on square matrices: it has a single operand, or views of one."""
     bases = {id(tensor if tensor._base is None else tensor._base) for tensor in condition.operands}
-    return len(bases) < 2
-
-
-def _symbols(tensor: torch.Tensor) -> set[sympy.Symbol]:
-    sizes = (size.node.expr for size in tensor.shape if isinstance(size, torch.SymInt))
-    return {symbol for size in sizes for symbol in size.free_symbols}
+    return len(bases) == 1
 
 
 def name_of(dimension: Dimension, names: Mapping[tuple[str, int], str]) -> str:

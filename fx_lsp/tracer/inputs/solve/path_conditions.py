@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numbers
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -63,6 +64,24 @@ class Exploration:
 numbers.Integral.register(torch.SymInt)  # layers ask so whether a size is one number or several
 
 
+@contextmanager
+def symbols_are_integers() -> Generator[None, None, None]:
+    """Let symbols pass where PyTorch's layers ask whether a number that they were given is an `int`."""
+
+    def is_instance(value: Any, kinds: Any) -> bool:
+        counted = kinds if isinstance(kinds, tuple) else (kinds,)
+        return isinstance(value, kinds) or (isinstance(value, torch.SymInt) and int in counted)
+
+    layers = [module for name, module in sys.modules.items() if name.startswith("torch.nn.modules.")]
+    for module in layers:
+        module.__dict__["isinstance"] = is_instance
+    try:
+        yield
+    finally:
+        for module in layers:
+            del module.__dict__["isinstance"]
+
+
 class PathConditions(ShapeEnv):
     """Symbols that answer every question with the sizes that they stand for, and note it.
 
@@ -106,9 +125,9 @@ class PathConditions(ShapeEnv):
         chain: Chain = ()
         operands: tuple[torch.Tensor, ...] = ()
         calling = self._run.calling
-        if self._chains and held and calling is not None and isinstance(expression, sympy.Eq):
+        if self._chains and held and isinstance(expression, sympy.Eq):
             chain = self._sources.chain(sys._getframe(2), RUN_CODE)
-            operands = tuple(tensors_among(calling.args, calling.kwargs))
+            operands = tuple(tensors_among(calling.args, calling.kwargs)) if calling is not None else ()
         self.conditions.append(Condition(expression, held, self._run.calls, chain, operands))
 
 
@@ -130,7 +149,7 @@ def explore(
     run = Run()
     conditions = PathConditions(run, task.sources, chains)
     free = Free(conditions)
-    with with_shape_env(task.mode, conditions):
+    with with_shape_env(task.mode, conditions), symbols_are_integers():
         tried = attempt(task, plans, alternatives, lambda: call_of(free), run)
     return Exploration(tried, conditions.conditions, free.dimensions, conditions.values)
 

@@ -144,19 +144,35 @@ def _as_given(attempt: Attempt, text: str) -> Iterator[Plans]:
 
 def _missing_attribute(attempt: Attempt, text: str) -> Iterator[Plans]:
     """An attribute or a key that an object of settings lacks."""
-    missing = re.search(r"'(\w+)' object has no attribute '(\w+)'", text)
-    name = missing[2] if missing else text.strip("'") if isinstance(attempt.run.error, KeyError) else None
-    if name is None or not name.isidentifier():
+    missing = missing_name(attempt.run.error)
+    if missing is None or not missing.name.isidentifier():
         return
     guessed = {
         n: p for n, p in attempt.plans.items if isinstance(p, ValuePlan) and p.source in ("search", "annotation")
     }
     for parameter in by_relevance(attempt, guessed):
         kind = guessed[parameter].kind
-        if kind and (missing is None or kind == missing[1]):
-            plan = with_value(guessed[parameter], name, attempt.context.module)
+        if kind and missing.kind in ("", kind):
+            plan = with_value(guessed[parameter], missing.name, attempt.context.module)
             if plan is not None:
                 yield attempt.plans.with_plan(parameter, plan)
+
+
+@dataclasses.dataclass(frozen=True)
+class Missing:
+    """An attribute that an object of type `kind` lacks, or a key that some dict does."""
+
+    name: str
+    kind: str = ""
+
+
+def missing_name(error: BaseException | None) -> Missing | None:
+    """Return what an object lacks, if that is why an attempt failed."""
+    if isinstance(error, AttributeError) and error.name and error.obj is not None:
+        return Missing(error.name, type(error.obj).__name__)
+    if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str):
+        return Missing(error.args[0])
+    return None
 
 
 def _other_kind(attempt: Attempt, text: str) -> Iterator[Plans]:

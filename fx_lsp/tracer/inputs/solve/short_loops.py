@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from fx_lsp.model import InputSource
-from fx_lsp.tracer.inputs.plan.plans import Plans, TensorPlan
+from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, TensorPlan, ValuePlan, value
 from fx_lsp.tracer.inputs.solve.attempt import Attempt
 
 LONG = 256
@@ -18,6 +18,12 @@ MANY = 1000
 SHORT = (5, 6, 7, 9, 10)
 """Sizes of dimensions that such a loop goes over."""
 MAX_TRIES = 8
+FEW = 2
+"""How many steps stand for a loop whose number of steps nobody gave."""
+HEAVY = 200
+"""From how many torch calls on a loop over such a number is shortened."""
+SHARE = 0.7
+"""What is left of the torch calls, at most, where a number was one of steps."""
 OFFERED: frozenset[InputSource] = frozenset({"convention", "call site", "recorded", "annotation"})
 """Sources that say what the code runs with, not what the author wants to see traced."""
 
@@ -27,6 +33,7 @@ def with_short_loops(best: Attempt, evaluate: Callable[[Plans], Attempt]) -> Att
 
     What a comment or a setting says is left as it is.
     """
+    best = _with_few_steps(best, evaluate)
     steps = max(best.run.repeats.values(), default=0)
     sources: set[InputSource] = {"search"} if steps >= LONG else set()
     if steps >= OFTEN and best.run.calls >= MANY:
@@ -36,6 +43,29 @@ def with_short_loops(best: Attempt, evaluate: Callable[[Plans], Attempt]) -> Att
         if attempt.run.error is None and max(attempt.run.repeats.values(), default=0) < steps:
             return with_short_loops(attempt, evaluate)
     return best
+
+
+def _with_few_steps(best: Attempt, evaluate: Callable[[Plans], Attempt]) -> Attempt:
+    """An attempt with few steps in place of a number of them that was guessed, or of a default of hundreds."""
+    for name, plan in best.plans.items if best.run.calls >= HEAVY else ():
+        number = _steps(plan, max(best.run.repeats.values(), default=0))
+        if number <= FEW:
+            continue
+        given = f" for {number}" if isinstance(plan, ValuePlan) and plan.source == "default" else ""
+        few = value(FEW, "search", f"{FEW} steps{given}, as a loop goes over it")
+        attempt = evaluate(best.plans.with_plan(name, few))
+        if attempt.run.error is None and attempt.run.calls < SHARE * best.run.calls:
+            best = attempt
+    return best
+
+
+def _steps(plan: Plan, repeated: int) -> int:
+    """The whole number that a plan for a parameter is and that may be one of steps; else 0."""
+    if not isinstance(plan, ValuePlan) or plan.kind != "int":
+        return 0
+    number = plan.make()
+    often = plan.source == "default" and repeated >= OFTEN and number >= OFTEN
+    return number if plan.source == "search" or often else 0
 
 
 def _shorter(plans: Plans, steps: int, sources: set[InputSource]) -> Iterator[Plans]:

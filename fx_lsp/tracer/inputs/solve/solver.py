@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from itertools import combinations, islice
 from typing import Any, TypeAlias
 
-from fx_lsp.tracer.compat import FloorDiv, Mod, PythonMod, SymbolPrinter, sympy
-from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, SequencePlan, TensorPlan, value
+from fx_lsp.tracer.compat import FloorDiv, Max, Mod, PythonMod, SymbolPrinter, sympy
+from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, SequencePlan, TensorPlan, fresh_sizes, value
 from fx_lsp.tracer.inputs.solve.path_conditions import Condition, Dimension, Exploration, guessed_number
 
 Sizes: TypeAlias = "dict[sympy.Symbol, int]"
+_Groups: TypeAlias = "Mapping[sympy.Symbol, tuple[sympy.Symbol, ...]]"
 Test: TypeAlias = Callable[[Mapping[str, int]], bool]
 
 MAX_SCANNED = 1024
@@ -70,7 +71,27 @@ def solutions(exploration: Exploration, goal: Condition) -> list[Solution]:
     likely = islice(sorted(fitting.values(), key=lambda item: item[0]), MAX_COMPARED)
     costs = ((_cost(solution, path, before, unlikely), solution) for unlikely, solution in likely)
     best = sorted(costs, key=lambda item: item[0])
-    return [replace(solution, coherent=not cost[1]) for cost, solution in islice(best, MAX_SOLUTIONS)]
+    coherent = (replace(solution, coherent=not cost[1]) for cost, solution in islice(best, MAX_SOLUTIONS))
+    return [_told_apart(solution, groups, exploration, path) for solution in coherent]
+
+
+def _told_apart(
+    solution: Solution, groups: _Groups, exploration: Exploration, path: Iterable[tuple[Condition, Test]]
+) -> Solution:
+    """The solution with other sizes for dimensions that equal one of its own by coincidence: `[4, 12, 8]`, not
+    `[4, 8, 8]`, where the last has to be 8 and nothing is known of the second."""
+    dimensions, sizes = exploration.dimensions, {**exploration.hints, **solution.sizes}
+    for symbol, size in solution.sizes.items():
+        for other in exploration.hints.keys() - solution.sizes.keys():
+            beside = dimensions[other].path == dimensions[symbol].path and dimensions[other].rank > 0
+            if not beside or exploration.hints[other] != size:
+                continue
+            fresh = dict.fromkeys(groups[other], fresh_sizes(1, {*sizes.values()}, features=False)[0])
+            by_name = {str(s): n for s, n in {**sizes, **fresh}.items()}
+            asked = (test for c, test in path if not fresh.keys().isdisjoint(c.expression.free_symbols))
+            if all(test(by_name) for test in asked):
+                solution = replace(solution, sizes={**solution.sizes, **fresh})
+    return solution
 
 
 def _beside_ones(expression: sympy.Basic) -> sympy.Basic:
@@ -205,10 +226,15 @@ def _cost(
     """How unlikely a solution is, what it breaks of the conditions asked before in front of what is unnatural."""
     sizes = {**before, **{str(s): n for s, n in solution.sizes.items()}}
     asked = ((c, test) for c, test in path if not solution.sizes.keys().isdisjoint(c.expression.free_symbols))
-    broken = [c for c, test in asked if not test(sizes)]
+    broken = [c for c, test in asked if not _is_of_layout(c.expression) and not test(sizes)]
     equalities = sum(isinstance(c.expression, sympy.Eq) == c.held for c in broken)
     degenerate, oblong, *rest = unlikely
     return degenerate, equalities, oblong, len(broken), *rest
+
+
+def _is_of_layout(expression: sympy.Basic) -> bool:
+    """Return True for what is asked on the way to strides: whether a size is 1, and what is the larger of two."""
+    return sympy.Integer(1) in expression.args or expression.has(Max)
 
 
 def _images(exploration: Exploration) -> Iterator[tuple[sympy.Symbol, sympy.Symbol]]:

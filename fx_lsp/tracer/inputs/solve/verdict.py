@@ -3,20 +3,88 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 
+import torch
+
+from fx_lsp.tracer.compat import sympy
 from fx_lsp.tracer.failures import kind_of
-from fx_lsp.tracer.inputs.plan.plans import Plan, SequencePlan, TensorPlan
+from fx_lsp.tracer.inputs.plan.plans import (
+    Plan,
+    Plans,
+    SequencePlan,
+    TensorPlan,
+    fresh_sizes,
+    input_specs,
+    with_size,
+)
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_of_sizes, place_of
 from fx_lsp.tracer.inputs.solve.conditions import expression_at
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
 from fx_lsp.tracer.inputs.solve.sizes import plain_conflicts
 from fx_lsp.tracer.inputs.solve.solver import is_one, is_readable, solutions
+from fx_lsp.tracer.observe import tensors_among
 
 MAX_GOALS = 3
 """How many of the last conditions have to have no solution."""
 _OWN_FAULTS = (RuntimeError, TypeError, AttributeError, ValueError, IndexError, NameError)
+
+
+def persists(best: Attempt, rivals: Iterable[Attempt], evaluate: Callable[[Plans], Attempt]) -> bool:
+    """Return True if the furthest attempt of a search fails at its place whatever the guessed sizes are.
+
+    So do all rivals, over the same sizes; for dtypes, whatever the dtypes are. Nothing but tensors may be guessed.
+    """
+    error = best.run.error
+    guessed = [
+        plan
+        for _, plan in best.plans.items
+        if getattr(plan, "source", "search") == "search" and not isinstance(plan, TensorPlan)
+    ]
+    if error is None or guessed or place_of(best) is None:
+        return False
+    rivals = list(rivals)
+    kind = kind_of(error, best.run.failed)
+    if kind not in ("shape", "dtype") or any(place_of(a) != place_of(best) for a in rivals):
+        return False
+    if kind == "dtype":
+        others = (evaluate(plans) for plans in _other_dtypes(best.plans))
+        return _mixes_dtypes(best) and all(place_of(a) == place_of(best) for a in others)
+    again = [evaluate(plans) for plans in _other_sizes(best.plans)]
+    same_place = [a for a in again if place_of(a) == place_of(best) and a.run.calls == best.run.calls]
+    conflict = _conflict(best)
+    persistent = conflict is not None and all(_conflict(a) == conflict for a in [*same_place, *rivals])
+    return persistent and bool(same_place) and all(a.run.error for a in again)
+
+
+def _other_sizes(plans: Plans) -> Iterator[Plans]:
+    sizes = plans.sizes()
+    for size in sorted(sizes):
+        yield with_size(plans, size, fresh_sizes(1, sizes)[0])
+
+
+def _other_dtypes(plans: Plans) -> Iterator[Plans]:
+    for dtype in ("f64", "f16", "bf16"):
+
+        def change(path: str, plan: TensorPlan, dtype: str = dtype) -> TensorPlan:
+            floating = plan.spec.dtype.startswith(("f", "bf"))
+            return replace(plan, spec=replace(plan.spec, dtype=dtype)) if floating else plan
+
+        changed = plans.map_tensors(change)
+        if changed != plans:
+            yield changed
+
+
+def _mixes_dtypes(attempt: Attempt) -> bool:
+    """Return True if the failing call was given tensors of several dtypes; others may be wrong here only."""
+    failed = attempt.run.failed
+    return failed is not None and len({t.dtype for t in tensors_among(failed.args, failed.kwargs)}) > 1
+
+
+def _conflict(attempt: Attempt) -> tuple[int, int] | None:
+    return next(iter(plain_conflicts(str(attempt.run.error))), None)
 
 
 def is_own_fault(best: Attempt, rivals: Iterable[Attempt], exploration: Exploration) -> bool:
@@ -29,12 +97,36 @@ def is_own_fault(best: Attempt, rivals: Iterable[Attempt], exploration: Explorat
         return False
     if _is_raised_by_user(best) or any(place_of(rival) != place_of(best) for rival in rivals):
         return False
-    if not all(_is_tensor_or_number(plan) for _, plan in best.plans.items) or not has_known_ranks(best):
+    if not all(_is_tensor_or_number(plan) for _, plan in best.plans.items):
         return False
+    if _is_no_tensor(best):
+        return True
+    if not has_known_ranks(best):
+        return False
+    if _is_of_constants(best, exploration):
+        return True
     if best.run.failed is not None and is_of_sizes(best) and kind_of(error, best.run.failed) == "shape":
         return _fits_no_sizes(best, exploration)
     guessed = [name for name, plan in best.plans.items if getattr(plan, "source", "search") == "search"]
     return kind_of(error, best.run.failed) == "error" and not _mentions(best, guessed)
+
+
+def _is_no_tensor(best: Attempt) -> bool:
+    """Return True if a torch call was given a tuple, or None, in place of a tensor, and that is no input."""
+    call = best.run.failed
+    if call is None or not isinstance(best.run.error, TypeError):
+        return False
+    values = [*call.args, *call.kwargs.values()]
+    several = any(isinstance(value, tuple) and any(isinstance(v, torch.Tensor) for v in value) for value in values)
+    nothing = bool(values) and values[0] is None
+    return several or (nothing and not any(getattr(plan, "shown", "") == "None" for _, plan in best.plans.items))
+
+
+def _is_of_constants(best: Attempt, exploration: Exploration) -> bool:
+    """Return True if what ended the run is a condition on numbers that depend on nothing that was guessed."""
+    last = next(exploration.stopping(), None)
+    ended = exploration.attempt.run.error is not None and exploration.attempt.run.calls == best.run.calls
+    return ended and last is not None and last.expression == sympy.false
 
 
 def has_known_ranks(attempt: Attempt) -> bool:
@@ -72,7 +164,7 @@ def _fits_no_sizes(best: Attempt, exploration: Exploration) -> bool:
     numbered = enumerate(islice(exploration.stopping(), MAX_GOALS))
     goals = [goal for number, goal in numbered if number == 0 or not is_one(goal)]
     if not goals:
-        return bool(plain_conflicts(str(best.run.error)))
+        return True
     if not all(is_readable(goal, exploration) for goal in goals):
         return False
     fitting = [solution for goal in goals for solution in solutions(exploration, goal)]
@@ -81,10 +173,12 @@ def _fits_no_sizes(best: Attempt, exploration: Exploration) -> bool:
 
 def _is_tensor_or_number(plan: Plan) -> bool:
     """Whether a plan is no guess, or a guessed tensor or number."""
-    if isinstance(plan, (TensorPlan, SequencePlan)):
-        return isinstance(plan, TensorPlan)
+    if isinstance(plan, TensorPlan):
+        return True
+    if isinstance(plan, SequencePlan):
+        return all(i.source != "search" for i in input_specs(Plans((("", plan),))))
     if plan.source == "annotation":
-        return plan.kind in _PLAIN_KINDS  # an object of an annotated class is made of guesses
+        return plan.certain or plan.kind in _PLAIN_KINDS
     return plan.source != "search" or guessed_number(plan) is not None
 
 

@@ -1,0 +1,49 @@
+"""Guessed looks guessed: `~` stands before the specs of inputs that nobody wrote down, and of what they lead to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from fx_lsp.features.text import format_bytes, is_tensor_spec
+from fx_lsp.model import InputSpec
+
+MARK = "~"
+_SIZES = re.compile(r"\[([^\[\]]*)\]")
+_NUMBER = re.compile(r"\d+")
+
+
+class Guesses:
+    """What of a trace is guessed, as its inputs say."""
+
+    def __init__(self, inputs: Iterable[InputSpec]) -> None:
+        self._guessed = False
+        self._known = {"0", "1"}
+        for item in inputs:
+            if not item.guessed:
+                self._known |= _sizes(item.spec)
+            elif _sizes(item.spec):
+                self._guessed = True
+
+    def __bool__(self) -> bool:
+        """Whether any size or number of the inputs is guessed."""
+        return self._guessed
+
+    def marked_bytes(self, size: int) -> str:
+        """A number of bytes that follows from the sizes of inputs."""
+        return f"{MARK if self._guessed and size else ''}{format_bytes(size)}"
+
+    def marked(self, spec: str) -> str:
+        """The spec of a value, marked where sizes are guessed and its own are not all those of known inputs."""
+        return f"{MARK}{spec}" if self._guessed and not _sizes(spec) <= self._known else spec
+
+
+def marked(item: InputSpec) -> str:
+    """The spec of an input, marked where it is guessed."""
+    return f"{MARK}{item.spec}" if item.guessed else item.spec
+
+
+def _sizes(spec: str) -> set[str]:
+    """The numbers among the sizes of a spec, or in what is no tensor."""
+    parts = _SIZES.findall(spec) if is_tensor_spec(spec) else [spec]
+    return {number for part in parts for number in _NUMBER.findall(part)}

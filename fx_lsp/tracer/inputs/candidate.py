@@ -1,0 +1,393 @@
+"""The target as one source of inputs has it: an instance, plans, a search, and what comes of that."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain as concat
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import nn
+
+from fx_lsp.model import Failure, InputSpec, Remark, Severity, Span
+from fx_lsp.specs import MODE
+from fx_lsp.syntax import FunctionNode
+from fx_lsp.tracer.call import Call, tensors_in
+from fx_lsp.tracer.conditions import Conditions
+from fx_lsp.tracer.failures import failure_of, kind_of
+from fx_lsp.tracer.fakes import construct_fake
+from fx_lsp.tracer.inputs.construct import INIT, MODULE_RANKS, Constructed, construct, shown_init, switch
+from fx_lsp.tracer.inputs.evidence.body import body_facts, find_function, lend_facts
+from fx_lsp.tracer.inputs.evidence.layers import add_layer_facts
+from fx_lsp.tracer.inputs.evidence.offers import Offer, Written
+from fx_lsp.tracer.inputs.evidence.requirements import compared_with_none
+from fx_lsp.tracer.inputs.plan.facts import Facts
+from fx_lsp.tracer.inputs.plan.plans import (
+    Plan,
+    Plans,
+    TensorPlan,
+    fresh_sizes,
+    input_specs,
+    is_single_batch,
+    materialize,
+    value,
+)
+from fx_lsp.tracer.inputs.plan.signatures import hints_of
+from fx_lsp.tracer.inputs.plan.start import is_given, resumed, start_plans
+from fx_lsp.tracer.inputs.reconstruct import rebuilt
+from fx_lsp.tracer.inputs.search import Found, reached, search, search_failure
+from fx_lsp.tracer.inputs.settle import Settled, settle
+from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt, is_of_sizes, place_of
+from fx_lsp.tracer.inputs.solve.forced import dimension_names, forced, name_of
+from fx_lsp.tracer.inputs.solve.path_conditions import Dimension, Exploration, Free, explore, guessed_number
+from fx_lsp.tracer.inputs.solve.solver import FITS, Sizes, solved, with_sizes
+from fx_lsp.tracer.inputs.solve.verdict import (
+    are_numbers,
+    has_known_ranks,
+    is_of_environment,
+    is_own_fault,
+    persists,
+)
+from fx_lsp.tracer.inputs.subject import Subject
+from fx_lsp.tracer.inputs.task import MIN_SECONDS, Task
+from fx_lsp.tracer.nothing import may_be_none, nothing, shows_no_tensors
+from fx_lsp.tracer.observe import Run, tensors_among
+from fx_lsp.tracer.snippets import shown_expression
+
+FUNCTION_RANKS = (2, 3, 4, 1)
+MAX_REBUILDS = 3
+"""How often an object may be constructed in another way because the call misses something."""
+MAX_CALLS_RETRACED = 500
+"""Up to how many torch calls a run is repeated on symbols to see what it demands of sizes."""
+MAX_VARIANTS = 2
+"""With how many of its optional tensors a target is run besides."""
+VARIANT_SECONDS = 1.0
+"""How long it is searched for what such a tensor may be."""
+SEARCH_SHARE = 0.6
+"""How much of its time a search may use where callers can be looked at afterwards."""
+
+
+@dataclass
+class Prepared:
+    """A call with fake arguments that ran once under `conditions`, how they read to the user, and what was seen.
+
+    `otherwise` is what to take where it cannot be captured so.
+    """
+
+    call: Call
+    inputs: tuple[InputSpec, ...]
+    run: Run
+    notes: list[str] = field(default_factory=list[str])
+    conditions: Conditions = field(default_factory=Conditions)
+    otherwise: Prepared | Failure | None = None
+    remarks: tuple[Remark, ...] = ()
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """The target with what one offer says of it, and what its body shows of the rest.
+
+    `constructed` is the object that it belongs to, and `bound` the target as a callable of that; `demands` keeps what
+    was found of plans.
+    """
+
+    task: Task
+    subject: Subject
+    offer: Offer
+    written: Written
+    constructed: Constructed
+    bound: Subject
+    node: FunctionNode | None
+    facts: Mapping[str, Facts]
+    start: Plans
+    alternatives: dict[str, list[Plan]]
+    demands: dict[Plans, list[Remark]] = field(default_factory=dict[Plans, "list[Remark]"])
+
+    def call_of(self, plans: Plans, sizes: Mapping[str, Any]) -> tuple[Call, dict[int, str]]:
+        """The call with arguments made from plans, of named `sizes`, and which input each tensor is."""
+        return self.bound.call(plans, sizes)
+
+    def evaluate(self, plans: Plans) -> Attempt:
+        """One run of plans."""
+        return attempt(self.task, plans, self.alternatives, lambda: self.call_of(plans, self.written.named))
+
+    def explore(self, plans: Plans) -> Exploration:
+        """One run of plans with a symbol for every size that was guessed."""
+
+        def free_call(free: Free) -> tuple[Call, dict[int, str]]:
+            return self.call_of(free.plans(plans), {**self.written.named, **free.sizes})
+
+        return explore(self.task, plans, self.alternatives, free_call)
+
+    def explore_whole(self, plans: Plans, chains: bool = False) -> Exploration:
+        """The same with symbols for the numbers among the arguments of the constructor as well."""
+
+        def free_call(free: Free) -> tuple[Call, dict[int, str]]:
+            init = free.plans(self.constructed.plans, INIT)
+            return self._whole_call(init, free.plans(plans), {**self.written.named, **free.sizes})
+
+        return explore(self.task, plans, self.alternatives, free_call, chains)
+
+    def evaluate_whole(self, init: Plans, plans: Plans) -> Attempt:
+        """One run of plans, of an instance that is constructed with `init`."""
+        return attempt(self.task, plans, self.alternatives, lambda: self._whole_call(init, plans, self.written.named))
+
+    def _whole_call(self, init: Plans, plans: Plans, sizes: Mapping[str, Any]) -> tuple[Call, dict[int, str]]:
+        bound = self.bound
+        if self.subject.owner is not None and init != self.constructed.plans:
+            arguments = materialize(init, sizes)
+            bound = self.subject.bind(construct_fake(self.subject.owner, arguments.args, arguments.kwargs))
+        return bound.call(plans, sizes)
+
+
+def prepare_with(
+    task: Task,
+    subject: Subject,
+    signature: inspect.Signature,
+    offer: Offer,
+    written: Written,
+    rebuilds: int = MAX_REBUILDS,
+) -> Prepared | Failure:
+    """Find a call that runs with what an offer says; where there is none, say why."""
+    candidate = _candidate(task, subject, signature, offer, written)
+    if isinstance(candidate, Failure):
+        return candidate
+    # what is left when the search fails belongs to the callers
+    budget = task.seconds * (SEARCH_SHARE if task.request.callers and offer.is_empty else 1)
+    found = _search(candidate, candidate.start, budget)
+    constructed = candidate.constructed
+    inputs = constructed.inputs + input_specs(found.best.plans)
+    settled = settle(task, found, written.named, candidate.call_of, candidate.alternatives)
+    if settled is not None:
+        failed = found.best.run.error is not None
+        otherwise = search_failure(task, found, "information", inputs) if failed else None
+        prepared = _prepared(settled, constructed.inputs, otherwise)
+        remarks = _remarks(candidate, settled.attempt) + _of_optional_arguments(candidate, settled.attempt)
+        return dataclasses.replace(prepared, remarks=remarks)
+    failed = found.best
+    exploration = _explored_numbers(candidate, failed)
+    inits = concat(_solved_init(constructed, failed, exploration), rebuilt(task, constructed, failed.run.error))
+    for tried, init in enumerate(inits if rebuilds else ()):
+        if tried and task.seconds <= MIN_SECONDS:
+            break
+        offered = dataclasses.replace(offer, init={**(offer.init or {}), **init})
+        again = prepare_with(task, subject, signature, offered, written, rebuilds - 1)
+        if isinstance(again, Prepared):
+            return again
+    for dtype in _other_dtypes(candidate, failed) if rebuilds else ():
+        cast = dataclasses.replace(offer, instance=copy.deepcopy(constructed.instance).to(dtype))
+        again = prepare_with(task, subject, signature, cast, written, 0)
+        if isinstance(again, Prepared):
+            name = str(dtype).removeprefix("torch.")
+            return dataclasses.replace(again, notes=[*again.notes, f"traced as {name}, in which its code computes"])
+    bad = _severity(candidate, found, exploration) if rebuilds == MAX_REBUILDS else "information"
+    failure = search_failure(task, found, bad, inputs)
+    no_tensors = bad == "information" and shows_no_tensors(task.request, failed.run, inputs)
+    return nothing(task.request.name, failure.message) if no_tensors else failure
+
+
+def _candidate(
+    task: Task, subject: Subject, signature: inspect.Signature, offer: Offer, written: Written
+) -> Candidate | Failure:
+    constructed = Constructed(offer.instance, shown_init(offer.init or {}))
+    if subject.owner is not None and offer.instance is None:
+        instance = construct(task, subject.owner, offer.init or {})
+        if isinstance(instance, Failure):
+            vague = offer.is_empty and not issubclass(subject.owner, nn.Module) and may_be_none(task.request)
+            return nothing(task.request.name, instance.message) if vague and not task.request.evident else instance
+        constructed = instance
+    bound = subject.bind(constructed.instance)
+    if offer.mode is not None:
+        switched = switch(task, bound.modules, offer.mode, written.spans.get(MODE))
+        if isinstance(switched, Failure):
+            return switched
+        constructed = dataclasses.replace(constructed, inputs=constructed.inputs + switched)
+    node = find_function(task.tree, subject.definition)
+    facts = body_facts(node)
+    if bound.modules:
+        add_layer_facts(node, facts, bound.modules[""])
+    lend_facts(task.tree, facts, bool(bound.modules))
+    context = dataclasses.replace(task.context, ranks=MODULE_RANKS if bound.modules else FUNCTION_RANKS)
+    start, alternatives = start_plans(
+        signature, hints_of(subject.described, task.module), facts, offer.args, context, task.tree
+    )
+    return Candidate(task, subject, offer, written, constructed, bound, node, facts, start, alternatives)
+
+
+def _search(candidate: Candidate, start: Plans, seconds: float) -> Found:
+    earlier = resumed(start, candidate.alternatives, candidate.task.request.previous)
+    demanding = lambda attempt: bool(_demands(candidate, attempt))  # noqa: E731
+    return search(start, candidate.evaluate, seconds, earlier, candidate.explore, demanding)
+
+
+def _explored_numbers(candidate: Candidate, failed: Attempt) -> Exploration | None:
+    """The failed run on symbols, if its sizes may come from numbers that were guessed for the constructor."""
+    numbers = any(guessed_number(plan) is not None for _, plan in candidate.constructed.plans.items)
+    return candidate.explore_whole(failed.plans) if numbers and is_of_sizes(failed) else None
+
+
+def _severity(candidate: Candidate, found: Found, exploration: Exploration | None = None) -> Severity:
+    """How sure it is that the code itself is what ended a search."""
+    task, constructed, failed = candidate.task, candidate.constructed, found.best
+    several = any(candidate.facts[n].may_be_several for n, _ in failed.plans.items if n in candidate.facts)
+    if constructed.trusted and is_given(candidate.start):
+        return "information" if candidate.offer.guessed or is_of_environment(failed) else "error"
+    if several:
+        return "information"
+    rivals = [a for a in (*found.failures, *found.of_other_ranks) if reached(a)[:2] >= reached(failed)[:2]]
+    sure = constructed.trusted and task.seconds > MIN_SECONDS and has_known_ranks(failed)
+    if sure and persists(failed, rivals, candidate.evaluate):
+        return "error"
+    owner = candidate.subject.owner
+    abstract = owner is not None and inspect.isabstract(owner)
+    if is_given(candidate.start) or abstract or not are_numbers(plan for _, plan in constructed.plans.items):
+        return "information"
+    whole = exploration or candidate.explore_whole(failed.plans)
+    return "warning" if is_own_fault(failed, rivals, whole) else "information"
+
+
+def _solved_init(made: Constructed, failed: Attempt, exploration: Exploration | None) -> Iterator[Mapping[str, Plan]]:
+    """Other numbers for the constructor, which a run on symbols asks for, or that would make sizes the same."""
+    run = exploration.attempt.run if exploration is not None else None
+    if exploration is not None and run is not None and run.calls == failed.run.calls and run.error is not None:
+        for sizes in solved(exploration):
+            other = dict(with_sizes(made.plans, exploration, sizes, INIT).items)
+            changed = {n: plan for n, plan in other.items() if plan != made.plans[n]}
+            if changed:
+                yield changed
+    if is_of_sizes(failed):
+        yield from _equal_numbers(made.plans, failed)
+
+
+def _other_dtypes(candidate: Candidate, failed: Attempt) -> list[torch.dtype]:
+    """The dtypes that a module may be cast to where it is made, as its operands do not fit its parameters.
+
+    A module whose parameters are of another dtype than by default, or of several, says itself what each of them is.
+    """
+    call, error, modules = failed.run.failed, failed.run.error, candidate.bound.modules
+    if not modules or call is None or error is None or kind_of(error, call) != "dtype":
+        return []
+    operands = [t for t in tensors_among(call.args, call.kwargs) if t.is_floating_point()]
+    mine = {t.dtype for module in modules.values() for t in module.parameters() if t.is_floating_point()}
+    return list(dict.fromkeys(t.dtype for t in operands if t.dtype not in mine)) if mine == {torch.float32} else []
+
+
+def _equal_numbers(plans: Plans, failed: Attempt) -> Iterator[Mapping[str, Plan]]:
+    """One guessed number for another, where the operands of the call that failed have both as sizes."""
+    operands = tensors_among(failed.run.failed.args, failed.run.failed.kwargs) if failed.run.failed is not None else ()
+    sizes = {size for tensor in operands for size in tensor.shape}
+    numbers = {n: number for n, plan in plans.items if (number := guessed_number(plan)) in sizes and number != 1}
+    for name, number in numbers.items():
+        for other in sorted({*numbers.values()} - {number}, reverse=True):
+            yield {name: value(other, "search", FITS)}
+
+
+def _remarks(candidate: Candidate, ran: Attempt) -> tuple[Remark, ...]:
+    """What is wrong with code that runs: it pairs all elements of two tensors, or wants sizes that no caller means."""
+    crossed = (
+        Remark(
+            f"{' and '.join(specs)} broadcast to all pairs of their elements: one of them has a dimension too many",
+            span,
+            "warning",
+        )
+        for span, *specs in dict.fromkeys(ran.run.crossed)
+    )
+    return (*crossed, *_demands(candidate, ran))
+
+
+def _demands(candidate: Candidate, ran: Attempt) -> list[Remark]:
+    """The sizes that an attempt ran with only because they were guessed so."""
+    if ran.plans not in candidate.demands:
+        candidate.demands[ran.plans] = _demands_of(candidate, ran)
+    return candidate.demands[ran.plans]
+
+
+def _demands_of(candidate: Candidate, ran: Attempt) -> list[Remark]:
+    task, init = candidate.task, candidate.constructed.plans
+    guessed = any(plan.source == "search" for _, plan in ran.plans.tensors())
+    if not guessed or ran.run.calls > MAX_CALLS_RETRACED or task.request.work:
+        return []
+    single = _single_batch(candidate, ran)
+    if single is not None:
+        return [single]
+    exploration = candidate.explore_whole(ran.plans, chains=True)
+    if exploration.attempt.run.error is not None and init.items:
+        fixed = dataclasses.replace(candidate, constructed=Constructed(candidate.constructed.instance))
+        exploration = fixed.explore_whole(ran.plans, chains=True)
+    if exploration.attempt.run.error is not None:
+        return []
+
+    def again(sizes: Sizes) -> Attempt:
+        other = with_sizes(init, exploration, sizes, INIT)
+        return candidate.evaluate_whole(other, with_sizes(ran.plans, exploration, sizes))
+
+    return forced(exploration, candidate.node, task.lines, again)
+
+
+def _single_batch(candidate: Candidate, ran: Attempt) -> Remark | None:
+    """What code that runs with a batch of one alone is told: no symbol stands for a size of 1."""
+    ones = [p for p, plan in ran.plans.tensors() if plan.source == "search" and is_single_batch(plan)]
+    if not ones:
+        return None
+    batch = fresh_sizes(1, ran.plans.sizes(), features=False)
+
+    def larger(path: str, plan: TensorPlan) -> TensorPlan:
+        sizes = (*batch, *plan.spec.sizes[1:])
+        return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, sizes=sizes)) if path in ones else plan
+
+    attempt = candidate.evaluate(ran.plans.map_tensors(larger))
+    span = place_of(attempt) if attempt.run.error is not None and is_of_sizes(attempt) else None
+    if not isinstance(span, Span) or attempt.run.failed is None:
+        return None
+    names = dimension_names(candidate.node)
+    text = name_of(Dimension(ones[0], 0, 2), names)
+    shown = shown_expression(span, candidate.task.lines)
+    return Remark(f"{text} is 1 here: `{shown}` works only so", span, "warning")
+
+
+def _of_optional_arguments(candidate: Candidate, ran: Attempt) -> tuple[Remark, ...]:
+    """What is wrong with the code behind `if targets is not None`, which a call without targets does not reach."""
+    task = candidate.task
+    if candidate.node is None or task.request.work or ran.run.calls > MAX_CALLS_RETRACED:
+        return ()
+    asked = compared_with_none(candidate.node)
+    remarks: list[Remark] = []
+    for name, tensor in islice(_optional_tensors(candidate, ran.plans, asked), MAX_VARIANTS):
+        if task.seconds <= MIN_SECONDS:
+            break
+        found = _search(candidate, ran.plans.with_plan(name, tensor), min(task.seconds, VARIANT_SECONDS))
+        if found.best.run.error is None:
+            remarks += (remark for remark in _remarks(candidate, found.best) if remark not in remarks)
+            continue
+        bad = _severity(candidate, found)
+        inputs = candidate.constructed.inputs + input_specs(found.best.plans)
+        failure = failure_of(found.best.run.error, task.sources, found.best.run.failed, task.lines, bad, inputs)
+        if bad != "information" and failure.span is not None:
+            given = next(spec.spec for spec in inputs if spec.name.partition("[")[0] == name)
+            remarks.append(Remark(f"{failure.message}, with {name} {given}", failure.span, bad))
+    return tuple(remarks)
+
+
+def _optional_tensors(candidate: Candidate, plans: Plans, asked: set[str]) -> Iterator[tuple[str, TensorPlan]]:
+    """The parameters that are None by default and may be a tensor, which the code asks about."""
+    for name, plan in plans.items:
+        is_default = getattr(plan, "shown", "") == "None" and getattr(plan, "source", "") == "default"
+        tensor = next((p for p in candidate.alternatives.get(name, []) if isinstance(p, TensorPlan)), None)
+        if name in asked and is_default and tensor is not None:
+            yield name, tensor
+
+
+def _prepared(settled: Settled, constructed: tuple[InputSpec, ...], failure: Failure | None) -> Prepared:
+    run = settled.attempt.run
+    module = settled.call.modules.get("")
+    mode = [] if module is None or module.training else ["traced in evaluation mode"]
+    returned = {id(tensor) for _, tensor in tensors_in(run.result, "")}
+    call = dataclasses.replace(settled.call, touched=frozenset(run.touched | returned))
+    otherwise = failure if settled.plain is None else _prepared(settled.plain, constructed, failure)
+    inputs = constructed + input_specs(settled.attempt.plans)
+    return Prepared(call, inputs, run, [*mode, *settled.notes], settled.conditions, otherwise)

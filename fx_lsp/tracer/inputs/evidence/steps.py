@@ -1,0 +1,243 @@
+"""How to get to a training step: run what comes before its loop, and take the function that the loop's body amounts to.
+
+What the loop goes through says what it is called with, as far as that can be had on fake tensors."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from types import FrameType, FunctionType, ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+from fx_lsp.model import CallSite, Failure, TraceRequest
+from fx_lsp.specs import TensorSpec
+from fx_lsp.steps import BATCHES, calls_by_name
+from fx_lsp.tracer.absent import Absences, absent_names
+from fx_lsp.tracer.command_line import flags_parsed, started_as
+from fx_lsp.tracer.compat import FakeTensorMode
+from fx_lsp.tracer.failures import sentence
+from fx_lsp.tracer.guards import forbid_effects
+from fx_lsp.tracer.inputs.evidence.call_sites import modules_kept, new_module, prefer, statements_of, target_module
+from fx_lsp.tracer.inputs.evidence.callers import Reached
+from fx_lsp.tracer.inputs.evidence.offers import Offer
+from fx_lsp.tracer.inputs.plan.plans import TensorPlan, plan_of_made
+from fx_lsp.tracer.load import syntax_of, with_inputs
+from fx_lsp.tracer.loaders import one_batch_each
+from fx_lsp.tracer.state import contents_of, unchanged
+from fx_lsp.tracer.time_limit import TimeUp, time_limit
+
+SITE_SECONDS = 3.0
+"""How long what comes before a loop may take."""
+MODEL_SECONDS = 3.0
+"""How long it may take to find images that a model runs with."""
+IMAGE_SIZES = (32, 224, 28, 64, 128, 96, 256, 299, 84)
+BATCH = 4
+FROM_MODEL = "the model runs with it"
+BATCH_SECONDS = 1.5
+"""How long the first batch may take."""
+
+
+@dataclass
+class _Search:
+    """The way to a step: `troubles` are what stopped statements on it, `inputs` what it reads that is not there."""
+
+    request: TraceRequest
+    module: ModuleType
+    mode: FakeTensorMode
+    troubles: list[BaseException] = field(default_factory=list[BaseException])
+    inputs: tuple[str, ...] = ()
+
+
+def step_function(request: TraceRequest, module: ModuleType, mode: FakeTensorMode) -> FunctionType | Failure:
+    """The function that the step of a request amounts to; call it inside the fake mode.
+
+    `module` has run what the step needs of its file. What cannot be had is a parameter, if it is no module or function.
+    """
+    search = _Search(request, module, mode)
+    function = _found(search)
+    if function is None:
+        return _not_reached(search)
+    absent = dict(absent_names(function))
+    if not absent:
+        return function
+    called = calls_by_name(_definition(request))
+    missing = next((value for name, value in absent.items() if value.is_code or name in called), None)
+    if missing is not None:
+        search.troubles = [missing.cause]
+        return _not_reached(search)
+    search.inputs = tuple(absent)
+    search.module = with_inputs(request, search.inputs, mode)
+    return _found(search) or _not_reached(search)
+
+
+def _definition(request: TraceRequest) -> ast.AST:
+    tree = syntax_of(request, request.sliced)
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.lineno == request.step)
+    return next(functions, tree)
+
+
+def _not_reached(search: _Search) -> Failure:
+    around = search.request.name.rpartition(".")[0] or "the file"
+    if not search.troubles:
+        return Failure("inputs", f"no call of {around} was found")
+    message = f"what {around} has before the loop cannot be run: {sentence(search.troubles[0])}"
+    return Failure("inputs", message)
+
+
+def _found(search: _Search) -> FunctionType | None:
+    """The function from where its loop is reached, the first with a batch before any other."""
+    fallback = _made_in(search.module, search.request)
+    for site in search.request.sites:
+        with modules_kept((search.request.module, site.imported, site.module)):
+            function = _made_at(search, site)
+        if function is not None:
+            if _first_batch(function) is not None:
+                return function
+            fallback = fallback or function
+    return fallback
+
+
+def _made_in(module: ModuleType, request: TraceRequest) -> FunctionType | None:
+    """The function where a module has it at its top level."""
+    found = vars(module).get(request.name)
+    return found if isinstance(found, FunctionType) else None
+
+
+def _made_at(search: _Search, site: CallSite) -> FunctionType | None:
+    """The function as it is made where a call site gets to its loop."""
+    request, seen = search.request, list[FunctionType]()
+    name = request.name.rpartition(".")[2]
+
+    def is_it(function: FunctionType) -> bool:
+        code = function.__code__
+        return code.co_name == name and code.co_filename == request.file and code.co_firstlineno == request.step
+
+    def look(frame: FrameType, event: str, value: Any) -> None:
+        if event == "return" and isinstance(value, FunctionType) and is_it(value):
+            seen.append(value)
+            raise Reached
+
+    module = new_module(request, site)
+    absences = Absences()
+    vars(module).update(absences.namespace())
+    try:
+        with ExitStack() as stack:
+            stack.enter_context(forbid_effects())
+            stack.enter_context(started_as(site.file))
+            stack.enter_context(time_limit(SITE_SECONDS))
+            stack.enter_context(one_batch_each())
+            other = site.file != request.file
+            target = target_module(request, site, search.mode, search.inputs) if other else None
+            for code, imports in statements_of(request, site, search.inputs):
+                with _profiled(look), forbid_effects(network_only=imports):
+                    exec(code, module.__dict__)
+                if imports:
+                    flags_parsed()
+                if imports and target is not None:
+                    prefer(target, module)
+            if site.then:
+                with _profiled(look):
+                    eval(site.then, module.__dict__)
+    except Reached:
+        return seen[0]
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        absences.errors.append(error)
+    search.troubles += absences.errors
+    return _made_in(module, request)
+
+
+@contextmanager
+def _profiled(look: Callable[[FrameType, str, Any], None]) -> Generator[None, None, None]:
+    before = sys.getprofile()
+    sys.setprofile(look)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+
+
+def offers_of_step(function: Any, definition: ast.AST | None) -> Iterator[Offer]:
+    """The first batch of the loop that a function was the body of, where it can be had, else what its model runs with.
+
+    Call it inside the fake mode.
+    """
+    batch = _first_batch(function)
+    if batch is not None:
+        detail = f"line {function.__code__.co_firstlineno}"
+        yield Offer({name: plan_of_made(value, "call site", detail) for name, value in batch.items()})
+    elif definition is not None:
+        yield from _images_for_models(function, definition)
+
+
+def _first_batch(function: Any) -> Mapping[str, Any] | None:
+    """What the first turn of a loop binds; None where that needs data which is not there. Computed once."""
+    batches: Any = getattr(function, BATCHES, None)
+    if not isinstance(batches, FunctionType):
+        return batches
+    batch = None
+    try:
+        with forbid_effects(), time_limit(BATCH_SECONDS), one_batch_each():
+            batch = next(iter(batches()), None)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        batch = None
+    setattr(function, BATCHES, batch)
+    return batch
+
+
+def _images_for_models(function: Any, definition: ast.AST) -> Iterator[Offer]:
+    """Images of a size that the convolutional model runs with that a step gives them to."""
+    parameters = inspect.signature(function).parameters
+    for node in ast.walk(definition):
+        if not isinstance(node, ast.Call) or not node.args or node.keywords:
+            continue
+        names = [argument.id for argument in node.args if isinstance(argument, ast.Name)]
+        convolution = _first_convolution(_object_of(function, node.func))
+        if convolution is None or len(names) < len(node.args) or not all(name in parameters for name in names):
+            continue
+        size = _size_for(_object_of(function, node.func), convolution.in_channels, len(names))
+        if size is not None:
+            images = TensorPlan(TensorSpec("f32", (BATCH, convolution.in_channels, size, size)), "search", FROM_MODEL)
+            yield Offer(dict.fromkeys(names, images), guessed=True)
+            return
+
+
+def _object_of(function: Any, node: ast.expr) -> Any:
+    """What an expression of names and attributes is, among what a function sees."""
+    if isinstance(node, ast.Attribute):
+        return getattr(_object_of(function, node.value), node.attr, None)
+    if not isinstance(node, ast.Name):
+        return None
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=False))
+    return contents_of(cells[node.id]) if node.id in cells else function.__globals__.get(node.id)
+
+
+def _first_convolution(model: Any) -> nn.Conv2d | None:
+    """The convolution that images go through first, of a module that has no other layers before it."""
+    layers = [layer for layer in model.modules() if next(layer.children(), None) is None] if _is_module(model) else []
+    first = next((layer for layer in layers if isinstance(layer, (nn.Conv2d, nn.Linear, nn.Embedding))), None)
+    return first if isinstance(first, nn.Conv2d) else None
+
+
+def _is_module(value: Any) -> bool:
+    return isinstance(value, nn.Module)
+
+
+def _size_for(model: nn.Module, channels: int, count: int) -> int | None:
+    """The side of squares that a model runs with, given `count` batches of them."""
+    with unchanged([model]), torch.no_grad(), suppress(TimeUp), time_limit(MODEL_SECONDS):
+        for size in IMAGE_SIZES:
+            with suppress(Exception):
+                model(*(torch.empty(BATCH, channels, size, size) for _ in range(count)))
+                return size
+    return None

@@ -1,0 +1,84 @@
+"""What a target calls: a function, or a method of an instance of its class."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from fx_lsp.model import Failure
+from fx_lsp.tracer.call import Call
+from fx_lsp.tracer.functions import innermost
+from fx_lsp.tracer.inputs.plan.plans import Plans, materialize
+from fx_lsp.tracer.inputs.plan.signatures import apply_of, signature_of
+from fx_lsp.tracer.inputs.task import Task
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is called: `function` itself, or (with `owner`) what `bind` makes of an instance of that class.
+
+    `definition` is the qualified name of the `def` that runs.
+    """
+
+    definition: str
+    function: Callable[..., Any] | None = None
+    owner: type | None = None
+    attribute: str = ""
+    modules: dict[str, nn.Module] = field(default_factory=dict[str, nn.Module])
+
+    @property
+    def described(self) -> Callable[..., Any]:
+        """What has the signature: parameters after `self`, where there is one, are found by `parameters`."""
+        return self.function if self.function is not None else getattr(self.owner, self.attribute)
+
+    def parameters(self) -> inspect.Signature | None:
+        """The signature of the call, without `self`; None where Python cannot read one."""
+        signature = signature_of(self.described)
+        if signature is None or self.owner is None:
+            return signature
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+    def call(self, plans: Plans, sizes: Mapping[str, Any]) -> tuple[Call, dict[int, str]]:
+        """The call with arguments made from plans, of named `sizes`, and which input each tensor is."""
+        arguments = materialize(plans, sizes)
+        names = tuple(n for n, _ in plans.items if n in plans.positional)
+        held = {**self.modules, **arguments.modules}
+        return Call(self.described, arguments.args, arguments.kwargs, held, names), arguments.paths
+
+    def bind(self, instance: Any) -> Subject:
+        """The subject as a callable of that instance; a module is called itself, so that its hooks run."""
+        if self.owner is None:
+            return self
+        is_module = isinstance(instance, nn.Module)
+        function = instance if is_module and self.attribute == "forward" else getattr(instance, self.attribute)
+        return dataclasses.replace(self, function=function, modules={"": instance} if is_module else {})
+
+
+def subject_of(task: Task, target: Any) -> Subject | Failure:
+    request = task.request
+    if request.kind == "module":
+        if isinstance(target, nn.Module):
+            return Subject(f"{request.name}.forward", target, modules={"": target})
+        if not (isinstance(target, type) and issubclass(target, nn.Module)):
+            return Failure("unsupported", f"{request.name} is no nn.Module")
+        return Subject(f"{request.name}.forward", owner=target, attribute="forward")
+    if request.kind == "method":
+        owner: Any = task.module
+        *path, name = request.name.split(".")
+        for part in path:
+            owner = getattr(owner, part)
+        bound = isinstance(inspect.getattr_static(owner, name), (staticmethod, classmethod))
+        if isinstance(owner, type) and not bound:
+            return Subject(request.name, owner=owner, attribute=name)
+    if isinstance(target, type) and issubclass(target, torch.autograd.Function):
+        return Subject(f"{request.name}.forward", apply_of(target))
+    if isinstance(target, partial):
+        return Subject(getattr(innermost(target), "__qualname__", request.name), target)
+    return Subject(request.name, target)

@@ -1,0 +1,56 @@
+"""A limit on the time that code of the user's may take, which it cannot catch."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from types import FrameType
+
+import torch
+
+TICK = 0.05
+"""How many seconds pass until it is looked again whether code that took too long can be stopped."""
+LENIENCE = 4
+"""How many times as long it may take where it is never in a place at which it can be stopped safely."""
+WAITING = 4
+"""How many times as long it may take by the clock: on a busy machine it waits for others."""
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+
+
+class TimeUp(BaseException):
+    """Unwinds what took too long. No `except Exception` stops it."""
+
+
+@contextmanager
+def time_limit(seconds: float) -> Generator[None, None, None]:
+    """Raise TimeUp in the main thread after `seconds` of this process's time, or several of them of waiting, and
+    again, where the platform has timers.
+
+    PyTorch may abort where Python code that it calls raises at any instruction: while that runs, it is waited for.
+    """
+    if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    until = time.monotonic() + LENIENCE * WAITING * seconds
+
+    def ring(_: int, frame: FrameType | None) -> None:
+        inside = frame is not None and frame.f_code.co_filename.startswith(_TORCH)
+        if not inside or time.monotonic() > until:
+            raise TimeUp
+
+    timers = ((signal.SIGPROF, signal.ITIMER_PROF, seconds), (signal.SIGALRM, signal.ITIMER_REAL, WAITING * seconds))
+    before = [signal.signal(number, ring) for number, _, _ in timers]
+    for _, timer, limit in timers:
+        signal.setitimer(timer, limit, TICK)
+    try:
+        yield
+    finally:
+        for (number, timer, _), handler in zip(timers, before, strict=True):
+            signal.setitimer(timer, 0)
+            signal.signal(number, handler)

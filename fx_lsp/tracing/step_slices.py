@@ -1,0 +1,47 @@
+"""The part of a file that the step of a loop needs: what its result needs of the loop's body, of what comes before the
+loop, and of the module. Reads syntax only."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fx_lsp.steps import Step, has_idle_head, wanted_by
+from fx_lsp.syntax import FunctionNode
+from fx_lsp.tracing.backwards import Backwards, render
+from fx_lsp.tracing.entry import runs_long
+from fx_lsp.tracing.evidence import collect_imports
+from fx_lsp.tracing.parsing import walk
+
+
+@dataclass(frozen=True)
+class StepPart:
+    """The lines of the statements around a step, by number, the names that they read of the module, and those that the
+    step itself reads of the function around it (`function`, None for one at the top level) as its parameters."""
+
+    lines: Mapping[int, str]
+    names: frozenset[str]
+    function: FunctionNode | None
+    read: frozenset[str]
+
+
+def step_part(step: Step, text: str, tree: ast.Module, batches: bool) -> StepPart:
+    """What the step needs; with `batches` also what its loop goes through."""
+    region, path = step.region, step.path
+    functions = [node for node in path if isinstance(node, ast.FunctionDef)]
+    imports = collect_imports(walk(functions[0]) if functions else ())
+    imported = {**collect_imports(tree.body), **imports}.keys()
+    inner = Backwards(imported, wanted=wanted_by(region), strict=True)
+    inner.bind(region.body)
+    if isinstance(region, ast.FunctionDef):
+        inner.leave(region)
+    elif isinstance(region, ast.For):
+        inner.names -= {part.id for part in walk(region.target) if isinstance(part, ast.Name)}
+        inner.names |= {part.id for part in walk(region.iter) if isinstance(part, ast.Name)} if batches else set()
+    outer = Backwards(imported, inner.names, inner.kept | {region}, runs_long)
+    way = (*path, region)
+    outer.follow(() if functions or isinstance(way[0], ast.FunctionDef) else tree.body, way, has_idle_head)
+    nodes = [node for node in tree.body if node in outer.kept]
+    lines = render(text, nodes, outer.kept, way, None, inside=True)
+    return StepPart(lines, frozenset(outer.names), functions[0] if functions else None, frozenset(outer.read))
