@@ -23,7 +23,7 @@ from fx_lsp.codegen.ir.values import Buffer
 from fx_lsp.codegen.ir.write_target import LayoutStep, Permute, Reshape, WriteTarget
 
 _WRITER_KEY = "fx_lsp_kernels"
-_OUTPUT_LAYOUT_KEY = "fx_lsp_landing"
+_OUTPUT_LAYOUT_KEY = "fx_lsp_output_layout"
 _ROLE_KEY = "fx_lsp_role"
 
 

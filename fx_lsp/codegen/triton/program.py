@@ -65,13 +65,13 @@ def build_program(
     while True:
         try:
             program = _program(graph, title, naming, hints, cut, called, changed or {})
-        except NotFusible as found:
-            if found.node in called:
+        except NotFusible as error:
+            if error.node in called:
                 raise
-            if found.node in cut:
-                called[found.node] = found.why
+            if error.node in cut:
+                called[error.node] = error.why
             else:
-                cut.add(found.node)
+                cut.add(error.node)
         else:
             steps = [s for s in program.steps if isinstance(s, fx.Node)]
             calls = (unsupported_reason(s, choices, called.get(s)) for s in steps)
