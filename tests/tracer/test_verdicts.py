@@ -239,7 +239,7 @@ def said(trace: TraceFixture, source: str, name: str) -> list[tuple[str, str]]:
             "Stack",
             "nn.Linear(widths[-1], 10)",
             "nn.Linear(widths[0], 10)",
-            [("warning", "self.head(x)")],
+            [("error", "self.head(x)")],
             id="what a factory makes",
         ),
     ],

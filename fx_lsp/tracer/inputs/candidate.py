@@ -232,7 +232,7 @@ def _explored_numbers(candidate: Candidate, failed: Attempt) -> Exploration | No
 
 
 def _severity(candidate: Candidate, found: Found, exploration: Exploration | None = None) -> Severity:
-    """How sure it is that the code itself is what ended a search."""
+    """Tell how sure it is that the code itself is what ended a search."""
     task, constructed, failed = candidate.task, candidate.constructed, found.best
     several = any(candidate.facts[n].may_be_several for n, _ in failed.plans.items if n in candidate.facts)
     if constructed.trusted and is_given(candidate.start):
@@ -288,7 +288,7 @@ def _equal_numbers(plans: Plans, failed: Attempt) -> Iterator[Mapping[str, Plan]
 
 
 def _remarks(candidate: Candidate, ran: Attempt) -> tuple[Remark, ...]:
-    """What is wrong with code that runs: it pairs all elements of two tensors, or wants sizes that no caller means."""
+    """Tell what is wrong with code that runs: it pairs all elements of two tensors, or wants sizes nobody means."""
     crossed = (
         Remark(
             f"{' and '.join(specs)} broadcast to all pairs of their elements: one of them has a dimension too many",
@@ -301,7 +301,7 @@ def _remarks(candidate: Candidate, ran: Attempt) -> tuple[Remark, ...]:
 
 
 def _demands(candidate: Candidate, ran: Attempt) -> list[Remark]:
-    """The sizes that an attempt ran with only because they were guessed so."""
+    """Return the sizes that an attempt ran with only because they were guessed so."""
     if ran.plans not in candidate.demands:
         candidate.demands[ran.plans] = _demands_of(candidate, ran)
     return candidate.demands[ran.plans]
@@ -330,7 +330,7 @@ def _demands_of(candidate: Candidate, ran: Attempt) -> list[Remark]:
 
 
 def _single_batch(candidate: Candidate, ran: Attempt) -> Remark | None:
-    """What code that runs with a batch of one alone is told: no symbol stands for a size of 1."""
+    """Tell of code that runs with a batch of one alone: no symbol stands for a size of 1."""
     ones = [p for p, plan in ran.plans.tensors() if plan.source == "search" and is_single_batch(plan)]
     if not ones:
         return None
@@ -351,7 +351,7 @@ def _single_batch(candidate: Candidate, ran: Attempt) -> Remark | None:
 
 
 def _of_optional_arguments(candidate: Candidate, ran: Attempt) -> tuple[Remark, ...]:
-    """What is wrong with the code behind `if targets is not None`, which a call without targets does not reach."""
+    """Tell what is wrong with the code behind `if targets is not None`, which a call without targets does not reach."""
     task = candidate.task
     if candidate.node is None or task.request.work or ran.run.calls > MAX_CALLS_RETRACED:
         return ()

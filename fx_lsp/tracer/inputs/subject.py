@@ -35,7 +35,7 @@ class Subject:
 
     @property
     def described(self) -> Callable[..., Any]:
-        """What has the signature: parameters after `self`, where there is one, are found by `parameters`."""
+        """Return what has the signature: parameters after `self`, where there is one, are found by `parameters`."""
         return self.function if self.function is not None else getattr(self.owner, self.attribute)
 
     def parameters(self) -> inspect.Signature | None:

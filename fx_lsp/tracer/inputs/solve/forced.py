@@ -9,7 +9,7 @@ what a mistake looks like on inputs that were searched until it ran. It is a dem
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -101,29 +101,56 @@ def _suspected(exploration: Exploration, names: Mapping[tuple[str, int], str]) -
 def _of_classes(
     condition: Condition, first: Any, second: Any, exploration: Exploration, classes: _Classes, names: Mapping[Any, str]
 ) -> Iterator[Demand]:
-    """The demand that is made where two classes of sizes become one, if no caller means it."""
-    dimensions, span = exploration.dimensions, condition.chain[0]
+    """Find the demand that is made where two classes of sizes become one, if no caller means it."""
     constant = next((int(side) for side in (first, second) if not isinstance(side, sympy.Symbol)), None)
     if constant is not None and constant < 2:
         return
     mine, others = classes.members(first), classes.members(second)
-    for one, other in product(mine, others):
-        low, high = sorted((dimensions[one], dimensions[other]), key=lambda d: d.index)
-        beside = low.path == high.path and low.rank > 0
-        if beside and low.index != low.rank - 2 and not _is_square(condition):
-            symbols = tuple(mine if dimensions[one] == high else others)
-            yield Demand(f"{name_of(high, names)} equals {name_of(low, names)}", span, symbols)
-            return
+    demand = _of_one_input(condition, mine, others, exploration, names)
+    if demand is not None:
+        yield demand
+        return
+    dimensions, plans = exploration.dimensions, exploration.attempt.plans
     numbered = constant is not None or any(not dimensions[s].rank for s in (*mine, *others))
     crosses = _crosses(condition, first, second, numbered, classes)
     for symbol in mine or others:
-        dimension = dimensions[symbol]
-        counts = constant is not None and _counts_examples(dimension, exploration.attempt.plans)
-        unbatched = dimension.rank == 3 and _meets_a_parameter(condition)  # an image without a batch
-        if dimension.rank and (crosses or (counts and not unbatched and not _is_of_weight(condition, symbol))):
+        if dimensions[symbol].rank and (crosses or _counts(condition, symbol, dimensions[symbol], numbered, plans)):
             is_what = f"is {constant}" if constant is not None else f"equals {name_of(dimensions[others[0]], names)}"
-            yield Demand(f"{name_of(dimension, names)} {is_what}", span, tuple(mine or others))
+            text = f"{name_of(dimensions[symbol], names)} {is_what}"
+            yield Demand(text, condition.chain[0], tuple(mine or others))
             return
+
+
+def _of_one_input(
+    condition: Condition,
+    mine: Sequence[sympy.Symbol],
+    others: Sequence[sympy.Symbol],
+    exploration: Exploration,
+    names: Mapping[Any, str],
+) -> Demand | None:
+    """Find two dimensions of one tensor in the classes that become one; a matrix may well be square."""
+    dimensions = exploration.dimensions
+    for one, other in product(mine, others):
+        low, high = sorted((dimensions[one], dimensions[other]), key=lambda d: d.index)
+        if low.path == high.path and low.rank > 0 and low.index != low.rank - 2 and not _is_square(condition):
+            symbols = tuple(mine if dimensions[one] == high else others)
+            return Demand(f"{name_of(high, names)} equals {name_of(low, names)}", condition.chain[0], symbols)
+    return None
+
+
+def _counts(condition: Condition, symbol: sympy.Symbol, dimension: Dimension, numbered: bool, plans: Plans) -> bool:
+    """Return True if a dimension says how many there are of something, and becomes a number of the model's."""
+    is_batch = dimension.rank > 1 and dimension.index == 0
+    is_image = dimension.rank == 3 and _meets_a_parameter(condition)  # without a batch
+    if not numbered or is_image or _is_of_weight(condition, symbol):
+        return False
+    return is_batch or (_counts_examples(dimension, plans) and _has_constant(condition))
+
+
+def _has_constant(condition: Condition) -> bool:
+    """Return True for an equality with a number of the code, of which there is no symbol."""
+    sides = _equal_sizes(condition)
+    return sides is not None and not all(isinstance(side, sympy.Symbol) for side in sides)
 
 
 def _crosses(condition: Condition, first: Any, second: Any, numbered: bool, classes: _Classes) -> bool:
@@ -222,7 +249,7 @@ def _is_square(condition: Condition) -> bool:
 
 
 def name_of(dimension: Dimension, names: Mapping[tuple[str, int], str]) -> str:
-    """What the code calls a dimension, or which one of its tensor it is: `T`, `x.shape[1]`, `heads`."""
+    """Return what the code calls a dimension, or which one of its tensor it is: `T`, `x.shape[1]`, `heads`."""
     if not dimension.rank:
         return dimension.path
     place = names.get((dimension.path, dimension.index)) or names.get(

@@ -1,4 +1,4 @@
-"""Whether what ended a search is the code's own fault, whatever it is called with."""
+"""Tell whether what ended a search is the code's own fault, whatever it is called with."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _conflict(attempt: Attempt) -> tuple[int, int] | None:
 
 
 def is_own_fault(best: Attempt, rivals: Iterable[Attempt], exploration: Exploration) -> bool:
-    """Whether the furthest attempt of a search failed for no reason that lies in what was guessed.
+    """Return True if the furthest attempt of a search failed for no reason that lies in what was guessed.
 
     Every rival, an attempt that came as far, has to fail at the same place. `exploration` is the attempt on symbols.
     """
@@ -131,7 +131,7 @@ def _is_of_constants(best: Attempt, exploration: Exploration) -> bool:
 
 
 def has_known_ranks(attempt: Attempt) -> bool:
-    """Whether the code says the rank of every tensor that was guessed; of a single one, any rank may be tried."""
+    """Return True if the code says the rank of every tensor that was guessed; of a single one, any rank may be tried."""
     guessed = [path for path, plan in attempt.plans.tensors() if plan.source == "search"]
     return len(guessed) < 2 or all(_has_known_rank(attempt.alternatives.get(path, [])) for path in guessed)
 
@@ -142,7 +142,7 @@ def _has_known_rank(alternatives: Sequence[Plan]) -> bool:
 
 
 def is_of_environment(attempt: Attempt) -> bool:
-    """Whether PyTorch refused something that is neither an operation nor a layer: a library that is not loaded."""
+    """Return True if PyTorch refused something that is neither an operation nor a layer: a library that is not loaded."""
     traceback = attempt.run.error.__traceback__ if attempt.run.error is not None else None
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
@@ -154,12 +154,12 @@ _AS_USERS_WRITE = ("torch.nn", "torch.functional", "torch.distributions", "torch
 
 
 def are_numbers(plans: Iterable[Plan]) -> bool:
-    """Whether nothing but numbers was guessed."""
+    """Return True if nothing but numbers was guessed."""
     return all(_is_tensor_or_number(plan) and not isinstance(plan, TensorPlan) for plan in plans)
 
 
 def _fits_no_sizes(best: Attempt, exploration: Exploration) -> bool:
-    """Whether the sizes that do not fit are the code's own numbers, or fit only where one of them is 1."""
+    """Return True if the sizes that do not fit are the code's own numbers, or fit only where one of them is 1."""
     if exploration.attempt.run.calls != best.run.calls or exploration.attempt.run.error is None:
         return False
     numbered = enumerate(islice(exploration.stopping(), MAX_GOALS))
@@ -173,7 +173,7 @@ def _fits_no_sizes(best: Attempt, exploration: Exploration) -> bool:
 
 
 def _is_tensor_or_number(plan: Plan) -> bool:
-    """Whether a plan is no guess, or a guessed tensor or number."""
+    """Return True if a plan is no guess, or a guessed tensor or number."""
     if isinstance(plan, TensorPlan):
         return True
     if isinstance(plan, SequencePlan):
@@ -187,7 +187,7 @@ _PLAIN_KINDS = frozenset({"bool", "str", "NoneType", "dtype"})
 
 
 def _is_raised_by_user(attempt: Attempt) -> bool:
-    """Whether a `raise` or an `assert` ended an attempt, in code that is not PyTorch's."""
+    """Return True if a `raise` or an `assert` ended an attempt, in code that is not PyTorch's."""
     traceback = attempt.run.error.__traceback__ if attempt.run.error is not None else None
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
