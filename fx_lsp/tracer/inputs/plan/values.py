@@ -92,7 +92,7 @@ def proposals(
         found += _handed_on(facts, context.module)
     if not _is_precise(annotation):
         found += _from_use(parameter.name, facts, taken, context)
-    if not _is_precise(annotation) and parameter.default in (inspect.Parameter.empty, None):
+    if not _is_precise(annotation) and any(parameter.default is nothing for nothing in (inspect.Parameter.empty, None)):
         known = {_key(p) for p in found}
         found += [p for p in _anything(parameter.name, facts, taken, context) if _key(p) not in known]
     return found or [value(None, "search")]
