@@ -58,11 +58,13 @@ class Strangers:
     """The parameters of a function that are no tensors.
 
     `certain` are arrays, images or text, whatever is made of them. With `doubtful` ones something is done that is done
-    with no tensor, so that what arrays have as well as tensors (`x.shape`, `x.mean(0)`) shows nothing.
+    with no tensor, so that what arrays have as well as tensors (`x.shape`, `x.mean(0)`) shows nothing. `images` have a
+    width and a height (`w, h = image.size`), so that neither a tensor nor an array can stand for them.
     """
 
     certain: frozenset[str]
     doubtful: frozenset[str]
+    images: frozenset[str]
 
 
 def strangers(function: FunctionNode, params: Iterable[ast.arg], imports: Mapping[str, str]) -> Strangers:
@@ -92,7 +94,8 @@ def strangers(function: FunctionNode, params: Iterable[ast.arg], imports: Mappin
         if isinstance(node, ast.Assert) and (name := _asserted_text(node.test)) in sources:
             certain.add(sources[name])
     tensors |= {p.arg for p in params if mentions_tensor(p.annotation)}
-    return Strangers(frozenset(certain - tensors), frozenset(doubtful - tensors))
+    images = {sources[name] for node in nodes for name in _asked_for_two_sizes(node, called) if name in sources}
+    return Strangers(frozenset(certain - tensors), frozenset(doubtful - tensors), frozenset(images - tensors))
 
 
 def _names_arrays(annotation: ast.expr | None, imports: Mapping[str, str]) -> bool:
@@ -172,6 +175,15 @@ def _moves_axes_of_an_array(node: ast.AST) -> bool:
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "transpose":
         return False
     return not node.keywords and bool(node.args) and len(node.args) != 2 and not isinstance(node.args[0], ast.Starred)
+
+
+def _asked_for_two_sizes(node: ast.AST, called: Collection[int]) -> Iterator[str]:
+    """The names `x` in `w, h = x.size` and `x.size[0]`."""
+    value = node.value if isinstance(node, (ast.Assign, ast.Subscript)) else None
+    if isinstance(node, ast.Assign) and not isinstance(node.targets[0], ast.Tuple):
+        return
+    if isinstance(value, ast.Attribute) and value.attr == "size" and id(value) not in called:
+        yield from _parts(value.value)
 
 
 def _is_of_another_library(name: str, imports: Mapping[str, str]) -> bool:

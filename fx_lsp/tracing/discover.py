@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fx_lsp.model import Failure, Span, Target, TargetKind
 from fx_lsp.specs import FX_COMMENT
@@ -110,6 +110,8 @@ def _looks(outline: Outline) -> dict[str, Look]:
         looks[name] = look_at(
             function.node, function.params, outline.imports, layers, uses_torch, others.certain, others.doubtful
         )
+        if others.images:
+            looks[name] = replace(looks[name], program=True)
     return looks
 
 
@@ -144,7 +146,7 @@ def _evident(outline: Outline, looks: Mapping[str, Look], accepted: Collection[s
 
 
 def _programs(outline: Outline, tree: ast.Module, looks: Mapping[str, Look]) -> set[str]:
-    """What looks like a program, or makes batches for one, what is inside such a function, and what calls one."""
+    """What looks like a program, takes images or makes batches for one, is inside such a function, or calls one."""
     programs = {name for name, look in looks.items() if look.program} | _collating(outline, tree)
     for name, function in outline.functions.items():
         if function.outer in programs:

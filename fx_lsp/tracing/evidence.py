@@ -134,10 +134,11 @@ def look_at(
     texts = any(is_text(param.annotation) for param in params)
     if texts:
         names -= numbers  # lengths of text, and the like
-    everything = derived_from(nodes, names)
-    derived = derived_from(nodes, names.difference(arrays))
-    alike = derived_from(nodes, names.difference(arrays, doubtful))
-    likely = derived_from(nodes, names.difference(arrays, numbers))
+    assigned = [node for node in nodes if isinstance(node, (ast.Assign, ast.AugAssign, ast.For))]
+    everything = derived_from(assigned, names)
+    derived = derived_from(assigned, names.difference(arrays)) if arrays else everything
+    alike = derived_from(assigned, names.difference(arrays, doubtful)) if doubtful else derived
+    likely = derived_from(assigned, names.difference(arrays, numbers)) if numbers else derived
     annotated = any(mentions_tensor(param.annotation) for param in params)
     annotated = annotated or (not texts and mentions_tensor(function.returns))
     calls = [node for node in nodes if isinstance(node, ast.Call)]
@@ -342,6 +343,10 @@ def is_tensor_function(name: str) -> bool:
 def is_tensor_method(name: str) -> bool:
     """Whether a method of this name shows its object to be a tensor, or (`ARRAY_METHODS`) an array."""
     return name in TENSOR_METHODS or (name.endswith("_") and not name.startswith("_"))
+
+
+USES = (ast.Attribute, ast.BinOp, ast.Call, ast.Subscript)
+"""The nodes that `is_tensor_use` and `is_array_use` may be about."""
 
 
 def is_tensor_use(node: ast.AST, derived: Collection[str]) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from fx_lsp.syntax import FunctionNode
 from fx_lsp.tracing.evidence import (
     TENSOR_METHODS,
+    USES,
     derived_from,
     dotted,
     is_arithmetic,
@@ -118,7 +119,7 @@ def _names_of_tensors(outline: Outline) -> set[str]:
     tensors: set[str] = set()
     others: set[str] = set()
     for function in [*outline.functions.values(), *outline.forwards().values()]:
-        nodes = list(walk(*function.node.body))
+        nodes = [n for n in walk(*function.node.body) if isinstance(n, USES)]
         for param in function.params:
             if mentions_tensor(param.annotation) or any(
                 is_tensor_use(n, {param.arg}) or is_array_use(n, {param.arg}) for n in nodes
@@ -203,7 +204,7 @@ class _Scope:
         self, node: FunctionNode, params: Iterable[ast.arg], layers: Collection[str], given: Collection[str]
     ) -> _Scope:
         """The scope of a function in this one; `given` are parameters that are known to be given tensors."""
-        nodes = list(walk(*node.body))
+        nodes = [n for n in walk(*node.body) if isinstance(n, USES)]
         names = {p.arg: p for p in params}
         tensors = self.tensors - names.keys()
         for name, param in names.items():

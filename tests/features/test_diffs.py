@@ -194,7 +194,7 @@ def test_the_document_has_a_header_and_its_lines_know_nodes_and_source():
     assert document.text == snapshot("""\
 # model.py::f · forward:pass
 # torch 2.13.0 · forward → forward:pass
-#   x: f32[8, 128]   (search)
+#   x: ~f32[8, 128]   (search)
 #   w: f32[128, 4]   (call site, line 12)
 #   n = 4   (default)
 

@@ -30,7 +30,7 @@ def test_passes_that_changed_nothing_are_hidden():
     assert render_passes(PIPELINE).text == snapshot("""\
 # model.py::f · passes
 # torch 2.13.0 · what the compiler makes of it, stage by stage
-#   x: f32[8, 128]   (search)
+#   x: ~f32[8, 128]   (search)
 #   w: f32[128, 4]   (call site, line 12)
 #   n = 4   (default)
 # note: the whole module was imported, because `x` is global
@@ -94,7 +94,7 @@ def test_what_a_pass_of_ones_own_did():
     assert page.text == snapshot("""\
 # model.py::f · passes
 # torch 2.13.0 · what the compiler makes of it, stage by stage
-#   x: f32[8, 128]   (search)
+#   x: ~f32[8, 128]   (search)
 #   w: f32[128, 4]   (call site, line 12)
 #   n = 4   (default)
 # note: the whole module was imported, because `x` is global

@@ -260,7 +260,8 @@ def test_then_the_graph_is_traced_with_what_was_recorded(tmp_path: Path):
     assert record_in(tmp_path).code == 0
     command = [sys.executable, "-m", "fx_lsp", "graph", "train.py::f", "--json", "--python", sys.executable]
     done = subprocess.run(command, cwd=tmp_path, text=True, capture_output=True, env=environment_of(tmp_path))
-    assert json.loads(done.stdout)["inputs"] == [{"name": "x", "spec": "f32[2, 3]", "source": "recorded"}]
+    given = {"name": "x", "spec": "f32[2, 3]", "source": "recorded", "guessed": False}
+    assert json.loads(done.stdout)["inputs"] == [given]
 
 
 def test_pytest(tmp_path: Path):

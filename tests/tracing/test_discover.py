@@ -96,6 +96,8 @@ def test_other_code_is_not(code: str) -> None:
         "def f(image): return np.clip(image.mean(0) * 2, 0, 1)",
         "def f(image):\n  h, w = image.shape[:2]\n  return cv2.resize(image, (w // 2, h // 2))",
         "def f(image):\n  w, h = image.size\n  return image.resize((w // 2, h // 2)).mean()",
+        "def f(image, target):\n  w, h = image.size\n  return F.relu(target / w)",
+        "def f(image): return g(F.relu(image))\ndef g(image): return torch.zeros(image.size[0])",
         "def f(image): return image.convert('RGB').mean() + image.max()",
         "def f(image): return torch.from_numpy(image.transpose(2, 0, 1)).float().div(255)",
         "def f(image):\n  image = torch.from_numpy(image)\n  return image.float().mul_(2)",

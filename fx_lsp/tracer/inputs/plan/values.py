@@ -99,7 +99,7 @@ def proposals(
     precise = bool(annotated) and _is_precise(annotation)
     if not precise:
         found += _from_use(parameter.name, facts, taken, context)
-    if not precise and parameter.default in (inspect.Parameter.empty, None):
+    if not precise and any(parameter.default is nothing for nothing in (inspect.Parameter.empty, None)):
         known = {_key(p) for p in found}
         found += [p for p in _anything(parameter.name, facts, taken, context) if _key(p) not in known]
     return found or [value(None, "search")]

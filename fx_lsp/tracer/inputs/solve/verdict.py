@@ -131,7 +131,7 @@ def _is_of_constants(best: Attempt, exploration: Exploration) -> bool:
 
 
 def has_known_ranks(attempt: Attempt) -> bool:
-    """Return True if the code says the rank of every tensor that was guessed; of a single one, any rank may be tried."""
+    """Return True if the code says the rank of each tensor that was guessed; of a single one, any may be tried."""
     guessed = [path for path, plan in attempt.plans.tensors() if plan.source == "search"]
     return len(guessed) < 2 or all(_has_known_rank(attempt.alternatives.get(path, [])) for path in guessed)
 
