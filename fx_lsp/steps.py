@@ -20,6 +20,7 @@ BATCHES = "batches"
 """The attribute of a step's function that gives what its loop goes through, by the names of its parameters."""
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _LOOPS = (ast.For, ast.While)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _BACKWARD = frozenset({"backward", "manual_backward"})
 _COUNTS = frozenset({"range", "trange", "count"})
 _VALUES = frozenset({"item", "tolist", "numpy"})
@@ -117,9 +118,9 @@ def goes_through_data(node: ast.stmt) -> bool:
 
 
 def _is_counted(node: ast.expr) -> bool:
-    while isinstance(node, ast.Call) and node.args:
-        if _last(node.func) in _COUNTS:
-            return True
+    while isinstance(node, ast.Call) and node.args and _last(node.func) not in _COUNTS:
+        if not _last(node.func).islower():
+            return False  # a class: `DataLoader([1, 2, 3])` gives batches
         node = node.args[0]
     return isinstance(node, (ast.List, ast.Tuple)) or (isinstance(node, ast.Call) and _last(node.func) in _COUNTS)
 
@@ -197,13 +198,18 @@ def _statements(block: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _header(node: ast.stmt) -> Iterator[ast.AST]:
-    """The nodes of a statement that are not in a statement inside of it."""
-    stack: list[ast.AST] = list(ast.iter_child_nodes(node))
+    """The nodes of a statement that are not in a statement inside of it, without the variables of comprehensions."""
+    stack: list[tuple[ast.AST, frozenset[str]]] = [(part, frozenset()) for part in ast.iter_child_nodes(node)]
     while stack:
-        part = stack.pop()
-        if not isinstance(part, ast.stmt):
-            yield part
-            stack.extend(ast.iter_child_nodes(part))
+        part, inner = stack.pop()
+        if isinstance(part, ast.stmt) or (isinstance(part, ast.Name) and part.id in inner):
+            continue
+        yield part
+        if isinstance(part, _COMPREHENSIONS):
+            inner |= _names(*(generator.target for generator in part.generators))
+        elif isinstance(part, ast.Lambda):
+            inner |= {argument.arg for argument in ast.walk(part.args) if isinstance(argument, ast.arg)}
+        stack.extend((child, inner) for child in ast.iter_child_nodes(part))
 
 
 def _names(*nodes: ast.AST) -> set[str]:
@@ -505,11 +511,9 @@ def _taken_apart(body: list[ast.stmt], batch: str) -> dict[int | str, str] | Non
                 names.setdefault(_key_of(part), target)
         here = (part for part in _header(node) if isinstance(part, ast.Subscript) and _selects(part, batch))
         own = [_key_of(part) for part in sorted(here, key=lambda part: (part.lineno, part.col_offset))]
-        target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
         for key in own:
-            fits = len(own) == 1 and keys.count(key) == 1 and isinstance(target, ast.Name)
-            fallback = key if isinstance(key, str) and key.isidentifier() and key not in bound else f"{batch}_{key}"
-            names.setdefault(key, target.id if fits and isinstance(target, ast.Name) else fallback)
+            named = isinstance(key, str) and key.isidentifier() and key not in bound
+            names.setdefault(key, str(key) if named else f"{batch}_{key}")
     replacement = _PartsByName(batch, names)
     body[:] = [replacement.visit(node) for node in body if node not in unpacked]
     for node in _statements(body):
@@ -526,8 +530,10 @@ def _without_casts(node: ast.expr) -> ast.expr:
 
 
 def _pairs(node: ast.stmt) -> list[tuple[str, ast.expr]]:
-    """The variables of `a, b = x, y` with what each is given."""
-    target = node.targets[0] if isinstance(node, ast.Assign) else None
+    """The variables of `a = x` and of `a, b = x, y` with what each is given."""
+    target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
+    if isinstance(node, ast.Assign) and isinstance(target, ast.Name):
+        return [(target.id, node.value)]
     if not isinstance(node, ast.Assign) or not isinstance(target, ast.Tuple) or not isinstance(node.value, ast.Tuple):
         return []
     pairs = zip(target.elts, node.value.elts, strict=False)
@@ -592,7 +598,7 @@ def _carried(body: Sequence[ast.stmt], targets: Sequence[str], around: Sequence[
         bound |= {part.id for part in _header(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
         if isinstance(node, ast.With):
             bound |= _bound_names(node.body)
-    stored = {part.id for node in body for part in _below_or_self(node) if _is_store(part)}
+    stored = {part.id for node in _statements(body) for part in _header(node) if _is_store(part)}
     outside = _outside(around, region)
     return [name for name in early if name in stored and (outside is None or name in outside)]
 
@@ -617,10 +623,6 @@ def _outside(around: Sequence[ast.stmt], region: Region) -> set[str] | None:
     inside = {id(part) for part in ast.walk(region)}
     names = {argument.arg for argument in ast.walk(functions[-1].args) if isinstance(argument, ast.arg)}
     return names | {part.id for part in _below(functions[-1]) if _is_store(part) and id(part) not in inside}
-
-
-def _below_or_self(node: ast.stmt) -> Iterator[ast.Name]:
-    yield from (part for part in (node, *_below(node)) if isinstance(part, ast.Name))
 
 
 def _is_store(node: ast.AST) -> TypeGuard[ast.Name]:

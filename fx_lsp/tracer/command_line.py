@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import inspect
 import os
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from fx_lsp.tracer.inputs.plan.values import number_named
@@ -16,16 +18,17 @@ from fx_lsp.tracer.inputs.plan.values import number_named
 
 @dataclass
 class CommandLine:
-    """Values that a program required and that were made up: the names of their arguments."""
+    """Values that a program required and that were made up: the names of their arguments; the `file` of the program."""
 
     invented: list[str] = field(default_factory=list[str])
+    file: str = ""
 
 
 @contextmanager
 def started_as(file: str) -> Generator[CommandLine, None, None]:
     """Inside, the arguments and the import path are those that Python gives the script `file`, and a parser of
     arguments has a value for everything that it requires."""
-    line = CommandLine()
+    line = CommandLine(file=file)
     before: tuple[Sequence[str], Sequence[str]] = list(sys.argv), list(sys.path)
     original = argparse.ArgumentParser.parse_known_args
     sys.argv[:] = [file]
@@ -64,7 +67,7 @@ def _satisfied(parser: argparse.ArgumentParser, line: CommandLine) -> list[str]:
         positional = not action.option_strings
         if action.required or (positional and action.nargs not in ("?", "*")):
             several = action.nargs in ("+", "*") or isinstance(action.nargs, int)
-            value = _value(action)
+            value = _value(action, line.file)
             line.invented.append(action.dest)
             if action.default is None:
                 action.default = [value] * (action.nargs if isinstance(action.nargs, int) else 1) if several else value
@@ -74,13 +77,14 @@ def _satisfied(parser: argparse.ArgumentParser, line: CommandLine) -> list[str]:
     return commands
 
 
-def _value(action: argparse.Action) -> Any:
-    """A value for an argument: the first of its choices, or one of its type that its name suggests."""
+def _value(action: argparse.Action, file: str) -> Any:
+    """A value for an argument: the first of its choices, of the words that the program compares it with, or one of its
+    type that its name suggests."""
     if action.choices:
         return next(iter(action.choices))
     kind: Any = action.type
     if kind is None or kind is str:
-        return action.dest
+        return next(_compared_with(action.dest, file), action.dest)
     number = number_named(action.dest)
     for text in (str(number), "0", action.dest):
         try:
@@ -88,6 +92,20 @@ def _value(action: argparse.Action) -> Any:
         except Exception:
             continue
     return None
+
+
+def _compared_with(name: str, file: str) -> Iterator[str]:
+    """The words that a program compares an attribute with: `args.task == "train"`, `args.task in ("train", "test")`."""
+    try:
+        tree = ast.parse(Path(file).read_text("utf-8"))
+    except (OSError, SyntaxError, ValueError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare) and isinstance(node.left, ast.Attribute) and node.left.attr == name:
+            constants = (
+                part for other in node.comparators for part in ast.walk(other) if isinstance(part, ast.Constant)
+            )
+            yield from (constant.value for constant in constants if isinstance(constant.value, str))
 
 
 def flags_parsed() -> None:

@@ -197,10 +197,9 @@ def _step_target(file: str, lines: list[str], step: Step) -> Target:
     region = step.region
     if isinstance(region, ast.FunctionDef):
         return _target(file, lines, step.name, region, "step")
-    head = region.target if isinstance(region, ast.For) else region.test
-    end = (head.end_lineno or head.lineno, head.end_col_offset or 0)
-    start = start_of(region)
-    return Target(file, step.name, "step", Span(file, *start, *end), Span(file, *start, *end_of(region)))
+    line, col = start_of(region)
+    keyword = Span(file, line, col, line, col + len("for" if isinstance(region, ast.For) else "while"))
+    return Target(file, step.name, "step", keyword, Span(file, line, col, *end_of(region)))
 
 
 def _name_span(file: str, lines: list[str], name: bytes, node: ast.stmt) -> Span:

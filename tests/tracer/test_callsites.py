@@ -169,20 +169,49 @@ def main():
     assert lines(traced) == []
 
 
-def test_of_a_training_loop_the_first_batch_counts(trace):
+def test_a_loader_gives_one_batch(trace):
     traced = trace(
         BLOCK
         + """
+class Rows(torch.utils.data.Dataset):
+    def __len__(self):
+        return 100
+
+    def __getitem__(self, index):
+        return torch.zeros(16), index
+
 if __name__ == "__main__":
-    data = torch.utils.data.TensorDataset(torch.randn(8, 16), torch.randn(8))
-    loader = torch.utils.data.DataLoader(data, batch_size=4, shuffle=True)
+    train, test = torch.utils.data.random_split(Rows(), [80, 20])
+    loader = torch.utils.data.DataLoader(train, batch_size=4, shuffle=True, num_workers=2)
     model = Block(16)
     for x, y in loader:
         model(x)
 """,
         "Block",
     )
-    assert lines(traced) == ["init.dim: 16 · line 21", "x: f32[4, 16] · line 23"]
+    assert lines(traced) == ["init.dim: 16 · line 28", "x: f32[4, 16] · line 30"]
+
+
+def test_of_a_training_loop_the_construction_counts_where_its_batches_are_not_reached(trace):
+    traced = trace(
+        BLOCK
+        + """
+class Files(torch.utils.data.Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        return torch.tensor([float(x) for x in open("/nowhere/data.csv")])
+
+if __name__ == "__main__":
+    loader = torch.utils.data.DataLoader(Files(), batch_size=4, shuffle=True)
+    model = Block(16)
+    for x, y in loader:
+        model(x)
+""",
+        "Block",
+    )
+    assert lines(traced) == ["init.dim: 16 · line 27"]
 
 
 def test_a_site_that_does_not_run_is_passed_over(trace):

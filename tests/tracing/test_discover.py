@@ -163,7 +163,7 @@ def test_what_arrays_do_as_well_is_no_evidence_of_tensors(code: str, evident: bo
     [
         "def f(x, optimizer): return torch.relu(x)",
         "def f(model, loader):\n  for x in loader: torch.relu(x)",
-        "def f(x: Tensor):\n  loss = x.sum()\n  loss.backward()",
+        "def f(x: Tensor):\n  x.backward()",
         "def f(x, opt):\n  torch.relu(x)\n  opt.step()",
         "def f(x: Tensor): torch.save(x, 'x.pt')",
         "def f(name: str) -> Tensor: return torch.load(name)",

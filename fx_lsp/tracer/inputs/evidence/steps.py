@@ -9,7 +9,7 @@ import inspect
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
@@ -20,6 +20,7 @@ from fx_lsp.model import CallSite, Failure, TraceRequest
 from fx_lsp.specs import TensorSpec
 from fx_lsp.steps import BATCHES, calls_by_name
 from fx_lsp.tracer.absent import Absences, absent_names
+from fx_lsp.tracer.call import tensors_in
 from fx_lsp.tracer.command_line import flags_parsed, started_as
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.failures import sentence
@@ -170,12 +171,17 @@ def offers_of_step(function: Any, definition: ast.AST | None) -> Iterator[Offer]
 
     Call it inside the fake mode.
     """
-    batch = _first_batch(function)
+    batch, defaults = _first_batch(function), function.__kwdefaults__ or {}
+    detail = f"line {function.__code__.co_firstlineno}"
+    before = {n: plan_of_made(v, "call site", detail) for n, v in defaults.items() if any(tensors_in(v, n))}
     if batch is not None:
-        detail = f"line {function.__code__.co_firstlineno}"
-        yield Offer({name: plan_of_made(value, "call site", detail) for name, value in batch.items()})
+        given = {name: plan_of_made(value, "call site", detail) for name, value in batch.items()}
+        yield Offer({**before, **given})
     elif definition is not None:
-        yield from _images_for_models(function, definition)
+        for images in _images_for_models(function, definition):
+            yield replace(images, args={**before, **images.args})
+    if before:
+        yield Offer(before, guessed=batch is None)
 
 
 def _first_batch(function: Any) -> Mapping[str, Any] | None:

@@ -142,7 +142,7 @@ def _has_known_rank(alternatives: Sequence[Plan]) -> bool:
 
 
 def is_of_environment(attempt: Attempt) -> bool:
-    """Return True if PyTorch refused something that is neither an operation nor a layer: a library that is not loaded."""
+    """Return True if PyTorch refused what is neither an operation nor a layer: a library that is not loaded."""
     traceback = attempt.run.error.__traceback__ if attempt.run.error is not None else None
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next

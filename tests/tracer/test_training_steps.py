@@ -1,0 +1,284 @@
+"""Training and evaluation steps: the body of a loop over batches, with what comes before it, and never the loop."""
+
+import pytest
+from inline_snapshot import snapshot
+
+NET = """
+import argparse
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+class Net(nn.Module):
+    def __init__(self, width, classes=4):
+        super().__init__()
+        self.fc = nn.Linear(width, classes)
+
+    def forward(self, x):
+        return self.fc(x)
+"""
+
+SCRIPT = (
+    NET
+    + """
+def train(model, loader, optimizer, device, epoch):
+    model.train()
+    for i, (x, y) in enumerate(loader):
+        x, y = x.to(device), y.to(device)
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        if i % 10 == 0:
+            print(epoch, i, loss.item(), undefined)
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--batch", type=int, default=25)
+    args = parser.parse_args()
+    data = DATA
+    model = Net(20)
+    optimizer = torch.optim.SGD(model.parameters(), lr=wrong)
+    for epoch in range(10):
+        train(model, DataLoader(data, batch_size=args.batch, shuffle=True), optimizer, "cpu", epoch)
+
+if __name__ == "__main__":
+    main()
+"""
+)
+
+
+def script(data: str) -> str:
+    return SCRIPT.replace("DATA", data)
+
+
+def test_the_batch_is_that_of_the_loader(trace):
+    traced = trace(script("TensorDataset(torch.randn(100, 20), torch.randint(0, 4, (100,)))"), "train.step")
+    assert traced.inputs() == snapshot(["x: f32[25, 20] · call site", "y: i64[25] · call site"])
+    assert traced.graph("forward") == snapshot("""\
+model_fc_weight: f32[4, 20] = placeholder
+model_fc_bias: f32[4] = placeholder
+x: f32[25, 20] = placeholder
+y: i64[25] = placeholder
+t: f32[20, 4](1, 20) = aten.t.default(model_fc_weight)
+addmm: f32[25, 4] = aten.addmm.default(model_fc_bias, x, t)
+log_softmax: f32[25, 4] = aten._log_softmax.default(addmm, 1, False)
+nll_loss_forward: (f32[], f32[]) = aten.nll_loss_forward.default(log_softmax, y, None, 1, -100)
+loss: f32[] = operator.getitem(nll_loss_forward, 0)
+getitem_1: f32[] = operator.getitem(nll_loss_forward, 1)
+return (loss, model_fc_weight, x, y, log_softmax, getitem_1)\
+""")
+    assert [stage.name for stage in traced.trace.stages] == ["joint", "forward", "backward"]
+    nodes = {node.name: node for node in traced.stage("forward").nodes}
+    assert traced.at(nodes["loss"].span) == "F.cross_entropy(model(x), y)"
+
+
+def test_without_the_data_the_batch_is_searched_for(trace):
+    traced = trace(script("TensorDataset(*torch.load('/nowhere/data.pt'))"), "train.step")
+    assert traced.inputs() == snapshot(["x: f32[4, 20] · search", "y: i64[4] · search"])
+
+
+def test_a_batch_that_does_not_fit_is_an_error_where_it_fails(trace):
+    traced = trace(script("TensorDataset(torch.randn(100, 20), torch.randint(0, 4, (100, 1)))"), "train.step")
+    failure = traced.failure
+    assert failure.severity == "error"
+    assert traced.at(failure.span) == "F.cross_entropy(model(x), y)"
+    assert [f"{i.name}: {i.spec} · {i.detail}" for i in failure.inputs] == snapshot(
+        ["x: f32[25, 20] · line 18", "y: i64[25, 1] · line 18"]
+    )
+
+
+def test_a_loop_under_the_guard_goes_through_the_data_sets_own_samples(trace):
+    traced = trace(
+        NET
+        + """
+class Rows(Dataset):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, index):
+        row = torch.from_numpy(self.rows[index])
+        return {"x": row[:-1].float(), "y": row[-1].long()}
+
+if __name__ == "__main__":
+    model = Net(8)
+    print(undefined)
+    for epoch in range(3):
+        for batch in DataLoader(Rows(np.zeros((50, 9))), batch_size=16, num_workers=4):
+            loss = F.cross_entropy(model(batch["x"]), batch["y"])
+            loss.backward()
+""",
+        "step",
+    )
+    assert traced.inputs() == snapshot(["x: f32[16, 8] · call site", "y: i64[16] · call site"])
+
+
+def test_an_evaluation_has_no_backward(trace):
+    traced = trace(
+        NET
+        + """
+model = Net(8)
+with torch.no_grad():
+    correct = 0
+    for x, y in read("/nowhere/data.csv"):
+        correct += (model(x).argmax(1) == y).sum().item()
+print(correct)
+""",
+        "step",
+    )
+    assert [stage.name for stage in traced.trace.stages] == ["inference"]
+    assert traced.trace.outputs == ("i64[]",)
+
+
+def test_what_goes_from_turn_to_turn_is_an_input(trace):
+    traced = trace(
+        """
+        import torch
+        from torch import nn
+
+        rnn = nn.LSTM(4, 8)
+        state = torch.zeros(1, 16, 8), torch.zeros(1, 16, 8)
+        for i in range(0, 100, 5):
+            state = [s.detach() for s in state]
+            out, state = rnn(torch.randn(5, 16, 4), state)
+            out.mean().backward()
+        """,
+        "step",
+    )
+    assert traced.inputs() == snapshot(["state[0]: f32[1, 16, 8] · call site", "state[1]: f32[1, 16, 8] · call site"])
+
+
+def test_what_needs_data_that_is_not_here_is_an_input(trace):
+    traced = trace(
+        NET
+        + """
+table = np.load("/nowhere/table.npy")
+weight = torch.from_numpy(table[0])
+features = torch.from_numpy(table[1:])
+model = Net(8)
+while True:
+    loss = (model(features) * weight).sum()
+    loss.backward()
+""",
+        "step",
+    )
+    assert [i.name for i in traced.trace.inputs] == snapshot(["features", "weight"])
+
+
+def test_a_model_that_cannot_be_made_is_said(trace):
+    traced = trace(
+        NET
+        + """
+model = Net(len(open("/nowhere/words").read()))
+for x in loader:
+    model(x).sum().backward()
+""",
+        "step",
+    )
+    assert traced.failure.severity == "information"
+    assert traced.failure.message == snapshot(
+        "what the file has before the loop cannot be run: the code reads '/nowhere/words': No such file or directory"
+    )
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        (
+            "loss = F.cross_entropy(model(x), y, reduction='none')",
+            snapshot("grad can be implicitly created only for scalar outputs, not for [16]"),
+        ),
+        ("loss = 3.0", snapshot("AttributeError: 'float' object has no attribute 'backward'")),
+        (
+            "loss = F.cross_entropy(model(x), y).detach()",
+            snapshot("element 0 of tensors does not require grad and does not have a grad_fn"),
+        ),
+    ],
+)
+def test_a_loss_that_has_no_backward(trace, statement: str, message: str):
+    traced = trace(
+        NET
+        + f"""
+model = Net(8)
+for x, y in DataLoader(TensorDataset(torch.randn(64, 8), torch.zeros(64).long()), batch_size=16):
+    {statement}
+    loss.backward()
+""",
+        "step",
+    )
+    assert traced.failure.severity in ("error", "warning")
+    assert traced.failure.message == message
+    assert traced.at(traced.failure.span) == "loss.backward()"
+
+
+def test_the_loop_of_another_file_is_reached_by_its_caller(trace):
+    traced = trace(
+        """
+        import torch.nn.functional as F
+
+        def train_one_epoch(model, loader, optimizer, log=None):
+            for x, y in loader:
+                loss = F.mse_loss(model(x), y)
+                loss.backward()
+        """,
+        "train_one_epoch.step",
+        files={
+            "main.py": """
+            import torch
+            from missing_package import Logger
+            from user import train_one_epoch
+
+            def main(width=12):
+                loader = [(torch.randn(6, width), torch.randn(6, 1))]
+                train_one_epoch(torch.nn.Linear(width, 1), loader, None, log=Logger())
+
+            if __name__ == "__main__":
+                main()
+            """
+        },
+    )
+    assert traced.inputs() == snapshot(["x: f32[6, 12] · call site", "y: f32[6, 1] · call site"])
+
+
+def test_nothing_is_written(trace, tmp_path):
+    trace(
+        NET
+        + f"""
+log = open({str(tmp_path / "log.txt")!r}, "w")
+model = Net(8)
+for x in loader:
+    loss = model(x).sum()
+    log.write("x")
+    loss.backward()
+""",
+        "step",
+    )
+    assert not (tmp_path / "log.txt").exists()
+
+
+def test_a_function_that_calls_backward_is_a_step(trace):
+    traced = trace(
+        NET
+        + """
+def update(model, x, y, optimizer):
+    loss = F.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+if __name__ == "__main__":
+    model = Net(8)
+    for x, y in [(torch.randn(6, 8), torch.randn(6, 4))]:
+        update(model, x, y, torch.optim.Adam(model.parameters()))
+""",
+        "update",
+    )
+    assert [i for i in traced.inputs() if i[:2] in ("x:", "y:")] == snapshot(
+        ["x: f32[6, 8] · call site", "y: f32[6, 4] · call site"]
+    )
