@@ -224,7 +224,12 @@ def said(trace: TraceFixture, source: str, name: str) -> list[tuple[str, str]]:
             id="a loss that the call without targets does not reach",
         ),
         pytest.param(
-            STATES, "Sequences", "x.size(0)", "x.size(1)", [("warning", "self.rnn(x, start)")], id="another batch's state"
+            STATES,
+            "Sequences",
+            "x.size(0)",
+            "x.size(1)",
+            [("warning", "self.rnn(x, start)")],
+            id="another batch's state",
         ),
         pytest.param(
             BOTH_WAYS,

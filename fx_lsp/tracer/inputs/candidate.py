@@ -159,17 +159,17 @@ def prepare_with(
         return candidate
     # what is left when the search fails belongs to the callers
     budget = task.seconds * (SEARCH_SHARE if task.request.callers and offer.is_empty else 1)
-    found = _search(candidate, candidate.start, budget)
+    outcome = _search(candidate, candidate.start, budget)
     constructed = candidate.constructed
-    inputs = constructed.inputs + input_specs(found.best.plans)
-    settled = settle(task, found, written.named, candidate.call_of, candidate.alternatives)
+    inputs = constructed.inputs + input_specs(outcome.best.plans)
+    settled = settle(task, outcome, written.named, candidate.call_of, candidate.alternatives)
     if settled is not None:
-        failed = found.best.run.error is not None
-        otherwise = search_failure(task, found, "information", inputs) if failed else None
+        failed = outcome.best.run.error is not None
+        otherwise = search_failure(task, outcome, "information", inputs) if failed else None
         prepared = _prepared(settled, constructed.inputs, otherwise)
         remarks = _remarks(candidate, settled.attempt) + _of_optional_arguments(candidate, settled.attempt)
         return dataclasses.replace(prepared, remarks=remarks)
-    failed = found.best
+    failed = outcome.best
     exploration = _explored_numbers(candidate, failed)
     inits = concat(_solved_init(constructed, failed, exploration), rebuilt(task, constructed, failed.run.error))
     for tried, init in enumerate(inits if rebuilds else ()):
@@ -185,8 +185,8 @@ def prepare_with(
         if isinstance(again, Prepared):
             name = str(dtype).removeprefix("torch.")
             return dataclasses.replace(again, notes=[*again.notes, f"traced as {name}, in which its code computes"])
-    bad = _severity(candidate, found, exploration) if rebuilds == MAX_REBUILDS else "information"
-    failure = search_failure(task, found, bad, inputs)
+    bad = _severity(candidate, outcome, exploration) if rebuilds == MAX_REBUILDS else "information"
+    failure = search_failure(task, outcome, bad, inputs)
     no_tensors = bad == "information" and shows_no_tensors(task.request, failed.run, inputs)
     return nothing(task.request.name, failure.message) if no_tensors else failure
 
@@ -231,15 +231,15 @@ def _explored_numbers(candidate: Candidate, failed: Attempt) -> Exploration | No
     return candidate.explore_whole(failed.plans) if numbers and is_of_sizes(failed) else None
 
 
-def _severity(candidate: Candidate, found: Found, exploration: Exploration | None = None) -> Severity:
+def _severity(candidate: Candidate, outcome: Found, exploration: Exploration | None = None) -> Severity:
     """Tell how sure it is that the code itself is what ended a search."""
-    task, constructed, failed = candidate.task, candidate.constructed, found.best
+    task, constructed, failed = candidate.task, candidate.constructed, outcome.best
     several = any(candidate.facts[n].may_be_several for n, _ in failed.plans.items if n in candidate.facts)
     if constructed.trusted and is_given(candidate.start):
         return "information" if candidate.offer.guessed or is_of_environment(failed) else "error"
     if several:
         return "information"
-    rivals = [a for a in (*found.failures, *found.of_other_ranks) if reached(a)[:2] >= reached(failed)[:2]]
+    rivals = [a for a in (*outcome.failures, *outcome.of_other_ranks) if reached(a)[:2] >= reached(failed)[:2]]
     sure = constructed.trusted and task.seconds > MIN_SECONDS and has_known_ranks(failed)
     if sure and persists(failed, rivals, candidate.evaluate):
         return "error"
@@ -360,13 +360,13 @@ def _of_optional_arguments(candidate: Candidate, ran: Attempt) -> tuple[Remark, 
     for name, tensor in islice(_optional_tensors(candidate, ran.plans, asked), MAX_VARIANTS):
         if task.seconds <= MIN_SECONDS:
             break
-        found = _search(candidate, ran.plans.with_plan(name, tensor), min(task.seconds, VARIANT_SECONDS))
-        if found.best.run.error is None:
-            remarks += (remark for remark in _remarks(candidate, found.best) if remark not in remarks)
+        outcome = _search(candidate, ran.plans.with_plan(name, tensor), min(task.seconds, VARIANT_SECONDS))
+        if outcome.best.run.error is None:
+            remarks += (remark for remark in _remarks(candidate, outcome.best) if remark not in remarks)
             continue
-        bad = _severity(candidate, found)
-        inputs = candidate.constructed.inputs + input_specs(found.best.plans)
-        failure = failure_of(found.best.run.error, task.sources, found.best.run.failed, task.lines, bad, inputs)
+        bad = _severity(candidate, outcome)
+        inputs = candidate.constructed.inputs + input_specs(outcome.best.plans)
+        failure = failure_of(outcome.best.run.error, task.sources, outcome.best.run.failed, task.lines, bad, inputs)
         if bad != "information" and failure.span is not None:
             given = next(spec.spec for spec in inputs if spec.name.partition("[")[0] == name)
             remarks.append(Remark(f"{failure.message}, with {name} {given}", failure.span, bad))
