@@ -334,15 +334,19 @@ def _single_batch(candidate: Candidate, ran: Attempt) -> Remark | None:
     ones = [p for p, plan in ran.plans.tensors() if plan.source == "search" and is_single_batch(plan)]
     if not ones:
         return None
-    batch = fresh_sizes(1, ran.plans.sizes(), features=False)
+    others = [plan.spec.sizes[0] for path, plan in ran.plans.tensors() if plan.spec.sizes and path not in ones]
+    span: object = None
+    for batch in (*others, *fresh_sizes(1, ran.plans.sizes(), features=False)):
 
-    def larger(path: str, plan: TensorPlan) -> TensorPlan:
-        sizes = (*batch, *plan.spec.sizes[1:])
-        return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, sizes=sizes)) if path in ones else plan
+        def larger(path: str, plan: TensorPlan, batch: int | str = batch) -> TensorPlan:
+            sizes = (batch, *plan.spec.sizes[1:])
+            return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, sizes=sizes)) if path in ones else plan
 
-    attempt = candidate.evaluate(ran.plans.map_tensors(larger))
-    span = place_of(attempt) if attempt.run.error is not None and is_of_sizes(attempt) else None
-    if not isinstance(span, Span) or attempt.run.failed is None:
+        attempt = candidate.evaluate(ran.plans.map_tensors(larger))
+        if attempt.run.error is None or attempt.run.failed is None or not is_of_sizes(attempt):
+            return None
+        span = place_of(attempt)
+    if not isinstance(span, Span):
         return None
     names = dimension_names(candidate.node)
     text = name_of(Dimension(ones[0], 0, 2), names)

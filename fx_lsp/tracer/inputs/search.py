@@ -244,7 +244,7 @@ def _other_ranks(plans: Plans) -> Iterator[Plans]:
                     yield with_rank(plans, path, other)
     ranks = Counter(len(plan.spec.sizes) for _, plan in plans.tensors() if plan.source == "search")
     for rank in (rank for rank, tensors in ranks.items() if tensors > 1):
-        for other in (rank - 1, rank + 1) if rank > 1 else (rank + 1,):
+        for other in (r for r in (rank - 1, rank + 1, rank + 2) if r > 0):
             together = plans
             for path, plan in plans.tensors():
                 if plan.source == "search" and len(plan.spec.sizes) == rank:

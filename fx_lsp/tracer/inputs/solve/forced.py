@@ -110,8 +110,12 @@ def _of_classes(
     if demand is not None:
         yield demand
         return
+    if any(_is_of_state(condition, symbol) for symbol in (*mine, *others)):
+        return
     dimensions, plans = exploration.dimensions, exploration.attempt.plans
-    numbered = constant is not None or any(not dimensions[s].rank for s in (*mine, *others))
+    numbered = constant is not None or any(
+        side and not any(dimensions[s].rank for s in side) for side in (mine, others)
+    )
     crosses = _crosses(condition, first, second, numbered, classes)
     for symbol in mine or others:
         if dimensions[symbol].rank and (crosses or _counts(condition, symbol, dimensions[symbol], numbered, plans)):
@@ -185,6 +189,19 @@ def _is_of_weight(condition: Condition, symbol: sympy.Symbol) -> bool:
     return isinstance(rows, torch.SymInt) and rows.node.expr == symbol
 
 
+def _is_of_state(condition: Condition, symbol: sympy.Symbol) -> bool:
+    """Return True if an operand begins with that size, and one of the model's with the number: a state for so many."""
+    own = [o for o in condition.operands if not any(isinstance(size, torch.SymInt) for size in o.shape)]
+    firsts = [o.shape[0] for o in condition.operands if o.dim() > 1]
+    starts = any(isinstance(size, torch.SymInt) and size.node.expr == symbol for size in firsts)
+    return starts and any(o.dim() > 2 and o.shape[0] in _constants(condition) for o in own)
+
+
+def _constants(condition: Condition) -> list[int]:
+    """Return the numbers of the code among the two sizes that a condition has found equal."""
+    return [side for side in _equal_sizes(condition) or () if isinstance(side, int)]
+
+
 def _adds_a_parameter(condition: Condition) -> bool:
     """Return True if an element-wise operation takes an operand that does not depend on the inputs: `x + positions`."""
     shapes = [
@@ -204,25 +221,31 @@ def _meets_a_parameter(condition: Condition) -> bool:
 
 
 def _of_counts(condition: Condition, exploration: Exploration, names: Mapping[Any, str]) -> Demand | None:
-    """The demand that numbers of examples make up a number of the code, or multiples of each other."""
+    """Find the demand that numbers of examples make up a number of the code, or multiples of each other."""
     expression: Any = condition.expression
     if not condition.held or expression.func is not sympy.Eq:
         return None
-    dimensions = exploration.dimensions
+    dimensions, plans = exploration.dimensions, exploration.attempt.plans
     involved = [symbol for symbol in dimensions if symbol in expression.free_symbols]
-    batches = [s for s in involved if dimensions[s].rank > 1 and dimensions[s].index == 0]
-    numbers = any(abs(int(n)) > 1 for n in expression.atoms(sympy.Integer))
-    plans = exploration.attempt.plans
-    paths = {dimensions[s].path for s in involved}
-    counts = all(_counts_examples(dimensions[s], plans) for s in involved) and len(paths) > 1
-    whole = len(batches) == 1 and len(paths) == 1 and any(side.is_Integer for side in expression.args)
-    if not numbers or not (counts or whole):
+    has_number = any(abs(int(number)) > 1 for number in expression.atoms(sympy.Integer))
+    if not involved or not has_number or _holds_of_equal_counts(expression, involved):
         return None
-    symbol = batches[0] if batches else involved[0]
+    batches = [s for s in involved if dimensions[s].rank > 1 and dimensions[s].index == 0]
+    several = len({dimensions[s].path for s in involved}) > 1
+    counts = several and all(_counts_examples(dimensions[s], plans) for s in involved)
+    whole = not several and len(batches) == 1 and any(side.is_Integer for side in expression.args)
+    if not counts and not whole:
+        return None
+    symbol = next(iter(batches or involved))
     others = ", ".join(name_of(dimensions[s], names) for s in involved if s != symbol)
-    size = exploration.hints[symbol]
-    text = f"{name_of(dimensions[symbol], names)} is {size}" + (f" for this {others}" if counts else "")
-    return Demand(text, condition.chain[0], (symbol,))
+    text = f"{name_of(dimensions[symbol], names)} is {exploration.hints[symbol]}"
+    return Demand(text + (f" for this {others}" if counts else ""), condition.chain[0], (symbol,))
+
+
+def _holds_of_equal_counts(expression: sympy.Basic, symbols: Sequence[sympy.Symbol]) -> bool:
+    """Return True if an equality is one of counts: it holds whenever they are the same."""
+    same = (expression.xreplace(dict.fromkeys(symbols, sympy.Integer(count))) for count in (4, 12, 32))
+    return all(answer == sympy.true for answer in same)
 
 
 def _equal_sizes(condition: Condition) -> tuple[Any, Any] | None:
