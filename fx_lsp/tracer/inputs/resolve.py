@@ -265,7 +265,7 @@ def _offers(
     """What each source says, in their order, with the empty offer that leaves everything to the search among them."""
     yield from written.recorded
     if task.request.kind == "step":
-        yield from offers_of_step(subject.function, find_function(task.tree, subject.definition))
+        yield from offers_of_step(subject.function)
         yield Offer({})
         return
     callers = list(task.request.callers)

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 
+from fx_lsp.tracer.absent import AbsentError
 from fx_lsp.tracer.failures import kind_of
 from fx_lsp.tracer.inputs.plan.plans import Plan, SequencePlan, TensorPlan
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_of_sizes, place_of
@@ -49,7 +50,10 @@ def _has_known_rank(alternatives: Sequence[Plan]) -> bool:
 
 
 def is_of_environment(attempt: Attempt) -> bool:
-    """Whether PyTorch refused something that is neither an operation nor a layer: a library that is not loaded."""
+    """Whether something that is not here stopped it: what could not be had before a step, or a library that PyTorch
+    needs for what is neither an operation nor a layer."""
+    if isinstance(attempt.run.error, AbsentError):
+        return True
     traceback = attempt.run.error.__traceback__ if attempt.run.error is not None else None
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
