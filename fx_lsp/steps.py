@@ -55,6 +55,8 @@ def calls_by_name(tree: ast.AST) -> set[str]:
 
 def steps_of(tree: ast.Module) -> list[Step]:
     """The steps of a file in the order of its text."""
+    if not any(_hints_at_steps(node) for node in ast.walk(tree)):
+        return []
     regions: list[tuple[str, Region, tuple[ast.stmt, ...]]] = []
     _collect(tree.body, "", (), regions)
     defined = {node.name for node in ast.walk(tree) if isinstance(node, _DEFINITIONS)}
@@ -63,6 +65,13 @@ def steps_of(tree: ast.Module) -> list[Step]:
         name = scope if isinstance(region, ast.FunctionDef) else _free_name(scope, defined, steps)
         steps.append(Step(name, region, path))
     return steps
+
+
+def _hints_at_steps(node: ast.AST) -> bool:
+    """Whether a node is a call of `backward`, or of what reads as a model, or a method that a trainer calls."""
+    if isinstance(node, ast.Call):
+        return _last(node.func) in _BACKWARD or _is_model(node.func)
+    return isinstance(node, ast.FunctionDef) and _HOOK.match(node.name) is not None
 
 
 def _free_name(scope: str, defined: set[str], steps: Sequence[Step]) -> str:

@@ -31,7 +31,7 @@ from fx_lsp.tracer.fakes import fake_mode, movable_modules
 from fx_lsp.tracer.graphs import Names, saved_values
 from fx_lsp.tracer.guards import EffectBlocked, forbid_effects
 from fx_lsp.tracer.inputs.evidence.body import find_function
-from fx_lsp.tracer.inputs.evidence.steps import step_function
+from fx_lsp.tracer.inputs.evidence.steps import cannot_run, step_function
 from fx_lsp.tracer.inputs.resolve import Prepared, prepare
 from fx_lsp.tracer.lazy import lazy_tensors
 from fx_lsp.tracer.load import Loaded, LoadError, dependencies, find, forget_changed, load, syntax_of
@@ -181,7 +181,8 @@ def _trace(
 def _target(request: TraceRequest, loaded: Loaded, mode: FakeTensorMode) -> Any:
     """What the request's name stands for, or the Failure that keeps a step from being there. Raises AttributeError."""
     if request.kind != "step":
-        return find(loaded.module, request.name)
+        target = find(loaded.module, request.name)
+        return (cannot_run(request, target) if request.step else None) or target
     with mode:
         return step_function(request, loaded.module, mode)
 

@@ -29,7 +29,7 @@ class TimeUp(BaseException):
 @contextmanager
 def time_limit(seconds: float) -> Generator[None, None, None]:
     """Raise TimeUp in the main thread after `seconds` of this process's time, or several of them of waiting, and
-    again, where the platform has timers.
+    again, where the platform has timers. A limit around this one goes on afterwards.
 
     PyTorch may abort where Python code that it calls raises at any instruction: while that runs, it is waited for.
     """
@@ -45,12 +45,13 @@ def time_limit(seconds: float) -> Generator[None, None, None]:
             raise TimeUp
 
     timers = ((signal.SIGPROF, signal.ITIMER_PROF, seconds), (signal.SIGALRM, signal.ITIMER_REAL, WAITING * seconds))
-    before = [signal.signal(number, ring) for number, _, _ in timers]
-    for _, timer, limit in timers:
-        signal.setitimer(timer, limit, TICK)
+    handlers = [signal.signal(number, ring) for number, _, _ in timers]
+    outer = [signal.setitimer(timer, limit, TICK) for _, timer, limit in timers]
+    started = time.monotonic()
     try:
         yield
     finally:
-        for (number, timer, _), handler in zip(timers, before, strict=True):
-            signal.setitimer(timer, 0)
+        passed = time.monotonic() - started
+        for (number, timer, _), handler, (left, interval) in zip(timers, handlers, outer, strict=True):
+            signal.setitimer(timer, max(left - passed, TICK) if left else 0, interval)
             signal.signal(number, handler)

@@ -282,3 +282,23 @@ if __name__ == "__main__":
     assert [i for i in traced.inputs() if i[:2] in ("x:", "y:")] == snapshot(
         ["x: f32[6, 8] · call site", "y: f32[6, 4] · call site"]
     )
+
+
+def test_a_function_whose_model_is_not_there_is_no_error(trace):
+    traced = trace(
+        NET
+        + """
+features, labels = np.load("/nowhere/features.npy"), np.load("/nowhere/labels.npy")
+model = Net(features.shape[1])
+
+def train(epoch):
+    loss = F.cross_entropy(model(features), labels)
+    loss.backward()
+
+for epoch in range(10):
+    train(epoch)
+""",
+        "train",
+    )
+    assert traced.failure.severity == "information"
+    assert traced.failure.message.startswith("train cannot be run: ")

@@ -17,7 +17,6 @@ from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.conditions import under
 from fx_lsp.tracer.failures import sentence
 from fx_lsp.tracer.inputs.candidate import FUNCTION_RANKS, Prepared, prepare_with
-from fx_lsp.tracer.inputs.evidence.body import find_function
 from fx_lsp.tracer.inputs.evidence.call_sites import seen_at_call_sites
 from fx_lsp.tracer.inputs.evidence.callers import Observed, caller_request, watcher
 from fx_lsp.tracer.inputs.evidence.offers import Offer, Written, conventions, unmakable, written_offers
@@ -161,7 +160,7 @@ def _offers(
     """What each source says, in their order, with the empty offer that leaves everything to the search among them."""
     yield from written.recorded
     if task.request.kind == "step":
-        yield from offers_of_step(subject.function, find_function(task.tree, subject.definition))
+        yield from offers_of_step(subject.function)
         yield Offer({})
         return
     callers = list(task.request.callers)

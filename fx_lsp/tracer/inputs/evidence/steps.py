@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,7 @@ from fx_lsp.tracer.call import tensors_in
 from fx_lsp.tracer.command_line import flags_parsed, started_as
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.failures import sentence
+from fx_lsp.tracer.functions import innermost
 from fx_lsp.tracer.guards import forbid_effects
 from fx_lsp.tracer.inputs.evidence.call_sites import modules_kept, new_module, prefer, statements_of, target_module
 from fx_lsp.tracer.inputs.evidence.callers import Reached
@@ -34,12 +36,16 @@ from fx_lsp.tracer.loaders import one_batch_each
 from fx_lsp.tracer.state import contents_of, unchanged
 from fx_lsp.tracer.time_limit import TimeUp, time_limit
 
+ALL_SITES_SECONDS = 12.0
+"""How long it may take by the clock until no other call is tried."""
 SITE_SECONDS = 3.0
 """How long what comes before a loop may take."""
 MODEL_SECONDS = 3.0
 """How long it may take to find images that a model runs with."""
 IMAGE_SIZES = (32, 224, 28, 64, 128, 96, 256, 299, 84)
 BATCH = 4
+IMAGES = "images"
+"""The attribute of a step's function that says what its model runs with."""
 FROM_MODEL = "the model runs with it"
 BATCH_SECONDS = 1.5
 """How long the first batch may take."""
@@ -67,7 +73,7 @@ def step_function(request: TraceRequest, module: ModuleType, mode: FakeTensorMod
         return _not_reached(search)
     absent = dict(absent_names(function))
     if not absent:
-        return function
+        return _with_images(function, request)
     called = calls_by_name(_definition(request))
     missing = next((value for name, value in absent.items() if value.is_code or name in called), None)
     if missing is not None:
@@ -75,7 +81,24 @@ def step_function(request: TraceRequest, module: ModuleType, mode: FakeTensorMod
         return _not_reached(search)
     search.inputs = tuple(absent)
     search.module = with_inputs(request, search.inputs, mode)
-    return _found(search) or _not_reached(search)
+    function = _found(search)
+    return _with_images(function, request) if function is not None else _not_reached(search)
+
+
+def cannot_run(request: TraceRequest, function: Any) -> Failure | None:
+    """Why a function that is a step by itself cannot run: what it calls could not be had."""
+    plain = innermost(function)
+    absent = absent_names(plain) if isinstance(plain, FunctionType) else ()
+    called = calls_by_name(_definition(request))
+    missing = next((value for name, value in absent if value.is_code or name in called), None)
+    return None if missing is None else Failure("inputs", f"{request.name} cannot be run: {sentence(missing.cause)}")
+
+
+def _with_images(function: FunctionType, request: TraceRequest) -> FunctionType:
+    """The function with images that its model runs with, where there is no batch."""
+    offers = _images_for_models(function, _definition(request)) if _first_batch(function) is None else ()
+    vars(function)[IMAGES] = tuple(offers)
+    return function
 
 
 def _definition(request: TraceRequest) -> ast.AST:
@@ -95,7 +118,10 @@ def _not_reached(search: _Search) -> Failure:
 def _found(search: _Search) -> FunctionType | None:
     """The function from where its loop is reached, the first with a batch before any other."""
     fallback = _made_in(search.module, search.request)
+    until = time.monotonic() + ALL_SITES_SECONDS
     for site in search.request.sites:
+        if time.monotonic() > until:
+            break
         with modules_kept((search.request.module, site.imported, site.module)):
             function = _made_at(search, site)
         if function is not None:
@@ -166,20 +192,16 @@ def _profiled(look: Callable[[FrameType, str, Any], None]) -> Generator[None, No
         sys.setprofile(before)
 
 
-def offers_of_step(function: Any, definition: ast.AST | None) -> Iterator[Offer]:
-    """The first batch of the loop that a function was the body of, where it can be had, else what its model runs with.
-
-    Call it inside the fake mode.
-    """
+def offers_of_step(function: Any) -> Iterator[Offer]:
+    """The first batch of the loop that a function was the body of, where it can be had, or what its model runs with."""
     batch, defaults = _first_batch(function), function.__kwdefaults__ or {}
     detail = f"line {function.__code__.co_firstlineno}"
     before = {n: plan_of_made(v, "call site", detail) for n, v in defaults.items() if any(tensors_in(v, n))}
     if batch is not None:
         given = {name: plan_of_made(value, "call site", detail) for name, value in batch.items()}
         yield Offer({**before, **given})
-    elif definition is not None:
-        for images in _images_for_models(function, definition):
-            yield replace(images, args={**before, **images.args})
+    for images in getattr(function, IMAGES, ()):
+        yield replace(images, args={**before, **images.args}, final=True)
     if before:
         yield Offer(before, guessed=batch is None)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from fx_lsp.tracer.absent import AbsentError
 from fx_lsp.tracer.compat import sympy
 from fx_lsp.tracer.failures import kind_of
 from fx_lsp.tracer.inputs.plan.plans import (
@@ -142,7 +143,10 @@ def _has_known_rank(alternatives: Sequence[Plan]) -> bool:
 
 
 def is_of_environment(attempt: Attempt) -> bool:
-    """Return True if PyTorch refused what is neither an operation nor a layer: a library that is not loaded."""
+    """Return True if something that is not here stopped it: what could not be had before a step, or a library that
+    PyTorch needs for what is neither an operation nor a layer."""
+    if isinstance(attempt.run.error, AbsentError):
+        return True
     traceback = attempt.run.error.__traceback__ if attempt.run.error is not None else None
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
