@@ -44,7 +44,7 @@ class Step:
 
     @property
     def is_hook(self) -> bool:
-        """Whether it is a method that a trainer calls with each batch."""
+        """Return True if it is a method that a trainer calls with each batch."""
         return isinstance(self.region, ast.FunctionDef) and _is_hook(self.region, self.path)
 
 
@@ -107,13 +107,13 @@ _HOOK = re.compile(r"(training|validation|test)_step$")
 
 
 def _is_hook(node: ast.FunctionDef, path: Sequence[ast.stmt]) -> bool:
-    """Whether a function is a method that a trainer calls with each batch."""
+    """Return True if a function is a method that a trainer calls with each batch."""
     names = [argument.arg for argument in node.args.args]
     return bool(path and isinstance(path[-1], ast.ClassDef) and _HOOK.match(node.name)) and "batch" in names
 
 
 def _trains(node: ast.For | ast.While) -> bool:
-    """Whether a loop is that of training steps: the innermost over data around a call of `backward`, or of all."""
+    """Return True if a loop is that of training steps: the innermost over data around `backward`, or of all."""
     inner = [part for part in _below(node) if isinstance(part, _LOOPS)]
     if goes_through_data(node):
         deeper = [part for part in inner if goes_through_data(part) and _has_backward(part)]
@@ -122,7 +122,7 @@ def _trains(node: ast.For | ast.While) -> bool:
 
 
 def goes_through_data(node: ast.stmt) -> bool:
-    """Whether a loop is over something else than numbers."""
+    """Return True if a loop is over something else than numbers."""
     return isinstance(node, ast.For) and not _is_counted(node.iter)
 
 

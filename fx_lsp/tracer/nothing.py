@@ -16,12 +16,12 @@ def nothing(name: str, why: str = "") -> Failure:
 
 
 def ran_without_tensors(request: TraceRequest, run: Run) -> bool:
-    """Whether a run came to its end without an operation of PyTorch, and gave no tensor."""
+    """Return True if a run came to its end without an operation of PyTorch, and gave no tensor."""
     return may_be_none(request) and not run.calls and not any(tensors_in(run.result, ""))
 
 
 def shows_no_tensors(request: TraceRequest, run: Run, inputs: tuple[InputSpec, ...]) -> bool:
-    """Whether a failed run on guessed inputs shows that the target is no tensor code.
+    """Return True if a failed run on guessed inputs shows that the target is no tensor code.
 
     It ended before the first operation of PyTorch, and nothing in the text of the target is done with tensors alone.
     """
@@ -33,5 +33,5 @@ def shows_no_tensors(request: TraceRequest, run: Run, inputs: tuple[InputSpec, .
 
 
 def may_be_none(request: TraceRequest) -> bool:
-    """Whether a target may turn out to be no tensor code: it is a function that nobody asked to be traced."""
+    """Return True if a target may turn out to be no tensor code: it is a function that nobody asked to be traced."""
     return request.kind in ("function", "method") and not request.is_asked

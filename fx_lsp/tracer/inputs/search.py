@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain as concat
-from itertools import count
+from itertools import count, islice, product
 from typing import TypeAlias
 
 from fx_lsp.model import Failure, InputSpec, Severity
@@ -40,6 +40,9 @@ DETOUR = 5
 """How many attempts come no further until one is made from elsewhere."""
 MAX_VISITS = 4
 """How often sizes are solved for at one place."""
+MAX_COMBINED = 3
+"""Of how many tensors the ranks are changed at once."""
+MAX_COMBINATIONS = 20
 MAX_SIZE = 1 << 16
 NO_EFFECT = 20
 """How unlikely the children of a repair are that left the error as it was."""
@@ -82,7 +85,7 @@ def search(
         def expands_less(attempt: Attempt, expansions: int = expansions) -> bool:
             return attempt.run.expansions < expansions
 
-        better = _of_other_rank(found.best, evaluate, deadline, seen, solver, expands_less)
+        better = _of_other_rank(found.best, start, evaluate, deadline, seen, solver, expands_less)
         if better is None:
             break
         found.best = better
@@ -91,7 +94,7 @@ def search(
         def fits(attempt: Attempt) -> bool:
             return not attempt.run.expansions and not fits_by_accident(attempt)
 
-        found.best = _of_other_rank(found.best, evaluate, deadline, seen, solver, fits) or found.best
+        found.best = _of_other_rank(found.best, start, evaluate, deadline, seen, solver, fits) or found.best
     if found.best.run.error is not None and not is_data_dependent(found.best):
         found = _of_other_ranks(found, evaluate, deadline, seen, solver)
     if found.best.run.error is None:
@@ -199,14 +202,15 @@ def _next(queue: list[_Entry], stagnation: int) -> _Entry:
 
 def _of_other_rank(
     best: Attempt,
+    start: Plans,
     evaluate: Evaluate,
     deadline: float,
     seen: set[Plans],
     solver: Solver | None,
     is_better: Callable[[Attempt], bool],
 ) -> Attempt | None:
-    """An attempt with other ranks that runs and is better than `best`."""
-    for plans in _other_ranks(best.plans):
+    """An attempt with other ranks than `best` has, or than it started with, that runs and is better."""
+    for plans in concat(_other_ranks(best.plans), _rank_combinations(start)):
         if plans in seen or time.process_time() > deadline:
             continue
         seen.add(plans)
@@ -231,6 +235,18 @@ def _of_other_ranks(
         if reached(other.best) > reached(found.best):
             found.best = other.best
     return found
+
+
+def _rank_combinations(start: Plans) -> Iterator[Plans]:
+    """The first plans with ranks one lower or higher, of several tensors at once, the fewest changes first."""
+    ranks = {path: len(p.spec.sizes) for path, p in start.tensors() if p.source == "search" and not p.rank_known}
+    paths = list(ranks)[:MAX_COMBINED]
+    changes = sorted(product((0, -1, 1, 2), repeat=len(paths)), key=lambda change: sum(map(abs, change)))
+    for change in islice(changes, 1, MAX_COMBINATIONS):
+        plans = start
+        for path, by in zip(paths, change, strict=True):
+            plans = with_rank(plans, path, max(ranks[path] + by, 1)) if by else plans
+        yield plans
 
 
 def _other_ranks(plans: Plans) -> Iterator[Plans]:

@@ -144,11 +144,10 @@ def _of_one_input(
 
 def _counts(condition: Condition, symbol: sympy.Symbol, dimension: Dimension, numbered: bool, plans: Plans) -> bool:
     """Return True if a dimension says how many there are of something, and becomes a number of the model's."""
-    is_batch = dimension.rank > 1 and dimension.index == 0
     is_image = dimension.rank == 3 and _meets_a_parameter(condition)  # without a batch
     if not numbered or is_image or _is_of_weight(condition, symbol):
         return False
-    return is_batch or (_counts_examples(dimension, plans) and _has_constant(condition))
+    return _is_batch(dimension) or (_counts_examples(dimension, plans) and _has_constant(condition))
 
 
 def _has_constant(condition: Condition) -> bool:
@@ -178,7 +177,7 @@ def _counts_examples(dimension: Dimension, plans: Plans) -> bool:
     spec = next((plan.spec for path, plan in plans.tensors() if path == dimension.path), None)
     if spec is None or not dimension.rank:
         return False
-    return spec.dtype.startswith(("i", "u", "b8")) or (dimension.index == 0 and dimension.rank > 1)
+    return spec.dtype.startswith(("i", "u", "b8")) or _is_batch(dimension)
 
 
 def _is_of_weight(condition: Condition, symbol: sympy.Symbol) -> bool:
@@ -223,23 +222,38 @@ def _meets_a_parameter(condition: Condition) -> bool:
 def _of_counts(condition: Condition, exploration: Exploration, names: Mapping[Any, str]) -> Demand | None:
     """Find the demand that numbers of examples make up a number of the code, or multiples of each other."""
     expression: Any = condition.expression
-    if not condition.held or expression.func is not sympy.Eq:
+    involved = [symbol for symbol in exploration.dimensions if symbol in expression.free_symbols]
+    if not condition.held or expression.func is not sympy.Eq or not involved:
         return None
-    dimensions, plans = exploration.dimensions, exploration.attempt.plans
-    involved = [symbol for symbol in dimensions if symbol in expression.free_symbols]
     has_number = any(abs(int(number)) > 1 for number in expression.atoms(sympy.Integer))
-    if not involved or not has_number or _holds_of_equal_counts(expression, involved):
+    if not has_number or _holds_of_equal_counts(expression, involved):
         return None
-    batches = [s for s in involved if dimensions[s].rank > 1 and dimensions[s].index == 0]
-    several = len({dimensions[s].path for s in involved}) > 1
-    counts = several and all(_counts_examples(dimensions[s], plans) for s in involved)
-    whole = not several and len(batches) == 1 and any(side.is_Integer for side in expression.args)
-    if not counts and not whole:
+    dimensions = [exploration.dimensions[symbol] for symbol in involved]
+    if len({dimension.path for dimension in dimensions}) > 1:
+        return _of_counts_of_several(condition, involved, exploration, names)
+    batches = [s for s, dimension in zip(involved, dimensions, strict=True) if _is_batch(dimension)]
+    if len(batches) != 1 or not any(side.is_Integer for side in expression.args):
         return None
-    symbol = next(iter(batches or involved))
+    text = f"{name_of(exploration.dimensions[batches[0]], names)} is {exploration.hints[batches[0]]}"
+    return Demand(text, condition.chain[0], (batches[0],))
+
+
+def _of_counts_of_several(
+    condition: Condition, involved: Sequence[sympy.Symbol], exploration: Exploration, names: Mapping[Any, str]
+) -> Demand | None:
+    """Find the demand on the counts of several inputs, if nothing else is in the equality."""
+    dimensions, plans = exploration.dimensions, exploration.attempt.plans
+    if not all(_counts_examples(dimensions[symbol], plans) for symbol in involved):
+        return None
+    symbol = next((s for s in involved if _is_batch(dimensions[s])), involved[0])
     others = ", ".join(name_of(dimensions[s], names) for s in involved if s != symbol)
-    text = f"{name_of(dimensions[symbol], names)} is {exploration.hints[symbol]}"
-    return Demand(text + (f" for this {others}" if counts else ""), condition.chain[0], (symbol,))
+    text = f"{name_of(dimensions[symbol], names)} is {exploration.hints[symbol]} for this {others}"
+    return Demand(text, condition.chain[0], (symbol,))
+
+
+def _is_batch(dimension: Dimension) -> bool:
+    """Return True for the first of several dimensions."""
+    return dimension.rank > 1 and dimension.index == 0
 
 
 def _holds_of_equal_counts(expression: sympy.Basic, symbols: Sequence[sympy.Symbol]) -> bool:
