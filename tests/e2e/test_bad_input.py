@@ -526,11 +526,11 @@ async def test_ten_thousand_lines(user: User):
     functions = "".join(f"def helper_{n}(a, b):\n    c = a + b\n    return c\n\n\n" for n in range(2_000))
     uri = user.start(f"import torch\n{functions}def f(x: torch.Tensor):\n    return torch.relu(x)\n")
     await asyncio.wait_for(user.lens(uri), PATIENCE)
-    assert "def f(x: f32" in str(await user.hover(uri, 10_001, 4))
+    assert "def f(x: ~f32" in str(await user.hover(uri, 10_001, 4))
     user.change(uri, 2, "# one more line\n", types.Range(types.Position(0, 0), types.Position(0, 0)))
     for line in (10_001, 10_002):
         await user.hover(uri, line, 4)
-    await user.hovers(uri, 10_002, 4, "def f(x: f32")
+    await user.hovers(uri, 10_002, 4, "def f(x: ~f32")
     user.close(uri)
 
 
@@ -554,7 +554,7 @@ async def test_positions_beyond_the_end(user: User):
         await user.hover(uri, line, character)
     end = types.Position(2**31 - 1, 2**31 - 1)
     user.change(uri, 2, "\ndef g(y: torch.Tensor):\n    return torch.tanh(y)\n", types.Range(end, end))
-    await user.hovers(uri, 4, 4, "def g(y: f32")
+    await user.hovers(uri, 4, 4, "def g(y: ~f32")
     user.close(uri)
 
 

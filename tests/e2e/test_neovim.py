@@ -189,7 +189,7 @@ def test_llama_hover(large: Run) -> None:
 def test_llama_inlay_hints(large: Run, start_once: str) -> None:
     if start_once.startswith("0.7"):
         pytest.skip("Neovim 0.7 has no inlay hints")
-    assert "x1: f32[" in large["hints"][str(large.line("x1 = x["))]
+    assert "x1: ~f32[" in large["hints"][str(large.line("x1 = x["))]
 
 
 def test_llama_graph(large: Run) -> None:

@@ -79,7 +79,7 @@ EXAMPLES = {
     "lif_neuron.py": Example(
         lenses={"class Spike": TRAINS, "def lif_step": TRAINS, "class LIFLayer": TRAINS},
         hover=Look(("Spike.apply(voltage", "apply"), ("aten.gt.Scalar(", "aten.abs.default(", "aten.div.Tensor(")),
-        hints={"Spike.apply(": "spike: ~f32[", "= lif_step(": "spike: f32[8, 64], voltage: f32[8, 64] = "},
+        hints={"Spike.apply(": "spike: ~f32[", "= lif_step(": "spike: ~f32[8, 64], voltage: ~f32[8, 64] = "},
         graph=Look(
             ("def lif_step", "show backward graph"), ("aten.div.Tensor(", "return (grad_current, grad_voltage)")
         ),
