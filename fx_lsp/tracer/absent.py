@@ -163,11 +163,12 @@ def absent_names(function: FunctionType) -> Iterator[tuple[str, Absent]]:
     yield from ((name, value) for name, value in held.items() if isinstance(value, Absent))
 
 
-def _global_names(function: FunctionType) -> set[str]:
-    names: set[str] = set()
+def _global_names(function: FunctionType) -> list[str]:
+    """Return the names that a function and those in it read of their module, in the order of the code."""
+    names: dict[str, None] = {}
     waiting = [function.__code__]
     while waiting:
         code = waiting.pop()
-        names |= set(code.co_names)
+        names |= dict.fromkeys(code.co_names)
         waiting += [constant for constant in code.co_consts if hasattr(constant, "co_names")]
-    return names
+    return list(names)
