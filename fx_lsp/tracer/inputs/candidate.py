@@ -316,7 +316,7 @@ def _demands_of(candidate: Candidate, ran: Attempt) -> list[Remark]:
     if single is not None:
         return [single]
     exploration = candidate.explore_whole(ran.plans, chains=True)
-    if exploration.attempt.run.error is not None and init.items:
+    if exploration.attempt.run.error is not None and not any(guessed_number(plan) for _, plan in init.items):
         fixed = dataclasses.replace(candidate, constructed=Constructed(candidate.constructed.instance))
         exploration = fixed.explore_whole(ran.plans, chains=True)
     if exploration.attempt.run.error is not None:

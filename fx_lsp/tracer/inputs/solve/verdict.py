@@ -25,6 +25,7 @@ from fx_lsp.tracer.inputs.plan.plans import (
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_of_sizes, place_of
 from fx_lsp.tracer.inputs.solve.conditions import expression_at
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
+from fx_lsp.tracer.inputs.solve.repairs import missing_name
 from fx_lsp.tracer.inputs.solve.sizes import plain_conflicts
 from fx_lsp.tracer.inputs.solve.solver import is_one, is_readable, solutions
 from fx_lsp.tracer.observe import tensors_among
@@ -97,7 +98,11 @@ def is_own_fault(best: Attempt, rivals: Iterable[Attempt], exploration: Explorat
     error = best.run.error
     if not isinstance(error, _OWN_FAULTS) or kind_of(error, best.run.failed) not in ("shape", "dtype", "error"):
         return False
-    if _is_raised_by_user(best) or any(place_of(rival) != place_of(best) for rival in rivals):
+    if (
+        _is_made_elsewhere(best)
+        or _is_raised_by_user(best)
+        or any(place_of(rival) != place_of(best) for rival in rivals)
+    ):
         return False
     if not all(_is_tensor_or_number(plan) for _, plan in best.plans.items):
         return False
@@ -111,6 +116,19 @@ def is_own_fault(best: Attempt, rivals: Iterable[Attempt], exploration: Explorat
         return _fits_no_sizes(best, exploration)
     guessed = [name for name, plan in best.plans.items if getattr(plan, "source", "search") == "search"]
     return kind_of(error, best.run.failed) == "error" and not _mentions(best, guessed)
+
+
+def _is_made_elsewhere(best: Attempt) -> bool:
+    """Return True if what is missing is an attribute that the file makes somewhere, as it may on a condition."""
+    missing = missing_name(best.run.error)
+    if missing is None or not missing.kind:
+        return False
+    for node in ast.walk(ast.parse("\n".join(best.lines))):
+        stored = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr == missing.name
+        named = isinstance(node, ast.Constant) and node.value == missing.name
+        if stored or named:
+            return True
+    return False
 
 
 def _is_no_tensor(best: Attempt) -> bool:
