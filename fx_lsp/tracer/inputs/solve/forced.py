@@ -116,7 +116,8 @@ def _of_classes(
     numbered = constant is not None or any(
         side and not any(dimensions[s].rank for s in side) for side in (mine, others)
     )
-    crosses = _crosses(condition, first, second, numbered, classes)
+    images = _are_of_images((*mine, *others), dimensions)
+    crosses = _crosses(condition, first, second, numbered and not images, classes)
     for symbol in mine or others:
         if dimensions[symbol].rank and (crosses or _counts(condition, symbol, dimensions[symbol], numbered, plans)):
             is_what = f"is {constant}" if constant is not None else f"equals {name_of(dimensions[others[0]], names)}"
@@ -154,6 +155,11 @@ def _has_constant(condition: Condition) -> bool:
     """Return True for an equality with a number of the code, of which there is no symbol."""
     sides = _equal_sizes(condition)
     return sides is not None and not all(isinstance(side, sympy.Symbol) for side in sides)
+
+
+def _are_of_images(symbols: Iterable[sympy.Symbol], dimensions: Mapping[sympy.Symbol, Dimension]) -> bool:
+    """Return True if a height or a width is among the sizes: an image may well be square, and of a given size."""
+    return any(dimensions[symbol].rank > 3 and dimensions[symbol].index > 1 for symbol in symbols)
 
 
 def _crosses(condition: Condition, first: Any, second: Any, numbered: bool, classes: _Classes) -> bool:
