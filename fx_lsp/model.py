@@ -397,7 +397,7 @@ class TraceRequest:
 
     @property
     def is_asked(self) -> bool:
-        """Whether the author of the code wants the target traced: its inputs are written down."""
+        """Return True if the author of the code wants the target traced: its inputs are written down."""
         return any(given.source in ("comment", "settings") for given in self.given)
 
 

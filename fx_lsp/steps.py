@@ -68,17 +68,17 @@ def steps_of(tree: ast.Module) -> list[Step]:
 
 
 def _hints_at_steps(node: ast.AST) -> bool:
-    """Whether a node is a call of `backward`, or of what reads as a model, or a method that a trainer calls."""
+    """Return True if a node is a call of `backward`, or of what reads as a model, or a method that a trainer calls."""
     if isinstance(node, ast.Call):
         return _last(node.func) in _BACKWARD or _is_model(node.func)
     return isinstance(node, ast.FunctionDef) and _HOOK.match(node.name) is not None
 
 
 def _free_name(scope: str, defined: set[str], steps: Sequence[Step]) -> str:
-    known = {step.name for step in steps}
+    used_names = {step.name for step in steps}
     names = (f"step_{number}" if number > 1 else "step" for number in range(1, len(steps) + len(defined) + 2))
     free = (f"{scope}.{name}".lstrip(".") for name in names if name not in defined)
-    return next(name for name in free if name not in known)
+    return next(name for name in free if name not in used_names)
 
 
 def _collect(
@@ -149,7 +149,7 @@ def _has_backward(node: ast.AST) -> bool:
 
 
 def _is_direct(node: ast.AST) -> bool:
-    """Whether something calls `backward` itself, and not only in a loop inside of it."""
+    """Return True if something calls `backward` itself, and not only in a loop inside of it."""
     stack: list[ast.AST] = list(ast.iter_child_nodes(node))
     while stack:
         part = stack.pop()
@@ -161,7 +161,7 @@ def _is_direct(node: ast.AST) -> bool:
 
 
 def _computes(node: ast.FunctionDef) -> bool:
-    """Whether a function that calls `backward` makes what it calls it on."""
+    """Return True if a function that calls `backward` makes what it calls it on."""
     losses = [loss for part in _below(node) if isinstance(part, ast.stmt) and (loss := loss_of(part)) is not None]
     stored = {part.id for part in _below(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
     read = {part.id for loss in losses for part in ast.walk(loss) if isinstance(part, ast.Name)}
@@ -169,7 +169,7 @@ def _computes(node: ast.FunctionDef) -> bool:
 
 
 def _evaluates(node: ast.For | ast.While) -> bool:
-    """Whether a loop gives batches to a model, or to a loss, and takes values from what comes of it."""
+    """Return True if a loop gives batches to a model, or to a loss, and takes values from what comes of it."""
     if not isinstance(node, ast.For) or not goes_through_data(node) or _has_backward(node):
         return False
     derived = {part.id for part in ast.walk(node.target) if isinstance(part, ast.Name)}
@@ -187,7 +187,7 @@ def _evaluates(node: ast.For | ast.While) -> bool:
 
 
 def _is_model(function: ast.expr) -> bool:
-    """Whether a function reads as a module that is called: `model`, `self.net`, `models[0]`."""
+    """Return True if a function reads as a module that is called: `model`, `self.net`, `models[0]`."""
     name = _last(function)
     if isinstance(function, ast.Name):
         return bool(_MODEL.search(name))
@@ -238,7 +238,7 @@ def blocks_of(node: ast.stmt) -> list[list[ast.stmt]]:
 
 
 def loss_of(node: ast.stmt) -> ast.expr | None:
-    """What a statement calls `backward` on: `loss` of `scaler.scale(loss).backward()` and `self.manual_backward(loss)`.
+    """Return what `backward` is called on: `loss` of `scaler.scale(loss).backward()` and `self.manual_backward(loss)`.
 
     None for any other statement.
     """
@@ -254,7 +254,7 @@ def loss_of(node: ast.stmt) -> ast.expr | None:
 
 
 def results_of(body: Sequence[ast.stmt]) -> list[ast.expr]:
-    """What a body without `backward` computes: what it adds up, collects or takes the values of."""
+    """Return what a body without `backward` computes: what it adds up, collects or takes the values of."""
     results = [result for node in _straight(body) for result in _taken(node, body)]
     return list({ast.dump(result): result for result in results if _names(result)}.values())
 
@@ -350,22 +350,24 @@ def as_functions(tree: ast.Module, line: int, name: str, inputs: Collection[str]
     if isinstance(region, ast.FunctionDef):
         region.body = _returning(region.body)
         _take_apart(region)
-        known = {argument.arg for argument in ast.walk(region.args) if isinstance(argument, ast.arg)}
-        region.args.kwonlyargs += [ast.copy_location(ast.arg(name), region) for name in inputs if name not in known]
-        region.args.kw_defaults += [None for name in inputs if name not in known]
-        made: list[ast.stmt] = [region]
+        parameters = {argument.arg for argument in ast.walk(region.args) if isinstance(argument, ast.arg)}
+        region.args.kwonlyargs += [
+            ast.copy_location(ast.arg(name), region) for name in inputs if name not in parameters
+        ]
+        region.args.kw_defaults += [None for name in inputs if name not in parameters]
+        statements: list[ast.stmt] = [region]
     else:
         assert isinstance(region, _LOOPS)
-        made = _function_of(region, around, name.rpartition(".")[2], inputs)
+        statements = _function_of(region, around, name.rpartition(".")[2], inputs)
     outer = [position for position, node in enumerate(around) if isinstance(node, ast.FunctionDef)]
     if outer:
         returned = ast.Return(ast.Name(name.rpartition(".")[2], ast.Load()))
-        made.append(ast.copy_location(returned, region))
+        statements.append(ast.copy_location(returned, region))
     elif isinstance(region, ast.FunctionDef):
-        made += block[index + 1 :]
+        statements += block[index + 1 :]
     elif any(isinstance(node, _LOOPS) for node in around):
-        made.append(ast.copy_location(ast.Break(), region))
-    block[index:] = made
+        statements.append(ast.copy_location(ast.Break(), region))
+    block[index:] = statements
     for position in outer[1:]:
         _return_call(_block_with(tree.body, around[:position], around[position]), around[position])
     return ast.fix_missing_locations(tree)
@@ -402,7 +404,7 @@ def _drop_heads(body: list[ast.stmt], around: list[ast.stmt], region: ast.stmt) 
 
 
 def has_idle_head(node: ast.stmt, read: Collection[str]) -> bool:
-    """Whether what a `for` or a `with` around a step begins with need not run: it binds none of the names `read`."""
+    """Return True if the head of a `for` or a `with` around a step need not run: it binds none of the names `read`."""
     if isinstance(node, ast.For):
         return _names(node.target).isdisjoint(read)
     if not isinstance(node, ast.With) or any(is_mode(item.context_expr) for item in node.items):
@@ -477,8 +479,8 @@ def _take_apart(function: ast.FunctionDef) -> None:
     parts = _parts(function.body, batches, function)
     if batches and batches != list(parts):
         index = arguments.index(batches[0])
-        given = [ast.copy_location(ast.arg(name), function.args.args[index]) for name in parts]
-        function.args.args[index : index + 1] = given
+        arguments_of_parts = [ast.copy_location(ast.arg(name), function.args.args[index]) for name in parts]
+        function.args.args[index : index + 1] = arguments_of_parts
 
 
 def _parts(body: list[ast.stmt], batches: Sequence[str], region: Region) -> dict[str, ast.expr]:
@@ -488,12 +490,12 @@ def _parts(body: list[ast.stmt], batches: Sequence[str], region: Region) -> dict
     """
     parts: dict[str, ast.expr] = {}
     for batch in batches:
-        taken = _taken_apart(body, batch)
-        if taken is None:
+        names_by_key = _taken_apart(body, batch)
+        if names_by_key is None:
             parts[batch] = ast.copy_location(ast.Name(batch, ast.Load()), region)
             continue
         read = _read_names(body)
-        for key, name in taken.items():
+        for key, name in names_by_key.items():
             value = ast.Subscript(ast.Name(batch, ast.Load()), ast.Constant(key), ast.Load())
             if name in read:
                 parts[name] = ast.copy_location(value, region)
@@ -550,7 +552,7 @@ def _pairs(node: ast.stmt) -> list[tuple[str, ast.expr]]:
 
 
 def _unpacks(node: ast.stmt, batch: str) -> bool:
-    """Whether a statement is `x, y = batch`."""
+    """Return True if a statement is `x, y = batch`."""
     if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Name) or node.value.id != batch:
         return False
     target = node.targets[0]
@@ -558,7 +560,7 @@ def _unpacks(node: ast.stmt, batch: str) -> bool:
 
 
 def _selects(node: ast.AST, batch: str) -> bool:
-    """Whether a node is `batch[0]` or `batch["image"]`."""
+    """Return True if a node is `batch[0]` or `batch["image"]`."""
     if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Name) or node.value.id != batch:
         return False
     return isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, (int, str))
@@ -653,7 +655,7 @@ def _tried(body: list[ast.stmt], around: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 
 def is_mode(node: ast.expr) -> bool:
-    """Whether an expression is `torch.no_grad()`, `autocast(…)` or another mode of autograd's."""
+    """Return True if an expression is `torch.no_grad()`, `autocast(…)` or another mode of autograd's."""
     return isinstance(node, ast.Call) and _last(node.func) in _MODES
 
 
@@ -672,7 +674,7 @@ def _returning(body: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 
 def _is_dropped(node: ast.stmt, body: Sequence[ast.stmt]) -> bool:
-    """Whether a statement only takes values: nothing that it binds is read by another."""
+    """Return True if a statement only takes values: nothing that it binds is read by another."""
     bound = {part.id for part in _header(node) if _is_store(part)}
     others = (part for other in body if other is not node for part in ast.walk(other) if isinstance(part, ast.Name))
     read = {part.id for part in others if isinstance(part.ctx, ast.Load)}

@@ -33,7 +33,7 @@ def parse_expression(text: str) -> ast.expr:
 
 
 def is_main_guard(node: ast.stmt) -> bool:
-    """Whether `node` is `if __name__ == "__main__":`."""
+    """Return True if `node` is `if __name__ == "__main__":`."""
     if not isinstance(node, ast.If):
         return False
     nodes = list(ast.walk(node.test))

@@ -37,7 +37,7 @@ CROWDED: dict[str, int] = {
     "fx_lsp/server": 24,
     "fx_lsp/tracer": 43,
     "fx_lsp/tracer/stages": 27,
-    "fx_lsp/tracing": 48,
+    "fx_lsp/tracing": 47,
 }
 
 CIRCLES: list[set[str]] = [
@@ -183,10 +183,9 @@ VAGUE_VARIABLES: dict[str, int] = {
     "fx_lsp.plots": 4,
     "fx_lsp.server": 56,
     "fx_lsp.specs": 2,
-    "fx_lsp.steps": 5,
     "fx_lsp.syntax": 1,
-    "fx_lsp.tracer": 288,
-    "fx_lsp.tracing": 136,
+    "fx_lsp.tracer": 282,
+    "fx_lsp.tracing": 135,
     "fx_lsp.wire": 2,
 }
 
@@ -195,15 +194,13 @@ QUESTION_DOCSTRINGS: dict[str, int] = {
     "fx_lsp.bench": 30,
     "fx_lsp.commands": 13,
     "fx_lsp.comments": 2,
-    "fx_lsp.features": 49,
-    "fx_lsp.model": 3,
+    "fx_lsp.features": 47,
+    "fx_lsp.model": 2,
     "fx_lsp.plots": 2,
     "fx_lsp.server": 22,
     "fx_lsp.specs": 3,
-    "fx_lsp.steps": 12,
-    "fx_lsp.syntax": 1,
-    "fx_lsp.tracer": 153,
-    "fx_lsp.tracing": 133,
+    "fx_lsp.tracer": 149,
+    "fx_lsp.tracing": 111,
     "fx_lsp.wire": 1,
 }
 

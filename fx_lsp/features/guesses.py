@@ -14,7 +14,7 @@ _NUMBER = re.compile(r"\d+")
 
 
 class Guesses:
-    """What of a trace is guessed, as its inputs say."""
+    """The guesses of a trace, as its inputs tell them."""
 
     def __init__(self, inputs: Iterable[InputSpec]) -> None:
         self._guessed = False
@@ -26,7 +26,7 @@ class Guesses:
                 self._guessed = True
 
     def __bool__(self) -> bool:
-        """Whether any size or number of the inputs is guessed."""
+        """Return True if any size or number of the inputs is guessed."""
         return self._guessed
 
     def marked_bytes(self, size: int) -> str:

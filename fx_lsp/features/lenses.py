@@ -75,7 +75,7 @@ def place_text(file: str, span: Span | None) -> str:
 
 
 def is_empty(outcome: Outcome) -> bool:
-    """Whether a target was traced and runs no operation."""
+    """Return True if a target was traced and runs no operation."""
     return isinstance(outcome, Trace) and bool(outcome.stages) and not any(stage.ops for stage in outcome.stages)
 
 

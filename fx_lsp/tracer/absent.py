@@ -66,7 +66,7 @@ def backward_of(loss: Any) -> Any:
 
 @dataclass
 class Absences:
-    """What statements raised that were run with `tolerant`."""
+    """Return what statements raised that were run with `tolerant`."""
 
     errors: list[BaseException] = field(default_factory=list[BaseException])
 
@@ -88,22 +88,22 @@ def tolerant(tree: ast.Module, functions: Collection[int]) -> ast.Module:
 
 
 def _tolerant_block(block: Sequence[ast.stmt], functions: Collection[int]) -> list[ast.stmt]:
-    found: list[ast.stmt] = []
+    statements: list[ast.stmt] = []
     for node in block:
         if isinstance(node, _DEFINITIONS):
             _inside(node, functions)
-            found.append(node)
+            statements.append(node)
         elif isinstance(node, _LEFT) or _is_future(node):
-            found.append(node)
+            statements.append(node)
         elif any(isinstance(part, (*_LEFT, *_DEFINITIONS)) for part in ast.walk(node)):
             for inner in blocks_of(node):
                 inner[:] = _tolerant_block(inner, functions)
-            found.append(node)
+            statements.append(node)
         else:
             for inner in blocks_of(node):
                 inner[:] = _tolerant_block(inner, functions)
-            found.append(_guarded(node))
-    return found
+            statements.append(_guarded(node))
+    return statements
 
 
 def _inside(node: ast.stmt, functions: Collection[int]) -> None:

@@ -179,7 +179,7 @@ def _trace(
 
 
 def _target(request: TraceRequest, loaded: Loaded, mode: FakeTensorMode) -> Any:
-    """What the request's name stands for, or the Failure that keeps a step from being there. Raises AttributeError."""
+    """Return what the request's name stands for, or why there is no such step. Raises AttributeError."""
     if request.kind != "step":
         target = find(loaded.module, request.name)
         return (cannot_run(request, target) if request.step else None) or target

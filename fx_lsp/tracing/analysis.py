@@ -25,7 +25,7 @@ from fx_lsp.tracing.passes import find_passes
 from fx_lsp.tracing.project import PYPROJECT, Project, read_project
 from fx_lsp.tracing.recordings import recorded_calls
 from fx_lsp.tracing.slicing import Slice, SourceGraph
-from fx_lsp.tracing.step_sites import step_sites, step_slice
+from fx_lsp.tracing.step_slices import step_sites, step_slice
 
 T = TypeVar("T")
 _LARGE_TEXT = 100_000
@@ -130,7 +130,7 @@ class Analysis:
         )
 
     def _kind(self, target: Target) -> TargetKind:
-        """What a tracer takes a target for: a step that is a function or a method by itself is that."""
+        """Return what a tracer takes a target for: a step that is a function or a method by itself is that."""
         step = self.steps.get(target.name)
         if step is None or not isinstance(step.region, ast.FunctionDef):
             return target.kind

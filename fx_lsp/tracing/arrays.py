@@ -161,7 +161,7 @@ def _arguments(call: ast.Call) -> list[ast.expr]:
 
 
 def _asks_what_it_is(call: ast.Call, name: str, imports: Mapping[str, str]) -> bool:
-    """Whether a call is there because tensors and arrays are taken alike: `isinstance(x, np.ndarray)`."""
+    """Return True if a call is there because tensors and arrays are taken alike: `isinstance(x, np.ndarray)`."""
     if name == "torch.is_tensor":
         return True
     kinds = (
@@ -171,7 +171,7 @@ def _asks_what_it_is(call: ast.Call, name: str, imports: Mapping[str, str]) -> b
 
 
 def _moves_axes_of_an_array(node: ast.AST) -> bool:
-    """Whether a call is `x.transpose(2, 0, 1)` or `x.transpose((2, 0, 1))`; those of tensors swap two dimensions."""
+    """Return True for `x.transpose(2, 0, 1)` and `x.transpose((2, 0, 1))`; that of a tensor swaps two dimensions."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "transpose":
         return False
     return not node.keywords and bool(node.args) and len(node.args) != 2 and not isinstance(node.args[0], ast.Starred)
@@ -187,7 +187,7 @@ def _asked_for_two_sizes(node: ast.AST, called: Collection[int]) -> Iterator[str
 
 
 def _is_of_another_library(name: str, imports: Mapping[str, str]) -> bool:
-    """Whether a dotted name is in an installed package that by its name has nothing to do with PyTorch."""
+    """Return True if a dotted name is in an installed package that by its name has nothing to do with PyTorch."""
     package = name.partition(".")[0]
     imported = any(full.partition(".")[0] == package for full in imports.values())
     return imported and bool(package) and "torch" not in package and not is_stdlib(name)

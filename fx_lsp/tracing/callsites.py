@@ -145,7 +145,7 @@ class _Own:
 
     @property
     def callee(self) -> _Callee | None:
-        """What of its arguments the target needs; None where it needs all of them."""
+        """Return what of its arguments the target needs; None where it needs all of them."""
         if self.part is None or self.part.function is None:
             return None
         return _Callee(self.part.function, self.part.read, self.target.kind == "method")
@@ -341,7 +341,7 @@ def _needed(
 def _around(
     graph: SourceGraph, text: str, path: Path, target: Target, read: frozenset[str], depth: int
 ) -> _Needed | None:
-    """What the first call of the function that `path` begins with needs, of whose parameters some are `read`."""
+    """Return what the first call of the function that `path` begins with needs, of whose parameters some are `read`."""
     function = path[0]
     if not isinstance(function, FUNCTIONS) or depth == 0:
         return None

@@ -43,7 +43,7 @@ def _attributes_read(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterat
 
 
 def _fields(definition: ast.ClassDef) -> set[str]:
-    """What instances of a class have: what its body binds, what its constructor takes and assigns to `self`."""
+    """Return what instances of a class have: what its body binds, what its constructor takes and assigns to `self`."""
     fields: set[str] = set()
     for node in definition.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):

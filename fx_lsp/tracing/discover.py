@@ -53,12 +53,12 @@ def discover(file: str, text: str, tree: ast.Module | None = None, asked: Collec
     builders = {name: node for name, node in builders.items() if name in wanted or name not in programs}
     accepted = _accept(outline, tree, looks, programs) | ((outline.functions.keys() & wanted) - outline.excluded)
     evident = _evident(outline, looks, accepted) | wanted
-    found = [*_targets(file, lines, outline, accepted - builders.keys(), wanted, builders, evident)]
-    by_name = {target.name: target for target in found}
+    targets = [*_targets(file, lines, outline, accepted - builders.keys(), wanted, builders, evident)]
+    by_name = {target.name: target for target in targets}
     steps = {s.name: s for s in (steps_of(tree) if outline.uses_torch else ()) if s.is_hook or s.name not in by_name}
-    found = [target for target in found if target.name not in steps]
-    found += [_step_target(file, lines, step) for step in steps.values()]
-    return Discovery(tuple(sorted(found, key=_start)), None, steps)
+    targets = [target for target in targets if target.name not in steps]
+    targets += [_step_target(file, lines, step) for step in steps.values()]
+    return Discovery(tuple(sorted(targets, key=_start)), None, steps)
 
 
 def _targets(
@@ -146,7 +146,7 @@ def _evident(outline: Outline, looks: Mapping[str, Look], accepted: Collection[s
 
 
 def _programs(outline: Outline, tree: ast.Module, looks: Mapping[str, Look]) -> set[str]:
-    """What looks like a program, takes images or makes batches for one, is inside such a function, or calls one."""
+    """Return what looks like a program, takes images or makes batches for one, is inside of such, or calls one."""
     programs = {name for name, look in looks.items() if look.program} | _collating(outline, tree)
     for name, function in outline.functions.items():
         if function.outer in programs:

@@ -98,7 +98,7 @@ class Entry:
 
 
 def runs_long(node: ast.stmt) -> bool:
-    """Whether a statement is a loop that goes through data: it trains, or it binds nothing that counts afterwards."""
+    """Return True for a loop that goes through data: it trains, or it binds nothing that counts afterwards."""
     return isinstance(node, _LOOPS) and any(
         isinstance(part, ast.Attribute) and part.attr in ("backward", "step", "eval", "train") for part in walk(node)
     )

@@ -239,7 +239,7 @@ _TEXTS = frozenset({"str", "List", "list", "Sequence", "Iterable", "Tuple", "tup
 
 
 def is_text(annotation: ast.expr | None) -> bool:
-    """Whether an annotation says that a value is text, or several: `str | list[str]`."""
+    """Return True if an annotation says that a value is text, or several: `str | list[str]`."""
     words = {n.id for n in walk(annotation) if isinstance(n, ast.Name)} if annotation is not None else set[str]()
     return "str" in words and words <= _TEXTS
 
@@ -323,7 +323,7 @@ def _is_tensor_call(
 
 
 def _makes_tensor(call: ast.Call, imports: Mapping[str, str], derived: Collection[str]) -> bool:
-    """Whether a call makes a tensor of sizes: `torch.arange(n)`."""
+    """Return True if a call makes a tensor of sizes: `torch.arange(n)`."""
     name = dotted(call.func, imports) or ""
     return bool(_MAKES.match(name)) and mentions_any([*call.args, *(k.value for k in call.keywords)], derived)
 
@@ -341,7 +341,7 @@ def is_tensor_function(name: str) -> bool:
 
 
 def is_tensor_method(name: str) -> bool:
-    """Whether a method of this name shows its object to be a tensor, or (`ARRAY_METHODS`) an array."""
+    """Return True if a method of this name shows its object to be a tensor, or (`ARRAY_METHODS`) an array."""
     return name in TENSOR_METHODS or (name.endswith("_") and not name.startswith("_"))
 
 
@@ -350,7 +350,7 @@ USES = (ast.Attribute, ast.BinOp, ast.Call, ast.Subscript)
 
 
 def is_tensor_use(node: ast.AST, derived: Collection[str]) -> bool:
-    """Whether an expression does with one of the names `derived` what is done with tensors alone."""
+    """Return True if an expression does with one of the names `derived` what is done with tensors alone."""
     if isinstance(node, ast.Attribute) and node.attr in _TENSOR_ATTRIBUTES:
         return isinstance(node.value, ast.Name) and node.value.id in derived
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -365,7 +365,7 @@ def is_tensor_use(node: ast.AST, derived: Collection[str]) -> bool:
 
 
 def is_array_use(node: ast.AST, derived: Collection[str]) -> bool:
-    """Whether an expression does with one of the names `derived` what is done with tensors and arrays."""
+    """Return True if an expression does with one of the names `derived` what is done with tensors and arrays."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
         return mentions_any([node.left, node.right], derived)
     if isinstance(node, ast.Attribute) and node.attr in _ARRAY_ATTRIBUTES:
@@ -388,7 +388,7 @@ def _mentions_torch(nodes: Iterable[ast.AST], imports: Mapping[str, str]) -> boo
 
 
 def _uses_tensors(nodes: Iterable[ast.AST], imports: Mapping[str, str]) -> bool:
-    """Whether functions of torch on tensors are called, or its dtypes named."""
+    """Return True if functions of torch on tensors are called, or its dtypes named."""
     for node in nodes:
         name = dotted(node.func if isinstance(node, ast.Call) else node, imports) or ""
         if _DTYPE.match(name) or (isinstance(node, ast.Call) and is_tensor_function(name)):
@@ -397,7 +397,7 @@ def _uses_tensors(nodes: Iterable[ast.AST], imports: Mapping[str, str]) -> bool:
 
 
 def is_arithmetic(node: ast.AST, derived: Collection[str]) -> bool:
-    """Whether an expression calculates with one of the names `derived`; text and paths are not calculated with."""
+    """Tell whether an expression calculates with one of the names `derived`; text and paths are not calculated with."""
     if not isinstance(node, (ast.BinOp, ast.AugAssign)) or isinstance(node.op, (ast.FloorDiv, ast.Mod)):
         return False
     sides = list(ast.iter_child_nodes(node))

@@ -194,7 +194,7 @@ class OpenFile:
         return "{}={}-{}".format(found[1], *(bisect_left(lines, int(line)) for line in found.group(2, 3)))
 
     def slowness(self, entry: str) -> tuple[bool, int]:
-        """What puts a trace after others: that the last one of its target was slow, and how much code it reaches."""
+        """Return what puts a trace after others: that its last one was slow, and how much code it reaches."""
         shown = self.shown.get(entry)
         slow = shown is not None and shown.seconds is not None and shown.seconds > SLOW_SECONDS
         return slow, self.order[entry]
@@ -244,7 +244,7 @@ class OpenFile:
 
 
 def urgency(files: Iterable[OpenFile], focused: OpenFile | None, key: str, unasked: bool) -> Urgency | None:
-    """How urgent the trace under `key` is: asked for, at the cursor, in the focused file, elsewhere; the quick first.
+    """Return how urgent the trace `key` is: asked for, at the cursor, in the focused file, elsewhere; quick first.
 
     None where nobody wants it; without `unasked`, only what is asked for is wanted.
     """
@@ -308,7 +308,7 @@ def remarks_on(files: Iterable[OpenFile], file: str) -> list[Remark]:
 
 
 def build_state(open_file: OpenFile, tracing: Container[str]) -> FileState:
-    """What an editor may show now. `tracing` tells which keys are being traced or wait for it.
+    """Return what an editor may show now. `tracing` tells which keys are being traced or wait for it.
 
     What turned out to be no tensor code is not among the targets.
     """

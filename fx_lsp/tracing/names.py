@@ -42,7 +42,7 @@ _MUTATING_METHODS = frozenset({
 
 
 def alters(method: str) -> bool:
-    """Whether a method of this name may alter a container."""
+    """Return True if a method of this name may alter a container."""
     return method in _MUTATING_METHODS or method.startswith(("add_", "register_", "set_"))
 
 

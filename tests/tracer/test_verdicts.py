@@ -255,3 +255,10 @@ def test_a_mistake_and_its_twin(
     assert right in source
     assert said(trace, source, name) == []
     assert said(trace, source.replace(right, wrong), name) == expected
+
+
+def test_what_is_wrong_with_an_optional_tensor_is_told_again_after_an_edit(trace: TraceFixture) -> None:
+    text = PRELUDE + LANGUAGE_MODEL.replace("logits.view(-1, logits.size(-1))", "logits.view(-1, 64)")
+    first = trace(text, "Model").trace
+    assert [remark.severity for remark in first.remarks] == ["warning"]
+    assert trace(text, "Model", previous=first.inputs).trace.remarks == first.remarks

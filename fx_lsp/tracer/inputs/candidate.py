@@ -112,34 +112,25 @@ class Candidate:
         """The call with arguments made from plans, of named `sizes`, and which input each tensor is."""
         return self.bound.call(plans, sizes)
 
-    def evaluate(self, plans: Plans) -> Attempt:
-        """One run of plans."""
-        return attempt(self.task, plans, self.alternatives, lambda: self.call_of(plans, self.written.named))
+    def evaluate(self, plans: Plans, init: Plans | None = None) -> Attempt:
+        """One run of plans; of another instance, where `init` says what that is constructed with."""
+        return attempt(self.task, plans, self.alternatives, lambda: self._whole_call(init, plans, self.written.named))
 
-    def explore(self, plans: Plans) -> Exploration:
-        """One run of plans with a symbol for every size that was guessed."""
+    def explore(self, plans: Plans, whole: bool = False, chains: bool = False) -> Exploration:
+        """One run of plans with a symbol for every size that was guessed.
 
-        def free_call(free: Free) -> tuple[Call, dict[int, str]]:
-            return self.call_of(free.plans(plans), {**self.written.named, **free.sizes})
-
-        return explore(self.task, plans, self.alternatives, free_call)
-
-    def explore_whole(self, plans: Plans, chains: bool = False) -> Exploration:
-        """The same with symbols for the numbers among the arguments of the constructor as well."""
+        With `whole` the numbers among the arguments of the constructor are symbols, too; `chains` as in `explore`.
+        """
 
         def free_call(free: Free) -> tuple[Call, dict[int, str]]:
-            init = free.plans(self.constructed.plans, INIT)
+            init = free.plans(self.constructed.plans, INIT) if whole else None
             return self._whole_call(init, free.plans(plans), {**self.written.named, **free.sizes})
 
         return explore(self.task, plans, self.alternatives, free_call, chains)
 
-    def evaluate_whole(self, init: Plans, plans: Plans) -> Attempt:
-        """One run of plans, of an instance that is constructed with `init`."""
-        return attempt(self.task, plans, self.alternatives, lambda: self._whole_call(init, plans, self.written.named))
-
-    def _whole_call(self, init: Plans, plans: Plans, sizes: Mapping[str, Any]) -> tuple[Call, dict[int, str]]:
+    def _whole_call(self, init: Plans | None, plans: Plans, sizes: Mapping[str, Any]) -> tuple[Call, dict[int, str]]:
         bound = self.bound
-        if self.subject.owner is not None and init != self.constructed.plans:
+        if self.subject.owner is not None and init is not None and init != self.constructed.plans:
             arguments = materialize(init, sizes)
             bound = self.subject.bind(construct_fake(self.subject.owner, arguments.args, arguments.kwargs))
         return bound.call(plans, sizes)
@@ -159,7 +150,8 @@ def prepare_with(
         return candidate
     # what is left when the search fails belongs to the callers
     budget = task.seconds * (SEARCH_SHARE if task.request.callers and offer.is_empty else 1)
-    outcome = _search(candidate, candidate.start, budget)
+    earlier = resumed(candidate.start, candidate.alternatives, task.request.previous)
+    outcome = _search(candidate, candidate.start, budget, earlier)
     constructed = candidate.constructed
     inputs = constructed.inputs + input_specs(outcome.best.plans)
     settled = settle(task, outcome, written.named, candidate.call_of, candidate.alternatives)
@@ -219,16 +211,17 @@ def _candidate(
     return Candidate(task, subject, offer, written, constructed, bound, node, facts, start, alternatives)
 
 
-def _search(candidate: Candidate, start: Plans, seconds: float) -> Found:
-    earlier = resumed(start, candidate.alternatives, candidate.task.request.previous)
-    demanding = lambda attempt: bool(_demands(candidate, attempt))  # noqa: E731
+def _search(candidate: Candidate, start: Plans, seconds: float, earlier: Plans | None = None) -> Found:
+    def demanding(attempt: Attempt) -> bool:
+        return bool(_demands(candidate, attempt))
+
     return search(start, candidate.evaluate, seconds, earlier, candidate.explore, demanding)
 
 
 def _explored_numbers(candidate: Candidate, failed: Attempt) -> Exploration | None:
     """The failed run on symbols, if its sizes may come from numbers that were guessed for the constructor."""
     numbers = any(guessed_number(plan) is not None for _, plan in candidate.constructed.plans.items)
-    return candidate.explore_whole(failed.plans) if numbers and is_of_sizes(failed) else None
+    return candidate.explore(failed.plans, whole=True) if numbers and is_of_sizes(failed) else None
 
 
 def _severity(candidate: Candidate, outcome: Found, exploration: Exploration | None = None) -> Severity:
@@ -247,21 +240,23 @@ def _severity(candidate: Candidate, outcome: Found, exploration: Exploration | N
     abstract = owner is not None and inspect.isabstract(owner)
     if is_given(candidate.start) or abstract or not are_numbers(plan for _, plan in constructed.plans.items):
         return "information"
-    whole = exploration or candidate.explore_whole(failed.plans)
+    whole = exploration or candidate.explore(failed.plans, whole=True)
     return "warning" if is_own_fault(failed, rivals, whole) else "information"
 
 
-def _solved_init(made: Constructed, failed: Attempt, exploration: Exploration | None) -> Iterator[Mapping[str, Plan]]:
+def _solved_init(
+    constructed: Constructed, failed: Attempt, exploration: Exploration | None
+) -> Iterator[Mapping[str, Plan]]:
     """Other numbers for the constructor, which a run on symbols asks for, or that would make sizes the same."""
     run = exploration.attempt.run if exploration is not None else None
     if exploration is not None and run is not None and run.calls == failed.run.calls and run.error is not None:
         for sizes in solved(exploration):
-            other = dict(with_sizes(made.plans, exploration, sizes, INIT).items)
-            changed = {n: plan for n, plan in other.items() if plan != made.plans[n]}
+            other = dict(with_sizes(constructed.plans, exploration, sizes, INIT).items)
+            changed = {n: plan for n, plan in other.items() if plan != constructed.plans[n]}
             if changed:
                 yield changed
     if is_of_sizes(failed):
-        yield from _equal_numbers(made.plans, failed)
+        yield from _equal_numbers(constructed.plans, failed)
 
 
 def _other_dtypes(candidate: Candidate, failed: Attempt) -> list[torch.dtype]:
@@ -315,16 +310,13 @@ def _demands_of(candidate: Candidate, ran: Attempt) -> list[Remark]:
     single = _single_batch(candidate, ran)
     if single is not None:
         return [single]
-    exploration = candidate.explore_whole(ran.plans, chains=True)
-    if exploration.attempt.run.error is not None and not any(guessed_number(plan) for _, plan in init.items):
-        fixed = dataclasses.replace(candidate, constructed=Constructed(candidate.constructed.instance))
-        exploration = fixed.explore_whole(ran.plans, chains=True)
+    exploration = candidate.explore(ran.plans, whole=True, chains=True)
     if exploration.attempt.run.error is not None:
         return []
 
     def again(sizes: Sizes) -> Attempt:
         other = with_sizes(init, exploration, sizes, INIT)
-        return candidate.evaluate_whole(other, with_sizes(ran.plans, exploration, sizes))
+        return candidate.evaluate(with_sizes(ran.plans, exploration, sizes), other)
 
     return forced(exploration, candidate.node, task.lines, again)
 
@@ -372,8 +364,8 @@ def _of_optional_arguments(candidate: Candidate, ran: Attempt) -> tuple[Remark, 
         inputs = candidate.constructed.inputs + input_specs(outcome.best.plans)
         failure = failure_of(outcome.best.run.error, task.sources, outcome.best.run.failed, task.lines, bad, inputs)
         if bad != "information" and failure.span is not None:
-            given = next(spec.spec for spec in inputs if spec.name.partition("[")[0] == name)
-            remarks.append(Remark(f"{failure.message}, with {name} {given}", failure.span, bad))
+            spec = next(spec.spec for spec in inputs if spec.name.partition("[")[0] == name)
+            remarks.append(Remark(f"{failure.message}, with {name} {spec}", failure.span, bad))
     return tuple(remarks)
 
 

@@ -22,7 +22,7 @@ from fx_lsp.tracer.inputs.task import Task
 
 @dataclass(frozen=True)
 class Subject:
-    """What is called: `function` itself, or (with `owner`) what `bind` makes of an instance of that class.
+    """The callable of a target: `function` itself, or (with `owner`) what `bind` makes of an instance of that class.
 
     `definition` is the qualified name of the `def` that runs.
     """

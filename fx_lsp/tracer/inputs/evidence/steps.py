@@ -133,8 +133,8 @@ def _found(search: _Search) -> FunctionType | None:
 
 def _made_in(module: ModuleType, request: TraceRequest) -> FunctionType | None:
     """The function where a module has it at its top level."""
-    found = vars(module).get(request.name)
-    return found if isinstance(found, FunctionType) else None
+    function = vars(module).get(request.name)
+    return function if isinstance(function, FunctionType) else None
 
 
 def _made_at(search: _Search, site: CallSite) -> FunctionType | None:
@@ -198,8 +198,8 @@ def offers_of_step(function: Any) -> Iterator[Offer]:
     detail = f"line {function.__code__.co_firstlineno}"
     before = {n: plan_of_made(v, "call site", detail) for n, v in defaults.items() if any(tensors_in(v, n))}
     if batch is not None:
-        given = {name: plan_of_made(value, "call site", detail) for name, value in batch.items()}
-        yield Offer({**before, **given})
+        plans = {name: plan_of_made(value, "call site", detail) for name, value in batch.items()}
+        yield Offer({**before, **plans})
     for images in getattr(function, IMAGES, ()):
         yield replace(images, args={**before, **images.args}, final=True)
     if before:
@@ -207,7 +207,7 @@ def offers_of_step(function: Any) -> Iterator[Offer]:
 
 
 def _first_batch(function: Any) -> Mapping[str, Any] | None:
-    """What the first turn of a loop binds; None where that needs data which is not there. Computed once."""
+    """Return what the first turn of a loop binds; None where that needs data which is not there. Computed once."""
     batches: Any = getattr(function, BATCHES, None)
     if not isinstance(batches, FunctionType):
         return batches
@@ -241,7 +241,7 @@ def _images_for_models(function: Any, definition: ast.AST) -> Iterator[Offer]:
 
 
 def _object_of(function: Any, node: ast.expr) -> Any:
-    """What an expression of names and attributes is, among what a function sees."""
+    """Return what an expression of names and attributes is, among what a function sees."""
     if isinstance(node, ast.Attribute):
         return getattr(_object_of(function, node.value), node.attr, None)
     if not isinstance(node, ast.Name):

@@ -51,8 +51,8 @@ def _with_few_steps(best: Attempt, evaluate: Callable[[Plans], Attempt]) -> Atte
         number = _steps(plan, max(best.run.repeats.values(), default=0))
         if number <= FEW:
             continue
-        given = f" for {number}" if isinstance(plan, ValuePlan) and plan.source == "default" else ""
-        few = value(FEW, "search", f"{FEW} steps{given}, as a loop goes over it")
+        instead = f" for {number}" if isinstance(plan, ValuePlan) and plan.source == "default" else ""
+        few = value(FEW, "search", f"{FEW} steps{instead}, as a loop goes over it")
         attempt = evaluate(best.plans.with_plan(name, few))
         if attempt.run.error is None and attempt.run.calls < SHARE * best.run.calls:
             best = attempt

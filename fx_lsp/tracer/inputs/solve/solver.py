@@ -207,8 +207,8 @@ def _told(goal: Condition, hints: Mapping[sympy.Symbol, int]) -> Iterator[int]:
 
 
 def _unlikeliness(solution: Solution, exploration: Exploration, before: Mapping[str, int]) -> tuple[Any, ...]:
-    """How unnatural a solution is: whether images are no squares, how many sizes and how early a tensor it changes,
-    whether batches among them, how odd and how far its sizes are."""
+    """Return a measure of how unnatural a solution is: whether images are no squares, how many sizes and how early a
+    tensor it changes, whether batches among them, how odd and how far its sizes are."""
     changed = solution.sizes
     sizes = {**before, **{str(s): n for s, n in changed.items()}}
     oblong = sum(sizes[str(a)] != sizes[str(b)] for a, b in _images(exploration) if {a, b} & changed.keys())
