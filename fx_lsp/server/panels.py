@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lsprotocol import types
 from pygls.exceptions import JsonRpcInvalidParams
 
+from fx_lsp.features.guesses import Guesses
 from fx_lsp.features.inputs import input_data
 from fx_lsp.features.kernels import chip_of
 from fx_lsp.features.lenses import default_stage, summarize
@@ -171,6 +172,7 @@ def _function(state: TargetState, range_: Callable[[Span], types.Range]) -> Json
         "message": "" if outcome is None else describe(outcome) if isinstance(outcome, Failure) else summarize(outcome),
         "stages": [],
         "saved": None,
+        "guessed": False,
         "inputs": [],
     }
     if outcome is not None:
@@ -179,6 +181,7 @@ def _function(state: TargetState, range_: Callable[[Span], types.Range]) -> Json
         shown = [s for s in outcome.stages if s.name in _GRAPHS]
         known["stages"] = [{"name": s.name, "ops": s.ops} for s in shown]
         known["saved"] = outcome.saved_bytes if outcome.info("backward") is not None else None
+        known["guessed"] = bool(Guesses(outcome.inputs))
     return known
 
 

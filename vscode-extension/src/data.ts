@@ -23,7 +23,7 @@ export interface Status {
 
 export interface FunctionData {
   name: string;
-  kind: 'function' | 'module' | 'method' | 'graph';
+  kind: 'function' | 'module' | 'method' | 'graph' | 'step';
   range: Range;
   selectionRange: Range;
   state: 'traced' | 'failed' | 'tracing' | 'unknown';
@@ -31,6 +31,7 @@ export interface FunctionData {
   message: string;
   stages: { name: string; ops: number }[];
   saved: number | null;
+  guessed: boolean;
   inputs: { name: string; spec: string; source: string; guessed: boolean }[];
 }
 

@@ -157,7 +157,7 @@ function functionItem(uri: vscode.Uri, data: FunctionData): vscode.TreeItem {
 }
 
 function icon(data: FunctionData): vscode.ThemeIcon {
-  const kinds = { function: 'symbol-function', module: 'symbol-class', method: 'symbol-method', graph: 'type-hierarchy' };
+  const kinds = { function: 'symbol-function', module: 'symbol-class', method: 'symbol-method', graph: 'type-hierarchy', step: 'sync' };
   if (data.state === 'tracing') {
     return new vscode.ThemeIcon('loading~spin');
   }
@@ -179,7 +179,7 @@ function details(uri: vscode.Uri, data: FunctionData): Item[] {
   const stages = data.stages.map(
     ({ name, ops }): Item => ({ kind: 'detail', label: name, description: `${ops.toLocaleString('en')} ops`, icon: 'list-tree', command: command('fx-lsp.openStage', 'Show', name) }),
   );
-  const saved: Item[] = data.saved === null ? [] : [{ kind: 'detail', label: 'saved for backward', description: formatBytes(data.saved), icon: 'save', command: command('fx-lsp.showMemory', 'Show') }];
+  const saved: Item[] = data.saved === null ? [] : [{ kind: 'detail', label: 'saved for backward', description: `${data.guessed ? '~' : ''}${formatBytes(data.saved)}`, icon: 'save', command: command('fx-lsp.showMemory', 'Show') }];
   const inputs = data.inputs.map(({ name, spec, source, guessed }): Item => ({ kind: 'detail', label: `${name}: ${guessed ? '~' : ''}${spec}`, description: source, icon: 'symbol-parameter' }));
   return [...stages, ...saved, ...inputs];
 }
