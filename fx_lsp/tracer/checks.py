@@ -93,15 +93,20 @@ def _checks_below(tree: ast.AST, loop: ast.AST | None = None) -> Iterator[_Check
         yield _Check(tree.test, True, _PASSES)
     elif isinstance(tree, ast.If):
         only_ends = isinstance(tree.body[-1], ast.Break) and all(map(_only_tells, tree.body[:-1]))
-        if isinstance(tree.body[-1], ast.Raise) or (not tree.orelse and all(map(_only_tells, tree.body))):
+        raises, otherwise = _raises(tree.body), bool(tree.orelse) and _raises(tree.orelse)
+        if (raises and not otherwise) or (not tree.orelse and all(map(_only_tells, tree.body))):
             yield _Check(tree.test, False, _PASSES)
-        elif tree.orelse and isinstance(tree.orelse[-1], ast.Raise):
+        elif otherwise and not raises:
             yield _Check(tree.test, True, _PASSES)
         elif only_ends and not tree.orelse and isinstance(loop, ast.For) and not loop.orelse:
             yield _Check(tree.test, False, _ENDS)
     inner = tree if isinstance(tree, (ast.For, ast.While, ast.FunctionDef, ast.AsyncFunctionDef)) else loop
     for node in ast.iter_child_nodes(tree):
         yield from _checks_below(node, inner)
+
+
+def _raises(block: list[ast.stmt]) -> bool:
+    return isinstance(block[-1], ast.Raise)
 
 
 _PASSES = "the trace takes for granted that the check {} passes"

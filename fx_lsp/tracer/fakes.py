@@ -14,6 +14,7 @@ from torch.nn.parameter import is_lazy
 
 from fx_lsp.tracer import grouped
 from fx_lsp.tracer.compat import DATA_DEPENDENT, FakeTensor, FakeTensorMode
+from fx_lsp.tracer.constants import keep_values
 
 grouped.register()
 
@@ -25,6 +26,7 @@ def fake_mode() -> FakeTensorMode:
     """
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     mode.__dict__["__deepcopy__"] = lambda memo: mode  # pyright: ignore[reportUnknownLambdaType]
+    keep_values(mode)
     return mode
 
 

@@ -22,9 +22,11 @@ from fx_lsp.specs import parse_spec
 from fx_lsp.tracer.bootstrap import insert_user_paths
 from fx_lsp.tracer.call import tensors_in
 from fx_lsp.tracer.capture import Captured, capture_what_is_possible, stages
+from fx_lsp.tracer.checks import Checks
 from fx_lsp.tracer.command_line import flags_parsed, started_as
 from fx_lsp.tracer.compat import HAS_ANNOTATE, HAS_COLUMNS, FakeTensorMode
 from fx_lsp.tracer.conditions import under
+from fx_lsp.tracer.constants import checks_pass
 from fx_lsp.tracer.devices import OnCpu, device_note, possible_devices
 from fx_lsp.tracer.failures import failure_of, load_failure, sentence
 from fx_lsp.tracer.fakes import fake_mode, movable_modules
@@ -117,7 +119,8 @@ def _trace(
             return TraceReply(Failure("unsupported", f"{request.name} does not exist once the file has run"))
     if isinstance(target, Failure):
         return TraceReply(target)
-    with forbid_effects(), mode:
+    lines = request.source.splitlines()
+    with forbid_effects(), mode, checks_pass(mode, Checks(sources, lines)):
         prepared = prepare(request, loaded.module, target, sources, tree, mode)
     if isinstance(prepared, Failure):
         return TraceReply(prepared)
@@ -128,7 +131,9 @@ def _trace(
     def new_names() -> Names:
         return Names(sources, {request.file: tree}, returned_names(tree, definition))
 
-    tried = _captured(prepared, mode, sources, new_names, request)
+    checks = Checks(sources, lines)
+    with checks_pass(mode, checks):
+        tried = _captured(prepared, mode, sources, new_names, request)
     if isinstance(tried, Failure):
         return TraceReply(tried)
     prepared, captured = tried
@@ -154,7 +159,7 @@ def _trace(
             request.source if loaded.whole else request.sliced,
         )
         try:
-            with under(mode, prepared.conditions):
+            with under(mode, prepared.conditions), checks_pass(mode, checks):
                 ledger = further_stages(known)
         except ValueError as error:
             return TraceReply(Failure("unsupported", str(error)))
@@ -172,7 +177,7 @@ def _trace(
         seconds=time.perf_counter() - started,
         torch=torch.__version__,
         notes=(*notes, *prepared.notes, *captured.notes, *device_note(devices), *weights_note()),
-        remarks=(*(symbols.remarks() if symbols is not None else ()), *prepared.remarks, *remarks),
+        remarks=(*(symbols.remarks() if symbols is not None else checks.remarks()), *prepared.remarks, *remarks),
         refused=captured.refused,
     )
     return TraceReply(outcome, {s.name: wire.encode_stage(s) for s in found})

@@ -38,9 +38,10 @@ class Run:
     """What one watched run showed. `calls` counts torch calls that returned, a measure of how far it came.
 
     `expansions` counts element-wise calls whose operands had different ranks above one: a sign of inputs that fit by
-    accident. `touched` are the ids of the tensors that torch calls were given. `repeats` counts the torch calls of each
-    of the user's expressions, where values were recorded. `calling` is the torch call that is under way; `crossed` are
-    calls that paired every element of one tensor with every one of another, with the specs of both.
+    accident; `unbatched` counts convolutions of one example without a batch, which is one as well. `touched` are the
+    ids of the tensors that torch calls were given. `repeats` counts the torch calls of each of the user's expressions,
+    where values were recorded. `calling` is the torch call that is under way; `crossed` are calls that paired every
+    element of one tensor with every one of another, with the specs of both.
     """
 
     result: Any = None
@@ -48,6 +49,7 @@ class Run:
     failed: FailedCall | None = None
     calls: int = 0
     expansions: int = 0
+    unbatched: int = 0
     touched: set[int] = field(default_factory=set[int])
     values: list[Value] = field(default_factory=list)
     repeats: Counter[Span] = field(default_factory=Counter[Span])
@@ -67,7 +69,8 @@ class Watch(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func in METADATA:
+        self._run.unbatched += _is_unbatched(func, args)
+        if func in METADATA or func in _OF_NUMBERS:
             return func(*args, **kwargs)
         tracer = sys.gettrace()
         if tracer is not None:
@@ -192,10 +195,22 @@ _PRODUCTS = frozenset(
     {"matmul", "__matmul__", "__rmatmul__", "mm", "bmm", "mv", "dot", "linear", "conv1d", "conv2d", "conv3d", "inner"}
     | {"binary_cross_entropy"}
 )
+_OF_NUMBERS = frozenset(getattr(torch, name) for name in dir(torch) if name.startswith(("sym_", "_sym_")))
+"""Calls on symbols that are none where the same numbers are plain ones."""
 _ELEMENTWISE = frozenset(
     {"add", "sub", "mul", "div", "true_divide", "__add__", "__radd__", "__mul__", "__rmul__", "__sub__", "__rsub__"}
     | {"__truediv__", "__rtruediv__", "where", "pow", "maximum", "minimum", "__iadd__", "__imul__"}
 )
+
+
+_SPATIAL_DIMS = {f"conv{kind}{n}d": n for kind in ("", "_transpose") for n in (1, 2, 3)}
+"""How many dimensions a convolution goes over, by its name."""
+
+
+def _is_unbatched(func: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+    """Return True for a convolution of one example without a dimension for the batch."""
+    dims = _SPATIAL_DIMS.get(getattr(func, "__name__", ""))
+    return dims is not None and bool(args) and isinstance(args[0], torch.Tensor) and args[0].dim() == dims + 1
 
 
 _SHAPING = frozenset({"unsqueeze", "__getitem__", "view", "reshape", "expand", "unflatten", "expand_dims"})

@@ -228,10 +228,10 @@ def _severity(candidate: Candidate, outcome: Found, exploration: Exploration | N
     """Tell how sure it is that the code itself is what ended a search."""
     task, constructed, failed = candidate.task, candidate.constructed, outcome.best
     several = any(candidate.facts[n].may_be_several for n, _ in failed.plans.items if n in candidate.facts)
-    if constructed.trusted and is_given(candidate.start):
-        return "information" if candidate.offer.guessed or is_of_environment(failed) else "error"
-    if several:
+    if several or is_of_environment(failed):
         return "information"
+    if constructed.trusted and is_given(candidate.start):
+        return "information" if candidate.offer.guessed else "error"
     rivals = [a for a in (*outcome.failures, *outcome.of_other_ranks) if reached(a)[:2] >= reached(failed)[:2]]
     sure = constructed.trusted and task.seconds > MIN_SECONDS and has_known_ranks(failed)
     if sure and persists(failed, rivals, candidate.evaluate):

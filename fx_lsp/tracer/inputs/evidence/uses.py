@@ -28,8 +28,9 @@ def visit_subscript(node: ast.Subscript, of: Any, named: Any) -> None:
         key.literals += [k.value for k in node.value.keys if isinstance(k, ast.Constant)]
     _visit_index(node.slice, of)
     found = of(node.value)
-    if found is not None and _integer(node.slice) is not None:
+    if found is not None and (index := _integer(node.slice)) is not None:
         found.uses.add("indexed")
+        found.indexed = max(found.indexed, index + 1 if index >= 0 else -index)
     if found is not None and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
         found.keys.add(node.slice.value)
     if found is None or not isinstance(node.slice, ast.Tuple):

@@ -322,7 +322,7 @@ def _from_use(name: str, facts: Facts, taken: set[int], context: Context) -> lis
         return [context.namespace(facts.attributes, facts.keys)]
     if context.constructing and (facts.length or "indexed" in facts.uses):
         number = integers(name, facts, context)[0]
-        return [value((number,) * (facts.length or 2), "search")]
+        return [value((number,) * (facts.item_count or 2), "search")]
     if "count" in facts.uses:
         return [value(n, "search") for n in integers(name, facts, context)]
     if "compared" in facts.uses and facts.literals and "tensor" not in facts.uses:
@@ -331,7 +331,7 @@ def _from_use(name: str, facts: Facts, taken: set[int], context: Context) -> lis
         if context.constructing:
             return [value([n, n], "search") for n in integers(name, facts, context)[:2]]
         first = tensors(name, Facts(), taken, context)
-        return [SequencePlan((p,) * (facts.length or 2), list) for p in first[:2]]
+        return [SequencePlan((p,) * (facts.item_count or 2), list) for p in first[:2]]
     return []
 
 

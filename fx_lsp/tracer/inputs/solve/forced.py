@@ -264,7 +264,10 @@ def _is_batch(dimension: Dimension) -> bool:
 
 def _holds_of_equal_counts(expression: sympy.Basic, symbols: Sequence[sympy.Symbol]) -> bool:
     """Return True if an equality is one of counts: it holds whenever they are the same."""
-    same = (expression.xreplace(dict.fromkeys(symbols, sympy.Integer(count))) for count in (4, 12, 32))
+    try:
+        same = [expression.xreplace(dict.fromkeys(symbols, sympy.Integer(count))) for count in (4, 12, 32)]
+    except ZeroDivisionError:
+        return False
     return all(answer == sympy.true for answer in same)
 
 

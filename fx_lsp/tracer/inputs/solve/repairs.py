@@ -22,7 +22,14 @@ from fx_lsp.tracer.inputs.solve.demands import described, guarded, single_batch,
 from fx_lsp.tracer.inputs.solve.missing_arguments import handed_on, tensor_for_default
 from fx_lsp.tracer.inputs.solve.options import accepted
 from fx_lsp.tracer.inputs.solve.passed_none import handed_as_none
-from fx_lsp.tracer.inputs.solve.sizes import divisible, named_sizes, other_rank, other_sizes, single_element, tied
+from fx_lsp.tracer.inputs.solve.sizes import (
+    divisible,
+    named_sizes,
+    other_rank,
+    other_sizes,
+    single_element,
+    tied,
+)
 from fx_lsp.tracer.observe import tensors_among
 from fx_lsp.tracer.tensors import short_name
 

@@ -159,6 +159,15 @@ def with_rank(plans: Plans, path: str, rank: int) -> Plans:
     return resized(plans, lambda sizes: reranked(sizes, rank, taken), "rank from an error", path)
 
 
+def batched(attempt: Attempt) -> Iterator[Plans]:
+    """A batch of examples for a convolution that got a single one."""
+    if attempt.run.unbatched:
+        for path in dict.fromkeys([*mentioned_tensors(attempt), *(path for path, _ in attempt.plans.tensors())]):
+            plan = dict(attempt.plans.tensors())[path]
+            if plan.source == "search" and not plan.rank_known:
+                yield with_rank(attempt.plans, path, len(plan.spec.sizes) + 1)
+
+
 def tied(attempt: Attempt, text: str) -> Iterator[Plans]:
     """The sizes of one tensor for another that is used with it: all of them, or that of one dimension."""
     if not re.search(r"broadcast|must match|size", text):

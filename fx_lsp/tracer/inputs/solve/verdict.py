@@ -161,9 +161,11 @@ def _has_known_rank(alternatives: Sequence[Plan]) -> bool:
 
 
 def is_of_environment(attempt: Attempt) -> bool:
-    """Return True if something that is not here stopped it: what could not be had before a step, or a library that
-    PyTorch needs for what is neither an operation nor a layer."""
-    if isinstance(attempt.run.error, AbsentError):
+    """Return True if something that is not here stopped it: what could not be had before a step, a list that other
+    parts of the program fill, or a library that PyTorch needs for what is neither an operation nor a layer."""
+    call = attempt.run.failed
+    is_empty = call is not None and any(isinstance(value, (list, tuple)) and not value for value in call.args)
+    if isinstance(attempt.run.error, AbsentError) or is_empty:
         return True
     traceback = attempt.run.error.__traceback__ if attempt.run.error is not None else None
     while traceback is not None and traceback.tb_next is not None:
