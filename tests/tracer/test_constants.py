@@ -77,7 +77,7 @@ def loudest(wave, weights):
     return (wave.unfold(-1, 16, 8) * weights).amax()
 """
     traced = trace(PRELUDE + source, "loudest").trace
-    assert [given.spec for given in traced.inputs] == ["f32[4, 64]", "f32[16]"]
+    assert [given.spec for given in traced.inputs] == ["f32[64]", "f32[7, 16]"]
     assert [remark.message for remark in traced.remarks] == [
         "the trace takes for granted that the check `torch.max(wave) > 1.0` passes"
     ]
