@@ -162,12 +162,12 @@ COMPLEX: dict[str, int] = {
     "fx_lsp.tracer.stages.verify:_compare": 21,
     "fx_lsp.tracer.stages.verify:run_for_real": 30,
     "fx_lsp.tracer.tensors:_describe": 23,
-    "fx_lsp.tracing.arrays:strangers": 34,
-    "fx_lsp.tracing.backwards:_edits": 21,
-    "fx_lsp.tracing.builders:_Look._kind": 21,
-    "fx_lsp.tracing.calls:_Scope.rank": 23,
-    "fx_lsp.tracing.callsites:_There._imports": 34,
-    "fx_lsp.tracing.evidence:look_at": 46,
+    "fx_lsp.tracing.source.arrays:strangers": 34,
+    "fx_lsp.tracing.slicing.backward_slice:_edits": 21,
+    "fx_lsp.tracing.source.graph_builders:_Look._kind": 21,
+    "fx_lsp.tracing.calls.straight_line:_Scope.rank": 23,
+    "fx_lsp.tracing.calls.call_sites:_There._imports": 34,
+    "fx_lsp.tracing.source.tensor_code:look_at": 46,
     "fx_lsp.tracing.remote.hosts:_host": 21,
 }
 

@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from fx_lsp.tracing.launch import worker_environment
+from fx_lsp.tracing.workers.launch import worker_environment
 
 # Started like Python: what is to be a zygote is forked by the server at PATH, anything else is run as it is.
 LAUNCHER = """\

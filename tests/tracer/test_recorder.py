@@ -16,7 +16,7 @@ from types import CodeType
 import pytest
 from inline_snapshot import snapshot
 
-from fx_lsp.tracing.recordings import recordings
+from fx_lsp.tracing.calls.recordings import recordings
 
 pytestmark = pytest.mark.torch
 

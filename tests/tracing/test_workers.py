@@ -17,7 +17,7 @@ import pytest_asyncio
 
 from fx_lsp.errors import WorkerDied, WorkerStartError, WorkerTimeout
 from fx_lsp.model import Failure, Trace, TraceReply, TraceRequest
-from fx_lsp.tracing.workers import Limits, Mode, Workers
+from fx_lsp.tracing.workers.pool import Limits, Mode, Workers
 
 HERE = str(Path(__file__).parent)
 LIMITS = Limits(seconds=30, memory_bytes=256 << 20)
