@@ -67,7 +67,7 @@ def warm_python() -> str:
 
 def serve(path: str) -> None:
     """Fork for whoever connects to `path`, until the tests have gone."""
-    from fx_lsp.tracer.imports import import_torch
+    from fx_lsp.tracer.process.preload import import_torch
 
     sys.path.remove(os.path.dirname(os.path.abspath(__file__)))
     import_torch()

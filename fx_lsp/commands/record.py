@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _environment(settings: dict[str, str]) -> dict[str, str]:
-    site = str(Path(fx_lsp.__file__).parent / "tracer" / "recording_site")
+    site = str(Path(fx_lsp.__file__).parent / "tracer" / "record" / "site")
     paths = [site, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), SETTINGS: json.dumps(settings)}
 

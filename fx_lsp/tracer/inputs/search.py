@@ -13,7 +13,7 @@ from itertools import count, islice, product
 from typing import TypeAlias
 
 from fx_lsp.model import Failure, InputSpec, Severity
-from fx_lsp.tracer.failures import failure_of
+from fx_lsp.tracer.failures.exceptions import failure_of
 from fx_lsp.tracer.inputs.plan.plans import FROM_ERROR, Plans
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_data_dependent, is_of_sizes, place_of
 from fx_lsp.tracer.inputs.solve.demands import of_one_shape
@@ -23,7 +23,7 @@ from fx_lsp.tracer.inputs.solve.short_loops import with_short_loops
 from fx_lsp.tracer.inputs.solve.sizes import with_rank
 from fx_lsp.tracer.inputs.solve.solver import solved, with_sizes
 from fx_lsp.tracer.inputs.task import Task
-from fx_lsp.tracer.observe import Run
+from fx_lsp.tracer.run.observation import Run
 
 Evaluate = Callable[[Plans], Attempt]
 Explore = Callable[[Plans], Exploration]

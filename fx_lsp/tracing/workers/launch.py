@@ -48,7 +48,7 @@ class Launch:
 
     def command(self, *role: str) -> list[str]:
         """The command line of a worker in the given role."""
-        bootstrap = Path(fx_lsp.__file__).parent / "tracer" / "bootstrap.py"
+        bootstrap = Path(fx_lsp.__file__).parent / "tracer" / "process" / "bootstrap.py"
         command = [self.python, "-X", "utf8", "-B", str(bootstrap), *role, f"--job={self.job}"]
         command += [f"--path={path}" for path in self.paths]
         if path := os.environ.get("PYTHONPATH"):
