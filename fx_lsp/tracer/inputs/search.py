@@ -13,7 +13,7 @@ from itertools import count, islice, product
 from typing import TypeAlias
 
 from fx_lsp.model import Failure, InputSpec, Severity
-from fx_lsp.tracer.failures import failure_of
+from fx_lsp.tracer.failures.exceptions import failure_of
 from fx_lsp.tracer.inputs.plan.plans import FROM_ERROR, Plans
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_data_dependent, is_of_sizes, place_of
 from fx_lsp.tracer.inputs.solve.demands import of_one_shape
@@ -23,7 +23,7 @@ from fx_lsp.tracer.inputs.solve.short_loops import with_short_loops
 from fx_lsp.tracer.inputs.solve.sizes import batched, with_rank
 from fx_lsp.tracer.inputs.solve.solver import enlarged, has_vanishing_sizes, solved, with_sizes
 from fx_lsp.tracer.inputs.task import Task
-from fx_lsp.tracer.observe import Run
+from fx_lsp.tracer.run.observation import Run
 
 Evaluate = Callable[[Plans], Attempt]
 Explore = Callable[[Plans], Exploration]
@@ -103,7 +103,7 @@ def search(
 
 
 def _accidents(attempt: Attempt) -> int:
-    """How often what a run did is a sign of inputs of other ranks than are meant."""
+    """Return how often what a run did is a sign of inputs of other ranks than are meant."""
     return attempt.run.expansions + attempt.run.unbatched
 
 
@@ -176,7 +176,7 @@ class Solver:
 
 
 def _fitting(attempt: Attempt, plans: Plans, exploration: Exploration) -> Iterator[Plans]:
-    """Plans with sizes that fit, as far as a run of `plans` on symbols, the same in other sizes, tells."""
+    """Yield plans with sizes that fit, as far as a run of `plans` on symbols, the same in other sizes, tells."""
     error, calls = exploration.attempt.run.error, exploration.attempt.run.calls
     if error is not None and calls == attempt.run.calls:
         yield from (with_sizes(attempt.plans, exploration, sizes) for sizes in solved(exploration))

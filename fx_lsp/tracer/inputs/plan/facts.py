@@ -41,7 +41,7 @@ class Facts:
 
     @property
     def item_count(self) -> int | None:
-        """How many items it has, where it is a sequence and the body says so."""
+        """Return how many items a sequence has, where the body says so."""
         return self.length or self.indexed or None
 
     @property

@@ -24,7 +24,7 @@ from fx_lsp.tracer.inputs.plan.plans import Plans
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, place_of
 from fx_lsp.tracer.inputs.solve.path_conditions import Condition, Dimension, Exploration
 from fx_lsp.tracer.inputs.solve.solver import Sizes
-from fx_lsp.tracer.snippets import shown_expression
+from fx_lsp.tracer.source.expressions import shown_expression
 
 Again = Callable[[Sizes], Attempt]
 """Runs the target with other sizes."""

@@ -11,8 +11,8 @@ from torch import nn
 
 from fx_lsp.tracer.inputs.plan.plans import Plans, fresh_sizes, reranked, resized, with_size
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, involved, mentioned_tensors
-from fx_lsp.tracer.observe import tensors_among
-from fx_lsp.tracer.symbols import size_hint
+from fx_lsp.tracer.run.observation import tensors_among
+from fx_lsp.tracer.run.symbols import size_hint
 
 _NUMBER = r"-?\d+"
 _LIST = re.compile(r"[\[(]\s*(-?\d+(?:\s*[,x×]\s*-?\d+)*),?\s*[\])]")
@@ -160,7 +160,7 @@ def with_rank(plans: Plans, path: str, rank: int) -> Plans:
 
 
 def batched(attempt: Attempt) -> Iterator[Plans]:
-    """A batch of examples for a convolution that got a single one."""
+    """Yield plans with a batch of examples for a convolution that got a single one."""
     if attempt.run.unbatched:
         for path in dict.fromkeys([*mentioned_tensors(attempt), *(path for path, _ in attempt.plans.tensors())]):
             plan = dict(attempt.plans.tensors())[path]

@@ -130,7 +130,8 @@ def _is_emptiness(goal: Condition) -> bool:
 
 
 def solved(exploration: Exploration) -> Iterator[Sizes]:
-    """Sizes and numbers with which the condition at which a run stopped turns out otherwise, the most natural first."""
+    """Yield sizes and numbers with which the condition at which a run stopped turns out otherwise, the
+    most natural first."""
     for number, goal in enumerate(islice(exploration.stopping(), MAX_GOALS)):
         if number == 0 or not is_one(goal):  # operations ask for 1 on their way, to broadcast
             asked = {s: hint for s, hint in exploration.hints.items() if s in goal.expression.free_symbols}
@@ -164,7 +165,7 @@ def has_vanishing_sizes(exploration: Exploration) -> bool:
 
 
 def enlarged(plans: Plans) -> Plans:
-    """The plans with images and sequences so large that what strides and pools make of them is not 1."""
+    """Return the plans with images and sequences so large that what strides and pools make of them is not 1."""
 
     def larger(path: str, plan: TensorPlan) -> TensorPlan:
         sizes = plan.spec.sizes

@@ -10,9 +10,8 @@ from typing import Any
 
 import torch
 
-from fx_lsp.tracer.absent import AbsentError
 from fx_lsp.tracer.compat import sympy
-from fx_lsp.tracer.failures import kind_of
+from fx_lsp.tracer.failures.exceptions import kind_of
 from fx_lsp.tracer.inputs.plan.plans import (
     Plan,
     Plans,
@@ -28,7 +27,8 @@ from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_numb
 from fx_lsp.tracer.inputs.solve.repairs import missing_name
 from fx_lsp.tracer.inputs.solve.sizes import plain_conflicts
 from fx_lsp.tracer.inputs.solve.solver import is_one, is_readable, solutions
-from fx_lsp.tracer.observe import tensors_among
+from fx_lsp.tracer.program.absences import AbsentError
+from fx_lsp.tracer.run.observation import tensors_among
 
 MAX_GOALS = 3
 """How many of the last conditions have to have no solution."""
