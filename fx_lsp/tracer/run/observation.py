@@ -89,8 +89,9 @@ class Watch(TorchFunctionMode):
             self._run.calling = None
             if tracer is not None:
                 sys.settrace(tracer)
-        self._run.calls += 1
-        self._run.touched.update(id(a) for a in tensors_among(args, kwargs))
+        tensors = list(tensors_among(args, kwargs))
+        self._run.calls += result is not None or bool(tensors)  # else it only switches something on or off
+        self._run.touched.update(map(id, tensors))
         ranks = {a.dim() for a in args if isinstance(a, torch.Tensor)}
         if len(ranks) > 1 and min(ranks) > 1 and getattr(func, "__name__", "") in _ELEMENTWISE:
             self._run.expansions += 1
