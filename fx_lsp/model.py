@@ -185,6 +185,40 @@ class Value:
     varies: bool = False
 
 
+@dataclass(frozen=True)
+class Operand:
+    """A part of a condition as it is written, with what it held when the condition was asked: `targets`, `None`."""
+
+    text: str
+    value: str
+
+
+UnreachedReason = Literal[
+    "condition",  # a condition was `truth` whenever it was asked
+    "empty",  # a loop had nothing to go over
+    "subject",  # no value of a `match` was that of the case
+    "left",  # what comes before left the block: a `return`, say
+    "failed",  # what comes before raised
+]
+
+
+@dataclass(frozen=True)
+class Unreached:
+    """Statements of a function that ran, which were never reached, and why.
+
+    `decider` is the expression that decided it: the condition, what the loop goes over, the subject. Of what was "left"
+    it is the condition of that, or None without any, and `exit` is the statement that left. `operands` are the parts of
+    the decider whose values were seen and stayed the same.
+    """
+
+    span: Span
+    reason: UnreachedReason
+    decider: Span | None = None
+    truth: bool = False
+    operands: tuple[Operand, ...] = ()
+    exit: Span | None = None
+
+
 Severity = Literal["error", "warning", "information"]
 ProblemSeverity = Literal[Severity, "hint"]
 
@@ -205,6 +239,7 @@ class Trace:
     `seconds` is the time the worker took; `torch` its version; `notes` are sentences for the user
     ("the whole module was imported, because …"); `remarks` say what the code demands of the dynamic dimensions.
     An inference-only target has the one stage `inference`, and is `refused` if PyTorch cannot differentiate it.
+    `unreached` is code of functions that ran, which did not.
     """
 
     target: str
@@ -218,6 +253,7 @@ class Trace:
     notes: tuple[str, ...] = ()
     remarks: tuple[Remark, ...] = ()
     refused: bool = False
+    unreached: tuple[Unreached, ...] = ()
 
     @property
     def saved_bytes(self) -> int:
@@ -297,7 +333,8 @@ class Failure:
     `message` is one clear sentence, `hint` says what to do about it (may be empty). `severity` is "error" only
     where the code is wrong whatever it is called with, or with the inputs that its program gives; "warning" where it
     runs with no inputs that were tried, and what stops it does not depend on them.
-    `output` is the tail of what the user's code printed.
+    `output` is the tail of what the user's code printed. `partial` is what ran before it failed, where something did:
+    its values, and as the stage `torch` the operations as they are written.
     """
 
     kind: FailureKind
@@ -307,6 +344,7 @@ class Failure:
     severity: Severity = "information"
     output: str = ""
     inputs: tuple[InputSpec, ...] = ()
+    partial: Trace | None = None
 
 
 Outcome: TypeAlias = Trace | Failure

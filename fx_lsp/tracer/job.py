@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import logging
 import os
 import site
@@ -20,7 +21,8 @@ from fx_lsp import wire
 from fx_lsp.model import Failure, InputSpec, Outcome, Remark, Saved, Stage, StageInfo, Trace, TraceReply, TraceRequest
 from fx_lsp.specs import parse_spec
 from fx_lsp.tracer.bootstrap import insert_user_paths
-from fx_lsp.tracer.call import tensors_in
+from fx_lsp.tracer.branches import unreached
+from fx_lsp.tracer.call import RUN_CODE, tensors_in
 from fx_lsp.tracer.capture import Captured, capture_what_is_possible, stages
 from fx_lsp.tracer.command_line import flags_parsed, started_as
 from fx_lsp.tracer.compat import HAS_ANNOTATE, HAS_COLUMNS, FakeTensorMode
@@ -37,6 +39,8 @@ from fx_lsp.tracer.lazy import lazy_tensors
 from fx_lsp.tracer.load import Loaded, LoadError, dependencies, find, forget_changed, load, syntax_of
 from fx_lsp.tracer.names import returned_names
 from fx_lsp.tracer.nothing import nothing, ran_without_tensors
+from fx_lsp.tracer.observe import Run, Statements, watched_run
+from fx_lsp.tracer.partial import Partials
 from fx_lsp.tracer.provenance import Sources
 from fx_lsp.tracer.stages.built import built
 from fx_lsp.tracer.stages.ledger import count_ops
@@ -117,10 +121,11 @@ def _trace(
             return TraceReply(Failure("unsupported", f"{request.name} does not exist once the file has run"))
     if isinstance(target, Failure):
         return TraceReply(target)
+    partials = Partials()
     with forbid_effects(), mode:
-        prepared = prepare(request, loaded.module, target, sources, tree, mode)
+        prepared = prepare(request, loaded.module, target, sources, tree, mode, partials)
     if isinstance(prepared, Failure):
-        return TraceReply(prepared)
+        return _failed(prepared, partials)
     if ran_without_tensors(request, prepared.run):
         return TraceReply(nothing(request.name))
     definition = request.name if request.kind != "module" else f"{request.name}.forward"
@@ -130,7 +135,7 @@ def _trace(
 
     tried = _captured(prepared, mode, sources, new_names, request)
     if isinstance(tried, Failure):
-        return TraceReply(tried)
+        return _failed(tried if tried.partial else _with_partial(tried, prepared, tree, mode, sources, request, partials), partials)
     prepared, captured = tried
     captured.notes = (*captured.notes, *_why_inference(captured, prepared))
     symbols = prepared.conditions.symbols
@@ -174,8 +179,32 @@ def _trace(
         notes=(*notes, *prepared.notes, *captured.notes, *device_note(devices), *weights_note()),
         remarks=(*(symbols.remarks() if symbols is not None else ()), *prepared.remarks, *remarks),
         refused=captured.refused,
+        unreached=unreached(tree, request.file, prepared.run.coverage),
     )
     return TraceReply(outcome, {s.name: wire.encode_stage(s) for s in found})
+
+
+def _failed(failure: Failure, partials: Partials) -> TraceReply:
+    """The reply for a target that fails, with the graph of what ran of it before."""
+    stage = partials.stages.get(failure.partial) if failure.partial is not None else None
+    return TraceReply(failure, {} if stage is None else {stage.name: wire.encode_stage(stage)})
+
+
+def _with_partial(
+    failure: Failure,
+    prepared: Prepared,
+    tree: ast.Module,
+    mode: FakeTensorMode,
+    sources: Sources,
+    request: TraceRequest,
+    partials: Partials,
+) -> Failure:
+    """A failure to capture what runs, with the graph of it as it is written."""
+    run = Run(recorded=[])
+    with forbid_effects(), mode, under(mode, prepared.conditions):
+        watched_run(sources, prepared.call.run, RUN_CODE, Statements(tree, request.file), run)
+    partial = partials.note(request, sources, tree, run, prepared.call, prepared.inputs)
+    return replace(failure, partial=partial)
 
 
 def _target(request: TraceRequest, loaded: Loaded, mode: FakeTensorMode) -> Any:

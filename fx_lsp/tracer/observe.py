@@ -16,6 +16,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from fx_lsp.model import Span, Value
 from fx_lsp.specs import TensorSpec
+from fx_lsp.tracer.branches import Branches, Coverage
 from fx_lsp.tracer.provenance import METADATA, Chain, Sources
 from fx_lsp.tracer.recurrent import OneOperation
 from fx_lsp.tracer.tensors import describe, spec_of
@@ -34,13 +35,26 @@ class FailedCall:
 
 
 @dataclass
+class RecordedCall:
+    """A torch call that returned, with its result, and the user's expressions it came from."""
+
+    func: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    result: Any
+    chain: Chain
+
+
+@dataclass
 class Run:
     """What one watched run showed. `calls` counts torch calls that returned, a measure of how far it came.
 
     `expansions` counts element-wise calls whose operands had different ranks above one: a sign of inputs that fit by
     accident. `touched` are the ids of the tensors that torch calls were given. `repeats` counts the torch calls of each
     of the user's expressions, where values were recorded. `calling` is the torch call that is under way; `crossed` are
-    calls that paired every element of one tensor with every one of another, with the specs of both.
+    calls that paired every element of one tensor with every one of another, with the specs of both. `coverage` tells
+    which lines of the target's file ran, where values were recorded. `recorded` are the torch calls that returned, for
+    a run that begins with an empty list of them.
     """
 
     result: Any = None
@@ -53,6 +67,8 @@ class Run:
     repeats: Counter[Span] = field(default_factory=Counter[Span])
     calling: FailedCall | None = None
     crossed: list[tuple[Span, str, str]] = field(default_factory=list["tuple[Span, str, str]"])
+    coverage: Coverage = field(default_factory=Coverage)
+    recorded: list[RecordedCall] | None = None
 
 
 class Watch(TorchFunctionMode):
@@ -102,6 +118,8 @@ class Watch(TorchFunctionMode):
                 direct = frame.f_code.co_filename == self._sources.file
                 self._values.add(chain[0], "", result, last=not direct)
                 self._run.repeats[chain[0]] += 1
+            if self._run.recorded is not None:
+                self._run.recorded.append(RecordedCall(func, args, kwargs, result, chain))
         return result
 
 
@@ -238,7 +256,9 @@ def watched_run(
     """
     run = run or Run()
     values = Values() if statements is not None else None
-    tracer = _locals_tracer(sources, statements, values) if statements is not None and values is not None else None
+    tracer = None
+    if statements is not None and values is not None:
+        tracer = _locals_tracer(sources, statements, values, run.coverage)
     previous = sys.gettrace()
     try:
         with OneOperation(), Watch(sources, stop, run, values):
@@ -265,6 +285,7 @@ class Statements:
         self._bindings: dict[tuple[int, str], Span] = {}
         self._returns: dict[int, Span] = {}
         self._functions: dict[int, Span] = {}
+        self.branches = Branches(tree)
         for node in ast.walk(tree):
             if isinstance(node, ast.Return) and node.value is not None:
                 for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
@@ -313,7 +334,11 @@ def _stored_names(node: ast.AST) -> set[str]:
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
 
-def _locals_tracer(sources: Sources, statements: Statements, values: Values) -> Callable[..., Any]:
+def _locals_tracer(
+    sources: Sources, statements: Statements, values: Values, coverage: Coverage
+) -> Callable[..., Any]:
+    lines, branches = coverage.lines, statements.branches
+
     def record_changes(frame: FrameType, line: int, known: dict[str, int]) -> None:
         for name, value in frame.f_locals.items():
             if known.get(name) == id(value):
@@ -334,12 +359,16 @@ def _locals_tracer(sources: Sources, statements: Statements, values: Values) -> 
                 values.add(header, name, value)
         last = frame.f_lineno
         failed = False
+        coverage.functions.add(frame.f_code.co_firstlineno)
 
         def step(frame: FrameType, event: str, arg: Any) -> Callable[..., Any]:
             nonlocal last, failed
             if event == "line":
                 record_changes(frame, last, known)
                 last, failed = frame.f_lineno, False
+                lines.add(last)
+                if last in branches.deciders:
+                    branches.note(last, frame, coverage)
             elif event == "exception":
                 failed = True
             elif event == "return":

@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from fx_lsp.model import Failure, InputSpec, Remark, Severity, Span
+from fx_lsp.model import Failure, InputSpec, Remark, Severity, Span, Trace
 from fx_lsp.specs import MODE
 from fx_lsp.syntax import FunctionNode
 from fx_lsp.tracer.call import Call, tensors_in
-from fx_lsp.tracer.conditions import Conditions
+from fx_lsp.tracer.conditions import Conditions, under
 from fx_lsp.tracer.failures import failure_of, kind_of
 from fx_lsp.tracer.fakes import construct_fake
 from fx_lsp.tracer.inputs.construct import INIT, MODULE_RANKS, Constructed, construct, shown_init, switch
@@ -179,8 +179,28 @@ def prepare_with(
             return dataclasses.replace(again, notes=[*again.notes, f"traced as {name}, in which its code computes"])
     bad = _severity(candidate, outcome, exploration) if rebuilds == MAX_REBUILDS else "information"
     failure = search_failure(task, outcome, bad, inputs)
-    no_tensors = bad == "information" and shows_no_tensors(task.request, failed.run, inputs)
-    return nothing(task.request.name, failure.message) if no_tensors else failure
+    if bad == "information" and shows_no_tensors(task.request, failed.run, inputs):
+        return nothing(task.request.name, failure.message)
+    partial = _partial(candidate, failed, inputs) if rebuilds == MAX_REBUILDS else None
+    return dataclasses.replace(failure, partial=partial)
+
+
+def _partial(candidate: Candidate, failed: Attempt, inputs: tuple[InputSpec, ...]) -> Trace | None:
+    """Run an attempt that failed once more, to record what ran before it did."""
+    task, conditions = candidate.task, failed.conditions
+    calls: list[Call] = []
+
+    def make() -> tuple[Call, dict[int, str]]:
+        named, symbols = candidate.written.named, conditions.symbols
+        call, paths = candidate.call_of(failed.plans, named if symbols is None else symbols.sizes(named))
+        calls.append(call)
+        return call, paths
+
+    with under(task.mode, conditions):
+        again = attempt(task, failed.plans, candidate.alternatives, make, Run(recorded=[]))
+        if again.run.error is None or again.run.calls != failed.run.calls or not calls:
+            return None
+        return task.partials.note(task.request, task.sources, task.tree, again.run, calls[-1], inputs)
 
 
 def _candidate(

@@ -30,21 +30,29 @@ from fx_lsp.tracer.inputs.subject import Subject, subject_of
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.load import find, load
 from fx_lsp.tracer.observe import Statements
+from fx_lsp.tracer.partial import Partials
 from fx_lsp.tracer.provenance import Sources
 
 
 def prepare(
-    request: TraceRequest, module: ModuleType, target: Any, sources: Sources, tree: ast.Module, mode: FakeTensorMode
+    request: TraceRequest,
+    module: ModuleType,
+    target: Any,
+    sources: Sources,
+    tree: ast.Module,
+    mode: FakeTensorMode,
+    partials: Partials,
 ) -> Prepared | Failure:
     """Resolve the inputs of `target`; call it inside the fake mode.
 
-    `target` is None for a function inside another one: it exists only once that one runs.
+    `target` is None for a function inside another one: it exists only once that one runs. `partials` takes what ran of
+    a target that fails.
     """
     lines = request.source.splitlines()
     deadline = time.process_time() + request.seconds
     construct_class = constructor(module)
     context = Context(module, FUNCTION_RANKS, construct_class, namespaces(module, construct_class))
-    task = Task(request, module, sources, lines, tree, Statements(tree, request.file), deadline, context, mode)
+    task = Task(request, module, sources, lines, tree, Statements(tree, request.file), deadline, context, mode, partials)
     written = written_offers(request.given, task.evaluate)
     if isinstance(written, Failure):
         return written
@@ -117,7 +125,8 @@ def _prepare_nested(task: Task, written: Written, observe: Observe) -> Prepared 
     name, outer = task.request.name.rpartition(".")[2], task.request.name.rpartition(".")[0]
     if failure is None:
         return Failure("unsupported", f"{name} is not there after {outer} ran: the code that makes it was not reached")
-    return dataclasses.replace(failure, message=f"{failure.message} (running {outer}, which makes {name})")
+    message = f"{failure.message} (running {outer}, which makes {name})"
+    return dataclasses.replace(failure, message=message, partial=None)
 
 
 def _observed(task: Task, caller: Caller) -> Observed | Failure:
@@ -130,7 +139,7 @@ def _observed(task: Task, caller: Caller) -> Observed | Failure:
         watch = watcher(task.request, module, task.tree)
         target = _found(module, request)
         with watch.watching():
-            prepared = prepare(request, module, target, task.sources, task.tree, task.mode)
+            prepared = prepare(request, module, target, task.sources, task.tree, task.mode, Partials())
             watch.seen = None
             if isinstance(prepared, Prepared):
                 watch.look_inside(prepared.call.function)

@@ -12,6 +12,7 @@ from fx_lsp.model import TraceRequest
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.inputs.plan.values import Context
 from fx_lsp.tracer.observe import Statements
+from fx_lsp.tracer.partial import Partials
 from fx_lsp.tracer.provenance import Sources
 
 MIN_SECONDS = 0.2
@@ -22,7 +23,8 @@ MIN_SECONDS = 0.2
 class Task:
     """One target whose inputs are looked for until `deadline` (`time.process_time`: other programs do not use it up).
 
-    `retried` tells whether code that needs the values of tensors was tried without them.
+    `retried` tells whether code that needs the values of tensors was tried without them; `partials` takes what ran of a
+    target that fails.
     """
 
     request: TraceRequest
@@ -34,6 +36,7 @@ class Task:
     deadline: float
     context: Context
     mode: FakeTensorMode
+    partials: Partials
     retried: bool = False
 
     @property
