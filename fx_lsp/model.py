@@ -350,6 +350,11 @@ class Failure:
 Outcome: TypeAlias = Trace | Failure
 
 
+def known_trace(outcome: Outcome) -> Trace | None:
+    """Return what is known of a target: its trace, or what ran before it failed."""
+    return outcome if isinstance(outcome, Trace) else outcome.partial
+
+
 @dataclass(frozen=True)
 class Given:
     """Inputs of a target that are written down somewhere, in the language of the `# fx:` comment.

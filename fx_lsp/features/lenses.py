@@ -54,7 +54,9 @@ def lenses(target: Target, outcome: Outcome | None, stale: bool) -> tuple[Lens, 
         here = outcome.span is not None and outcome.span.line == target.name_span.line
         place = "" if here else place_text(target.file, outcome.span)
         title = f"{prefix}not traced" + (f": {place}" if place else "")
-        return (Lens(target.name_span, title, "show failure", target.name),)
+        ran = () if outcome.partial is None else outcome.partial.stages
+        shows = (Lens(target.name_span, "show partial graph", "show stage", target.name, stage.name) for stage in ran)
+        return (Lens(target.name_span, title, "show failure", target.name), *shows)
     if target.kind == "graph":
         return _graph_lenses(target, outcome, prefix)
     stages = [s.name for s in outcome.stages if s.name in _SHOWN]

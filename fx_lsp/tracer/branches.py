@@ -218,9 +218,7 @@ class _Reader:
                     yield from self.block(case.body)
                 elif not self.failed_at(statement.subject) and not _raises(case.body):
                     operands = self.operands(statement.subject, statement.subject)
-                    yield Unreached(
-                        self.all_of(case.body), "subject", self.span(statement.subject), operands=operands
-                    )
+                    yield Unreached(self.all_of(case.body), "subject", self.span(statement.subject), operands=operands)
         elif isinstance(statement, (ast.With, ast.AsyncWith)):
             yield from self.block(statement.body)
         elif isinstance(statement, ast.Try):
@@ -228,9 +226,7 @@ class _Reader:
                 if self.reaches(part):
                     yield from self.block(part)
 
-    def branch(
-        self, statement: ast.stmt, body: Sequence[ast.stmt], test: ast.expr, truth: bool
-    ) -> Iterator[Unreached]:
+    def branch(self, statement: ast.stmt, body: Sequence[ast.stmt], test: ast.expr, truth: bool) -> Iterator[Unreached]:
         """Find what was not reached of a branch, which is left out if its condition was always of this truth."""
         coded = [s for s in body if _has_code(s)]
         if not coded:
@@ -239,9 +235,7 @@ class _Reader:
             yield from self.block(coded)
         elif not self.failed_at(test) and coded[0].lineno > _last_line(test) and not _raises(coded):
             part = self.deciding(test, truth)
-            yield Unreached(
-                self.all_of(coded), "condition", self.span(part), truth, self.operands(part, test)
-            )
+            yield Unreached(self.all_of(coded), "condition", self.span(part), truth, self.operands(part, test))
 
     def after(self, before: ast.stmt, rest: Sequence[ast.stmt]) -> Iterator[Unreached]:
         """Tell why nothing behind a statement was reached: it left the block, or something in it raised."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import logging
 import os
 import site
@@ -22,7 +21,7 @@ from fx_lsp.model import Failure, InputSpec, Outcome, Remark, Saved, Stage, Stag
 from fx_lsp.specs import parse_spec
 from fx_lsp.tracer.bootstrap import insert_user_paths
 from fx_lsp.tracer.branches import unreached
-from fx_lsp.tracer.call import RUN_CODE, tensors_in
+from fx_lsp.tracer.call import tensors_in
 from fx_lsp.tracer.capture import Captured, capture_what_is_possible, stages
 from fx_lsp.tracer.command_line import flags_parsed, started_as
 from fx_lsp.tracer.compat import HAS_ANNOTATE, HAS_COLUMNS, FakeTensorMode
@@ -39,7 +38,6 @@ from fx_lsp.tracer.lazy import lazy_tensors
 from fx_lsp.tracer.load import Loaded, LoadError, dependencies, find, forget_changed, load, syntax_of
 from fx_lsp.tracer.names import returned_names
 from fx_lsp.tracer.nothing import nothing, ran_without_tensors
-from fx_lsp.tracer.observe import Run, Statements, watched_run
 from fx_lsp.tracer.partial import Partials
 from fx_lsp.tracer.provenance import Sources
 from fx_lsp.tracer.stages.built import built
@@ -135,7 +133,11 @@ def _trace(
 
     tried = _captured(prepared, mode, sources, new_names, request)
     if isinstance(tried, Failure):
-        return _failed(tried if tried.partial else _with_partial(tried, prepared, tree, mode, sources, request, partials), partials)
+        if tried.partial is None:
+            with forbid_effects(), mode, under(mode, prepared.conditions):
+                partial = partials.of_call(request, sources, tree, prepared.call, prepared.inputs)
+            tried = replace(tried, partial=partial)
+        return _failed(tried, partials)
     prepared, captured = tried
     captured.notes = (*captured.notes, *_why_inference(captured, prepared))
     symbols = prepared.conditions.symbols
@@ -188,23 +190,6 @@ def _failed(failure: Failure, partials: Partials) -> TraceReply:
     """The reply for a target that fails, with the graph of what ran of it before."""
     stage = partials.stages.get(failure.partial) if failure.partial is not None else None
     return TraceReply(failure, {} if stage is None else {stage.name: wire.encode_stage(stage)})
-
-
-def _with_partial(
-    failure: Failure,
-    prepared: Prepared,
-    tree: ast.Module,
-    mode: FakeTensorMode,
-    sources: Sources,
-    request: TraceRequest,
-    partials: Partials,
-) -> Failure:
-    """A failure to capture what runs, with the graph of it as it is written."""
-    run = Run(recorded=[])
-    with forbid_effects(), mode, under(mode, prepared.conditions):
-        watched_run(sources, prepared.call.run, RUN_CODE, Statements(tree, request.file), run)
-    partial = partials.note(request, sources, tree, run, prepared.call, prepared.inputs)
-    return replace(failure, partial=partial)
 
 
 def _target(request: TraceRequest, loaded: Loaded, mode: FakeTensorMode) -> Any:

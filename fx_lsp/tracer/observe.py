@@ -334,9 +334,7 @@ def _stored_names(node: ast.AST) -> set[str]:
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
 
-def _locals_tracer(
-    sources: Sources, statements: Statements, values: Values, coverage: Coverage
-) -> Callable[..., Any]:
+def _locals_tracer(sources: Sources, statements: Statements, values: Values, coverage: Coverage) -> Callable[..., Any]:
     lines, branches = coverage.lines, statements.branches
 
     def record_changes(frame: FrameType, line: int, known: dict[str, int]) -> None:

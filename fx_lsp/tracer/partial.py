@@ -10,9 +10,9 @@ import torch
 
 from fx_lsp.model import InputSpec, Stage, StageInfo, Trace, TraceRequest
 from fx_lsp.tracer.branches import unreached
-from fx_lsp.tracer.call import Call
+from fx_lsp.tracer.call import RUN_CODE, Call
 from fx_lsp.tracer.graphs import Names
-from fx_lsp.tracer.observe import Run
+from fx_lsp.tracer.observe import Run, Statements, watched_run
 from fx_lsp.tracer.provenance import Sources
 from fx_lsp.tracer.stages.executed import FAILS, executed_stage
 
@@ -26,6 +26,13 @@ class Partials:
     """The stages of what ran of targets that failed, each under its partial trace."""
 
     stages: dict[Trace, Stage] = field(default_factory=dict[Trace, Stage])
+
+    def of_call(
+        self, request: TraceRequest, sources: Sources, tree: ast.Module, call: Call, inputs: tuple[InputSpec, ...]
+    ) -> Trace | None:
+        """Return what a call shows that runs, though it cannot be captured, and keep its graph."""
+        run = watched_run(sources, call.run, RUN_CODE, Statements(tree, request.file), Run(recorded=[]))
+        return self.note(request, sources, tree, run, call, inputs)
 
     def note(
         self,

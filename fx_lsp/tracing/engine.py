@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Collection
 
 from fx_lsp.errors import WorkerStartError
-from fx_lsp.model import Failure, Outcome, Pass, Remark, Stage, Target, Work
+from fx_lsp.model import Failure, Outcome, Pass, Remark, Stage, Target, Work, known_trace
 from fx_lsp.tracing.analysis import Analysis, Plan, analyse, aside
 from fx_lsp.tracing.answers import Answers
 from fx_lsp.tracing.asking import ask
@@ -139,19 +139,21 @@ class Engine:
         return (await self._answer(file, entry_of(name, work)))[0]
 
     async def stage(self, file: str, name: str, stage: str, work: Work = "") -> Stage | Failure:
-        """One stage of a target's present text; waits for it. A `Failure` where there is none.
+        """One stage of a target's present text, also of what ran of one that fails; waits for it. A `Failure` where
+        there is none.
 
         That of a pass that changed nothing is the stage before it.
         """
         entry = entry_of(name, work)
         for _ in range(2):
             outcome, key = await self._answer(file, entry)
-            if isinstance(outcome, Failure):
+            trace = known_trace(outcome)
+            kept = None if trace is None else trace.kept(stage)
+            if isinstance(outcome, Failure) and kept is None:
                 return outcome
-            kept = outcome.kept(stage)
-            if kept is None:
-                there = ", ".join(info.name for info in outcome.stages) or "none"
-                return Failure("unsupported", f"{name} has no stage {stage!r}; it has: {there}")
+            if trace is None or kept is None:
+                there = ", ".join(info.name for info in trace.stages) if trace is not None else ""
+                return Failure("unsupported", f"{name} has no stage {stage!r}; it has: {there or 'none'}")
             found = self._files.get(file)
             decoded = await self._answers.stage(key, kept)
             if decoded is not None and found is not None:

@@ -52,7 +52,8 @@ def prepare(
     deadline = time.process_time() + request.seconds
     construct_class = constructor(module)
     context = Context(module, FUNCTION_RANKS, construct_class, namespaces(module, construct_class))
-    task = Task(request, module, sources, lines, tree, Statements(tree, request.file), deadline, context, mode, partials)
+    statements = Statements(tree, request.file)
+    task = Task(request, module, sources, lines, tree, statements, deadline, context, mode, partials)
     written = written_offers(request.given, task.evaluate)
     if isinstance(written, Failure):
         return written

@@ -73,7 +73,7 @@ class _Builder:
         self.graph = fx.Graph()
         self._sources = sources
         self._nodes: dict[int, fx.Node | tuple[fx.Node, tuple[int, ...]]] = {}
-        self._chain: Chain = ()
+        self._last_parts: dict[fx.Node, fx.Node] = {}
 
     def input(self, item: FlatInput) -> fx.Node:
         """Add an input."""
@@ -86,9 +86,9 @@ class _Builder:
         self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], chain: Chain, result: Any
     ) -> fx.Node:
         """Add a call."""
-        self._chain = chain
         kind, target, args = _called(func, args)
-        node = self._node(kind, target, self.with_nodes(args), self.with_nodes(kwargs), result)
+        node = self.graph.create_node(kind, target, self.with_nodes(args), self.with_nodes(kwargs))
+        node.meta |= {"val": result, "custom": {KEY: self._sources.number(chain)}}
         if isinstance(result, torch.Tensor):
             self._nodes[id(result)] = node
         else:
@@ -103,16 +103,14 @@ class _Builder:
         found = self._nodes.get(id(tensor), tensor)
         if not isinstance(found, tuple):
             return found
-        node, path = found
+        whole, path = found
+        node = whole
         for index in path:
-            node = self._node("call_function", operator.getitem, (node, index), {}, node.meta["val"][index])
+            with self.graph.inserting_after(self._last_parts.get(whole, whole)):
+                part = self.graph.call_function(operator.getitem, (node, index))
+            part.meta |= {"val": node.meta["val"][index], "custom": whole.meta["custom"]}
+            self._last_parts[whole] = node = part
         self._nodes[id(tensor)] = node
-        return node
-
-    def _node(self, kind: str, target: Any, args: Any, kwargs: Any, result: Any) -> fx.Node:
-        node = self.graph.create_node(kind, target, args, kwargs)
-        node.meta["val"] = result
-        node.meta["custom"] = {KEY: self._sources.number(self._chain)}
         return node
 
     def _note_parts(self, node: fx.Node, result: Any, path: tuple[int, ...]) -> None:
@@ -126,8 +124,9 @@ class _Builder:
 def _called(func: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str, Any, tuple[Any, ...]]:
     """A torch call as torch.fx has it: an operator, a method, an attribute or a function."""
     name = getattr(func, "__name__", "")
+    owner: Any = getattr(func, "__self__", None)
     if name == "__get__":
-        return "call_function", getattr, (args[0], getattr(func, "__self__").__name__)
+        return "call_function", getattr, (args[0], owner.__name__)
     if name.startswith("__") and hasattr(operator, name):
         return "call_function", getattr(operator, name), args
     plain = f"__{name[3:]}" if name.startswith("__r") else ""
