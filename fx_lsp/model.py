@@ -208,7 +208,7 @@ class Unreached:
 
     `decider` is the expression that decided it: the condition, what the loop goes over, the subject. Of what was "left"
     it is the condition of that, or None without any, and `exit` is the statement that left. `operands` are the parts of
-    the decider whose values were seen and stayed the same.
+    the decider whose values were seen and stayed the same. `variants` names those of the target that reach it.
     """
 
     span: Span
@@ -217,6 +217,20 @@ class Unreached:
     truth: bool = False
     operands: tuple[Operand, ...] = ()
     exit: Span | None = None
+    variants: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A target with one more of its arguments, an optional tensor: `name` is that parameter.
+
+    `inputs` are all those that it runs with, none where that was not tried; `values` are those of code that the target
+    does not reach without the argument.
+    """
+
+    name: str
+    inputs: tuple[InputSpec, ...] = ()
+    values: tuple[Value, ...] = ()
 
 
 Severity = Literal["error", "warning", "information"]
@@ -239,7 +253,7 @@ class Trace:
     `seconds` is the time the worker took; `torch` its version; `notes` are sentences for the user
     ("the whole module was imported, because …"); `remarks` say what the code demands of the dynamic dimensions.
     An inference-only target has the one stage `inference`, and is `refused` if PyTorch cannot differentiate it.
-    `unreached` is code of functions that ran, which did not.
+    `unreached` is code of functions that ran, which did not; `variants` are what else the target may be called with.
     """
 
     target: str
@@ -254,6 +268,7 @@ class Trace:
     remarks: tuple[Remark, ...] = ()
     refused: bool = False
     unreached: tuple[Unreached, ...] = ()
+    variants: tuple[Variant, ...] = ()
 
     @property
     def saved_bytes(self) -> int:
@@ -403,7 +418,27 @@ class CallSite:
 
 
 Work: TypeAlias = str
-"""What is done with a target besides tracing it, as in the query of a URI: `passes`, `passes&table=core`, or ""."""
+"""What is done with a target besides tracing it, as in the query of a URI: `passes`, `passes&table=core`, or "".
+
+With `variant=targets` it is done with that variant of the target; alone, it is only traced.
+"""
+_VARIANT = "variant="
+
+
+def variant_work(name: str, work: Work = "") -> Work:
+    """Return `work` done with the variant `name` of a target, "" for the target as it is."""
+    return "&".join(part for part in (work, f"{_VARIANT}{name}" if name else "") if part)
+
+
+def variant_of(work: Work) -> str:
+    """Return the variant of a target that `work` is done with, "" for the target as it is."""
+    parts = (part for part in work.split("&") if part.startswith(_VARIANT))
+    return next(parts, "").removeprefix(_VARIANT)
+
+
+def plain_work(work: Work) -> Work:
+    """Return `work` without the variant of the target that it is done with."""
+    return "&".join(part for part in work.split("&") if not part.startswith(_VARIANT))
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from fx_lsp.features.documents import render_stage
 from fx_lsp.features.inputs import input_data
 from fx_lsp.features.lenses import TORCHSCRIPT, default_stage
 from fx_lsp.features.partial import EXECUTED, shown_trace
-from fx_lsp.model import Failure, Node, Outcome, Stage, Trace
+from fx_lsp.model import Failure, Node, Outcome, Stage, Trace, variant_work
 
 STAGES = ("forward", "backward", "joint", "inference", "graph", "table", "code", EXECUTED, TORCHSCRIPT)
 
@@ -33,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="which graph (default: forward, or inference where there is no backward); of one that is built by hand: "
         "graph (default), table or code; torchscript of either; of a target that fails: torch, what ran before",
     )
+    parser.add_argument("--variant", metavar="PARAMETER", help="with this argument too, a tensor that is optional")
     parser.add_argument("--full", action="store_true", help="print every node, also where loops and layers repeat")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     add_tracing_options(parser)
@@ -45,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _graph(arguments: argparse.Namespace) -> int:
     chosen = read_target(arguments.target)
-    work = TORCHSCRIPT if arguments.stage == TORCHSCRIPT else ""
+    work = variant_work(arguments.variant or "", TORCHSCRIPT if arguments.stage == TORCHSCRIPT else "")
     async with opened(arguments, chosen) as engine:
         outcome = await engine.outcome(chosen.file, chosen.name, work)
         trace, stages = shown_trace(outcome, chosen.file), list[Stage]()

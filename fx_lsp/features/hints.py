@@ -9,6 +9,7 @@ from fx_lsp.features.guesses import Guesses
 from fx_lsp.features.partial import shown_trace, until
 from fx_lsp.features.source import Binding, bindings, returns
 from fx_lsp.features.text import is_tensor_spec
+from fx_lsp.features.variants import with_variant
 from fx_lsp.model import Failure, Node, Outcome, Span, Stage, Target, Trace, Value
 
 _ALIASES = frozenset({"aten.detach.default", "aten.alias.default"})
@@ -47,9 +48,12 @@ def hints(text: str, traced: Iterable[TracedTarget], first_line: int, last_line:
         if trace is None or span.end_line < first_line or span.line > last_line:
             continue
         partial = until(item.outcome, item.target.file) if isinstance(item.outcome, Failure) else ""
-        for hint in _target_hints(text, item.target, trace, item.stage, first_line, last_line):
-            tooltip = " · ".join(part for part in (hint.tooltip, partial and f"partial: {partial}") if part)
-            shown.setdefault((hint.line, hint.col), replace(hint, tooltip=tooltip))
+        views = [(trace, item.stage, f"partial: {partial}" if partial else "")]
+        views += [(with_variant(trace, v, values=v.values), None, f"with {v.name}") for v in trace.variants]
+        for view, stage, note in views:
+            for hint in _target_hints(text, item.target, view, stage, first_line, last_line):
+                tooltip = " · ".join(part for part in (hint.tooltip, note) if part)
+                shown.setdefault((hint.line, hint.col), replace(hint, tooltip=tooltip))
     return tuple(shown[place] for place in sorted(shown))
 
 

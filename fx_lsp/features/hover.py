@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from fx_lsp.features.documents import body, render_call
 from fx_lsp.features.guesses import Guesses
@@ -17,6 +18,7 @@ from fx_lsp.features.signature import signature
 from fx_lsp.features.source import Expression, expression_at
 from fx_lsp.features.text import count, format_bytes, is_tensor_spec, one_line, plain, sentence
 from fx_lsp.features.unreached import unreached_at, why_unreached
+from fx_lsp.features.variants import variant_text, with_variant
 from fx_lsp.model import Failure, Node, Outcome, Span, Stage, Target, Trace, Value
 
 GRAPH_LINES = 12
@@ -66,11 +68,12 @@ def hover_expression(
     line: int,
     col: int,
     problems: bool = False,
+    variants: Mapping[str, Sequence[Stage]] = MappingProxyType({}),
 ) -> Hover | None:
     """The hover on the innermost expression at a position that is known: its value and the ops it became.
 
-    `stages` are those to list ops of; where `problems` are shown, the hover does not say them again. None where nothing
-    is known of the expressions at the position.
+    `stages` are those to list ops of, `variants` those of variants of the target; where `problems` are shown, the hover
+    does not say them again. None where nothing is known of the expressions at the position.
     """
     failure = outcome if isinstance(outcome, Failure) else None
     if failure is not None:
@@ -82,7 +85,15 @@ def hover_expression(
         return None
     unreached = unreached_at(target, outcome, line, col)
     if unreached is not None:
-        return Hover(f"*{plain(why_unreached(unreached, outcome, text))}*", unreached.span)
+        why = f"*{plain(why_unreached(unreached, outcome, text))}*"
+        for variant in (v for v in trace.variants if v.name in unreached.variants):
+            view = with_variant(trace, variant, (*trace.values, *variant.values))
+            found = _known_at(text, target, view, variants.get(variant.name, ()), line, col)
+            note = f"*{plain(variant_text(variant))}* · {why}"
+            return (
+                Hover(note, unreached.span) if found is None else replace(found, markdown=f"{found.markdown}\n\n{note}")
+            )
+        return Hover(why, unreached.span)
     found = _known_at(text, target, trace, stages, line, col)
     if found is None or failure is None:
         return found

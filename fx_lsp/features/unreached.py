@@ -46,7 +46,8 @@ _LEAVES = {"return": "returns", "break": "ends the loop", "continue": "goes on w
 def faded(text: str, outcomes: Iterable[tuple[Target, Outcome | None]]) -> tuple[Problem, ...]:
     """Return the code of a file that did not run though what is around it did, for editors that fade it.
 
-    Of a definition inside another one its own trace speaks. What follows a line that fails is not faded.
+    Of a definition inside another one its own trace speaks. What follows a line that fails, or is reached by a variant
+    of the target, is not faded.
     """
     found: list[Problem] = []
     inner: list[Span] = []
@@ -57,7 +58,7 @@ def faded(text: str, outcomes: Iterable[tuple[Target, Outcome | None]]) -> tuple
         for unreached in trace.unreached:
             span = unreached.span
             own = target.span.contains(span) and not any(other.contains(span) for other in inner)
-            if own and unreached.reason != "failed":
+            if own and unreached.reason != "failed" and not unreached.variants:
                 found.append(Problem(span, "hint", why_unreached(unreached, outcome, text), CODE, faded=True))
         inner.append(target.span)
     return tuple(sorted(found, key=lambda problem: (problem.span.line, problem.span.col)))

@@ -15,7 +15,7 @@ from fx_lsp.features.partial import executed
 from fx_lsp.features.passes import change_text, is_unchanged
 from fx_lsp.features.problems import describe
 from fx_lsp.features.uris import View, format_uri
-from fx_lsp.model import Failure, Trace
+from fx_lsp.model import Failure, Trace, variant_of, variant_work
 from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.documents import read_source, uri_of_file
 
@@ -42,7 +42,7 @@ async def show_stage(server: Server, arguments: list[Any]) -> dict[str, str] | N
     if server.engine.state(file) is None and read_source(server, file) is None:
         raise JsonRpcInvalidParams(f"there is no file {file}")
     if server.engine.state(file) is not None:
-        outcome = await server.engine.outcome(file, name)
+        outcome = await server.engine.outcome(file, name, variant_work(variant_of(work)))
         partial = executed(outcome)
         if isinstance(outcome, Failure) and (partial is None or partial.name != stage):
             await _show_failure(server, outcome)

@@ -13,7 +13,7 @@ from fx_lsp.features import hover as features
 from fx_lsp.features.benchmark import hover as benchmark_hover
 from fx_lsp.features.lenses import default_stage
 from fx_lsp.features.partial import EXECUTED
-from fx_lsp.model import Span, Stage, known_trace
+from fx_lsp.model import Span, Stage, Trace, known_trace, variant_work
 from fx_lsp.server import from_proto, linked, to_proto
 
 if TYPE_CHECKING:
@@ -62,10 +62,24 @@ async def _hover(
         stages = [await server.known_stage(state, name) for name in _STAGES]
         known = [stage for stage in stages if isinstance(stage, Stage)]
         at = place.line, place.col
-        found = features.hover_expression(text, state.target, state.outcome, known, *at, problems)
+        variants = _variant_stages(server, state)
+        found = features.hover_expression(text, state.target, state.outcome, known, *at, problems, variants)
         if found is not None:
             return found
     return None
+
+
+def _variant_stages(server: Server, state: TargetState) -> dict[str, list[Stage]]:
+    """The stages of the variants of a target that are at hand."""
+    trace = state.outcome if isinstance(state.outcome, Trace) else None
+    if trace is None or server.engine is None:
+        return {}
+    found: dict[str, list[Stage]] = {}
+    for variant in trace.variants:
+        work = variant_work(variant.name)
+        stages = (server.engine.stage_now(state.target.file, state.target.name, name, work) for name in _STAGES)
+        found[variant.name] = [stage for stage in stages if stage is not None]
+    return found
 
 
 _LINKS = {features.PIN: "fxLsp.pinInputs", features.SAVED: "fxLsp.showMemory"}

@@ -17,7 +17,7 @@ from fx_lsp.features.partial import EXECUTED, until
 from fx_lsp.features.picture import picture
 from fx_lsp.features.problems import describe
 from fx_lsp.features.uris import View, format_uri, parse_uri
-from fx_lsp.model import Failure, Outcome, Pass, Span, Stage, Trace, known_trace
+from fx_lsp.model import Failure, Outcome, Pass, Span, Stage, Trace, known_trace, plain_work, variant_of, variant_work
 from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.documents import read_source, uri_of_file
 from fx_lsp.server.linked import kernels_behind
@@ -44,11 +44,12 @@ async def graph(server: Server, params: Any) -> Json:
         return {"failure": describe(_failure(stage))}
     places = _Places(server)
     drawn = picture(trace, stage, places.text)
-    others = [s for s in trace.stages if s.name in _GRAPHS] if not view.work else [*trace.stages]
+    plain = plain_work(view.work)
+    others = [s for s in trace.stages if s.name in _GRAPHS] if not plain else [*trace.stages]
     summary = f"partial: {until(outcome, view.file)}" if isinstance(outcome, Failure) else summarize(trace)
     return {
         "title": f"{view.name} · {view.stage}",
-        "summary": summary if not view.work else "",
+        "summary": summary if not plain else "",
         "stage": view.stage,
         "stages": [
             {"name": s.name, "ops": s.ops, "uri": format_uri(View(view.file, view.name, s.name, work=view.work))}
@@ -82,11 +83,12 @@ async def graph(server: Server, params: Any) -> Json:
 async def memory_of(server: Server, params: Any) -> Json:
     """`fxLsp/memory`: what the target of a view's URI holds in memory, or `{"failure": text}`."""
     view = _view(params)
-    outcome = await _outcome(server, view, "")
+    work = variant_work(variant_of(view.work))
+    outcome = await _outcome(server, view, work)
     if isinstance(outcome, Failure):
         return {"failure": describe(outcome)}
-    forward = await _stage(server, view, default_stage(outcome), "")
-    backward = await _stage(server, view, "backward", "") if outcome.info("backward") is not None else None
+    forward = await _stage(server, view, default_stage(outcome), work)
+    backward = await _stage(server, view, "backward", work) if outcome.info("backward") is not None else None
     if isinstance(forward, Failure) or isinstance(backward, Failure):
         return {"failure": describe(_failure(forward if isinstance(forward, Failure) else backward))}
     places, found = _Places(server), memory(outcome, forward, backward)
@@ -177,6 +179,7 @@ def _function(state: TargetState, range_: Callable[[Span], types.Range]) -> Json
         "saved": None,
         "guessed": False,
         "inputs": [],
+        "variants": [],
     }
     if outcome is not None:
         known["inputs"] = [input_data(i) for i in outcome.inputs]
@@ -186,6 +189,7 @@ def _function(state: TargetState, range_: Callable[[Span], types.Range]) -> Json
     if isinstance(outcome, Trace):
         known["saved"] = outcome.saved_bytes if outcome.info("backward") is not None else None
         known["guessed"] = bool(Guesses(outcome.inputs))
+        known["variants"] = [{"name": v.name, "work": variant_work(v.name)} for v in outcome.variants]
     return known
 
 

@@ -17,10 +17,21 @@ from typing import Any
 import torch
 
 from fx_lsp import wire
-from fx_lsp.model import Failure, InputSpec, Outcome, Remark, Saved, Stage, StageInfo, Trace, TraceReply, TraceRequest
+from fx_lsp.model import (
+    Failure,
+    InputSpec,
+    Outcome,
+    Remark,
+    Saved,
+    Stage,
+    StageInfo,
+    Trace,
+    TraceReply,
+    TraceRequest,
+    plain_work,
+)
 from fx_lsp.specs import parse_spec
 from fx_lsp.tracer.bootstrap import insert_user_paths
-from fx_lsp.tracer.branches import unreached
 from fx_lsp.tracer.call import tensors_in
 from fx_lsp.tracer.capture import Captured, capture_what_is_possible, stages
 from fx_lsp.tracer.command_line import flags_parsed, started_as
@@ -145,9 +156,9 @@ def _trace(
     infos = [StageInfo(s.name, count_ops(s), len(s.nodes)) for s in found]
     last = found[0] if captured.inference is not None else found[1]
     remarks: list[Remark] = []
-    if request.work:
+    if plain_work(request.work):
         known = Traced(
-            request,
+            replace(request, work=plain_work(request.work)),
             prepared.call,
             captured,
             found,
@@ -181,7 +192,8 @@ def _trace(
         notes=(*notes, *prepared.notes, *captured.notes, *device_note(devices), *weights_note()),
         remarks=(*(symbols.remarks() if symbols is not None else ()), *prepared.remarks, *remarks),
         refused=captured.refused,
-        unreached=unreached(tree, request.file, prepared.run.coverage),
+        unreached=prepared.unreached,
+        variants=prepared.variants,
     )
     return TraceReply(outcome, {s.name: wire.encode_stage(s) for s in found})
 

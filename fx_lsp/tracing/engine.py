@@ -198,14 +198,14 @@ class Engine:
         """What work with targets of all open files says of places in `file`."""
         return remarks_on(self._files.values(), file)
 
-    def stage_now(self, file: str, name: str, stage: str) -> Stage | None:
-        """The stage that belongs to what `state` shows, if it is at hand without waiting."""
-        found = self._files.get(file)
-        shown = found.shown.get(name) if found else None
+    def stage_now(self, file: str, name: str, stage: str, work: Work = "") -> Stage | None:
+        """The stage that belongs to what `state` shows, or is known of `work`, if it is at hand without waiting."""
+        found, entry = self._files.get(file), entry_of(name, work)
+        shown = found.shown.get(entry) if found else None
         if found is None or shown is None:
             return None
         decoded = self._answers.stage_now(shown.key, stage)
-        return shown_stage(found, name, decoded) if decoded is not None else None
+        return shown_stage(found, entry, decoded) if decoded is not None else None
 
     def cancel_all(self) -> None:
         """Stop every trace. What was cancelled is traced again after an edit, or when it is asked for."""

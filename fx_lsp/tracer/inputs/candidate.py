@@ -14,9 +14,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from fx_lsp.model import Failure, InputSpec, Remark, Severity, Span, Trace
+from fx_lsp.model import Failure, InputSpec, Remark, Severity, Span, Trace, Unreached, Variant, variant_of
 from fx_lsp.specs import MODE
 from fx_lsp.syntax import FunctionNode
+from fx_lsp.tracer.branches import unreached
 from fx_lsp.tracer.call import Call, tensors_in
 from fx_lsp.tracer.conditions import Conditions, under
 from fx_lsp.tracer.failures import failure_of, kind_of
@@ -76,7 +77,7 @@ SEARCH_SHARE = 0.6
 class Prepared:
     """A call with fake arguments that ran once under `conditions`, how they read to the user, and what was seen.
 
-    `otherwise` is what to take where it cannot be captured so.
+    `otherwise` is what to take where it cannot be captured so; `unreached` and `variants` as in `Trace`.
     """
 
     call: Call
@@ -86,6 +87,8 @@ class Prepared:
     conditions: Conditions = field(default_factory=Conditions)
     otherwise: Prepared | Failure | None = None
     remarks: tuple[Remark, ...] = ()
+    unreached: tuple[Unreached, ...] = ()
+    variants: tuple[Variant, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -158,9 +161,12 @@ def prepare_with(
     if settled is not None:
         failed = outcome.best.run.error is not None
         otherwise = search_failure(task, outcome, "information", inputs) if failed else None
-        prepared = _prepared(settled, constructed.inputs, otherwise)
-        remarks = _remarks(candidate, settled.attempt) + _of_optional_arguments(candidate, settled.attempt)
-        return dataclasses.replace(prepared, remarks=remarks)
+        if variant := variant_of(task.request.work):
+            return _prepared_variant(candidate, settled.attempt, variant)
+        prepared = _prepared(candidate, settled, otherwise)
+        optional = _with_optional_arguments(candidate, settled.attempt, prepared.unreached)
+        remarks = _remarks(candidate, settled.attempt) + optional.remarks
+        return dataclasses.replace(prepared, remarks=remarks, variants=optional.variants, unreached=optional.unreached)
     failed = outcome.best
     exploration = _explored_numbers(candidate, failed)
     inits = concat(_solved_init(constructed, failed, exploration), rebuilt(task, constructed, failed.run.error))
@@ -366,27 +372,59 @@ def _single_batch(candidate: Candidate, ran: Attempt) -> Remark | None:
     return Remark(f"{text} is 1 here: `{shown}` works only so", span, "warning")
 
 
-def _of_optional_arguments(candidate: Candidate, ran: Attempt) -> tuple[Remark, ...]:
-    """Tell what is wrong with the code behind `if targets is not None`, which a call without targets does not reach."""
+@dataclass(frozen=True)
+class _Optional:
+    """What running a target with its optional tensors shows: what is wrong with that, its variants, and which of the
+    code that was not reached they reach."""
+
+    unreached: tuple[Unreached, ...]
+    remarks: tuple[Remark, ...] = ()
+    variants: tuple[Variant, ...] = ()
+
+
+def _with_optional_arguments(candidate: Candidate, ran: Attempt, code: tuple[Unreached, ...]) -> _Optional:
+    """Look at the code behind `if targets is not None`, which a call without targets does not reach."""
     task = candidate.task
-    if candidate.node is None or task.request.work or ran.run.calls > MAX_CALLS_RETRACED:
-        return ()
+    if candidate.node is None or task.request.work:
+        return _Optional(code)
     asked = compared_with_none(candidate.node)
-    remarks: list[Remark] = []
+    remarks, variants = list[Remark](), list[Variant]()
     for name, tensor in islice(_optional_tensors(candidate, ran.plans, asked), MAX_VARIANTS):
-        if task.seconds <= MIN_SECONDS:
-            break
+        if task.seconds <= MIN_SECONDS or ran.run.calls > MAX_CALLS_RETRACED:
+            variants.append(Variant(name))
+            continue
         outcome = _search(candidate, ran.plans.with_plan(name, tensor), min(task.seconds, VARIANT_SECONDS))
+        inputs = candidate.constructed.inputs + input_specs(outcome.best.plans)
         if outcome.best.run.error is None:
             remarks += (remark for remark in _remarks(candidate, outcome.best) if remark not in remarks)
+            reached = [u.span for u in code if u.span.line in outcome.best.run.coverage.lines]
+            values = (v for v in outcome.best.run.values if any(span.contains(v.span) for span in reached))
+            variants.append(Variant(name, inputs, tuple(values)))
+            code = tuple(dataclasses.replace(u, variants=(*u.variants, name)) if u.span in reached else u for u in code)
             continue
         bad = _severity(candidate, outcome)
-        inputs = candidate.constructed.inputs + input_specs(outcome.best.plans)
         failure = failure_of(outcome.best.run.error, task.sources, outcome.best.run.failed, task.lines, bad, inputs)
         if bad != "information" and failure.span is not None:
             spec = next(spec.spec for spec in inputs if spec.name.partition("[")[0] == name)
             remarks.append(Remark(f"{failure.message}, with {name} {spec}", failure.span, bad))
-    return tuple(remarks)
+            variants.append(Variant(name, inputs))
+    return _Optional(code, tuple(remarks), tuple(variants))
+
+
+def _prepared_variant(candidate: Candidate, ran: Attempt, name: str) -> Prepared | Failure:
+    """Find a call with one more argument than a target was run with, an optional tensor; if there is none, say why."""
+    task = candidate.task
+    tensor = dict(_optional_tensors(candidate, ran.plans, {name})).get(name)
+    if tensor is None:
+        return Failure("unsupported", f"{task.request.name} has no optional tensor {name!r} that it was traced without")
+    outcome = _search(candidate, ran.plans.with_plan(name, tensor), task.seconds)
+    settled = settle(task, outcome, candidate.written.named, candidate.call_of, candidate.alternatives)
+    if settled is None:
+        inputs = candidate.constructed.inputs + input_specs(outcome.best.plans)
+        failure = search_failure(task, outcome, _severity(candidate, outcome), inputs)
+        return dataclasses.replace(failure, partial=_partial(candidate, outcome.best, inputs))
+    prepared = _prepared(candidate, settled, None)
+    return dataclasses.replace(prepared, notes=[f"with {name}, which is None by default", *prepared.notes])
 
 
 def _optional_tensors(candidate: Candidate, plans: Plans, asked: set[str]) -> Iterator[tuple[str, TensorPlan]]:
@@ -398,12 +436,14 @@ def _optional_tensors(candidate: Candidate, plans: Plans, asked: set[str]) -> It
             yield name, tensor
 
 
-def _prepared(settled: Settled, constructed: tuple[InputSpec, ...], failure: Failure | None) -> Prepared:
-    run = settled.attempt.run
+def _prepared(candidate: Candidate, settled: Settled, failure: Failure | None) -> Prepared:
+    run, task = settled.attempt.run, candidate.task
     module = settled.call.modules.get("")
     mode = [] if module is None or module.training else ["traced in evaluation mode"]
     returned = {id(tensor) for _, tensor in tensors_in(run.result, "")}
     call = dataclasses.replace(settled.call, touched=frozenset(run.touched | returned))
-    otherwise = failure if settled.plain is None else _prepared(settled.plain, constructed, failure)
-    inputs = constructed + input_specs(settled.attempt.plans)
-    return Prepared(call, inputs, run, [*mode, *settled.notes], settled.conditions, otherwise)
+    otherwise = failure if settled.plain is None else _prepared(candidate, settled.plain, failure)
+    inputs = candidate.constructed.inputs + input_specs(settled.attempt.plans)
+    code = unreached(task.tree, task.request.file, run.coverage)
+    notes = [*mode, *settled.notes]
+    return Prepared(call, inputs, run, notes, settled.conditions, otherwise, unreached=code)
