@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Collection
 
 from fx_lsp.errors import WorkerStartError
-from fx_lsp.model import Failure, Outcome, Pass, Remark, Stage, Target, Work, known_trace
+from fx_lsp.model import Failure, Outcome, Pass, Remark, Stage, Target, Work, known_trace, variant_work
 from fx_lsp.tracing.analysis import Analysis, Plan, analyse, aside
 from fx_lsp.tracing.answers import Answers
 from fx_lsp.tracing.asking import ask
@@ -36,6 +36,7 @@ from fx_lsp.tracing.project import concerns
 from fx_lsp.tracing.reporting import EngineStatus, Reporter, summarize
 from fx_lsp.tracing.scheduling import Job, Scheduler, Urgency
 from fx_lsp.tracing.settings import EngineSettings
+from fx_lsp.tracing.variants import untried
 
 __all__ = ["Engine", "EngineSettings", "EngineStatus", "FileState", "TargetState"]
 
@@ -310,12 +311,23 @@ class Engine:
             await asyncio.sleep(found.rest)  # the next key cancels this
         for entry in sorted(wanted, key=found.slowness):
             self._schedule(found, entry, entries[entry])
+        for name in analysis.targets:
+            self._trace_variants(found, name)
         self._touch(found)
 
     def _schedule(self, found: OpenFile, entry: str, key: str) -> None:
         if found.host is not None:
             title = " ".join(part for part in split_entry(entry) if part)
             self._scheduler.add(Job(key, found.host, title, lambda: self._trace(found, entry, key)))
+
+    def _trace_variants(self, found: OpenFile, name: str) -> None:
+        """Trace the variants of a target that it had no time for itself, once nothing more urgent is to be done."""
+        known = found.current(name)
+        for variant in untried(known.outcome) if known is not None and self._settings.trace_on_open else ():
+            entry = entry_of(name, variant_work(variant))
+            key = found.key_of(entry)
+            if key is not None and found.current(entry) is None:
+                self._schedule(found, entry, key)
 
     async def _trace(self, found: OpenFile, entry: str, key: str) -> None:
         analysis, host = found.good, found.host
@@ -346,6 +358,7 @@ class Engine:
             changing = [d for d in dependencies if d.path in self._files or d.digest == UNKNOWN]
             if not is_fresh(changing, overlays(self._files.values())):
                 self._read_soon(found, 0)
+            self._trace_variants(found, entry)
             self._touch(found)
 
     async def _answer(self, file: str, entry: str) -> tuple[Outcome, str]:

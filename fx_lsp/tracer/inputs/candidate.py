@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain as concat
@@ -393,7 +394,8 @@ def _with_optional_arguments(candidate: Candidate, ran: Attempt, code: tuple[Unr
         if task.seconds <= MIN_SECONDS or ran.run.calls > MAX_CALLS_RETRACED:
             variants.append(Variant(name))
             continue
-        outcome = _search(candidate, ran.plans.with_plan(name, tensor), min(task.seconds, VARIANT_SECONDS))
+        budget, started = min(task.seconds, VARIANT_SECONDS), time.process_time()
+        outcome = _search(candidate, ran.plans.with_plan(name, tensor), budget)
         inputs = candidate.constructed.inputs + input_specs(outcome.best.plans)
         if outcome.best.run.error is None:
             remarks += (remark for remark in _remarks(candidate, outcome.best) if remark not in remarks)
@@ -408,6 +410,8 @@ def _with_optional_arguments(candidate: Candidate, ran: Attempt, code: tuple[Unr
             spec = next(spec.spec for spec in inputs if spec.name.partition("[")[0] == name)
             remarks.append(Remark(f"{failure.message}, with {name} {spec}", failure.span, bad))
             variants.append(Variant(name, inputs))
+        elif time.process_time() - started >= budget:
+            variants.append(Variant(name))
     return _Optional(code, tuple(remarks), tuple(variants))
 
 
