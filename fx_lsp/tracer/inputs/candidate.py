@@ -395,7 +395,7 @@ def _with_optional_arguments(candidate: Candidate, ran: Attempt, code: tuple[Unr
             variants.append(Variant(name))
             continue
         budget, started = min(task.seconds, VARIANT_SECONDS), time.process_time()
-        outcome = _search(candidate, ran.plans.with_plan(name, tensor), budget)
+        outcome = _search(_with_argument(candidate, name), ran.plans.with_plan(name, tensor), budget)
         inputs = candidate.constructed.inputs + input_specs(outcome.best.plans)
         if outcome.best.run.error is None:
             remarks += (remark for remark in _remarks(candidate, outcome.best) if remark not in remarks)
@@ -415,12 +415,19 @@ def _with_optional_arguments(candidate: Candidate, ran: Attempt, code: tuple[Unr
     return _Optional(code, tuple(remarks), tuple(variants))
 
 
+def _with_argument(candidate: Candidate, name: str) -> Candidate:
+    """A candidate whose argument `name` may be anything but the None that it is by default."""
+    others = [plan for plan in candidate.alternatives.get(name, ()) if not _is_none(plan)]
+    return dataclasses.replace(candidate, alternatives={**candidate.alternatives, name: others})
+
+
 def _prepared_variant(candidate: Candidate, ran: Attempt, name: str) -> Prepared | Failure:
     """Find a call with one more argument than a target was run with, an optional tensor; if there is none, say why."""
     task = candidate.task
     tensor = dict(_optional_tensors(candidate, ran.plans, {name})).get(name)
     if tensor is None:
         return Failure("unsupported", f"{task.request.name} has no optional tensor {name!r} that it was traced without")
+    candidate = _with_argument(candidate, name)
     outcome = _search(candidate, ran.plans.with_plan(name, tensor), task.seconds)
     settled = settle(task, outcome, candidate.written.named, candidate.call_of, candidate.alternatives)
     if settled is None:
@@ -434,10 +441,14 @@ def _prepared_variant(candidate: Candidate, ran: Attempt, name: str) -> Prepared
 def _optional_tensors(candidate: Candidate, plans: Plans, asked: set[str]) -> Iterator[tuple[str, TensorPlan]]:
     """The parameters that are None by default and may be a tensor, which the code asks about."""
     for name, plan in plans.items:
-        is_default = getattr(plan, "shown", "") == "None" and getattr(plan, "source", "") == "default"
+        is_default = _is_none(plan) and getattr(plan, "source", "") == "default"
         tensor = next((p for p in candidate.alternatives.get(name, []) if isinstance(p, TensorPlan)), None)
         if name in asked and is_default and tensor is not None:
             yield name, tensor
+
+
+def _is_none(plan: Plan) -> bool:
+    return getattr(plan, "shown", "") == "None"
 
 
 def _prepared(candidate: Candidate, settled: Settled, failure: Failure | None) -> Prepared:
