@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import logging
 import os
 import site
@@ -31,32 +32,35 @@ from fx_lsp.model import (
     plain_work,
 )
 from fx_lsp.specs import parse_spec
-from fx_lsp.tracer.bootstrap import insert_user_paths
-from fx_lsp.tracer.call import tensors_in
-from fx_lsp.tracer.capture import Captured, capture_what_is_possible, stages
-from fx_lsp.tracer.command_line import flags_parsed, started_as
+from fx_lsp.tracer.analyses.hand_built import built
+from fx_lsp.tracer.analyses.node_origins import marked
+from fx_lsp.tracer.capture.aot import Captured, capture_what_is_possible, stages
+from fx_lsp.tracer.capture.graphs import Names, saved_values
 from fx_lsp.tracer.compat import HAS_ANNOTATE, HAS_COLUMNS, FakeTensorMode
-from fx_lsp.tracer.conditions import under
-from fx_lsp.tracer.devices import OnCpu, device_note, possible_devices
-from fx_lsp.tracer.failures import failure_of, load_failure, sentence
-from fx_lsp.tracer.fakes import fake_mode, movable_modules
-from fx_lsp.tracer.graphs import Names, saved_values
-from fx_lsp.tracer.guards import EffectBlocked, forbid_effects
+from fx_lsp.tracer.failures.exceptions import failure_of, load_failure, sentence
+from fx_lsp.tracer.failures.no_tensor_code import nothing, ran_without_tensors
 from fx_lsp.tracer.inputs.evidence.body import find_function
+from fx_lsp.tracer.inputs.evidence.command_line import flags_parsed, started_as
 from fx_lsp.tracer.inputs.evidence.steps import cannot_run, step_function
 from fx_lsp.tracer.inputs.resolve import Prepared, prepare
-from fx_lsp.tracer.lazy import lazy_tensors
-from fx_lsp.tracer.load import Loaded, LoadError, dependencies, find, forget_changed, load, syntax_of
-from fx_lsp.tracer.names import returned_names
-from fx_lsp.tracer.nothing import nothing, ran_without_tensors
-from fx_lsp.tracer.partial import Partials
-from fx_lsp.tracer.provenance import Sources
-from fx_lsp.tracer.stages.built import built
+from fx_lsp.tracer.program.devices import OnCpu, device_note, possible_devices
+from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
+from fx_lsp.tracer.program.lazy_modules import lazy_tensors
+from fx_lsp.tracer.program.load import Loaded, LoadError, dependencies, find, forget_changed, load, syntax_of
+from fx_lsp.tracer.program.paths import insert_user_paths
+from fx_lsp.tracer.program.weights import weights_note, without_weights
+from fx_lsp.tracer.run.call import RUN_CODE, tensors_in
+from fx_lsp.tracer.run.conditions import under
+from fx_lsp.tracer.run.constants import checks_pass
+from fx_lsp.tracer.run.fakes import fake_mode, movable_modules
+from fx_lsp.tracer.run.observation import Run, Statements, Stopped, watched_run
+from fx_lsp.tracer.run.symbols import Symbols
+from fx_lsp.tracer.run.value_checks import Checks
+from fx_lsp.tracer.source.names import returned_names
+from fx_lsp.tracer.source.provenance import Sources
 from fx_lsp.tracer.stages.ledger import count_ops
-from fx_lsp.tracer.stages.made import marked
-from fx_lsp.tracer.stages.works import Traced, further_stages
-from fx_lsp.tracer.symbols import Symbols
-from fx_lsp.tracer.weights import weights_note, without_weights
+from fx_lsp.tracer.stages.partial import partial_trace
+from fx_lsp.tracer.stages.registry import Traced, further_stages
 
 STARTED = time.time()
 """When this module was imported: before anything of the user's."""
@@ -130,11 +134,12 @@ def _trace(
             return TraceReply(Failure("unsupported", f"{request.name} does not exist once the file has run"))
     if isinstance(target, Failure):
         return TraceReply(target)
-    partials = Partials()
-    with forbid_effects(), mode:
-        prepared = prepare(request, loaded.module, target, sources, tree, mode, partials)
+    lines = request.source.splitlines()
+    stopped: dict[Failure, Stopped] = {}
+    with forbid_effects(), mode, checks_pass(mode, Checks(sources, lines)):
+        prepared = prepare(request, loaded.module, target, sources, tree, mode, stopped)
     if isinstance(prepared, Failure):
-        return _failed(prepared, partials)
+        return _failed(request, prepared, stopped.get(prepared), sources, tree, mode)
     if ran_without_tensors(request, prepared.run):
         return TraceReply(nothing(request.name))
     definition = request.name if request.kind != "module" else f"{request.name}.forward"
@@ -142,13 +147,17 @@ def _trace(
     def new_names() -> Names:
         return Names(sources, {request.file: tree}, returned_names(tree, definition))
 
-    tried = _captured(prepared, mode, sources, new_names, request)
+    checks = Checks(sources, lines)
+    with checks_pass(mode, checks):
+        tried = _captured(prepared, mode, sources, new_names, request)
     if isinstance(tried, Failure):
-        if tried.partial is None:
-            with forbid_effects(), mode, under(mode, prepared.conditions):
-                partial = partials.of_call(request, sources, tree, prepared.call, prepared.inputs)
-            tried = replace(tried, partial=partial)
-        return _failed(tried, partials)
+        known = stopped.get(tried)
+        if known is None:
+            run = Run(recorded=[])
+            with forbid_effects(), mode, under(mode, prepared.conditions), checks_pass(mode, Checks(sources, lines)):
+                watched_run(sources, prepared.call.run, RUN_CODE, Statements(tree, request.file), run)
+            known = Stopped(run, prepared.call, prepared.conditions, prepared.inputs)
+        return _failed(request, tried, known, sources, tree, mode)
     prepared, captured = tried
     captured.notes = (*captured.notes, *_why_inference(captured, prepared))
     symbols = prepared.conditions.symbols
@@ -172,7 +181,7 @@ def _trace(
             request.source if loaded.whole else request.sliced,
         )
         try:
-            with under(mode, prepared.conditions):
+            with under(mode, prepared.conditions), checks_pass(mode, checks):
                 ledger = further_stages(known)
         except ValueError as error:
             return TraceReply(Failure("unsupported", str(error)))
@@ -190,7 +199,7 @@ def _trace(
         seconds=time.perf_counter() - started,
         torch=torch.__version__,
         notes=(*notes, *prepared.notes, *captured.notes, *device_note(devices), *weights_note()),
-        remarks=(*(symbols.remarks() if symbols is not None else ()), *prepared.remarks, *remarks),
+        remarks=(*(symbols.remarks() if symbols is not None else checks.remarks()), *prepared.remarks, *remarks),
         refused=captured.refused,
         unreached=prepared.unreached,
         variants=prepared.variants,
@@ -198,10 +207,24 @@ def _trace(
     return TraceReply(outcome, {s.name: wire.encode_stage(s) for s in found})
 
 
-def _failed(failure: Failure, partials: Partials) -> TraceReply:
-    """The reply for a target that fails, with the graph of what ran of it before."""
-    stage = partials.stages.get(failure.partial) if failure.partial is not None else None
-    return TraceReply(failure, {} if stage is None else {stage.name: wire.encode_stage(stage)})
+def _failed(
+    request: TraceRequest,
+    failure: Failure,
+    stopped: Stopped | None,
+    sources: Sources,
+    tree: ast.Module,
+    mode: FakeTensorMode,
+) -> TraceReply:
+    """The reply for a target that fails, with what ran of it before."""
+    if stopped is None:
+        return TraceReply(failure)
+    with mode, under(mode, stopped.conditions):
+        known = partial_trace(request, sources, tree, stopped)
+    if known is None:
+        return TraceReply(failure)
+    partial, stage = known
+    encoded = {} if stage is None else {stage.name: wire.encode_stage(stage)}
+    return TraceReply(replace(failure, partial=partial), encoded)
 
 
 def _target(request: TraceRequest, loaded: Loaded, mode: FakeTensorMode) -> Any:

@@ -15,14 +15,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from fx_lsp.model import Failure, InputSpec, Remark, Severity, Span, Trace, Unreached, Variant, variant_of
+from fx_lsp.model import Failure, InputSpec, Remark, Severity, Span, Unreached, Variant, variant_of
 from fx_lsp.specs import MODE
 from fx_lsp.syntax import FunctionNode
-from fx_lsp.tracer.branches import unreached
-from fx_lsp.tracer.call import Call, tensors_in
-from fx_lsp.tracer.conditions import Conditions, under
-from fx_lsp.tracer.failures import failure_of, kind_of
-from fx_lsp.tracer.fakes import construct_fake
+from fx_lsp.tracer.failures.exceptions import failure_of, kind_of
+from fx_lsp.tracer.failures.no_tensor_code import may_be_none, nothing, shows_no_tensors
 from fx_lsp.tracer.inputs.construct import INIT, MODULE_RANKS, Constructed, construct, shown_init, switch
 from fx_lsp.tracer.inputs.evidence.body import body_facts, find_function, lend_facts
 from fx_lsp.tracer.inputs.evidence.layers import add_layer_facts
@@ -57,9 +54,12 @@ from fx_lsp.tracer.inputs.solve.verdict import (
 )
 from fx_lsp.tracer.inputs.subject import Subject
 from fx_lsp.tracer.inputs.task import MIN_SECONDS, Task
-from fx_lsp.tracer.nothing import may_be_none, nothing, shows_no_tensors
-from fx_lsp.tracer.observe import Run, tensors_among
-from fx_lsp.tracer.snippets import shown_expression
+from fx_lsp.tracer.run.branches import unreached
+from fx_lsp.tracer.run.call import Call, tensors_in
+from fx_lsp.tracer.run.conditions import Conditions, under
+from fx_lsp.tracer.run.fakes import construct_fake
+from fx_lsp.tracer.run.observation import Run, Stopped, tensors_among
+from fx_lsp.tracer.source.expressions import shown_expression
 
 FUNCTION_RANKS = (2, 3, 4, 1)
 MAX_REBUILDS = 3
@@ -188,11 +188,12 @@ def prepare_with(
     failure = search_failure(task, outcome, bad, inputs)
     if bad == "information" and shows_no_tensors(task.request, failed.run, inputs):
         return nothing(task.request.name, failure.message)
-    partial = _partial(candidate, failed, inputs) if rebuilds == MAX_REBUILDS else None
-    return dataclasses.replace(failure, partial=partial)
+    if rebuilds == MAX_REBUILDS:
+        _note_stopped(candidate, failed, inputs, failure)
+    return failure
 
 
-def _partial(candidate: Candidate, failed: Attempt, inputs: tuple[InputSpec, ...]) -> Trace | None:
+def _note_stopped(candidate: Candidate, failed: Attempt, inputs: tuple[InputSpec, ...], failure: Failure) -> None:
     """Run an attempt that failed once more, to record what ran before it did."""
     task, conditions = candidate.task, failed.conditions
     calls: list[Call] = []
@@ -205,9 +206,8 @@ def _partial(candidate: Candidate, failed: Attempt, inputs: tuple[InputSpec, ...
 
     with under(task.mode, conditions):
         again = attempt(task, failed.plans, candidate.alternatives, make, Run(recorded=[]))
-        if again.run.error is None or again.run.calls != failed.run.calls or not calls:
-            return None
-        return task.partials.note(task.request, task.sources, task.tree, again.run, calls[-1], inputs)
+    if calls and again.run.error is not None and again.run.calls == failed.run.calls:
+        task.stopped[failure] = Stopped(again.run, calls[-1], conditions, inputs)
 
 
 def _candidate(
@@ -255,10 +255,10 @@ def _severity(candidate: Candidate, outcome: Found, exploration: Exploration | N
     """Tell how sure it is that the code itself is what ended a search."""
     task, constructed, failed = candidate.task, candidate.constructed, outcome.best
     several = any(candidate.facts[n].may_be_several for n, _ in failed.plans.items if n in candidate.facts)
-    if constructed.trusted and is_given(candidate.start):
-        return "information" if candidate.offer.guessed or is_of_environment(failed) else "error"
-    if several:
+    if several or is_of_environment(failed):
         return "information"
+    if constructed.trusted and is_given(candidate.start):
+        return "information" if candidate.offer.guessed else "error"
     rivals = [a for a in (*outcome.failures, *outcome.of_other_ranks) if reached(a)[:2] >= reached(failed)[:2]]
     sure = constructed.trusted and task.seconds > MIN_SECONDS and has_known_ranks(failed)
     if sure and persists(failed, rivals, candidate.evaluate):
@@ -433,7 +433,8 @@ def _prepared_variant(candidate: Candidate, ran: Attempt, name: str) -> Prepared
     if settled is None:
         inputs = candidate.constructed.inputs + input_specs(outcome.best.plans)
         failure = search_failure(task, outcome, _severity(candidate, outcome), inputs)
-        return dataclasses.replace(failure, partial=_partial(candidate, outcome.best, inputs))
+        _note_stopped(candidate, outcome.best, inputs, failure)
+        return failure
     prepared = _prepared(candidate, settled, None)
     return dataclasses.replace(prepared, notes=[f"with {name}, which is None by default", *prepared.notes])
 

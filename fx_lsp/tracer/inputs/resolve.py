@@ -14,8 +14,7 @@ from typing import Any
 
 from fx_lsp.model import Caller, Failure, TraceRequest
 from fx_lsp.tracer.compat import FakeTensorMode
-from fx_lsp.tracer.conditions import under
-from fx_lsp.tracer.failures import sentence
+from fx_lsp.tracer.failures.exceptions import sentence
 from fx_lsp.tracer.inputs.candidate import FUNCTION_RANKS, Prepared, prepare_with
 from fx_lsp.tracer.inputs.evidence.call_sites import seen_at_call_sites
 from fx_lsp.tracer.inputs.evidence.callers import Observed, caller_request, watcher
@@ -28,10 +27,10 @@ from fx_lsp.tracer.inputs.plan.values import Context
 from fx_lsp.tracer.inputs.search import HARD
 from fx_lsp.tracer.inputs.subject import Subject, subject_of
 from fx_lsp.tracer.inputs.task import Task
-from fx_lsp.tracer.load import find, load
-from fx_lsp.tracer.observe import Statements
-from fx_lsp.tracer.partial import Partials
-from fx_lsp.tracer.provenance import Sources
+from fx_lsp.tracer.program.load import find, load
+from fx_lsp.tracer.run.conditions import under
+from fx_lsp.tracer.run.observation import Statements, Stopped
+from fx_lsp.tracer.source.provenance import Sources
 
 
 def prepare(
@@ -41,19 +40,19 @@ def prepare(
     sources: Sources,
     tree: ast.Module,
     mode: FakeTensorMode,
-    partials: Partials,
+    stopped: dict[Failure, Stopped],
 ) -> Prepared | Failure:
     """Resolve the inputs of `target`; call it inside the fake mode.
 
-    `target` is None for a function inside another one: it exists only once that one runs. `partials` takes what ran of
-    a target that fails.
+    `target` is None for a function inside another one: it exists only once that one runs. `stopped` takes the run of
+    a target that fails, under its failure.
     """
     lines = request.source.splitlines()
     deadline = time.process_time() + request.seconds
     construct_class = constructor(module)
     context = Context(module, FUNCTION_RANKS, construct_class, namespaces(module, construct_class))
     statements = Statements(tree, request.file)
-    task = Task(request, module, sources, lines, tree, statements, deadline, context, mode, partials)
+    task = Task(request, module, sources, lines, tree, statements, deadline, context, mode, stopped)
     written = written_offers(request.given, task.evaluate)
     if isinstance(written, Failure):
         return written
@@ -126,8 +125,7 @@ def _prepare_nested(task: Task, written: Written, observe: Observe) -> Prepared 
     name, outer = task.request.name.rpartition(".")[2], task.request.name.rpartition(".")[0]
     if failure is None:
         return Failure("unsupported", f"{name} is not there after {outer} ran: the code that makes it was not reached")
-    message = f"{failure.message} (running {outer}, which makes {name})"
-    return dataclasses.replace(failure, message=message, partial=None)
+    return dataclasses.replace(failure, message=f"{failure.message} (running {outer}, which makes {name})")
 
 
 def _observed(task: Task, caller: Caller) -> Observed | Failure:
@@ -140,7 +138,7 @@ def _observed(task: Task, caller: Caller) -> Observed | Failure:
         watch = watcher(task.request, module, task.tree)
         target = _found(module, request)
         with watch.watching():
-            prepared = prepare(request, module, target, task.sources, task.tree, task.mode, Partials())
+            prepared = prepare(request, module, target, task.sources, task.tree, task.mode, {})
             watch.seen = None
             if isinstance(prepared, Prepared):
                 watch.look_inside(prepared.call.function)

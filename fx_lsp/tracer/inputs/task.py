@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from fx_lsp.model import TraceRequest
+from fx_lsp.model import Failure, TraceRequest
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.inputs.plan.values import Context
-from fx_lsp.tracer.observe import Statements
-from fx_lsp.tracer.partial import Partials
-from fx_lsp.tracer.provenance import Sources
+from fx_lsp.tracer.run.observation import Statements, Stopped
+from fx_lsp.tracer.source.provenance import Sources
 
 MIN_SECONDS = 0.2
 """What a step of the search gets even when the budget is used up."""
@@ -23,8 +22,8 @@ MIN_SECONDS = 0.2
 class Task:
     """One target whose inputs are looked for until `deadline` (`time.process_time`: other programs do not use it up).
 
-    `retried` tells whether code that needs the values of tensors was tried without them; `partials` takes what ran of a
-    target that fails.
+    `retried` tells whether code that needs the values of tensors was tried without them; `stopped` takes the run
+    of a target that fails, under its failure.
     """
 
     request: TraceRequest
@@ -36,7 +35,7 @@ class Task:
     deadline: float
     context: Context
     mode: FakeTensorMode
-    partials: Partials
+    stopped: dict[Failure, Stopped]
     retried: bool = False
 
     @property

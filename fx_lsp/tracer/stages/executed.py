@@ -12,10 +12,10 @@ from torch import fx
 from torch.fx.node import map_aggregate
 
 from fx_lsp.model import Stage
-from fx_lsp.tracer.call import Call, FlatInput, flat_inputs
-from fx_lsp.tracer.graphs import Names, stage_of
-from fx_lsp.tracer.observe import FailedCall, RecordedCall, Run, tensors_among
-from fx_lsp.tracer.provenance import KEY, Chain, Sources
+from fx_lsp.tracer.capture.graphs import Names, stage_of
+from fx_lsp.tracer.run.call import Call, FlatInput, flat_inputs
+from fx_lsp.tracer.run.observation import FailedCall, RecordedCall, Run, tensors_among
+from fx_lsp.tracer.source.provenance import KEY, Chain, Sources
 
 STAGE = "torch"
 FAILS = "fails here"
