@@ -221,7 +221,7 @@ class Unreached:
 
 
 @dataclass(frozen=True)
-class Variant:
+class TargetVariant:
     """A target with one more of its arguments, an optional tensor: `name` is that parameter.
 
     `inputs` are all those that it runs with, none where that was not tried; `values` are those of code that the target
@@ -268,7 +268,7 @@ class Trace:
     remarks: tuple[Remark, ...] = ()
     refused: bool = False
     unreached: tuple[Unreached, ...] = ()
-    variants: tuple[Variant, ...] = ()
+    variants: tuple[TargetVariant, ...] = ()
 
     @property
     def saved_bytes(self) -> int:

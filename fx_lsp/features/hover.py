@@ -88,16 +88,18 @@ def hover_expression(
         why = f"*{plain(why_unreached(unreached, outcome, text))}*"
         for variant in (v for v in trace.variants if v.name in unreached.variants):
             view = with_variant(trace, variant, (*trace.values, *variant.values))
-            found = _known_at(text, target, view, variants.get(variant.name, ()), line, col)
+            hover = _known_at(text, target, view, variants.get(variant.name, ()), line, col)
             note = f"*{plain(variant_text(variant))}* · {why}"
-            return (
-                Hover(note, unreached.span) if found is None else replace(found, markdown=f"{found.markdown}\n\n{note}")
-            )
+            return Hover(note, unreached.span) if hover is None else _with_note(hover, note)
         return Hover(why, unreached.span)
-    found = _known_at(text, target, trace, stages, line, col)
-    if found is None or failure is None:
-        return found
-    return replace(found, markdown=_join([found.markdown, f"*partial: {until(failure, target.file)}*"]))
+    hover = _known_at(text, target, trace, stages, line, col)
+    if hover is None or failure is None:
+        return hover
+    return _with_note(hover, f"*partial: {until(failure, target.file)}*")
+
+
+def _with_note(hover: Hover, note: str) -> Hover:
+    return replace(hover, markdown=_join([hover.markdown, note]))
 
 
 def _known_at(text: str, target: Target, trace: Trace, stages: Iterable[Stage], line: int, col: int) -> Hover | None:
@@ -144,7 +146,7 @@ def failure_text(failure: Failure, said: bool = False) -> str:
 
 
 def _ran(target: Target, failure: Failure, stage: Stage | None, link: Link | None) -> list[str]:
-    """What ran of a target before it failed, with the first lines of that graph."""
+    """Return what ran of a target before it failed, with the first lines of that graph."""
     partial, info = shown_trace(failure), executed(failure)
     if partial is None or info is None:
         return []

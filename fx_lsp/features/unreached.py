@@ -49,9 +49,9 @@ def faded(text: str, outcomes: Iterable[tuple[Target, Outcome | None]]) -> tuple
     Of a definition inside another one its own trace speaks. What follows a line that fails, or is reached by a variant
     of the target, is not faded.
     """
-    found: list[Problem] = []
+    problems: list[Problem] = []
     inner: list[Span] = []
-    for target, outcome in sorted(outcomes, key=lambda known: _lines(known[0].span)):
+    for target, outcome in sorted(outcomes, key=lambda outcome: _lines(outcome[0].span)):
         trace = shown_trace(outcome)
         if trace is None or outcome is None:
             continue
@@ -59,9 +59,9 @@ def faded(text: str, outcomes: Iterable[tuple[Target, Outcome | None]]) -> tuple
             span = unreached.span
             own = target.span.contains(span) and not any(other.contains(span) for other in inner)
             if own and unreached.reason != "failed" and not unreached.variants:
-                found.append(Problem(span, "hint", why_unreached(unreached, outcome, text), CODE, faded=True))
+                problems.append(Problem(span, "hint", why_unreached(unreached, outcome, text), CODE, faded=True))
         inner.append(target.span)
-    return tuple(sorted(found, key=lambda problem: (problem.span.line, problem.span.col)))
+    return tuple(sorted(problems, key=lambda problem: (problem.span.line, problem.span.col)))
 
 
 def _text(span: Span, lines: Sequence[str]) -> str:

@@ -22,9 +22,9 @@ async def inlay_hint(server: Server, params: types.InlayHintParams) -> list[type
     if document is None or state is None or engine is None or not server.settings.inlay_hints:
         return None
     traced = [
-        TracedTarget(t.target, t.outcome, engine.stage_now(document.file, t.target.name, default_stage(known)))
+        TracedTarget(t.target, t.outcome, engine.stage_now(document.file, t.target.name, default_stage(trace)))
         for t in state.targets
-        if t.outcome is not None and (known := known_trace(t.outcome)) is not None
+        if t.outcome is not None and (trace := known_trace(t.outcome)) is not None
     ]
     first, last = from_proto.line_range(params.range)
     return [

@@ -46,8 +46,8 @@ async def _hover(
     problems = server.settings.diagnostics
     for state in targets:
         if state.target.name_span.contains(place) and state.outcome is not None:
-            known = known_trace(state.outcome)
-            stage = default_stage(known) if known is not None else ""
+            trace = known_trace(state.outcome)
+            stage = default_stage(trace) if trace is not None else ""
             shown = await server.known_stage(state, stage)
             link = _link(uri) if server.settings.command_links else None
             found = features.hover_name(state.target, state.outcome, state.stale, shown, link, problems)
@@ -74,12 +74,12 @@ def _variant_stages(server: Server, state: TargetState) -> dict[str, list[Stage]
     trace = state.outcome if isinstance(state.outcome, Trace) else None
     if trace is None or server.engine is None:
         return {}
-    found: dict[str, list[Stage]] = {}
+    by_variant: dict[str, list[Stage]] = {}
     for variant in trace.variants:
         work = variant_work(variant.name)
         stages = (server.engine.stage_now(state.target.file, state.target.name, name, work) for name in _STAGES)
-        found[variant.name] = [stage for stage in stages if stage is not None]
-    return found
+        by_variant[variant.name] = [stage for stage in stages if stage is not None]
+    return by_variant
 
 
 _LINKS = {features.PIN: "fxLsp.pinInputs", features.SAVED: "fxLsp.showMemory"}

@@ -100,8 +100,8 @@ class Server(LanguageServer):
 
     async def known_stage(self, state: TargetState, stage: str) -> Stage | None:
         """A stage of a target that is traced already; it may have to be decoded, and is never waited for otherwise."""
-        known = None if state.outcome is None else known_trace(state.outcome)
-        if self.engine is None or known is None or known.ops(stage) is None:
+        trace = None if state.outcome is None else known_trace(state.outcome)
+        if self.engine is None or trace is None or trace.ops(stage) is None:
             return None
         file, name = state.target.file, state.target.name
         decoded = self.engine.stage_now(file, name, stage)

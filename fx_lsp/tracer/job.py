@@ -10,7 +10,7 @@ import sys
 import sysconfig
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -139,7 +139,7 @@ def _trace(
     with forbid_effects(), mode, checks_pass(mode, Checks(sources, lines)):
         prepared = prepare(request, loaded.module, target, sources, tree, mode, stopped)
     if isinstance(prepared, Failure):
-        return _failed(request, prepared, stopped.get(prepared), sources, tree, mode)
+        return _failed(request, prepared, stopped, sources, tree, mode)
     if ran_without_tensors(request, prepared.run):
         return TraceReply(nothing(request.name))
     definition = request.name if request.kind != "module" else f"{request.name}.forward"
@@ -151,13 +151,8 @@ def _trace(
     with checks_pass(mode, checks):
         tried = _captured(prepared, mode, sources, new_names, request)
     if isinstance(tried, Failure):
-        known = stopped.get(tried)
-        if known is None:
-            run = Run(recorded=[])
-            with forbid_effects(), mode, under(mode, prepared.conditions), checks_pass(mode, Checks(sources, lines)):
-                watched_run(sources, prepared.call.run, RUN_CODE, Statements(tree, request.file), run)
-            known = Stopped(run, prepared.call, prepared.conditions, prepared.inputs)
-        return _failed(request, tried, known, sources, tree, mode)
+        recorded = _recorded(request, prepared, sources, tree, mode)
+        return _failed(request, tried, {tried: recorded, **stopped}, sources, tree, mode)
     prepared, captured = tried
     captured.notes = (*captured.notes, *_why_inference(captured, prepared))
     symbols = prepared.conditions.symbols
@@ -207,22 +202,33 @@ def _trace(
     return TraceReply(outcome, {s.name: wire.encode_stage(s) for s in found})
 
 
+def _recorded(
+    request: TraceRequest, prepared: Prepared, sources: Sources, tree: ast.Module, mode: FakeTensorMode
+) -> Stopped:
+    """Run once more what runs, but cannot be captured, to record what it does."""
+    run, checks = Run(recorded=[]), Checks(sources, request.source.splitlines())
+    with forbid_effects(), mode, under(mode, prepared.conditions), checks_pass(mode, checks):
+        watched_run(sources, prepared.call.run, RUN_CODE, Statements(tree, request.file), run)
+    return Stopped(run, prepared.call, prepared.conditions, prepared.inputs)
+
+
 def _failed(
     request: TraceRequest,
     failure: Failure,
-    stopped: Stopped | None,
+    stopped: Mapping[Failure, Stopped],
     sources: Sources,
     tree: ast.Module,
     mode: FakeTensorMode,
 ) -> TraceReply:
     """The reply for a target that fails, with what ran of it before."""
-    if stopped is None:
+    run = stopped.get(failure)
+    if run is None:
         return TraceReply(failure)
-    with mode, under(mode, stopped.conditions):
-        known = partial_trace(request, sources, tree, stopped)
-    if known is None:
+    with mode, under(mode, run.conditions):
+        ran = partial_trace(request, sources, tree, run)
+    if ran is None:
         return TraceReply(failure)
-    partial, stage = known
+    partial, stage = ran
     encoded = {} if stage is None else {stage.name: wire.encode_stage(stage)}
     return TraceReply(replace(failure, partial=partial), encoded)
 

@@ -320,14 +320,14 @@ class Engine:
             title = " ".join(part for part in split_entry(entry) if part)
             self._scheduler.add(Job(key, found.host, title, lambda: self._trace(found, entry, key)))
 
-    def _trace_variants(self, found: OpenFile, name: str) -> None:
+    def _trace_variants(self, open_file: OpenFile, name: str) -> None:
         """Trace the variants of a target that it had no time for itself, once nothing more urgent is to be done."""
-        known = found.current(name)
-        for variant in untried(known.outcome) if known is not None and self._settings.trace_on_open else ():
+        shown = open_file.current(name)
+        for variant in untried(shown.outcome) if shown is not None and self._settings.trace_on_open else ():
             entry = entry_of(name, variant_work(variant))
-            key = found.key_of(entry)
-            if key is not None and found.current(entry) is None:
-                self._schedule(found, entry, key)
+            key = open_file.key_of(entry)
+            if key is not None and open_file.current(entry) is None:
+                self._schedule(open_file, entry, key)
 
     async def _trace(self, found: OpenFile, entry: str, key: str) -> None:
         analysis, host = found.good, found.host

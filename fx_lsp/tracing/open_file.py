@@ -357,10 +357,10 @@ def _with_variants(open_file: OpenFile, name: str, shown: Shown) -> Outcome:
     outcome = shown.outcome
     for variant in untried(outcome):
         entry = entry_of(name, variant_work(variant))
-        known = open_file.shown.get(entry)
-        same = known is not None and known.key == entry_of(shown.key, variant_work(variant))
-        if known is not None and same and known.text == shown.text and isinstance(outcome, Trace):
-            outcome = with_variant_outcome(outcome, variant, known.outcome)
+        answer = open_file.shown.get(entry)
+        key = entry_of(shown.key, variant_work(variant))
+        if answer is not None and (answer.key, answer.text) == (key, shown.text) and isinstance(outcome, Trace):
+            outcome = with_variant_outcome(outcome, variant, answer.outcome)
     return outcome
 
 

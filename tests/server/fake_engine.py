@@ -26,10 +26,10 @@ from fx_lsp.model import (
     Stage,
     StageInfo,
     Target,
+    TargetVariant,
     Trace,
     Unreached,
     Value,
-    Variant,
     known_trace,
 )
 from fx_lsp.server.app import serve
@@ -178,7 +178,7 @@ def _outcome(target: Target, body: str, size: int) -> Outcome:
         return trace
     skipped = replace(place, end_col=place.col + body.index(" if y"))
     unreached = Unreached(skipped, "condition", None, False, (Operand("y", "None"),))
-    return replace(trace, unreached=(unreached,), variants=(Variant("y"),))
+    return replace(trace, unreached=(unreached,), variants=(TargetVariant("y"),))
 
 
 def _stage(trace: Trace, name: str) -> Stage:

@@ -18,12 +18,12 @@ from fx_lsp.model import (
     Span,
     Stage,
     StageInfo,
+    TargetVariant,
     Trace,
     TraceReply,
     TraceRequest,
     Unreached,
     Value,
-    Variant,
 )
 from fx_lsp.tracing.analysis import module_name
 from fx_lsp.tracing.engine import Engine, EngineSettings, EngineStatus
@@ -540,7 +540,7 @@ def with_variant(request: TraceRequest) -> TraceReply:
     if request.work == "variant=y":
         inputs = (InputSpec("y", "f32[2]", "search", guessed=True),)
         return TraceReply(replace(trace, inputs=inputs, values=(*trace.values, Value(inside, "x", "f32[2]"))))
-    return TraceReply(replace(trace, unreached=(Unreached(inside, "condition"),), variants=(Variant("y"),)))
+    return TraceReply(replace(trace, unreached=(Unreached(inside, "condition"),), variants=(TargetVariant("y"),)))
 
 
 async def test_a_variant_is_traced_after_the_target_and_added_to_it(bench: Bench) -> None:

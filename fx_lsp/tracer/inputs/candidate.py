@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fx_lsp.model import Failure, InputSpec, Remark, Severity, Span, Unreached, Variant, variant_of
+from fx_lsp.model import Failure, InputSpec, Remark, Severity, Span, TargetVariant, Unreached, variant_of
 from fx_lsp.specs import MODE
 from fx_lsp.syntax import FunctionNode
 from fx_lsp.tracer.failures.exceptions import failure_of, kind_of
@@ -89,7 +89,7 @@ class Prepared:
     otherwise: Prepared | Failure | None = None
     remarks: tuple[Remark, ...] = ()
     unreached: tuple[Unreached, ...] = ()
-    variants: tuple[Variant, ...] = ()
+    variants: tuple[TargetVariant, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -380,39 +380,46 @@ class _Optional:
 
     unreached: tuple[Unreached, ...]
     remarks: tuple[Remark, ...] = ()
-    variants: tuple[Variant, ...] = ()
+    variants: tuple[TargetVariant, ...] = ()
 
 
 def _with_optional_arguments(candidate: Candidate, ran: Attempt, code: tuple[Unreached, ...]) -> _Optional:
     """Look at the code behind `if targets is not None`, which a call without targets does not reach."""
-    task = candidate.task
-    if candidate.node is None or task.request.work:
-        return _Optional(code)
+    optional = _Optional(code)
+    if candidate.node is None or candidate.task.request.work:
+        return optional
     asked = compared_with_none(candidate.node)
-    remarks, variants = list[Remark](), list[Variant]()
     for name, tensor in islice(_optional_tensors(candidate, ran.plans, asked), MAX_VARIANTS):
-        if task.seconds <= MIN_SECONDS or ran.run.calls > MAX_CALLS_RETRACED:
-            variants.append(Variant(name))
-            continue
-        budget, started = min(task.seconds, VARIANT_SECONDS), time.process_time()
-        outcome = _search(_with_argument(candidate, name), ran.plans.with_plan(name, tensor), budget)
-        inputs = candidate.constructed.inputs + input_specs(outcome.best.plans)
-        if outcome.best.run.error is None:
-            remarks += (remark for remark in _remarks(candidate, outcome.best) if remark not in remarks)
-            reached = [u.span for u in code if u.span.line in outcome.best.run.coverage.lines]
-            values = (v for v in outcome.best.run.values if any(span.contains(v.span) for span in reached))
-            variants.append(Variant(name, inputs, tuple(values)))
-            code = tuple(dataclasses.replace(u, variants=(*u.variants, name)) if u.span in reached else u for u in code)
-            continue
-        bad = _severity(candidate, outcome)
-        failure = failure_of(outcome.best.run.error, task.sources, outcome.best.run.failed, task.lines, bad, inputs)
-        if bad != "information" and failure.span is not None:
-            spec = next(spec.spec for spec in inputs if spec.name.partition("[")[0] == name)
-            remarks.append(Remark(f"{failure.message}, with {name} {spec}", failure.span, bad))
-            variants.append(Variant(name, inputs))
-        elif time.process_time() - started >= budget:
-            variants.append(Variant(name))
-    return _Optional(code, tuple(remarks), tuple(variants))
+        more = _with_optional_argument(candidate, ran, name, tensor, optional.unreached)
+        remarks = (remark for remark in more.remarks if remark not in optional.remarks)
+        variants = (*optional.variants, *more.variants)
+        optional = _Optional(more.unreached, (*optional.remarks, *remarks), variants)
+    return optional
+
+
+def _with_optional_argument(
+    candidate: Candidate, ran: Attempt, name: str, tensor: TensorPlan, code: tuple[Unreached, ...]
+) -> _Optional:
+    """Look at what a target does with one more argument; without time for that, the variant has a name alone."""
+    task, untried = candidate.task, _Optional(code, variants=(TargetVariant(name),))
+    if task.seconds <= MIN_SECONDS or ran.run.calls > MAX_CALLS_RETRACED:
+        return untried
+    budget, started = min(task.seconds, VARIANT_SECONDS), time.process_time()
+    outcome = _search(_with_argument(candidate, name), ran.plans.with_plan(name, tensor), budget)
+    run = outcome.best.run
+    inputs = candidate.constructed.inputs + input_specs(outcome.best.plans)
+    if run.error is None:
+        reached = [u.span for u in code if u.span.line in run.coverage.lines]
+        values = tuple(v for v in run.values if any(span.contains(v.span) for span in reached))
+        code = tuple(dataclasses.replace(u, variants=(*u.variants, name)) if u.span in reached else u for u in code)
+        return _Optional(code, _remarks(candidate, outcome.best), (TargetVariant(name, inputs, values),))
+    bad = _severity(candidate, outcome)
+    failure = failure_of(run.error, task.sources, run.failed, task.lines, bad, inputs)
+    if bad != "information" and failure.span is not None:
+        spec = next(spec.spec for spec in inputs if spec.name.partition("[")[0] == name)
+        remark = Remark(f"{failure.message}, with {name} {spec}", failure.span, bad)
+        return _Optional(code, (remark,), (TargetVariant(name, inputs),))
+    return untried if time.process_time() - started >= budget else _Optional(code)
 
 
 def _with_argument(candidate: Candidate, name: str) -> Candidate:

@@ -287,10 +287,10 @@ class _Reader:
             return test
         seen = self.coverage.operands.get((test.lineno, test.col_offset), {})
         for part in test.values:
-            known = _truth(part, seen)
-            if known is truth:
+            part_truth = _truth(part, seen)
+            if part_truth is truth:
                 return part
-            if known is None:
+            if part_truth is None:
                 return test
         return test
 

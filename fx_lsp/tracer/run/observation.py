@@ -37,7 +37,7 @@ class FailedCall:
 
 
 @dataclass
-class RecordedCall:
+class TorchCall:
     """A torch call that returned, with its result, and the user's expressions it came from."""
 
     func: Callable[..., Any]
@@ -72,7 +72,12 @@ class Run:
     calling: FailedCall | None = None
     crossed: list[tuple[Span, str, str]] = field(default_factory=list["tuple[Span, str, str]"])
     coverage: Coverage = field(default_factory=Coverage)
-    recorded: list[RecordedCall] | None = None
+    recorded: list[TorchCall] | None = None
+
+    def record(self, call: TorchCall) -> None:
+        """Keep a torch call, if this is a run whose calls are recorded."""
+        if self.recorded is not None:
+            self.recorded.append(call)
 
 
 @dataclass
@@ -133,8 +138,7 @@ class Watch(TorchFunctionMode):
                 direct = frame.f_code.co_filename == self._sources.file
                 self._values.add(chain[0], "", result, last=not direct)
                 self._run.repeats[chain[0]] += 1
-            if self._run.recorded is not None:
-                self._run.recorded.append(RecordedCall(func, args, kwargs, result, chain))
+            self._run.record(TorchCall(func, args, kwargs, result, chain))
         return result
 
 

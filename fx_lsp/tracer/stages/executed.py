@@ -14,7 +14,7 @@ from torch.fx.node import map_aggregate
 from fx_lsp.model import Stage
 from fx_lsp.tracer.capture.graphs import Names, stage_of
 from fx_lsp.tracer.run.call import Call, FlatInput, flat_inputs
-from fx_lsp.tracer.run.observation import FailedCall, RecordedCall, Run, tensors_among
+from fx_lsp.tracer.run.observation import FailedCall, Run, TorchCall, tensors_among
 from fx_lsp.tracer.source.provenance import KEY, Chain, Sources
 
 STAGE = "torch"
@@ -45,17 +45,17 @@ def executed_stage(run: Run, call: Call, sources: Sources, names: Names) -> Stag
     return replace(stage, nodes=(*stage.nodes[:-1], replace(stage.nodes[-1], comment=FAILS)))
 
 
-def _inputs(recorded: list[RecordedCall], failed: FailedCall | None, call: Call) -> list[FlatInput]:
+def _inputs(recorded: list[TorchCall], failed: FailedCall | None, call: Call) -> list[FlatInput]:
     """The tensors that torch calls were given and none of them made, in the order of the call's inputs."""
     used: dict[int, torch.Tensor] = {}
     results: set[int] = set()
     for item in (*recorded, *([failed] if failed is not None else [])):
         used |= {id(t): t for t in tensors_among(item.args, item.kwargs) if id(t) not in results and id(t) not in used}
-        if isinstance(item, RecordedCall):
+        if isinstance(item, TorchCall):
             results.update(id(tensor) for tensor in _tensors(item.result))
-    known = {id(item.tensor): item for item in flat_inputs(replace(call, touched=frozenset(used)))}
-    others = (FlatInput("tensor", tensor, "input") for key, tensor in used.items() if key not in known)
-    return [*(item for key, item in known.items() if key in used), *others]
+    named = {id(item.tensor): item for item in flat_inputs(replace(call, touched=frozenset(used)))}
+    others = (FlatInput("tensor", tensor, "input") for key, tensor in used.items() if key not in named)
+    return [*(item for key, item in named.items() if key in used), *others]
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
@@ -100,10 +100,10 @@ class _Builder:
         return map_aggregate(value, lambda item: self._node_of(item) if isinstance(item, torch.Tensor) else item)
 
     def _node_of(self, tensor: torch.Tensor) -> Any:
-        found = self._nodes.get(id(tensor), tensor)
-        if not isinstance(found, tuple):
-            return found
-        whole, path = found
+        source = self._nodes.get(id(tensor), tensor)
+        if not isinstance(source, tuple):
+            return source
+        whole, path = source
         node = whole
         for index in path:
             with self.graph.inserting_after(self._last_parts.get(whole, whole)):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from fx_lsp.model import Failure, Node, Outcome, Remark, Saved, Span, Stage, Trace, Unreached, Value, Variant
+from fx_lsp.model import Failure, Node, Outcome, Remark, Saved, Span, Stage, TargetVariant, Trace, Unreached, Value
 
 
 def relocate_span(span: Span, file: str, mapping: Mapping[int, int]) -> Span | None:
@@ -90,7 +90,7 @@ def _saved(trace: Trace, file: str, mapping: Mapping[int, int]) -> tuple[Saved, 
     )
 
 
-def _values(trace: Trace | Variant, file: str, mapping: Mapping[int, int]) -> tuple[Value, ...]:
+def _values(trace: Trace | TargetVariant, file: str, mapping: Mapping[int, int]) -> tuple[Value, ...]:
     moved = ((value, relocate_span(value.span, file, mapping)) for value in trace.values)
     return tuple(value if span is value.span else replace(value, span=span) for value, span in moved if span)
 

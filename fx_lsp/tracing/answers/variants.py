@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fx_lsp.model import Failure, Outcome, Remark, Trace, Unreached, Variant
+from fx_lsp.model import Failure, Outcome, Remark, TargetVariant, Trace, Unreached
 
 
 def untried(outcome: Outcome) -> list[str]:
@@ -23,7 +23,7 @@ def with_variant_outcome(trace: Trace, name: str, outcome: Outcome) -> Trace:
     values = tuple(v for v in outcome.values if any(code.span.contains(v.span) for code in reached))
     return replace(
         trace,
-        variants=tuple(Variant(name, outcome.inputs, values) if v.name == name else v for v in trace.variants),
+        variants=tuple(TargetVariant(name, outcome.inputs, values) if v.name == name else v for v in trace.variants),
         unreached=tuple(
             replace(code, variants=(*code.variants, name)) if code in reached else code for code in trace.unreached
         ),
