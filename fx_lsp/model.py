@@ -185,6 +185,54 @@ class Value:
     varies: bool = False
 
 
+@dataclass(frozen=True)
+class Operand:
+    """A part of a condition as it is written, with what it held when the condition was asked: `targets`, `None`."""
+
+    text: str
+    value: str
+
+
+UnreachedReason = Literal[
+    "condition",  # a condition was `truth` whenever it was asked
+    "empty",  # a loop had nothing to go over
+    "subject",  # no value of a `match` was that of the case
+    "left",  # what comes before left the block: a `return`, say
+    "failed",  # what comes before raised
+]
+
+
+@dataclass(frozen=True)
+class Unreached:
+    """Statements of a function that ran, which were never reached, and why.
+
+    `decider` is the expression that decided it: the condition, what the loop goes over, the subject. Of what was "left"
+    it is the condition of that, or None without any, and `exit` is the statement that left. `operands` are the parts of
+    the decider whose values were seen and stayed the same. `variants` names those of the target that reach it.
+    """
+
+    span: Span
+    reason: UnreachedReason
+    decider: Span | None = None
+    truth: bool = False
+    operands: tuple[Operand, ...] = ()
+    exit: Span | None = None
+    variants: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TargetVariant:
+    """A target with one more of its arguments, an optional tensor: `name` is that parameter.
+
+    `inputs` are all those that it runs with, none where that was not tried; `values` are those of code that the target
+    does not reach without the argument.
+    """
+
+    name: str
+    inputs: tuple[InputSpec, ...] = ()
+    values: tuple[Value, ...] = ()
+
+
 Severity = Literal["error", "warning", "information"]
 ProblemSeverity = Literal[Severity, "hint"]
 
@@ -205,6 +253,7 @@ class Trace:
     `seconds` is the time the worker took; `torch` its version; `notes` are sentences for the user
     ("the whole module was imported, because …"); `remarks` say what the code demands of the dynamic dimensions.
     An inference-only target has the one stage `inference`, and is `refused` if PyTorch cannot differentiate it.
+    `unreached` is code of functions that ran, which did not; `variants` are what else the target may be called with.
     """
 
     target: str
@@ -218,6 +267,8 @@ class Trace:
     notes: tuple[str, ...] = ()
     remarks: tuple[Remark, ...] = ()
     refused: bool = False
+    unreached: tuple[Unreached, ...] = ()
+    variants: tuple[TargetVariant, ...] = ()
 
     @property
     def saved_bytes(self) -> int:
@@ -297,7 +348,8 @@ class Failure:
     `message` is one clear sentence, `hint` says what to do about it (may be empty). `severity` is "error" only
     where the code is wrong whatever it is called with, or with the inputs that its program gives; "warning" where it
     runs with no inputs that were tried, and what stops it does not depend on them.
-    `output` is the tail of what the user's code printed.
+    `output` is the tail of what the user's code printed. `partial` is what ran before it failed, where something did:
+    its values, and as the stage `torch` the operations as they are written.
     """
 
     kind: FailureKind
@@ -307,9 +359,15 @@ class Failure:
     severity: Severity = "information"
     output: str = ""
     inputs: tuple[InputSpec, ...] = ()
+    partial: Trace | None = None
 
 
 Outcome: TypeAlias = Trace | Failure
+
+
+def known_trace(outcome: Outcome) -> Trace | None:
+    """Return what is known of a target: its trace, or what ran before it failed."""
+    return outcome if isinstance(outcome, Trace) else outcome.partial
 
 
 @dataclass(frozen=True)
@@ -360,7 +418,27 @@ class CallSite:
 
 
 Work: TypeAlias = str
-"""What is done with a target besides tracing it, as in the query of a URI: `passes`, `passes&table=core`, or ""."""
+"""What is done with a target besides tracing it, as in the query of a URI: `passes`, `passes&table=core`, or "".
+
+With `variant=targets` it is done with that variant of the target; alone, it is only traced.
+"""
+_VARIANT = "variant="
+
+
+def variant_work(name: str, work: Work = "") -> Work:
+    """Return `work` done with the variant `name` of a target, "" for the target as it is."""
+    return "&".join(part for part in (work, f"{_VARIANT}{name}" if name else "") if part)
+
+
+def variant_of(work: Work) -> str:
+    """Return the variant of a target that `work` is done with, "" for the target as it is."""
+    parts = (part for part in work.split("&") if part.startswith(_VARIANT))
+    return next(parts, "").removeprefix(_VARIANT)
+
+
+def plain_work(work: Work) -> Work:
+    """Return `work` without the variant of the target that it is done with."""
+    return "&".join(part for part in work.split("&") if not part.startswith(_VARIANT))
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fx_lsp.features.guesses import Guesses
+from fx_lsp.features.partial import shown_trace, until
 from fx_lsp.features.source import Binding, bindings, returns
 from fx_lsp.features.text import is_tensor_spec
-from fx_lsp.model import Node, Outcome, Span, Stage, Target, Trace, Value
+from fx_lsp.features.variants import with_variant
+from fx_lsp.model import Failure, Node, Outcome, Span, Stage, Target, Trace, Value
 
 _ALIASES = frozenset({"aten.detach.default", "aten.alias.default"})
 
@@ -26,7 +28,8 @@ class Hint:
 
 @dataclass(frozen=True)
 class TracedTarget:
-    """A target with what is known of it; `stage` (forward or inference) only where it is decoded already."""
+    """A target with what is known of it; `stage` (forward, inference, or what ran of one that fails) only where it is
+    decoded already."""
 
     target: Target
     outcome: Outcome | None
@@ -41,10 +44,16 @@ def hints(text: str, traced: Iterable[TracedTarget], first_line: int, last_line:
     shown: dict[tuple[int, int], Hint] = {}
     for item in sorted(traced, key=lambda t: _lines(t.target.span)):
         span = item.target.span
-        if not isinstance(item.outcome, Trace) or span.end_line < first_line or span.line > last_line:
+        trace = shown_trace(item.outcome)
+        if trace is None or span.end_line < first_line or span.line > last_line:
             continue
-        for hint in _target_hints(text, item.target, item.outcome, item.stage, first_line, last_line):
-            shown.setdefault((hint.line, hint.col), hint)
+        partial = until(item.outcome, item.target.file) if isinstance(item.outcome, Failure) else ""
+        views = [(trace, item.stage, f"partial: {partial}" if partial else "")]
+        views += [(with_variant(trace, v, values=v.values), None, f"with {v.name}") for v in trace.variants]
+        for view, stage, note in views:
+            for hint in _target_hints(text, item.target, view, stage, first_line, last_line):
+                tooltip = " · ".join(part for part in (hint.tooltip, note) if part)
+                shown.setdefault((hint.line, hint.col), replace(hint, tooltip=tooltip))
     return tuple(shown[place] for place in sorted(shown))
 
 

@@ -25,13 +25,14 @@ class Related:
 @dataclass(frozen=True)
 class Problem:
     """A message at `span` of the file; `code` is the failure's kind, "dimension" for a remark of a trace, or "graph"
-    for one of a graph that is built by hand."""
+    for one of a graph that is built by hand. `faded` is code that an editor may show as not in use."""
 
     span: Span
     severity: ProblemSeverity
     message: str
     code: str
     related: tuple[Related, ...] = ()
+    faded: bool = False
 
 
 def problems(

@@ -11,6 +11,7 @@ from fx_lsp.features.documents import Document, Line, SourceLine, render_stage
 from fx_lsp.features.hover import failure_text
 from fx_lsp.features.kernels import Shown, chip_of, render_listing, stages_of_listing
 from fx_lsp.features.lenses import PASSES, RUN
+from fx_lsp.features.partial import shown_trace
 from fx_lsp.features.passes import render_passes, render_run
 from fx_lsp.features.uris import View
 from fx_lsp.model import Failure, Outcome, Span, Stage, Trace
@@ -28,7 +29,7 @@ STALE = "stale: of the last version that could be read"
 async def rendered(server: Server, engine: Engine, view: View, outcome: Outcome) -> Shown:
     """A view of a target whose work is done."""
     if isinstance(outcome, Failure):
-        return said(failure_text(outcome))
+        return await _failed(server, engine, view, outcome)
     if view.stage == PASSES and view.work:
         return Shown(render_passes(outcome, view.full))
     names = [view.before, view.stage]
@@ -47,12 +48,24 @@ async def rendered(server: Server, engine: Engine, view: View, outcome: Outcome)
     return await asyncio.to_thread(_document, view, outcome, stages, source_lines(server))
 
 
+async def _failed(server: Server, engine: Engine, view: View, failure: Failure) -> Shown:
+    """A view of a target that fails: the graph of what ran, if that is what it is of, or why."""
+    trace = shown_trace(failure, view.file)
+    if trace is None or trace.info(view.stage) is None:
+        return said(failure_text(failure))
+    stage = await engine.stage(view.file, view.name, view.stage, view.work)
+    if not isinstance(stage, Stage):
+        return said(failure_text(failure))
+    return await asyncio.to_thread(_document, view, trace, [stage], source_lines(server))
+
+
 def last_good(server: Server, engine: Engine, view: View) -> Shown | None:
     """The stage of the last text that parsed, if it is at hand; None for what other work would have to make."""
     state = None if view.work or view.before else engine.state(view.file)
-    trace = next((t.outcome for t in state.targets if t.target.name == view.name), None) if state is not None else None
-    stage = engine.stage_now(view.file, view.name, view.stage) if isinstance(trace, Trace) else None
-    if not isinstance(trace, Trace) or stage is None:
+    outcomes = (t.outcome for t in state.targets if t.target.name == view.name) if state is not None else ()
+    trace = shown_trace(next(iter(outcomes), None), view.file)
+    stage = engine.stage_now(view.file, view.name, view.stage) if trace is not None else None
+    if trace is None or stage is None:
         return None
     return _document(view, trace, [stage], source_lines(server))
 

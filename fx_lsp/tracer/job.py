@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import logging
 import os
 import site
@@ -9,7 +10,7 @@ import sys
 import sysconfig
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -17,7 +18,19 @@ from typing import Any
 import torch
 
 from fx_lsp import wire
-from fx_lsp.model import Failure, InputSpec, Outcome, Remark, Saved, Stage, StageInfo, Trace, TraceReply, TraceRequest
+from fx_lsp.model import (
+    Failure,
+    InputSpec,
+    Outcome,
+    Remark,
+    Saved,
+    Stage,
+    StageInfo,
+    Trace,
+    TraceReply,
+    TraceRequest,
+    plain_work,
+)
 from fx_lsp.specs import parse_spec
 from fx_lsp.tracer.analyses.hand_built import built
 from fx_lsp.tracer.analyses.node_origins import marked
@@ -36,15 +49,17 @@ from fx_lsp.tracer.program.lazy_modules import lazy_tensors
 from fx_lsp.tracer.program.load import Loaded, LoadError, dependencies, find, forget_changed, load, syntax_of
 from fx_lsp.tracer.program.paths import insert_user_paths
 from fx_lsp.tracer.program.weights import weights_note, without_weights
-from fx_lsp.tracer.run.call import tensors_in
+from fx_lsp.tracer.run.call import RUN_CODE, tensors_in
 from fx_lsp.tracer.run.conditions import under
 from fx_lsp.tracer.run.constants import checks_pass
 from fx_lsp.tracer.run.fakes import fake_mode, movable_modules
+from fx_lsp.tracer.run.observation import Run, Statements, Stopped, watched_run
 from fx_lsp.tracer.run.symbols import Symbols
 from fx_lsp.tracer.run.value_checks import Checks
 from fx_lsp.tracer.source.names import returned_names
 from fx_lsp.tracer.source.provenance import Sources
 from fx_lsp.tracer.stages.ledger import count_ops
+from fx_lsp.tracer.stages.partial import partial_trace
 from fx_lsp.tracer.stages.registry import Traced, further_stages
 
 STARTED = time.time()
@@ -120,10 +135,11 @@ def _trace(
     if isinstance(target, Failure):
         return TraceReply(target)
     lines = request.source.splitlines()
+    stopped: dict[Failure, Stopped] = {}
     with forbid_effects(), mode, checks_pass(mode, Checks(sources, lines)):
-        prepared = prepare(request, loaded.module, target, sources, tree, mode)
+        prepared = prepare(request, loaded.module, target, sources, tree, mode, stopped)
     if isinstance(prepared, Failure):
-        return TraceReply(prepared)
+        return _failed(request, prepared, stopped, sources, tree, mode)
     if ran_without_tensors(request, prepared.run):
         return TraceReply(nothing(request.name))
     definition = request.name if request.kind != "module" else f"{request.name}.forward"
@@ -135,7 +151,8 @@ def _trace(
     with checks_pass(mode, checks):
         tried = _captured(prepared, mode, sources, new_names, request)
     if isinstance(tried, Failure):
-        return TraceReply(tried)
+        recorded = _recorded(request, prepared, sources, tree, mode)
+        return _failed(request, tried, {tried: recorded, **stopped}, sources, tree, mode)
     prepared, captured = tried
     captured.notes = (*captured.notes, *_why_inference(captured, prepared))
     symbols = prepared.conditions.symbols
@@ -143,9 +160,9 @@ def _trace(
     infos = [StageInfo(s.name, count_ops(s), len(s.nodes)) for s in found]
     last = found[0] if captured.inference is not None else found[1]
     remarks: list[Remark] = []
-    if request.work:
+    if plain_work(request.work):
         known = Traced(
-            request,
+            replace(request, work=plain_work(request.work)),
             prepared.call,
             captured,
             found,
@@ -179,8 +196,41 @@ def _trace(
         notes=(*notes, *prepared.notes, *captured.notes, *device_note(devices), *weights_note()),
         remarks=(*(symbols.remarks() if symbols is not None else checks.remarks()), *prepared.remarks, *remarks),
         refused=captured.refused,
+        unreached=prepared.unreached,
+        variants=prepared.variants,
     )
     return TraceReply(outcome, {s.name: wire.encode_stage(s) for s in found})
+
+
+def _recorded(
+    request: TraceRequest, prepared: Prepared, sources: Sources, tree: ast.Module, mode: FakeTensorMode
+) -> Stopped:
+    """Run once more what runs, but cannot be captured, to record what it does."""
+    run, checks = Run(recorded=[]), Checks(sources, request.source.splitlines())
+    with forbid_effects(), mode, under(mode, prepared.conditions), checks_pass(mode, checks):
+        watched_run(sources, prepared.call.run, RUN_CODE, Statements(tree, request.file), run)
+    return Stopped(run, prepared.call, prepared.conditions, prepared.inputs)
+
+
+def _failed(
+    request: TraceRequest,
+    failure: Failure,
+    stopped: Mapping[Failure, Stopped],
+    sources: Sources,
+    tree: ast.Module,
+    mode: FakeTensorMode,
+) -> TraceReply:
+    """The reply for a target that fails, with what ran of it before."""
+    run = stopped.get(failure)
+    if run is None:
+        return TraceReply(failure)
+    with mode, under(mode, run.conditions):
+        ran = partial_trace(request, sources, tree, run)
+    if ran is None:
+        return TraceReply(failure)
+    partial, stage = ran
+    encoded = {} if stage is None else {stage.name: wire.encode_stage(stage)}
+    return TraceReply(replace(failure, partial=partial), encoded)
 
 
 def _target(request: TraceRequest, loaded: Loaded, mode: FakeTensorMode) -> Any:
