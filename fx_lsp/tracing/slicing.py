@@ -12,7 +12,7 @@ from fx_lsp.model import Failure
 from fx_lsp.syntax import is_main_guard
 from fx_lsp.tracing.entry import Entry
 from fx_lsp.tracing.evidence import collect_imports
-from fx_lsp.tracing.names import binds_of, changes_of, loads_of, method_calls_of
+from fx_lsp.tracing.names import alterations_of, alters, binds_of, calls_of, changes_of, loads_of, method_calls_of
 from fx_lsp.tracing.parsing import end_of, parse, split_lines, start_of, walk
 
 CONVENTIONS = ("get_inputs", "get_init_inputs", "example_inputs")
@@ -134,6 +134,21 @@ class SourceGraph:
     def _callers(self) -> Mapping[str, list[int]]:
         return self._index(method_calls_of)
 
+    @cached_property
+    def _alterations(self) -> Mapping[int, frozenset[str]]:
+        """What the functions of the module alter when they are called, by the index of each."""
+        found = {number: alterations_of(node) for number, node in enumerate(self._statements)}
+        return {number: names for number, names in found.items() if names}
+
+    @cached_property
+    def _registrations(self) -> Mapping[str, list[int]]:
+        """The statements that call a function which alters a name: `register("gelu", nn.GELU)`, `@register`."""
+        altered: dict[str, set[str]] = {}
+        for number, names in self._alterations.items():
+            for function in binds_of(self._statements[number]):
+                altered.setdefault(function, set()).update(names)
+        return self._index(lambda node: frozenset(n for called in calls_of(node) for n in altered.get(called, ())))
+
     def _index(self, names: Callable[[ast.stmt], frozenset[str]]) -> Mapping[str, list[int]]:
         index: dict[str, list[int]] = {}
         for number, statement in enumerate(self._statements):
@@ -163,6 +178,7 @@ class SourceGraph:
         needed = {name, *also, *(c for c in CONVENTIONS if c in self._binders), *self._lent_to(name)}
         names = list(needed)
         waiting = list(kept)
+        filled: set[str] = set()
         while names or waiting:
             while names:
                 found = names.pop()
@@ -173,6 +189,9 @@ class SourceGraph:
                 fresh = self.loads(number) - needed
                 needed |= fresh
                 names.extend(fresh)
+                read = self.loads(number) - self._alterations.get(number, frozenset()) - filled
+                filled |= read
+                waiting.extend(n for name in read for n in self._registrations.get(name, ()) if n not in kept)
         return kept
 
     @cached_property
@@ -248,13 +267,27 @@ def _always_runs(node: ast.stmt) -> bool:
     if isinstance(node, ast.ImportFrom):
         return node.module == "__future__" or node.names[0].name == "*"
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
-        called = node.value.func
-        if isinstance(called.value, ast.Name) and called.value.id == "torch" and called.attr.startswith("set_"):
+        if alters(node.value.func.attr) and _is_of_torch(node.value.func):
             return True
+    if isinstance(node, ast.FunctionDef) and any(map(_registers_kernel, node.decorator_list)):
+        return True
     return isinstance(node, (ast.Expr, ast.Assign, ast.AugAssign)) and any(
         isinstance(n, ast.Attribute) and n.attr == "path" and isinstance(n.value, ast.Name) and n.value.id == "sys"
         for n in walk(node)
     )
+
+
+def _is_of_torch(node: ast.expr) -> bool:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name) and node.id == "torch"
+
+
+def _registers_kernel(decorator: ast.expr) -> bool:
+    """Return True for what makes a function part of an operator that is known by name: `@torch.library.impl("a::b")`."""
+    if not isinstance(decorator, ast.Call) or not _is_of_torch(decorator.func):
+        return False
+    return any(isinstance(a, ast.Constant) and "::" in str(a.value) for a in decorator.args)
 
 
 def _never_runs(node: ast.stmt) -> bool:
@@ -267,6 +300,8 @@ def _never_runs(node: ast.stmt) -> bool:
 
 
 def _makes_object(node: ast.stmt) -> bool:
-    """Whether a statement assigns what may be altered later: a container, or what a call gives."""
+    """Whether a statement binds what may be altered later: a container, what a call gives, a decorated function."""
+    if isinstance(node, ast.FunctionDef):
+        return bool(node.decorator_list)
     value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None
     return isinstance(value, (ast.Call, ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp))
