@@ -265,10 +265,11 @@ class _There:
 
 
 def _users(graph: SourceGraph, names: Collection[str]) -> set[str]:
-    """The functions and classes of a file that use some of `names`, or what uses those."""
+    """The functions and classes of a file that use some of `names`, the containers that hold them, what uses those."""
     found, waiting = set[str](), list(names)
     while waiting:
-        fresh = set(graph.users(waiting.pop())) - found
+        name = waiting.pop()
+        fresh = {*graph.users(name), *graph.holders(name)} - found
         found |= fresh
         waiting += fresh
     return found

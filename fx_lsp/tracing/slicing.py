@@ -94,6 +94,15 @@ class SourceGraph:
             if isinstance(node, definitions) and name in self.loads(number)
         ]
 
+    def holders(self, name: str) -> set[str]:
+        """The containers at the top level that `name` is put into: `NETS = {"small": Small}`, `@register class Small`."""
+        held: set[str] = set()
+        for number, node in enumerate(self._statements):
+            if isinstance(node, (ast.Assign, ast.AnnAssign)) and name in self.loads(number):
+                held |= binds_of(node) if isinstance(node.value, (ast.List, ast.Dict, ast.Tuple)) else changes_of(node)
+        involved = {i for i, node in enumerate(self._statements) if name in self.loads(i) or name in binds_of(node)}
+        return held.union(name for name, numbers in self._registrations.items() if involved.intersection(numbers))
+
     def reached(self, name: str) -> set[str]:
         """The names that the statements in the slice of `name` bind."""
         return {bound for number in self._reach(name, ()) for bound in binds_of(self._statements[number])}
