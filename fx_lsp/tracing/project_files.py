@@ -23,6 +23,8 @@ MAX_READ = 20
 MAX_FILES = 400
 """Other files of the project that are looked at."""
 MAX_BYTES = 200_000
+CONFIGURATIONS = (".yaml", ".yml", ".json", ".toml")
+"""What files of configuration are called."""
 _TEST = re.compile(r"(test_.+|.+_test)\.py$")
 _DIRECTORIES = ("tests", "test")
 _NOT_SOURCE = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist"})
@@ -57,9 +59,25 @@ def users_of(
     near = (path for path in _files_below(roots, file) if path not in tests)
     word = re.compile(rf"\b({'|'.join(map(re.escape, sorted(names)))})\b")
     for path in [*named, *others[:MAX_READ], *near]:
-        text = overlays.get(path) or _text(path)
-        if text is not None and word.search(text) and (parsed := _parsed(path, text)) is not None:
+        text = text_of(path, overlays)
+        if text is not None and word.search(text) and (parsed := parsed_file(path, text)) is not None:
             yield parsed
+
+
+def source_files(roots: Sequence[str], file: str) -> list[str]:
+    """The other Python files of a project, those nearest to `file` first."""
+    return _files_below(roots, file)
+
+
+def configuration_files(roots: Sequence[str], file: str) -> list[str]:
+    """The files of a project that have configurations, those nearest to `file` first."""
+    return _files_below(roots, file, configurations=True)
+
+
+def read_file(path: str, overlays: Mapping[str, str]) -> ProjectFile | None:
+    """A file of the project; None where there is none, or none that parses."""
+    text = text_of(path, overlays)
+    return parsed_file(path, text) if text is not None else None
 
 
 def _candidates(file: str, roots: tuple[str, ...]) -> list[str]:
@@ -72,14 +90,15 @@ def _candidates(file: str, roots: tuple[str, ...]) -> list[str]:
     return found
 
 
-def _files_below(roots: Sequence[str], file: str) -> list[str]:
+def _files_below(roots: Sequence[str], file: str, configurations: bool = False) -> list[str]:
     """The files below the roots, those nearest to `file` first, as many as are looked at."""
+    names = _settings_names if configurations else _names
     files: dict[str, None] = {}
     for root in roots:
         waiting = [root]
         while waiting and len(files) < MAX_FILES:
             directory = waiting.pop(0)
-            files.update(dict.fromkeys(f"{directory}{os.sep}{name}" for name in _names(directory)))
+            files.update(dict.fromkeys(f"{directory}{os.sep}{name}" for name in names(directory)))
             waiting += [f"{directory}{os.sep}{name}" for name in _inner(directory)]
     files.pop(file, None)
     here = Path(file).parent.parts
@@ -119,14 +138,23 @@ def _inner(directory: str) -> tuple[str, ...]:
         return ()
 
 
+def _settings_names(directory: str) -> tuple[str, ...]:
+    """The names of files of configuration in a directory."""
+    try:
+        return _listed(directory, Path(directory).stat().st_mtime_ns)[2]
+    except OSError:
+        return ()
+
+
 @lru_cache(maxsize=512)
-def _listed(directory: str, mtime_ns: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names of Python files in a directory, and those of directories."""
+def _listed(directory: str, mtime_ns: int) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """The names of Python files in a directory, those of directories, and those of files of configuration."""
     with os.scandir(directory) as entries:
         listed = [entry for _, entry in zip(range(2 * MAX_NAMES), entries, strict=False)]
         files = sorted(entry.name for entry in listed if entry.name.endswith(".py"))
         inner = sorted(entry.name for entry in listed if _holds_sources(entry))
-    return tuple(files), tuple(inner)
+        settings = sorted(entry.name for entry in listed if entry.name.endswith(CONFIGURATIONS))
+    return tuple(files), tuple(inner), tuple(settings)
 
 
 def _holds_sources(entry: os.DirEntry[str]) -> bool:
@@ -135,7 +163,11 @@ def _holds_sources(entry: os.DirEntry[str]) -> bool:
     return not hidden and entry.is_dir(follow_symlinks=False) and not Path(entry.path, "pyvenv.cfg").exists()
 
 
-def _text(path: str) -> str | None:
+def text_of(path: str, overlays: Mapping[str, str]) -> str | None:
+    """The text of a file, saved or not; None where there is none that is short enough."""
+    unsaved = overlays.get(path)
+    if unsaved is not None:
+        return unsaved
     try:
         status = Path(path).stat()
         return _read(path, status.st_mtime_ns, status.st_size) if status.st_size <= MAX_BYTES else None
@@ -148,7 +180,8 @@ def _read(path: str, mtime_ns: int, size: int) -> str:
     return Path(path).read_text("utf-8")
 
 
-@lru_cache(maxsize=32)
-def _parsed(path: str, text: str) -> ProjectFile | None:
+@lru_cache(maxsize=64)
+def parsed_file(path: str, text: str) -> ProjectFile | None:
+    """A file with a text; None where that does not parse."""
     tree = parse(path, text)
     return None if isinstance(tree, Failure) else ProjectFile(path, text, SourceGraph(text, tree))

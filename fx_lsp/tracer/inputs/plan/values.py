@@ -72,7 +72,10 @@ _FLOATS: tuple[tuple[re.Pattern[str], float], ...] = tuple(
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """What proposals may look at besides the parameter itself; `named` are sizes by the name that people gave them."""
+    """What proposals may look at besides the parameter itself; `named` are sizes by the name that people gave them.
+
+    `fits` gives the configurations that a parameter may mean (`init.config`: a constructor's).
+    """
 
     module: ModuleType
     ranks: Sequence[int]
@@ -80,6 +83,7 @@ class Context:
     namespace: Callable[[Collection[str], Collection[str]], Plan]
     constructing: bool = False
     named: dict[str, int] = dataclasses.field(default_factory=dict[str, int])
+    fits: Callable[[str], Sequence[Plan]] = lambda parameter: ()
 
 
 def proposals(
@@ -92,6 +96,7 @@ def proposals(
     found: list[Plan] = []
     if parameter.default is not inspect.Parameter.empty:
         found.append(value(parameter.default, "default"))
+    found += context.fits(f"init.{parameter.name}" if context.constructing else parameter.name)
     annotated = _from_annotation(annotation, parameter.name, facts, taken, context)
     found += annotated
     if not found and not facts.uses:
