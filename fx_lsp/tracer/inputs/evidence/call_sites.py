@@ -17,7 +17,7 @@ from typing import Any
 from fx_lsp.model import CallSite, TraceRequest
 from fx_lsp.steps import functions_around
 from fx_lsp.tracer.absent import Absences, Absent, tolerant
-from fx_lsp.tracer.command_line import CommandLine, flags_parsed, started_as
+from fx_lsp.tracer.command_line import CommandLine, started_as
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.guards import forbid_effects
 from fx_lsp.tracer.inputs.evidence.callers import Watcher, watcher
@@ -82,7 +82,7 @@ def _seen_at(
             with watch.watching() if watch else nullcontext(), forbid_effects(network_only=imports):
                 exec(code, module.__dict__)
             if imports:
-                flags_parsed()
+                line.imported()
             if imports and target is not None:
                 prefer(target, module)
         if watch is not None and site.then:

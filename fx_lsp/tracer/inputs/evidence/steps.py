@@ -22,7 +22,7 @@ from fx_lsp.specs import TensorSpec
 from fx_lsp.steps import BATCHES, calls_by_name
 from fx_lsp.tracer.absent import Absences, absent_names
 from fx_lsp.tracer.call import tensors_in
-from fx_lsp.tracer.command_line import flags_parsed, started_as
+from fx_lsp.tracer.command_line import started_as
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.failures import sentence
 from fx_lsp.tracer.functions import innermost
@@ -157,7 +157,7 @@ def _made_at(search: _Search, site: CallSite) -> FunctionType | None:
     try:
         with ExitStack() as stack:
             stack.enter_context(forbid_effects())
-            stack.enter_context(started_as(site.file))
+            line = stack.enter_context(started_as(site.file))
             stack.enter_context(time_limit(SITE_SECONDS))
             stack.enter_context(one_batch_each())
             other = site.file != request.file
@@ -166,7 +166,7 @@ def _made_at(search: _Search, site: CallSite) -> FunctionType | None:
                 with _profiled(look), forbid_effects(network_only=imports):
                     exec(code, module.__dict__)
                 if imports:
-                    flags_parsed()
+                    line.imported()
                 if imports and target is not None:
                     prefer(target, module)
             if site.then:
