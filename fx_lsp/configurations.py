@@ -67,9 +67,7 @@ def has_all(values: Any, reads: Reads) -> bool:
         return True
     if not isinstance(values, Mapping):
         return all(hasattr(values, name) for name, inner in reads.parts.items() if inner.needed)
-    return all(
-        name in values and has_all(values[name], inner) for name, inner in reads.parts.items() if inner.needed
-    )
+    return all(name in values and has_all(values[name], inner) for name, inner in reads.parts.items() if inner.needed)
 
 
 def open_names(values: Values, reads: Reads) -> int:

@@ -150,8 +150,7 @@ def _keys(path: str) -> list[str]:
 
 
 def _started_in(file: str) -> str:
-    """The folder that a script is started in: the nearest above it that has a file which the script names, or its own.
-    """
+    """The folder that a script is started in: the nearest above it that has a file which the script names, or its own."""
     folder = os.path.dirname(file) or "."
     try:
         text = Path(file).read_text("utf-8")

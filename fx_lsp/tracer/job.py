@@ -19,6 +19,7 @@ import torch
 from fx_lsp import wire
 from fx_lsp.model import Failure, InputSpec, Outcome, Remark, Saved, Stage, StageInfo, Trace, TraceReply, TraceRequest
 from fx_lsp.specs import parse_spec
+from fx_lsp.tracer.absent import numbers_note
 from fx_lsp.tracer.bootstrap import insert_user_paths
 from fx_lsp.tracer.call import tensors_in
 from fx_lsp.tracer.capture import Captured, capture_what_is_possible, stages
@@ -171,7 +172,7 @@ def _trace(
         outputs=tuple(_output_specs(last, captured)),
         seconds=time.perf_counter() - started,
         torch=torch.__version__,
-        notes=(*notes, *prepared.notes, *captured.notes, *device_note(devices), *weights_note()),
+        notes=(*notes, *prepared.notes, *captured.notes, *device_note(devices), *weights_note(), *numbers_note()),
         remarks=(*(symbols.remarks() if symbols is not None else ()), *prepared.remarks, *remarks),
         refused=captured.refused,
     )

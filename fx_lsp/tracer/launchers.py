@@ -6,80 +6,100 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
+
+import torch
+from torch import nn
+
+from fx_lsp.tracer.process_group import start_group
 
 Invent = Callable[[str, Any, Any], Any]
 """Makes up a value for an argument from its name, its type and its choices."""
 _REQUIRED = inspect.Parameter.empty
 
 
+Replacement = Callable[..., Any]
+"""Is called in place of a function: with the original, then its arguments."""
+
+
 @dataclass
 class Launchers:
-    """The functions that were replaced, by what they were; `invent` makes up what a function requires."""
+    """Replaces such functions, in place: programs have imported them under their own names. `invent` makes up what a
+    function requires."""
 
     invent: Invent
-    _replaced: dict[int, tuple[FunctionType, Any]] = field(default_factory=dict[int, "tuple[FunctionType, Any]"])
+    _codes: list[tuple[FunctionType, CodeType, Any]] = field(
+        default_factory=list["tuple[FunctionType, CodeType, Any]"]
+    )
 
     def replace(self) -> None:
-        """Replace what the modules that are loaded by now have of them."""
-        for function, replacement in _launchers(self):
-            if id(function) not in self._replaced:
-                self._replaced[id(function)] = function, (function.__code__, function.__defaults__)
-                original = FunctionType(
-                    function.__code__,
-                    function.__globals__,
-                    function.__name__,
-                    function.__defaults__,
-                    function.__closure__,
-                )
-                original.__kwdefaults__ = function.__kwdefaults__
-                function.__globals__.setdefault(_KEY, {})[function.__code__.co_name] = (replacement, original)
-                function.__code__, function.__defaults__ = _instead.__code__.replace(co_name=original.__name__), None
-                function.__globals__.setdefault("_sys_of_launchers", sys)
+        """Replace those of the modules that are loaded by now."""
+        for name, module in list(sys.modules.items()):
+            for kind in _KINDS:
+                if kind.module == name.rpartition(".")[2] and all(hasattr(module, sign) for sign in kind.signs):
+                    holder: Any = getattr(module, kind.holder) if kind.holder else module
+                    function = inspect.getattr_static(holder, kind.name, None)
+                    if isinstance(function, FunctionType) and _key(function) not in _REPLACED:
+                        self._replace(function, kind.replacement(self.invent))
+
+    def _replace(self, function: FunctionType, replacement: Replacement) -> None:
+        code = function.__code__
+        original = FunctionType(
+            code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+        )
+        original.__kwdefaults__ = function.__kwdefaults__
+        _REPLACED[_key(function)] = replacement, original
+        self._codes.append((function, code, function.__defaults__))
+        constants = tuple(_key(function) if constant == _KEY else constant for constant in _instead.__code__.co_consts)
+        free = code.co_freevars
+        function.__code__ = _instead.__code__.replace(co_name=code.co_name, co_consts=constants, co_freevars=free)
+        function.__defaults__ = None
 
     def restore(self) -> None:
         """Put back what was replaced."""
-        for function, (code, defaults) in self._replaced.values():
+        for function, code, defaults in self._codes:
             function.__code__, function.__defaults__ = code, defaults
-        self._replaced.clear()
+            del _REPLACED[_key(function)]
+        self._codes.clear()
 
 
-_KEY = "_launchers_replaced"
+_REPLACED: dict[str, tuple[Replacement, Any]] = {}
+_KEY = "key"
+
+
+def _key(function: FunctionType) -> str:
+    return str(id(function))
 
 
 def _instead(*args: Any, **kwargs: Any) -> Any:
-    name = _sys_of_launchers._getframe().f_code.co_name  # type: ignore[name-defined]  # noqa: F821
-    replacement, original = _launchers_replaced[name]  # type: ignore[name-defined]  # noqa: F821
+    import fx_lsp.tracer.launchers
+
+    replacement, original = fx_lsp.tracer.launchers._REPLACED["key"]
     return replacement(original, *args, **kwargs)
-
-
-def _launchers(launchers: Launchers) -> Iterator[tuple[FunctionType, Callable[..., Any]]]:
-    """The functions to replace, each with what is called in its place: with the original, then its arguments."""
-    for name, module in list(sys.modules.items()):
-        last = name.rpartition(".")[2]
-        if last == "spawn" and (spawn := getattr(module, "start_processes", None)) is not None:
-            yield from ((f, _spawned) for f in (spawn, getattr(module, "spawn", None)) if isinstance(f, FunctionType))
-        elif last == "process" and (process := getattr(module, "BaseProcess", None)) is not None:
-            yield from ((process.start, _started), (process.join, _joined))
-        elif last == "core" and hasattr(module, "Command") and hasattr(module, "Parameter"):
-            main = inspect.getattr_static(module.Command, "main", None)
-            if isinstance(main, FunctionType):
-                yield main, _Commands(launchers.invent)
-        elif last == "core" and isinstance(fire := getattr(module, "Fire", None), FunctionType):
-            yield fire, _Component(launchers.invent)
-        elif last == "app" and isinstance(run := getattr(module, "run", None), FunctionType) and hasattr(module, "UsageError"):
-            yield run, _run_main
-        elif last == "main" and hasattr(module, "DictConfig") and isinstance(getattr(module, "main", None), FunctionType):
-            yield module.main, _composed
 
 
 def _spawned(original: Any, fn: Callable[..., Any], args: tuple[Any, ...] = (), *rest: Any, **options: Any) -> Any:
     """What starts processes: the first of them here."""
     return fn(0, *args)
+
+
+def _alone(original: Any, *rest: Any, **options: Any) -> None:
+    """What sets up a group of processes: one of this process."""
+    if options.get("backend") == "fake" or rest[:1] == ("fake",):
+        original(*rest, **options)
+    elif not torch.distributed.is_initialized():
+        start_group()
+
+
+def _parallel(original: Any, parallel: nn.Module, module: nn.Module, *rest: Any, **options: Any) -> None:
+    """What makes copies of a module: one that calls it."""
+    nn.Module.__init__(parallel)
+    parallel.module = module
+    parallel.forward = module.__call__
 
 
 def _started(original: Any, process: Any) -> None:
@@ -118,10 +138,10 @@ class _Commands:
 
     invent: Invent
 
-    def __call__(self, original: Any, command: Any, args: Any = None, *rest: Any, **options: Any) -> Any:
-        """Run the command, or the first of several, with a value for everything that it requires."""
-        words = [*args] if args is not None else self._satisfied(command)
-        return original(command, words, prog_name=sys.argv[0], standalone_mode=False)
+    def __call__(self, original: Any, command: Any, name: Any, args: Any, parent: Any = None, **options: Any) -> Any:
+        """Parse the command line of the command, or of the first of several, with a value for all that it requires."""
+        words = [*args] if parent is not None or args else self._satisfied(command)
+        return original(command, name, words, parent, **options)
 
     def _satisfied(self, command: Any) -> list[str]:
         for parameter in command.params:
@@ -172,3 +192,29 @@ def _composition(function: Callable[..., Any], config_path: Any, config_name: An
         sys.modules["hydra.core.global_hydra"].GlobalHydra.instance().clear()
     with hydra.initialize_config_dir(config_dir=os.path.normpath(place), version_base=None):
         return hydra.compose(config_name=config_name if isinstance(config_name, str) else None)
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """Where a function stands that starts others: in a module of that last name, which also has the names `signs`; it
+    is an attribute of that module, or of its class `holder`."""
+
+    module: str
+    signs: tuple[str, ...]
+    holder: str
+    name: str
+    replacement: Callable[[Invent], Replacement]
+
+
+_KINDS = (
+    _Kind("spawn", ("start_processes",), "", "start_processes", lambda invent: _spawned),
+    _Kind("spawn", ("start_processes", "spawn"), "", "spawn", lambda invent: _spawned),
+    _Kind("process", ("BaseProcess",), "BaseProcess", "start", lambda invent: _started),
+    _Kind("process", ("BaseProcess",), "BaseProcess", "join", lambda invent: _joined),
+    _Kind("distributed_c10d", ("ProcessGroup",), "", "init_process_group", lambda invent: _alone),
+    _Kind("distributed", ("DistributedDataParallel",), "DistributedDataParallel", "__init__", lambda invent: _parallel),
+    _Kind("core", ("Command", "Parameter"), "Command", "make_context", _Commands),
+    _Kind("core", ("Fire",), "", "Fire", _Component),
+    _Kind("app", ("UsageError",), "", "run", lambda invent: _run_main),
+    _Kind("main", ("DictConfig",), "", "main", lambda invent: _composed),
+)

@@ -217,7 +217,9 @@ def render(
     for node in body:
         if node not in kept:
             continue
-        edits = sorted((*_edits(node, kept, path, call, plain, inside, decorated), *_nothing(node, path, unread)), reverse=True)
+        edits = sorted(
+            (*_edits(node, kept, path, call, plain, inside, decorated), *_nothing(node, path, unread)), reverse=True
+        )
         (first, col), (last, end) = start_of(node), end_of(node)
         part = lines[first - 1 : last]
         part[-1] = part[-1][:end]

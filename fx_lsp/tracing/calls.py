@@ -154,7 +154,6 @@ class _Scope:
             return None
         return _DOUBTFUL if self.variables[root.id] else _REMOTE
 
-
     def is_passed_to(self, call: ast.Call) -> bool:
         """Return True if the call is given a function that leads to the target, and may call it."""
         given = [*call.args, *(keyword.value for keyword in call.keywords)] if self.known.passed else []

@@ -144,6 +144,12 @@ class SourceGraph:
         return self._index(method_calls_of)
 
     @cached_property
+    def _asked(self) -> Mapping[str, list[int]]:
+        """The statements that call something of a module for what that does: `flags.DEFINE_integer("width", 64, "")`."""
+        imported = collect_imports(self._statements).keys()
+        return self._index(lambda node: frozenset({_called_of(node)} & imported))
+
+    @cached_property
     def _alterations(self) -> Mapping[int, frozenset[str]]:
         """What the functions of the module alter when they are called, by the index of each."""
         found = {number: alterations_of(node) for number, node in enumerate(self._statements)}
@@ -228,6 +234,8 @@ class SourceGraph:
                 yield number
         if any(_makes_object(self._statements[i]) for i in binders):
             yield from self._callers.get(name, [])
+        for part in (_taken_of(self._statements[i]) for i in binders):
+            yield from self._asked.get(part, [])
 
     def _render(self, kept: list[int]) -> dict[int, str]:
         """The kept lines by number. A dropped statement before a kept one on its line is replaced by `0;`."""
@@ -284,6 +292,21 @@ def _always_runs(node: ast.stmt) -> bool:
         isinstance(n, ast.Attribute) and n.attr == "path" and isinstance(n.value, ast.Name) and n.value.id == "sys"
         for n in walk(node)
     )
+
+
+def _taken_of(node: ast.stmt) -> str:
+    """`flags` for `FLAGS = flags.FLAGS`."""
+    value = node.value if isinstance(node, ast.Assign) else None
+    owner = value.value if isinstance(value, ast.Attribute) else None
+    return owner.id if isinstance(owner, ast.Name) else ""
+
+
+def _called_of(node: ast.stmt) -> str:
+    """`flags` for `flags.DEFINE_integer("width", 64, "")`: a call, for what it does, that begins with a name."""
+    call = node.value if isinstance(node, ast.Expr) else None
+    owner = call.func.value if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else None
+    is_named = isinstance(call, ast.Call) and call.args and isinstance(call.args[0], ast.Constant)
+    return owner.id if is_named and isinstance(owner, ast.Name) and owner.id != "torch" else ""
 
 
 def _is_of_torch(node: ast.expr) -> bool:

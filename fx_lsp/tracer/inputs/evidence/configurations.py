@@ -44,7 +44,9 @@ def _plans(
         cls: type = getattr(importlib.import_module(place.module), place.name)
         construct(cls)
         detail = f"the class of {place.shown} that has what is read of it"
-        yield ValuePlan(lambda: construct(cls), f"{cls.__name__}()", "annotation", detail, is_only and needs_nothing(cls))
+        yield ValuePlan(
+            lambda: construct(cls), f"{cls.__name__}()", "annotation", detail, is_only and needs_nothing(cls)
+        )
         return
     values = ast.literal_eval(place.values) if place.values else fitting(read_configuration(place.file), reads)
     if values is None:

@@ -173,6 +173,7 @@ def _made_at(search: _Search, site: CallSite) -> FunctionType | None:
                 with _profiled(look):
                     eval(site.then, module.__dict__)
     except Reached:
+        absences.tell()
         return seen[0]
     except KeyboardInterrupt:
         raise

@@ -311,6 +311,9 @@ def _snapshot(given: Any) -> Any:
     if isinstance(given, (nn.Module, type, FunctionType, ModuleType)) or not hasattr(given, "__dict__"):
         return given
     try:
-        return copy.deepcopy(given)
+        snapshot = copy.deepcopy(given)
+        if given.__dict__ is given:  # a dict whose items are its attributes
+            snapshot.__dict__ = snapshot
+        return snapshot
     except Exception:
         return given
