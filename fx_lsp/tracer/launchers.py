@@ -146,18 +146,26 @@ class _Commands:
     def _satisfied(self, command: Any) -> list[str]:
         for parameter in command.params:
             parameter.prompt = None
+            kind = getattr(parameter, "type", None)
             if parameter.required:
-                kind = parameter.type
                 choices = tuple(getattr(kind, "choices", ()))
-                default = self.invent(parameter.name, getattr(kind, "convert", None) and _Converted(kind), choices)
-                parameter.default, parameter.required = default, False
+                parameter.default = self.invent(parameter.name, _conversion(parameter), choices)
+                parameter.required = False
             for demand in ("exists", "writable", "readable"):
-                if hasattr(parameter.type, demand):
-                    setattr(parameter.type, demand, False)
+                if hasattr(kind, demand):
+                    setattr(kind, demand, False)
         inner: dict[str, Any] = getattr(command, "commands", {})
         for name, chosen in inner.items():
             return [name, *self._satisfied(chosen)]
         return []
+
+
+def _conversion(parameter: Any) -> Any:
+    """What makes the value of an option of text: its type, or the annotation that it was made of."""
+    kind = getattr(parameter, "type", None)
+    if hasattr(kind, "convert"):
+        return _Converted(kind) if getattr(kind, "name", "") != "text" else None
+    return getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
 
 
 @dataclass(frozen=True)
