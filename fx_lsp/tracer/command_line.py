@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from fx_lsp.tracer.inputs.plan.values import number_named
-from fx_lsp.tracer.launchers import Launchers
+from fx_lsp.tracer.program.launchers import Launchers
+from fx_lsp.tracer.program.scratch import scratch_files
 
 
 @dataclass
@@ -46,8 +47,8 @@ class CommandLine:
 
 @contextmanager
 def started_as(file: str) -> Generator[CommandLine, None, None]:
-    """Inside, the arguments and the import path are those that Python gives the script `file`, and a parser of
-    arguments has a value for everything that it requires."""
+    """Inside, the arguments and the import path are those that Python gives the script `file`, a parser of arguments
+    has a value for everything that it requires, and what is written goes to a scratch folder."""
     line = CommandLine(file=file)
     before: tuple[Sequence[str], Sequence[str]] = list(sys.argv), list(sys.path)
     directory = os.getcwd()
@@ -57,7 +58,8 @@ def started_as(file: str) -> Generator[CommandLine, None, None]:
     argparse.ArgumentParser.parse_known_args = _parse_known_args(original, line)
     os.chdir(_started_in(file))
     try:
-        yield line
+        with scratch_files():
+            yield line
     finally:
         argparse.ArgumentParser.parse_known_args = original
         line.launchers.restore()

@@ -36,8 +36,8 @@ from fx_lsp.tracing.callers import callers_of
 from fx_lsp.tracing.callsites import call_sites
 from fx_lsp.tracing.configurations import fitting_classes
 from fx_lsp.tracing.discover import discover
-from fx_lsp.tracing.offered_names import configurations_for
-from fx_lsp.tracing.parameter_reads import parameter_reads
+from fx_lsp.tracing.configuration.offered_names import configurations_for
+from fx_lsp.tracing.configuration.parameter_reads import parameter_reads
 from fx_lsp.tracing.parsing import module_name, parse, split_lines
 from fx_lsp.tracing.passes import find_passes
 from fx_lsp.tracing.project import PYPROJECT, Project, read_project

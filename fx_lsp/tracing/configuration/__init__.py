@@ -1,0 +1,1 @@
+"""Which configurations of a project a parameter may mean."""
