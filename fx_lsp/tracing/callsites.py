@@ -79,15 +79,15 @@ def _elsewhere(
 ) -> Iterator[_There]:
     """The files that use the target's, then those that use what in them leads to the target, and so on."""
     waiting: list[tuple[int, str, _Leading]] = [(0, own.target.file, own.leading)]
-    seen = {(own.target.file, own.module)}
+    seen = {(own.target.file, 0, own.module)}
     while waiting and len(seen) <= MAX_USERS:
         depth, file, leading = waiting.pop(0)
         for user in users_of(file, roots, leading.known.names, overlays):
-            if (user.file, leading.module) in seen or user.file == own.target.file or len(seen) > MAX_USERS:
+            if (user.file, user.part, leading.module) in seen or user.file == own.target.file or len(seen) > MAX_USERS:
                 continue
             there = _There(own, leading, user, *module_name(user.file)[:2])
             if there.uses:
-                seen.add((user.file, leading.module))
+                seen.add((user.file, user.part, leading.module))
                 yield there
                 if depth < MAX_DEPTH and there.leading is not None:
                     waiting.append((depth + 1, user.file, there.leading))

@@ -27,7 +27,7 @@ def _functions(tree: ast.Module, path: Sequence[str]) -> Iterator[ast.FunctionDe
     if isinstance(first, _FUNCTIONS):
         yield first
     elif isinstance(first, ast.ClassDef):
-        wanted = {"__init__", *path[1:2]}
+        wanted = {"__init__", *(path[1:2] or ["forward"])}
         yield from (node for node in first.body if isinstance(node, _FUNCTIONS) and node.name in wanted)
 
 

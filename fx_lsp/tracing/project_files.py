@@ -6,13 +6,14 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
 
 from fx_lsp.model import Failure
+from fx_lsp.tracing.configuration.documents import DOCUMENTS, code_in
 from fx_lsp.tracing.parsing import parse
 from fx_lsp.tracing.slicing import SourceGraph
 
@@ -23,6 +24,8 @@ MAX_READ = 20
 MAX_FILES = 400
 """Other files of the project that are looked at."""
 MAX_BYTES = 200_000
+MAX_DOCUMENT_BYTES = 4_000_000
+"""The same for documents: a notebook has its pictures in it."""
 CONFIGURATIONS = (".yaml", ".yml", ".json", ".toml")
 """What files of configuration are called."""
 _TEST = re.compile(r"(test_.+|.+_test)\.py$")
@@ -32,11 +35,12 @@ _NOT_SOURCE = frozenset({"__pycache__", "node_modules", "site-packages", "build"
 
 @dataclass(frozen=True)
 class ProjectFile:
-    """A file of the project whose text parses."""
+    """A file of the project whose text parses; of a document with code (a notebook, a README), the `part` of it."""
 
     file: str
     text: str
     graph: SourceGraph
+    part: int = 0
 
     @property
     def tree(self) -> ast.Module:
@@ -62,6 +66,19 @@ def users_of(
         text = text_of(path, overlays)
         if text is not None and word.search(text) and (parsed := parsed_file(path, text)) is not None:
             yield parsed
+    for path in _files_below(roots, file, _document_names):
+        for part in _parts(path, word):
+            yield part
+
+
+def _parts(path: str, word: re.Pattern[str]) -> Iterator[ProjectFile]:
+    """The pieces of code in a document that mention a word."""
+    text = text_of(path, {}, MAX_DOCUMENT_BYTES)
+    if text is None or not word.search(text):
+        return
+    for number, code in enumerate(code_in(path, text)):
+        if word.search(code) and (parsed := parsed_file(path, code)) is not None:
+            yield replace(parsed, part=number)
 
 
 def source_files(roots: Sequence[str], file: str) -> list[str]:
@@ -71,7 +88,7 @@ def source_files(roots: Sequence[str], file: str) -> list[str]:
 
 def configuration_files(roots: Sequence[str], file: str) -> list[str]:
     """The files of a project that have configurations, those nearest to `file` first."""
-    return _files_below(roots, file, configurations=True)
+    return _files_below(roots, file, _settings_names)
 
 
 def read_file(path: str, overlays: Mapping[str, str]) -> ProjectFile | None:
@@ -90,9 +107,11 @@ def _candidates(file: str, roots: tuple[str, ...]) -> list[str]:
     return found
 
 
-def _files_below(roots: Sequence[str], file: str, configurations: bool = False) -> list[str]:
-    """The files below the roots, those nearest to `file` first, as many as are looked at."""
-    names = _settings_names if configurations else _names
+def _files_below(
+    roots: Sequence[str], file: str, names: Callable[[str], Iterable[str]] | None = None
+) -> list[str]:
+    """The files below the roots, those nearest to `file` first, as many as are looked at; of those with `names`."""
+    names = names or _names
     files: dict[str, None] = {}
     for root in roots:
         waiting = [root]
@@ -146,15 +165,27 @@ def _settings_names(directory: str) -> tuple[str, ...]:
         return ()
 
 
+def _document_names(directory: str) -> tuple[str, ...]:
+    """The names of documents with code in a directory."""
+    try:
+        return _listed(directory, Path(directory).stat().st_mtime_ns)[3]
+    except OSError:
+        return ()
+
+
+_Listed = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+
+
 @lru_cache(maxsize=512)
-def _listed(directory: str, mtime_ns: int) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """The names of Python files in a directory, those of directories, and those of files of configuration."""
+def _listed(directory: str, mtime_ns: int) -> _Listed:
+    """The names of Python files in a directory, of directories, of files of configuration, and of documents."""
     with os.scandir(directory) as entries:
         listed = [entry for _, entry in zip(range(2 * MAX_NAMES), entries, strict=False)]
         files = sorted(entry.name for entry in listed if entry.name.endswith(".py"))
         inner = sorted(entry.name for entry in listed if _holds_sources(entry))
         settings = sorted(entry.name for entry in listed if entry.name.endswith(CONFIGURATIONS))
-    return tuple(files), tuple(inner), tuple(settings)
+        documents = sorted(entry.name for entry in listed if entry.name.endswith(DOCUMENTS))
+    return tuple(files), tuple(inner), tuple(settings), tuple(documents)
 
 
 def _holds_sources(entry: os.DirEntry[str]) -> bool:
@@ -163,14 +194,14 @@ def _holds_sources(entry: os.DirEntry[str]) -> bool:
     return not hidden and entry.is_dir(follow_symlinks=False) and not Path(entry.path, "pyvenv.cfg").exists()
 
 
-def text_of(path: str, overlays: Mapping[str, str]) -> str | None:
+def text_of(path: str, overlays: Mapping[str, str], limit: int = MAX_BYTES) -> str | None:
     """The text of a file, saved or not; None where there is none that is short enough."""
     unsaved = overlays.get(path)
     if unsaved is not None:
         return unsaved
     try:
         status = Path(path).stat()
-        return _read(path, status.st_mtime_ns, status.st_size) if status.st_size <= MAX_BYTES else None
+        return _read(path, status.st_mtime_ns, status.st_size) if status.st_size <= limit else None
     except (OSError, ValueError):
         return None
 
