@@ -86,11 +86,10 @@ def step_function(request: TraceRequest, module: ModuleType, mode: FakeTensorMod
 
 
 def cannot_run(request: TraceRequest, function: Any) -> Failure | None:
-    """Why a function that is a step by itself cannot run: what it calls could not be had."""
+    """Why a function that is a step by itself cannot run: what it reads could not be had."""
     plain = innermost(function)
     absent = absent_names(plain) if isinstance(plain, FunctionType) else ()
-    called = calls_by_name(_definition(request))
-    missing = next((value for name, value in absent if value.is_code or name in called), None)
+    missing = next((value for _, value in absent), None)
     return None if missing is None else Failure("inputs", f"{request.name} cannot be run: {sentence(missing.cause)}")
 
 
