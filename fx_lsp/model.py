@@ -363,7 +363,7 @@ class CallSite:
 class Configuration:
     """Something in the project that has names with values, at `line` of `file`, which people call `shown`.
 
-    `values` are a Python literal, with `...` for what nobody wrote down, or "" for a file (YAML, JSON, TOML) to be read.
+    `values` are a Python literal, with `...` for what nobody wrote down; "" for a file (YAML, JSON, TOML) to be read.
     A class that has them is `name` of `module`; `arguments` are those of a command line.
     """
 

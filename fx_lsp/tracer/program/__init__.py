@@ -1,1 +1,1 @@
-"""A program around a target as it is run on fake tensors: what starts it, and where what it writes goes."""
+"""The user's program as it is loaded: what the target needs of it, without effects outside or what is missing."""

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fx_lsp.tracer.process_group import start_group
+from fx_lsp.tracer.program.process_group import start_group
 
 Invent = Callable[[str, Any, Any], Any]
 """Makes up a value for an argument from its name, its type and its choices."""
@@ -32,9 +32,7 @@ class Launchers:
     function requires."""
 
     invent: Invent
-    _codes: list[tuple[FunctionType, CodeType, Any]] = field(
-        default_factory=list["tuple[FunctionType, CodeType, Any]"]
-    )
+    _codes: list[tuple[FunctionType, CodeType, Any]] = field(default_factory=list["tuple[FunctionType, CodeType, Any]"])
 
     def replace(self) -> None:
         """Replace those of the modules that are loaded by now."""

@@ -116,7 +116,9 @@ def _replacements(scratch: _Scratch) -> dict[str, Callable[..., Any]]:
 
     def open_descriptor(path: Any, flags: int, *args: Any, **options: Any) -> int:
         writes = flags & _WRITING and options.get("dir_fd") is None
-        return originals["os.open"](scratch.writable(path) if writes else scratch.present(path), flags, *args, **options)
+        return originals["os.open"](
+            scratch.writable(path) if writes else scratch.present(path), flags, *args, **options
+        )
 
     def make_directory(path: Any, *args: Any, **options: Any) -> None:
         if originals["os.path.exists"](path):
@@ -168,8 +170,5 @@ def _replacements(scratch: _Scratch) -> dict[str, Callable[..., Any]]:
     }
 
 
-_CHANGING = tuple(
-    f"os.{name}"
-    for name in ("remove", "unlink", "rmdir", "chmod", "chown", "utime", "truncate")
-    if hasattr(os, name)
-) + ("shutil.rmtree",)
+_FILE_CHANGES = ("remove", "unlink", "rmdir", "chmod", "chown", "utime", "truncate")
+_CHANGING = (*(f"os.{name}" for name in _FILE_CHANGES if hasattr(os, name)), "shutil.rmtree")

@@ -16,19 +16,19 @@ from typing import Any
 
 from fx_lsp.model import CallSite, TraceRequest
 from fx_lsp.steps import functions_around
-from fx_lsp.tracer.absent import Absences, Absent, tolerant
-from fx_lsp.tracer.command_line import CommandLine, started_as
 from fx_lsp.tracer.compat import FakeTensorMode
-from fx_lsp.tracer.guards import forbid_effects
 from fx_lsp.tracer.inputs.evidence.callers import Watcher, watcher
+from fx_lsp.tracer.inputs.evidence.command_line import CommandLine, started_as
 from fx_lsp.tracer.inputs.evidence.offers import Offer
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import Plan, TensorPlan, ValuePlan
 from fx_lsp.tracer.inputs.plan.values import proposals
 from fx_lsp.tracer.inputs.task import Task
-from fx_lsp.tracer.load import codes_of, find, load, syntax_of, with_inputs
-from fx_lsp.tracer.loaders import one_batch_each
-from fx_lsp.tracer.time_limit import time_limit
+from fx_lsp.tracer.program.absences import Absences, Absent, tolerant
+from fx_lsp.tracer.program.data_loaders import one_batch_each
+from fx_lsp.tracer.program.effects import forbid_effects
+from fx_lsp.tracer.program.load import codes_of, find, load, syntax_of, with_inputs
+from fx_lsp.tracer.program.time_limit import time_limit
 
 SHARE = 0.4
 """How much of the time that is left one call site may use."""
@@ -38,7 +38,8 @@ def seen_at_call_sites(task: Task, signature: inspect.Signature, hints: Mapping[
     """The arguments at each call site of the request that gets as far as the target; call it inside the fake mode.
 
     Where a site raises before it gets there, it runs once more without what raised. Whatever else it does (it ends the
-    process, writes files, takes too long) it is no offer. What an annotation spells out is tried before what the site has in its place.
+    process, writes files, takes too long) it is no offer. What an annotation spells out is tried before what the site
+    has in its place.
     """
     request = task.request
     for site in request.sites:
@@ -86,7 +87,7 @@ def _seen_at(
         for code, imports in statements_of(request, site, is_tolerant=is_tolerant):
             if watch is None:
                 watch = _watcher(request, target or module, tree, site)
-            with watch.watching() if watch else nullcontext(), forbid_effects(network_only=imports):
+            with watch.watching() if watch else nullcontext(), forbid_effects(imports=imports):
                 exec(code, module.__dict__)
             if imports:
                 line.imported()
@@ -117,7 +118,8 @@ def statements_of(
 ) -> Iterator[tuple[Any, bool]]:
     """The code of each statement of the site's text, and whether it is an import.
 
-    What leads to a step, or `is_tolerant`, goes on after statements that raise; of what that reads, `inputs` are parameters.
+    What leads to a step, or `is_tolerant`, goes on after statements that raise; of what that reads, `inputs` are
+    parameters.
     """
     own = site.file == request.file
     tree = syntax_of(request, site.text, inputs) if own else ast.parse(site.text, site.file)

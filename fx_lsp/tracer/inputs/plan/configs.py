@@ -129,5 +129,7 @@ def _attributes(cls: type) -> set[str]:
     fields = {f.name for f in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else set[str]()
     signature = signature_of(cls) if cls.__init__ is not object.__init__ else None
     code = getattr(cls.__init__, "__code__", None)
-    assigned = {step.argval for step in dis.get_instructions(code) if step.opname == "STORE_ATTR"} if code else set[str]()
+    assigned = (
+        {step.argval for step in dis.get_instructions(code) if step.opname == "STORE_ATTR"} if code else set[str]()
+    )
     return fields | set(signature.parameters if signature else ()) | set(dir(cls)) | assigned

@@ -20,7 +20,8 @@ from fx_lsp.tracer.inputs.plan.dims import shapes_in, sizes_of, words
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import Plan, SequencePlan, TensorPlan, ValuePlan, fresh_sizes, value
 from fx_lsp.tracer.inputs.plan.signatures import hints_of, signature_of
-from fx_lsp.tracer.tensors import short_name
+from fx_lsp.tracer.program.likely_numbers import INTEGERS, number_named
+from fx_lsp.tracer.run.tensors import short_name
 
 INDEX_NAME = re.compile(r"(^|_)(ids?|idx|index|indices|labels?|tokens?)$")
 CLASS_NAME = re.compile(r"(^|_)(idx|index|indices|labels?|targets?)$")
@@ -29,25 +30,6 @@ _ONE_INDEX = re.compile(r"^[a-z]$|(^|_)(idx|index|axis|dim|layer|level|step|stag
 """Names of what selects one item, a number as soon as a tensor."""
 MASK_NAME = re.compile(r"mask")
 IMAGE_NAME = re.compile(r"(^|_)(images?|imgs?|pixels?)(_values)?\d?$")
-_INTEGERS: tuple[tuple[re.Pattern[str], int], ...] = tuple(
-    (re.compile(pattern), number)
-    for pattern, number in (
-        (r"head_(dim|size)", 16),
-        (r"heads?$|groups?$", 4),
-        (r"(^|_)(layers?|blocks?|depth|repeats?|reps?|rep|times|stages|experts)$", 2),
-        (r"kernel", 3),
-        (r"window|patch", 4),
-        (r"(?i)^(h|w|height|width)$", 8),
-        (r"image_size|img_size|resolution", 32),
-        (r"stride|dilation|scale|factor|ratio|expansion|mult", 2),
-        (r"padding|pad|offset|start|layer_(idx|id|index)|(^|_)(idx|index)$", 0),
-        (r"vocab|num_embeddings|num_classes|classes", 1000),
-        (r"out(put)?_?(features|channels|dim|size|planes)|out_", 32),
-        (r"inner|intermediate|mlp|ffn|ff_", 256),
-        (r"dim|size|features|channels|hidden|width|planes|embe?d|d_model|units", 64),
-        (r"len|steps|seq|num_|^n_|count|max", 8),
-    )
-)
 _FLAG = re.compile(r"^(use|is|has|with|do|no|return|add|apply|enable)_|bias$|affine$|causal|bidirectional|inplace")
 TENSOR_ATTRIBUTES = frozenset(dir(torch.Tensor))
 """What a value may be asked for that is a tensor."""
@@ -335,7 +317,7 @@ def _from_use(name: str, facts: Facts, taken: set[int], context: Context) -> lis
         return _objects(name, facts, taken, context)
     if context.constructing and (facts.length or "indexed" in facts.uses):
         number = integers(name, facts, context)[0]
-        return [value((number,) * (facts.length or 2), "search")]
+        return [value((number,) * (facts.item_count or 2), "search")]
     if "count" in facts.uses:
         return [value(n, "search") for n in integers(name, facts, context)]
     if "compared" in facts.uses and facts.literals and "tensor" not in facts.uses:
@@ -344,7 +326,7 @@ def _from_use(name: str, facts: Facts, taken: set[int], context: Context) -> lis
         if context.constructing:
             return [value([n, n], "search") for n in integers(name, facts, context)[:2]]
         first = tensors(name, Facts(), taken, context)
-        return [SequencePlan((p,) * (facts.length or 2), list) for p in first[:2]]
+        return [SequencePlan((p,) * (facts.item_count or 2), list) for p in first[:2]]
     return []
 
 
@@ -369,9 +351,9 @@ def _objects(name: str, facts: Facts, taken: set[int], context: Context) -> list
 def _is_tensor_part(facts: Facts) -> bool:
     """Return True if what is done with a part of a parameter is done with tensors."""
     counted = facts.uses & {"count", "compared"}
-    return bool(facts.dtype or facts.rank or facts.min_rank or facts.attributes & TENSOR_ATTRIBUTES or facts.handed) or (
-        bool(facts.uses & {"tensor", "operand", "index"}) and not counted
-    )
+    return bool(
+        facts.dtype or facts.rank or facts.min_rank or facts.attributes & TENSOR_ATTRIBUTES or facts.handed
+    ) or (bool(facts.uses & {"tensor", "operand", "index"}) and not counted)
 
 
 def _of_tensors(
@@ -457,7 +439,7 @@ def _anything(name: str, facts: Facts, taken: set[int], context: Context) -> lis
     if "index" in facts.uses:
         numbers = [value(n, "search") for n in (0, 1)]
         return [*numbers, *found] if _ONE_INDEX.search(name) else [*found, *numbers]
-    number = next((n for pattern, n in _INTEGERS if pattern.search(name)), None)
+    number = next((n for pattern, n in INTEGERS if pattern.search(name)), None)
     numeric = [value(n, "search") for n in integers(name, facts, context)[:2]] + [value(_float(name), "search")]
     if any(p.search(name) for p, _ in _FLOATS):
         return [*reversed(numeric), *found]
@@ -474,11 +456,6 @@ def integers(name: str, facts: Facts, context: Context) -> list[int]:
         first = -1
     literals = [x + 1 for x in facts.literals if type(x) is int]
     return list(dict.fromkeys([first, *literals, 2, 1, 0, 4, 8, 64]))
-
-
-def number_named(name: str) -> int:
-    """A whole number that something of that name may well be."""
-    return next((number for pattern, number in _INTEGERS if pattern.search(name)), 2)
 
 
 def _float(name: str) -> float:

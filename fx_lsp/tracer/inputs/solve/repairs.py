@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from itertools import chain as concat
 from types import SimpleNamespace
 
-from fx_lsp.tracer.drive import Unfinished
 from fx_lsp.tracer.inputs.plan.configs import with_value
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import (
@@ -26,8 +25,9 @@ from fx_lsp.tracer.inputs.solve.missing_arguments import handed_on, tensor_for_d
 from fx_lsp.tracer.inputs.solve.options import accepted
 from fx_lsp.tracer.inputs.solve.passed_none import handed_as_none
 from fx_lsp.tracer.inputs.solve.sizes import divisible, named_sizes, other_rank, other_sizes, single_element, tied
-from fx_lsp.tracer.observe import tensors_among
-from fx_lsp.tracer.tensors import short_name
+from fx_lsp.tracer.run.coroutines import Unfinished
+from fx_lsp.tracer.run.observation import tensors_among
+from fx_lsp.tracer.run.tensors import short_name
 
 _RANK_ALONE = re.compile(
     r"[Nn]umber of dim|[Ee]xpected \d-?D|\d dims?\b|\d-dimensional|values to unpack|Dimension out of range|many indices"
@@ -174,7 +174,11 @@ def _missing_part(attempt: Attempt, text: str) -> Iterator[Plans]:
         if plan.keys is None:
             return dataclasses.replace(plan, items=tuple(extended(item) for item in plan.items))
         is_same = plan.kind in (dict, SimpleNamespace) and missing.kind in ("", plan.kind.__name__)
-        if not is_same or missing.name in plan.keys or any(not isinstance(p, SequencePlan) and p.source != "search" for p in plan.items):
+        if (
+            not is_same
+            or missing.name in plan.keys
+            or any(not isinstance(p, SequencePlan) and p.source != "search" for p in plan.items)
+        ):
             return plan
         return dataclasses.replace(plan, items=(*plan.items, added), keys=(*plan.keys, missing.name))
 

@@ -1,1 +1,0 @@
-"""Which configurations of a project a parameter may mean."""
