@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 UNKNOWN: Any = ...
 """Stands for a value that is there under its name and that nobody wrote down."""
@@ -56,8 +56,8 @@ def fitting(values: Any, reads: Reads) -> Values | None:
     for _ in range(MAX_DEPTH):
         for part in level:
             if isinstance(part, Mapping) and has_all(part, reads):
-                return part
-        level = [inner for part in level if isinstance(part, Mapping) for inner in part.values()]
+                return cast("Values", part)
+        level = [inner for part in level if isinstance(part, Mapping) for inner in cast("Values", part).values()]
     return None
 
 
@@ -74,16 +74,7 @@ def open_names(values: Values, reads: Reads) -> int:
     """Return how many of the names that are read have a value which nobody wrote down."""
     count = 0
     for name, inner in reads.parts.items():
-        value = values.get(name, None)
-        count += value is UNKNOWN or (isinstance(value, Mapping) and open_names(value, inner))
+        value = values.get(name)
+        count += value is UNKNOWN
+        count += open_names(cast("Values", value), inner) if isinstance(value, Mapping) else 0
     return count
-
-
-def only_read(values: Values, reads: Reads) -> dict[str, Any]:
-    """The part of a configuration that is read."""
-    part: dict[str, Any] = {}
-    for name, value in values.items():
-        inner = reads.parts.get(name)
-        if inner is not None:
-            part[name] = only_read(value, inner) if isinstance(value, Mapping) and inner.parts else value
-    return part

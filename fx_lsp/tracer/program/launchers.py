@@ -100,9 +100,19 @@ def _parallel(original: Any, parallel: nn.Module, module: nn.Module, *rest: Any,
     parallel.forward = module.__call__
 
 
+def _worker(
+    original: Any, process: Any, group: Any = None, target: Any = None, name: Any = None, *rest: Any, **options: Any
+) -> None:
+    """What makes a process of a function: a call of that."""
+    original(process, group, target, name, *rest, **options)
+    if target is not None:
+        target(*process._args, **process._kwargs)
+
+
 def _started(original: Any, process: Any) -> None:
-    """What starts a process: its worker here."""
-    process.run()
+    """What starts a process: one that is no function runs here."""
+    if process._target is None:
+        process.run()
 
 
 def _joined(original: Any, process: Any, *rest: Any, **options: Any) -> None:
@@ -215,6 +225,7 @@ class _Kind:
 _KINDS = (
     _Kind("spawn", ("start_processes",), "", "start_processes", lambda invent: _spawned),
     _Kind("spawn", ("start_processes", "spawn"), "", "spawn", lambda invent: _spawned),
+    _Kind("process", ("BaseProcess",), "BaseProcess", "__init__", lambda invent: _worker),
     _Kind("process", ("BaseProcess",), "BaseProcess", "start", lambda invent: _started),
     _Kind("process", ("BaseProcess",), "BaseProcess", "join", lambda invent: _joined),
     _Kind("distributed_c10d", ("ProcessGroup",), "", "init_process_group", lambda invent: _alone),

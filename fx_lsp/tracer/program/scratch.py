@@ -110,7 +110,7 @@ def _replacements(scratch: _Scratch) -> dict[str, Callable[..., Any]]:
     originals = scratch.originals
 
     def open_file(file: Any, mode: str = "r", *args: Any, **options: Any) -> Any:
-        writes = isinstance(mode, str) and any(letter in mode for letter in "wax+")
+        writes = any(letter in mode for letter in "wax+")
         place = scratch.writable(file) if writes else scratch.present(file)
         return originals["io.open"](place, mode, *args, **options)
 

@@ -4,7 +4,6 @@ configuration, of which none is run. Reads syntax only; what YAML, JSON and TOML
 from __future__ import annotations
 
 import ast
-import operator
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -20,6 +19,8 @@ from fx_lsp.tracing.source.parsing import module_name, walk
 
 MAX_CONFIGURATIONS = 6
 """How many configurations a request names for one parameter at most."""
+_DEFAULTS = re.compile(r"^defaults:", re.MULTILINE)
+"""What a file of configuration begins with that is put together from others."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -52,7 +53,8 @@ def configurations_for(
             shown, is_arguments = _shown(path, roots), offered.kind == "arguments"
             place = Configuration(path, offered.line, shown, _literal(part), module, offered.name, is_arguments)
             found.append((open_names(part, reads), distance, place))
-    paths = [path for path in configuration_files(roots, file) if _mentions_all(text_of(path, {}) or "", required)]
+    documents = ((path, text_of(path, {}) or "") for path in configuration_files(roots, file))
+    paths = [path for path, text in documents if _DEFAULTS.search(text) or _mentions_all(text, required)]
     read = [(0, 0, Configuration(path, 0, _shown(path, roots))) for path in paths]
     ordered = sorted([*found, *read], key=lambda item: item[:2])
     return tuple(configuration for _, _, configuration in ordered[:MAX_CONFIGURATIONS])
@@ -154,7 +156,7 @@ def _default(names: Sequence[str], keywords: Mapping[str, ast.expr], constants: 
     positional = bool(names) and not names[0].startswith("-")
     if positional or (isinstance(required, ast.Constant) and required.value):
         choices = _value(keywords["choices"], constants) if "choices" in keywords else UNKNOWN
-        return choices[0] if isinstance(choices, (list, tuple)) and choices else UNKNOWN
+        return next(iter(cast("list[Any]", choices)), UNKNOWN) if isinstance(choices, (list, tuple)) else UNKNOWN
     return None
 
 
@@ -175,7 +177,8 @@ def _settings(statements: Sequence[ast.stmt], constants: Values) -> Iterator[_Of
     settings: dict[str, dict[str, Any]] = {}
     lines: dict[str, int] = {}
     for node in statements:
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if _is_annotated(node) else []
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        targets = [node.target] if isinstance(node, ast.AnnAssign) else targets
         value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None
         for target in targets if value is not None else ():
             assert value is not None
@@ -189,10 +192,6 @@ def _settings(statements: Sequence[ast.stmt], constants: Values) -> Iterator[_Of
             elif (path := _path(target)) and path[0] in settings:
                 _put(settings[path[0]], path[1:], {} if filled is UNKNOWN and _is_empty_call(value) else filled)
     yield from (_Offered(lines[name], values, "settings") for name, values in settings.items() if values)
-
-
-def _is_annotated(node: ast.stmt) -> bool:
-    return isinstance(node, ast.AnnAssign)
 
 
 def _is_empty_call(node: ast.expr) -> bool:
@@ -237,11 +236,11 @@ def _constants(tree: ast.Module) -> dict[str, Any]:
 
 
 _ARITHMETIC: Mapping[type, Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Div: operator.truediv,
+    ast.Add: lambda left, right: left + right,
+    ast.Sub: lambda left, right: left - right,
+    ast.Mult: lambda left, right: left * right,
+    ast.FloorDiv: lambda left, right: left // right,
+    ast.Div: lambda left, right: left / right,
 }
 
 
@@ -278,7 +277,7 @@ def _value_of_call(node: ast.Call, constants: Values) -> Any:
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
     if not _CALLED.match(name) or len(node.args) > 1 or any(k.arg is None for k in node.keywords):
         return UNKNOWN
-    first = _value(node.args[0], constants) if node.args else {}
+    first: Any = _value(node.args[0], constants) if node.args else {}
     if not isinstance(first, dict) or not (first or node.keywords):
         return UNKNOWN
     return {**cast("dict[str, Any]", first), **{k.arg: _value(k.value, constants) for k in node.keywords}}

@@ -28,7 +28,7 @@ def body_facts(function: FunctionNode | None) -> dict[str, Facts]:
     rebound = _rebound_lines(function, facts)
     elements = _elements(function, facts)
     for node in ast.walk(function):
-        _visit(node, facts, rebound, elements=elements)
+        _visit(node, facts, rebound, variables=elements)
     for demand in requirements(function):
         if demand.name in facts:
             _demand(facts[demand.name], demand)
@@ -139,11 +139,11 @@ def _visit(
     facts: dict[str, Facts],
     rebound: dict[str, int],
     kept: Mapping[str, str] | None = None,
-    elements: Mapping[str, Facts] | None = None,
+    variables: Mapping[str, Facts] | None = None,
 ) -> None:
     """Take in what one node shows; with `kept` only of attributes of `self`, by the parameter that each holds.
 
-    `elements` are variables that stand for elements of parameters.
+    `variables` stand for elements of parameters.
     """
 
     def named(name: str, line: int) -> Facts | None:
@@ -154,7 +154,7 @@ def _visit(
     def of(expression: ast.expr) -> Facts | None:
         if kept is None:
             if isinstance(expression, ast.Name):
-                return named(expression.id, expression.lineno) or (elements or {}).get(expression.id)
+                return named(expression.id, expression.lineno) or (variables or {}).get(expression.id)
             return _part(expression, of)
         if isinstance(expression, ast.Attribute) and isinstance(expression.value, ast.Name):
             return facts.get(kept.get(expression.attr, "")) if expression.value.id == "self" else None

@@ -366,7 +366,7 @@ def _of_tensors(
         part = facts.parts.get(name, Facts())
         counted = part.uses and part.uses <= {"count", "compared"}
         plan = value(integers(name, part, context)[0], "search") if counted else tensors(name, part, used, context)[0]
-        used |= set(plan.spec.sizes) if isinstance(plan, TensorPlan) else set()  # pyright: ignore[reportArgumentType]
+        used |= {s for s in plan.spec.sizes if isinstance(s, int)} if isinstance(plan, TensorPlan) else set()
         items.append(plan)
     return SequencePlan(tuple(items), kind, tuple(names))
 
