@@ -417,6 +417,35 @@ class CallSite:
     functions: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True)
+class Configuration:
+    """Something in the project that has names with values, at `line` of `file`, which people call `shown`.
+
+    `values` are a Python literal, with `...` for what nobody wrote down; "" for a file (YAML, JSON, TOML) to be read.
+    A class that has them is `name` of `module`; `arguments` are those of a command line.
+    """
+
+    file: str
+    line: int
+    shown: str
+    values: str = ""
+    module: str = ""
+    name: str = ""
+    arguments: bool = False
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The configurations that a parameter may mean, the likeliest first; `reads` is what is read of it, as JSON.
+
+    A constructor's parameter is `init.name`.
+    """
+
+    parameter: str
+    reads: str
+    configurations: tuple[Configuration, ...]
+
+
 Work: TypeAlias = str
 """What is done with a target besides tracing it, as in the query of a URI: `passes`, `passes&table=core`, or "".
 
@@ -472,6 +501,7 @@ class TraceRequest:
     passes: tuple[PassSource, ...] = ()
     evident: bool = True
     step: int = 0
+    fits: tuple[Fit, ...] = ()
 
     @property
     def is_asked(self) -> bool:

@@ -41,10 +41,11 @@ def source_text(item: InputSpec) -> str:
         "settings": f"from {detail or 'the settings'}",
         "convention": f"from {detail or 'get_inputs()'}",
         "call site": f"from the call at {detail}" if detail else "from a call",
+        "annotation": f"from {detail or 'its annotation'}",
     }
     if item.source in words:
         return words[item.source]
-    found = {"annotation": "from its annotation", "search": "found by search"}.get(item.source, item.source)
+    found = "found by search" if item.source == "search" else item.source
     return f"{found}, {detail}" if detail else found
 
 

@@ -43,6 +43,7 @@ from fx_lsp.tracer.inputs.evidence.body import find_function
 from fx_lsp.tracer.inputs.evidence.command_line import flags_parsed, started_as
 from fx_lsp.tracer.inputs.evidence.steps import cannot_run, step_function
 from fx_lsp.tracer.inputs.resolve import Prepared, prepare
+from fx_lsp.tracer.program.absences import numbers_note
 from fx_lsp.tracer.program.devices import OnCpu, device_note, possible_devices
 from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
 from fx_lsp.tracer.program.lazy_modules import lazy_tensors
@@ -193,7 +194,7 @@ def _trace(
         outputs=tuple(_output_specs(last, captured)),
         seconds=time.perf_counter() - started,
         torch=torch.__version__,
-        notes=(*notes, *prepared.notes, *captured.notes, *device_note(devices), *weights_note()),
+        notes=(*notes, *prepared.notes, *captured.notes, *device_note(devices), *weights_note(), *numbers_note()),
         remarks=(*(symbols.remarks() if symbols is not None else checks.remarks()), *prepared.remarks, *remarks),
         refused=captured.refused,
         unreached=prepared.unreached,

@@ -18,6 +18,7 @@ from fx_lsp.tracer.failures.exceptions import sentence
 from fx_lsp.tracer.inputs.candidate import FUNCTION_RANKS, Prepared, prepare_with
 from fx_lsp.tracer.inputs.evidence.call_sites import seen_at_call_sites
 from fx_lsp.tracer.inputs.evidence.callers import Observed, caller_request, watcher
+from fx_lsp.tracer.inputs.evidence.configurations import fitting_plans
 from fx_lsp.tracer.inputs.evidence.offers import Offer, Written, conventions, unmakable, written_offers
 from fx_lsp.tracer.inputs.evidence.steps import offers_of_step
 from fx_lsp.tracer.inputs.plan.configs import constructor, namespaces
@@ -50,7 +51,8 @@ def prepare(
     lines = request.source.splitlines()
     deadline = time.process_time() + request.seconds
     construct_class = constructor(module)
-    context = Context(module, FUNCTION_RANKS, construct_class, namespaces(module, construct_class))
+    fits = fitting_plans(request, module, construct_class)
+    context = Context(module, FUNCTION_RANKS, construct_class, namespaces(module, construct_class), fits=fits)
     statements = Statements(tree, request.file)
     task = Task(request, module, sources, lines, tree, statements, deadline, context, mode, stopped)
     written = written_offers(request.given, task.evaluate)
