@@ -185,6 +185,21 @@ class Value:
     varies: bool = False
 
 
+@dataclass(frozen=True)
+class NamedSizes:
+    """What the code calls the sizes of one tensor; "" is the name of a size that it has none for.
+
+    A "value" is what the variable `name` held at `span`, as in `Value`; an "operation" is one that the expression at
+    `span` came to, and the tensor what it was given or gave; an "input" is known by its name alone.
+    """
+
+    kind: Literal["value", "operation", "input"]
+    span: Span | None
+    name: str
+    sizes: tuple[int, ...]
+    names: tuple[str, ...]
+
+
 Severity = Literal["error", "warning", "information"]
 ProblemSeverity = Literal[Severity, "hint"]
 
@@ -205,6 +220,7 @@ class Trace:
     `seconds` is the time the worker took; `torch` its version; `notes` are sentences for the user
     ("the whole module was imported, because …"); `remarks` say what the code demands of the dynamic dimensions.
     An inference-only target has the one stage `inference`, and is `refused` if PyTorch cannot differentiate it.
+    `named` are sizes that the code has names for.
     """
 
     target: str
@@ -218,6 +234,7 @@ class Trace:
     notes: tuple[str, ...] = ()
     remarks: tuple[Remark, ...] = ()
     refused: bool = False
+    named: tuple[NamedSizes, ...] = ()
 
     @property
     def saved_bytes(self) -> int:

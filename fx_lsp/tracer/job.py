@@ -26,6 +26,7 @@ from fx_lsp.tracer.command_line import flags_parsed, started_as
 from fx_lsp.tracer.compat import HAS_ANNOTATE, HAS_COLUMNS, FakeTensorMode
 from fx_lsp.tracer.conditions import under
 from fx_lsp.tracer.devices import OnCpu, device_note, possible_devices
+from fx_lsp.tracer.dimensions.naming import named_sizes
 from fx_lsp.tracer.failures import failure_of, load_failure, sentence
 from fx_lsp.tracer.fakes import fake_mode, movable_modules
 from fx_lsp.tracer.graphs import Names, saved_values
@@ -162,6 +163,12 @@ def _trace(
     saved = _saved(captured)
     if saved and symbols is not None and (counted := symbols.counted()):
         notes.append(f"sizes in bytes count {counted}")
+    named = ()
+    if symbols is None and not request.work:
+        with forbid_effects():
+            reached = (request.source if loaded.whole else request.sliced).splitlines()
+            lines = request.source.splitlines()
+            named = named_sizes(prepared.call, prepared.run, tree, lines, reached, sources, mode)
     outcome: Outcome = Trace(
         target=f"{request.file}::{request.name}",
         inputs=tuple(_with_settled_sizes(i, symbols) for i in prepared.inputs) if symbols else prepared.inputs,
@@ -174,6 +181,7 @@ def _trace(
         notes=(*notes, *prepared.notes, *captured.notes, *device_note(devices), *weights_note()),
         remarks=(*(symbols.remarks() if symbols is not None else ()), *prepared.remarks, *remarks),
         refused=captured.refused,
+        named=named,
     )
     return TraceReply(outcome, {s.name: wire.encode_stage(s) for s in found})
 

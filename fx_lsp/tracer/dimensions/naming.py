@@ -1,0 +1,180 @@
+"""Which sizes are the ones that the code has a name for.
+
+A target runs once on symbols, while its variables are looked at. A variable that holds a symbol, or what is computed of
+some, gives it a name in that run of its function and in what that calls. So sizes have the same name because they are
+the same variable, and never because their numbers are equal.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+from fx_lsp.model import NamedSizes, Span
+from fx_lsp.tracer.call import Call
+from fx_lsp.tracer.compat import FakeTensorMode, FloorDiv, sympy
+from fx_lsp.tracer.dimensions.sources import Place, named_shapes, reads_sizes
+from fx_lsp.tracer.dimensions.symbolic import Sizes, SymbolicCall
+from fx_lsp.tracer.dimensions.watch import Observed, Scope, observed
+from fx_lsp.tracer.inputs.plan.dims import Shape
+from fx_lsp.tracer.observe import Run, Statements
+from fx_lsp.tracer.provenance import Sources
+from fx_lsp.tracer.symbols import renamed, symbol_text
+
+MAX_CALLS = 500
+"""Up to how many torch calls a target is run on symbols."""
+MAX_TEXT = 24
+"""How long the name of a size may be."""
+MAX_TERM = 8
+"""The largest number that is added in the name of a size: `T + 1`, not `192 - 2*n`."""
+
+
+def named_sizes(
+    call: Call, run: Run, tree: ast.Module, lines: list[str], reached: list[str], sources: Sources, mode: FakeTensorMode
+) -> tuple[NamedSizes, ...]:
+    """Find the names of the sizes of a call that ran in `run`; of the lines of the file those are `reached` that are
+    not blank."""
+    shapes = named_shapes(tree, sources.file, lines)
+    if run.calls > MAX_CALLS or not (shapes or reads_sizes(tree, reached)):
+        return ()
+    statements = Statements(tree, sources.file)
+    attempts = (observed(call, statements, sources, mode, numbers) for numbers in (True, False))
+    best = max(_until_complete(attempts, run.calls), key=lambda attempt: attempt.calls)
+    return tuple(_Resolution(best, shapes).named())
+
+
+def _until_complete(attempts: Iterator[Observed], calls: int) -> Iterator[Observed]:
+    for attempt in attempts:
+        yield attempt
+        if attempt.calls >= calls:
+            return
+
+
+class _Resolution:
+    """From what a run on symbols showed, and shapes that are written down, to the names of sizes."""
+
+    def __init__(self, run: Observed, shapes: Mapping[Place, Shape]) -> None:
+        self._run, self._symbols, self._shapes = run, run.symbols, shapes
+        self._names: dict[Scope, dict[Any, str]] = {}
+        self._texts: dict[Scope | None, dict[Any, str]] = {}
+
+    def named(self) -> Iterator[NamedSizes]:
+        """The sizes of everything that was seen, where any has a name and no two runs disagree about it."""
+        merged: dict[tuple[Any, ...], list[set[str]]] = {}
+
+        def add(kind: str, span: Span | None, name: str, sizes: Sizes, texts: list[str]) -> None:
+            numbers = tuple(map(self._number, sizes))
+            known = merged.setdefault((kind, span, name, numbers), [set() for _ in sizes])
+            for names, text in zip(known, texts, strict=True):
+                names.add(text)
+
+        for scope in self._run.scopes:
+            for place, sizes in scope.values:
+                add("value", *place, sizes, self._value(scope, place, sizes))
+            for span, sizes in scope.operations:
+                add("operation", span, "", sizes, [self._text(scope, size) for size in sizes])
+        for path, sizes in self._symbols.inputs.items() if self._run.scopes else ():
+            add("input", None, path, sizes, [self._text(self._run.scopes[0], size) for size in sizes])
+        for (kind, span, name, numbers), texts in merged.items():
+            names = tuple(next(iter(names)) if len(names) == 1 else "" for names in texts)
+            if any(names):
+                yield NamedSizes(kind, span, name, numbers, names)
+
+    def _value(self, scope: Scope, place: Place, sizes: Sizes) -> list[str]:
+        """The names of the sizes of a value: what is written at its place, else what the function calls them."""
+        written = self._written(place, sizes)
+        return [name or self._text(scope, size) for name, size in zip(written, sizes, strict=True)]
+
+    def _written(self, place: Place, sizes: Sizes) -> list[str]:
+        """The names that are written for a value; none where they do not fit it."""
+        shape = _expanded(self._shapes.get(place, ()), len(sizes))
+        numbers = [self._number(size) for size in sizes]
+        by_name: dict[str, int] = {}
+        for size, number in zip(shape, numbers, strict=False):
+            if (size if isinstance(size, int) else by_name.setdefault(size, number) if size else number) != number:
+                return [""] * len(sizes)
+        return ["" if isinstance(size, int) else size for size in shape] or [""] * len(sizes)
+
+    def _number(self, size: Any) -> int:
+        return int(size.xreplace(self._symbols.conditions.values))
+
+    def _names_in(self, scope: Scope) -> dict[Any, str]:
+        """What a run of a function calls sizes: its variables first, then what is written, then the code around it."""
+        if scope in self._names:
+            return self._names[scope]
+        names: dict[Any, str] = {}
+        for name, size in scope.variables.items():
+            if size is not None and not size.is_Integer and not name.startswith("_"):
+                names.setdefault(size, name)
+        bound = {**scope.variables}
+        for place, sizes in scope.values:
+            written = self._written(place, sizes)
+            pairs = [(n, s) for n, s in zip(written, sizes, strict=True) if n.isidentifier() and not s.is_Integer]
+            if all(bound.get(name, size) == size for name, size in pairs):
+                for name, size in pairs:
+                    bound[name] = size
+                    names.setdefault(size, name)
+        around = self._symbols.attributes if scope.outer is None else self._names_in(scope.outer)
+        for size, name in around.items():
+            if name not in bound and name not in names.values():
+                names.setdefault(size, name)
+        self._names[scope] = names
+        return names
+
+    @cached_property
+    def _equal(self) -> dict[sympy.Symbol, set[sympy.Symbol]]:
+        """The sizes of other inputs that operations found equal to each size of an input, as they have to be."""
+        paths = self._symbols.paths
+        classes: dict[sympy.Symbol, set[sympy.Symbol]] = {}
+        for condition in self._symbols.conditions.conditions:
+            sides = condition.expression.args
+            if condition.held and condition.expression.func is sympy.Eq and all(side in paths for side in sides):
+                one, other = (classes.setdefault(side, {side}) for side in sides)
+                if paths[sides[0]] != paths[sides[1]]:
+                    one |= other
+                    classes.update(dict.fromkeys(one, one))
+        return classes
+
+    def _text(self, scope: Scope, size: Any) -> str:
+        """What a run of a function calls a size; "" where it has no name."""
+        texts = self._texts.setdefault(scope, {})
+        if size not in texts:
+            texts[size] = "" if size.is_Integer else self._composed(scope, size)
+        return texts[size]
+
+    def _composed(self, scope: Scope, size: Any) -> str:
+        names = self._names_in(scope)
+        if size in names:
+            return names[size]
+        symbols = {s: sympy.Symbol(name, integer=True, positive=True) for s, name in names.items()}
+        for symbol in size.free_symbols - symbols.keys():
+            equal = next((s for s in symbols if s in self._equal.get(symbol, ())), None)
+            if equal is not None:
+                symbols[symbol] = symbols[equal]
+        expression = size.xreplace(symbols)
+        if not expression.free_symbols <= set(symbols.values()) or not _is_plain(expression):
+            return ""
+        text = symbol_text(expression).replace(" ", "")
+        return text if len(text) <= MAX_TEXT else ""
+
+
+def _is_plain(expression: Any) -> bool:
+    """Return True for what a person would write of a size: sums, products and quotients without large summands."""
+    parts = list(sympy.preorder_traversal(expression))
+    plain = (sympy.Add, sympy.Mul, sympy.Pow, sympy.Symbol, sympy.Integer, FloorDiv)
+    return all(isinstance(part, plain) for part in parts) and not any(
+        argument.is_Integer and (abs(int(argument)) > MAX_TERM if isinstance(part, sympy.Add) else part.args[0] is argument)
+        for part in parts
+        if isinstance(part, (sympy.Add, FloorDiv))
+        for argument in part.args
+    )
+
+
+def _expanded(shape: Shape, rank: int) -> Shape:
+    """A shape with "" for each dimension that `...` stands for; () if it has another rank."""
+    if "..." not in shape:
+        return shape if len(shape) == rank else ()
+    place, more = shape.index("..."), rank - len(shape) + 1
+    return (*shape[:place], *[""] * more, *shape[place + 1 :]) if more >= 0 else ()
