@@ -19,12 +19,15 @@ from fx_lsp.tracer.dimensions.sources import Place, named_shapes, reads_sizes
 from fx_lsp.tracer.dimensions.symbolic import Sizes, SymbolicCall
 from fx_lsp.tracer.dimensions.watch import Observed, Scope, observed
 from fx_lsp.tracer.inputs.plan.dims import Shape
+from fx_lsp.tracer.inputs.solve.path_conditions import Condition
 from fx_lsp.tracer.observe import Run, Statements
 from fx_lsp.tracer.provenance import Sources
-from fx_lsp.tracer.symbols import renamed, symbol_text
+from fx_lsp.tracer.symbols import symbol_text
 
 MAX_CALLS = 500
 """Up to how many torch calls a target is run on symbols."""
+ENOUGH = 0.8
+"""The share of the torch calls of a run after which a run on symbols that ended early is as good as a whole one."""
 MAX_TEXT = 24
 """How long the name of a size may be."""
 MAX_TERM = 8
@@ -48,7 +51,7 @@ def named_sizes(
 def _until_complete(attempts: Iterator[Observed], calls: int) -> Iterator[Observed]:
     for attempt in attempts:
         yield attempt
-        if attempt.calls >= calls:
+        if attempt.calls >= ENOUGH * calls:
             return
 
 
@@ -71,7 +74,7 @@ class _Resolution:
                 names.add(text)
 
         for scope in self._run.scopes:
-            for place, sizes in scope.values:
+            for place, sizes in scope.seen():
                 add("value", *place, sizes, self._value(scope, place, sizes))
             for span, sizes in scope.operations:
                 add("operation", span, "", sizes, [self._text(scope, size) for size in sizes])
@@ -109,7 +112,7 @@ class _Resolution:
             if size is not None and not size.is_Integer and not name.startswith("_"):
                 names.setdefault(size, name)
         bound = {**scope.variables}
-        for place, sizes in scope.values:
+        for place, sizes in scope.seen():
             written = self._written(place, sizes)
             pairs = [(n, s) for n, s in zip(written, sizes, strict=True) if n.isidentifier() and not s.is_Integer]
             if all(bound.get(name, size) == size for name, size in pairs):
@@ -129,13 +132,17 @@ class _Resolution:
         paths = self._symbols.paths
         classes: dict[sympy.Symbol, set[sympy.Symbol]] = {}
         for condition in self._symbols.conditions.conditions:
-            sides = condition.expression.args
-            if condition.held and condition.expression.func is sympy.Eq and all(side in paths for side in sides):
-                one, other = (classes.setdefault(side, {side}) for side in sides)
-                if paths[sides[0]] != paths[sides[1]]:
-                    one |= other
-                    classes.update(dict.fromkeys(one, one))
+            sides = _equal_symbols(condition) if condition.held else ()
+            if sides and all(side in paths for side in sides) and paths[sides[0]] != paths[sides[1]]:
+                both = set().union(*(classes.get(side, {side}) for side in sides))
+                classes.update(dict.fromkeys(both, both))
         return classes
+
+    @cached_property
+    def _requested(self) -> dict[Any, Any]:
+        """What the code asked for where sizes are computed of others, for those that are no numbers of the model."""
+        pairs = (pair for scope in self._run.scopes for pair in scope.requested)
+        return {size: asked for size, asked in pairs if size != asked and size.args and asked.free_symbols}
 
     def _text(self, scope: Scope, size: Any) -> str:
         """What a run of a function calls a size; "" where it has no name."""
@@ -148,6 +155,10 @@ class _Resolution:
         names = self._names_in(scope)
         if size in names:
             return names[size]
+        asked = self._requested.get(size)
+        if asked in names:
+            return names[asked]
+        size = size if asked is None else asked
         symbols = {s: sympy.Symbol(name, integer=True, positive=True) for s, name in names.items()}
         for symbol in size.free_symbols - symbols.keys():
             equal = next((s for s in symbols if s in self._equal.get(symbol, ())), None)
@@ -156,8 +167,29 @@ class _Resolution:
         expression = size.xreplace(symbols)
         if not expression.free_symbols <= set(symbols.values()) or not _is_plain(expression):
             return ""
-        text = symbol_text(expression).replace(" ", "")
+        order = {symbols[s]: place for place, s in enumerate(symbols)}
+        factors = sorted(sympy.Mul.make_args(expression), key=lambda factor: order.get(factor, -1))
+        several = len(factors) > 1 and all(factor in order or factor.is_Integer for factor in factors)
+        text = "*".join(map(str, factors)) if several else symbol_text(expression).replace(" ", "")
         return text if len(text) <= MAX_TEXT else ""
+
+
+def _equal_symbols(condition: Condition) -> tuple[sympy.Symbol, ...]:
+    """The two symbols that an equality says are equal, alone or as the only difference of two products."""
+    equality: Any = condition.expression
+    if equality.func is not sympy.Eq:
+        return ()
+    sides = [list(sympy.Mul.make_args(side)) for side in equality.args]
+    for factor in list(sides[0]):
+        if factor in sides[1]:
+            sides[0].remove(factor)
+            sides[1].remove(factor)
+    rest = tuple(factor for side in sides for factor in side)
+    return rest if len(rest) == 2 == len(sides[0]) + 1 and all(map(_is_symbol, rest)) else ()
+
+
+def _is_symbol(expression: Any) -> bool:
+    return isinstance(expression, sympy.Symbol)
 
 
 def _is_plain(expression: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import FrameType
@@ -32,12 +32,14 @@ MAX_SECONDS = 2.0
 @dataclass(eq=False)
 class Scope:
     """One run of a function, which `outer` called: what its variables held, of which those that changed are None, and
-    the sizes of what was seen in it."""
+    the sizes of what was seen in it. `requested` are sizes of results, each with what the code asked for there."""
 
     outer: Scope | None = None
     variables: dict[str, Any] = field(default_factory=dict[str, Any])
     values: list[tuple[Place, Sizes]] = field(default_factory=list["tuple[Place, Sizes]"])
+    ends: dict[Place, list[Sizes]] = field(default_factory=dict[Place, "list[Sizes]"])
     operations: set[tuple[Span, Sizes]] = field(default_factory=set["tuple[Span, Sizes]"])
+    requested: list[tuple[Any, Any]] = field(default_factory=list["tuple[Any, Any]"])
 
     def bind(self, name: str, size: Any) -> None:
         """Note what a variable holds; one that holds something else later names nothing."""
@@ -46,6 +48,22 @@ class Scope:
     def note(self, place: Place, value: Any) -> None:
         """Note the sizes of the tensors of a value."""
         self.values += ((place, sizes_of(tensor)) for _, tensor in tensors_in(value, "", 3))
+
+    def note_end(self, place: Place, value: Any) -> None:
+        """Note a value in place of the one before: the torch calls of a library end in the value of the expression."""
+        self.ends[place] = [sizes_of(tensor) for _, tensor in tensors_in(value, "", 3)]
+
+    def seen(self) -> Iterator[tuple[Place, Sizes]]:
+        """Every tensor that was seen in the run."""
+        yield from self.values
+        yield from ((place, sizes) for place, several in self.ends.items() for sizes in several)
+
+    def note_requested(self, args: tuple[Any, ...], result: Any) -> None:
+        """Note what the sizes of a result are that a call was told: those of `x.view(B, T, H, D)`."""
+        told = [size for item in args[1:] for size in (item if isinstance(item, (list, tuple)) else [item])]
+        if isinstance(result, torch.Tensor) and len(told) == result.dim():
+            pairs = zip(sizes_of(result), told, strict=True)
+            self.requested += ((size, expression_of(to)) for size, to in pairs if isinstance(to, torch.SymInt))
 
 
 @dataclass
@@ -79,6 +97,10 @@ def observed(
         finally:
             sys.settrace(previous)
     return Observed(symbols, scopes.all, run.calls)
+
+
+_SHAPED = frozenset({"view", "reshape", "expand"})
+"""Calls that are told every size of their result."""
 
 
 class _OverTime(BaseException):
@@ -174,7 +196,10 @@ class _Calls(TorchFunctionMode):
             scopes.calling = outer
         self._run.calls += 1
         if scope is not None and chain:
-            scope.note((chain[0], ""), result)
+            own = frame.f_code.co_filename == chain[0].file
+            (scope.note if own else scope.note_end)((chain[0], ""), result)
+            if getattr(func, "__name__", "") in _SHAPED:
+                scope.note_requested(args, result)
         return result
 
 
