@@ -205,12 +205,21 @@ ProblemSeverity = Literal[Severity, "hint"]
 
 
 @dataclass(frozen=True)
+class Related:
+    """Another place that a problem has to do with."""
+
+    span: Span
+    message: str
+
+
+@dataclass(frozen=True)
 class Remark:
     """A sentence for the user about one place ("B becomes 16 here: …"), or about none in their code."""
 
     message: str
     span: Span | None
     severity: ProblemSeverity = "information"
+    related: tuple[Related, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -425,10 +434,11 @@ class TraceReply:
     `stages` maps a stage's name to `wire.encode_stage` bytes. `dependencies` are absolute paths of the files besides
     the target's own whose text the answer depends on, and `file::name` where it depends on how the target's own file
     calls it; `packages` are the dotted names of the installed modules that had to be imported, which a zygote may
-    import beforehand.
+    import beforehand. One that is not `final` is right, and there is a reply to come that says more.
     """
 
     outcome: Outcome
     stages: dict[StageName, bytes] = field(default_factory=dict[str, bytes])
     dependencies: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
+    final: bool = True

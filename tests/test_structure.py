@@ -151,7 +151,7 @@ COMPLEX: dict[str, int] = {
     "fx_lsp.tracer.inputs.solve.sizes:_conflicts": 31,
     "fx_lsp.tracer.inputs.solve.solver:solutions": 21,
     "fx_lsp.tracer.inputs.solve.verdict:persists": 23,
-    "fx_lsp.tracer.job:_trace": 24,
+    "fx_lsp.tracer.job:_trace": 25,
     "fx_lsp.tracer.names:_parts": 21,
     "fx_lsp.tracer.stages.original:_why_not_inside": 21,
     "fx_lsp.tracer.stages.selftest:_Arguments.value": 26,

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from fx_lsp.features.dimensions import SizeNames, SizeStyle
 from fx_lsp.features.documents import body, render_call
 from fx_lsp.features.guesses import Guesses
 from fx_lsp.features.inputs import inputs_text
@@ -33,19 +34,26 @@ class Hover:
 
 
 def hover_name(
-    target: Target, outcome: Outcome, stale: bool, stage: Stage | None, link: Link | None, problems: bool = False
+    target: Target,
+    outcome: Outcome,
+    stale: bool,
+    stage: Stage | None,
+    link: Link | None,
+    problems: bool = False,
+    names: bool = True,
 ) -> Hover:
     """The hover on a target's name: how it was called, what it costs, the first lines of `stage`.
 
-    Where `problems` are shown and one stands here, the hover adds to it what it does not say.
+    Where `problems` are shown and one stands here, the hover adds to it what it does not say. With `names`, sizes have
+    the names that the code has for them beside their numbers.
     """
     if isinstance(outcome, Failure):
         here = problems and (outcome.span is None or outcome.span.file != target.file)
         return Hover(_join([_stale(stale), failure_text(outcome, said=here)]), target.name_span)
     sections = [
         _stale(stale),
-        f"```python\n{signature(target, outcome)}\n```",
-        inputs_text(outcome.inputs),
+        f"```python\n{signature(target, outcome, names=SizeNames(outcome, _style(names)))}\n```",
+        inputs_text(outcome.inputs, SizeNames(outcome, _style(names))),
         " · ".join(part for part in (*_costs(outcome), _saved(outcome)) if part),
         _links(target, outcome, link),
         "" if stage is None else _excerpt(outcome, stage),
@@ -63,11 +71,12 @@ def hover_expression(
     line: int,
     col: int,
     problems: bool = False,
+    names: bool = True,
 ) -> Hover | None:
     """The hover on the innermost expression at a position that is known: its value and the ops it became.
 
-    `stages` are those to list ops of; where `problems` are shown, the hover does not say them again. None where nothing
-    is known of the expressions at the position.
+    `stages` are those to list ops of; where `problems` are shown, the hover does not say them again; `names` as in
+    `hover_name`. None where nothing is known of the expressions at the position.
     """
     if isinstance(outcome, Failure):
         span, adds = outcome.span, not problems or bool(outcome.inputs or outcome.output.strip())
@@ -75,15 +84,15 @@ def hover_expression(
         return Hover(failure_text(outcome, said=problems), span) if here and span is not None else None
     parameter = parameter_at(text, target, line, col)
     if parameter is not None:
-        return _parameter(outcome, *parameter)
+        return _parameter(outcome, *parameter, SizeNames(outcome, _style(names)))
     expression = expression_at(text, target.span, line, col)
     if expression is None:
         return None
-    guesses = Guesses(outcome.inputs)
+    guesses, sizes = Guesses(outcome.inputs), SizeNames(outcome, _style(names))
     if expression.name is not None:
         value = _variable(outcome, target, expression, line)
         if value is not None:
-            return Hover(_join([_spec(expression.name, value, guesses)]), expression.spans[0])
+            return Hover(_join([_spec(expression.name, value, guesses, sizes)]), expression.spans[0])
     groups = [(stage.name, _by_span(stage, set(expression.spans))) for stage in stages]
     values = {v.span: v for v in outcome.values if v.name in ("", "return")}
     for span in expression.spans:
@@ -91,7 +100,7 @@ def hover_expression(
         value = values.get(span)
         said = [f"*{plain(remark.message)}*" for remark in outcome.remarks if remark.span == span]
         if found or said or value is not None:
-            source = "" if value is None else _spec("", value, guesses)
+            source = "" if value is None else _spec("", value, guesses, sizes)
             return Hover(_join([source, *said, *(_ops(name, nodes) for name, nodes in found)]), span)
     return None
 
@@ -114,11 +123,11 @@ def failure_text(failure: Failure, said: bool = False) -> str:
     )
 
 
-def _parameter(trace: Trace, name: str, span: Span) -> Hover | None:
+def _parameter(trace: Trace, name: str, span: Span, names: SizeNames) -> Hover | None:
     """The hover on a parameter: what it was called with, and where that came from."""
     own = re.compile(re.escape(name) + r"(\[.*)?")
     found = [item for item in trace.inputs if own.fullmatch(item.name)]
-    return Hover(inputs_text(found).removeprefix("- "), span) if found else None
+    return Hover(inputs_text(found, names).removeprefix("- "), span) if found else None
 
 
 def _variable(trace: Trace, target: Target, expression: Expression, line: int) -> Value | None:
@@ -172,8 +181,13 @@ def _ops(stage: str, nodes: list[Node]) -> str:
     return f"{stage} · {count('op', len(nodes))}\n\n```python\n{listing}\n```{rest}"
 
 
-def _spec(name: str, value: Value, guesses: Guesses) -> str:
-    spec = guesses.marked(value.spec)
+def _style(names: bool) -> SizeStyle:
+    """How sizes are shown in a hover, which always has the numbers."""
+    return "both" if names else "numbers"
+
+
+def _spec(name: str, value: Value, guesses: Guesses, names: SizeNames) -> str:
+    spec = guesses.marked(value.spec, names.of_value(value))
     if name:
         shown = f"{name}: {spec}" if is_tensor_spec(value.spec) else f"{name} = {one_line(spec)}"
     else:

@@ -9,6 +9,7 @@ from lsprotocol import types
 from pygls.exceptions import JsonRpcInvalidParams
 
 from fx_lsp.features.guesses import Guesses
+from fx_lsp.features.dimensions import SizeNames, SizeStyle
 from fx_lsp.features.inputs import input_data
 from fx_lsp.features.kernels import chip_of
 from fx_lsp.features.lenses import default_stage, summarize
@@ -41,7 +42,7 @@ async def graph(server: Server, params: Any) -> Json:
     if isinstance(outcome, Failure) or isinstance(stage, Failure):
         return {"failure": describe(outcome if isinstance(outcome, Failure) else _failure(stage))}
     places = _Places(server)
-    drawn = picture(outcome, stage, places.text)
+    drawn = picture(outcome, stage, places.text, server.settings.sizes)
     others = [s for s in outcome.stages if s.name in _GRAPHS] if not view.work else [*outcome.stages]
     return {
         "title": f"{view.name} · {view.stage}",
@@ -132,7 +133,7 @@ async def functions(server: Server, params: Any) -> Json | None:
 
     passes = server.engine.passes(document.file) if state.text == document.text else ()
     return {
-        "functions": [_function(t, range_) for t in state.targets],
+        "functions": [_function(t, range_, server.settings.sizes) for t in state.targets],
         "passes": [_pass(p, range_) for p in passes],
         "failure": "" if state.syntax is None else describe(state.syntax),
     }
@@ -160,7 +161,7 @@ async def origins(server: Server, params: Any) -> list[Json] | None:
     ]
 
 
-def _function(state: TargetState, range_: Callable[[Span], types.Range]) -> Json:
+def _function(state: TargetState, range_: Callable[[Span], types.Range], sizes: SizeStyle) -> Json:
     target, outcome = state.target, state.outcome
     known: Json = {
         "name": target.name,
@@ -178,6 +179,8 @@ def _function(state: TargetState, range_: Callable[[Span], types.Range]) -> Json
     if outcome is not None:
         known["inputs"] = [input_data(i) for i in outcome.inputs]
     if isinstance(outcome, Trace):
+        names = SizeNames(outcome, sizes)
+        known["inputs"] = [{**input_data(i), "shown": names.of_input(i)} for i in outcome.inputs]
         shown = [s for s in outcome.stages if s.name in _GRAPHS]
         known["stages"] = [{"name": s.name, "ops": s.ops} for s in shown]
         known["saved"] = outcome.saved_bytes if outcome.info("backward") is not None else None

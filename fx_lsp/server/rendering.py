@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fx_lsp.features.diffs import render_diff
+from fx_lsp.features.dimensions import SizeStyle
 from fx_lsp.features.documents import Document, Line, SourceLine, render_stage
 from fx_lsp.features.hover import failure_text
 from fx_lsp.features.kernels import Shown, chip_of, render_listing, stages_of_listing
@@ -44,7 +45,7 @@ async def rendered(server: Server, engine: Engine, view: View, outcome: Outcome)
     if failed is not None and view.stage != RUN:
         return said(failure_text(failed))
     stages = [stage for stage in found if isinstance(stage, Stage)]
-    return await asyncio.to_thread(_document, view, outcome, stages, source_lines(server))
+    return await asyncio.to_thread(_document, view, outcome, stages, source_lines(server), server.settings.sizes)
 
 
 def last_good(server: Server, engine: Engine, view: View) -> Shown | None:
@@ -54,7 +55,7 @@ def last_good(server: Server, engine: Engine, view: View) -> Shown | None:
     stage = engine.stage_now(view.file, view.name, view.stage) if isinstance(trace, Trace) else None
     if not isinstance(trace, Trace) or stage is None:
         return None
-    return _document(view, trace, [stage], source_lines(server))
+    return _document(view, trace, [stage], source_lines(server), server.settings.sizes)
 
 
 def as_stale(shown: Shown) -> Shown:
@@ -89,7 +90,9 @@ def source_lines(server: Server) -> SourceLine:
     return source_line
 
 
-def _document(view: View, trace: Trace, stages: list[Stage], source_line: SourceLine) -> Shown:
+def _document(
+    view: View, trace: Trace, stages: list[Stage], source_line: SourceLine, sizes: SizeStyle
+) -> Shown:
     nodes = {node.name: node for stage in stages for node in stage.nodes}
     if view.stage == RUN and view.work:
         return Shown(render_run(trace, {stage.name: stage for stage in stages}), nodes)
@@ -98,4 +101,4 @@ def _document(view: View, trace: Trace, stages: list[Stage], source_line: Source
     *before, stage = stages
     if before:
         return Shown(render_diff(trace, before[0], stage), nodes)
-    return Shown(render_stage(trace, stage, source_line, view.full), nodes)
+    return Shown(render_stage(trace, stage, source_line, view.full, sizes), nodes)

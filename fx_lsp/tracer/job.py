@@ -9,7 +9,7 @@ import sys
 import sysconfig
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -17,7 +17,19 @@ from typing import Any
 import torch
 
 from fx_lsp import wire
-from fx_lsp.model import Failure, InputSpec, Outcome, Remark, Saved, Stage, StageInfo, Trace, TraceReply, TraceRequest
+from fx_lsp.model import (
+    Failure,
+    InputSpec,
+    NamedSizes,
+    Outcome,
+    Remark,
+    Saved,
+    Stage,
+    StageInfo,
+    Trace,
+    TraceReply,
+    TraceRequest,
+)
 from fx_lsp.specs import parse_spec
 from fx_lsp.tracer.bootstrap import insert_user_paths
 from fx_lsp.tracer.call import tensors_in
@@ -26,7 +38,8 @@ from fx_lsp.tracer.command_line import flags_parsed, started_as
 from fx_lsp.tracer.compat import HAS_ANNOTATE, HAS_COLUMNS, FakeTensorMode
 from fx_lsp.tracer.conditions import under
 from fx_lsp.tracer.devices import OnCpu, device_note, possible_devices
-from fx_lsp.tracer.dimensions.naming import named_sizes
+from fx_lsp.tracer.dimensions.annotations import annotation_remarks
+from fx_lsp.tracer.dimensions.naming import finder_of_names
 from fx_lsp.tracer.failures import failure_of, load_failure, sentence
 from fx_lsp.tracer.fakes import fake_mode, movable_modules
 from fx_lsp.tracer.graphs import Names, saved_values
@@ -52,6 +65,12 @@ STARTED = time.time()
 
 def run(request: TraceRequest) -> TraceReply:
     """Load the target, resolve its inputs, trace it. What the user's code does wrong comes back as a Failure."""
+    *_, reply = replies(request)
+    return reply
+
+
+def replies(request: TraceRequest) -> Iterator[TraceReply]:
+    """Give what `run` does, and before it the same without names of sizes, where these take longer to find."""
     started = time.perf_counter()
     warnings.simplefilter("ignore")
     torch.compile = as_written
@@ -75,10 +94,28 @@ def run(request: TraceRequest) -> TraceReply:
                 if builds:
                     reply = built(request, loaded, sources, mode, started)
                 else:
-                    reply = _trace(request, loaded, sources, mode, devices, started)
+                    reply, naming = _trace(request, loaded, sources, mode, devices, started)
+                    if naming is not None and isinstance(reply.outcome, Trace):
+                        yield replace(
+                            _with_dependencies(reply, request, package_dir, site_dirs, before, whole), final=False
+                        )
+                        with forbid_effects():
+                            reply = replace(reply, outcome=replace(reply.outcome, named=naming()))
     except (LoadError, SystemExit) as error:
         cause = error.__cause__ if isinstance(error, LoadError) and error.__cause__ is not None else error
         reply = TraceReply(load_failure(cause, sources))
+    yield _with_dependencies(reply, request, package_dir, site_dirs, before, whole)
+
+
+def _with_dependencies(
+    reply: TraceReply,
+    request: TraceRequest,
+    package_dir: str | None,
+    site_dirs: list[str],
+    before: frozenset[str],
+    whole: bool,
+) -> TraceReply:
+    """A reply with the files and packages that it depends on; `before` are modules that are none of the user's."""
     files, packages = dependencies(request, package_dir, site_dirs, before)
     seen = isinstance(reply.outcome, Trace) and any(i.source == "call site" for i in reply.outcome.inputs)
     seen = seen or request.step > 0
@@ -103,7 +140,8 @@ def _trace(
     mode: FakeTensorMode,
     devices: OnCpu | None,
     started: float,
-) -> TraceReply:
+) -> tuple[TraceReply, Callable[[], tuple[NamedSizes, ...]] | None]:
+    """Trace the target; what is returned besides finds the names of its sizes."""
     tree = syntax_of(request, request.sliced if request.step else request.source)
     notes = list(loaded.notes)
     if not HAS_COLUMNS:
@@ -115,15 +153,15 @@ def _trace(
     except AttributeError:
         target = None
         if find_function(tree, request.name) is None or not request.callers:
-            return TraceReply(Failure("unsupported", f"{request.name} does not exist once the file has run"))
+            return TraceReply(Failure("unsupported", f"{request.name} does not exist once the file has run")), None
     if isinstance(target, Failure):
-        return TraceReply(target)
+        return TraceReply(target), None
     with forbid_effects(), mode:
         prepared = prepare(request, loaded.module, target, sources, tree, mode)
     if isinstance(prepared, Failure):
-        return TraceReply(prepared)
+        return TraceReply(prepared), None
     if ran_without_tensors(request, prepared.run):
-        return TraceReply(nothing(request.name))
+        return TraceReply(nothing(request.name)), None
     definition = request.name if request.kind != "module" else f"{request.name}.forward"
 
     def new_names() -> Names:
@@ -131,7 +169,7 @@ def _trace(
 
     tried = _captured(prepared, mode, sources, new_names, request)
     if isinstance(tried, Failure):
-        return TraceReply(tried)
+        return TraceReply(tried), None
     prepared, captured = tried
     captured.notes = (*captured.notes, *_why_inference(captured, prepared))
     symbols = prepared.conditions.symbols
@@ -158,17 +196,14 @@ def _trace(
             with under(mode, prepared.conditions):
                 ledger = further_stages(known)
         except ValueError as error:
-            return TraceReply(Failure("unsupported", str(error)))
-        infos, found, remarks = ledger.infos, ledger.stages, ledger.remarks
+            return TraceReply(Failure("unsupported", str(error))), None
+        infos, found, remarks = ledger.infos, ledger.stages, list(ledger.remarks)
+    else:
+        function, namespace = find_function(tree, definition), vars(loaded.module)
+        remarks += annotation_remarks(function, namespace, request.file, prepared.run, prepared.inputs)
     saved = _saved(captured)
     if saved and symbols is not None and (counted := symbols.counted()):
         notes.append(f"sizes in bytes count {counted}")
-    named = ()
-    if symbols is None and not request.work:
-        with forbid_effects():
-            reached = (request.source if loaded.whole else request.sliced).splitlines()
-            lines = request.source.splitlines()
-            named = named_sizes(prepared.call, prepared.run, tree, lines, reached, sources, mode)
     outcome: Outcome = Trace(
         target=f"{request.file}::{request.name}",
         inputs=tuple(_with_settled_sizes(i, symbols) for i in prepared.inputs) if symbols else prepared.inputs,
@@ -181,9 +216,10 @@ def _trace(
         notes=(*notes, *prepared.notes, *captured.notes, *device_note(devices), *weights_note()),
         remarks=(*(symbols.remarks() if symbols is not None else ()), *prepared.remarks, *remarks),
         refused=captured.refused,
-        named=named,
     )
-    return TraceReply(outcome, {s.name: wire.encode_stage(s) for s in found})
+    reached = request.source if loaded.whole else request.sliced
+    naming = None if symbols is not None or request.work else finder_of_names(prepared, tree, reached, sources, mode)
+    return TraceReply(outcome, {s.name: wire.encode_stage(s) for s in found}), naming
 
 
 def _target(request: TraceRequest, loaded: Loaded, mode: FakeTensorMode) -> Any:

@@ -13,6 +13,7 @@ import pytest
 from fx_lsp.errors import WorkerDied, WorkerStartError, WorkerTimeout
 from fx_lsp.model import Failure, Node, Span, Stage, StageInfo, Trace, TraceReply, TraceRequest, Value
 from fx_lsp.tracing.analysis import module_name
+from fx_lsp.tracing.channels import EarlyReply
 from fx_lsp.tracing.engine import Engine, EngineSettings, EngineStatus
 from fx_lsp.tracing.files import SLOW_SECONDS, urgency
 from fx_lsp.tracing.hosts import Backend
@@ -45,7 +46,9 @@ class Tracers:
         await asyncio.sleep(0.02)
         self.pid = self.started
 
-    async def run(self, request: TraceRequest, seconds: float | None = None) -> TraceReply:
+    async def run(
+        self, request: TraceRequest, seconds: float | None = None, early: EarlyReply | None = None
+    ) -> TraceReply:
         self.asked.append(request.name)
         self.requests.append(request)
         try:

@@ -32,7 +32,7 @@ export interface FunctionData {
   stages: { name: string; ops: number }[];
   saved: number | null;
   guessed: boolean;
-  inputs: { name: string; spec: string; source: string; guessed: boolean }[];
+  inputs: { name: string; spec: string; shown?: string; source: string; guessed: boolean }[];
 }
 
 export interface PassData {

@@ -180,7 +180,7 @@ function details(uri: vscode.Uri, data: FunctionData): Item[] {
     ({ name, ops }): Item => ({ kind: 'detail', label: name, description: `${ops.toLocaleString('en')} ops`, icon: 'list-tree', command: command('fx-lsp.openStage', 'Show', name) }),
   );
   const saved: Item[] = data.saved === null ? [] : [{ kind: 'detail', label: 'saved for backward', description: `${data.guessed ? '~' : ''}${formatBytes(data.saved)}`, icon: 'save', command: command('fx-lsp.showMemory', 'Show') }];
-  const inputs = data.inputs.map(({ name, spec, source, guessed }): Item => ({ kind: 'detail', label: `${name}: ${guessed ? '~' : ''}${spec}`, description: source, icon: 'symbol-parameter' }));
+  const inputs = data.inputs.map(({ name, spec, shown, source, guessed }): Item => ({ kind: 'detail', label: `${name}: ${guessed ? '~' : ''}${shown ?? spec}`, description: source, icon: 'symbol-parameter' }));
   return [...stages, ...saved, ...inputs];
 }
 

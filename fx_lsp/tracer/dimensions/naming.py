@@ -8,19 +8,19 @@ the same variable, and never because their numbers are equal.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
 from fx_lsp.model import NamedSizes, Span
-from fx_lsp.tracer.call import Call
 from fx_lsp.tracer.compat import FakeTensorMode, FloorDiv, sympy
 from fx_lsp.tracer.dimensions.sources import Place, named_shapes, reads_sizes
-from fx_lsp.tracer.dimensions.symbolic import Sizes, SymbolicCall
+from fx_lsp.tracer.dimensions.symbolic import Sizes
 from fx_lsp.tracer.dimensions.watch import Observed, Scope, observed
+from fx_lsp.tracer.inputs.candidate import Prepared
 from fx_lsp.tracer.inputs.plan.dims import Shape
 from fx_lsp.tracer.inputs.solve.path_conditions import Condition
-from fx_lsp.tracer.observe import Run, Statements
+from fx_lsp.tracer.observe import Statements
 from fx_lsp.tracer.provenance import Sources
 from fx_lsp.tracer.symbols import symbol_text
 
@@ -34,18 +34,25 @@ MAX_TERM = 8
 """The largest number that is added in the name of a size: `T + 1`, not `192 - 2*n`."""
 
 
-def named_sizes(
-    call: Call, run: Run, tree: ast.Module, lines: list[str], reached: list[str], sources: Sources, mode: FakeTensorMode
-) -> tuple[NamedSizes, ...]:
-    """Find the names of the sizes of a call that ran in `run`; of the lines of the file those are `reached` that are
-    not blank."""
+def finder_of_names(
+    prepared: Prepared, tree: ast.Module, reached: str, sources: Sources, mode: FakeTensorMode
+) -> Callable[[], tuple[NamedSizes, ...]] | None:
+    """Return what finds the names of the sizes of a call that has run; None where the code has none.
+
+    `reached` is the text of the file with everything blank that the call does not reach.
+    """
+    lines, calls = reached.splitlines(), prepared.run.calls
     shapes = named_shapes(tree, sources.file, lines)
-    if run.calls > MAX_CALLS or not (shapes or reads_sizes(tree, reached)):
-        return ()
-    statements = Statements(tree, sources.file)
-    attempts = (observed(call, statements, sources, mode, numbers) for numbers in (True, False))
-    best = max(_until_complete(attempts, run.calls), key=lambda attempt: attempt.calls)
-    return tuple(_Resolution(best, shapes).named())
+    if calls > MAX_CALLS or not (shapes or reads_sizes(tree, lines)):
+        return None
+
+    def find() -> tuple[NamedSizes, ...]:
+        statements = Statements(tree, sources.file)
+        attempts = (observed(prepared.call, statements, sources, mode, numbers) for numbers in (True, False))
+        best = max(_until_complete(attempts, calls), key=lambda attempt: attempt.calls)
+        return tuple(_Resolution(best, shapes).named())
+
+    return find
 
 
 def _until_complete(attempts: Iterator[Observed], calls: int) -> Iterator[Observed]:
@@ -197,7 +204,8 @@ def _is_plain(expression: Any) -> bool:
     parts = list(sympy.preorder_traversal(expression))
     plain = (sympy.Add, sympy.Mul, sympy.Pow, sympy.Symbol, sympy.Integer, FloorDiv)
     return all(isinstance(part, plain) for part in parts) and not any(
-        argument.is_Integer and (abs(int(argument)) > MAX_TERM if isinstance(part, sympy.Add) else part.args[0] is argument)
+        argument.is_Integer
+        and (abs(int(argument)) > MAX_TERM if isinstance(part, sympy.Add) else part.args[0] is argument)
         for part in parts
         if isinstance(part, (sympy.Add, FloorDiv))
         for argument in part.args

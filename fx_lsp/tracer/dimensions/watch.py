@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -16,10 +15,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fx_lsp.model import Span
 from fx_lsp.tracer.call import RUN_CODE, Call, tensors_in
-from fx_lsp.tracer.compat import FakeTensorMode, sympy
+from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.conditions import with_shape_env
-from fx_lsp.tracer.dimensions.symbolic import Sizes, SymbolicCall, expression_of, sizes_of
 from fx_lsp.tracer.dimensions.sources import Place
+from fx_lsp.tracer.dimensions.symbolic import Sizes, SymbolicCall, expression_of, sizes_of
 from fx_lsp.tracer.inputs.solve.path_conditions import PathConditions, symbols_are_integers
 from fx_lsp.tracer.observe import Run, Statements
 from fx_lsp.tracer.provenance import METADATA, Sources
@@ -75,9 +74,7 @@ class Observed:
     calls: int
 
 
-def observed(
-    call: Call, statements: Statements, sources: Sources, mode: FakeTensorMode, numbers: bool
-) -> Observed:
+def observed(call: Call, statements: Statements, sources: Sources, mode: FakeTensorMode, numbers: bool) -> Observed:
     """Run a call on symbols, as far as it goes; with `numbers` those of modules and arguments are symbols as well."""
     run = Run()
     symbols = SymbolicCall(PathConditions(run, sources, chains=False), numbers)
