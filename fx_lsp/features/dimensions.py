@@ -87,4 +87,3 @@ class SizeNames:
         pairs = zip(names, sizes, strict=True)
         written = [f"{name}={size}" if name and both else name or str(size) for name, size in pairs]
         return f"{tensor['dtype']}[{', '.join(written)}]" + (tensor["strides"] or "" if both else "")
-

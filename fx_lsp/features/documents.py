@@ -49,7 +49,8 @@ def render_stage(
 ) -> Document:
     """The whole document of a stage. `source_line` is the text of the line that a span starts on, where it is known.
 
-    Rounds of loops and layers that repeat each other are folded, unless `full`. Sizes are shown in the style `sizes`. A stage that is no graph is its text.
+    Rounds of loops and layers that repeat each other are folded, unless `full`. A stage that is no graph is its text.
+    Sizes are shown in the style `sizes`.
     """
     info = trace.info(stage.name)
     if stage.text or not stage.nodes:

@@ -63,7 +63,7 @@ class Picture:
 
 
 def picture(trace: Trace, stage: Stage, source_text: SourceText, sizes: SizeStyle = "numbers") -> Picture:
-    """The picture of a stage. `source_text` is the text of a span, where it is known; sizes are in the style `sizes`."""
+    """The picture of a stage, with sizes in the style `sizes`. `source_text` is the text of a span, where known."""
     names = SizeNames(trace, sizes)
     index = {node.name: i for i, node in enumerate(stage.nodes)}
     edges = [(index[n], i) for i, node in enumerate(stage.nodes) for n in dict.fromkeys(node.inputs) if n in index]

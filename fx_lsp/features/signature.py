@@ -18,7 +18,8 @@ _INIT = "init."
 def signature(target: Target, trace: Trace, width: int = 100, names: SizeNames | None = None) -> str:
     """`def f(x: ~f32[8, 128], n=4) -> ~f32[8, 128]`, one parameter per line where longer than `width`.
 
-    Sizes are written as `names` has them. For a module the line of its constructor stands before that of `forward`; a graph has a `forward` alone.
+    For a module the line of its constructor stands before that of `forward`; a graph has a `forward` alone. Sizes are
+    written as `names` has them.
     """
     names, guesses = names or SizeNames(trace, "numbers"), Guesses(trace.inputs)
     inputs = tuple(replace(i, spec=names.of_input(i)) for i in trace.inputs)

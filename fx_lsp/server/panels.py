@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from lsprotocol import types
 from pygls.exceptions import JsonRpcInvalidParams
 
-from fx_lsp.features.guesses import Guesses
 from fx_lsp.features.dimensions import SizeNames, SizeStyle
+from fx_lsp.features.guesses import Guesses
 from fx_lsp.features.inputs import input_data
 from fx_lsp.features.kernels import chip_of
 from fx_lsp.features.lenses import default_stage, summarize

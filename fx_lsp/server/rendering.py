@@ -90,9 +90,7 @@ def source_lines(server: Server) -> SourceLine:
     return source_line
 
 
-def _document(
-    view: View, trace: Trace, stages: list[Stage], source_line: SourceLine, sizes: SizeStyle
-) -> Shown:
+def _document(view: View, trace: Trace, stages: list[Stage], source_line: SourceLine, sizes: SizeStyle) -> Shown:
     nodes = {node.name: node for stage in stages for node in stage.nodes}
     if view.stage == RUN and view.work:
         return Shown(render_run(trace, {stage.name: stage for stage in stages}), nodes)

@@ -23,7 +23,8 @@ SECTION = "fx-lsp"
 class Settings:
     """What a user may set. `limits_seconds` per trace, `limits_memory` in MiB; None means: find it, or the default.
 
-    `sizes` says how sizes are shown that the code has names for. `gpu` is the chip that kernels are compiled for where none is named, `host` where benchmarks run.
+    `sizes` says how sizes are shown that the code has names for. `gpu` is the chip that kernels are compiled for where
+    none is named, `host` where benchmarks run.
     `virtual_documents` and `command_links` are set by editor plugins and not by people: the client opens `fx-lsp:` URIs
     through `fxLsp/document`, and follows `command:` links in hovers; so are `changes` (it wants `fxLsp/changed`),
     `trusted` (false: nothing of the user's code or environment may run) and `interpreters` (a folder and its Python).

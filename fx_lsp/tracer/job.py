@@ -96,9 +96,8 @@ def replies(request: TraceRequest) -> Iterator[TraceReply]:
                 else:
                     reply, naming = _trace(request, loaded, sources, mode, devices, started)
                     if naming is not None and isinstance(reply.outcome, Trace):
-                        yield replace(
-                            _with_dependencies(reply, request, package_dir, site_dirs, before, whole), final=False
-                        )
+                        first = _with_dependencies(reply, request, package_dir, site_dirs, before, whole)
+                        yield replace(first, final=False)
                         with forbid_effects():
                             reply = replace(reply, outcome=replace(reply.outcome, named=naming()))
     except (LoadError, SystemExit) as error:

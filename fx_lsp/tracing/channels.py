@@ -14,7 +14,8 @@ from fx_lsp.wire import PREFIX, frame, frame_lengths, outcome_from_json, parse_h
 BUFFER = 1 << 20
 TAIL_BYTES = 64 << 10
 _INLINE_BYTES = 64 << 10
-EarlyReply: TypeAlias = "Callable[[TraceReply], None]"
+EarlyReply: TypeAlias = Callable[[TraceReply], None]
+"""Takes a reply that is not final."""
 
 
 async def receive(reader: asyncio.StreamReader) -> tuple[dict[str, Any], bytes] | None:
@@ -39,7 +40,9 @@ async def ask(
 ) -> TraceReply | None:
     """Send a request and read the whole reply, or None when the other side went away before the end.
 
-    `early` is given replies that are not final; where none follows, such a one is the reply. Raises WorkerDied with the traceback when the job itself failed (our bug), ProtocolError on malformed frames.
+    `early` is given replies that are not final; where none follows, such a one is the reply.
+
+    Raises WorkerDied with the traceback when the job itself failed (our bug), ProtocolError on malformed frames.
     """
     try:
         writer.write(frame({"request": to_json(request), "memory_bytes": memory_bytes}))

@@ -64,8 +64,9 @@ class Workers:
     ) -> TraceReply:
         """Trace in a process of its own. Cancelling kills that process's whole group before it returns.
 
-        `early` is given replies that are not final, the last of which stands where the time is over. `seconds` (default: the limit's) count from when the process is there. Raises WorkerStartError, WorkerDied
-        (with the exit status) or WorkerTimeout; the next call starts what is missing.
+        `seconds` (default: the limit's) count from when the process is there; `early` is given replies that are not
+        final, the last of which stands where the time is over. Raises WorkerStartError, WorkerDied (with the exit
+        status) or WorkerTimeout; the next call starts what is missing.
         """
         limit = self._limits.seconds if seconds is None else seconds
         if self._closed:

@@ -85,7 +85,8 @@ def _annotated_values(
     nodes = sorted((n for n in own_nodes(function) if isinstance(n, ast.stmt)), key=lambda n: (n.lineno, n.col_offset))
     for node in nodes:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
-            yield span_of(node.value, file), node.annotation, specs.get((span_of(node, file), node.target.id)), node.target.id
+            name = node.target.id
+            yield span_of(node.value, file), node.annotation, specs.get((span_of(node, file), name)), name
     returned = [n for n in nodes if isinstance(n, ast.Return) and (span_of(n, file), "return") in specs]
     if function.returns is not None and len(returned) == 1 and returned[0].value is not None:
         yield span_of(returned[0].value, file), function.returns, run.result, "the result"
@@ -122,7 +123,7 @@ def _dimensions(kind: Any) -> str | None:
 
 
 def _mismatch(kind: Any, value: Any, sizes: _Sizes, name: str) -> _Mismatch | None:
-    """Tell why a value is not of a kind; a union is met by any of its parts, and what has no dimensions by everything."""
+    """Tell why a value is not of a kind: a union is met by any of its parts, what has no dimensions by everything."""
     dimensions, origin, parts = _dimensions(kind), typing.get_origin(kind), typing.get_args(kind)
     if dimensions is not None:
         spec = spec_of(value) if isinstance(value, torch.Tensor) else value
@@ -151,7 +152,8 @@ def _of_tensor(kind: Any, dimensions: str, spec: TensorSpec, sizes: _Sizes, name
     several = [place for place, token in enumerate(tokens) if "..." in token or "*" in _marks(token)]
     missing = len(numbers) - len(tokens) + len(several)
     if missing < 0 or (missing > 0 and not several):
-        return _Mismatch(f'{name} is {spec}, which has {_counted(len(numbers))}, and "{dimensions}" has {_counted(len(tokens))}')
+        ranks = f'has {_counted(len(numbers))}, and "{dimensions}" has {_counted(len(tokens))}'
+        return _Mismatch(f"{name} is {spec}, which {ranks}")
     for token, part in _aligned(tokens, several, numbers):
         reason = _disagreement(token, part, sizes, name)
         if reason:

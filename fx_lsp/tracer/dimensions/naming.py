@@ -203,13 +203,10 @@ def _is_plain(expression: Any) -> bool:
     """Return True for what a person would write of a size: sums, products and quotients without large summands."""
     parts = list(sympy.preorder_traversal(expression))
     plain = (sympy.Add, sympy.Mul, sympy.Pow, sympy.Symbol, sympy.Integer, FloorDiv)
-    return all(isinstance(part, plain) for part in parts) and not any(
-        argument.is_Integer
-        and (abs(int(argument)) > MAX_TERM if isinstance(part, sympy.Add) else part.args[0] is argument)
-        for part in parts
-        if isinstance(part, (sympy.Add, FloorDiv))
-        for argument in part.args
-    )
+    summands = [term for part in parts if isinstance(part, sympy.Add) for term in part.args]
+    dividends = [part.args[0] for part in parts if isinstance(part, FloorDiv)]
+    large = any(term.is_Integer and abs(int(term)) > MAX_TERM for term in summands)
+    return all(isinstance(part, plain) for part in parts) and not large and not any(d.is_Integer for d in dividends)
 
 
 def _expanded(shape: Shape, rank: int) -> Shape:

@@ -39,15 +39,16 @@ def reads_sizes(tree: ast.AST, lines: list[str]) -> bool:
 
 
 def named_shapes(tree: ast.Module, file: str, lines: list[str]) -> dict[Place, Shape]:
-    """Find the shapes that a file writes down on `lines` that are not blank, by place: in patterns of axes, annotations,
-    docstrings and comments."""
+    """Find the shapes that a file writes down on those of its `lines` that are not blank, by place.
+
+    They are in patterns of axes, annotations, docstrings and comments.
+    """
     shapes: dict[Place, Shape] = {}
     comments = {n: shape for n, line in enumerate(lines, 1) if "#" in line and (shape := _of_comment(line))}
     for node in ast.walk(tree):
         line = getattr(node, "lineno", 0)
-        for place, shape in (
-            _of_node(node, file, comments) if 0 < line <= len(lines) and lines[line - 1].strip() else ()
-        ):
+        is_reached = 0 < line <= len(lines) and bool(lines[line - 1].strip())
+        for place, shape in _of_node(node, file, comments) if is_reached else ():
             shapes.setdefault(place, shape)
     return shapes
 
