@@ -95,6 +95,8 @@ def visit_call(node: ast.Call, of: Any) -> None:
             if (found := of(argument)) is not None:
                 found.rank = spatial + 2
                 found.sizes.update({-1 - i: 3 for i in range(spatial)} if position == 1 else {})
+    elif not method and node.args and (found := of(node.args[0])) is not None:
+        found.likely_rank = found.likely_rank or _rank_of_images(name)
     if not method:
         for position, rank in _OPERAND_RANKS.get(name, {}).items():
             if position < len(node.args) and (found := of(node.args[position])) is not None:
@@ -174,6 +176,25 @@ _OPERAND_RANKS = {
     "conv3d": {2: 1},
 }
 """The rank of an operand of a torch function, by its position."""
+_OF_IMAGES = frozenset(
+    {
+        "interpolate",
+        "upsample",
+        "grid_sample",
+        "pixel_shuffle",
+        "pixel_unshuffle",
+        "channel_shuffle",
+        "local_response_norm",
+    }
+)
+
+
+def _rank_of_images(name: str) -> int | None:
+    """The rank of what a function is about that counts spatial dimensions in its name, or is one of images."""
+    spatial = re.fullmatch(r"[a-z_]*[a-z]([123])d", name)
+    return int(spatial[1]) + 2 if spatial else 4 if name in _OF_IMAGES else None
+
+
 _INDEX_ARGUMENT = {"embedding": 0, "one_hot": 0, "gather": 1, "index_select": 1, "cross_entropy": 1, "nll_loss": 1}
 _MASK_ARGUMENT = {"masked_fill": 0, "masked_fill_": 0, "where": 0, "masked_select": 0}
 
