@@ -20,8 +20,8 @@ from fx_lsp.model import InputSpec, Related, Remark, Span
 from fx_lsp.specs import DTYPES, TensorSpec, parse_spec
 from fx_lsp.syntax import FunctionNode
 from fx_lsp.tracer.dimensions.sources import own_nodes, span_of
-from fx_lsp.tracer.observe import Run
-from fx_lsp.tracer.tensors import spec_of
+from fx_lsp.tracer.run.observation import Run
+from fx_lsp.tracer.run.tensors import spec_of
 
 _TOKEN = re.compile(r"(?P<marks>[#*?_]*)(?:\w+=)?(?P<size>.*)")
 _SHAPE_LIKE = re.compile(r"\.\.\.|\d+|[*#]?(?:[A-Za-z]\d*|[A-Z][A-Z0-9_]*)")

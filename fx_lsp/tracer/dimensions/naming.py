@@ -20,9 +20,9 @@ from fx_lsp.tracer.dimensions.watch import Observed, Scope, observed
 from fx_lsp.tracer.inputs.candidate import Prepared
 from fx_lsp.tracer.inputs.plan.dims import Shape
 from fx_lsp.tracer.inputs.solve.path_conditions import Condition
-from fx_lsp.tracer.observe import Statements
-from fx_lsp.tracer.provenance import Sources
-from fx_lsp.tracer.symbols import symbol_text
+from fx_lsp.tracer.run.observation import Statements
+from fx_lsp.tracer.run.symbols import symbol_text
+from fx_lsp.tracer.source.provenance import Sources
 
 MAX_CALLS = 500
 """Up to how many torch calls a target is run on symbols."""

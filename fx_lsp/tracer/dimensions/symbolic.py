@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 import torch
 from torch import nn
 
-from fx_lsp.tracer.call import Call, is_users_object, substitute
 from fx_lsp.tracer.compat import sympy
 from fx_lsp.tracer.inputs.plan.signatures import signature_of
 from fx_lsp.tracer.inputs.solve.path_conditions import PathConditions
+from fx_lsp.tracer.run.call import Call, is_users_object, substitute
 
 Sizes: TypeAlias = "tuple[Any, ...]"
 """The sizes of a tensor as expressions of symbols."""

@@ -14,15 +14,15 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fx_lsp.model import Span
-from fx_lsp.tracer.call import RUN_CODE, Call, tensors_in
 from fx_lsp.tracer.compat import FakeTensorMode
-from fx_lsp.tracer.conditions import with_shape_env
 from fx_lsp.tracer.dimensions.sources import Place
 from fx_lsp.tracer.dimensions.symbolic import Sizes, SymbolicCall, expression_of, sizes_of
 from fx_lsp.tracer.inputs.solve.path_conditions import PathConditions, symbols_are_integers
-from fx_lsp.tracer.observe import Run, Statements
-from fx_lsp.tracer.provenance import METADATA, Sources
-from fx_lsp.tracer.recurrent import OneOperation
+from fx_lsp.tracer.run.call import RUN_CODE, Call, tensors_in
+from fx_lsp.tracer.run.conditions import with_shape_env
+from fx_lsp.tracer.run.observation import Run, Statements
+from fx_lsp.tracer.run.recurrent import OneOperation
+from fx_lsp.tracer.source.provenance import METADATA, Sources
 
 MAX_SECONDS = 2.0
 """How much time of the processor a run may take."""
