@@ -62,12 +62,12 @@ class SizeNames:
         returned = [named for (_, name), named in self._values.items() if name == "return"]
         agreed: dict[tuple[int, ...], tuple[str, ...]] = {}
         for sizes, names in (entry for named in returned for entry in named.items()):
-            known = agreed.setdefault(sizes, names)
-            agreed[sizes] = tuple(a if a == b else "" for a, b in zip(known, names, strict=True))
+            others = agreed.setdefault(sizes, names)
+            agreed[sizes] = tuple(a if a == b else "" for a, b in zip(others, names, strict=True))
         return self._written(spec, agreed)
 
     def legend(self) -> str:
-        """What the names of inputs stand for: "B = 4, T = 8"; "" where there are none."""
+        """Say what the names of inputs stand for: "B = 4, T = 8"; "" where there are none."""
         numbers: dict[str, set[int]] = {}
         for sizes, names in (entry for named in self._inputs.values() for entry in named.items()):
             for name, size in zip(names, sizes, strict=True):

@@ -182,7 +182,7 @@ def _ops(stage: str, nodes: list[Node]) -> str:
 
 
 def _style(names: bool) -> SizeStyle:
-    """How sizes are shown in a hover, which always has the numbers."""
+    """Return how sizes are shown in a hover, which always has the numbers."""
     return "both" if names else "numbers"
 
 

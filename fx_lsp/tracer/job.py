@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import logging
 import os
 import site
@@ -164,10 +165,9 @@ def _trace(
         return TraceReply(prepared), None
     if ran_without_tensors(request, prepared.run):
         return TraceReply(nothing(request.name)), None
-    definition = request.name if request.kind != "module" else f"{request.name}.forward"
 
     def new_names() -> Names:
-        return Names(sources, {request.file: tree}, returned_names(tree, definition))
+        return Names(sources, {request.file: tree}, returned_names(tree, _definition(request)))
 
     checks = Checks(sources, lines)
     with checks_pass(mode, checks):
@@ -202,9 +202,7 @@ def _trace(
         except ValueError as error:
             return TraceReply(Failure("unsupported", str(error))), None
         infos, found, remarks = ledger.infos, ledger.stages, list(ledger.remarks)
-    else:
-        function, namespace = find_function(tree, definition), vars(loaded.module)
-        remarks += annotation_remarks(function, namespace, request.file, prepared.run, prepared.inputs)
+    remarks += [] if request.work else _of_annotations(request, loaded, tree, prepared)
     saved = _saved(captured)
     if saved and symbols is not None and (counted := symbols.counted()):
         notes.append(f"sizes in bytes count {counted}")
@@ -221,9 +219,32 @@ def _trace(
         remarks=(*(symbols.remarks() if symbols is not None else checks.remarks()), *prepared.remarks, *remarks),
         refused=captured.refused,
     )
-    reached = request.source if loaded.whole else request.sliced
-    naming = None if symbols is not None or request.work else finder_of_names(prepared, tree, reached, sources, mode)
+    naming = _naming(request, loaded, prepared, tree, sources, mode)
     return TraceReply(outcome, {s.name: wire.encode_stage(s) for s in found}), naming
+
+
+def _definition(request: TraceRequest) -> str:
+    """Return the qualified name of the function that a target is."""
+    return request.name if request.kind != "module" else f"{request.name}.forward"
+
+
+def _of_annotations(request: TraceRequest, loaded: Loaded, tree: ast.Module, prepared: Prepared) -> tuple[Remark, ...]:
+    function, namespace = find_function(tree, _definition(request)), vars(loaded.module)
+    return annotation_remarks(function, namespace, request.file, prepared.run, prepared.inputs)
+
+
+def _naming(
+    request: TraceRequest,
+    loaded: Loaded,
+    prepared: Prepared,
+    tree: ast.Module,
+    sources: Sources,
+    mode: FakeTensorMode,
+) -> Callable[[], tuple[NamedSizes, ...]] | None:
+    """Return what finds the names of sizes; None where there are none, or sizes are names already."""
+    if prepared.conditions.symbols is not None or request.work:
+        return None
+    return finder_of_names(prepared, tree, request.source if loaded.whole else request.sliced, sources, mode)
 
 
 def _target(request: TraceRequest, loaded: Loaded, mode: FakeTensorMode) -> Any:

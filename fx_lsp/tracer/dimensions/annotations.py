@@ -36,8 +36,8 @@ class _Sizes:
 
     def disagreement(self, name: str, sizes: tuple[int, ...], variable: str) -> str:
         """Take `sizes` for a name; where it stands for others, say so."""
-        known, where = self.named.setdefault(name, (sizes, variable))
-        return "" if known == sizes else f"{name} is {_shown(known)} in {where}, and {_shown(sizes)} here"
+        before, where = self.named.setdefault(name, (sizes, variable))
+        return "" if before == sizes else f"{name} is {_shown(before)} in {where}, and {_shown(sizes)} here"
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def annotation_remarks(
 def _annotated_values(
     function: FunctionNode, file: str, run: Run, specs: Mapping[tuple[Span, str], TensorSpec | None]
 ) -> Iterator[tuple[Span, ast.expr, Any, str]]:
-    """What annotated variables hold, in order, and what is returned: the expression, the annotation and the value."""
+    """Go over what annotated variables hold, and the result: the expression, its annotation, its value and a name."""
     nodes = sorted((n for n in own_nodes(function) if isinstance(n, ast.stmt)), key=lambda n: (n.lineno, n.col_offset))
     for node in nodes:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
@@ -93,7 +93,7 @@ def _annotated_values(
 
 
 def _evaluated(annotation: ast.expr | None, namespace: Mapping[str, Any]) -> Any:
-    """What an annotation is, if dimensions are written in it; None for any other."""
+    """Return what an annotation is, if dimensions are written in it; None for any other."""
     kind: Any = None
     if annotation is not None:
         try:
@@ -109,7 +109,7 @@ def _has_dimensions(kind: Any) -> bool:
 
 
 def _dimensions(kind: Any) -> str | None:
-    """The dimensions that are written in `Float[Tensor, "b t"]`, or in `Annotated[Tensor, "b t"]` and are no prose."""
+    """Return the dimensions in `Float[Tensor, "b t"]`, or in `Annotated[Tensor, "b t"]` where they are no prose."""
     dimensions = getattr(kind, "dim_str", None)
     if isinstance(dimensions, str):
         return dimensions
@@ -136,7 +136,7 @@ def _mismatch(kind: Any, value: Any, sizes: _Sizes, name: str) -> _Mismatch | No
         if len(kinds) != len(value):
             return _Mismatch(f"{name} has {len(value)} parts, and {len(kinds)} are annotated")
         several = (_mismatch(k, v, sizes, f"{name}[{i}]") for i, (k, v) in enumerate(zip(kinds, value, strict=True)))
-        return next((found for found in several if found is not None), None)
+        return next((mismatch for mismatch in several if mismatch is not None), None)
     return None
 
 
@@ -184,13 +184,13 @@ def _disagreement(token: str, part: tuple[int, ...], sizes: _Sizes, variable: st
 
 
 def _calculated(text: str, sizes: _Sizes) -> int | None:
-    """The value of `2*c` or `h//2`; None where a name in it stands for nothing yet, and for anything else."""
+    """Return the value of `2*c` or `h//2`; None where a name in it stands for nothing yet, and for anything else."""
     try:
         tree = ast.parse(text, mode="eval")
         if not all(isinstance(node, _CALCULATED) for node in ast.walk(tree)):
             return None
-        known = {name: several[0] for name, (several, _) in sizes.named.items() if len(several) == 1}
-        value = eval(compile(tree, "<size>", "eval"), {"__builtins__": {}}, known)
+        numbers = {name: several[0] for name, (several, _) in sizes.named.items() if len(several) == 1}
+        value = eval(compile(tree, "<size>", "eval"), {"__builtins__": {}}, numbers)
     except (SyntaxError, NameError, ZeroDivisionError, ValueError):
         return None
     return value if isinstance(value, int) else None

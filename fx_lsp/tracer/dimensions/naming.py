@@ -16,7 +16,7 @@ from fx_lsp.model import NamedSizes, Span
 from fx_lsp.tracer.compat import FakeTensorMode, FloorDiv, sympy
 from fx_lsp.tracer.dimensions.sources import Place, named_shapes, reads_sizes
 from fx_lsp.tracer.dimensions.symbolic import Sizes
-from fx_lsp.tracer.dimensions.watch import Observed, Scope, observed
+from fx_lsp.tracer.dimensions.watch import FunctionRun, SymbolicRun, observed
 from fx_lsp.tracer.inputs.candidate import Prepared
 from fx_lsp.tracer.inputs.plan.dims import Shape
 from fx_lsp.tracer.inputs.solve.path_conditions import Condition
@@ -55,7 +55,7 @@ def finder_of_names(
     return find
 
 
-def _until_complete(attempts: Iterator[Observed], calls: int) -> Iterator[Observed]:
+def _until_complete(attempts: Iterator[SymbolicRun], calls: int) -> Iterator[SymbolicRun]:
     for attempt in attempts:
         yield attempt
         if attempt.calls >= ENOUGH * calls:
@@ -65,19 +65,19 @@ def _until_complete(attempts: Iterator[Observed], calls: int) -> Iterator[Observ
 class _Resolution:
     """From what a run on symbols showed, and shapes that are written down, to the names of sizes."""
 
-    def __init__(self, run: Observed, shapes: Mapping[Place, Shape]) -> None:
+    def __init__(self, run: SymbolicRun, shapes: Mapping[Place, Shape]) -> None:
         self._run, self._symbols, self._shapes = run, run.symbols, shapes
-        self._names: dict[Scope, dict[Any, str]] = {}
-        self._texts: dict[Scope | None, dict[Any, str]] = {}
+        self._names: dict[FunctionRun, dict[Any, str]] = {}
+        self._texts: dict[FunctionRun | None, dict[Any, str]] = {}
 
     def named(self) -> Iterator[NamedSizes]:
-        """The sizes of everything that was seen, where any has a name and no two runs disagree about it."""
+        """Give the sizes of everything that was seen, where any has a name and no two runs disagree about it."""
         merged: dict[tuple[Any, ...], list[set[str]]] = {}
 
         def add(kind: str, span: Span | None, name: str, sizes: Sizes, texts: list[str]) -> None:
             numbers = tuple(map(self._number, sizes))
-            known = merged.setdefault((kind, span, name, numbers), [set() for _ in sizes])
-            for names, text in zip(known, texts, strict=True):
+            several = merged.setdefault((kind, span, name, numbers), [set() for _ in sizes])
+            for names, text in zip(several, texts, strict=True):
                 names.add(text)
 
         for scope in self._run.scopes:
@@ -92,13 +92,13 @@ class _Resolution:
             if any(names):
                 yield NamedSizes(kind, span, name, numbers, names)
 
-    def _value(self, scope: Scope, place: Place, sizes: Sizes) -> list[str]:
-        """The names of the sizes of a value: what is written at its place, else what the function calls them."""
+    def _value(self, scope: FunctionRun, place: Place, sizes: Sizes) -> list[str]:
+        """Return the names of the sizes of a value: what is written at its place, else what the function calls them."""
         written = self._written(place, sizes)
         return [name or self._text(scope, size) for name, size in zip(written, sizes, strict=True)]
 
     def _written(self, place: Place, sizes: Sizes) -> list[str]:
-        """The names that are written for a value; none where they do not fit it."""
+        """Return the names that are written for a value; none where they do not fit it."""
         shape = _expanded(self._shapes.get(place, ()), len(sizes))
         numbers = [self._number(size) for size in sizes]
         by_name: dict[str, int] = {}
@@ -110,8 +110,8 @@ class _Resolution:
     def _number(self, size: Any) -> int:
         return int(size.xreplace(self._symbols.conditions.values))
 
-    def _names_in(self, scope: Scope) -> dict[Any, str]:
-        """What a run of a function calls sizes: its variables first, then what is written, then the code around it."""
+    def _names_in(self, scope: FunctionRun) -> dict[Any, str]:
+        """Return the names of sizes in a run of a function: of its variables, then what is written, then its callers'."""
         if scope in self._names:
             return self._names[scope]
         names: dict[Any, str] = {}
@@ -135,7 +135,7 @@ class _Resolution:
 
     @cached_property
     def _equal(self) -> dict[sympy.Symbol, set[sympy.Symbol]]:
-        """The sizes of other inputs that operations found equal to each size of an input, as they have to be."""
+        """Return the sizes of other inputs that operations found equal to each size of an input, as they have to be."""
         paths = self._symbols.paths
         classes: dict[sympy.Symbol, set[sympy.Symbol]] = {}
         for condition in self._symbols.conditions.conditions:
@@ -147,18 +147,18 @@ class _Resolution:
 
     @cached_property
     def _requested(self) -> dict[Any, Any]:
-        """What the code asked for where sizes are computed of others, for those that are no numbers of the model."""
+        """Return what the code asked for where sizes are computed of others, unless they are numbers of the model."""
         pairs = (pair for scope in self._run.scopes for pair in scope.requested)
         return {size: asked for size, asked in pairs if size != asked and size.args and asked.free_symbols}
 
-    def _text(self, scope: Scope, size: Any) -> str:
-        """What a run of a function calls a size; "" where it has no name."""
+    def _text(self, scope: FunctionRun, size: Any) -> str:
+        """Return the name of a size in a run of a function; "" where it has no name."""
         texts = self._texts.setdefault(scope, {})
         if size not in texts:
             texts[size] = "" if size.is_Integer else self._composed(scope, size)
         return texts[size]
 
-    def _composed(self, scope: Scope, size: Any) -> str:
+    def _composed(self, scope: FunctionRun, size: Any) -> str:
         names = self._names_in(scope)
         if size in names:
             return names[size]
@@ -182,7 +182,7 @@ class _Resolution:
 
 
 def _equal_symbols(condition: Condition) -> tuple[sympy.Symbol, ...]:
-    """The two symbols that an equality says are equal, alone or as the only difference of two products."""
+    """Return the two symbols that an equality says are equal, alone or as the only difference of two products."""
     equality: Any = condition.expression
     if equality.func is not sympy.Eq:
         return ()
@@ -210,7 +210,7 @@ def _is_plain(expression: Any) -> bool:
 
 
 def _expanded(shape: Shape, rank: int) -> Shape:
-    """A shape with "" for each dimension that `...` stands for; () if it has another rank."""
+    """Return a shape with "" for each dimension that `...` stands for; () if it has another rank."""
     if "..." not in shape:
         return shape if len(shape) == rank else ()
     place, more = shape.index("..."), rank - len(shape) + 1

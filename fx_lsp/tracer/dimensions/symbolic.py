@@ -71,11 +71,11 @@ class SymbolicCall:
 
     def _tensor(self, tensor: torch.Tensor, path: str) -> torch.Tensor:
         if id(tensor) not in self._tensors:
-            self._tensors[id(tensor)] = self._made(tensor, path)
+            self._tensors[id(tensor)] = self._symbolic(tensor, path)
         self.inputs[path] = sizes_of(self._tensors[id(tensor)])
         return self._tensors[id(tensor)]
 
-    def _made(self, tensor: torch.Tensor, path: str) -> torch.Tensor:
+    def _symbolic(self, tensor: torch.Tensor, path: str) -> torch.Tensor:
         order = sorted(range(tensor.dim()), key=lambda dim: -tensor.stride(dim)) if _is_plain(tensor) else []
         if not order or not tensor.permute(order).is_contiguous():
             return tensor
@@ -86,9 +86,9 @@ class SymbolicCall:
                 size = self.conditions.size(f"{path}.{index}", size)
                 self.paths[size.node.expr] = path
             sizes.append(size)
-        made = torch.empty(sizes, dtype=tensor.dtype, device=tensor.device)
+        symbolic = torch.empty(sizes, dtype=tensor.dtype, device=tensor.device)
         back = sorted(range(len(order)), key=order.__getitem__)
-        return made.permute(back).detach().requires_grad_(tensor.requires_grad)
+        return symbolic.permute(back).detach().requires_grad_(tensor.requires_grad)
 
     @contextmanager
     def in_modules(self, modules: Iterable[nn.Module]) -> Generator[None, None, None]:

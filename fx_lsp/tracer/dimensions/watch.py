@@ -29,11 +29,11 @@ MAX_SECONDS = 2.0
 
 
 @dataclass(eq=False)
-class Scope:
+class FunctionRun:
     """One run of a function, which `outer` called: what its variables held, of which those that changed are None, and
     the sizes of what was seen in it. `requested` are sizes of results, each with what the code asked for there."""
 
-    outer: Scope | None = None
+    outer: FunctionRun | None = None
     variables: dict[str, Any] = field(default_factory=dict[str, Any])
     values: list[tuple[Place, Sizes]] = field(default_factory=list["tuple[Place, Sizes]"])
     ends: dict[Place, list[Sizes]] = field(default_factory=dict[Place, "list[Sizes]"])
@@ -53,7 +53,7 @@ class Scope:
         self.ends[place] = [sizes_of(tensor) for _, tensor in tensors_in(value, "", 3)]
 
     def seen(self) -> Iterator[tuple[Place, Sizes]]:
-        """Every tensor that was seen in the run."""
+        """Give every tensor that was seen in the run."""
         yield from self.values
         yield from ((place, sizes) for place, several in self.ends.items() for sizes in several)
 
@@ -66,25 +66,25 @@ class Scope:
 
 
 @dataclass
-class Observed:
+class SymbolicRun:
     """What a run on symbols showed, `calls` torch calls of it; `symbols` are those that its call was made with."""
 
     symbols: SymbolicCall
-    scopes: list[Scope]
+    scopes: list[FunctionRun]
     calls: int
 
 
-def observed(call: Call, statements: Statements, sources: Sources, mode: FakeTensorMode, numbers: bool) -> Observed:
+def observed(call: Call, statements: Statements, sources: Sources, mode: FakeTensorMode, numbers: bool) -> SymbolicRun:
     """Run a call on symbols, as far as it goes; with `numbers` those of modules and arguments are symbols as well."""
     run = Run()
     symbols = SymbolicCall(PathConditions(run, sources, chains=False), numbers)
-    scopes = _Scopes(sources, statements)
+    scopes = _FunctionRuns(sources, statements)
     previous = sys.gettrace()
     with with_shape_env(mode, symbols.conditions), mode, symbols_are_integers():
         try:
             with symbols.in_modules(call.modules.values()), OneOperation():
                 symbolic = symbols.call(call)
-                with _Calls(sources, scopes, run), _Operations(scopes):
+                with _TorchCalls(sources, scopes, run), _Operations(scopes):
                     sys.settrace(scopes.enter)
                     symbolic.run()
         except KeyboardInterrupt:
@@ -93,7 +93,7 @@ def observed(call: Call, statements: Statements, sources: Sources, mode: FakeTen
             run.error = error
         finally:
             sys.settrace(previous)
-    return Observed(symbols, scopes.all, run.calls)
+    return SymbolicRun(symbols, scopes.all, run.calls)
 
 
 _SHAPED = frozenset({"view", "reshape", "expand"})
@@ -104,41 +104,41 @@ class _OverTime(BaseException):
     """The run has taken as long as names are worth."""
 
 
-class _Scopes:
+class _FunctionRuns:
     """The runs of functions of a file, as a trace function of Python sees them."""
 
     def __init__(self, sources: Sources, statements: Statements) -> None:
         self._sources, self._statements = sources, statements
-        self._by_frame: dict[int, Scope] = {}
-        self.all: list[Scope] = []
-        self.calling: tuple[Scope, Span] | None = None
+        self._by_frame: dict[int, FunctionRun] = {}
+        self.all: list[FunctionRun] = []
+        self.calling: tuple[FunctionRun, Span] | None = None
 
-    def of(self, frame: FrameType | None) -> Scope | None:
-        """The run of a function of the file that a frame is, or was called by."""
+    def of(self, frame: FrameType | None) -> FunctionRun | None:
+        """Return the run of a function of the file that a frame is, or was called by."""
         while frame is not None and id(frame) not in self._by_frame:
             frame = None if frame.f_code is RUN_CODE else frame.f_back
         return None if frame is None else self._by_frame[id(frame)]
 
     def enter(self, frame: FrameType, event: str, arg: Any) -> Callable[..., Any] | None:
-        """The trace function for `sys.settrace`."""
+        """Be the trace function for `sys.settrace`."""
         code = frame.f_code
         if event != "call" or code.co_filename != self._sources.file:
             return None
         outer = self.of(frame.f_back)
         is_part = code.co_name.startswith("<") and outer is not None  # a lambda or a comprehension
-        scope = outer if is_part and outer is not None else Scope(outer)
+        scope = outer if is_part and outer is not None else FunctionRun(outer)
         if not is_part:
             self.all.append(scope)
         self._by_frame[id(frame)] = scope
-        known: dict[str, int] = {}
-        self._note_changes(frame, scope, known, lambda name: self._statements.function(code.co_firstlineno))
+        held: dict[str, int] = {}
+        self._note_changes(frame, scope, held, lambda name: self._statements.function(code.co_firstlineno))
         last, failed = frame.f_lineno, False
 
         def step(frame: FrameType, event: str, arg: Any) -> Callable[..., Any]:
             nonlocal last, failed
             if event in ("line", "return"):
                 line = last
-                self._note_changes(frame, scope, known, lambda name: self._statements.binding(line, name))
+                self._note_changes(frame, scope, held, lambda name: self._statements.binding(line, name))
             if event == "line":
                 last, failed = frame.f_lineno, False
             elif event == "exception":
@@ -154,22 +154,22 @@ class _Scopes:
 
     @staticmethod
     def _note_changes(
-        frame: FrameType, scope: Scope, known: dict[str, int], place: Callable[[str], Span | None]
+        frame: FrameType, scope: FunctionRun, held: dict[str, int], place: Callable[[str], Span | None]
     ) -> None:
         for name, value in frame.f_locals.items():
-            if known.get(name) == id(value):
+            if held.get(name) == id(value):
                 continue
-            known[name] = id(value)
+            held[name] = id(value)
             if isinstance(value, (int, torch.SymInt)):
                 scope.bind(name, expression_of(value))
             elif (span := place(name)) is not None:
                 scope.note((span, name), value)
 
 
-class _Calls(TorchFunctionMode):
+class _TorchCalls(TorchFunctionMode):
     """Counts torch calls, and notes what the expression of each gave."""
 
-    def __init__(self, sources: Sources, scopes: _Scopes, run: Run) -> None:
+    def __init__(self, sources: Sources, scopes: _FunctionRuns, run: Run) -> None:
         super().__init__()
         self._sources, self._scopes, self._run = sources, scopes, run
         self._deadline = time.process_time() + MAX_SECONDS
@@ -203,7 +203,7 @@ class _Calls(TorchFunctionMode):
 class _Operations(TorchDispatchMode):
     """Notes the sizes that the operations of PyTorch had, which a torch call came to."""
 
-    def __init__(self, scopes: _Scopes) -> None:
+    def __init__(self, scopes: _FunctionRuns) -> None:
         super().__init__()
         self._scopes = scopes
 

@@ -130,8 +130,8 @@ def _answer(channel: Channel, header: dict[str, Any], job: str) -> None:
     gc.set_threshold(*GC_THRESHOLDS)
     sent: dict[str, bytes] = {}
     with _memory_limit(header.get("memory_bytes")):
-        given: Any = run(request)
-        for reply in given if isinstance(given, Iterator) else (given,):
+        replies: Any = run(request)
+        for reply in replies if isinstance(replies, Iterator) else (replies,):
             if not isinstance(reply, TraceReply):
                 raise ProtocolError(f"the job {job} returned {type(reply).__name__}, not a TraceReply")
             _send(channel, reply, sent)

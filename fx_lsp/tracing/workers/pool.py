@@ -73,19 +73,19 @@ class Workers:
             raise _shut_down()
         child = await self._source.child()
         self._running.add(child)
-        known: list[TraceReply] = []
+        earlier: list[TraceReply] = []
 
         def note(reply: TraceReply) -> None:
-            known.append(reply)
+            earlier.append(reply)
             if early is not None:
                 early(reply)
 
         try:
             reply = await asyncio.wait_for(child.answer(request, self._limits.memory_bytes, note), limit)
         except asyncio.TimeoutError:
-            if known:
+            if earlier:
                 await self._end(child)
-                return replace(known[-1], final=True)
+                return replace(earlier[-1], final=True)
             try:
                 await child.print_stack()
             finally:

@@ -18,7 +18,7 @@ BATCH_RANK, HEADS_RANK = 3, 4
 
 
 @dataclass
-class _Values:
+class _Dataflow:
     """What expressions are, in the order of the statements: `lines` are those from which a parameter is another value.
 
     `scores` and `weights` are variables with the parameters whose products they hold, before and after a softmax.
@@ -34,73 +34,73 @@ def ranks_of_products(function: FunctionNode, names: Mapping[str, object], lines
 
     `names` are the parameters, `lines` those on which they are assigned anew.
     """
-    values = _Values({name: lines.get(name, 1 << 30) for name in names})
+    flow = _Dataflow({name: lines.get(name, 1 << 30) for name in names})
     ranks: dict[str, int] = {}
     statements = (node for node in ast.walk(function) if isinstance(node, (ast.Assign, ast.AnnAssign, ast.Return)))
     for statement in sorted(statements, key=lambda node: node.lineno):
         if statement.value is None:
             continue
         for part in ast.walk(statement.value):
-            for name, rank in _ranks(part, values):
+            for name, rank in _ranks(part, flow):
                 ranks[name] = max(ranks.get(name, 0), rank)
         for name, value in assigned(statement):
-            values.scores[name], values.weights[name] = _scores(value, values), _weights(value, values)
+            flow.scores[name], flow.weights[name] = _scores(value, flow), _weights(value, flow)
     return ranks
 
 
-def _ranks(part: ast.AST, values: _Values) -> Iterator[tuple[str, int]]:
-    """The ranks that a product or a softmax shows."""
+def _ranks(part: ast.AST, flow: _Dataflow) -> Iterator[tuple[str, int]]:
+    """Give the ranks that a product or a softmax shows."""
     if not isinstance(part, ast.expr):
         return
-    weighing = _softmaxed(part, values)
+    weighing = _softmaxed(part, flow)
     rank = BATCH_RANK if len(weighing) == 1 else HEADS_RANK  # of one tensor with itself: there are no heads yet
     yield from ((name, rank) for name in weighing)
     product = _operands(part)
     if product is None:
         return
     left, right = product
-    weighing, value = _weights(left, values), _parameter(right, values)
+    weighing, value = _weights(left, flow), _parameter(right, flow)
     if weighing and value:
         yield value, BATCH_RANK if weighing == {value} else HEADS_RANK
-    yield from ((name, BATCH_RANK) for name in _product(part, values))
+    yield from ((name, BATCH_RANK) for name in _product(part, flow))
 
 
-def _scores(expression: ast.expr, values: _Values) -> frozenset[str]:
-    """The parameters whose product an expression has in it, unless a softmax has made weights of it."""
+def _scores(expression: ast.expr, flow: _Dataflow) -> frozenset[str]:
+    """Return the parameters whose product an expression has in it, unless a softmax has made weights of it."""
     if _softmax(expression) is not None:
         return frozenset()
     if isinstance(expression, ast.Name):
-        return values.scores.get(expression.id, frozenset())
-    within = (_scores(child, values) for child in ast.iter_child_nodes(expression) if isinstance(child, ast.expr))
-    return _product(expression, values) or frozenset().union(*within)
+        return flow.scores.get(expression.id, frozenset())
+    within = (_scores(child, flow) for child in ast.iter_child_nodes(expression) if isinstance(child, ast.expr))
+    return _product(expression, flow) or frozenset().union(*within)
 
 
-def _weights(expression: ast.expr, values: _Values) -> frozenset[str]:
-    """The parameters whose product an expression has a softmax of."""
+def _weights(expression: ast.expr, flow: _Dataflow) -> frozenset[str]:
+    """Return the parameters whose product an expression has a softmax of."""
     if isinstance(expression, ast.Name):
-        return values.weights.get(expression.id, frozenset())
-    within = (_weights(child, values) for child in ast.iter_child_nodes(expression) if isinstance(child, ast.expr))
-    return _softmaxed(expression, values) or frozenset().union(*within)
+        return flow.weights.get(expression.id, frozenset())
+    within = (_weights(child, flow) for child in ast.iter_child_nodes(expression) if isinstance(child, ast.expr))
+    return _softmaxed(expression, flow) or frozenset().union(*within)
 
 
-def _softmaxed(expression: ast.expr, values: _Values) -> frozenset[str]:
+def _softmaxed(expression: ast.expr, flow: _Dataflow) -> frozenset[str]:
     argument = _softmax(expression)
-    return frozenset() if argument is None else _scores(argument, values)
+    return frozenset() if argument is None else _scores(argument, flow)
 
 
 def _softmax(expression: ast.expr) -> ast.expr | None:
-    """What `softmax(x)`, `F.softmax(x)` or `x.softmax(…)` is taken of."""
+    """Return what `softmax(x)`, `F.softmax(x)` or `x.softmax(…)` is taken of."""
     if not isinstance(expression, ast.Call) or _name(expression) != "softmax":
         return None
     return _subject(expression)
 
 
-def _product(expression: ast.expr, values: _Values) -> frozenset[str]:
-    """The two parameters of a product, the second with its last two axes swapped."""
+def _product(expression: ast.expr, flow: _Dataflow) -> frozenset[str]:
+    """Return the two parameters of a product, the second with its last two axes swapped."""
     product = _operands(expression)
     if product is None or (swapped := _swapped(product[1])) is None:
         return frozenset()
-    names = {_parameter(product[0], values), _parameter(swapped, values)}
+    names = {_parameter(product[0], flow), _parameter(swapped, flow)}
     return frozenset() if "" in names else frozenset(names)
 
 
@@ -115,7 +115,7 @@ def _operands(expression: ast.expr) -> tuple[ast.expr, ast.expr] | None:
 
 
 def _swapped(expression: ast.expr) -> ast.expr | None:
-    """What the last two axes are swapped of, counted from the end: `x.transpose(-2, -1)`, `x.mT`."""
+    """Return what the last two axes are swapped of, counted from the end: `x.transpose(-2, -1)`, `x.mT`."""
     if isinstance(expression, ast.Attribute) and expression.attr == "mT":
         return expression.value
     if isinstance(expression, ast.Call) and _name(expression) in _SWAPS and len(expression.args) >= 2:
@@ -124,9 +124,9 @@ def _swapped(expression: ast.expr) -> ast.expr | None:
     return None
 
 
-def _parameter(expression: ast.expr, values: _Values) -> str:
-    """The parameter that an expression is; "" for any other."""
-    if isinstance(expression, ast.Name) and expression.lineno <= values.lines.get(expression.id, 0):
+def _parameter(expression: ast.expr, flow: _Dataflow) -> str:
+    """Return the parameter that an expression is; "" for any other."""
+    if isinstance(expression, ast.Name) and expression.lineno <= flow.lines.get(expression.id, 0):
         return expression.id
     return ""
 
@@ -136,7 +136,7 @@ def _name(call: ast.Call) -> str:
 
 
 def _subject(call: ast.Call) -> ast.expr | None:
-    """The tensor that a method or a function of torch is about."""
+    """Return the tensor that a method or a function of torch is about."""
     of_module = isinstance(call.func, ast.Name) or (
         isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) in _MODULES
     )

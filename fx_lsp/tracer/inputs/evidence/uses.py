@@ -84,6 +84,7 @@ def visit_call(node: ast.Call, of: Any) -> None:
         else ""
     )
     _visit_layers(node, name, of)
+    _visit_images(node, name, of)
     subject = of(node.func.value) if isinstance(node.func, ast.Attribute) else None
     method = subject is not None
     dims = [i for i in map(_integer, node.args) if i is not None]
@@ -102,8 +103,6 @@ def visit_call(node: ast.Call, of: Any) -> None:
             if (found := of(argument)) is not None:
                 found.rank = spatial + 2
                 found.sizes.update({-1 - i: 3 for i in range(spatial)} if position == 1 else {})
-    elif not method and node.args and (found := of(node.args[0])) is not None:
-        found.likely_rank = found.likely_rank or _rank_of_images(name)
     if not method:
         for position, rank in _OPERAND_RANKS.get(name, {}).items():
             if position < len(node.args) and (found := of(node.args[position])) is not None:
@@ -196,10 +195,12 @@ _OF_IMAGES = frozenset(
 )
 
 
-def _rank_of_images(name: str) -> int | None:
-    """The rank of what a function is about that counts spatial dimensions in its name, or is one of images."""
+def _visit_images(node: ast.Call, name: str, of: Any) -> None:
+    """Take in a function that counts spatial dimensions in its name, `F.max_pool2d`, or is one of images."""
     spatial = re.fullmatch(r"[a-z_]*[a-z]([123])d", name)
-    return int(spatial[1]) + 2 if spatial else 4 if name in _OF_IMAGES else None
+    image = of(node.args[0]) if node.args else None
+    if image is not None and (spatial or name in _OF_IMAGES):
+        image.likely_rank = image.likely_rank or (int(spatial[1]) + 2 if spatial else 4)
 
 
 _INDEX_ARGUMENT = {"embedding": 0, "one_hot": 0, "gather": 1, "index_select": 1, "cross_entropy": 1, "nll_loss": 1}
