@@ -10,7 +10,7 @@ import ast
 import re
 import typing
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import UnionType
 from typing import Any
 
@@ -24,7 +24,8 @@ from fx_lsp.tracer.run.observation import Run
 from fx_lsp.tracer.run.tensors import spec_of
 
 _TOKEN = re.compile(r"(?P<marks>[#*?_]*)(?:\w+=)?(?P<size>.*)")
-_SHAPE_LIKE = re.compile(r"\.\.\.|\d+|[*#]?(?:[A-Za-z]\d*|[A-Z][A-Z0-9_]*)")
+_NAME = r"(?:\d+|[A-Za-z]\d*|[A-Z][A-Z0-9_]*)"
+_SHAPE_LIKE = re.compile(rf"\.\.\.|_|[*#]?{_NAME}(?:(?:[*+-]|//){_NAME})*")
 _CALCULATED = (ast.Expression, ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Name, ast.Constant, ast.Load)
 
 
@@ -145,6 +146,7 @@ def _of_tensor(kind: Any, dimensions: str, spec: TensorSpec, sizes: _Sizes, name
     if isinstance(dtypes, (list, tuple)) and DTYPES.get(spec.dtype, spec.dtype) not in dtypes:
         expected = getattr(kind, "__name__", "").partition("[")[0] or " or ".join(map(str, typing.cast("Any", dtypes)))
         return _Mismatch(f"{name} is {spec}, whose dtype is not {expected}")
+    spec = replace(spec, strides=None)
     numbers = tuple(size for size in spec.sizes if isinstance(size, int))
     if len(numbers) < len(spec.sizes):
         return None

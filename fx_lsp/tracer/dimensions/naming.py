@@ -94,14 +94,14 @@ class _Resolution:
 
     def _value(self, scope: FunctionRun, place: Place, sizes: Sizes) -> list[str]:
         """Return the names of the sizes of a value: what is written at its place, else what the function calls them."""
-        written = self._written(place, sizes)
+        written = self._written(scope, place, sizes)
         return [name or self._text(scope, size) for name, size in zip(written, sizes, strict=True)]
 
-    def _written(self, place: Place, sizes: Sizes) -> list[str]:
-        """Return the names that are written for a value; none where they do not fit it."""
+    def _written(self, scope: FunctionRun, place: Place, sizes: Sizes) -> list[str]:
+        """Return the names that are written for a value; none where they do not fit it, or the function's variables."""
         shape = _expanded(self._shapes.get(place, ()), len(sizes))
         numbers = [self._number(size) for size in sizes]
-        by_name: dict[str, int] = {}
+        by_name = {name: self._number(size) for name, size in scope.variables.items() if size is not None}
         for size, number in zip(shape, numbers, strict=False):
             if (size if isinstance(size, int) else by_name.setdefault(size, number) if size else number) != number:
                 return [""] * len(sizes)
@@ -111,7 +111,7 @@ class _Resolution:
         return int(size.xreplace(self._symbols.conditions.values))
 
     def _names_in(self, scope: FunctionRun) -> dict[Any, str]:
-        """Return the names of sizes in a run of a function: of its variables, then what is written, then its callers'."""
+        """Return what a run of a function calls sizes: its variables, then what is written, then its callers' names."""
         if scope in self._names:
             return self._names[scope]
         names: dict[Any, str] = {}
@@ -120,7 +120,7 @@ class _Resolution:
                 names.setdefault(size, name)
         bound = {**scope.variables}
         for place, sizes in scope.seen():
-            written = self._written(place, sizes)
+            written = self._written(scope, place, sizes)
             pairs = [(n, s) for n, s in zip(written, sizes, strict=True) if n.isidentifier() and not s.is_Integer]
             if all(bound.get(name, size) == size for name, size in pairs):
                 for name, size in pairs:
