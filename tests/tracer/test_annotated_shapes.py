@@ -18,11 +18,8 @@ JAXTYPING = HEAD.replace("from torch import Tensor", "from jaxtyping import Floa
 
 
 def mistakes(traced: Traced) -> list[str]:
-    """Each remark with the expression that it is about, and what it is related to."""
-    return [
-        f"{r.severity}: {traced.at(r.span)} | {r.message} | {', '.join(traced.at(o.span) for o in r.related)}"
-        for r in traced.trace.remarks
-    ]
+    """Each remark with the expression that it is about."""
+    return [f"{r.severity}: {traced.at(r.span)} | {r.message}" for r in traced.trace.remarks]
 
 
 def test_what_is_returned(trace: TraceFixture) -> None:
@@ -31,11 +28,11 @@ def test_what_is_returned(trace: TraceFixture) -> None:
         "    total = x.sum(1)\n"
         "    return total / 2\n"
     )
-    assert mistakes(trace(source)) == snapshot(
-        [
-            'error: total / 2 | the result is f32[4, 64], and not "b t": t is 8 in x, and 64 here | Annotated[Tensor, "b t"]'
-        ]
+    traced = trace(source)
+    assert mistakes(traced) == snapshot(
+        ['error: total / 2 | the result is f32[4, 64], and not "b t": t is 8 in x, and 64 here']
     )
+    assert [traced.at(other.span) for r in traced.trace.remarks for other in r.related] == ['Annotated[Tensor, "b t"]']
     assert mistakes(trace(source.replace("sum(1)", "sum(2)"))) == []
 
 
@@ -46,9 +43,7 @@ def test_what_a_variable_holds(trace: TraceFixture) -> None:
         "    return y.relu()\n"
     )
     assert mistakes(trace(source)) == snapshot(
-        [
-            'error: x.transpose(1, 2) | y is f32[4, 64, 8], and not "b t c": t is 8 in x, and 64 here | Annotated[Tensor, "b t c"]'
-        ]
+        ['error: x.transpose(1, 2) | y is f32[4, 64, 8], and not "b t c": t is 8 in x, and 64 here']
     )
     assert mistakes(trace(source.replace('y: Annotated[Tensor, "b t c"]', 'y: Annotated[Tensor, "b c t"]'))) == []
 
@@ -85,13 +80,13 @@ def test_dimensions(trace: TraceFixture, inputs: str, result: str, body: str, re
 def test_tuples_optionals_and_texts(trace: TraceFixture) -> None:
     traced = trace(
         HEAD
-        + "def f(x: \"Annotated[Tensor, 'b c']\") -> \"tuple[Annotated[Tensor, 'b'], Optional[Annotated[Tensor, 'b']]]\":\n"
-        + "    return x.sum(1), x.sum(0)\n"
+        + """\
+def f(x: "Annotated[Tensor, 'b c']") -> "tuple[Annotated[Tensor, 'b'], Optional[Annotated[Tensor, 'b']]]":
+    return x.sum(1), x.sum(0)
+"""
     )
     assert mistakes(traced) == snapshot(
-        [
-            "error: x.sum(1), x.sum(0) | the result[1] is f32[64], and not \"b\": b is 4 in x, and 64 here | \"tuple[Annotated[Tensor, 'b'], Optional[Annotated[Tensor, 'b']]]\""
-        ]
+        ['error: x.sum(1), x.sum(0) | the result[1] is f32[64], and not "b": b is 4 in x, and 64 here']
     )
 
 
@@ -127,7 +122,5 @@ def test_an_operand_of_a_guessed_rank_makes_it_a_warning(trace: TraceFixture) ->
 def test_dtypes_of_jaxtyping(trace: TraceFixture) -> None:
     pytest.importorskip("jaxtyping")
     source = JAXTYPING + 'def f(x: Float[Tensor, "b c"]) -> Float[Tensor, "b"]:\n    return x.argmax(-1)\n'
-    assert mistakes(trace(source)) == snapshot(
-        ['error: x.argmax(-1) | the result is i64[4], whose dtype is not Float | Float[Tensor, "b"]']
-    )
+    assert mistakes(trace(source)) == snapshot(["error: x.argmax(-1) | the result is i64[4], whose dtype is not Float"])
     assert mistakes(trace(source.replace('-> Float[Tensor, "b"]', '-> Int[Tensor, "b"]'))) == []

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fx_lsp.errors import WorkerDied, WorkerStartError, WorkerTimeout
-from fx_lsp.model import Failure, Node, Span, Stage, StageInfo, Trace, TraceReply, TraceRequest, Value
+from fx_lsp.model import Failure, NamedSizes, Node, Span, Stage, StageInfo, Trace, TraceReply, TraceRequest, Value
 from fx_lsp.tracing.analysis import module_name
 from fx_lsp.tracing.engine import Engine, EngineSettings, EngineStatus
 from fx_lsp.tracing.open_file import SLOW_SECONDS, urgency
@@ -33,6 +33,7 @@ class Tracers:
         self.asked: list[str] = []
         self.ended: list[str] = []
         self.requests: list[TraceRequest] = []
+        self.first: Callable[[TraceRequest], TraceReply] | None = None
         self.gate = asyncio.Event()
         self.gate.set()
         self.pid: int | None = None
@@ -52,6 +53,8 @@ class Tracers:
         self.asked.append(request.name)
         self.requests.append(request)
         try:
+            if early is not None and self.first is not None:
+                early(replace(self.first(request), final=False))
             await self.gate.wait()
             return self.answer(request)
         except asyncio.CancelledError:
@@ -116,6 +119,29 @@ def line_of(engine: Engine, file: str, name: str) -> int:
     outcome = next(t.outcome for t in state.targets if t.target.name == name)
     assert isinstance(outcome, Trace)
     return outcome.values[0].span.line
+
+
+async def test_what_is_known_early_is_shown_until_all_is_known(bench: Bench) -> None:
+    def named(request: TraceRequest) -> TraceReply:
+        reply = traced(request)
+        assert isinstance(reply.outcome, Trace)
+        sizes = NamedSizes("input", None, "x", (2,), ("n",))
+        return replace(reply, outcome=replace(reply.outcome, named=(sizes,)))
+
+    bench.tracers.first, bench.tracers.answer = traced, named
+    bench.tracers.gate.clear()
+    engine = bench.engine()
+    engine.open(bench.file, TEXT, ())
+    early = await engine.outcome(bench.file, "f")
+    assert isinstance(early, Trace) and early.named == ()
+    assert isinstance(await engine.stage(bench.file, "f", "forward"), Stage)
+    whole = asyncio.ensure_future(engine.outcome(bench.file, "f", final=True))
+    await asyncio.sleep(0.05)
+    assert not whole.done()
+    bench.tracers.gate.set()
+    outcome = await whole
+    assert isinstance(outcome, Trace) and [sizes.names for sizes in outcome.named] == [("n",)]
+    assert bench.tracers.asked.count("f") == 1
 
 
 async def test_an_opened_file_is_traced(bench: Bench) -> None:

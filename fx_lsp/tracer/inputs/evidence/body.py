@@ -31,8 +31,10 @@ def body_facts(function: FunctionNode | None) -> dict[str, Facts]:
     for demand in requirements(function):
         if demand.name in facts:
             _demand(facts[demand.name], demand)
-    for name, rank in ranks_of_products(function, facts, rebound).items():
-        facts[name].likely_rank = facts[name].likely_rank or rank
+    ranks = ranks_of_products(function, facts, rebound)
+    fixed = next((facts[name].rank for name in ranks if facts[name].rank is not None), None)
+    for name, rank in ranks.items():
+        facts[name].likely_rank = facts[name].likely_rank or fixed or rank
     docstring = ast.get_docstring(function) or ""
     for name, found in facts.items():
         found.shape = parameter_shape(docstring, name) if docstring else None
