@@ -141,7 +141,8 @@ def test_passes_are_diffs_with_a_next_and_a_previous_one(views: dict[str, Any]) 
     assert "joint:remove_noop_ops" in views["passes"]
     first = views["diff"]["tabs"][-1]
     assert first.startswith("attention · joint:remove_noop_ops (")
-    assert "alias: f32[4, 8, 12, 24]" in views["diff"]["before"] and "alias: f32[4, 8, 12, 24]" not in views["diff"]["after"]
+    removed = "alias: f32[4, 8, 12, 24]"
+    assert removed in views["diff"]["before"] and removed not in views["diff"]["after"]
     assert views["next"][-1] != first
 
 

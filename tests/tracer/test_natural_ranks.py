@@ -33,7 +33,7 @@ def test_attention_has_a_batch_and_heads(trace: TraceFixture) -> None:
 
 def test_what_the_code_says_counts_more(trace: TraceFixture) -> None:
     shaped = ATTENTION.replace("    scores", "    n, t, d = a.shape\n    scores")
-    assert inputs(trace, shaped) == snapshot(['a: f32[4, 8, 64]', 'b: f32[4, 16, 64]', 'c: f32[4, 16, 96]'])
+    assert inputs(trace, shaped) == snapshot(["a: f32[4, 8, 64]", "b: f32[4, 16, 64]", "c: f32[4, 16, 96]"])
     plain = ATTENTION.replace("b.transpose(-2, -1)", "b.T")
     assert inputs(trace, plain) == snapshot(["a: f32[4, 64]", "b: f32[8, 64]", "c: f32[8, 96]"])
 
