@@ -90,7 +90,7 @@ def replies(request: TraceRequest) -> Iterator[TraceReply]:
         with possible_devices() as devices, movable_modules(), lazy_tensors(), without_weights():
             builds = request.kind == "graph"
             with marked(sources, run.__code__) if builds else nullcontext():
-                with forbid_effects(network_only=True), started_as(request.file):
+                with forbid_effects(imports=True), started_as(request.file):
                     loaded = load(request, mode)
                 flags_parsed()
                 whole = loaded.whole

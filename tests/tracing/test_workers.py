@@ -557,7 +557,7 @@ async def test_harmless_things_are_not_blocked(guarded: Workers, source: str) ->
 
 async def test_guard_variants(workers: Workers) -> None:
     source = """
-import socket
+import os, socket, tempfile
 from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
 notes = []
 def trial(action):
@@ -566,8 +566,11 @@ def trial(action):
         notes.append('done')
     except EffectBlocked as blocked:
         notes.append(blocked.what)
-with forbid_effects(network_only=True) as effects:
+os.chdir(tempfile.mkdtemp())
+with forbid_effects(imports=True) as effects:
     trial(lambda: open('/dev/full', 'w').close())
+    trial(lambda: open('model.pt', 'w').close())
+    trial(lambda: open('../cache-of-a-library', 'w').close())
     trial(lambda: socket.getaddrinfo('example.com', 80))
     with forbid_effects(reads=False):
         trial(lambda: open('/etc/hostname'))
@@ -576,9 +579,11 @@ with forbid_effects(network_only=True) as effects:
 trial(lambda: open('/dev/full', 'w').close())"""
     assert await notes(workers, source) == (
         "done",
+        "writes the file model.pt",
+        "done",
         "opens a network connection to example.com:80",
         "reads the file /etc/hostname",
         "done",
-        "1",
+        "2",
         "done",
     )

@@ -144,7 +144,7 @@ def _run_program(request: TraceRequest, tree: ast.Module, module: ModuleType) ->
     vars(module).update(Absences().namespace())
     with time_limit(PROGRAM_SECONDS):
         for code, imports in codes_of(tree, request.file):
-            with forbid_effects(network_only=imports):
+            with forbid_effects(imports=imports):
                 exec(code, module.__dict__)
 
 

@@ -79,7 +79,7 @@ def _seen_at(
         for code, imports in statements_of(request, site):
             if watch is None:
                 watch = _watcher(request, target or module, tree, site)
-            with watch.watching() if watch else nullcontext(), forbid_effects(network_only=imports):
+            with watch.watching() if watch else nullcontext(), forbid_effects(imports=imports):
                 exec(code, module.__dict__)
             if imports:
                 flags_parsed()

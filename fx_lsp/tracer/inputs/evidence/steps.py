@@ -163,7 +163,7 @@ def _made_at(search: _Search, site: CallSite) -> FunctionType | None:
             other = site.file != request.file
             target = target_module(request, site, search.mode, search.inputs) if other else None
             for code, imports in statements_of(request, site, search.inputs):
-                with _profiled(look), forbid_effects(network_only=imports):
+                with _profiled(look), forbid_effects(imports=imports):
                     exec(code, module.__dict__)
                 if imports:
                     flags_parsed()
