@@ -166,7 +166,7 @@ class _Resolution:
         if asked in names:
             return names[asked]
         size = size if asked is None else asked
-        symbols = {s: sympy.Symbol(name, integer=True, positive=True) for s, name in names.items()}
+        symbols: dict[Any, Any] = {s: sympy.Symbol(name, integer=True, positive=True) for s, name in names.items()}
         for symbol in size.free_symbols - symbols.keys():
             equal = next((s for s in symbols if s in self._equal.get(symbol, ())), None)
             if equal is not None:
@@ -175,7 +175,7 @@ class _Resolution:
         if not expression.free_symbols <= set(symbols.values()) or not _is_plain(expression):
             return ""
         order = {symbols[s]: place for place, s in enumerate(symbols)}
-        factors = sorted(sympy.Mul.make_args(expression), key=lambda factor: order.get(factor, -1))
+        factors: list[Any] = sorted(sympy.Mul.make_args(expression), key=lambda factor: order.get(factor, -1))
         several = len(factors) > 1 and all(factor in order or factor.is_Integer for factor in factors)
         text = "*".join(map(str, factors)) if several else symbol_text(expression).replace(" ", "")
         return text if len(text) <= MAX_TEXT else ""
@@ -186,7 +186,7 @@ def _equal_symbols(condition: Condition) -> tuple[sympy.Symbol, ...]:
     equality: Any = condition.expression
     if equality.func is not sympy.Eq:
         return ()
-    sides = [list(sympy.Mul.make_args(side)) for side in equality.args]
+    sides: list[list[Any]] = [list(sympy.Mul.make_args(side)) for side in equality.args]
     for factor in list(sides[0]):
         if factor in sides[1]:
             sides[0].remove(factor)

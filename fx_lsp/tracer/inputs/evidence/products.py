@@ -61,7 +61,7 @@ def _ranks(part: ast.AST, flow: _Dataflow) -> Iterator[tuple[str, int]]:
     left, right = product
     weighing, value = _weights(left, flow), _parameter(right, flow)
     if weighing and value:
-        yield value, BATCH_RANK if weighing == {value} else HEADS_RANK
+        yield value, BATCH_RANK if weighing == frozenset({value}) else HEADS_RANK
     yield from ((name, BATCH_RANK) for name in _product(part, flow))
 
 
