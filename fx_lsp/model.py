@@ -233,8 +233,31 @@ class TargetVariant:
     values: tuple[Value, ...] = ()
 
 
+@dataclass(frozen=True)
+class NamedSizes:
+    """What the code calls the sizes of one tensor; "" is the name of a size that it has none for.
+
+    A "value" is what the variable `name` held at `span`, as in `Value`; an "operation" is one that the expression at
+    `span` came to, and the tensor what it was given or gave; an "input" is known by its name alone.
+    """
+
+    kind: Literal["value", "operation", "input"]
+    span: Span | None
+    name: str
+    sizes: tuple[int, ...]
+    names: tuple[str, ...]
+
+
 Severity = Literal["error", "warning", "information"]
 ProblemSeverity = Literal[Severity, "hint"]
+
+
+@dataclass(frozen=True)
+class Related:
+    """Another place that a problem has to do with."""
+
+    span: Span
+    message: str
 
 
 @dataclass(frozen=True)
@@ -244,6 +267,7 @@ class Remark:
     message: str
     span: Span | None
     severity: ProblemSeverity = "information"
+    related: tuple[Related, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -253,7 +277,8 @@ class Trace:
     `seconds` is the time the worker took; `torch` its version; `notes` are sentences for the user
     ("the whole module was imported, because …"); `remarks` say what the code demands of the dynamic dimensions.
     An inference-only target has the one stage `inference`, and is `refused` if PyTorch cannot differentiate it.
-    `unreached` is code of functions that ran, which did not; `variants` are what else the target may be called with.
+    `unreached` is code of functions that ran, which did not; `variants` are what else the target may be called with;
+    `named` are sizes that the code has names for.
     """
 
     target: str
@@ -269,6 +294,7 @@ class Trace:
     refused: bool = False
     unreached: tuple[Unreached, ...] = ()
     variants: tuple[TargetVariant, ...] = ()
+    named: tuple[NamedSizes, ...] = ()
 
     @property
     def saved_bytes(self) -> int:
@@ -516,10 +542,11 @@ class TraceReply:
     `stages` maps a stage's name to `wire.encode_stage` bytes. `dependencies` are absolute paths of the files besides
     the target's own whose text the answer depends on, and `file::name` where it depends on how the target's own file
     calls it; `packages` are the dotted names of the installed modules that had to be imported, which a zygote may
-    import beforehand.
+    import beforehand. One that is not `final` is right, and there is a reply to come that says more.
     """
 
     outcome: Outcome
     stages: dict[StageName, bytes] = field(default_factory=dict[str, bytes])
     dependencies: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
+    final: bool = True

@@ -15,6 +15,7 @@ from typing import Any
 from fx_lsp import wire
 from fx_lsp.commands.options import add_tracing_options
 from fx_lsp.commands.targets import failure_text, opened, print_document, read_target, source_line, stages_of
+from fx_lsp.features.dimensions import STYLES
 from fx_lsp.features.documents import render_stage
 from fx_lsp.features.inputs import input_data
 from fx_lsp.features.lenses import TORCHSCRIPT, default_stage
@@ -36,6 +37,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--variant", metavar="PARAMETER", help="with this argument too, a tensor that is optional")
     parser.add_argument("--full", action="store_true", help="print every node, also where loops and layers repeat")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    parser.add_argument(
+        "--sizes",
+        choices=STYLES,
+        default=STYLES[0],
+        help="how to show sizes that the code has names for: f32[B, T] (default), f32[4, 8], or f32[B=4, T=8]",
+    )
     add_tracing_options(parser)
 
 
@@ -48,7 +55,7 @@ async def _graph(arguments: argparse.Namespace) -> int:
     chosen = read_target(arguments.target)
     work = variant_work(arguments.variant or "", TORCHSCRIPT if arguments.stage == TORCHSCRIPT else "")
     async with opened(arguments, chosen) as engine:
-        outcome = await engine.outcome(chosen.file, chosen.name, work)
+        outcome = await engine.outcome(chosen.file, chosen.name, work, final=True)
         trace, stages = shown_trace(outcome, chosen.file), list[Stage]()
         if trace is not None:
             found = await stages_of(engine, chosen, (info.name for info in trace.stages), work)
@@ -58,19 +65,22 @@ async def _graph(arguments: argparse.Namespace) -> int:
     elif isinstance(outcome, Failure):
         print(failure_text(outcome, chosen), file=sys.stderr)
         if trace is not None and stages and arguments.stage in (None, EXECUTED):
-            _print_stage(trace, stages, EXECUTED, arguments.full, {chosen.file: chosen.text})
+            _print_stage(trace, stages, EXECUTED, arguments, {chosen.file: chosen.text})
     else:
-        return _print_stage(outcome, stages, arguments.stage, arguments.full, {chosen.file: chosen.text})
+        name = arguments.stage or default_stage(outcome)
+        return _print_stage(outcome, stages, name, arguments, {chosen.file: chosen.text})
     return 1 if isinstance(outcome, Failure) else 0
 
 
-def _print_stage(trace: Trace, stages: list[Stage], wanted: str | None, full: bool, texts: dict[str, str]) -> int:
+def _print_stage(
+    trace: Trace, stages: list[Stage], name: str, arguments: argparse.Namespace, texts: dict[str, str]
+) -> int:
     known = {s.name: s for s in stages}
-    name = wanted or default_stage(trace)
     if name not in known:
         print(f"fx-lsp: {trace.target} has no stage {name}; it has {', '.join(known)}", file=sys.stderr)
         return 1
-    print_document(render_stage(trace, known[name], lambda span: source_line(span, texts), full))
+    document = render_stage(trace, known[name], lambda span: source_line(span, texts), arguments.full, arguments.sizes)
+    print_document(document)
     return 0
 
 

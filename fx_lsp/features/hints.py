@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from fx_lsp.features.dimensions import SizeNames, SizeStyle
 from fx_lsp.features.guesses import Guesses
 from fx_lsp.features.partial import shown_trace, until
 from fx_lsp.features.source import Binding, bindings, returns
@@ -36,7 +37,9 @@ class TracedTarget:
     stage: Stage | None = None
 
 
-def hints(text: str, traced: Iterable[TracedTarget], first_line: int, last_line: int) -> tuple[Hint, ...]:
+def hints(
+    text: str, traced: Iterable[TracedTarget], first_line: int, last_line: int, sizes: SizeStyle = "names"
+) -> tuple[Hint, ...]:
     """The hints of a file on the lines `first_line` to `last_line`, in order.
 
     Where a definition is nested in another one, its own trace speaks for its lines.
@@ -51,14 +54,15 @@ def hints(text: str, traced: Iterable[TracedTarget], first_line: int, last_line:
         views = [(trace, item.stage, f"partial: {partial}" if partial else "")]
         views += [(with_variant(trace, v, values=v.values), None, f"with {v.name}") for v in trace.variants]
         for view, stage, note in views:
-            for hint in _target_hints(text, item.target, view, stage, first_line, last_line):
+            names = SizeNames(view, sizes)
+            for hint in _target_hints(text, item.target, view, stage, names, first_line, last_line):
                 tooltip = " · ".join(part for part in (hint.tooltip, note) if part)
                 shown.setdefault((hint.line, hint.col), replace(hint, tooltip=tooltip))
     return tuple(shown[place] for place in sorted(shown))
 
 
 def _target_hints(
-    text: str, target: Target, trace: Trace, stage: Stage | None, first_line: int, last_line: int
+    text: str, target: Target, trace: Trace, stage: Stage | None, names: SizeNames, first_line: int, last_line: int
 ) -> Iterable[Hint]:
     values = [
         v
@@ -71,23 +75,24 @@ def _target_hints(
     ]
     if not values:
         return
-    names: dict[tuple[str, int, int], list[Binding]] = {}
+    bound: dict[tuple[str, int, int], list[Binding]] = {}
     for binding in bindings(text, target.span):
-        names.setdefault((binding.name, binding.line, binding.col), []).append(binding)
+        bound.setdefault((binding.name, binding.line, binding.col), []).append(binding)
     ends: dict[tuple[int, int], Span] = {}
     for statement, expression in returns(text, target.span):
         ends[statement.line, statement.col] = ends[expression.line, expression.col] = expression
     made, guesses = _made_by(stage), Guesses(trace.inputs)
     for value in values:
         start = value.span.line, value.span.col
-        spec = guesses.marked(value.spec) + (" (varies)" if value.varies else "")
-        tooltip = _origin(value, made)
+        shown = names.of_value(value)
+        spec = guesses.marked(value.spec, shown) + (" (varies)" if value.varies else "")
+        tooltip = " · ".join(filter(None, (value.spec if shown != value.spec else "", _origin(value, made))))
         if value.name == "return":
             expression = ends.get(start)
             if expression is not None:
                 yield Hint(expression.end_line, expression.end_col, f"-> {spec}", tooltip, padded=True)
             continue
-        for binding in names.get((value.name, *start), ()):
+        for binding in bound.get((value.name, *start), ()):
             label = spec if binding.annotated else f": {spec}"
             yield Hint(binding.end_line, binding.end_col, label, tooltip, padded=binding.annotated)
 

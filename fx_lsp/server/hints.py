@@ -28,5 +28,6 @@ async def inlay_hint(server: Server, params: types.InlayHintParams) -> list[type
     ]
     first, last = from_proto.line_range(params.range)
     return [
-        to_proto.inlay_hint(hint, document.lines, server.encoding) for hint in hints(document.text, traced, first, last)
+        to_proto.inlay_hint(hint, document.lines, server.encoding)
+        for hint in hints(document.text, traced, first, last, server.settings.sizes)
     ]

@@ -43,14 +43,14 @@ async def hover(server: Server, params: types.HoverParams) -> types.Hover | None
 async def _hover(
     server: Server, targets: tuple[TargetState, ...], text: str, uri: str, place: Span
 ) -> features.Hover | None:
-    problems = server.settings.diagnostics
+    problems, names = server.settings.diagnostics, server.settings.sizes != "numbers"
     for state in targets:
         if state.target.name_span.contains(place) and state.outcome is not None:
             trace = known_trace(state.outcome)
             stage = default_stage(trace) if trace is not None else ""
             shown = await server.known_stage(state, stage)
             link = _link(uri) if server.settings.command_links else None
-            found = features.hover_name(state.target, state.outcome, state.stale, shown, link, problems)
+            found = features.hover_name(state.target, state.outcome, state.stale, shown, link, problems, names)
             measured = server.benchmarks.last(state.target.file, state.target.name)
             if measured is not None:
                 found = replace(found, markdown=f"{found.markdown}\n\n---\n\n{benchmark_hover(measured)}")
@@ -63,7 +63,7 @@ async def _hover(
         known = [stage for stage in stages if isinstance(stage, Stage)]
         at = place.line, place.col
         variants = _variant_stages(server, state)
-        found = features.hover_expression(text, state.target, state.outcome, known, *at, problems, variants)
+        found = features.hover_expression(text, state.target, state.outcome, known, *at, problems, variants, names)
         if found is not None:
             return found
     return None

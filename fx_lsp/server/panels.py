@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lsprotocol import types
 from pygls.exceptions import JsonRpcInvalidParams
 
+from fx_lsp.features.dimensions import SizeNames, SizeStyle
 from fx_lsp.features.guesses import Guesses
 from fx_lsp.features.inputs import input_data
 from fx_lsp.features.kernels import chip_of
@@ -43,7 +44,7 @@ async def graph(server: Server, params: Any) -> Json:
     if trace is None or not isinstance(stage, Stage):
         return {"failure": describe(_failure(stage))}
     places = _Places(server)
-    drawn = picture(trace, stage, places.text)
+    drawn = picture(trace, stage, places.text, server.settings.sizes)
     plain = plain_work(view.work)
     others = [s for s in trace.stages if s.name in _GRAPHS] if not plain else [*trace.stages]
     summary = f"partial: {until(outcome, view.file)}" if isinstance(outcome, Failure) else summarize(trace)
@@ -137,7 +138,7 @@ async def functions(server: Server, params: Any) -> Json | None:
 
     passes = server.engine.passes(document.file) if state.text == document.text else ()
     return {
-        "functions": [_function(t, range_) for t in state.targets],
+        "functions": [_function(t, range_, server.settings.sizes) for t in state.targets],
         "passes": [_pass(p, range_) for p in passes],
         "failure": "" if state.syntax is None else describe(state.syntax),
     }
@@ -165,7 +166,7 @@ async def origins(server: Server, params: Any) -> list[Json] | None:
     ]
 
 
-def _function(state: TargetState, range_: Callable[[Span], types.Range]) -> Json:
+def _function(state: TargetState, range_: Callable[[Span], types.Range], sizes: SizeStyle) -> Json:
     target, outcome = state.target, state.outcome
     known: Json = {
         "name": target.name,
@@ -182,11 +183,13 @@ def _function(state: TargetState, range_: Callable[[Span], types.Range]) -> Json
         "variants": [],
     }
     if outcome is not None:
-        known["inputs"] = [input_data(i) for i in outcome.inputs]
         trace = known_trace(outcome)
+        known["inputs"] = [input_data(i) for i in outcome.inputs]
         shown = [s for s in trace.stages if s.name in _GRAPHS] if trace is not None else []
         known["stages"] = [{"name": s.name, "ops": s.ops} for s in shown]
     if isinstance(outcome, Trace):
+        names = SizeNames(outcome, sizes)
+        known["inputs"] = [{**input_data(i), "shown": names.of_input(i)} for i in outcome.inputs]
         known["saved"] = outcome.saved_bytes if outcome.info("backward") is not None else None
         known["guessed"] = bool(Guesses(outcome.inputs))
         known["variants"] = [{"name": v.name, "work": variant_work(v.name)} for v in outcome.variants]

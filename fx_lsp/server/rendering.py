@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fx_lsp.features.diffs import render_diff
+from fx_lsp.features.dimensions import SizeStyle
 from fx_lsp.features.documents import Document, Line, SourceLine, render_stage
 from fx_lsp.features.hover import failure_text
 from fx_lsp.features.kernels import Shown, chip_of, render_listing, stages_of_listing
@@ -45,7 +46,7 @@ async def rendered(server: Server, engine: Engine, view: View, outcome: Outcome)
     if failed is not None and view.stage != RUN:
         return said(failure_text(failed))
     stages = [stage for stage in found if isinstance(stage, Stage)]
-    return await asyncio.to_thread(_document, view, outcome, stages, source_lines(server))
+    return await asyncio.to_thread(_document, view, outcome, stages, source_lines(server), server.settings.sizes)
 
 
 async def _failed(server: Server, engine: Engine, view: View, failure: Failure) -> Shown:
@@ -56,7 +57,7 @@ async def _failed(server: Server, engine: Engine, view: View, failure: Failure) 
     stage = await engine.stage(view.file, view.name, view.stage, view.work)
     if not isinstance(stage, Stage):
         return said(failure_text(failure))
-    return await asyncio.to_thread(_document, view, trace, [stage], source_lines(server))
+    return await asyncio.to_thread(_document, view, trace, [stage], source_lines(server), server.settings.sizes)
 
 
 def last_good(server: Server, engine: Engine, view: View) -> Shown | None:
@@ -67,7 +68,7 @@ def last_good(server: Server, engine: Engine, view: View) -> Shown | None:
     stage = engine.stage_now(view.file, view.name, view.stage) if trace is not None else None
     if trace is None or stage is None:
         return None
-    return _document(view, trace, [stage], source_lines(server))
+    return _document(view, trace, [stage], source_lines(server), server.settings.sizes)
 
 
 def as_stale(shown: Shown) -> Shown:
@@ -102,7 +103,7 @@ def source_lines(server: Server) -> SourceLine:
     return source_line
 
 
-def _document(view: View, trace: Trace, stages: list[Stage], source_line: SourceLine) -> Shown:
+def _document(view: View, trace: Trace, stages: list[Stage], source_line: SourceLine, sizes: SizeStyle) -> Shown:
     nodes = {node.name: node for stage in stages for node in stage.nodes}
     if view.stage == RUN and view.work:
         return Shown(render_run(trace, {stage.name: stage for stage in stages}), nodes)
@@ -111,4 +112,4 @@ def _document(view: View, trace: Trace, stages: list[Stage], source_line: Source
     *before, stage = stages
     if before:
         return Shown(render_diff(trace, before[0], stage), nodes)
-    return Shown(render_stage(trace, stage, source_line, view.full), nodes)
+    return Shown(render_stage(trace, stage, source_line, view.full, sizes), nodes)

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Collection
 
 from fx_lsp.errors import WorkerStartError
-from fx_lsp.model import Failure, Outcome, Pass, Remark, Stage, Target, Work, known_trace, variant_work
+from fx_lsp.model import Failure, Outcome, Pass, Remark, Stage, Target, TraceReply, Work, known_trace, variant_work
 from fx_lsp.tracing.analysis import Analysis, Plan, analyse, aside
 from fx_lsp.tracing.answers.disk import UNKNOWN, Cache, CachedTrace, Dependency, is_fresh
 from fx_lsp.tracing.answers.store import Answers
@@ -131,13 +131,13 @@ class Engine:
         found = self._files.get(file)
         return _not_open(file) if found is None else await found.when_settled(lambda: known_targets(found))
 
-    async def outcome(self, file: str, name: str, work: Work = "") -> Outcome:
+    async def outcome(self, file: str, name: str, work: Work = "", final: bool = False) -> Outcome:
         """What tracing the present text of a target gives, and doing `work` with it; waits for it, through edits made
-        meanwhile.
+        meanwhile, and with `final` for all that there is to know of it.
 
         Raises asyncio.CancelledError when everything was cancelled.
         """
-        return (await self._answer(file, entry_of(name, work)))[0]
+        return (await self._answer(file, entry_of(name, work), final))[0]
 
     async def stage(self, file: str, name: str, stage: str, work: Work = "") -> Stage | Failure:
         """One stage of a target's present text, also of what ran of one that fails; waits for it. A `Failure` where
@@ -340,8 +340,17 @@ class Engine:
             self._touch(found)
             return
         previous, search_seconds = found.inputs.get(name, ()), self._settings.search_seconds
+
+        def show_early(reply: TraceReply) -> None:
+            if not found.closed and found.keys.get(entry) == key:
+                answer = CachedTrace(reply.outcome, plan.lines, (), reply.packages, final=False)
+                answers.keep(key, answer, reply.stages)
+                self._background.run(answers.decode(key, list(reply.stages)))
+                found.show(entry, key, answer)
+                self._touch(found)
+
         try:
-            asked = await ask(host, analysis, name, work, texts, previous, search_seconds)
+            asked = await ask(host, analysis, name, work, texts, previous, search_seconds, show_early)
         except WorkerStartError as error:
             for other in self._files.values():
                 if other.host is host:
@@ -361,14 +370,16 @@ class Engine:
             self._trace_variants(found, entry)
             self._touch(found)
 
-    async def _answer(self, file: str, entry: str) -> tuple[Outcome, str]:
+    async def _answer(self, file: str, entry: str, final: bool = False) -> tuple[Outcome, str]:
         found = self._files.get(file)
         if found is None:
             return _not_open(file), ""
 
         def known() -> tuple[Outcome, str] | None:
             answer = known_outcome(found, entry)
-            if answer is None:
+            shown = found.current(entry) if final else None
+            if answer is None or (shown is not None and not shown.answer.final):
+                answer = None
                 self._schedule(found, entry, found.keys[entry])
                 self._scheduler.refresh()
             return answer

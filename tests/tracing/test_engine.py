@@ -14,6 +14,7 @@ from fx_lsp.errors import WorkerDied, WorkerStartError, WorkerTimeout
 from fx_lsp.model import (
     Failure,
     InputSpec,
+    NamedSizes,
     Node,
     Span,
     Stage,
@@ -28,6 +29,7 @@ from fx_lsp.model import (
 from fx_lsp.tracing.analysis import module_name
 from fx_lsp.tracing.engine import Engine, EngineSettings, EngineStatus
 from fx_lsp.tracing.open_file import SLOW_SECONDS, urgency
+from fx_lsp.tracing.workers.channels import EarlyReply
 from fx_lsp.tracing.workers.find_python import Interpreter
 from fx_lsp.tracing.workers.interpreter import Backend
 from fx_lsp.tracing.workers.pool import Limits, Workers
@@ -45,6 +47,7 @@ class Tracers:
         self.asked: list[str] = []
         self.ended: list[str] = []
         self.requests: list[TraceRequest] = []
+        self.first: Callable[[TraceRequest], TraceReply] | None = None
         self.gate = asyncio.Event()
         self.gate.set()
         self.pid: int | None = None
@@ -58,10 +61,14 @@ class Tracers:
         await asyncio.sleep(0.02)
         self.pid = self.started
 
-    async def run(self, request: TraceRequest, seconds: float | None = None) -> TraceReply:
+    async def run(
+        self, request: TraceRequest, seconds: float | None = None, early: EarlyReply | None = None
+    ) -> TraceReply:
         self.asked.append(request.name)
         self.requests.append(request)
         try:
+            if early is not None and self.first is not None:
+                early(replace(self.first(request), final=False))
             await self.gate.wait()
             return self.answer(request)
         except asyncio.CancelledError:
@@ -126,6 +133,29 @@ def line_of(engine: Engine, file: str, name: str) -> int:
     outcome = next(t.outcome for t in state.targets if t.target.name == name)
     assert isinstance(outcome, Trace)
     return outcome.values[0].span.line
+
+
+async def test_what_is_known_early_is_shown_until_all_is_known(bench: Bench) -> None:
+    def named(request: TraceRequest) -> TraceReply:
+        reply = traced(request)
+        assert isinstance(reply.outcome, Trace)
+        sizes = NamedSizes("input", None, "x", (2,), ("n",))
+        return replace(reply, outcome=replace(reply.outcome, named=(sizes,)))
+
+    bench.tracers.first, bench.tracers.answer = traced, named
+    bench.tracers.gate.clear()
+    engine = bench.engine()
+    engine.open(bench.file, TEXT, ())
+    early = await engine.outcome(bench.file, "f")
+    assert isinstance(early, Trace) and early.named == ()
+    assert isinstance(await engine.stage(bench.file, "f", "forward"), Stage)
+    whole = asyncio.ensure_future(engine.outcome(bench.file, "f", final=True))
+    await asyncio.sleep(0.05)
+    assert not whole.done()
+    bench.tracers.gate.set()
+    outcome = await whole
+    assert isinstance(outcome, Trace) and [sizes.names for sizes in outcome.named] == [("n",)]
+    assert bench.tracers.asked.count("f") == 1
 
 
 async def test_an_opened_file_is_traced(bench: Bench) -> None:

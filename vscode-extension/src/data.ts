@@ -33,7 +33,7 @@ export interface FunctionData {
   variants: { name: string; work: string }[];
   saved: number | null;
   guessed: boolean;
-  inputs: { name: string; spec: string; source: string; guessed: boolean }[];
+  inputs: { name: string; spec: string; shown?: string; source: string; guessed: boolean }[];
 }
 
 export interface PassData {

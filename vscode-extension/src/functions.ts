@@ -183,7 +183,7 @@ function details(uri: vscode.Uri, data: FunctionData): Item[] {
     ({ name, work }): Item => ({ kind: 'detail', label: `with ${name}`, description: 'optional', icon: 'git-branch', command: command('fxLsp.showStage', 'Show', '', work) }),
   );
   const saved: Item[] = data.saved === null ? [] : [{ kind: 'detail', label: 'saved for backward', description: `${data.guessed ? '~' : ''}${formatBytes(data.saved)}`, icon: 'save', command: command('fx-lsp.showMemory', 'Show') }];
-  const inputs = data.inputs.map(({ name, spec, source, guessed }): Item => ({ kind: 'detail', label: `${name}: ${guessed ? '~' : ''}${spec}`, description: source, icon: 'symbol-parameter' }));
+  const inputs = data.inputs.map(({ name, spec, shown, source, guessed }): Item => ({ kind: 'detail', label: `${name}: ${guessed ? '~' : ''}${shown ?? spec}`, description: source, icon: 'symbol-parameter' }));
   return [...stages, ...variants, ...saved, ...inputs];
 }
 
