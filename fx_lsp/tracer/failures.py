@@ -30,6 +30,7 @@ _SHAPE = re.compile(
     r"\d+D|channels|unpack|size of tensor|index .* out of bounds|split",
     re.IGNORECASE,
 )
+_DEVICE = re.compile(r"found (at least )?two (different )?devices,? (\S+?),? (?:and )?(\S+?)(!|$)")
 _DTYPE = re.compile(r"dtype|scalar type|data type|must be long|(Float|Long|Half|Int|Bool|Double|BFloat16)Tensor")
 
 
@@ -47,7 +48,7 @@ def failure_of(
     span = inside[0] if inside else (chain[0] if chain else None)
     kind = kind_of(error, failed)
     message = sentence(error)
-    operands = _operands(failed, span, lines) if failed is not None and kind in ("shape", "dtype", "error") else ""
+    operands = _operands(failed, span, lines) if failed is not None and kind in ("shape", "dtype", "device", "error") else ""
     if operands:
         message = f"{message} ({operands})"
     if chain and span is not None and chain[0].file != span.file:
@@ -81,6 +82,8 @@ def kind_of(error: BaseException, failed: FailedCall | None = None) -> FailureKi
         return "data-dependent"
     if isinstance(error, ImportError):
         return "import"
+    if isinstance(error, RuntimeError) and _DEVICE.search(text):
+        return "device"
     if isinstance(error, (RuntimeError, ValueError, IndexError, TypeError)):
         if isinstance(error, (RuntimeError, TypeError)) and _DTYPE.search(text) and not re.search("shape", text):
             return "dtype"
@@ -128,6 +131,7 @@ def _operation(error: BaseException) -> str:
 
 
 _PLAINER = (
+    (_DEVICE.pattern, r"operands are on two devices, \3 and \4"),
     (
         r"must have same reduction dim, but got \[(\d+), (\d+)\] X \[(\d+), (\d+)\]",
         r"matrices of \1×\2 and \3×\4 cannot be multiplied: the inner sizes \2 and \3 differ",
@@ -198,7 +202,7 @@ def _tensors(failed: FailedCall) -> int:
 
 
 def _hint(kind: FailureKind, inputs: tuple[InputSpec, ...]) -> str:
-    if kind in ("shape", "dtype", "error", "inputs") and any(i.source == "search" for i in inputs):
+    if kind in ("shape", "dtype", "device", "error", "inputs") and any(i.source == "search" for i in inputs):
         return comment_hint(inputs)
     if kind == "data-dependent":
         return "Branch on shapes instead, use `torch.where`, or keep this part out of the traced function."

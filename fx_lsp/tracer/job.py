@@ -25,7 +25,7 @@ from fx_lsp.tracer.capture import Captured, capture_what_is_possible, stages
 from fx_lsp.tracer.command_line import flags_parsed, started_as
 from fx_lsp.tracer.compat import HAS_ANNOTATE, HAS_COLUMNS, FakeTensorMode
 from fx_lsp.tracer.conditions import under
-from fx_lsp.tracer.devices import OnCpu, device_note, possible_devices
+from fx_lsp.tracer.devices import Devices, possible_devices
 from fx_lsp.tracer.failures import failure_of, load_failure, sentence
 from fx_lsp.tracer.fakes import fake_mode, movable_modules
 from fx_lsp.tracer.graphs import Names, saved_values
@@ -34,7 +34,7 @@ from fx_lsp.tracer.inputs.evidence.body import find_function
 from fx_lsp.tracer.inputs.evidence.steps import cannot_run, step_function
 from fx_lsp.tracer.inputs.resolve import Prepared, prepare
 from fx_lsp.tracer.lazy import lazy_tensors
-from fx_lsp.tracer.load import Loaded, LoadError, dependencies, find, forget_changed, load, syntax_of
+from fx_lsp.tracer.load import Loaded, LoadError, dependencies, find, forget_changed, forget_project, load, syntax_of
 from fx_lsp.tracer.names import returned_names
 from fx_lsp.tracer.nothing import nothing, ran_without_tensors
 from fx_lsp.tracer.provenance import Sources
@@ -50,7 +50,21 @@ STARTED = time.time()
 
 
 def run(request: TraceRequest) -> TraceReply:
-    """Load the target, resolve its inputs, trace it. What the user's code does wrong comes back as a Failure."""
+    """Load the target, resolve its inputs, trace it. What the user's code does wrong comes back as a Failure.
+
+    Code that puts some tensors on a GPU, and others on one only if there is one, means a machine that has one.
+    """
+    available = any("@cuda" in given.text for given in request.given)
+    before = frozenset(sys.modules)
+    reply, undecided = _run(request, available)
+    if not (undecided and isinstance(reply.outcome, Failure) and reply.outcome.kind == "device"):
+        return reply
+    forget_project(request, before)
+    return _run(request, available=True)[0]
+
+
+def _run(request: TraceRequest, available: bool) -> tuple[TraceReply, bool]:
+    """Return the reply, and whether it may depend on the answer to code that asks for a GPU."""
     started = time.perf_counter()
     warnings.simplefilter("ignore")
     torch.compile = as_written
@@ -63,8 +77,9 @@ def run(request: TraceRequest) -> TraceReply:
     sources = Sources(request.file, package_dir)
     mode = fake_mode()
     whole = False
+    devices = Devices()
     try:
-        with possible_devices() as devices, movable_modules(), lazy_tensors(), without_weights():
+        with possible_devices(mode, bool(request.work), available) as devices, movable_modules(), lazy_tensors(), without_weights():
             builds = request.kind == "graph"
             with marked(sources, run.__code__) if builds else nullcontext():
                 with forbid_effects(network_only=True), started_as(request.file):
@@ -87,7 +102,7 @@ def run(request: TraceRequest) -> TraceReply:
         files = (*files, f"{request.file}::{request.name}")
     files = (*files, *(source.found.file for source in request.passes))
     files = tuple(dict.fromkeys((*files, *(site.file for site in request.sites if site.file != request.file))))
-    return TraceReply(reply.outcome, reply.stages, files, packages)
+    return TraceReply(reply.outcome, reply.stages, files, packages), devices.undecided
 
 
 def as_written(model: Any = None, **options: Any) -> Any:
@@ -100,7 +115,7 @@ def _trace(
     loaded: Loaded,
     sources: Sources,
     mode: FakeTensorMode,
-    devices: OnCpu | None,
+    devices: Devices,
     started: float,
 ) -> TraceReply:
     tree = syntax_of(request, request.sliced if request.step else request.source)
@@ -146,7 +161,7 @@ def _trace(
             found,
             sources,
             mode,
-            devices,
+            devices.on_cpu,
             new_names,
             symbols is not None,
             prepared.inputs,
@@ -171,7 +186,7 @@ def _trace(
         outputs=tuple(_output_specs(last, captured)),
         seconds=time.perf_counter() - started,
         torch=torch.__version__,
-        notes=(*notes, *prepared.notes, *captured.notes, *device_note(devices), *weights_note()),
+        notes=(*notes, *prepared.notes, *captured.notes, *devices.notes(), *weights_note()),
         remarks=(*(symbols.remarks() if symbols is not None else ()), *prepared.remarks, *remarks),
         refused=captured.refused,
     )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain as concat
 
 from fx_lsp.tracer.drive import Unfinished
+from fx_lsp.tracer.failures import kind_of
 from fx_lsp.tracer.inputs.plan.configs import with_value
 from fx_lsp.tracer.inputs.plan.plans import (
     Plan,
@@ -24,7 +25,7 @@ from fx_lsp.tracer.inputs.solve.options import accepted
 from fx_lsp.tracer.inputs.solve.passed_none import handed_as_none
 from fx_lsp.tracer.inputs.solve.sizes import divisible, named_sizes, other_rank, other_sizes, single_element, tied
 from fx_lsp.tracer.observe import tensors_among
-from fx_lsp.tracer.tensors import short_name
+from fx_lsp.tracer.tensors import short_name, spec_of
 
 _RANK_ALONE = re.compile(
     r"[Nn]umber of dim|[Ee]xpected \d-?D|\d dims?\b|\d-dimensional|values to unpack|Dimension out of range|many indices"
@@ -40,6 +41,7 @@ def repairs(attempt: Attempt) -> Iterator[Plans]:
         return
     seen = {attempt.plans}
     rules = RULES if not _RANK_ALONE.search(str(error)) else [rule for rule in RULES if rule not in _ABOUT_SIZES]
+    rules = (_on_one_device,) if kind_of(error) == "device" else rules
     for plans in concat(*(rule(attempt, str(error)) for rule in rules)):
         if plans not in seen:
             seen.add(plans)
@@ -131,6 +133,20 @@ def _without_gradient(attempt: Attempt, text: str) -> Iterator[Plans]:
 
         def change(path: str, plan: TensorPlan, wanted: str = wanted) -> TensorPlan:
             return dataclasses.replace(plan, grad=False, detail=why) if path == wanted else plan
+
+        yield attempt.plans.map_tensors(change)
+
+
+def _on_one_device(attempt: Attempt, text: str) -> Iterator[Plans]:
+    """Inputs where the other operands are: nobody said on which device they are."""
+    failed = attempt.run.failed
+    operands = tensors_among(failed.args, failed.kwargs) if failed is not None else ()
+    for device in dict.fromkeys(spec_of(operand).device for operand in operands):
+
+        def change(path: str, plan: TensorPlan, device: str | None = device) -> TensorPlan:
+            if plan.source != "search":
+                return plan
+            return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, device=device))
 
         yield attempt.plans.map_tensors(change)
 
