@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from targets import training
 
-from fx_lsp.tracer import recorder
+from fx_lsp.tracer.record import recorder
 
 STEPS = 5
 """Steps of one kind in a row."""

@@ -14,7 +14,7 @@ from fx_lsp.features.documents import render_stage
 from fx_lsp.features.lenses import default_stage, summarize
 from fx_lsp.model import InputSpec, Saved, Span, Stage, Trace
 from fx_lsp.tracer.library import generate
-from fx_lsp.tracer.library.prepared import Options
+from fx_lsp.tracer.library.fake_call import Options
 
 Decompositions: TypeAlias = "Mapping[Any, Callable[..., Any]] | Literal['core']"
 """Functions to trace in place of operations (`torch.ops.aten.silu.default`, or `torch.ops.aten.silu` for all its

@@ -86,8 +86,8 @@ class TraceFixture(Protocol):
 def warm_torch() -> None:
     """torch and AOTAutograd, imported and used once, so that forked tests find them warm."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # as in a zygote: CUDA does not survive a fork
-    from fx_lsp.tracer.memoized import remember_caches
-    from fx_lsp.tracer.warm import warm
+    from fx_lsp.tracer.process.warmup import warm
+    from fx_lsp.tracer.run.lru_caches import remember_caches
 
     warm()
     remember_caches()

@@ -18,8 +18,8 @@ from warm import warm_python
 from fx_lsp.commands.sources import Source
 from fx_lsp.commands.survey import FileReport, TargetReport, survey
 from fx_lsp.model import Failure, Target
-from fx_lsp.tracing.discover import discover
 from fx_lsp.tracing.engine import Engine
+from fx_lsp.tracing.source.targets import discover
 
 pytestmark = pytest.mark.torch
 

@@ -11,7 +11,7 @@ from inline_snapshot import snapshot
 
 from fx_lsp.commands import kernel
 from fx_lsp.commands.kernel import Checked
-from fx_lsp.tracing.generated import WRONG, Generated
+from fx_lsp.tracing.kernel_files.generated import WRONG, Generated
 
 KERNELS = '"""f as Triton kernels."""\n\na = 1\nb = 2\nc = 3\nd = 4\n'
 

@@ -7,6 +7,7 @@ A list fails when it lacks something, and when it has what is in order by now: t
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -35,34 +36,9 @@ QUESTIONS = ("What ", "Whether ", "How ", "Where ", "Which ", "Why ")
 CROWDED: dict[str, int] = {
     "fx_lsp/bench": 21,
     "fx_lsp/server": 24,
-    "fx_lsp/tracer": 43,
-    "fx_lsp/tracer/stages": 27,
-    "fx_lsp/tracing": 47,
 }
 
 CIRCLES: list[set[str]] = [
-    {
-        "fx_lsp",
-        "fx_lsp.api",
-        "fx_lsp.tracer.capture",
-        "fx_lsp.tracer.checks",
-        "fx_lsp.tracer.conditions",
-        "fx_lsp.tracer.failures",
-        "fx_lsp.tracer.graphs",
-        "fx_lsp.tracer.library.generate",
-        "fx_lsp.tracer.library.origin",
-        "fx_lsp.tracer.library.prepared",
-        "fx_lsp.tracer.library.returned",
-        "fx_lsp.tracer.library.standins",
-        "fx_lsp.tracer.names",
-        "fx_lsp.tracer.observe",
-        "fx_lsp.tracer.provenance",
-        "fx_lsp.tracer.stages.ledger",
-        "fx_lsp.tracer.stages.real",
-        "fx_lsp.tracer.stages.verify",
-        "fx_lsp.tracer.symbols",
-        "fx_lsp.tracer.tensors",
-    },
     {
         "fx_lsp.server.benchmarks",
         "fx_lsp.server.diagnostics",
@@ -73,14 +49,6 @@ CIRCLES: list[set[str]] = [
         "fx_lsp.server.session",
         "fx_lsp.server.status",
         "fx_lsp.server.views",
-    },
-    {
-        "fx_lsp.tracer.bootstrap",
-        "fx_lsp.tracer.child",
-        "fx_lsp.tracer.imports",
-        "fx_lsp.tracer.job",
-        "fx_lsp.tracer.warm",
-        "fx_lsp.tracer.zygote",
     },
 ]
 
@@ -141,7 +109,6 @@ COMPLEX: dict[str, int] = {
     "fx_lsp.tracer.inputs.evidence.body:_visit": 47,
     "fx_lsp.tracer.inputs.evidence.patterns:visit_pattern": 24,
     "fx_lsp.tracer.inputs.evidence.uses:visit_call": 36,
-    "fx_lsp.tracer.inputs.evidence.uses:visit_subscript": 25,
     "fx_lsp.tracer.inputs.plan.values:_anything": 22,
     "fx_lsp.tracer.inputs.plan.values:_from_annotation": 25,
     "fx_lsp.tracer.inputs.plan.values:_from_use": 23,
@@ -152,23 +119,23 @@ COMPLEX: dict[str, int] = {
     "fx_lsp.tracer.inputs.solve.solver:solutions": 21,
     "fx_lsp.tracer.inputs.solve.verdict:persists": 23,
     "fx_lsp.tracer.job:_trace": 24,
-    "fx_lsp.tracer.names:_parts": 21,
-    "fx_lsp.tracer.stages.original:_why_not_inside": 21,
-    "fx_lsp.tracer.stages.selftest:_Arguments.value": 26,
-    "fx_lsp.tracer.stages.selftest:_casts": 21,
-    "fx_lsp.tracer.stages.selftest:random_tensor": 27,
-    "fx_lsp.tracer.stages.subject:_rebuilt": 29,
-    "fx_lsp.tracer.stages.triton:naming_of": 23,
-    "fx_lsp.tracer.stages.verify:_compare": 21,
-    "fx_lsp.tracer.stages.verify:run_for_real": 30,
-    "fx_lsp.tracer.tensors:_describe": 23,
-    "fx_lsp.tracing.arrays:strangers": 34,
-    "fx_lsp.tracing.backwards:_edits": 21,
-    "fx_lsp.tracing.builders:_Look._kind": 21,
-    "fx_lsp.tracing.calls:_Scope.rank": 23,
-    "fx_lsp.tracing.callsites:_There._imports": 34,
-    "fx_lsp.tracing.evidence:look_at": 46,
+    "fx_lsp.tracer.kernels.original:_why_not_inside": 21,
+    "fx_lsp.tracer.kernels.selftest:_Arguments.value": 26,
+    "fx_lsp.tracer.kernels.selftest:_casts": 21,
+    "fx_lsp.tracer.kernels.selftest:random_tensor": 27,
+    "fx_lsp.tracer.kernels.subject:_rebuilt": 29,
+    "fx_lsp.tracer.kernels.triton:naming_of": 23,
+    "fx_lsp.tracer.run.tensors:_describe": 23,
+    "fx_lsp.tracer.source.names:_parts": 21,
+    "fx_lsp.tracer.stages.equivalence:_compare": 21,
+    "fx_lsp.tracer.stages.equivalence:run_for_real": 30,
+    "fx_lsp.tracing.calls.call_sites:_There._imports": 34,
+    "fx_lsp.tracing.calls.straight_line:_Scope.rank": 23,
     "fx_lsp.tracing.remote.hosts:_host": 21,
+    "fx_lsp.tracing.slicing.backward_slice:_edits": 21,
+    "fx_lsp.tracing.source.arrays:strangers": 34,
+    "fx_lsp.tracing.source.graph_builders:_Look._kind": 21,
+    "fx_lsp.tracing.source.tensor_code:look_at": 46,
 }
 
 VAGUE_VARIABLES: dict[str, int] = {
@@ -228,6 +195,17 @@ def test_variables_say_what_they_hold() -> None:
 
 def test_docstrings_begin_with_a_verb() -> None:
     assert_only_shrinks(question_docstrings(), QUESTION_DOCSTRINGS)
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.stem)
+def test_files_that_a_page_names_are_there(page: Path) -> None:
+    paths = [
+        "/" + file.relative_to(ROOT).as_posix()
+        for folder in ("fx_lsp", "tests", "benchmarks")
+        for file in (ROOT / folder).rglob("*.py")
+    ]
+    named = re.findall(r"`(?:python )?([\w/]+/\w+\.py)`", page.read_text(encoding="utf-8"))
+    assert [name for name in named if not any(path.endswith(f"/{name}") for path in paths)] == []
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from fx_lsp.tracing.launch import worker_environment
+from fx_lsp.tracing.workers.launch import worker_environment
 
 # Started like Python: what is to be a zygote is forked by the server at PATH, anything else is run as it is.
 LAUNCHER = """\
@@ -67,7 +67,7 @@ def warm_python() -> str:
 
 def serve(path: str) -> None:
     """Fork for whoever connects to `path`, until the tests have gone."""
-    from fx_lsp.tracer.imports import import_torch
+    from fx_lsp.tracer.process.preload import import_torch
 
     sys.path.remove(os.path.dirname(os.path.abspath(__file__)))
     import_torch()

@@ -40,13 +40,13 @@ from fx_lsp.measured import (
     What,
 )
 from fx_lsp.model import Failure
-from fx_lsp.tracing.interpreters import find_interpreter
-from fx_lsp.tracing.project import project_root
 from fx_lsp.tracing.remote.cases import Asked, analysed, job_of, read_sweep
 from fx_lsp.tracing.remote.history import Kept, keep, runs_of
 from fx_lsp.tracing.remote.hosts import Cluster, Host, Hosts, Place, read_hosts
 from fx_lsp.tracing.remote.queues import Queue
 from fx_lsp.tracing.remote.running import reached, run_on
+from fx_lsp.tracing.source.project import project_root
+from fx_lsp.tracing.workers.find_python import find_interpreter
 from fx_lsp.wire import to_json
 
 ONE_DAY = 86400.0

@@ -23,11 +23,11 @@ from fx_lsp.commands.sources import Source, find_sources
 from fx_lsp.commands.survey import FileReport, summarize, survey, to_json
 from fx_lsp.errors import WorkerStartError
 from fx_lsp.model import TargetKind
-from fx_lsp.tracing.capacity import parallel_traces
 from fx_lsp.tracing.engine import Engine, EngineSettings
-from fx_lsp.tracing.interpreters import Interpreter, find_interpreter, probe
-from fx_lsp.tracing.launch import Limits
-from fx_lsp.tracing.project import project_root
+from fx_lsp.tracing.source.project import project_root
+from fx_lsp.tracing.workers.capacity import parallel_traces
+from fx_lsp.tracing.workers.find_python import Interpreter, find_interpreter, probe
+from fx_lsp.tracing.workers.launch import Limits
 
 KINDS: dict[str, TargetKind] = {
     "functions": "function",

@@ -25,14 +25,14 @@ from fx_lsp.errors import WorkerStartError
 from fx_lsp.features.text import format_bytes
 from fx_lsp.measured import Failed, Probe
 from fx_lsp.model import Failure
-from fx_lsp.tracing.cache import default_cache_path
+from fx_lsp.tracing.answers.disk import default_cache_path
 from fx_lsp.tracing.engine import Engine, EngineSettings
-from fx_lsp.tracing.interpreters import candidates, find_interpreter, probe
 from fx_lsp.tracing.remote.history import default_history_path
 from fx_lsp.tracing.remote.hosts import Cluster, Host, Hosts, read_hosts
 from fx_lsp.tracing.remote.jobs import probe_host
 from fx_lsp.tracing.remote.running import reached
 from fx_lsp.tracing.remote.trust import is_trusted
+from fx_lsp.tracing.workers.find_python import candidates, find_interpreter, probe
 
 State = Literal["right", "note", "wrong"]
 

@@ -23,7 +23,7 @@ from fx_lsp.commands.options import add_tracing_options
 from fx_lsp.commands.targets import Chosen, failure_text, opened, read_target, stages_of
 from fx_lsp.features.kernels import CHIP, LISTINGS, RESOURCES, render_listing, said_of_code, stages_of_listing, work_of
 from fx_lsp.model import Failure, Trace
-from fx_lsp.tracing.generated import (
+from fx_lsp.tracing.kernel_files.generated import (
     WRONG,
     Generated,
     Refusal,
@@ -35,8 +35,8 @@ from fx_lsp.tracing.generated import (
     without_failure,
     write,
 )
-from fx_lsp.tracing.interpreters import find_interpreter
-from fx_lsp.tracing.project import project_root
+from fx_lsp.tracing.source.project import project_root
+from fx_lsp.tracing.workers.find_python import find_interpreter
 
 LONGEST_CHECK = 120.0
 """Seconds that a comparison may take; Triton's interpreter needs minutes for large tensors."""

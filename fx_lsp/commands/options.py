@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from fx_lsp.tracing.cache import default_cache_path
+from fx_lsp.tracing.answers.disk import default_cache_path
 
 
 def add_tracing_options(parser: argparse.ArgumentParser) -> None:

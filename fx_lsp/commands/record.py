@@ -22,8 +22,8 @@ from types import FrameType
 import fx_lsp
 from fx_lsp.errors import TargetError
 from fx_lsp.features.text import count, one_line
-from fx_lsp.tracing.project import project_root
-from fx_lsp.tracing.recordings import RecordedCall, new_run, read_calls, run_files, settle, store_of
+from fx_lsp.tracing.calls.recordings import RecordedCall, new_run, read_calls, run_files, settle, store_of
+from fx_lsp.tracing.source.project import project_root
 
 SETTINGS = "FX_LSP_RECORD"
 """The environment variable that tells a Python what to record, and where to."""
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _environment(settings: dict[str, str]) -> dict[str, str]:
-    site = str(Path(fx_lsp.__file__).parent / "tracer" / "recording_site")
+    site = str(Path(fx_lsp.__file__).parent / "tracer" / "record" / "site")
     paths = [site, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), SETTINGS: json.dumps(settings)}
 

@@ -14,7 +14,7 @@ from fx_lsp.commands.survey import FileReport, TargetReport, is_problem
 from fx_lsp.features.problems import describe
 from fx_lsp.features.text import sentence
 from fx_lsp.model import Failure, Span
-from fx_lsp.tracing.parsing import split_lines
+from fx_lsp.tracing.source.parsing import split_lines
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fx_lsp.errors import TargetError
 from fx_lsp.model import Failure
-from fx_lsp.tracing.discover import discover
+from fx_lsp.tracing.source.targets import discover
 
 _OUTPUT = frozenset({"build", "dist"})
 _NOT_SOURCE = frozenset({"__pycache__", "node_modules"})

@@ -15,7 +15,7 @@ from fx_lsp.features.comments import comment_problems, elsewhere
 from fx_lsp.features.problems import Problem
 from fx_lsp.model import Failure, FailureKind, InputSource, InputSpec, Outcome, Remark, Severity, Target, TargetKind
 from fx_lsp.tracing.engine import Engine
-from fx_lsp.tracing.project import project_root
+from fx_lsp.tracing.source.project import project_root
 
 WEAKNESS: tuple[InputSource, ...] = (
     "default",  # what the code itself says: no guess, so that it is no weaker than what the others name

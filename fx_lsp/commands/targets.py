@@ -17,7 +17,7 @@ from fx_lsp.errors import TargetError
 from fx_lsp.features.documents import Document
 from fx_lsp.model import Failure, Span, Stage, Work
 from fx_lsp.tracing.engine import Engine, EngineSettings
-from fx_lsp.tracing.project import project_root
+from fx_lsp.tracing.source.project import project_root
 
 
 @dataclass(frozen=True)

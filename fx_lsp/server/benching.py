@@ -25,13 +25,13 @@ from fx_lsp.server.commands import open_view, target_of
 from fx_lsp.server.documents import read_source, roots_of
 from fx_lsp.server.settings import engine_settings
 from fx_lsp.server.wanted import Wanted, read_wanted
-from fx_lsp.tracing.cache import Dependency
-from fx_lsp.tracing.interpreters import find_interpreter
+from fx_lsp.tracing.answers.disk import Dependency
 from fx_lsp.tracing.remote.cases import Asked, Made, job_of, read_sweep
 from fx_lsp.tracing.remote.history import Kept, keep
 from fx_lsp.tracing.remote.hosts import LOCAL, Hosts, Place, Pool, read_hosts
 from fx_lsp.tracing.remote.running import reached, run_on, unknown
 from fx_lsp.tracing.remote.trust import is_trusted, trust
+from fx_lsp.tracing.workers.find_python import find_interpreter
 
 if TYPE_CHECKING:
     from fx_lsp.server.session import Server

@@ -27,7 +27,7 @@ from fx_lsp.server.rendering import as_stale, last_good, plain_text, rendered, s
 
 if TYPE_CHECKING:
     from fx_lsp.server.session import Server
-    from fx_lsp.tracing.files import FileState
+    from fx_lsp.tracing.open_file import FileState
 
 DOCUMENT = "fxLsp/document"
 MARKED_AFTER = 1.0

@@ -21,7 +21,7 @@ from fx_lsp.server.documents import Document, read_source, roots_of, uri_of_file
 
 if TYPE_CHECKING:
     from fx_lsp.server.session import Server
-    from fx_lsp.tracing.generated import Generated, Update
+    from fx_lsp.tracing.kernel_files.generated import Generated, Update
 
 SEEN_SECONDS = 1.0
 """How long the client may take to tell that it has changed a text as it was asked to."""
@@ -34,7 +34,7 @@ async def write_kernel(server: Server, arguments: list[Any]) -> dict[str, Any] |
     Returns its `uri` and `path`, how many edits are `kept`, and the lines (from 0) of `conflicts`; null where it
     is left as it is.
     """
-    from fx_lsp.tracing import generated
+    from fx_lsp.tracing.kernel_files import generated
 
     source, name, work, file = _asked(server, arguments)
     made = await _generate(server, source, name, work)
@@ -63,7 +63,7 @@ async def write_kernel(server: Server, arguments: list[Any]) -> dict[str, Any] |
 
 async def lenses(server: Server, document: Document) -> list[types.CodeLens]:
     """Over a file of kernels: whose they are, and whether they are up to date."""
-    from fx_lsp.tracing import generated
+    from fx_lsp.tracing.kernel_files import generated
 
     if not generated.is_known(document.file):
         return []
@@ -87,7 +87,7 @@ async def lenses(server: Server, document: Document) -> list[types.CodeLens]:
 
 def _asked(server: Server, arguments: list[Any]) -> tuple[str, str, Work, Path]:
     """The target, how its kernels are made, and the file. Raises JsonRpcInvalidParams."""
-    from fx_lsp.tracing.generated import record_of
+    from fx_lsp.tracing.kernel_files.generated import record_of
 
     if not 1 <= len(arguments) <= 3 or not all(isinstance(argument, str) for argument in arguments):
         raise JsonRpcInvalidParams("the arguments are a document's URI, the name of a target, and a path")
@@ -114,7 +114,7 @@ def _local(path: str) -> str:
 
 def _beside(source: str, name: str) -> Path:
     """A file beside the source that holds its kernels already, or that nobody has."""
-    from fx_lsp.tracing.generated import record_of
+    from fx_lsp.tracing.kernel_files.generated import record_of
 
     stem, number = f"{Path(source).stem}_{name.replace('.', '_')}_kernels", 1
     while True:
@@ -127,7 +127,7 @@ def _beside(source: str, name: str) -> Path:
 
 async def _generate(server: Server, source: str, name: str, work: Work) -> Generated | None:
     """The kernels of a target, whose file may be closed; None once it was said why there are none."""
-    from fx_lsp.tracing.generated import generate
+    from fx_lsp.tracing.kernel_files.generated import generate
 
     engine = server.engine
     if engine is None:
@@ -150,7 +150,7 @@ async def _generate(server: Server, source: str, name: str, work: Work) -> Gener
 
 async def _put(server: Server, document: Document | None, file: Path, text: str) -> bool:
     """Give the file its new text: in the editor where that has it open, so that it can be undone. Raises OSError."""
-    from fx_lsp.tracing.generated import read, write
+    from fx_lsp.tracing.kernel_files.generated import read, write
 
     if document is None or (not server.client.apply_edit and document.text == read(file)):
         write(file, text)

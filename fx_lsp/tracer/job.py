@@ -19,31 +19,42 @@ import torch
 from fx_lsp import wire
 from fx_lsp.model import Failure, InputSpec, Outcome, Remark, Saved, Stage, StageInfo, Trace, TraceReply, TraceRequest
 from fx_lsp.specs import parse_spec
-from fx_lsp.tracer.bootstrap import insert_user_paths
-from fx_lsp.tracer.call import tensors_in
-from fx_lsp.tracer.capture import Captured, capture_what_is_possible, stages
-from fx_lsp.tracer.command_line import flags_parsed, started_as
+from fx_lsp.tracer.analyses.hand_built import built
+from fx_lsp.tracer.analyses.node_origins import marked
+from fx_lsp.tracer.capture.aot import Captured, capture_what_is_possible, stages
+from fx_lsp.tracer.capture.graphs import Names, saved_values
 from fx_lsp.tracer.compat import HAS_ANNOTATE, HAS_COLUMNS, FakeTensorMode
-from fx_lsp.tracer.conditions import under
-from fx_lsp.tracer.devices import Devices, possible_devices
-from fx_lsp.tracer.failures import failure_of, load_failure, sentence
-from fx_lsp.tracer.fakes import fake_mode, movable_modules
-from fx_lsp.tracer.graphs import Names, saved_values
-from fx_lsp.tracer.guards import EffectBlocked, forbid_effects
+from fx_lsp.tracer.failures.exceptions import failure_of, load_failure, sentence
+from fx_lsp.tracer.failures.no_tensor_code import nothing, ran_without_tensors
 from fx_lsp.tracer.inputs.evidence.body import find_function
+from fx_lsp.tracer.inputs.evidence.command_line import flags_parsed, started_as
 from fx_lsp.tracer.inputs.evidence.steps import cannot_run, step_function
 from fx_lsp.tracer.inputs.resolve import Prepared, prepare
-from fx_lsp.tracer.lazy import lazy_tensors
-from fx_lsp.tracer.load import Loaded, LoadError, dependencies, find, forget_changed, forget_project, load, syntax_of
-from fx_lsp.tracer.names import returned_names
-from fx_lsp.tracer.nothing import nothing, ran_without_tensors
-from fx_lsp.tracer.provenance import Sources
-from fx_lsp.tracer.stages.built import built
+from fx_lsp.tracer.program.devices import Devices, possible_devices
+from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
+from fx_lsp.tracer.program.lazy_modules import lazy_tensors
+from fx_lsp.tracer.program.load import (
+    Loaded,
+    LoadError,
+    dependencies,
+    find,
+    forget_changed,
+    forget_project,
+    load,
+    syntax_of,
+)
+from fx_lsp.tracer.program.paths import insert_user_paths
+from fx_lsp.tracer.program.weights import weights_note, without_weights
+from fx_lsp.tracer.run.call import tensors_in
+from fx_lsp.tracer.run.conditions import under
+from fx_lsp.tracer.run.constants import checks_pass
+from fx_lsp.tracer.run.fakes import fake_mode, movable_modules
+from fx_lsp.tracer.run.symbols import Symbols
+from fx_lsp.tracer.run.value_checks import Checks
+from fx_lsp.tracer.source.names import returned_names
+from fx_lsp.tracer.source.provenance import Sources
 from fx_lsp.tracer.stages.ledger import count_ops
-from fx_lsp.tracer.stages.made import marked
-from fx_lsp.tracer.stages.works import Traced, further_stages
-from fx_lsp.tracer.symbols import Symbols
-from fx_lsp.tracer.weights import weights_note, without_weights
+from fx_lsp.tracer.stages.registry import Traced, further_stages
 
 STARTED = time.time()
 """When this module was imported: before anything of the user's."""
@@ -79,9 +90,14 @@ def _run(request: TraceRequest, available: bool) -> tuple[TraceReply, bool]:
     whole = False
     devices = Devices()
     try:
-        with possible_devices(mode, bool(request.work), available) as devices, movable_modules(), lazy_tensors(), without_weights():
+        with (
+            possible_devices(mode, bool(request.work), available) as devices,
+            movable_modules(),
+            lazy_tensors(),
+            without_weights(),
+        ):
             builds = request.kind == "graph"
-            with marked(sources, run.__code__) if builds else nullcontext():
+            with marked(sources, _run.__code__) if builds else nullcontext():
                 with forbid_effects(network_only=True), started_as(request.file):
                     loaded = load(request, mode)
                 flags_parsed()
@@ -132,7 +148,8 @@ def _trace(
             return TraceReply(Failure("unsupported", f"{request.name} does not exist once the file has run"))
     if isinstance(target, Failure):
         return TraceReply(target)
-    with forbid_effects(), mode:
+    lines = request.source.splitlines()
+    with forbid_effects(), mode, checks_pass(mode, Checks(sources, lines)):
         prepared = prepare(request, loaded.module, target, sources, tree, mode)
     if isinstance(prepared, Failure):
         return TraceReply(prepared)
@@ -143,7 +160,9 @@ def _trace(
     def new_names() -> Names:
         return Names(sources, {request.file: tree}, returned_names(tree, definition))
 
-    tried = _captured(prepared, mode, sources, new_names, request)
+    checks = Checks(sources, lines)
+    with checks_pass(mode, checks):
+        tried = _captured(prepared, mode, sources, new_names, request)
     if isinstance(tried, Failure):
         return TraceReply(tried)
     prepared, captured = tried
@@ -169,7 +188,7 @@ def _trace(
             request.source if loaded.whole else request.sliced,
         )
         try:
-            with under(mode, prepared.conditions):
+            with under(mode, prepared.conditions), checks_pass(mode, checks):
                 ledger = further_stages(known)
         except ValueError as error:
             return TraceReply(Failure("unsupported", str(error)))
@@ -187,7 +206,7 @@ def _trace(
         seconds=time.perf_counter() - started,
         torch=torch.__version__,
         notes=(*notes, *prepared.notes, *captured.notes, *devices.notes(), *weights_note()),
-        remarks=(*(symbols.remarks() if symbols is not None else ()), *prepared.remarks, *remarks),
+        remarks=(*(symbols.remarks() if symbols is not None else checks.remarks()), *prepared.remarks, *remarks),
         refused=captured.refused,
     )
     return TraceReply(outcome, {s.name: wire.encode_stage(s) for s in found})

@@ -15,17 +15,17 @@ from fx_lsp.comments import fx_comment
 from fx_lsp.model import Caller, CallSite, Failure, Given, InputSpec, Pass, Span, Target, TargetKind, TraceRequest, Work
 from fx_lsp.specs import Comment, names_used, parse_comment
 from fx_lsp.steps import Step
-from fx_lsp.tracing.cache import cache_key
-from fx_lsp.tracing.callers import callers_of
-from fx_lsp.tracing.callsites import call_sites
-from fx_lsp.tracing.configurations import fitting_classes
-from fx_lsp.tracing.discover import discover
-from fx_lsp.tracing.parsing import module_name, parse, split_lines
-from fx_lsp.tracing.passes import find_passes
-from fx_lsp.tracing.project import PYPROJECT, Project, read_project
-from fx_lsp.tracing.recordings import recorded_calls
-from fx_lsp.tracing.slicing import Slice, SourceGraph
-from fx_lsp.tracing.step_slices import step_sites, step_slice
+from fx_lsp.tracing.answers.disk import cache_key
+from fx_lsp.tracing.calls.call_sites import call_sites
+from fx_lsp.tracing.calls.callers import callers_of
+from fx_lsp.tracing.calls.config_classes import fitting_classes
+from fx_lsp.tracing.calls.recordings import recorded_calls
+from fx_lsp.tracing.slicing.module_slice import Slice, SourceGraph
+from fx_lsp.tracing.slicing.passes import find_passes
+from fx_lsp.tracing.slicing.step_slice import step_sites, step_slice
+from fx_lsp.tracing.source.parsing import module_name, parse, split_lines
+from fx_lsp.tracing.source.project import PYPROJECT, Project, read_project
+from fx_lsp.tracing.source.targets import discover
 
 T = TypeVar("T")
 _LARGE_TEXT = 100_000

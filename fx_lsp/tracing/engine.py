@@ -12,12 +12,10 @@ from collections.abc import Callable, Collection
 from fx_lsp.errors import WorkerStartError
 from fx_lsp.model import Failure, Outcome, Pass, Remark, Stage, Target, Work
 from fx_lsp.tracing.analysis import Analysis, Plan, analyse, aside
-from fx_lsp.tracing.answers import Answers
-from fx_lsp.tracing.asking import ask
-from fx_lsp.tracing.background import Background
-from fx_lsp.tracing.cache import UNKNOWN, Cache, CachedTrace, Dependency, is_fresh
-from fx_lsp.tracing.endings import our_fault
-from fx_lsp.tracing.files import (
+from fx_lsp.tracing.answers.disk import UNKNOWN, Cache, CachedTrace, Dependency, is_fresh
+from fx_lsp.tracing.answers.store import Answers
+from fx_lsp.tracing.background_tasks import Background
+from fx_lsp.tracing.open_file import (
     FileState,
     OpenFile,
     TargetState,
@@ -31,11 +29,13 @@ from fx_lsp.tracing.files import (
     split_entry,
     urgency,
 )
-from fx_lsp.tracing.hosts import Backend, Hosts, default_backend
-from fx_lsp.tracing.project import concerns
-from fx_lsp.tracing.reporting import EngineStatus, Reporter, summarize
-from fx_lsp.tracing.scheduling import Job, Scheduler, Urgency
-from fx_lsp.tracing.settings import EngineSettings
+from fx_lsp.tracing.scheduler import Job, Scheduler, Urgency
+from fx_lsp.tracing.source.project import concerns
+from fx_lsp.tracing.status import EngineStatus, Reporter, summarize
+from fx_lsp.tracing.trace_request import ask
+from fx_lsp.tracing.workers.failures import our_fault
+from fx_lsp.tracing.workers.interpreter import Backend, Hosts, default_backend
+from fx_lsp.tracing.workers.settings import EngineSettings
 
 __all__ = ["Engine", "EngineSettings", "EngineStatus", "FileState", "TargetState"]
 

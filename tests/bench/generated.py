@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from fx_lsp.tracer.stages.comparison import COMPARE, DOUBLED, RESULTS, TENSORS, main
+from fx_lsp.tracer.kernels.comparison import COMPARE, DOUBLED, RESULTS, TENSORS, main
 
 ORIGINAL = "y = torch.sigmoid(x) * weight"
 

@@ -27,7 +27,7 @@ from fx_lsp.codegen.file.module import GeneratedFile
 from fx_lsp.codegen.generate import generate
 from fx_lsp.codegen.graph.decompositions import decompositions
 from fx_lsp.codegen.ir.kernel import Naming
-from fx_lsp.tracer.stages.triton import partitioner
+from fx_lsp.tracer.kernels.triton import partitioner
 
 interpreter.repair()
 

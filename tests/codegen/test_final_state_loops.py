@@ -5,7 +5,7 @@ import torch
 from inline_snapshot import snapshot
 from interpreted import captured, generated, wrong
 
-from fx_lsp.tracer.stages.triton import deep_recursion
+from fx_lsp.tracer.kernels.triton import deep_recursion
 
 
 def leaky(x):

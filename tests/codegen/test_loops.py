@@ -8,7 +8,7 @@ from inline_snapshot import snapshot
 from interpreted import captured, generated, wrong
 
 from fx_lsp.codegen.graph import loops
-from fx_lsp.tracer.stages.triton import deep_recursion
+from fx_lsp.tracer.kernels.triton import deep_recursion
 
 
 class Spike(torch.autograd.Function):

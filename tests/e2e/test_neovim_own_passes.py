@@ -104,8 +104,8 @@ def test_what_a_pass_does_is_shown(seen: Run, case: Case) -> None:
 
 
 def test_every_pass_of_the_examples_is_here() -> None:
-    from fx_lsp.tracing.parsing import parse
-    from fx_lsp.tracing.passes import find_passes
+    from fx_lsp.tracing.slicing.passes import find_passes
+    from fx_lsp.tracing.source.parsing import parse
 
     found = set[tuple[str, str]]()
     for path in Path(FOLDER).glob("*.py"):

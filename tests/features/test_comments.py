@@ -11,7 +11,7 @@ from inline_snapshot import snapshot
 from fx_lsp.features.comments import comment_problems, without_doubles
 from fx_lsp.features.problems import problems
 from fx_lsp.model import Failure, Span
-from fx_lsp.tracing.discover import discover
+from fx_lsp.tracing.source.targets import discover
 
 FILE = "/project/model.py"
 

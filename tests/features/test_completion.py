@@ -8,7 +8,7 @@ from inline_snapshot import snapshot
 from fx_lsp.features.completion import Completion, completions, in_comment
 from fx_lsp.model import InputSpec, Trace
 from fx_lsp.specs import DTYPES
-from fx_lsp.tracing.discover import discover
+from fx_lsp.tracing.source.targets import discover
 
 FILE = "/project/model.py"
 

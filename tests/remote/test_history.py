@@ -15,7 +15,7 @@ from inline_snapshot import snapshot
 from fx_lsp.features.history import across, changes, history_text, latest
 from fx_lsp.measured import Cost, Machine, Measured, Report, Run, Timing
 from fx_lsp.tracing.analysis import Plan, analyse
-from fx_lsp.tracing.cache import read_dependencies
+from fx_lsp.tracing.answers.disk import read_dependencies
 from fx_lsp.tracing.remote.history import Kept, default_history_path, keep, runs_of, source_hash
 from fx_lsp.wire import to_json
 

@@ -12,7 +12,7 @@ from fx_lsp.features.diffs import diff_lines
 from fx_lsp.features.passes import change_text
 from fx_lsp.model import Failure, PassSource, Trace
 from fx_lsp.tracer.job import run
-from fx_lsp.tracing.passes import with_passes
+from fx_lsp.tracing.slicing.passes import with_passes
 
 TARGETS = """\
 import torch

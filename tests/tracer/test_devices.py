@@ -38,6 +38,7 @@ def f(x):
             "aten.add.Tensor: f32[4, 8]@cuda",
             "aten.relu: f32[4, 8]@cuda",
             "aten.detach: f32[4, 8]@cuda",
+            "aten.detach: f32[4, 8]@cuda",
             "aten.threshold_backward: f32[4, 8]@cuda",
             "aten.mul.Tensor: f32[4, 8]@cuda",
         ]
@@ -128,7 +129,25 @@ def f(x, w):
 """,
         "f",
     )
-    assert specs(traced, "joint") == snapshot()
+    assert specs(traced, "joint") == snapshot(
+        [
+            "aten._to_copy: bf16[4, 8]@cuda",
+            "aten._to_copy: bf16[8, 8]@cuda",
+            "aten.mm: bf16[4, 8]@cuda",
+            "aten._to_copy: f32[4, 8]@cuda",
+            "aten._softmax: f32[4, 8]@cuda",
+            "aten.detach: f32[4, 8]@cuda",
+            "aten.detach: f32[4, 8]@cuda",
+            "aten._softmax_backward_data: f32[4, 8]@cuda",
+            "aten._to_copy: bf16[4, 8]@cuda",
+            "aten.t: bf16[8, 4](1, 8)@cuda",
+            "aten.mm: bf16[8, 8]@cuda",
+            "aten.t: bf16[8, 8](1, 8)@cuda",
+            "aten.mm: bf16[4, 8]@cuda",
+            "aten._to_copy: f32[8, 8]@cuda",
+            "aten._to_copy: f32[4, 8]@cuda",
+        ]
+    )
 
 
 def test_a_training_step_with_scaled_gradients(trace):
@@ -148,7 +167,25 @@ train()
 """,
         "train.step",
     )
-    assert specs(traced) == snapshot()
+    assert specs(traced) == snapshot(
+        [
+            "aten.randn: f32[4, 8]",
+            "aten._to_copy: f32[4, 8]@cuda",
+            "aten.zeros: i64[4]@cuda",
+            "aten._to_copy: f16[4, 8]@cuda",
+            "aten._to_copy: f16[4, 8]@cuda",
+            "aten._to_copy: f16[4]@cuda",
+            "aten.t: f16[8, 4](1, 8)@cuda",
+            "aten.addmm: f16[4, 4]@cuda",
+            "aten._log_softmax: f16[4, 4]@cuda",
+            "aten.detach: f16[4, 4]@cuda",
+            "aten._to_copy: f32[4, 4]@cuda",
+            "aten.nll_loss_forward: (f32[]@cuda, f32[]@cuda)",
+            "operator.getitem: f32[]@cuda",
+            "operator.getitem: f32[]@cuda",
+            "aten.detach: f16[4, 4]@cuda",
+        ]
+    )
 
 
 def test_without_a_gpu_code_that_asks_for_one_stands_on_the_cpu(trace):
@@ -191,11 +228,17 @@ def f(x):
 """,
         "f",
     )
-    assert specs(traced)[-3:] == snapshot()
-    assert traced.trace.notes == snapshot()
+    assert specs(traced)[-3:] == snapshot(
+        ["operator.getitem: u64[]@cuda", "aten.detach: bf16[2, 4, 16, 64]@cuda", "aten.detach: bf16[2, 4, 16, 64]@cuda"]
+    )
+    assert traced.trace.notes == snapshot(
+        (
+            "there is no cuda device here: where PyTorch chooses operations by the device (batch norm, recurrent layers, attention with a mask), those that it has for any device stand",
+        )
+    )
 
 
 def test_what_is_compiled_stands_on_the_cpu(trace):
     source = HEAD + "# fx: x=f32[4, 8]@cuda\ndef f(x):\n    return x * 2\n"
     traced = trace(source, "f", work="passes")
-    assert traced.trace.notes == snapshot()
+    assert traced.trace.notes == snapshot(("traces see no GPU: what the code puts on cuda stands on the CPU",))

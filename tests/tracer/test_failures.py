@@ -6,7 +6,7 @@ from inline_snapshot import snapshot
 
 from fx_lsp.features.lenses import summarize
 from fx_lsp.model import InputSpec
-from fx_lsp.tracer.failures import comment_hint
+from fx_lsp.tracer.failures.exceptions import comment_hint
 
 PRELUDE = "import torch\nfrom torch import nn, Tensor\nimport torch.nn.functional as F\n"
 

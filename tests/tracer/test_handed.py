@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fx_lsp.tracer.inputs.solve.passed_none import handed_as_none
-from fx_lsp.tracer.provenance import Sources
+from fx_lsp.tracer.source.provenance import Sources
 
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="older Pythons keep no columns")
 

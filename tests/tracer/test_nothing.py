@@ -2,8 +2,8 @@
 
 import torch
 
-from fx_lsp.tracing.arrays import ATTRIBUTES_OF_TENSORS
-from fx_lsp.tracing.evidence import TENSOR_METHODS
+from fx_lsp.tracing.source.arrays import ATTRIBUTES_OF_TENSORS
+from fx_lsp.tracing.source.tensor_code import TENSOR_METHODS
 
 PRELUDE = "import torch\nimport torch.nn.functional as F\n"
 META = """

@@ -16,7 +16,7 @@ from types import CodeType
 import pytest
 from inline_snapshot import snapshot
 
-from fx_lsp.tracing.recordings import recordings
+from fx_lsp.tracing.calls.recordings import recordings
 
 pytestmark = pytest.mark.torch
 
@@ -157,7 +157,7 @@ def write(project: Path, **files: str) -> None:
 def program(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     project = tmp_path_factory.mktemp("project")
     write(project, train=PROGRAM)
-    recorded = record_in(project, sys.executable, "train.py", str(Path("fx_lsp/tracer/recording_site").resolve()))
+    recorded = record_in(project, sys.executable, "train.py", str(Path("fx_lsp/tracer/record/site").resolve()))
     assert recorded.code == 0, recorded.err
     return recorded
 
@@ -344,7 +344,7 @@ def test_what_is_installed_is_not_the_projects(tmp_path: Path):
 def test_trouble_of_ours_is_one_line(tmp_path: Path):
     write(tmp_path, train=SHORT.replace("{then}", "print('done')"))
     settings = {"root": str(tmp_path), "store": str(tmp_path / "none"), "run": "1", "command": "train"}
-    site = str(Path("fx_lsp/tracer/recording_site").resolve())
+    site = str(Path("fx_lsp/tracer/record/site").resolve())
     environment = environment_of(tmp_path, PYTHONPATH=site, FX_LSP_RECORD=json.dumps(settings))
     done = subprocess.run([sys.executable, "train.py"], cwd=tmp_path, text=True, capture_output=True, env=environment)
     assert (done.returncode, done.stdout) == (0, "done\n")
@@ -382,7 +382,7 @@ def test_usage(tmp_path: Path, arguments: list[str], code: int, said: str):
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="code objects have no qualified names to compare with")
 def test_names_of_functions_from_the_source_alone(tmp_path: Path, warm_torch: None):
-    from fx_lsp.tracer.recorded_where import _names_in
+    from fx_lsp.tracer.record.project_code import _names_in
 
     write(tmp_path, train=PROGRAM + "\n    @staticmethod\n    @property\n    def decorated(x):\n        return x\n")
     file = tmp_path / "train.py"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fx_lsp.model import Failure, Trace, TraceReply, TraceRequest
-from fx_lsp.tracer.guards import EffectBlocked, forbid_effects
+from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
 
 
 def run(request: TraceRequest) -> TraceReply:

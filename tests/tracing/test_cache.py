@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fx_lsp.model import Failure, FailureKind, Given, Outcome, Span, Trace, TraceReply
-from fx_lsp.tracing.cache import Cache, cache_key, default_cache_path, is_fresh, read_dependencies
+from fx_lsp.tracing.answers.disk import Cache, cache_key, default_cache_path, is_fresh, read_dependencies
 
 TRACE = Trace("/m.py::f", (), (), (), (), ("f32[2]",), 0.1, "2.13", ("a note",))
 
@@ -25,7 +25,7 @@ def path(tmp_path: Path) -> Path:
 def warnings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the cache has warned of."""
     logged: list[str] = []
-    logger = logging.getLogger("fx_lsp.tracing.cache")
+    logger = logging.getLogger("fx_lsp.tracing.answers.disk")
     monkeypatch.setattr(logger, "disabled", False)  # import-linter configures logging for its whole process
     monkeypatch.setattr(logger, "handle", lambda r: logged.append(r.getMessage()) if r.levelno > logging.INFO else None)
     return logged
@@ -188,7 +188,7 @@ def test_no_path_is_no_cache() -> None:
 
 
 def test_servers_that_begin_together_share_one_file(tmp_path: Path, monkeypatch, warnings: list[str]) -> None:
-    monkeypatch.setattr("fx_lsp.tracing.cache._LOCK_SECONDS", 60)
+    monkeypatch.setattr("fx_lsp.tracing.answers.disk._LOCK_SECONDS", 60)
     for attempt in range(150):
         caches = [Cache(str(tmp_path / f"{attempt}" / "traces.sqlite3")) for _ in range(4)]
         together = threading.Barrier(len(caches))

@@ -1,7 +1,7 @@
 """Which definitions a tracer may run to see what they call a target with."""
 
 from fx_lsp.tracing.analysis import Texts, analyse
-from fx_lsp.tracing.cache import is_fresh, read_dependencies
+from fx_lsp.tracing.answers.disk import is_fresh, read_dependencies
 
 SOURCE = """
 import torch

@@ -10,8 +10,8 @@ import pytest
 from inline_snapshot import snapshot
 
 from fx_lsp.model import CallSite
-from fx_lsp.tracing import project_files
 from fx_lsp.tracing.analysis import analyse
+from fx_lsp.tracing.calls import project_files
 
 PRELUDE = """
 import torch

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fx_lsp.tracing import capacity
-from fx_lsp.tracing.capacity import available_memory, parallel_traces
+from fx_lsp.tracing.workers import capacity
+from fx_lsp.tracing.workers.capacity import available_memory, parallel_traces
 
 GIB = 1 << 30
 

@@ -4,8 +4,8 @@ import textwrap
 
 import pytest
 
-from fx_lsp.tracing.discover import discover
-from fx_lsp.tracing.parsing import split_lines
+from fx_lsp.tracing.source.parsing import split_lines
+from fx_lsp.tracing.source.targets import discover
 
 HEADER = """\
 import torch

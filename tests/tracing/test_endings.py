@@ -9,8 +9,8 @@ from inline_snapshot import snapshot
 
 from fx_lsp.errors import WorkerTimeout
 from fx_lsp.model import Pass, PassSource, Span
-from fx_lsp.tracing.endings import timed_out
-from fx_lsp.tracing.launch import Limits
+from fx_lsp.tracing.workers.failures import timed_out
+from fx_lsp.tracing.workers.launch import Limits
 
 TARGET = "import torch\n\ndef f(x: torch.Tensor):\n    return x.relu()\n"
 PASSES = "def forever(graph):\n    while True:\n        graph.lint()\n"

@@ -14,10 +14,10 @@ from fx_lsp.errors import WorkerDied, WorkerStartError, WorkerTimeout
 from fx_lsp.model import Failure, Node, Span, Stage, StageInfo, Trace, TraceReply, TraceRequest, Value
 from fx_lsp.tracing.analysis import module_name
 from fx_lsp.tracing.engine import Engine, EngineSettings, EngineStatus
-from fx_lsp.tracing.files import SLOW_SECONDS, urgency
-from fx_lsp.tracing.hosts import Backend
-from fx_lsp.tracing.interpreters import Interpreter
-from fx_lsp.tracing.workers import Limits, Workers
+from fx_lsp.tracing.open_file import SLOW_SECONDS, urgency
+from fx_lsp.tracing.workers.find_python import Interpreter
+from fx_lsp.tracing.workers.interpreter import Backend
+from fx_lsp.tracing.workers.pool import Limits, Workers
 from fx_lsp.wire import encode_stage
 
 TEXT = "import torch\n\ndef f(x):\n    return torch.relu(x)\n\ndef g(x):\n    return torch.exp(x)\n"
@@ -154,7 +154,7 @@ async def test_only_what_an_edit_changes_is_traced_again_and_the_rest_moves(benc
 
 
 async def test_while_somebody_types_tracing_waits_for_them(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fx_lsp.tracing.files.TYPING_SECONDS", 2.0)
+    monkeypatch.setattr("fx_lsp.tracing.open_file.TYPING_SECONDS", 2.0)
     engine = bench.engine()
     engine.open(bench.file, TEXT, ())
     await bench.quiet(engine)
@@ -170,7 +170,7 @@ async def test_while_somebody_types_tracing_waits_for_them(bench: Bench, monkeyp
 async def test_who_asks_for_a_graph_while_typing_has_it_at_once(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, later: float
 ) -> None:
-    monkeypatch.setattr("fx_lsp.tracing.files.TYPING_SECONDS", 1e6)
+    monkeypatch.setattr("fx_lsp.tracing.open_file.TYPING_SECONDS", 1e6)
     engine = bench.engine()
     engine.open(bench.file, TEXT, ())
     assert isinstance(await engine.outcome(bench.file, "g"), Trace)
@@ -343,7 +343,7 @@ async def test_an_unsaved_change_elsewhere_invalidates_what_depends_on_it(bench:
 async def test_while_somebody_types_in_a_file_what_depends_on_it_waits_too(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fx_lsp.tracing.files.TYPING_SECONDS", 2.0)
+    monkeypatch.setattr("fx_lsp.tracing.open_file.TYPING_SECONDS", 2.0)
     helper = str(tmp_path / "helper.py")
     bench.tracers.answer = lambda request: replace(traced(request), dependencies=(helper,))
     engine = bench.engine()

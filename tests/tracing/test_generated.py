@@ -9,8 +9,8 @@ import pytest
 from inline_snapshot import snapshot
 
 from fx_lsp.tracing.analysis import analyse
-from fx_lsp.tracing.cache import read_dependencies
-from fx_lsp.tracing.generated import (
+from fx_lsp.tracing.answers.disk import read_dependencies
+from fx_lsp.tracing.kernel_files.generated import (
     WRONG,
     Generated,
     Record,

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fx_lsp.errors import WorkerStartError
-from fx_lsp.tracing import interpreters
-from fx_lsp.tracing.interpreters import find_interpreter, probe
+from fx_lsp.tracing.workers import find_python
+from fx_lsp.tracing.workers.find_python import find_interpreter, probe
 
 
 def executable(path: Path, text: str = "#!/bin/sh\n") -> str:
@@ -138,7 +138,7 @@ async def test_old_python_is_named_with_its_version(tmp_path: Path) -> None:
 
 
 async def test_one_that_hangs_is_given_up_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interpreters, "PROBE_SECONDS", 0.3)
+    monkeypatch.setattr(find_python, "PROBE_SECONDS", 0.3)
     pids = tmp_path / "pids"
     hanging = executable(tmp_path / "hanging", f"#!/bin/sh\nsleep 600 & echo $! > {pids}\nwait\n")
     assert await why_not(hanging) == f"{hanging} did not answer within 0.3 s"

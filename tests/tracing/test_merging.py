@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
-from fx_lsp.tracing.merging import Merged, conflicts_in, merge
+from fx_lsp.tracing.kernel_files.merge import Merged, conflicts_in, merge
 
 BASE = """\
 def forward_kernel(x_ptr):

@@ -10,9 +10,9 @@ import pytest
 
 from fx_lsp.model import Failure, PassSource
 from fx_lsp.tracing.analysis import analyse
-from fx_lsp.tracing.parsing import parse
-from fx_lsp.tracing.passes import find_passes, with_passes
-from fx_lsp.tracing.project import PYPROJECT, read_project
+from fx_lsp.tracing.slicing.passes import find_passes, with_passes
+from fx_lsp.tracing.source.parsing import parse
+from fx_lsp.tracing.source.project import PYPROJECT, read_project
 
 HEAD = "import torch\nfrom torch import fx\nfrom torch.fx import GraphModule\n"
 

@@ -12,7 +12,7 @@ from test_engine import Bench
 
 from fx_lsp.model import Given
 from fx_lsp.tracing.analysis import analyse
-from fx_lsp.tracing.project import PYPROJECT, Project, concerns, read_project
+from fx_lsp.tracing.source.project import PYPROJECT, Project, concerns, read_project
 
 TEXT = "import torch\n\n# fx: x=f32[2]\ndef f(x, y):\n    return torch.relu(x) @ y\n"
 
@@ -61,7 +61,7 @@ def test_a_file_is_read_again_when_it_has_changed(tmp_path: Path):
 )
 def test_what_is_no_table_is_said_once(tmp_path: Path, text: str, trouble: str, monkeypatch: pytest.MonkeyPatch):
     said: list[tuple[object, ...]] = []
-    monkeypatch.setattr(logging.getLogger("fx_lsp.tracing.project"), "warning", lambda *args: said.append(args))
+    monkeypatch.setattr(logging.getLogger("fx_lsp.tracing.source.project"), "warning", lambda *args: said.append(args))
     (tmp_path / PYPROJECT).write_text(text)
     found = {read_project(str(tmp_path / name)).trouble for name in ("m.py", "n.py")}
     assert len(found) == 1 and trouble in found.pop()

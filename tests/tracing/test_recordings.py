@@ -10,7 +10,7 @@ import pytest
 
 from fx_lsp.model import Given
 from fx_lsp.tracing.analysis import analyse
-from fx_lsp.tracing.recordings import (
+from fx_lsp.tracing.calls.recordings import (
     KEPT_RUNS,
     new_run,
     read_calls,

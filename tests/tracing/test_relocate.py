@@ -1,6 +1,6 @@
 from fx_lsp import wire
 from fx_lsp.model import Failure, InputSpec, Node, Remark, Saved, Span, Stage, StageInfo, Trace, Value
-from fx_lsp.tracing.relocate import edited_lines, relocate_outcome, relocate_stage
+from fx_lsp.tracing.answers.relocation import edited_lines, relocate_outcome, relocate_stage
 
 
 def span(line: int, end_line: int | None = None, file: str = "/m.py") -> Span:

@@ -5,8 +5,8 @@ import pytest
 from inline_snapshot import snapshot
 
 from fx_lsp.comments import fx_comment
-from fx_lsp.tracing.discover import discover
-from fx_lsp.tracing.slicing import fingerprint, significant_lines, slice_source
+from fx_lsp.tracing.slicing.module_slice import fingerprint, significant_lines, slice_source
+from fx_lsp.tracing.source.targets import discover
 
 
 def kept(source: str, name: str = "f") -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fx_lsp.model import Failure, Node, Stage, TraceRequest
-from fx_lsp.tracing.workers import Limits, Workers
+from fx_lsp.tracing.workers.pool import Limits, Workers
 from fx_lsp.wire import encode_stage
 
 pytestmark = [

@@ -1,5 +1,5 @@
 from fx_lsp.model import Span
-from fx_lsp.tracing.stacks import stopped_at
+from fx_lsp.tracing.workers.stack import stopped_at
 
 SOURCE = "def f(x):\n    while True:\n        x = g(x)\n"
 STACK = """printed before

@@ -17,7 +17,7 @@ import pytest_asyncio
 
 from fx_lsp.errors import WorkerDied, WorkerStartError, WorkerTimeout
 from fx_lsp.model import Failure, Trace, TraceReply, TraceRequest
-from fx_lsp.tracing.workers import Limits, Mode, Workers
+from fx_lsp.tracing.workers.pool import Limits, Mode, Workers
 
 HERE = str(Path(__file__).parent)
 LIMITS = Limits(seconds=30, memory_bytes=256 << 20)
@@ -387,7 +387,7 @@ async def test_environment_of_user_code(workers: Workers, monkeypatch: pytest.Mo
 import os, sys, types, helper
 notes = [helper.name, sys.dont_write_bytecode, os.environ['CUDA_VISIBLE_DEVICES'] == '', 'TORCH_LOGS' in os.environ]
 notes += [os.environ['PYTHONPATH'] == os.path.dirname(helper.__file__), '' in sys.path]
-notes += [any(p.endswith('tracer') for p in sys.path)]"""
+notes += [any(p.endswith(('tracer', 'process')) for p in sys.path)]"""
     assert await notes(workers, source) == ("found", "True", "True", "False", "True", "False", "False")
 
 
@@ -397,7 +397,7 @@ async def test_user_paths_come_after_the_standard_library_and_before_site_packag
     (tmp_path / "trace.py").write_text("")
     source = f"""
 import os, sys
-from fx_lsp.tracer.bootstrap import insert_user_paths
+from fx_lsp.tracer.program.paths import insert_user_paths
 insert_user_paths([{str(tmp_path)!r}])
 insert_user_paths([{str(tmp_path)!r}])
 import trace
@@ -410,7 +410,7 @@ notes = [sys.path.count({str(tmp_path)!r}), trace.__file__.startswith({str(tmp_p
 async def test_what_follows_a_path_that_is_there_already_comes_after_it(workers: Workers, tmp_path: Path) -> None:
     source = f"""
 import sys
-from fx_lsp.tracer.bootstrap import insert_user_paths
+from fx_lsp.tracer.program.paths import insert_user_paths
 site = next(p for p in sys.path if p.endswith('-packages'))
 inside = site + '/a_package'
 insert_user_paths([site, inside, {str(tmp_path)!r}])
@@ -532,7 +532,7 @@ async def test_harmless_things_are_not_blocked(guarded: Workers, source: str) ->
 async def test_guard_variants(workers: Workers) -> None:
     source = """
 import socket
-from fx_lsp.tracer.guards import EffectBlocked, forbid_effects
+from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
 notes = []
 def trial(action):
     try:

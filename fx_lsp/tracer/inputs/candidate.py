@@ -17,10 +17,8 @@ from torch import nn
 from fx_lsp.model import Failure, InputSpec, Remark, Severity, Span
 from fx_lsp.specs import MODE
 from fx_lsp.syntax import FunctionNode
-from fx_lsp.tracer.call import Call, tensors_in
-from fx_lsp.tracer.conditions import Conditions
-from fx_lsp.tracer.failures import failure_of, kind_of
-from fx_lsp.tracer.fakes import construct_fake
+from fx_lsp.tracer.failures.exceptions import failure_of, kind_of
+from fx_lsp.tracer.failures.no_tensor_code import may_be_none, nothing, shows_no_tensors
 from fx_lsp.tracer.inputs.construct import INIT, MODULE_RANKS, Constructed, construct, shown_init, switch
 from fx_lsp.tracer.inputs.evidence.body import body_facts, find_function, lend_facts
 from fx_lsp.tracer.inputs.evidence.layers import add_layer_facts
@@ -55,9 +53,11 @@ from fx_lsp.tracer.inputs.solve.verdict import (
 )
 from fx_lsp.tracer.inputs.subject import Subject
 from fx_lsp.tracer.inputs.task import MIN_SECONDS, Task
-from fx_lsp.tracer.nothing import may_be_none, nothing, shows_no_tensors
-from fx_lsp.tracer.observe import Run, tensors_among
-from fx_lsp.tracer.snippets import shown_expression
+from fx_lsp.tracer.run.call import Call, tensors_in
+from fx_lsp.tracer.run.conditions import Conditions
+from fx_lsp.tracer.run.fakes import construct_fake
+from fx_lsp.tracer.run.observation import Run, tensors_among
+from fx_lsp.tracer.source.expressions import shown_expression
 
 FUNCTION_RANKS = (2, 3, 4, 1)
 MAX_REBUILDS = 3
@@ -228,10 +228,10 @@ def _severity(candidate: Candidate, outcome: Found, exploration: Exploration | N
     """Tell how sure it is that the code itself is what ended a search."""
     task, constructed, failed = candidate.task, candidate.constructed, outcome.best
     several = any(candidate.facts[n].may_be_several for n, _ in failed.plans.items if n in candidate.facts)
-    if constructed.trusted and is_given(candidate.start):
-        return "information" if candidate.offer.guessed or is_of_environment(failed) else "error"
-    if several:
+    if several or is_of_environment(failed):
         return "information"
+    if constructed.trusted and is_given(candidate.start):
+        return "information" if candidate.offer.guessed else "error"
     rivals = [a for a in (*outcome.failures, *outcome.of_other_ranks) if reached(a)[:2] >= reached(failed)[:2]]
     sure = constructed.trusted and task.seconds > MIN_SECONDS and has_known_ranks(failed)
     if sure and persists(failed, rivals, candidate.evaluate):

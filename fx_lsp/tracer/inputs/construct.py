@@ -11,9 +11,7 @@ from torch import nn
 
 from fx_lsp.model import Failure, InputSpec, Severity, Span
 from fx_lsp.specs import MODE
-from fx_lsp.tracer.call import Call
-from fx_lsp.tracer.failures import comment_hint, failure_of
-from fx_lsp.tracer.fakes import construct_fake
+from fx_lsp.tracer.failures.exceptions import comment_hint, failure_of
 from fx_lsp.tracer.inputs.evidence.body import constructor_facts, find_class
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, ValuePlan, input_specs, materialize
 from fx_lsp.tracer.inputs.plan.signatures import hints_of, signature_of
@@ -22,6 +20,8 @@ from fx_lsp.tracer.inputs.search import HARD, search, search_failure
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, explore
 from fx_lsp.tracer.inputs.task import Task
+from fx_lsp.tracer.run.call import Call
+from fx_lsp.tracer.run.fakes import construct_fake
 
 MODULE_RANKS = (3, 4, 2, 1, 5)
 INIT = "init."

@@ -14,8 +14,7 @@ from typing import Any
 
 from fx_lsp.model import Caller, Failure, TraceRequest
 from fx_lsp.tracer.compat import FakeTensorMode
-from fx_lsp.tracer.conditions import under
-from fx_lsp.tracer.failures import sentence
+from fx_lsp.tracer.failures.exceptions import sentence
 from fx_lsp.tracer.inputs.candidate import FUNCTION_RANKS, Prepared, prepare_with
 from fx_lsp.tracer.inputs.evidence.call_sites import seen_at_call_sites
 from fx_lsp.tracer.inputs.evidence.callers import Observed, caller_request, watcher
@@ -28,9 +27,10 @@ from fx_lsp.tracer.inputs.plan.values import Context
 from fx_lsp.tracer.inputs.search import HARD
 from fx_lsp.tracer.inputs.subject import Subject, subject_of
 from fx_lsp.tracer.inputs.task import Task
-from fx_lsp.tracer.load import find, load
-from fx_lsp.tracer.observe import Statements
-from fx_lsp.tracer.provenance import Sources
+from fx_lsp.tracer.program.load import find, load
+from fx_lsp.tracer.run.conditions import under
+from fx_lsp.tracer.run.observation import Statements
+from fx_lsp.tracer.source.provenance import Sources
 
 
 def prepare(

@@ -13,17 +13,17 @@ from itertools import count, islice, product
 from typing import TypeAlias
 
 from fx_lsp.model import Failure, InputSpec, Severity
-from fx_lsp.tracer.failures import failure_of
+from fx_lsp.tracer.failures.exceptions import failure_of
 from fx_lsp.tracer.inputs.plan.plans import FROM_ERROR, Plans
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_data_dependent, is_of_sizes, place_of
 from fx_lsp.tracer.inputs.solve.demands import of_one_shape
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration
 from fx_lsp.tracer.inputs.solve.repairs import is_of_gradients, repairs
 from fx_lsp.tracer.inputs.solve.short_loops import with_short_loops
-from fx_lsp.tracer.inputs.solve.sizes import with_rank
-from fx_lsp.tracer.inputs.solve.solver import solved, with_sizes
+from fx_lsp.tracer.inputs.solve.sizes import batched, with_rank
+from fx_lsp.tracer.inputs.solve.solver import enlarged, has_vanishing_sizes, solved, with_sizes
 from fx_lsp.tracer.inputs.task import Task
-from fx_lsp.tracer.observe import Run
+from fx_lsp.tracer.run.observation import Run
 
 Evaluate = Callable[[Plans], Attempt]
 Explore = Callable[[Plans], Exploration]
@@ -80,19 +80,19 @@ def search(
     solver = Solver(explore) if explore is not None else None
     found = _first_that_runs(start, evaluate, deadline, MAX_ATTEMPTS, solver)
     seen = {start}
-    while found.best.run.error is None and (expansions := found.best.run.expansions):
+    while found.best.run.error is None and (accidents := _accidents(found.best)):
 
-        def expands_less(attempt: Attempt, expansions: int = expansions) -> bool:
-            return attempt.run.expansions < expansions
+        def has_fewer(attempt: Attempt, accidents: int = accidents) -> bool:
+            return _accidents(attempt) < accidents
 
-        better = _of_other_rank(found.best, start, evaluate, deadline, seen, solver, expands_less)
+        better = _of_other_rank(found.best, start, evaluate, deadline, seen, solver, has_fewer)
         if better is None:
             break
         found.best = better
     if found.best.run.error is None and fits_by_accident(found.best):
 
         def fits(attempt: Attempt) -> bool:
-            return not attempt.run.expansions and not fits_by_accident(attempt)
+            return not _accidents(attempt) and not fits_by_accident(attempt)
 
         found.best = _of_other_rank(found.best, start, evaluate, deadline, seen, solver, fits) or found.best
     if found.best.run.error is not None and not is_data_dependent(found.best):
@@ -100,6 +100,11 @@ def search(
     if found.best.run.error is None:
         found.best = with_short_loops(_simplest(start, found.best, evaluate, deadline), evaluate)
     return found
+
+
+def _accidents(attempt: Attempt) -> int:
+    """Return how often what a run did is a sign of inputs of other ranks than are meant."""
+    return attempt.run.expansions + attempt.run.unbatched
 
 
 def _simplest(start: Plans, best: Attempt, evaluate: Evaluate, deadline: float) -> Attempt:
@@ -137,7 +142,7 @@ def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts
         if stop == parent:
             doubt += NO_EFFECT
         fitting = solver.plans(attempt) if solver is not None else ()
-        offered = concat(of_one_shape(attempt), fitting, repairs(attempt))
+        offered = concat(batched(attempt), of_one_shape(attempt), fitting, repairs(attempt))
         ones = _ones(plans)
         children = (c for c in offered if c not in seen and max(c.sizes(), default=0) <= MAX_SIZE and _ones(c) <= ones)
         for unlikely, child in enumerate(children):
@@ -162,9 +167,21 @@ class Solver:
         self.visits[place] += 1
         if self.visits[place] > MAX_VISITS:
             return
-        exploration = self.explore(attempt.plans)
-        if exploration.attempt.run.error is not None and exploration.attempt.run.calls == attempt.run.calls:
-            yield from (with_sizes(attempt.plans, exploration, sizes) for sizes in solved(exploration))
+        small = self.explore(attempt.plans)
+        fitting = list(_fitting(attempt, attempt.plans, small))
+        if not fitting or has_vanishing_sizes(small):
+            large = enlarged(attempt.plans)
+            fitting = list(_fitting(attempt, large, self.explore(large))) or fitting
+        yield from fitting
+
+
+def _fitting(attempt: Attempt, plans: Plans, exploration: Exploration) -> Iterator[Plans]:
+    """Yield plans with sizes that fit, as far as a run of `plans` on symbols, the same in other sizes, tells."""
+    error, calls = exploration.attempt.run.error, exploration.attempt.run.calls
+    if error is not None and calls == attempt.run.calls:
+        yield from (with_sizes(attempt.plans, exploration, sizes) for sizes in solved(exploration))
+    elif plans != attempt.plans and (error is None or calls > attempt.run.calls):
+        yield plans
 
 
 def _ones(plans: Plans) -> int:

@@ -10,16 +10,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from fx_lsp.tracer.call import Call
-from fx_lsp.tracer.conditions import Conditions, under
-from fx_lsp.tracer.failures import kind_of, sentence
+from fx_lsp.tracer.failures.exceptions import kind_of, sentence
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, TensorPlan
 from fx_lsp.tracer.inputs.search import Found, search
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
 from fx_lsp.tracer.inputs.solve.path_conditions import CallOf
 from fx_lsp.tracer.inputs.task import Task
-from fx_lsp.tracer.names import assigned_names
-from fx_lsp.tracer.symbols import Symbols
+from fx_lsp.tracer.run.call import Call
+from fx_lsp.tracer.run.conditions import Conditions, under
+from fx_lsp.tracer.run.symbols import Symbols
+from fx_lsp.tracer.source.names import assigned_names
 
 MAX_HINTS = 16
 """How many other numbers are tried for named sizes that the target does not run with."""

@@ -13,11 +13,11 @@ import torch
 from torch import nn
 
 from fx_lsp.model import Failure
-from fx_lsp.tracer.call import Call
-from fx_lsp.tracer.functions import innermost
 from fx_lsp.tracer.inputs.plan.plans import Plans, materialize
 from fx_lsp.tracer.inputs.plan.signatures import apply_of, signature_of
 from fx_lsp.tracer.inputs.task import Task
+from fx_lsp.tracer.run.call import Call
+from fx_lsp.tracer.run.functions import innermost
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from typing import Any
 from fx_lsp.model import TraceRequest
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.inputs.plan.values import Context
-from fx_lsp.tracer.observe import Statements
-from fx_lsp.tracer.provenance import Sources
+from fx_lsp.tracer.run.observation import Statements
+from fx_lsp.tracer.source.provenance import Sources
 
 MIN_SECONDS = 0.2
 """What a step of the search gets even when the budget is used up."""

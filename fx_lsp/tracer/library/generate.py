@@ -11,16 +11,16 @@ from typing import Any
 import torch
 
 from fx_lsp.model import InputSpec, Stage, StageInfo, Trace
-from fx_lsp.tracer.call import RUN_CODE, Call, tensors_in
-from fx_lsp.tracer.capture import Captured, capture, stages
+from fx_lsp.tracer.capture.aot import Captured, capture, stages
+from fx_lsp.tracer.capture.graphs import saved_values
 from fx_lsp.tracer.compat import min_cut_partition
-from fx_lsp.tracer.failures import failure_of, needs_value
-from fx_lsp.tracer.graphs import saved_values
-from fx_lsp.tracer.library.prepared import Options, Prepared, check_result, tracing, with_results_apart
-from fx_lsp.tracer.library.returned import forward_and_backward_graphs, inference_graph
-from fx_lsp.tracer.observe import Run, Statements, watched_run
+from fx_lsp.tracer.failures.exceptions import failure_of, needs_value
+from fx_lsp.tracer.library.fake_call import Options, Prepared, check_result, tracing, with_results_apart
+from fx_lsp.tracer.library.runnable_graphs import forward_and_backward_graphs, inference_graph
+from fx_lsp.tracer.run.call import RUN_CODE, Call, tensors_in
+from fx_lsp.tracer.run.observation import Run, Statements, watched_run
+from fx_lsp.tracer.run.tensors import spec_of
 from fx_lsp.tracer.stages.ledger import count_ops
-from fx_lsp.tracer.tensors import spec_of
 
 
 def inference(fn: Callable[..., Any], example_inputs: Sequence[Any], options: Options) -> torch.fx.Graph:

@@ -13,8 +13,8 @@ from typing import Any
 
 from torch import nn
 
-from fx_lsp.tracer.functions import innermost
-from fx_lsp.tracer.provenance import Sources
+from fx_lsp.tracer.run.functions import innermost
+from fx_lsp.tracer.source.provenance import Sources
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""The stages of the pipeline besides AOTAutograd's graphs: what each pass of the compiler made of a target."""
+"""What stages besides AOTAutograd's graphs are made with: their registry, and the ledger of a graph under passes."""

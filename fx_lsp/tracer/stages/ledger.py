@@ -11,10 +11,10 @@ import torch
 from torch.fx.node import map_arg
 
 from fx_lsp.model import Change, Remark, Stage, StageInfo
+from fx_lsp.tracer.capture.graphs import Names, is_tangent, node_spec, stage_of
 from fx_lsp.tracer.compat import annotation
-from fx_lsp.tracer.graphs import Names, is_tangent, node_spec, stage_of
-from fx_lsp.tracer.provenance import KEY
-from fx_lsp.tracer.stages.verify import Results, compare, run_for_real
+from fx_lsp.tracer.source.provenance import KEY
+from fx_lsp.tracer.stages.equivalence import Results, compare, run_for_real
 
 
 class Row(NamedTuple):

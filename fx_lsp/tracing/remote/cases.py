@@ -15,10 +15,10 @@ from fx_lsp.measured import Case, Job, Module
 from fx_lsp.model import Failure, Target
 from fx_lsp.specs import CommentError, parse_comment
 from fx_lsp.tracing.analysis import Analysis, analyse
-from fx_lsp.tracing.cache import Dependency
+from fx_lsp.tracing.answers.disk import Dependency
 from fx_lsp.tracing.engine import Engine
-from fx_lsp.tracing.parsing import module_name
 from fx_lsp.tracing.remote.history import source_hash
+from fx_lsp.tracing.source.parsing import module_name
 
 MOST_CASES = 24
 MOST_TEXT = 8 << 20

@@ -24,10 +24,10 @@ from execnet.gateway_base import ThreadExecModel
 from execnet.gateway_bootstrap import HostNotFound
 
 from fx_lsp.measured import Failed
-from fx_lsp.tracing.processes import kill_group
 from fx_lsp.tracing.remote.hosts import Host
 from fx_lsp.tracing.remote.lines import FIRST, Lines
 from fx_lsp.tracing.remote.troubles import lost, not_connected, not_started, talkative
+from fx_lsp.tracing.workers.processes import kill_group
 
 END_SECONDS = 3.0
 SSH_OPTIONS = (

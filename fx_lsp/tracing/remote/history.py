@@ -14,7 +14,7 @@ from pathlib import Path
 from fx_lsp.errors import ProtocolError
 from fx_lsp.measured import Report, Run
 from fx_lsp.tracing.analysis import Plan
-from fx_lsp.tracing.cache import Dependency, default_cache_path, is_fresh
+from fx_lsp.tracing.answers.disk import Dependency, default_cache_path, is_fresh
 from fx_lsp.wire import from_json, to_json
 
 KEPT = 200

@@ -6,8 +6,8 @@ import re
 from typing import Any
 
 from fx_lsp.measured import Failed
-from fx_lsp.tracing.processes import describe_status, gist
 from fx_lsp.tracing.remote.hosts import LOCAL, Host
+from fx_lsp.tracing.workers.processes import describe_status, gist
 
 NEEDED = "a job needs torch 2.6 or newer and triton there, and Python 3.10 or newer"
 NO_EXECNET = Failed(

@@ -16,19 +16,19 @@ from typing import Any
 
 from fx_lsp.model import CallSite, TraceRequest
 from fx_lsp.steps import functions_around
-from fx_lsp.tracer.absent import Absences, Absent, tolerant
-from fx_lsp.tracer.command_line import CommandLine, flags_parsed, started_as
 from fx_lsp.tracer.compat import FakeTensorMode
-from fx_lsp.tracer.guards import forbid_effects
 from fx_lsp.tracer.inputs.evidence.callers import Watcher, watcher
+from fx_lsp.tracer.inputs.evidence.command_line import CommandLine, flags_parsed, started_as
 from fx_lsp.tracer.inputs.evidence.offers import Offer
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import Plan, TensorPlan, ValuePlan
 from fx_lsp.tracer.inputs.plan.values import proposals
 from fx_lsp.tracer.inputs.task import Task
-from fx_lsp.tracer.load import codes_of, find, load, syntax_of, with_inputs
-from fx_lsp.tracer.loaders import one_batch_each
-from fx_lsp.tracer.time_limit import time_limit
+from fx_lsp.tracer.program.absences import Absences, Absent, tolerant
+from fx_lsp.tracer.program.data_loaders import one_batch_each
+from fx_lsp.tracer.program.effects import forbid_effects
+from fx_lsp.tracer.program.load import codes_of, find, load, syntax_of, with_inputs
+from fx_lsp.tracer.program.time_limit import time_limit
 
 SHARE = 0.4
 """How much of the time that is left one call site may use."""

@@ -17,14 +17,14 @@ import torch
 from torch import nn
 
 from fx_lsp.model import Caller, TraceRequest
-from fx_lsp.tracer.call import children
-from fx_lsp.tracer.functions import innermost
 from fx_lsp.tracer.inputs.evidence.body import find_function
 from fx_lsp.tracer.inputs.evidence.offers import Offer
 from fx_lsp.tracer.inputs.plan.plans import Plan, ValuePlan, plan_of_made, value
 from fx_lsp.tracer.inputs.plan.signatures import signature_of
-from fx_lsp.tracer.load import find
-from fx_lsp.tracer.state import contents_of
+from fx_lsp.tracer.program.load import find
+from fx_lsp.tracer.run.call import children
+from fx_lsp.tracer.run.functions import innermost
+from fx_lsp.tracer.run.state import contents_of
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from torch import nn
 
 from fx_lsp.model import Failure, Given, InputSource, Span
 from fx_lsp.specs import MODE, Comment, CommentError, TensorSpec, parse_comment
-from fx_lsp.tracer.failures import sentence
+from fx_lsp.tracer.failures.exceptions import sentence
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, ValuePlan, materialize, plan_of, plan_of_made, value
 
 Evaluate = Callable[[str], Any]

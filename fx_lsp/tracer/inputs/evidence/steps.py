@@ -20,21 +20,21 @@ from torch import nn
 from fx_lsp.model import CallSite, Failure, TraceRequest
 from fx_lsp.specs import TensorSpec
 from fx_lsp.steps import BATCHES, calls_by_name
-from fx_lsp.tracer.absent import Absences, absent_names
-from fx_lsp.tracer.call import tensors_in
-from fx_lsp.tracer.command_line import flags_parsed, started_as
 from fx_lsp.tracer.compat import FakeTensorMode
-from fx_lsp.tracer.failures import sentence
-from fx_lsp.tracer.functions import innermost
-from fx_lsp.tracer.guards import forbid_effects
+from fx_lsp.tracer.failures.exceptions import sentence
 from fx_lsp.tracer.inputs.evidence.call_sites import modules_kept, new_module, prefer, statements_of, target_module
 from fx_lsp.tracer.inputs.evidence.callers import Reached
+from fx_lsp.tracer.inputs.evidence.command_line import flags_parsed, started_as
 from fx_lsp.tracer.inputs.evidence.offers import Offer
 from fx_lsp.tracer.inputs.plan.plans import TensorPlan, plan_of_made
-from fx_lsp.tracer.load import syntax_of, with_inputs
-from fx_lsp.tracer.loaders import one_batch_each
-from fx_lsp.tracer.state import contents_of, unchanged
-from fx_lsp.tracer.time_limit import TimeUp, time_limit
+from fx_lsp.tracer.program.absences import Absences, absent_names
+from fx_lsp.tracer.program.data_loaders import one_batch_each
+from fx_lsp.tracer.program.effects import forbid_effects
+from fx_lsp.tracer.program.load import syntax_of, with_inputs
+from fx_lsp.tracer.program.time_limit import TimeUp, time_limit
+from fx_lsp.tracer.run.call import tensors_in
+from fx_lsp.tracer.run.functions import innermost
+from fx_lsp.tracer.run.state import contents_of, unchanged
 
 ALL_SITES_SECONDS = 12.0
 """How long it may take by the clock until no other call is tried."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from fx_lsp.tracer.inputs.evidence.patterns import visit_pattern
 from fx_lsp.tracer.inputs.evidence.requirements import shape_of
+from fx_lsp.tracer.inputs.plan.facts import Facts
 
 
 def visit_subscript(node: ast.Subscript, of: Any, named: Any) -> None:
@@ -27,21 +28,27 @@ def visit_subscript(node: ast.Subscript, of: Any, named: Any) -> None:
         key.uses.add("compared")
         key.literals += [k.value for k in node.value.keys if isinstance(k, ast.Constant)]
     _visit_index(node.slice, of)
-    found = of(node.value)
-    if found is not None and _integer(node.slice) is not None:
-        found.uses.add("indexed")
-    if found is not None and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
-        found.keys.add(node.slice.value)
-    if found is None or not isinstance(node.slice, ast.Tuple):
+    if (facts := of(node.value)) is not None:
+        _visit_items(node.slice, facts)
+
+
+def _visit_items(index: ast.expr, facts: Facts) -> None:
+    """Take in what the brackets behind a parameter show of it."""
+    if (number := _integer(index)) is not None:
+        facts.uses.add("indexed")
+        facts.indexed = max(facts.indexed, number + 1 if number >= 0 else -number)
+    if isinstance(index, ast.Constant) and isinstance(index.value, str):
+        facts.keys.add(index.value)
+    if not isinstance(index, ast.Tuple):
         return
-    items = [i for i in node.slice.elts if not (isinstance(i, ast.Constant) and i.value in (None, Ellipsis))]
-    found.uses.add("tensor")
-    if any(isinstance(i, ast.Constant) and i.value is Ellipsis for i in node.slice.elts):
-        found.min_rank = max(found.min_rank, len(items))
-    elif isinstance(node.slice.elts[-1], ast.Slice) and node.slice.elts[-1].lower is None:
-        found.rank = found.rank or len(items)
+    items = [i for i in index.elts if not (isinstance(i, ast.Constant) and i.value in (None, Ellipsis))]
+    facts.uses.add("tensor")
+    if any(isinstance(i, ast.Constant) and i.value is Ellipsis for i in index.elts):
+        facts.min_rank = max(facts.min_rank, len(items))
+    elif isinstance(index.elts[-1], ast.Slice) and index.elts[-1].lower is None:
+        facts.rank = facts.rank or len(items)
     else:
-        found.min_rank = max(found.min_rank, len(items))
+        facts.min_rank = max(facts.min_rank, len(items))
 
 
 def _visit_index(index: ast.expr, of: Any) -> None:

@@ -16,7 +16,8 @@ class Facts:
 
     `rank` is exact, `likely_rank` a guess, `min_rank` a lower bound; `sizes` those that the code demands, by index, and
     `multiples` what others have to be multiples of; `shape` is what the docstring says; `dtype` a short name; `uses`
-    what it is used as; `length` how many items it is unpacked into; `literals` what it is compared with; `attributes`
+    what it is used as; `length` how many items it is unpacked into, and `indexed` how many those have at least that are
+    taken by number; `literals` what it is compared with; `attributes`
     are read from it, and `keys` looked up in it; `handed` says which functions it is given as it is, by the dotted name
     of each, and as which of their arguments; `arguments` how many it is called with. What a constructor only keeps and
     methods call is "applied", and "modules" are several of them.
@@ -29,6 +30,7 @@ class Facts:
     multiples: dict[int, int] = field(default_factory=dict[int, int])
     shape: Shape | None = None
     length: int | None = None
+    indexed: int = 0
     attributes: set[str] = field(default_factory=set[str])
     keys: set[str] = field(default_factory=set[str])
     dtype: str | None = None
@@ -36,6 +38,11 @@ class Facts:
     literals: list[Any] = field(default_factory=list)
     arguments: int = 1
     handed: list[tuple[str, int | str]] = field(default_factory=list[tuple[str, "int | str"]])
+
+    @property
+    def item_count(self) -> int | None:
+        """Return how many items a sequence has, where the body says so."""
+        return self.length or self.indexed or None
 
     @property
     def may_be_several(self) -> bool:

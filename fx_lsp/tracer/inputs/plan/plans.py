@@ -17,8 +17,8 @@ from torch import nn
 
 from fx_lsp.model import InputSource, InputSpec
 from fx_lsp.specs import Expression, TensorSpec
-from fx_lsp.tracer.call import tensors_in
-from fx_lsp.tracer.tensors import make_tensor, spec_of
+from fx_lsp.tracer.run.call import tensors_in
+from fx_lsp.tracer.run.tensors import make_tensor, spec_of
 
 FROM_ERROR = "sizes from an error"
 """What is said of sizes that the numbers in an error suggested."""

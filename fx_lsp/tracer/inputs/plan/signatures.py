@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from fx_lsp.tracer.functions import innermost
+from fx_lsp.tracer.run.functions import innermost
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:

@@ -59,11 +59,13 @@ def start_plans(
 
 
 def _spread(name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
-    """What `*args` may be: two tensors or modules where the body looks at them, nothing where it hands them on."""
+    """What `*args` may be: as many tensors as the body takes, two or modules where it looks at them, nothing where it
+    hands them on."""
     if context.constructing:
         return [SequencePlan(MODULES if "modules" in facts.uses else ())]
     first = tensors(name, Facts(), taken, context)
-    several: list[Plan] = [SequencePlan((plan,) * n) for n in (2, 1, 3) for plan in first[:2]]
+    counts = (facts.item_count,) if facts.item_count else (2, 1, 3)
+    several: list[Plan] = [SequencePlan((plan,) * n) for n in counts for plan in first[:2]]
     return [*several, SequencePlan(())] if facts.uses else [SequencePlan(()), *several]
 
 

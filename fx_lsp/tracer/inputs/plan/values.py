@@ -20,7 +20,7 @@ from fx_lsp.tracer.inputs.plan.dims import shapes_in, sizes_of, words
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import Plan, SequencePlan, TensorPlan, ValuePlan, fresh_sizes, value
 from fx_lsp.tracer.inputs.plan.signatures import signature_of
-from fx_lsp.tracer.tensors import short_name
+from fx_lsp.tracer.run.tensors import short_name
 
 INDEX_NAME = re.compile(r"(^|_)(ids?|idx|index|indices|labels?|tokens?)$")
 CLASS_NAME = re.compile(r"(^|_)(idx|index|indices|labels?|targets?)$")
@@ -322,7 +322,7 @@ def _from_use(name: str, facts: Facts, taken: set[int], context: Context) -> lis
         return [context.namespace(facts.attributes, facts.keys)]
     if context.constructing and (facts.length or "indexed" in facts.uses):
         number = integers(name, facts, context)[0]
-        return [value((number,) * (facts.length or 2), "search")]
+        return [value((number,) * (facts.item_count or 2), "search")]
     if "count" in facts.uses:
         return [value(n, "search") for n in integers(name, facts, context)]
     if "compared" in facts.uses and facts.literals and "tensor" not in facts.uses:
@@ -331,7 +331,7 @@ def _from_use(name: str, facts: Facts, taken: set[int], context: Context) -> lis
         if context.constructing:
             return [value([n, n], "search") for n in integers(name, facts, context)[:2]]
         first = tensors(name, Facts(), taken, context)
-        return [SequencePlan((p,) * (facts.length or 2), list) for p in first[:2]]
+        return [SequencePlan((p,) * (facts.item_count or 2), list) for p in first[:2]]
     return []
 
 

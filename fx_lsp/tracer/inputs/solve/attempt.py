@@ -7,14 +7,14 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from fx_lsp.tracer.call import RUN_CODE, Call
-from fx_lsp.tracer.failures import expression, kind_of
+from fx_lsp.tracer.failures.exceptions import expression, kind_of
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans
 from fx_lsp.tracer.inputs.plan.values import Context
 from fx_lsp.tracer.inputs.task import Task
-from fx_lsp.tracer.observe import Run, tensors_among, watched_run
-from fx_lsp.tracer.process_group import lacks_group, start_group
-from fx_lsp.tracer.provenance import Sources
+from fx_lsp.tracer.program.process_group import lacks_group, start_group
+from fx_lsp.tracer.run.call import RUN_CODE, Call
+from fx_lsp.tracer.run.observation import Run, tensors_among, watched_run
+from fx_lsp.tracer.source.provenance import Sources
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from fx_lsp.tracer.inputs.solve.attempt import Attempt
-from fx_lsp.tracer.snippets import expression
+from fx_lsp.tracer.source.expressions import expression
 
 
 @dataclass(frozen=True)

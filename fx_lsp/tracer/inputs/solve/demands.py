@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from fx_lsp.tracer.failures import expression
+from fx_lsp.tracer.failures.exceptions import expression
 from fx_lsp.tracer.inputs.evidence.requirements import Requirement, demanded, shape_of
 from fx_lsp.tracer.inputs.plan.dims import Shape, shapes_in
 from fx_lsp.tracer.inputs.plan.plans import Plans, SequencePlan, Sizes, TensorPlan, reranked, resized, value, with_size

@@ -24,7 +24,7 @@ from fx_lsp.tracer.inputs.plan.plans import Plans
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, place_of
 from fx_lsp.tracer.inputs.solve.path_conditions import Condition, Dimension, Exploration
 from fx_lsp.tracer.inputs.solve.solver import Sizes
-from fx_lsp.tracer.snippets import shown_expression
+from fx_lsp.tracer.source.expressions import shown_expression
 
 Again = Callable[[Sizes], Attempt]
 """Runs the target with other sizes."""
@@ -264,7 +264,10 @@ def _is_batch(dimension: Dimension) -> bool:
 
 def _holds_of_equal_counts(expression: sympy.Basic, symbols: Sequence[sympy.Symbol]) -> bool:
     """Return True if an equality is one of counts: it holds whenever they are the same."""
-    same = (expression.xreplace(dict.fromkeys(symbols, sympy.Integer(count))) for count in (4, 12, 32))
+    try:
+        same = [expression.xreplace(dict.fromkeys(symbols, sympy.Integer(count))) for count in (4, 12, 32)]
+    except ZeroDivisionError:
+        return False
     return all(answer == sympy.true for answer in same)
 
 

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 from types import CodeType, FrameType, TracebackType
 
-from fx_lsp.tracer.provenance import Sources
-from fx_lsp.tracer.snippets import expression
+from fx_lsp.tracer.source.expressions import expression
+from fx_lsp.tracer.source.provenance import Sources
 
 
 def handed_as_none(error: BaseException, sources: Sources) -> list[str]:

@@ -11,14 +11,14 @@ from typing import Any, TypeAlias
 
 import torch
 
-from fx_lsp.tracer.call import RUN_CODE, Call
 from fx_lsp.tracer.compat import ConstantSource, DimDynamic, ShapeEnv, sympy
-from fx_lsp.tracer.conditions import with_shape_env
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, SequencePlan, TensorPlan, ValuePlan
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
 from fx_lsp.tracer.inputs.task import Task
-from fx_lsp.tracer.observe import Run, tensors_among
-from fx_lsp.tracer.provenance import Chain, Sources
+from fx_lsp.tracer.run.call import RUN_CODE, Call
+from fx_lsp.tracer.run.conditions import with_shape_env
+from fx_lsp.tracer.run.observation import Run, tensors_among
+from fx_lsp.tracer.source.provenance import Chain, Sources
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from itertools import chain as concat
 
-from fx_lsp.tracer.drive import Unfinished
-from fx_lsp.tracer.failures import kind_of
+from fx_lsp.tracer.failures.exceptions import kind_of
 from fx_lsp.tracer.inputs.plan.configs import with_value
 from fx_lsp.tracer.inputs.plan.plans import (
     Plan,
@@ -24,8 +23,9 @@ from fx_lsp.tracer.inputs.solve.missing_arguments import handed_on, tensor_for_d
 from fx_lsp.tracer.inputs.solve.options import accepted
 from fx_lsp.tracer.inputs.solve.passed_none import handed_as_none
 from fx_lsp.tracer.inputs.solve.sizes import divisible, named_sizes, other_rank, other_sizes, single_element, tied
-from fx_lsp.tracer.observe import tensors_among
-from fx_lsp.tracer.tensors import short_name, spec_of
+from fx_lsp.tracer.run.coroutines import Unfinished
+from fx_lsp.tracer.run.observation import tensors_among
+from fx_lsp.tracer.run.tensors import short_name, spec_of
 
 _RANK_ALONE = re.compile(
     r"[Nn]umber of dim|[Ee]xpected \d-?D|\d dims?\b|\d-dimensional|values to unpack|Dimension out of range|many indices"

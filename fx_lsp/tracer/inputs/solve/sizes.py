@@ -11,8 +11,8 @@ from torch import nn
 
 from fx_lsp.tracer.inputs.plan.plans import Plans, fresh_sizes, reranked, resized, with_size
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, involved, mentioned_tensors
-from fx_lsp.tracer.observe import tensors_among
-from fx_lsp.tracer.symbols import size_hint
+from fx_lsp.tracer.run.observation import tensors_among
+from fx_lsp.tracer.run.symbols import size_hint
 
 _NUMBER = r"-?\d+"
 _LIST = re.compile(r"[\[(]\s*(-?\d+(?:\s*[,x×]\s*-?\d+)*),?\s*[\])]")
@@ -157,6 +157,15 @@ def with_rank(plans: Plans, path: str, rank: int) -> Plans:
     """The plans with the tensor at `path` given `rank` dimensions; added ones stand in front."""
     taken = plans.sizes()
     return resized(plans, lambda sizes: reranked(sizes, rank, taken), "rank from an error", path)
+
+
+def batched(attempt: Attempt) -> Iterator[Plans]:
+    """Yield plans with a batch of examples for a convolution that got a single one."""
+    if attempt.run.unbatched:
+        for path in dict.fromkeys([*mentioned_tensors(attempt), *(path for path, _ in attempt.plans.tensors())]):
+            plan = dict(attempt.plans.tensors())[path]
+            if plan.source == "search" and not plan.rank_known:
+                yield with_rank(attempt.plans, path, len(plan.spec.sizes) + 1)
 
 
 def tied(attempt: Attempt, text: str) -> Iterator[Plans]:

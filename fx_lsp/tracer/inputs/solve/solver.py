@@ -29,6 +29,8 @@ MAX_COMPARED = 24
 FITS = "sizes that fit"
 MAX_GOALS = 2
 """How many of the last conditions are tried to turn out otherwise."""
+ENLARGEMENTS = (16, 16), (64, 4)
+"""By how much the sides of images are enlarged that are below a size."""
 MAX_PATH = 400
 """How many of the conditions asked before are looked at, the last ones."""
 
@@ -128,10 +130,13 @@ def _is_emptiness(goal: Condition) -> bool:
 
 
 def solved(exploration: Exploration) -> Iterator[Sizes]:
-    """Sizes and numbers that the condition at which a run stopped asks for, the most natural first."""
+    """Yield sizes and numbers with which the condition at which a run stopped turns out otherwise, the
+    most natural first."""
     for number, goal in enumerate(islice(exploration.stopping(), MAX_GOALS)):
         if number == 0 or not is_one(goal):  # operations ask for 1 on their way, to broadcast
-            yield from (solution.sizes for solution in solutions(exploration, goal) if not solution.degenerate)
+            asked = {s: hint for s, hint in exploration.hints.items() if s in goal.expression.free_symbols}
+            sizes = (solution.sizes for solution in solutions(exploration, goal) if not solution.degenerate)
+            yield from ({**asked, **changed} for changed in sizes)
 
 
 def with_sizes(plans: Plans, exploration: Exploration, sizes: Sizes, prefix: str = "") -> Plans:
@@ -150,6 +155,30 @@ def with_sizes(plans: Plans, exploration: Exploration, sizes: Sizes, prefix: str
         return plan if number is None else value(number, plan.source, FITS)
 
     return replace(plans, items=tuple((n, changed(plan, f"{prefix}{n}")) for n, plan in plans.items))
+
+
+def has_vanishing_sizes(exploration: Exploration) -> bool:
+    """Return True if what strides or pools made of a size is 1, which operations take for something else: what they
+    ask of other sizes is not seen then."""
+    asked = (c.expression for c in exploration.conditions if c.held and _is_one(c.expression))
+    return any(expression.has(FloorDiv) for expression in asked)
+
+
+def enlarged(plans: Plans) -> Plans:
+    """Return the plans with images and sequences so large that what strides and pools make of them is not 1."""
+
+    def larger(path: str, plan: TensorPlan) -> TensorPlan:
+        sizes = plan.spec.sizes
+        if plan.source != "search" or len(sizes) < 3:
+            return plan
+        grown = tuple(_enlarged(s) if i > 1 and isinstance(s, int) else s for i, s in enumerate(sizes))
+        return plan if grown == sizes else replace(plan, spec=replace(plan.spec, sizes=grown), detail=FITS)
+
+    return plans.map_tensors(larger)
+
+
+def _enlarged(size: int) -> int:
+    return size if size < 2 else size * next((factor for below, factor in ENLARGEMENTS if size < below), 1)
 
 
 def _tied(exploration: Exploration) -> dict[sympy.Symbol, tuple[sympy.Symbol, ...]]:
@@ -249,7 +278,7 @@ def _images(exploration: Exploration) -> Iterator[tuple[sympy.Symbol, sympy.Symb
 
 
 def _oddness(size: int) -> int:
-    return next((cost for cost, factor in enumerate((16, 8, 4, 2)) if size % factor == 0), 4)
+    return next((cost for cost, factor in enumerate((64, 32, 16, 8, 4, 2)) if size % factor == 0), 6)
 
 
 def _test(expression: sympy.Basic, wanted: bool) -> Test:

@@ -10,9 +10,8 @@ from typing import Any
 
 import torch
 
-from fx_lsp.tracer.absent import AbsentError
 from fx_lsp.tracer.compat import sympy
-from fx_lsp.tracer.failures import kind_of
+from fx_lsp.tracer.failures.exceptions import kind_of
 from fx_lsp.tracer.inputs.plan.plans import (
     Plan,
     Plans,
@@ -28,7 +27,8 @@ from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_numb
 from fx_lsp.tracer.inputs.solve.repairs import missing_name
 from fx_lsp.tracer.inputs.solve.sizes import plain_conflicts
 from fx_lsp.tracer.inputs.solve.solver import is_one, is_readable, solutions
-from fx_lsp.tracer.observe import tensors_among
+from fx_lsp.tracer.program.absences import AbsentError
+from fx_lsp.tracer.run.observation import tensors_among
 
 MAX_GOALS = 3
 """How many of the last conditions have to have no solution."""
@@ -161,9 +161,11 @@ def _has_known_rank(alternatives: Sequence[Plan]) -> bool:
 
 
 def is_of_environment(attempt: Attempt) -> bool:
-    """Return True if something that is not here stopped it: what could not be had before a step, or a library that
-    PyTorch needs for what is neither an operation nor a layer."""
-    if isinstance(attempt.run.error, AbsentError):
+    """Return True if something that is not here stopped it: what could not be had before a step, a list that other
+    parts of the program fill, or a library that PyTorch needs for what is neither an operation nor a layer."""
+    call = attempt.run.failed
+    is_empty = call is not None and any(isinstance(value, (list, tuple)) and not value for value in call.args)
+    if isinstance(attempt.run.error, AbsentError) or is_empty:
         return True
     traceback = attempt.run.error.__traceback__ if attempt.run.error is not None else None
     while traceback is not None and traceback.tb_next is not None:

@@ -1,0 +1,1 @@
+"""Pages about a target besides its passes: partitioners, checkpoints, TorchScript, aliases, graphs built by hand."""

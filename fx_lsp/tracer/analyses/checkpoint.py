@@ -1,0 +1,116 @@
+"""A region of the source as a checkpoint: what forward saves when its operations are computed again in backward."""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torch import fx
+
+from fx_lsp.model import Span
+from fx_lsp.tracer.analyses.partitions import MIN_CUT, Graphs, Partitioner, add_graphs, cut, min_cut, page, table
+from fx_lsp.tracer.capture.checkpointing import tag
+from fx_lsp.tracer.capture.graphs import Names, first_backward
+from fx_lsp.tracer.compat import min_cut_partition
+from fx_lsp.tracer.stages.ledger import Ledger
+
+if TYPE_CHECKING:
+    from fx_lsp.tracer.stages.registry import Traced
+
+_LINES = re.compile(r"(\d+)-(\d+)")
+_LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def checkpoint_region(traced: Traced) -> Ledger:
+    """A page with the bytes before and after, and both pairs of graphs; `checkpoint` are the lines of whole statements,
+    `10-14`.
+
+    Raises ValueError for lines that are none, or that have no part in forward.
+    """
+    lines = traced.options["checkpoint"]
+    found = _LINES.fullmatch(lines)
+    if found is None:
+        raise ValueError(f"{lines!r} are no lines: a region is its first and its last line, as in 10-14")
+    if traced.captured.inference is not None:
+        raise ValueError(f"{traced.request.name} has no backward graph, so that nothing is saved for it")
+    region, names = _region(traced, int(found[1]), int(found[2])), traced.new_names()
+    marked: list[fx.Node] = []
+
+    def run(joint: fx.GraphModule, inputs: Any, **options: Any) -> Graphs:
+        for number, nodes in enumerate(_executions(joint.graph, region, names), 1):
+            tag(nodes, number)
+            marked.extend(nodes)
+        return min_cut_partition(joint, inputs, **options)
+
+    title = "min-cut partition, with the region computed again in backward"
+    cuts = cut(traced, [min_cut(), Partitioner("checkpoint", title, run, MIN_CUT)], names)
+    if not marked:
+        raise ValueError("no operation of forward comes from these statements")
+    ledger = Ledger()
+    head = ["Computed again in backward:", "", *(f"    {line}" for line in region.source.splitlines()), ""]
+    ledger.text("checkpoint", "a region as a checkpoint", page(head) + table(cuts))
+    add_graphs(ledger, cuts)
+    return ledger
+
+
+@dataclass(frozen=True)
+class _Region:
+    """Lines of a file; `repeated` where a loop is around them, `loops` are the lines of those inside."""
+
+    file: str
+    lines: range
+    source: str
+    repeated: bool
+    loops: tuple[range, ...]
+
+    def place(self, chain: tuple[Span, ...]) -> int | None:
+        """The index of the outermost expression of a chain that stands in the region."""
+        inside = [i for i, s in enumerate(chain) if s.file == self.file and s.line in self.lines]
+        return inside[-1] if inside else None
+
+
+def _region(traced: Traced, first: int, last: int) -> _Region:
+    source = traced.request.source
+    loops = [range(n.lineno, (n.end_lineno or 0) + 1) for n in ast.walk(ast.parse(source)) if isinstance(n, _LOOPS)]
+    within = tuple(loop for loop in loops if first <= loop.start and loop.stop <= last + 1)
+    repeated = any(loop.start < first and last < loop.stop for loop in loops)
+    text = textwrap.dedent("\n".join(source.splitlines()[first - 1 : last]))
+    return _Region(traced.request.file, range(first, last + 1), text, repeated, within)
+
+
+def _executions(graph: fx.Graph, region: _Region, names: Names) -> Iterator[list[fx.Node]]:
+    """The operations of the region, in the order in which they run, those of every time that it ran together.
+
+    It runs anew when something else ran in between, when it is reached by another way, and, in a loop, when its first
+    operation comes again.
+    """
+    nodes = list(graph.nodes)
+    running: list[fx.Node] = []
+    way: tuple[Span, ...] = ()
+    for node in nodes[: first_backward(nodes)]:
+        chain = names.chain(node)
+        if node.op != "call_function" or not chain:
+            continue
+        place = region.place(chain)
+        start = running and (place is None or chain[place + 1 :] != way or _again(node, running[0], region, names))
+        if start:
+            yield running
+            running = []
+        if place is not None:
+            running.append(node)
+            way = chain[place + 1 :]
+    if running:
+        yield running
+
+
+def _again(node: fx.Node, first: fx.Node, region: _Region, names: Names) -> bool:
+    """Whether `node` is what `first` is, a round later of a loop around the region."""
+    chain = names.chain(node)
+    if not region.repeated or node.target is not first.target or chain != names.chain(first):
+        return False
+    place = region.place(chain)
+    return place is not None and not any(chain[place].line in loop for loop in region.loops)

@@ -1,0 +1,129 @@
+"""What fake tensors say against what real ones are: the graph run once on the CPU, node by node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import _disable_current_modes
+
+from fx_lsp.tracer.capture.graphs import Names, target_name, value_of
+from fx_lsp.tracer.failures.exceptions import sentence
+from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
+from fx_lsp.tracer.run.symbols import size_hint
+from fx_lsp.tracer.run.tensors import short_name
+from fx_lsp.tracer.stages.ledger import page
+from fx_lsp.tracer.stages.real_tensors import FILLS, MOST_BYTES, RANDOM, bytes_of, real_like
+
+
+def cross_reference(module: fx.GraphModule, names: Names) -> str:
+    """A page that lists where a graph's fake values and those of a run differ, or says that none do.
+
+    The inputs are random: small integers, so that they are indices of something, and floats around zero.
+    """
+    needed = peak_bytes(module.graph)
+    if needed > MOST_BYTES:
+        text = f"Not run: its values need {needed / (1 << 30):.1f} GiB at one time, and more than 1 GiB is not taken."
+        return page([text])
+    run = _Run(module, names)
+    for fill in FILLS:
+        run = _Run(module, names)
+        try:
+            with _disable_current_modes(), forbid_effects(), torch.no_grad():
+                torch.manual_seed(0)
+                run.run(*(real_like(value_of(n), fill) for n in module.graph.nodes if n.op == "placeholder"))
+        except (Exception, EffectBlocked) as error:
+            run.error = error
+        if run.error is None:
+            break
+    return page(_page(run))
+
+
+def _page(run: _Run) -> list[str]:
+    if run.rows:
+        widths = [max(map(len, column)) for column in zip(_HEAD, *run.rows, strict=True)]
+        table = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in (_HEAD, *run.rows)]
+        lines = [f"{len(run.rows):,} of {run.values:,} values differ:", "", *table]
+    else:
+        lines = [f"Fake and real agree on all {run.nodes:,} nodes: shape, dtype and strides of {run.values:,} values."]
+    if run.error is None or run.at is None:
+        return lines
+    called = f"{run.names[run.at]} = {target_name(run.at.target)}"
+    if not run.rows:
+        lines = [f"Before it, fake and real agree ({run.nodes:,} compared): shape, dtype and strides."]
+    return [f"{called} runs on fake tensors, and raises on random real ones:", f"  {sentence(run.error)}", "", *lines]
+
+
+_HEAD = ("node", "operation", "fake", "real")
+
+
+class _Run(fx.Interpreter):
+    """A run that compares as it goes. `nodes` and `values` count what was compared, `at` is where it stands."""
+
+    def __init__(self, module: fx.GraphModule, names: Names) -> None:
+        super().__init__(module, garbage_collect_values=True)
+        self.names = names
+        self.rows: list[tuple[str, str, str, str]] = []
+        self.nodes = self.values = 0
+        self.at: fx.Node | None = None
+        self.error: BaseException | None = None
+
+    def run_node(self, n: fx.Node) -> Any:
+        self.at = n
+        result = super().run_node(n)
+        if n.op.startswith("call_"):
+            self._compare(n, value_of(n), result, self.names[n])
+            self.nodes += 1
+        return result
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        value = self.fetch_attr(target)
+        if isinstance(value, FakeTensor):
+            constant = getattr(value, "constant", None)
+            return constant if constant is not None else real_like(value, RANDOM)
+        return value
+
+    def _compare(self, node: fx.Node, fake: Any, real: Any, name: str) -> None:
+        if isinstance(fake, (list, tuple)) and isinstance(real, (list, tuple)):
+            for i, (one, other) in enumerate(zip(fake, real, strict=False)):
+                self._compare(node, one, other, f"{name}[{i}]")
+            return
+        if not isinstance(fake, torch.Tensor) and not isinstance(real, torch.Tensor):
+            return
+        self.values += 1
+        one, other = _described(fake), _described(real)
+        if one != other:
+            self.rows.append((name, target_name(node.target), one, other))
+
+
+def _described(value: Any) -> str:
+    """A tensor as a spec with strides, those left out that nothing depends on: of dimensions of size 1."""
+    if not isinstance(value, torch.Tensor):
+        return "nothing" if value is None else type(value).__name__
+    sizes = [size_hint(s) for s in value.shape]
+    shown = f"{short_name(value.dtype)}[{', '.join(map(str, sizes))}]"
+    if value.layout is not torch.strided:
+        return f"{shown} {value.layout}"
+    if 0 in sizes:
+        return shown
+    strides = ["_" if n == 1 else str(size_hint(s)) for n, s in zip(sizes, value.stride(), strict=True)]
+    return f"{shown}({', '.join(strides)})"
+
+
+def peak_bytes(graph: fx.Graph) -> int:
+    """Bytes of the values that a run of the graph holds at one time; views count as if they were copies."""
+    last: dict[fx.Node, fx.Node] = {}
+    for node in graph.nodes:
+        for used in (node, *node.all_input_nodes):
+            last[used] = node
+    freed: dict[fx.Node, list[fx.Node]] = {}
+    for node, reader in last.items():
+        freed.setdefault(reader, []).append(node)
+    held = peak = 0
+    for node in graph.nodes:
+        held += bytes_of(value_of(node))
+        peak = max(peak, held)
+        held -= sum(bytes_of(value_of(n)) for n in freed.get(node, ()))
+    return peak

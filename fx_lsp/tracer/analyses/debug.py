@@ -1,0 +1,95 @@
+"""What AOTAutograd and fake tensors do behind a target's graphs: to look at where one of them seems to be wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from torch import fx
+
+from fx_lsp.model import Stage
+from fx_lsp.tracer.analyses.aliasing import watched_metadata
+from fx_lsp.tracer.analyses.cross_reference import cross_reference
+from fx_lsp.tracer.capture.aot import capture, capture_what_is_possible
+from fx_lsp.tracer.capture.decompositions import find_table
+from fx_lsp.tracer.capture.graphs import stage_of
+from fx_lsp.tracer.compat import without_functionalization
+from fx_lsp.tracer.failures.exceptions import sentence
+from fx_lsp.tracer.passes.pass_graphs import given
+from fx_lsp.tracer.passes.pipeline import add_known
+from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
+from fx_lsp.tracer.stages.ledger import Ledger
+
+if TYPE_CHECKING:
+    from fx_lsp.tracer.stages.registry import Traced
+
+
+class _Done(BaseException):
+    """Leaves AOTAutograd once the joint graph was seen."""
+
+
+def debug(traced: Traced) -> Ledger:
+    """The graph before and after functionalization, in core operations, what is known of aliases, fake against real."""
+    ledger = Ledger()
+    both = traced.captured.inference is None
+    what = "forward and backward in one graph" if both else "the graph"
+    options = without_functionalization()
+    title = f"AOTAutograd without functionalization: {what}, views and in-place operations as they are"
+    if options is None:
+        ledger.text("unfunctionalized", title, note="this version of torch always functionalizes")
+    else:
+        _add(ledger, "unfunctionalized", title, lambda name: graph_of(traced, name, options=options))
+    add_known(ledger, traced)
+    whole = "joint" if both else "inference"
+    table = find_table("core")
+    title = f"AOTAutograd with the decompositions of core ATen ({len(table):,} operations): {what}"
+    _add(ledger, "core", title, lambda name: graph_of(traced, name, table), whole)
+    title = "AOTAutograd: what it knows of mutations and aliases (ViewAndMutationMeta)"
+    _add(ledger, "aliasing", title, lambda name: _aliasing(traced, name))
+    _add(ledger, "crossref", "fake tensors against real ones, node by node", lambda name: _crossref(traced, name))
+    return ledger
+
+
+def graph_of(
+    traced: Traced,
+    name: str,
+    decompositions: Mapping[Any, Callable[..., Any]] | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Stage:
+    """The whole graph of a target, joint or for inference, made anew. Raises what making it raises."""
+    both, names = traced.captured.inference is None, traced.new_names()
+    seen: list[Stage] = []
+
+    def partition(joint: fx.GraphModule, inputs: Any, **given: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
+        seen.append(stage_of(name, joint.graph, names))
+        raise _Done
+
+    try:
+        with forbid_effects():
+            found = capture(
+                traced.call, traced.sources, names, both, traced.symbolic, decompositions, partition, options=options
+            )
+    except _Done:
+        return seen[0]
+    assert found.inference is not None
+    return stage_of(name, found.inference.graph, names)
+
+
+def _aliasing(traced: Traced, name: str) -> Stage:
+    with forbid_effects(), watched_metadata() as seen:
+        captured = capture_what_is_possible(traced.call, traced.sources, traced.new_names, traced.symbolic)
+    assert captured.names is not None
+    return Stage(name, text=seen.page(captured.inputs, captured.names.output_labels(captured.outputs)))
+
+
+def _crossref(traced: Traced, name: str) -> Stage:
+    found = given(traced, "inference")
+    return Stage(name, text=cross_reference(found.module, found.names))
+
+
+def _add(ledger: Ledger, name: str, title: str, make: Callable[[str], Stage], before: str = "") -> None:
+    """A stage, or why there is none."""
+    try:
+        ledger.add(make(name), title, before)
+    except (Exception, EffectBlocked) as error:
+        ledger.text(name, title, note=sentence(error))

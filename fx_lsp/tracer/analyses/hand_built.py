@@ -1,0 +1,256 @@
+"""A graph that a function of the user's builds, or a name of the module holds: as it is, linted and propagated; or
+what a pass of the user's makes of it."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
+
+import torch
+from torch import fx, nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+
+from fx_lsp import wire
+from fx_lsp.model import Failure, InputSpec, Remark, Span, Trace, TraceReply, TraceRequest
+from fx_lsp.specs import Comment, TensorSpec, parse_comment
+from fx_lsp.tracer.analyses.node_origins import OwnNames, link_made, lint_problem, table, unmarked
+from fx_lsp.tracer.analyses.torchscript import TORCHSCRIPT, add_torchscript
+from fx_lsp.tracer.capture.graphs import Names, stage_of, value_of
+from fx_lsp.tracer.compat import FakeTensorMode
+from fx_lsp.tracer.failures.exceptions import failure_of, sentence
+from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
+from fx_lsp.tracer.program.load import Loaded, find
+from fx_lsp.tracer.run.tensors import make_tensor
+from fx_lsp.tracer.source.provenance import Sources
+from fx_lsp.tracer.stages.ledger import Ledger
+
+GRAPH = "graph"
+"""The stage of the graph itself."""
+_ALONE = "it is a Graph alone, without the module whose parts it uses"
+
+
+class Built(NamedTuple):
+    """A graph, and the module that holds what it uses; None where the graph was made without one."""
+
+    graph: fx.Graph
+    module: fx.GraphModule | None
+
+
+def built(request: TraceRequest, loaded: Loaded, sources: Sources, mode: FakeTensorMode, started: float) -> TraceReply:
+    """The stages of the graph that the target builds: itself, as a table, as code; as TorchScript where asked for. For
+    a pass, itself and those of the pass.
+
+    What it raises while it is built is a Failure at the user's expression, what is wrong with it afterwards a remark.
+    """
+    options = dict(parse_qsl(request.work, keep_blank_values=True))
+    if request.work not in ("", TORCHSCRIPT) and "pass" not in options:
+        message = f"{request.name} builds a graph: it is shown as it is, and nothing compiles it"
+        return TraceReply(Failure("unsupported", message))
+    if options.get("on", GRAPH) != GRAPH:
+        message = f"there is no graph {options['on']!r} to run a pass on: {request.name} builds one itself"
+        return TraceReply(Failure("unsupported", message))
+    try:
+        found = find(loaded.module, request.name)
+    except AttributeError:
+        return TraceReply(Failure("unsupported", f"{request.name} does not exist once the file has run"))
+    try:
+        made = found if graph_of(found) is not None else _built(found, mode)
+    except (Exception, SystemExit, EffectBlocked) as error:
+        return TraceReply(failure_of(error, sources, None, request.source.splitlines(), "error"))
+    result = graph_of(made)
+    if result is None:
+        message = f"{request.name} gives {type(made).__name__}, and no Graph or GraphModule"
+        return TraceReply(Failure("unsupported", message))
+    link_made(result.graph, sources)
+    names = OwnNames(sources, {request.file: ast.parse(request.source, request.file)})
+    ledger = Ledger("check" in options)
+    if (problem := lint_problem(result.graph)) is not None:
+        message, node = problem
+        chain = names.chain(node) if node is not None else ()
+        where = chain[0] if chain else None
+        ledger.remarks.append(Remark(f"the graph is broken: {message}", where, "error"))
+    inputs = ()
+    if problem is None:
+        inputs, remarks = _propagate(result, request, mode, names)
+        ledger.remarks += remarks
+    if request.passes:
+        _add_pass(ledger, result, request, sources, mode, problem is None)
+    else:
+        _add_stages(ledger, result, names, sources)
+    if request.work == TORCHSCRIPT:
+        _add_torchscript(ledger, result, names, problem is None)
+    nodes = ledger.stages[0].nodes
+    outputs = [n.spec or "" for n in nodes if n.name in nodes[-1].inputs]
+    trace = Trace(
+        target=f"{request.file}::{request.name}",
+        inputs=inputs,
+        stages=tuple(ledger.infos),
+        saved=(),
+        values=(),
+        outputs=tuple(outputs),
+        seconds=time.perf_counter() - started,
+        torch=torch.__version__,
+        remarks=tuple(ledger.remarks),
+    )
+    return TraceReply(trace, {s.name: wire.encode_stage(s) for s in ledger.stages})
+
+
+def graph_of(value: Any) -> Built | None:
+    """The graph that a value is or holds: a Graph, a GraphModule, an exported program, a Proxy, a Node; else None."""
+    if isinstance(value, fx.Proxy):
+        value = value.node
+    if isinstance(value, fx.Node):
+        value = value.graph
+    if isinstance(value, fx.Graph):
+        owner = value.owning_module
+        return Built(value, owner if isinstance(owner, fx.GraphModule) else None)
+    if not isinstance(value, nn.Module):
+        value = getattr(value, "graph_module", None)
+    return Built(value.graph, value) if isinstance(value, fx.GraphModule) else None
+
+
+def _built(build: Any, mode: FakeTensorMode) -> Any:
+    """What the builder returns: on fake tensors, or on real ones where it cannot do with these."""
+    with forbid_effects():
+        try:
+            with mode:
+                return build()
+        except Exception:
+            return build()
+
+
+def _propagate(
+    result: Built, request: TraceRequest, mode: FakeTensorMode, names: OwnNames
+) -> tuple[tuple[InputSpec, ...], list[Remark]]:
+    """Give the nodes values, where those of all placeholders are known: from their own `meta`, or a comment's specs."""
+    given = _given(request)
+    values: list[Any] = []
+    inputs: list[InputSpec] = []
+    for node in result.graph.nodes:
+        if node.op != "placeholder":
+            continue
+        value = node.meta.get("val", node.meta.get("example_value"))
+        spec = given.get(str(node.target)) or given.get(node.name)
+        if spec is not None:
+            with mode:
+                value = make_tensor(spec)
+            inputs.append(InputSpec(node.name, str(spec), "comment"))
+        elif node.args and value is None:
+            value = node.args[0]
+        elif value is None:
+            return tuple(inputs), []
+        values.append(mode.from_tensor(value) if _is_real(value) else value)
+    if not inputs and all("val" in n.meta for n in result.graph.nodes if n.op.startswith("call_")):
+        return (), []
+    module = _module_of(result)
+    if module is None:
+        return tuple(inputs), []
+    propagation = _Propagation(module, _mode_of(values, mode))
+    try:
+        with torch.no_grad(), forbid_effects():
+            propagation.propagate_dont_convert_inputs(*values)
+    except (Exception, EffectBlocked) as error:
+        at = propagation.at
+        chain = names.chain(at) if at is not None else ()
+        said = f"{'the graph' if at is None else at.name} cannot be computed: {sentence(error)}"
+        return tuple(inputs), [Remark(said, chain[0] if chain else None, "error")]
+    return tuple(inputs), []
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor)
+
+
+def _given(request: TraceRequest) -> dict[str, TensorSpec]:
+    """The specs of placeholders that comments and settings give, by name."""
+    found: dict[str, TensorSpec] = {}
+    for item in request.given:
+        comment = parse_comment(item.text)
+        for name, value in comment.args.items() if isinstance(comment, Comment) else ():
+            if isinstance(value, TensorSpec) and not any(isinstance(size, str) for size in value.sizes):
+                found.setdefault(name, value)
+    return found
+
+
+class _Propagation(FakeTensorProp):
+    """Knows which node it is `at`. A module whose parameters are real is run on fake ones."""
+
+    def __init__(self, module: fx.GraphModule, mode: FakeTensorMode) -> None:
+        super().__init__(module, mode)
+        self.at: fx.Node | None = None
+
+    def run_node(self, n: fx.Node) -> Any:
+        self.at = n
+        result = super().run_node(n)
+        if isinstance(result, torch.Tensor):
+            n.meta.setdefault("val", result)
+        return result
+
+
+def _add_pass(
+    ledger: Ledger, result: Built, request: TraceRequest, sources: Sources, mode: FakeTensorMode, sound: bool
+) -> None:
+    """Run the pass that was asked for on the graph, which nothing else uses: it may change it."""
+    from fx_lsp.tracer.passes.user_pass import Bench, run_on
+
+    source, module = request.passes[0], _module_of(result)
+    placeholders = [n for n in result.graph.nodes if n.op == "placeholder"]
+    inputs = [n.args[0] if n.args and value_of(n) is None else value_of(n) for n in placeholders]
+    unknown = [n.name for n, value in zip(placeholders, inputs, strict=True) if value is None]
+    note = f"nothing says what {unknown[0]} is, so that graphs are not run to see what is in them" if unknown else ""
+    lane = ledger.begin(GRAPH, _title(result), result.graph, Names(sources, {}), note=note)
+    if not sound or module is None:
+        why = "a pass takes no broken graph" if module is not None else f"{_ALONE}: a pass takes a GraphModule"
+        ledger.text(f"pass:{source.found.name}", f"pass {source.found.name}", "", GRAPH, why)
+        return
+    known = None if unknown or ledger.remarks else inputs
+    with unmarked():
+        run_on(Bench(request, sources, _mode_of(inputs, mode), ledger, lane, module, known), source)
+
+
+def _add_stages(ledger: Ledger, result: Built, names: OwnNames, sources: Sources) -> None:
+    stage = stage_of(GRAPH, result.graph, names)
+    ledger.add(stage, _title(result))
+
+    def source_line(span: Span) -> str:
+        return linecache.getline(span.file, span.line).strip() if span.file == sources.file else ""
+
+    ledger.text("table", "the graph as a table", table(result.graph, stage, source_line), GRAPH)
+    try:
+        with forbid_effects():
+            code = result.module.code if result.module is not None else result.graph.python_code("self").src
+    except (Exception, EffectBlocked) as error:
+        ledger.text("code", "the generated code", "", GRAPH, f"torch generates no code for it: {sentence(error)}")
+    else:
+        ledger.text("code", "the generated code: GraphModule.code", code.strip() + "\n", GRAPH)
+
+
+def _add_torchscript(ledger: Ledger, result: Built, names: OwnNames, sound: bool) -> None:
+    module, title = _module_of(result), "TorchScript: torch.jit.script"
+    if not sound:
+        ledger.text(TORCHSCRIPT, title, "", GRAPH, "torch.jit.script does not take a broken graph")
+    elif module is None:
+        ledger.text(TORCHSCRIPT, title, "", GRAPH, f"{_ALONE}: only a GraphModule scripts")
+    else:
+        add_torchscript(ledger, module, names, GRAPH)
+
+
+def _title(result: Built) -> str:
+    return f"as it is built: {'fx.Graph' if result.module is None else type(result.module).__name__}"
+
+
+def _module_of(result: Built) -> fx.GraphModule | None:
+    """The module of a graph; one of its own for a Graph alone, and None where that uses parts of one."""
+    if result.module is None and any(n.op in ("get_attr", "call_module") for n in result.graph.nodes):
+        return None
+    return result.module or fx.GraphModule(nn.Module(), result.graph)
+
+
+def _mode_of(values: Sequence[Any], otherwise: FakeTensorMode) -> FakeTensorMode:
+    """The mode that fake tensors among `values` belong to."""
+    return next((v.fake_mode for v in values if isinstance(v, FakeTensor)), otherwise)

@@ -1,0 +1,103 @@
+"""Graphs that a user's own code builds, node by node: where each node was made, and the graph as a table."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from types import CodeType
+from typing import Any
+from unittest import mock
+
+from torch import fx
+
+from fx_lsp.model import Span, Stage
+from fx_lsp.tracer.capture.graphs import Names
+from fx_lsp.tracer.source.provenance import KEY, Sources
+from fx_lsp.tracer.stages.torch_graph import chain_of
+
+_LINTED = re.compile(r"of Node '([^']+)'|Node '?([\w.]+)'? (?:target|had|does|is)\b|redefined name ([\w.]+)!")
+_COLUMNS = ("opcode", "name", "target", "args", "kwargs", "users", "spec", "line")
+_WIDEST = 60
+
+
+class OwnNames(Names):
+    """The names that nodes have in the graph itself: the code that torch generates has them, too."""
+
+    def __getitem__(self, node: fx.Node) -> str:
+        return node.name
+
+
+@contextmanager
+def marked(sources: Sources, stop: CodeType) -> Generator[None, None, None]:
+    """Inside, every node that is made knows the user's expressions that made it; a copy of it knows them, too.
+
+    Frames outside the one that runs `stop` are not the user's.
+    """
+    original = fx.Graph.create_node
+
+    @wraps(original)
+    def create_node(self: fx.Graph, *args: Any, **kwargs: Any) -> fx.Node:
+        node = original(self, *args, **kwargs)
+        node.meta[KEY] = sources.number(sources.chain(sys._getframe(1), stop))
+        return node
+
+    with mock.patch.object(fx.Graph, "create_node", create_node):
+        yield
+
+
+@contextmanager
+def unmarked() -> Generator[None, None, None]:
+    """Inside `marked`, where nodes are made that are not the target's: torch asks whether a new node has marks."""
+    marking = fx.Graph.create_node
+    with mock.patch.object(fx.Graph, "create_node", getattr(marking, "__wrapped__", marking)):
+        yield
+
+
+def link_made(graph: fx.Graph, sources: Sources) -> None:
+    """Mark the nodes of a graph with the expressions that made them, as `Names.chain` reads it.
+
+    Where the graph was captured from a function, its nodes have stacks, which lead further than the call that did it.
+    """
+    for node in graph.nodes:
+        number = node.meta.get(KEY)
+        captured = chain_of(node.stack_trace, sources) if node.stack_trace else ()
+        if captured:
+            number = sources.number(captured)
+        if number is not None:
+            node.meta["custom"] = {**(node.meta.get("custom") or {}), KEY: number}
+
+
+def lint_problem(graph: fx.Graph) -> tuple[str, fx.Node | None] | None:
+    """What `Graph.lint` says of a graph, and the node that it says it of; None for a sound graph."""
+    nodes = list(graph.nodes)
+    try:
+        graph.lint()
+    except (RuntimeError, ValueError) as error:
+        message = str(error).split("! ")[0].split("\n")[0].rstrip("!.")
+        found = _LINTED.search(str(error))
+        name = next(g for g in found.groups() if g) if found else ""
+        return message, next((n for n in reversed(nodes) if n.name == name), None)
+    if not any(n.op == "output" for n in nodes):
+        return "the graph has no output node, so that its code returns None", nodes[-1] if nodes else None
+    return None
+
+
+def table(graph: fx.Graph, stage: Stage, source_line: Callable[[Span], str]) -> str:
+    """One row for each node of `graph`, whose stage is `stage`: what FX knows of it, aligned."""
+    rows: list[Sequence[str]] = [_COLUMNS]
+    for node, shown in zip(graph.nodes, stage.nodes, strict=True):
+        count = len(node.args)
+        span = shown.span
+        where = f"{span.line}: {source_line(span)}".rstrip(": ") if span else ""
+        cells = (", ".join(shown.args[:count]), ", ".join(shown.args[count:]), ", ".join(shown.users))
+        rows.append((node.op, node.name, shown.target, *map(_short, cells), shown.spec or "", where))
+    widths = [max(len(row[i]) for row in rows) for i in range(len(_COLUMNS))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "".join(f"# {line}\n" for line in lines)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"

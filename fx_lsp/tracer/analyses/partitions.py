@@ -1,0 +1,254 @@
+"""Partitioners side by side: what each of them saves between forward and backward, and what it computes twice."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from fx_lsp.model import Saved
+from fx_lsp.tracer.capture.aot import capture, saved_nodes
+from fx_lsp.tracer.capture.graphs import Names, saved_values, stage_of
+from fx_lsp.tracer.compat import default_partition, memory_budget, min_cut_partition
+from fx_lsp.tracer.failures.exceptions import sentence
+from fx_lsp.tracer.passes.pass_graphs import own
+from fx_lsp.tracer.program.effects import forbid_effects
+from fx_lsp.tracer.stages.ledger import Ledger, page
+
+if TYPE_CHECKING:
+    from fx_lsp.tracer.stages.registry import Traced
+
+BUDGETS = (0.0, 0.25, 0.5, 0.75, 1.0)
+MIN_CUT = "min-cut"
+_WIDTH = 110
+_SHOWN = 60
+_COLUMNS = ("partitioner", "ops forward", "ops backward", "recomputed", "saved values", "saved bytes", "activations")
+_REDRAWN = "unless the backend keeps the seeds, as Inductor does"
+
+Graphs = tuple[fx.GraphModule, fx.GraphModule]
+
+
+@dataclass(frozen=True)
+class Partitioner:
+    """A way to cut a joint graph in two. `before` is the partitioner that it is compared with, or ""."""
+
+    name: str
+    title: str
+    run: Callable[..., Graphs]
+    before: str = ""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The graphs that a partitioner made, and what they cost.
+
+    `names` are those of the nodes of either. `recomputed` are the operations of backward that are in forward as well,
+    `redrawn` those of them that give other random numbers the second time, where the backend does not see to it.
+    """
+
+    by: Partitioner
+    forward: fx.GraphModule
+    backward: fx.GraphModule
+    names: tuple[Names, Names]
+    saved: tuple[Saved, ...]
+    recomputed: tuple[str, ...]
+    redrawn: tuple[str, ...]
+
+    @property
+    def saved_bytes(self) -> int:
+        """Bytes of all values that are saved, inputs and parameters included."""
+        return sum(s.bytes for s in self.saved)
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A partitioner that could not cut the graph, and why."""
+
+    by: Partitioner
+    why: str
+
+
+def partitions(traced: Traced) -> Ledger:
+    """A table of the partitioners, and the graphs of each.
+
+    Raises ValueError for budgets that are no numbers from 0 to 1.
+    """
+    partitioners = [_default(), min_cut(), *(_budget(b) for b in budgets_of(traced.options.get("budgets", "")))]
+    ledger = Ledger()
+    title = "partitioners side by side"
+    if traced.captured.inference is not None:
+        ledger.text("table", title, _nothing_to_cut(traced))
+        return ledger
+    found = cut(traced, partitioners, traced.new_names())
+    ledger.text("table", title, table(found))
+    add_graphs(ledger, found)
+    return ledger
+
+
+def budgets_of(text: str) -> Sequence[float]:
+    """`0.1,0.5` as numbers, each once; the usual ones for "". Raises ValueError for what is none from 0 to 1."""
+    if not text:
+        return BUDGETS
+    try:
+        budgets = [float(part) for part in text.split(",")]
+    except ValueError:
+        budgets = [-1.0]
+    if not all(0 <= budget <= 1 for budget in budgets):
+        raise ValueError(f"budgets are numbers from 0 to 1, as in 0.1,0.5; {text!r} has others")
+    return list(dict.fromkeys(budgets))
+
+
+def min_cut() -> Partitioner:
+    """The partitioner that `torch.compile` uses, under its present settings."""
+    return Partitioner(MIN_CUT, "min-cut partition", min_cut_partition, "default")
+
+
+def _default() -> Partitioner:
+    return Partitioner("default", "default partition: forward as it is written", default_partition)
+
+
+def _budget(budget: float) -> Partitioner:
+    def run(joint: fx.GraphModule, inputs: Any, **options: Any) -> Graphs:
+        with memory_budget(budget):
+            return min_cut_partition(joint, inputs, **options)
+
+    text = f"{budget:g}"
+    name = f"budget-{text.replace('.', '_')}"  # the title of a view ends its name at a dot
+    return Partitioner(name, f"min-cut partition, activation_memory_budget={text}", run, MIN_CUT)
+
+
+def cut(traced: Traced, partitioners: Sequence[Partitioner], names: Names) -> list[Cut | Refused]:
+    """What each partitioner makes of the joint graph of a target that has a backward; `names` are new."""
+    found: list[Cut | Refused] = []
+
+    def partition(joint: fx.GraphModule, inputs: Any, **options: Any) -> Graphs:
+        values = {n.name: n.meta.get("val") for n in joint.graph.nodes}
+
+        def known(module: fx.GraphModule) -> Names:
+            """The names of its nodes: one that a partitioner adds may be called as another of the joint graph is."""
+            same = (n.name for n in module.graph.nodes if values.get(n.name) is n.meta.get("val"))
+            return names.of_copy({name: name for name in same})
+
+        for by in partitioners:
+            try:
+                forward, backward = by.run(own(joint), inputs, **options)
+            except Exception as error:
+                found.append(Refused(by, sentence(error)))
+                continue
+            saved = saved_nodes(forward, options["num_fwd_outputs"])
+            found.append(_measured(by, forward, backward, saved, (known(forward), known(backward))))
+        made = [c for c in found if isinstance(c, Cut)]
+        return (made[-1].forward, made[-1].backward) if made else min_cut_partition(joint, inputs, **options)
+
+    with forbid_effects():
+        capture(traced.call, traced.sources, names, True, traced.symbolic, partition_fn=partition)
+    return found
+
+
+def _measured(
+    by: Partitioner,
+    forward: fx.GraphModule,
+    backward: fx.GraphModule,
+    saved: list[fx.Node],
+    names: tuple[Names, Names],
+) -> Cut:
+    first = {n.name: n.target for n in _operations(forward)}
+    again = [n for n in _operations(backward) if first.get(n.name) == n.target or _with_state(n)]
+    redrawn = tuple(names[1][n] for n in again if n.users and _is_random(n))
+    found = tuple(saved_values(saved, backward, names[0]))
+    return Cut(by, forward, backward, names, found, tuple(names[1][n] for n in again), redrawn)
+
+
+def _with_state(node: fx.Node) -> bool:
+    """Whether an operation is a random one that is run again with the state that the generator had in forward."""
+    return "run_with_rng_state" in getattr(node.target, "__name__", "")
+
+
+def _is_random(node: fx.Node) -> bool:
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+
+
+def _operations(module: fx.GraphModule) -> Iterable[fx.Node]:
+    return (n for n in module.graph.nodes if n.op.startswith("call_") and n.target is not operator.getitem)
+
+
+def add_graphs(ledger: Ledger, found: Sequence[Cut | Refused]) -> None:
+    """Forward and backward of every cut as stages, each after the one that it is compared with."""
+    there = {c.by.name for c in found if isinstance(c, Cut)}
+    for item in found:
+        if isinstance(item, Refused):
+            ledger.text(item.by.name, item.by.title, note=f"it cannot be partitioned so: {item.why}")
+            continue
+        before = item.by.before if item.by.before in there else ""
+        computed = {n.name for n in item.forward.graph.nodes if n.op == "call_function"}
+        parts = ("forward", item.forward, None), ("backward", item.backward, computed)
+        for (part, module, known), names in zip(parts, item.names, strict=True):
+            stage = stage_of(f"{item.by.name}:{part}", module.graph, names, known)
+            ledger.add(stage, f"{item.by.title}, {part}", f"{before}:{part}" if before else "")
+
+
+def table(found: Sequence[Cut | Refused], against: str = MIN_CUT) -> str:
+    """One row for each partitioner, then how each of them differs from `against`."""
+    base = next((c for c in found if isinstance(c, Cut) and c.by.name == against), None)
+    rows = [[*_COLUMNS, f"against {against}"], *(_row(item, base) for item in found if isinstance(item, Cut))]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]).rstrip()
+        for row in rows
+    ]
+    lines += ["", "Saved bytes are those of all values that forward keeps for backward; activations are those of them"]
+    lines += ["that are neither inputs nor parameters nor buffers."]
+    for item in found:
+        if isinstance(item, Refused):
+            lines += ["", item.by.name, *_wrapped("cannot cut it", item.why.split())]
+        elif base is not None and item is not base:
+            lines += ["", f"{item.by.name}, against {against}", *(difference(item, base) or ["  the same"])]
+    return page(lines)
+
+
+def _row(item: Cut, base: Cut | None) -> list[str]:
+    ops = [len(list(_operations(module))) for module in (item.forward, item.backward)]
+    activations = sum(s.bytes for s in item.saved if s.kind == "activation")
+    numbers = [*ops, len(item.recomputed), len(item.saved), item.saved_bytes, activations]
+    more = "" if base is None or item is base else f"{item.saved_bytes - base.saved_bytes:+,}"
+    return [item.by.name, *(f"{number:,}" for number in numbers), more]
+
+
+def difference(item: Cut, base: Cut) -> list[str]:
+    """What `item` saves and recomputes that `base` does not, and the other way round; nothing where they agree."""
+    saved, kept = ({s.name: f"{s.name} {s.spec}" for s in c.saved} for c in (item, base))
+    parts = {
+        "saves instead": [text for name, text in saved.items() if name not in kept],
+        "does not save": [text for name, text in kept.items() if name not in saved],
+        "recomputes": [name for name in item.recomputed if name not in base.recomputed],
+        "does not recompute": [name for name in base.recomputed if name not in item.recomputed],
+        "draws anew": [*item.redrawn, _REDRAWN] if item.redrawn else [],
+    }
+    return [line for label, items in parts.items() for line in _listed(label, items)]
+
+
+def _listed(label: str, items: list[str]) -> list[str]:
+    more = [f"and {len(items) - _SHOWN:,} more"] if len(items) > _SHOWN else []
+    shown = [*items[:_SHOWN], *more]
+    return _wrapped(label, [f"{item}," for item in shown[:-1]] + shown[-1:])
+
+
+def _wrapped(label: str, pieces: list[str]) -> list[str]:
+    """Pieces of text behind a label, in lines that none of them is broken by."""
+    lines: list[str] = []
+    for piece in pieces:
+        if lines and len(lines[-1]) + len(piece) < _WIDTH:
+            lines[-1] += f" {piece}"
+        else:
+            lines.append(f"  {'' if lines else label:<20}{piece}")
+    return lines
+
+
+def _nothing_to_cut(traced: Traced) -> str:
+    reasons = traced.captured.notes or ("No output can be differentiated with respect to an input.",)
+    text = f"There is nothing to partition: {traced.request.name} has no backward graph."
+    return page([text, *reasons])

@@ -1,0 +1,127 @@
+"""A graph as TorchScript, where `torch.jit.script` takes it."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import linecache
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx, nn
+from torch._subclasses.fake_tensor import FakeTensor
+
+from fx_lsp.model import Remark, Span
+from fx_lsp.tracer.capture.graphs import Names
+from fx_lsp.tracer.failures.exceptions import sentence
+from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
+from fx_lsp.tracer.stages.ledger import Ledger
+from fx_lsp.tracer.stages.torch_graph import named, symbolic_graph
+
+if TYPE_CHECKING:
+    from fx_lsp.tracer.stages.registry import Traced
+
+TORCHSCRIPT = "torchscript"
+"""The stage, and the work that makes it."""
+_TITLE = "TorchScript: torch.jit.script"
+_HERE = re.compile(
+    r'File "(?P<file>[^"]+)", line (?P<number>\d+)[^\n]*\n'
+    r'(?:(?!\s*File ")[^\n]*\n)*?(?P<line>[^\n]*)\n[^\n]*~[^\n]*<--- HERE'
+)
+_PLACE = re.compile(r" # <eval_with_key>[^\n]*")
+_ASSIGNED = re.compile(r"\s*(\w+)(?::[^=]*)?\s*=")
+
+
+def torchscript(traced: Traced) -> Ledger:
+    """The target under `torch.fx.symbolic_trace`, and that as TorchScript."""
+    ledger, names = Ledger(), traced.new_names()
+    try:
+        with forbid_effects():
+            module = symbolic_graph(traced.call, traced.mode, traced.sources)
+    except (Exception, EffectBlocked) as error:
+        note = f"torch.fx.symbolic_trace, which TorchScript is made from, cannot trace it: {sentence(error)}"
+        ledger.text(TORCHSCRIPT, _TITLE, note=note)
+        return ledger
+    ledger.begin("torch", "as written: torch.fx.symbolic_trace", module.graph, named(module.graph, (), names))
+    add_torchscript(ledger, module, names, "torch")
+    return ledger
+
+
+def add_torchscript(ledger: Ledger, module: fx.GraphModule, names: Names, before: str) -> None:
+    """The TorchScript of a graph module, or why there is none, with a remark at the expression that does not script."""
+    try:
+        with forbid_effects():
+            scripted = _script(module)
+        code, graph = str(scripted.code), str(scripted.graph)
+    except (Exception, EffectBlocked) as error:
+        reason, places = _reason(error), list(_HERE.finditer(str(error)))
+        at = f" (at `{places[0]['line'].strip()}`)" if places else ""
+        ledger.text(TORCHSCRIPT, _TITLE, "", before, f"torch.jit.script does not take it: {reason}{at}")
+        span = next((span for place in places if (span := _span(place, module.graph, names)) is not None), None)
+        if span is not None:
+            ledger.remarks.append(Remark(f"TorchScript: {reason}", span))
+        return
+    shown = "".join(f"# {line}\n" for line in _PLACE.sub("", graph).rstrip().splitlines())
+    ledger.text(TORCHSCRIPT, _TITLE, f"{code.rstrip()}\n\n\n{shown}", before)
+
+
+def _script(module: fx.GraphModule) -> Any:
+    own = copy.copy(module)
+    if any(isinstance(t, FakeTensor) for t in (*module.parameters(), *module.buffers())):
+        own = copy.deepcopy(module)
+        _without_values(own)
+    graph = copy.deepcopy(module.graph)
+    # Python finds no source under a name that ends in a bracket, as that of a traced lambda does.
+    graph._co_fields = {}
+    for node in graph.find_nodes(op="output"):
+        node.type = None  # it is inferred; one that is not imported in the generated code would stop it
+    return _jit().script(fx.GraphModule(own, graph, type(module).__name__.strip("<>") or "GraphModule"))
+
+
+def _without_values(module: nn.Module) -> None:
+    """Put tensors without values in place of fake ones, which TorchScript would keep a reference to."""
+    for part in module.modules():
+        stores: list[dict[str, Any]] = [part._parameters, part._buffers]
+        for store in stores:
+            for name, tensor in store.items():
+                if isinstance(tensor, FakeTensor):
+                    bare = torch.empty(list(tensor.shape), dtype=tensor.dtype, device="meta")
+                    store[name] = nn.Parameter(bare, tensor.requires_grad) if store is part._parameters else bare
+
+
+def _jit() -> Any:
+    """`torch.jit` with TorchScript on. A tracer starts with it off, and torch then defines other classes for it.
+
+    It stays on: the process ends with the answer.
+    """
+    state, script = importlib.import_module("torch.jit._state"), importlib.import_module("torch.jit._script")
+    if not state._enabled.enabled:
+        state.enable()
+        off = dict(vars(script))
+        on = vars(importlib.reload(script))
+        for name, module in list(sys.modules.items()):
+            if name == "torch.jit" or name.startswith("torch.jit."):
+                replaced = {k: on[k] for k, v in vars(module).items() if k in off and v is off[k] and k in on}
+                vars(module).update(replaced)
+    return script
+
+
+def _reason(error: BaseException) -> str:
+    """What `torch.jit.script` says, in one line."""
+    said = [line.strip() for line in str(error).splitlines() if line.strip()]
+    end = next((i for i, line in enumerate(said) if line.startswith('File "') or line == ":"), len(said))
+    return " ".join(said[: max(end, 1)][:3]).rstrip(":. ") or sentence(error)
+
+
+def _span(place: re.Match[str], graph: fx.Graph, names: Names) -> Span | None:
+    """The user's line, or the expression that made the node of a line of the generated code."""
+    file, number = place["file"], int(place["number"])
+    if names.sources.rank(file) < 2:
+        line = linecache.getline(file, number).rstrip()
+        return Span(file, number, len(line) - len(line.lstrip()), number, len(line.encode()))
+    assigned = _ASSIGNED.match(place["line"])
+    node = next((n for n in graph.nodes if assigned and n.name == assigned[1]), None)
+    chain = names.chain(node) if node is not None else ()
+    return chain[0] if chain else None

@@ -1,0 +1,1 @@
+"""AOTAutograd's graphs of a call, and graphs as stages of the model."""

@@ -1,0 +1,167 @@
+"""AOTAutograd's graphs of a call: joint, forward and backward, or inference where nothing can be differentiated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from fx_lsp.model import Stage
+from fx_lsp.tracer.capture.checkpointing import tagged_checkpoints
+from fx_lsp.tracer.capture.graphs import Names, stage_of
+from fx_lsp.tracer.compat import aot_function, min_cut_partition, preserve_node_meta, without_compilation
+from fx_lsp.tracer.failures.exceptions import sentence
+from fx_lsp.tracer.program.fake_gpu import name_devices
+from fx_lsp.tracer.run.call import RUN_CODE, Call, FlatInput, flat_function, flat_inputs
+from fx_lsp.tracer.run.recurrent import NOTE as RECURRENT_NOTE
+from fx_lsp.tracer.run.recurrent import OneOperation
+from fx_lsp.tracer.source.provenance import Annotate, Sources, annotated_backwards
+
+
+@dataclass
+class Captured:
+    """The graphs of one call. `saved` are the forward nodes whose values backward reads.
+
+    `forward` and `backward` are None for an inference graph, `inference` is None otherwise. It is `refused` where
+    PyTorch cannot differentiate the call.
+    """
+
+    inputs: list[FlatInput]
+    outputs: list[str] = field(default_factory=list)
+    names: Names | None = None
+    joint: Stage | None = None
+    forward: torch.fx.GraphModule | None = None
+    backward: torch.fx.GraphModule | None = None
+    inference: torch.fx.GraphModule | None = None
+    saved: list[torch.fx.Node] = field(default_factory=list)
+    notes: tuple[str, ...] = ()
+    refused: bool = False
+
+    def refuse(self, error: Exception) -> None:
+        """Note why there is no backward graph."""
+        self.refused = True
+        self.notes = (f"it has no backward graph: {sentence(error)}", *self.notes)
+
+
+class _Done(BaseException):
+    """Leaves AOTAutograd as soon as the graphs are there: nothing needs to be compiled or run."""
+
+
+def capture_what_is_possible(
+    call: Call, sources: Sources, new_names: Callable[[], Names], symbolic: bool = False
+) -> Captured:
+    """The graphs of `call`; only the inference graph, with a note, of code that PyTorch cannot differentiate.
+
+    `symbolic` where sizes of its tensors are symbols, or may become some.
+    Raises whatever the target or AOTAutograd raises.
+    """
+    try:
+        return capture(call, sources, new_names(), symbolic=symbolic)
+    except RuntimeError as error:
+        with suppress(Exception):
+            captured = capture(call, sources, new_names(), differentiate=False, symbolic=symbolic)
+            captured.refuse(error)
+            return captured
+        raise
+
+
+def capture(
+    call: Call,
+    sources: Sources,
+    names: Names,
+    differentiate: bool = True,
+    symbolic: bool = False,
+    decompositions: Mapping[Any, Callable[..., Any]] | None = None,
+    partition_fn: Callable[..., tuple[torch.fx.GraphModule, torch.fx.GraphModule]] = min_cut_partition,
+    unrolled: bool = False,
+    options: Mapping[str, Any] | None = None,
+) -> Captured:
+    """Trace `call` on its fake tensors with AOTAutograd and a partitioner.
+
+    `decompositions` replace operations by others, as `aot_function` takes them; with `unrolled`, recurrent layers stand
+    as PyTorch runs them here; `options` are further ones of `aot_function`. Raises whatever the target or AOTAutograd
+    raises.
+    """
+    captured = Captured(flat_inputs(call), names=names)
+    recurrent = OneOperation()
+
+    def modes() -> ExitStack:
+        stack = ExitStack()
+        if not unrolled:
+            stack.enter_context(recurrent)
+        stack.enter_context(Annotate(sources, RUN_CODE))
+        return stack
+
+    flat = flat_function(call, modes, captured.outputs)
+
+    def partition(
+        joint: torch.fx.GraphModule, inputs: Any, **options: Any
+    ) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
+        name_devices(joint.graph)
+        names.assign(joint.graph, captured.inputs, captured.outputs)
+        captured.joint = stage_of("joint", joint.graph, names)  # now: the partitioner rewrites the graph
+        if "static_lifetime_input_indices" in options:
+            options["static_lifetime_input_indices"] = _static_inputs(joint.graph, names)
+        forward, backward = partition_fn(joint, inputs, **options)
+        captured.forward, captured.backward = forward, backward
+        captured.saved = saved_nodes(forward, options["num_fwd_outputs"])
+        return forward, backward
+
+    def compile_(gm: torch.fx.GraphModule, example_inputs: Any) -> Any:
+        if captured.forward is None:
+            name_devices(gm.graph)
+            names.assign(gm.graph, captured.inputs, captured.outputs)
+            captured.inference = gm
+        raise _Done
+
+    compiled = aot_function(
+        flat,
+        fw_compiler=compile_,
+        bw_compiler=compile_,
+        partition_fn=partition,
+        decompositions=None if decompositions is None else dict(decompositions),
+        dynamic=symbolic,
+        **dict[str, Any]({"keep_inference_input_mutations": True} | dict(options or {})),
+    )
+    with (
+        without_compilation(),
+        preserve_node_meta(),
+        tagged_checkpoints(),
+        annotated_backwards(sources),
+        suppress(_Done),
+    ):
+        compiled(*(i.tensor if differentiate else i.tensor.detach() for i in captured.inputs))
+    captured.notes = (RECURRENT_NOTE,) if recurrent.used else ()
+    return captured
+
+
+def saved_nodes(forward: torch.fx.GraphModule, num_outputs: int) -> list[torch.fx.Node]:
+    """The values that a forward graph returns behind its `num_outputs` results: backward reads them."""
+    output = next(n for n in reversed(forward.graph.nodes) if n.op == "output")
+    values = output.args[0]
+    assert isinstance(values, (list, tuple))
+    return [v for v in values[num_outputs:] if isinstance(v, torch.fx.Node)]
+
+
+def _static_inputs(joint: torch.fx.Graph, names: Names) -> list[int]:
+    """Which inputs of a joint graph are parameters and buffers: they outlive it, so that keeping them costs nothing."""
+    known = [names.inputs.get(n.name) for n in joint.nodes if n.op == "placeholder"]
+    return [i for i, item in enumerate(known) if item is not None and item.kind in ("parameter", "buffer")]
+
+
+def stages(captured: Captured) -> list[Stage]:
+    """The stages of a capture, in the order they come about."""
+    names = captured.names
+    assert names is not None
+    if captured.inference is not None:
+        return [stage_of("inference", captured.inference.graph, names)]
+    assert captured.joint is not None and captured.forward is not None and captured.backward is not None
+    recomputed = {n.name for n in captured.forward.graph.nodes if n.op == "call_function"}
+    return [
+        captured.joint,
+        stage_of("forward", captured.forward.graph, names),
+        stage_of("backward", captured.backward.graph, names, forward_ops=recomputed),
+    ]

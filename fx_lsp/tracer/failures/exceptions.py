@@ -1,0 +1,283 @@
+"""Exceptions of the user's code as failures: one sentence, on the expression that caused it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+import re
+import sys
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+import torch.overrides
+
+from fx_lsp.model import Failure, FailureKind, InputSpec, Severity, Span
+from fx_lsp.specs import Comment, names_used, parse_comment
+from fx_lsp.tracer.compat import DATA_DEPENDENT
+from fx_lsp.tracer.failures.data_dependent import NO_VALUES, explain
+from fx_lsp.tracer.program.effects import EffectBlocked
+from fx_lsp.tracer.run.coroutines import Unfinished
+from fx_lsp.tracer.run.observation import FailedCall
+from fx_lsp.tracer.run.tensors import describe
+from fx_lsp.tracer.source.expressions import expression
+from fx_lsp.tracer.source.provenance import Sources
+
+_SHAPE = re.compile(
+    r"shapes? cannot be multiplied|must match|reduction dim|size mismatch|sizes? of tensors|invalid for input of size|"
+    r"broadcast|expected (input|size)|expanded size|Dimension out of range|dimension|normalized_shape|shape|"
+    r"\d+D|channels|unpack|size of tensor|index .* out of bounds|split",
+    re.IGNORECASE,
+)
+_DEVICE = re.compile(r"found (at least )?two (different )?devices,? (\S+?),? (?:and )?(\S+?)(!|$)")
+_DTYPE = re.compile(r"dtype|scalar type|data type|must be long|(Float|Long|Half|Int|Bool|Double|BFloat16)Tensor")
+
+
+def failure_of(
+    error: BaseException,
+    sources: Sources,
+    failed: FailedCall | None,
+    lines: list[str],
+    severity: Severity,
+    inputs: tuple[InputSpec, ...] = (),
+) -> Failure:
+    """The failure for an exception that the target raised while it ran."""
+    chain = sources.traceback_chain(error.__traceback__)
+    inside = [s for s in chain if s.file == sources.file]
+    span = inside[0] if inside else (chain[0] if chain else None)
+    kind = kind_of(error, failed)
+    message = sentence(error)
+    operands = (
+        _operands(failed, span, lines) if failed is not None and kind in ("shape", "dtype", "device", "error") else ""
+    )
+    if operands:
+        message = f"{message} ({operands})"
+    if chain and span is not None and chain[0].file != span.file:
+        message = f"{message}, raised in {chain[0].file}:{chain[0].line}"
+    if kind in _NOT_WRONG or isinstance(error, (OSError, EOFError)):
+        severity = "information"
+    hint = "" if severity == "error" else _hint(kind, inputs)
+    if kind == "data-dependent" and span is not None:
+        shown = lines if span.file == sources.file else list(map(str.rstrip, linecache.getlines(span.file)))
+        if (need := explain(_operation(error), span, shown)) is not None:
+            message, hint = f"{need.message}, and {NO_VALUES}", need.hint
+    return Failure(kind, message, span, hint, severity, inputs=inputs)
+
+
+_NOT_WRONG = frozenset({"effect", "unsupported", "exit", "memory", "data-dependent", "import"})
+"""What correct code may do as well, so that it is no error."""
+
+
+def kind_of(error: BaseException, failed: FailedCall | None = None) -> FailureKind:
+    """Which kind of failure an exception is."""
+    text = str(error)
+    if isinstance(error, EffectBlocked):
+        return "effect"
+    if isinstance(error, Unfinished):
+        return "unsupported"
+    if isinstance(error, SystemExit):
+        return "exit"
+    if isinstance(error, MemoryError) or "can't allocate memory" in text:
+        return "memory"
+    if needs_value(error) or "data-dependent" in text or "on FakeTensor" in text:
+        return "data-dependent"
+    if isinstance(error, ImportError):
+        return "import"
+    if isinstance(error, RuntimeError) and _DEVICE.search(text):
+        return "device"
+    if isinstance(error, (RuntimeError, ValueError, IndexError, TypeError)):
+        if isinstance(error, (RuntimeError, TypeError)) and _DTYPE.search(text) and not re.search("shape", text):
+            return "dtype"
+        if (failed is not None or not isinstance(error, TypeError)) and _SHAPE.search(text):
+            return "shape"
+    return "error"
+
+
+def needs_value(error: BaseException) -> bool:
+    """Whether code asked a fake tensor for its values."""
+    return isinstance(error, DATA_DEPENDENT) or str(error).startswith(".numpy() is not supported for tensor subclasses")
+
+
+def sentence(error: BaseException) -> str:
+    """What an exception says, in one line."""
+    if isinstance(error, SystemExit):
+        return f"the code ends the process (sys.exit({error.code!r}))"
+    if isinstance(error, Unfinished):
+        return str(error)
+    if isinstance(error, EffectBlocked):
+        return f"the code {error.what}; tracing only runs code without such effects"
+    if isinstance(error, MemoryError):
+        return "the code needs more memory here than a trace may use"
+    if isinstance(error, (FileNotFoundError, IsADirectoryError)) and error.filename is not None:
+        return f"the code reads {error.filename!r}: {error.strerror}"
+    if isinstance(error, EOFError):
+        return "the code reads standard input, which is empty while tracing"
+    if needs_value(error):
+        operation = _operation(error)
+        what = f" (`{operation}`)" if operation else ""
+        return f"the code needs the value of a tensor here{what}, and {NO_VALUES}"
+    text = str(error).strip().splitlines()[0] if str(error).strip() else ""
+    text = text.replace("'FakeTensor'", "'Tensor'")
+    for pattern, plain in _PLAINER:
+        if match := re.search(pattern, text):
+            return match.expand(plain)
+    if isinstance(error, (RuntimeError, ValueError, IndexError)) and text:
+        return text.rstrip(".")
+    return f"{type(error).__name__}: {text}".rstrip(": .")
+
+
+def _operation(error: BaseException) -> str:
+    found = re.search(r"aten\.\w+(\.\w+)?", str(error))
+    return found[0] if found else ""
+
+
+_PLAINER = (
+    (_DEVICE.pattern, r"operands are on two devices, \3 and \4"),
+    (
+        r"must have same reduction dim, but got \[(\d+), (\d+)\] X \[(\d+), (\d+)\]",
+        r"matrices of \1×\2 and \3×\4 cannot be multiplied: the inner sizes \2 and \3 differ",
+    ),
+    (
+        r"mat1 and mat2 shapes cannot be multiplied \((\d+)x(\d+) and (\d+)x(\d+)\)",
+        r"matrices of \1×\2 and \3×\4 cannot be multiplied: the inner sizes \2 and \3 differ",
+    ),
+    (
+        r"broadcast a dimension of length (\d+) at (-?\d+)!.*had torch\.Size\((.*?)\).* broadcastable to (\[.*?\])",
+        r"shapes \3 and \4 do not broadcast: size \1 at dimension \2 does not fit",
+    ),
+    (
+        r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton dimension (\d+)",
+        r"sizes \1 and \2 at dimension \3 do not broadcast",
+    ),
+    (
+        r"needed for gradient computation has been modified by an inplace operation: \[\S+ (\[.*?\])\], "
+        r"which is output \d+ of (\w+?)(Backward\d*)?,",
+        r"backward needs the result of `\2`, a tensor of sizes \1, which is changed in place afterwards",
+    ),
+)
+"""What fake tensors say, and how a person would."""
+
+
+def _operands(failed: FailedCall, span: Span | None, lines: list[str]) -> str:
+    tensors = [(a, describe(a)) for a in (*failed.args, *failed.kwargs.values())]
+    specs = [s for _, s in tensors if s is not None]
+    names = _operand_names(span, lines, failed) if failed.chain and span == failed.chain[0] else []
+    if len(names) != len(specs):
+        names = _parameter_names(failed)
+    if len(names) == len(specs):
+        return ", ".join(f"{n}: {s}" for n, s in zip(names, specs, strict=True))
+    return ", ".join(specs)
+
+
+def _operand_names(span: Span | None, lines: list[str], failed: FailedCall) -> list[str]:
+    """The source text of each tensor operand, where the expression shows them plainly."""
+    node = expression(span, lines)
+    if isinstance(node, ast.Subscript):
+        return [ast.unparse(node.value)]
+    if isinstance(node, ast.BinOp):
+        return [ast.unparse(node.left), ast.unparse(node.right)] if _tensors(failed) == 2 else []
+    if isinstance(node, ast.Call):
+        operands: list[ast.expr] = [*node.args, *(k.value for k in node.keywords)]
+        if isinstance(node.func, ast.Attribute) and len(failed.args) + len(failed.kwargs) == len(operands) + 1:
+            operands.insert(0, node.func.value)
+        values = [*failed.args, *failed.kwargs.values()]
+        if len(operands) == len(values):
+            return [ast.unparse(o) for o, v in zip(operands, values, strict=True) if describe(v) is not None]
+    return []
+
+
+def _parameter_names(failed: FailedCall) -> list[str]:
+    """What torch calls the tensor operands of the failing function."""
+    stand_in = torch.overrides.get_testing_overrides().get(failed.func)
+    if stand_in is None:
+        return []
+    try:
+        bound = inspect.signature(stand_in).bind(*failed.args, **failed.kwargs)
+    except (TypeError, ValueError):
+        return []
+    return [name for name, value in bound.arguments.items() if describe(value) is not None]
+
+
+def _tensors(failed: FailedCall) -> int:
+    return sum(isinstance(a, torch.Tensor) for a in (*failed.args, *failed.kwargs.values()))
+
+
+def _hint(kind: FailureKind, inputs: tuple[InputSpec, ...]) -> str:
+    if kind in ("shape", "dtype", "device", "error", "inputs") and any(i.source == "search" for i in inputs):
+        return comment_hint(inputs)
+    if kind == "data-dependent":
+        return "Branch on shapes instead, use `torch.where`, or keep this part out of the traced function."
+    if kind == "exit":
+        return 'Raise an ordinary exception instead; at the top level, move it under `if __name__ == "__main__":`.'
+    if kind == "memory":
+        return "Give smaller inputs in a `# fx:` comment, or raise `fx-lsp.limits.memory`."
+    if kind in ("effect", "unsupported"):
+        return "Keep it out of the traced function, or pass what it needs as an argument."
+    return ""
+
+
+def comment_hint(inputs: tuple[InputSpec, ...]) -> str:
+    """The advice to write inputs down that were guessed, with the comment that does; "" without any."""
+    comment = _comment(inputs)
+    return f"The inputs are guessed; say what they are: `# fx: {comment}`." if comment else ""
+
+
+def _comment(inputs: tuple[InputSpec, ...]) -> str:
+    """Inputs as a `# fx:` comment has them, with `…` for what it has no words for; defaults are left out."""
+    groups: dict[str, list[InputSpec]] = {}
+    for item in inputs:
+        if item.source != "default" and not item.name.endswith(")"):
+            prefix = _INIT if item.name.startswith(_INIT) else ""
+            root = prefix + re.split(r"[\[.]", item.name[len(prefix) :], maxsplit=1)[0]
+            groups.setdefault(root, []).append(item)
+    values = {root: _written(root, items) for root, items in groups.items()}
+    init = ", ".join(f"{root[len(_INIT) :]}={value}" for root, value in values.items() if root.startswith(_INIT))
+    called = [f"{root}={value}" for root, value in values.items() if not root.startswith(_INIT)]
+    return ", ".join([*([f"init({init})"] if init else []), *called])
+
+
+_INIT = "init."
+
+
+def _written(root: str, items: list[InputSpec]) -> str:
+    """One argument as a comment has it: a spec or a literal, or a tuple of them."""
+    specs = [item.spec if _is_literal(item.spec) else "…" for item in items]
+    if [item.name for item in items] == [root]:
+        return specs[0]
+    if [item.name for item in items] != [f"{root}[{i}]" for i in range(len(items))]:
+        return "…"
+    return f"({', '.join(specs)}{',' if len(specs) == 1 else ''})"
+
+
+def _is_literal(spec: str) -> bool:
+    parsed = parse_comment(f"value={spec}")
+    return isinstance(parsed, Comment) and list(parsed.args) == ["value"] and names_used(parsed) <= {"torch"}
+
+
+def load_failure(error: BaseException, sources: Sources) -> Failure:
+    """The failure for an exception raised while the user's module was imported."""
+    chain = sources.traceback_chain(error.__traceback__)
+    inside = [s for s in chain if s.file == sources.file]
+    span = inside[0] if inside else None
+    if isinstance(error, SyntaxError) and error.filename:
+        span = span or Span(error.filename, error.lineno or 1, 0, error.lineno or 1, 0)
+    missing: Any = getattr(error, "name", None)
+    if isinstance(error, ModuleNotFoundError) and missing:
+        package = missing.partition(".")[0]
+        there = package != missing and (package in sys.modules or find_spec(package) is not None)
+        lacks = (
+            f"the package `{package}` has no module `{missing}`"
+            if there
+            else f"the package `{missing}` is not installed"
+        )
+        cure = "Check the name and the package's version" if there else "Install it there"
+        return Failure(
+            "import",
+            f"{lacks} in the interpreter that fx-lsp uses",
+            span,
+            f"{cure}, or choose another interpreter (`fx-lsp.interpreter`).",
+        )
+    kind = kind_of(error)
+    kind = kind if kind in ("memory", "exit", "effect") else "import"
+    return Failure(kind, f"{sentence(error)} (importing the file)", span, _hint(kind, ()))

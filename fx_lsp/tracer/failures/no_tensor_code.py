@@ -1,0 +1,37 @@
+"""Targets that turn out to be no tensor code once they run: they are said to be nothing, and shown nowhere."""
+
+from __future__ import annotations
+
+from fx_lsp.model import Failure, InputSource, InputSpec, TraceRequest
+from fx_lsp.tracer.run.call import tensors_in
+from fx_lsp.tracer.run.observation import Run
+
+_GUESSES: frozenset[InputSource] = frozenset({"search", "default", "annotation"})
+
+
+def nothing(name: str, why: str = "") -> Failure:
+    """The failure that says that there is nothing to trace; `why` is what ended the run."""
+    message = f"{name} runs without any operation of PyTorch"
+    return Failure("nothing", f"{message} until it ends with: {why}" if why else message)
+
+
+def ran_without_tensors(request: TraceRequest, run: Run) -> bool:
+    """Return True if a run came to its end without an operation of PyTorch, and gave no tensor."""
+    return may_be_none(request) and not run.calls and not any(tensors_in(run.result, ""))
+
+
+def shows_no_tensors(request: TraceRequest, run: Run, inputs: tuple[InputSpec, ...]) -> bool:
+    """Return True if a failed run on guessed inputs shows that the target is no tensor code.
+
+    It ended before the first operation of PyTorch, and nothing in the text of the target is done with tensors alone.
+    """
+    if request.evident or not may_be_none(request):
+        return False
+    if run.calls or any(i.source not in _GUESSES for i in inputs):
+        return False
+    return run.failed is None or isinstance(run.error, TypeError)
+
+
+def may_be_none(request: TraceRequest) -> bool:
+    """Return True if a target may turn out to be no tensor code: it is a function that nobody asked to be traced."""
+    return request.kind in ("function", "method") and not request.is_asked

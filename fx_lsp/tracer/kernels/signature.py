@@ -1,0 +1,168 @@
+"""The parameters of a generated function, as the user wrote them, and what is refused of their values."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import BuiltinFunctionType, FunctionType
+from typing import Any
+
+import torch
+from torch import nn
+
+from fx_lsp.codegen.file.format import literal
+from fx_lsp.tracer.inputs.plan.signatures import signature_of
+from fx_lsp.tracer.run.call import Call, children
+
+MOST_CHECKS = 40
+"""How many values that are no tensors are compared with those of the trace."""
+
+MOST_SETTINGS = 100
+"""How many settings of the parts of a module are: it takes a microsecond for each."""
+
+
+@dataclass
+class Signature:
+    """The parameters of a generated function.
+
+    `parameters` are as they are written; `values` are expressions of them with what each was in the trace. `receiver`
+    is the object that a method belongs to, which is the first parameter then.
+    """
+
+    parameters: list[str] = field(default_factory=list[str])
+    values: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
+    receiver: Any = None
+
+    def text(self, extra: Sequence[str]) -> str:
+        """The parameters with further ones, which are passed by name."""
+        found = list(self.parameters)
+        last = [found.pop()] if found and found[-1].startswith("**") else []
+        star = [] if not extra or any(p.startswith("*") for p in found) else ["*"]
+        return ", ".join([*found, *star, *extra, *last])
+
+
+def signature(call: Call) -> Signature:
+    """The parameters of the function that is called, with the arguments that it is called with."""
+    function: Any = call.function
+    owner = function if isinstance(function, nn.Module) else getattr(function, "__self__", None)
+    found = Signature(receiver=None if isinstance(owner, type) else owner)
+    readable = signature_of(function.forward if isinstance(function, nn.Module) else function)
+    parameters = list(readable.parameters.values()) if readable is not None else []
+    named = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    given = {**dict(zip(named, call.args, strict=False)), **call.kwargs}
+    known: set[str] = set()
+    before: Any = None
+    for parameter in parameters:
+        name, kind = parameter.name, parameter.kind
+        if kind is not before:
+            found.parameters += ["/"] if before is parameter.POSITIONAL_ONLY else []
+            found.parameters += (
+                ["*"] if kind is parameter.KEYWORD_ONLY and before is not parameter.VAR_POSITIONAL else []
+            )
+        before = kind
+        if kind is parameter.VAR_POSITIONAL:
+            found.parameters.append(f"*{name}")
+            found.values.append((name, call.args[len(named) :]))
+        elif kind is parameter.VAR_KEYWORD:
+            found.parameters.append(f"**{name}")
+            found.values.append((name, {k: v for k, v in call.kwargs.items() if k not in known}))
+        else:
+            known.add(name)
+            found.parameters.append(name + _default(parameter, given.get(name)))
+            found.values.append((name, given.get(name, parameter.default)))
+    found.parameters += ["/"] if before is inspect.Parameter.POSITIONAL_ONLY else []
+    if found.receiver is not None:
+        found.parameters.insert(0, "self")
+    return found
+
+
+def _default(parameter: inspect.Parameter, traced: Any) -> str:
+    """The default of a parameter: the user's own where it can be written down, else what was traced, else None."""
+    if parameter.default is parameter.empty:
+        return ""
+    text = literal(parameter.default)
+    return f"={text if text is not None else literal(traced) or 'None'}"
+
+
+def leaves(value: Any, path: str, depth: int = 6) -> Iterator[tuple[str, Any]]:
+    """What is no container in a value, each with the expression that gets to it."""
+    parts = [] if isinstance(value, torch.Tensor) or depth == 0 else children(value)
+    if not parts:
+        yield path, value
+    for key, item in parts:
+        where = f"{path}.{key[1:]}" if key.startswith(".") else f"{path}[{_key(key)}]"
+        yield from leaves(item, where, depth - 1)
+
+
+def _key(selector: str) -> str:
+    inside = selector[1:-1]
+    return f'"{inside[1:-1]}"' if inside.startswith("'") and '"' not in inside else inside
+
+
+def value_checks(found: Signature) -> list[str]:
+    """Lines that refuse values that are no tensors where the kernels are made for others."""
+    pairs: list[tuple[str, Any]] = []
+    for name, value in found.values:
+        if isinstance(value, (list, tuple, Mapping)) and any(isinstance(v, torch.Tensor) for _, v in leaves(value, "")):
+            pairs.append((f"len({name})", len(value)))
+        pairs += [(path, item) for path, item in leaves(value, name) if not isinstance(item, torch.Tensor)]
+    if isinstance(found.receiver, nn.Module):
+        pairs += _attributes(found.receiver)
+    lines: list[str] = []
+    for path, value in pairs[:MOST_CHECKS]:
+        text = literal(value)
+        if isinstance(value, (FunctionType, BuiltinFunctionType)):
+            lines.append(f'if getattr({path}, "__name__", "{value.__name__}") != "{value.__name__}":')
+            lines.append(f'    raise ValueError("{path} is {value.__name__} in these kernels")')
+        if text is None or isinstance(value, torch.device) or value is inspect.Parameter.empty:
+            continue
+        sign = "is not" if value is None or isinstance(value, bool) else "!="
+        lines.append(f"if {path} {sign} {text}:")
+        shown, asked = (part.replace("\\", "\\\\").replace('"', "'") for part in (text, path))
+        braces = shown.replace("{", "{{").replace("}", "}}")
+        lines.append(
+            f'    raise ValueError(f"{asked} is {braces} in these kernels, not {{{path}!r}}")'.replace(
+                "{" + path, "{" + path.replace('"', "'")
+            )
+        )
+    return lines
+
+
+def _attributes(module: nn.Module) -> list[tuple[str, Any]]:
+    """The attributes of a module that its code reads, as far as they are no tensors, and whether it is in training."""
+    reads = _names_read(type(module).forward)
+    found = [
+        (f"self.{name}", value)
+        for name, value in vars(module).items()
+        if name in reads and name != "training" and isinstance(value, (bool, int, float, str))
+    ]
+    if any("training" in _names_read(type(part).forward) for part in module.modules()):
+        found.append(("self.training", module.training))
+    return found
+
+
+def settings(receiver: Any) -> list[str]:
+    """Items of a table: what the parts of a module are set to, as far as their code reads it; whether they are in
+    training comes first, as that changes most."""
+    parts = receiver.named_modules() if isinstance(receiver, nn.Module) else ()
+    found: dict[str, str] = {}
+    for path, part in parts:
+        for name in _settings_read(type(part)) & vars(part).keys() if re.fullmatch(r"[\w.]+", path) else ():
+            value: Any = vars(part)[name]
+            text = literal(value) if isinstance(value, (bool, int, float, str, tuple, type(None))) else None
+            if text is not None and not name.startswith("_"):
+                found[f"{path}.{name}"] = text
+    first = sorted(found, key=lambda path: (not path.endswith(".training"), path))
+    return [f'"{path}": {found[path]}' for path in first[:MOST_SETTINGS]]
+
+
+def _settings_read(kind: type[nn.Module]) -> frozenset[str]:
+    """The names that the code of a module's forward reads, and that of the methods that it calls."""
+    reads = _names_read(kind.forward)
+    return reads.union(*(_names_read(getattr(kind, name, None)) for name in reads))
+
+
+def _names_read(function: Any) -> frozenset[str]:
+    return frozenset(getattr(getattr(function, "__code__", None), "co_names", ()))

@@ -1,0 +1,318 @@
+"""Any callable with the values it would be called with, as a call on fake tensors that AOTAutograd can take."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, cast
+
+import torch
+import torch._dynamo
+from torch._guards import detect_fake_mode
+from torch.fx.experimental.symbolic_shapes import StatelessSymbolicContext
+from torch.nn.parameter import is_lazy
+
+from fx_lsp.tracer.capture.decompositions import find_table
+from fx_lsp.tracer.capture.graphs import Names
+from fx_lsp.tracer.compat import DimDynamic, FakeTensor, FakeTensorMode
+from fx_lsp.tracer.library.origin import Origin, SessionSources, module_of, origin_of, parameter_names, uncompiled
+from fx_lsp.tracer.library.stand_ins import StandIns
+from fx_lsp.tracer.run.call import Call, substitute, tensors_in
+from fx_lsp.tracer.run.conditions import Conditions, under
+from fx_lsp.tracer.run.fakes import fake_mode
+from fx_lsp.tracer.run.functions import innermost
+from fx_lsp.tracer.run.state import replaced
+from fx_lsp.tracer.run.symbols import Symbols
+from fx_lsp.tracer.source.names import assigned_names, identifier, returned_names
+from fx_lsp.tracer.source.provenance import Sources
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to trace; the public functions say what each of them means."""
+
+    requires_grad: Sequence[bool] | None = None
+    decompositions: Mapping[Any, Callable[..., Any]] | Literal["core"] | None = None
+    static_argnums: Sequence[int] = ()
+    dynamic: bool = False
+    partition_fn: Callable[..., Any] | None = None
+
+    def table(self) -> dict[Any, Callable[..., Any]] | None:
+        """The decompositions by overload. Raises ValueError for a name that is none."""
+        if self.decompositions is None:
+            return None
+        if isinstance(self.decompositions, str):
+            if self.decompositions != "core":
+                raise ValueError(f'decompositions are a table, "core" or None, and not {self.decompositions!r}')
+            return find_table("core")
+        table: dict[Any, Callable[..., Any]] = {}
+        for op, function in self.decompositions.items():
+            overloads = (
+                [getattr(op, n) for n in op.overloads()] if isinstance(op, torch._ops.OpOverloadPacket) else [op]
+            )
+            table.update(dict.fromkeys(overloads, function))
+        return table
+
+
+@dataclass
+class Fakes:
+    """A fake tensor for each input. One that is given twice with the same wish is one fake tensor as well."""
+
+    mode: FakeTensorMode
+    symbols: Symbols | None
+    _made: dict[tuple[int, bool], torch.Tensor] = field(default_factory=dict[tuple[int, bool], torch.Tensor])
+
+    def made(self, name: str, tensor: torch.Tensor, requires_grad: bool, is_held: bool) -> torch.Tensor:
+        """Shares memory with the fakes of tensors that share memory with `tensor`, and has no history.
+
+        What would not require a gradient by itself is no leaf: it may be written into, as an activation may.
+        """
+        key = id(tensor), requires_grad
+        if key not in self._made:
+            fake = tensor if isinstance(tensor, FakeTensor) else self._fake(name, tensor, is_held)
+            fake = fake.clone() if fake.is_inference() else fake.data  # unlike detach(), with a version of its own
+            if requires_grad:
+                fake.requires_grad_()
+                if not (tensor.requires_grad and tensor.is_leaf):
+                    fake = cast("torch.Tensor", _Activation.apply(fake))
+            self._made[key] = fake
+        return self._made[key]
+
+    def _fake(self, name: str, tensor: torch.Tensor, is_held: bool) -> torch.Tensor:
+        if self.symbols is None or is_held:
+            return self.mode.from_tensor(tensor, static_shapes=True)
+        dims = [DimDynamic.STATIC if size in (0, 1) else DimDynamic.DYNAMIC for size in tensor.shape]
+        fake = self.mode.from_tensor(tensor, symbolic_context=StatelessSymbolicContext(dims))
+        for i, (size, real) in enumerate(zip(fake.shape, tensor.shape, strict=True)):
+            if isinstance(size, torch.SymInt):
+                self.symbols.named[size.node.expr] = f"{identifier(name)}_{i}"
+                self.symbols.hints[f"{identifier(name)}_{i}"] = real
+        return fake
+
+
+class _Activation(torch.autograd.Function):
+    """The same tensor as the result of an operation."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> torch.Tensor:
+        return grads[0]
+
+
+@dataclass
+class Prepared:
+    """A callable that can be captured, once inside of `tracing`.
+
+    `apart` are the positions of results that share memory with an input or another result: they are cloned so that
+    each has a gradient of its own.
+    """
+
+    call: Call
+    origin: Origin
+    sources: Sources
+    mode: FakeTensorMode
+    conditions: Conditions
+    stand_ins: StandIns
+    fakes: Fakes
+    apart: set[int] = field(default_factory=set[int])
+
+    @property
+    def symbolic(self) -> bool:
+        """Whether sizes are symbols, or may become some."""
+        return self.mode.shape_env is not None or self.conditions.symbols is not None
+
+    def names(self) -> Names:
+        """Fresh names for the nodes of one capture."""
+        returned = returned_names(self.origin.tree, self.origin.definition)
+        return Names(self.sources, {self.origin.file: self.origin.tree}, returned)
+
+    @contextmanager
+    def refusing_shared_writes(self) -> Generator[None, None, None]:
+        """Raises ValueError where the code inside writes into an input that shares memory with another one."""
+        every = [*(held.tensor for held in self.call.held()), *(tensor for _, tensor in self.call.arguments())]
+        different = {id(tensor): tensor for tensor in every}.values()
+        places = Counter(memory(tensor) for tensor in different)
+        shared = [(tensor, tensor._version) for tensor in different if places[memory(tensor)] > 1]
+        yield
+        if any(tensor._version != version for tensor, version in shared):
+            raise ValueError(
+                "no graph was captured: the code writes into inputs that share memory; pass clones of them"
+            )
+
+    @contextmanager
+    def lifted(self, touched: frozenset[int]) -> Generator[None, None, None]:
+        """Inside, the real tensors with those ids that the code finds by itself are inputs too."""
+        self.call.touched = touched
+        found = [held for held in self.call.held() if id(held.tensor) in touched]
+        fakes = [self.fakes.made(h.name, h.tensor, h.tensor.requires_grad, True) for h in found]
+        self.call.touched = frozenset(map(id, fakes))
+        with replaced(found, iter(fakes)):
+            yield
+
+
+@contextmanager
+def tracing(
+    fn: Callable[..., Any], example_inputs: Sequence[Any], options: Options, differentiate: bool, rehearsed: bool
+) -> Generator[Prepared, None, None]:
+    """Inside, the modules of `fn` hold fake tensors and the call can be run and captured; afterwards all is as before.
+
+    It must run once, in its `mode`, before one that is `rehearsed` may be captured.
+
+    Raises ValueError where inputs and options do not fit together.
+    """
+    if not isinstance(cast("Any", example_inputs), (list, tuple)):
+        raise ValueError(f"example_inputs is a list or tuple of arguments, and not {type(example_inputs).__name__}")
+    fn = uncompiled(fn)
+    origin = origin_of(fn)
+    static = _static_positions(options.static_argnums, len(example_inputs))
+    dynamic = [i for i in range(len(example_inputs)) if i not in static]
+    module, names = module_of(fn), parameter_names(fn, len(example_inputs))
+    call = Call(
+        fn,
+        tuple(example_inputs[i] for i in dynamic),
+        modules={"": module} if module is not None else {},
+        parameter_names=tuple(names[i] for i in dynamic),
+    )
+    held, arguments = call.held(), list(call.arguments())
+    if any(is_lazy(item.tensor) for item in held):
+        raise ValueError(f"{origin.name} has parameters without a size yet: call it once on real tensors first")
+    sources = SessionSources(origin)
+    every = [*(item.tensor for item in held), *(tensor for _, tensor in arguments)]
+    flags = _flags(call, options.requires_grad, static) if differentiate else {}
+    with ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.set_grad_enabled(differentiate))
+        stack.enter_context(_as_written())
+        mode = _mode_of(every, origin, sources, options.dynamic)
+        before, mode.allow_non_fake_inputs = mode.allow_non_fake_inputs, True
+        stack.callback(setattr, mode, "allow_non_fake_inputs", before)
+        symbols = mode.shape_env if isinstance(mode.shape_env, Symbols) else None
+        fakes = Fakes(mode, symbols)
+        prepared = Prepared(call, origin, sources, mode, Conditions(symbols), StandIns(mode, rehearsed), fakes)
+        stack.enter_context(under(mode, prepared.conditions))
+        inside = [fakes.made(h.name, h.tensor, differentiate and h.tensor.requires_grad, True) for h in held]
+        outside = [fakes.made(path, t, flags.get(path, False), False) for path, t in arguments]
+        supply = iter(outside)
+        call.args = tuple(substitute(value, supply) for value in call.args)
+        fixed = {i: example_inputs[i] for i in static}
+        call.function = _with_static(fn, fixed, prepared.stand_ins)
+        stack.enter_context(replaced(held, iter(inside)))
+        yield prepared
+
+
+@contextmanager
+def _as_written() -> Generator[None, None, None]:
+    """Inside, what is under `torch.compile` runs as it is written."""
+    with torch.compiler.set_stance("force_eager"), torch._dynamo.config.patch(error_on_nested_fx_trace=False):
+        yield
+
+
+def with_results_apart(prepared: Prepared) -> Call:
+    """The call with a clone of each result that shares memory; the results must be tensors in lists or tuples.
+
+    AOTAutograd gives no gradient of its own to a view of an input: autograd would replay the view outside of the graph.
+    """
+    call, apart = prepared.call, prepared.apart
+
+    def function(*args: Any) -> Any:
+        result = call.function(*args)
+        check_result(result, prepared.origin.name)
+        apart.clear()
+        found = [tensor for _, tensor in tensors_in(result, "")]
+        given = [*(h.tensor for h in call.held()), *(tensor for _, tensor in tensors_in(args, ""))]
+        taken = {memory(tensor) for tensor in given}
+        for index, tensor in enumerate(found):
+            if tensor.requires_grad and memory(tensor) in taken:
+                apart.add(index)
+                found[index] = tensor.clone()
+            taken.add(memory(tensor))
+        return substitute(result, iter(found))
+
+    return replace(call, function=function)
+
+
+def check_result(result: Any, name: str) -> None:
+    """Raise ValueError for a result that is no tensor, list or tuple, or that holds no tensor."""
+    if not isinstance(result, (torch.Tensor, list, tuple)):
+        raise ValueError(f"{name} returns {_a(type(result))}: return a tensor, or a list or tuple of tensors")
+    if not any(True for _ in tensors_in(result, "")):
+        raise ValueError(
+            f"no graph was captured: there is no tensor in the {type(result).__name__} that {name} returns"
+        )
+
+
+def memory(tensor: torch.Tensor) -> int:
+    """The same number for tensors that share memory."""
+    return tensor.untyped_storage()._cdata if tensor.layout is torch.strided else id(tensor)
+
+
+def _a(kind: type) -> str:
+    return "None" if kind is type(None) else f"{'an' if kind.__name__[0] in 'aeiou' else 'a'} {kind.__name__}"
+
+
+def _with_static(fn: Callable[..., Any], fixed: Mapping[int, Any], stand_ins: StandIns) -> Callable[..., Any]:
+    """`fn` of the other arguments alone, with stand-ins for the real tensors that it finds by itself."""
+
+    def function(*args: Any) -> Any:
+        rest = iter(args)
+        total = range(len(args) + len(fixed))
+        with stand_ins:
+            return fn(*(fixed[i] if i in fixed else next(rest) for i in total))
+
+    plain = innermost(fn)
+    function.__dict__["__wrapped__"] = plain
+    receiver = getattr(fn, "__self__", None)
+    if receiver is not None:
+        function.__dict__["__self__"] = receiver
+    return function
+
+
+def _mode_of(tensors: list[torch.Tensor], origin: Origin, sources: Sources, dynamic: bool) -> FakeTensorMode:
+    try:
+        mode = detect_fake_mode(tensors)
+    except AssertionError as error:
+        raise ValueError("the fake tensors among the inputs belong to different modes") from error
+    if mode is None and dynamic:
+        assigned = assigned_names(origin.tree, origin.file)
+        mode = fake_mode()
+        mode.shape_env = Symbols(sources, list(origin.lines), assigned, unbacked=True)
+        mode.static_shapes = False
+    return mode or fake_mode()
+
+
+def _flags(call: Call, wanted: Sequence[bool] | None, static: frozenset[int]) -> dict[str, bool]:
+    """Which of the tensors among the arguments require a gradient, by path."""
+    groups = [list(tensors_in(value, name)) for name, value in zip(call.parameter_names, call.args, strict=True)]
+    if wanted is not None:
+        count = len(groups) + len(static)
+        if len(wanted) != count:
+            raise ValueError(f"requires_grad has {len(wanted)} values for {count} example inputs: give one for each")
+        flags = [bool(flag) for i, flag in enumerate(wanted) if i not in static]
+        for name, group, flag in zip(call.parameter_names, groups, flags, strict=True):
+            if flag and not any(_can_require_grad(tensor) for _, tensor in group):
+                raise ValueError(f"requires_grad is true for {name}, which is no dense floating or complex tensor")
+        if any(wanted[i] for i in static):
+            raise ValueError("requires_grad is true for an argument of static_argnums, which is a constant")
+        return {
+            path: flag and _can_require_grad(tensor)
+            for group, flag in zip(groups, flags, strict=True)
+            for path, tensor in group
+        }
+    return {path: _can_require_grad(tensor) for group in groups for path, tensor in group}
+
+
+def _can_require_grad(tensor: torch.Tensor) -> bool:
+    """Whether AOTAutograd has a gradient of it; it has none of sparse tensors."""
+    return (tensor.is_floating_point() or tensor.is_complex()) and tensor.layout is torch.strided
+
+
+def _static_positions(numbers: Sequence[int], count: int) -> frozenset[int]:
+    for number in numbers:
+        if not -count <= number < count:
+            raise ValueError(f"static_argnums has {number}, and there are {count} example inputs")
+    return frozenset(number % count for number in numbers)

@@ -1,0 +1,209 @@
+"""`torch.compile` of a target, watched: every pass of Inductor on its own, up to the code that it generates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import torch
+from torch import fx
+from torch._inductor import compile_fx
+from torch._inductor.graph import GraphLowering
+from torch.fx.passes.graph_transform_observer import GraphTransformObserver
+
+from fx_lsp.tracer.capture.graphs import is_tangent
+from fx_lsp.tracer.compat import both_graphs, exact_positions, options_of, output_code, report_layouts, uncached
+from fx_lsp.tracer.failures.exceptions import sentence
+from fx_lsp.tracer.run.call import FlatInput
+from fx_lsp.tracer.stages.ledger import Lane, Ledger
+from fx_lsp.tracer.stages.torch_graph import dynamo_inputs, link, named
+
+if TYPE_CHECKING:
+    from fx_lsp.tracer.stages.registry import Traced
+
+
+class _Done(BaseException):
+    """Leaves the compiler once everything was seen: nothing is compiled to machine code or run."""
+
+
+@dataclass
+class Watch:
+    """Writes to `ledger` what the compiler does with a target; with `code`, Inductor also generates its output code.
+
+    `add_known` is called when AOTAutograd's own graphs have their turn.
+    """
+
+    ledger: Ledger
+    traced: Traced
+    code: bool
+    add_known: Callable[[], None]
+    inputs: list[FlatInput] = field(default_factory=list[FlatInput])
+    lane: Lane | None = None
+    lanes: dict[str, Lane] = field(default_factory=dict[str, Lane])
+    prefix: str = ""
+    depth: int = 0
+    module: fx.GraphModule | None = None
+
+    @contextmanager
+    def patched(self) -> Generator[None, None, None]:
+        """Inside, the compiler is watched."""
+        with ExitStack() as stack:
+
+            def patch(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+                if (original := getattr(owner, name, None)) is not None:
+                    stack.enter_context(mock.patch.object(owner, name, make(original)))
+
+            patch(compile_fx, "_recursive_pre_grad_passes", self._pre_grad)
+            patch(compile_fx, "_recursive_joint_graph_passes", self._joint)
+            patch(compile_fx, "_recursive_post_grad_passes", self._post_grad)
+            patch(compile_fx, "min_cut_rematerialization_partition", self._partition)
+            patch(GraphTransformObserver, "__enter__", self._enter)
+            patch(GraphTransformObserver, "__exit__", self._exit)
+            patch(compile_fx, "GraphLowering", self._lower)
+            patch(GraphLowering, "compile_to_module", self._generate)
+            stack.enter_context(uncached())
+            stack.enter_context(both_graphs())
+            yield
+
+    def compile(self, graph: Any, examples: Sequence[Any]) -> None:
+        """Hand a graph to Inductor. What it raises is a note at the end of the stages that there are by then."""
+        try:
+            with self.patched(), suppress(_Done):
+                compile_fx.compile_fx(graph, list(examples), inner_compile=self._inner)
+        except Exception as error:
+            self.ledger.text("stopped", "Inductor", note=f"Inductor stopped here: {sentence(error)}")
+
+    def _inner(self, graph: fx.GraphModule, examples: Sequence[Any], **options: Any) -> Any:
+        with suppress(_Done):
+            compile_fx.compile_fx_inner(graph, examples, **options)
+
+        def never(*args: Any) -> Any:
+            raise _Done
+
+        never._boxed_call = True  # type: ignore[attr-defined]
+        return never
+
+    def _group(self, original: Callable[..., Any], prepare: Callable[[fx.GraphModule], None], title: str) -> Any:
+        """One of Inductor's groups of passes: also what it does between those that it names."""
+
+        def run(graph: fx.GraphModule, *args: Any, **options: Any) -> Any:
+            self.depth += 1
+            try:
+                if self.depth > 1:
+                    return original(graph, *args, **options)
+                prepare(graph)
+                self.module = graph
+                result = original(graph, *args, **options)
+                after = result if isinstance(result, fx.GraphModule) else graph
+                self._between(after, f"{title}, what is not a pass of its own")
+                return result
+            finally:
+                self.depth -= 1
+
+        return run
+
+    def _pre_grad(self, original: Callable[..., Any]) -> Any:
+        def prepare(graph: fx.GraphModule) -> None:
+            self.prefix, self.lane = "pre_grad", self.lanes.get("torch")
+
+        return self._group(original, prepare, "pre-grad passes")
+
+    def _joint(self, original: Callable[..., Any]) -> Any:
+        def prepare(graph: fx.GraphModule) -> None:
+            self.add_known()
+            names = self.traced.new_names()
+            names.assign(graph.graph, self.inputs, self.traced.captured.outputs)
+            title = f"AOTAutograd with Inductor's decompositions{options_of('inductor')}"
+            self.prefix = "joint"
+            self.lane = self.ledger.begin("decomposed", title, graph.graph, names, self.traced.stages[0].name)
+            self.lanes["joint"] = self.lane
+
+        return self._group(original, prepare, "joint graph passes")
+
+    def _partition(self, original: Callable[..., Any]) -> Any:
+        def run(joint: fx.GraphModule, *args: Any, **options: Any) -> Any:
+            forward, backward = original(joint, *args, **options)
+            if self.depth == 0 and (lane := self.lanes.get("joint")) is not None:
+                for name, part in (("forward", forward), ("backward", backward)):
+                    title = f"min-cut partition, {name}{options_of('partition')}"
+                    names = lane.names.copy()
+                    self.lanes[name] = self.ledger.begin(f"{name}:partition", title, part.graph, names, lane.stage)
+            return forward, backward
+
+        return run
+
+    def _post_grad(self, original: Callable[..., Any]) -> Any:
+        def prepare(graph: fx.GraphModule) -> None:
+            backward = any(map(is_tangent, graph.graph.nodes))
+            self.prefix = "backward" if backward else "forward"
+            self.lane = self.lanes.get(self.prefix) or self.lanes.get("joint")
+            if "forward" not in self.lanes:
+                self.prefix = "inference"
+            self._between(graph, "views become reshapes", "view_to_reshape")
+            if backward and self.lane is not None:
+                title = "its inputs, laid out as Inductor's forward leaves them"
+                self.ledger.lay_out(self.lane, "backward:layouts", title, graph.graph)
+
+        return self._group(original, prepare, "post-grad passes")
+
+    def _between(self, graph: fx.GraphModule, title: str, name: str = "others") -> None:
+        if self.lane is not None:
+            self.ledger.settle(self.lane, f"{self.prefix}:{name}", title, graph.graph)
+
+    def _enter(self, original: Callable[..., Any]) -> Any:
+        def enter(observer: Any) -> Any:
+            self.depth += 1
+            if self.depth == 2 and self.lane is not None and observer.gm is self.module:
+                self._between(observer.gm, "between passes")
+            return original(observer)
+
+        return enter
+
+    def _exit(self, original: Callable[..., Any]) -> Any:
+        def leave(observer: Any, kind: Any, error: Any, traceback: Any) -> Any:
+            self.depth -= 1
+            if self.depth == 1 and self.lane is not None and observer.gm is self.module and kind is None:
+                group = observer.subsystem or f"{self.prefix} passes"
+                title = f"{group}: {observer.passname}"
+                self.ledger.step(self.lane, f"{self.prefix}:{observer.passname}", title, observer.gm.graph)
+            return original(observer, kind, error, traceback)
+
+        return leave
+
+    def _lower(self, original: Callable[..., Any]) -> Any:
+        def lower(*args: Any, **options: Any) -> Any:
+            if self.code or self.prefix == "forward":
+                return original(*args, **options)
+            raise _Done
+
+        return lower
+
+    def _generate(self, original: Callable[..., Any]) -> Any:
+        def generate(lowering: Any) -> Any:
+            report_layouts(lowering)
+            if self.code:
+                code, lane = output_code(lowering), self.lane
+                self.ledger.text(f"{self.prefix}:code", "Inductor's output code", code, lane.stage if lane else "")
+            raise _Done
+
+        return generate
+
+
+def watch_dynamo(watch: Watch) -> None:
+    """Compile the target as `torch.compile(fullgraph=True)` does. Raises what Dynamo raises where it must break."""
+    call, names = watch.traced.call, watch.traced.new_names()
+
+    def backend(graph: fx.GraphModule, examples: Sequence[Any]) -> Any:
+        watch.inputs = dynamo_inputs(graph.graph, examples, call)
+        link(graph.graph, names.sources)
+        title = "torch.compile: the graph that Dynamo captured"
+        watch.lanes["torch"] = watch.ledger.begin("dynamo", title, graph.graph, named(graph.graph, watch.inputs, names))
+        watch.compile(graph, examples)
+        raise _Done
+
+    torch._dynamo.reset()
+    with exact_positions(), suppress(_Done):
+        torch._dynamo.optimize(backend, nopython=True)(call.function)(*call.args, **call.kwargs)

@@ -1,0 +1,168 @@
+"""The graphs of a target that a pass can be given: whole graph modules, under the names of the trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+
+from fx_lsp.tracer.capture.aot import capture
+from fx_lsp.tracer.capture.decompositions import find_table
+from fx_lsp.tracer.capture.graphs import Names, value_of, value_spec
+from fx_lsp.tracer.compat import FakeTensorMode, min_cut_partition
+from fx_lsp.tracer.program.effects import forbid_effects
+from fx_lsp.tracer.stages.torch_graph import named, symbolic_graph
+
+if TYPE_CHECKING:
+    from fx_lsp.tracer.stages.registry import Traced
+
+
+@dataclass(frozen=True)
+class Given:
+    """A graph module of its own, that nothing else uses, and what made it."""
+
+    module: fx.GraphModule
+    names: Names
+    title: str
+
+
+class NoGraph(ValueError):
+    """A target has no such graph; the message says so."""
+
+
+GRAPHS: dict[str, Callable[[Traced], Given]] = {}
+"""What a pass can be run on, by the name of the stage."""
+
+
+def given(traced: Traced, name: str) -> Given:
+    """The graph `name` of a target. Raises NoGraph where there is none, and whatever making it raises."""
+    make = GRAPHS.get(name)
+    if make is None:
+        raise NoGraph(f"there is no graph {name!r} to run a pass on; there are {', '.join(GRAPHS)}")
+    with forbid_effects():
+        return make(traced)
+
+
+def _graph(name: str) -> Callable[[Callable[[Traced], Given]], Callable[[Traced], Given]]:
+    def register(make: Callable[[Traced], Given]) -> Callable[[Traced], Given]:
+        GRAPHS[name] = make
+        return make
+
+    return register
+
+
+@_graph("inference")
+def _inference(traced: Traced) -> Given:
+    return _captured(traced, "AOTAutograd without differentiation: the ATen graph", None)
+
+
+@_graph("core")
+def _core(traced: Traced) -> Given:
+    return _captured(traced, "the ATen graph in core ATen operations", find_table("core"))
+
+
+@_graph("torch")
+def _torch(traced: Traced) -> Given:
+    module = symbolic_graph(traced.call, traced.mode, traced.sources)
+    return Given(module, named(module.graph, (), traced.new_names()), "as written: torch.fx.symbolic_trace")
+
+
+@_graph("joint")
+def _joint(traced: Traced) -> Given:
+    return _part(traced, "joint", "AOTAutograd: forward and backward in one graph")
+
+
+@_graph("forward")
+def _forward(traced: Traced) -> Given:
+    return _part(traced, "forward", "AOTAutograd: min-cut partition, forward")
+
+
+@_graph("backward")
+def _backward(traced: Traced) -> Given:
+    return _part(traced, "backward", "AOTAutograd: min-cut partition, backward")
+
+
+def _captured(traced: Traced, title: str, decompositions: dict[Any, Callable[..., Any]] | None) -> Given:
+    names = traced.new_names()
+    captured = capture(traced.call, traced.sources, names, False, traced.symbolic, decompositions)
+    assert captured.inference is not None
+    return Given(own(captured.inference), names, title)
+
+
+def _part(traced: Traced, which: str, title: str) -> Given:
+    """A graph of the differentiated target. Raises NoGraph where there is nothing to differentiate."""
+    if traced.captured.inference is not None:
+        why = "cannot be differentiated" if traced.captured.refused else "has nothing to differentiate"
+        raise NoGraph(f"there is no {which} graph: {traced.request.name} {why}")
+    seen: list[fx.GraphModule] = []
+
+    def partition(joint: fx.GraphModule, inputs: Any, **options: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
+        seen.append(own(joint))
+        return min_cut_partition(joint, inputs, **options)
+
+    names = traced.new_names()
+    captured = capture(traced.call, traced.sources, names, True, traced.symbolic, partition_fn=partition)
+    found = {"joint": seen[0], "forward": captured.forward, "backward": captured.backward}[which]
+    assert found is not None
+    return Given(own(found), names, title)
+
+
+def own(module: fx.GraphModule) -> fx.GraphModule:
+    """A copy of a graph module whose nodes have the same names, values and marks."""
+    graph = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    output = graph.graph_copy(module.graph, copies)
+    last = next(n for n in reversed(module.graph.nodes) if n.op == "output")
+    copied = graph.output(output)
+    copied.meta = dict(last.meta)
+    for node, copy in copies.items():
+        copy.meta = dict(node.meta)
+        copy.name = node.name
+    return fx.GraphModule(module, graph)
+
+
+def example_values(graph: fx.Graph) -> list[Any]:
+    """What the placeholders of a graph hold."""
+    return [value_of(n) for n in graph.nodes if n.op == "placeholder"]
+
+
+class CannotRun(Exception):
+    """Running `node` raised, as `__cause__` says."""
+
+    def __init__(self, node: fx.Node) -> None:
+        super().__init__(f"{node} cannot be run")
+        self.node = node
+
+
+def fill_values(module: fx.GraphModule, inputs: list[Any], mode: FakeTensorMode, same: Collection[fx.Node]) -> None:
+    """Give the nodes of a rewritten graph their values, but for those that are the `same` and read the same values.
+
+    Raises CannotRun where running a node on fake tensors raises.
+    """
+    with torch.no_grad():
+        _Values(module, mode, same).propagate_dont_convert_inputs(*inputs)
+
+
+class _Values(FakeTensorProp):
+    """Runs the part of a graph that has to be run."""
+
+    def __init__(self, module: fx.GraphModule, mode: FakeTensorMode, same: Collection[fx.Node]) -> None:
+        super().__init__(module, mode)
+        self._same, self._other = same, set[fx.Node]()
+
+    def run_node(self, n: fx.Node) -> Any:
+        old = value_of(n)
+        if old is not None and n in self._same and n.op != "output" and self._other.isdisjoint(n.all_input_nodes):
+            return old
+        try:
+            result = super().run_node(n)
+        except Exception as error:
+            raise CannotRun(n) from error
+        new = value_of(n)
+        if old is None or (value_spec(new) or str(new)) != (value_spec(old) or str(old)):
+            self._other.add(n)
+        return result

@@ -1,0 +1,316 @@
+"""Where a pattern or a partitioner finds something in a graph, and where it almost does, with the reason why not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+from torch.fx.passes.utils.matcher_utils import InternalMatch, SubgraphMatcher
+
+from fx_lsp.model import Remark
+from fx_lsp.tracer.capture.graphs import Names, arguments_of, target_name
+from fx_lsp.tracer.stages.ledger import Lane, Ledger
+
+MOST_MISSES = 40
+"""How many places that almost match are shown."""
+
+
+@dataclass(frozen=True)
+class Miss:
+    """A place that almost matches: the node where it begins, the one that does not fit, and why.
+
+    `fits` is how many of the `of` nodes of the pattern fit, 0 of 0 for what is no pattern.
+    """
+
+    anchor: fx.Node
+    node: fx.Node
+    reason: str
+    fits: int = 0
+    of: int = 0
+
+
+@dataclass
+class Found:
+    """Groups of nodes that matched, and the places that almost did; `inputs` is how many a pattern has.
+
+    `what` is the word for a group, `nothing` what to add where there is neither.
+    """
+
+    what: str
+    matches: list[list[fx.Node]] = field(default_factory=list[list[fx.Node]])
+    misses: list[Miss] = field(default_factory=list[Miss])
+    nothing: str = ""
+    inputs: int = 0
+
+
+@dataclass
+class _Trial:
+    """What the matcher is comparing, outermost first, which nodes are the `same` operation, and what did not fit."""
+
+    names: Names
+    path: list[fx.Node] = field(default_factory=list[fx.Node])
+    same: set[fx.Node] = field(default_factory=set[fx.Node])
+    node: fx.Node | None = None
+    reason: str = ""
+
+    def fails(self, node: fx.Node, reason: str) -> None:
+        if self.node is None:
+            self.node, self.reason = node, reason
+
+
+def near_misses_of(graph: fx.Graph, pattern: Any, filters: Sequence[Callable[..., bool]], names: Names) -> Found:
+    """The matches of a pattern (a function, a graph or a `SubgraphMatcher`) in `graph`, and its near misses."""
+    matcher = pattern if isinstance(pattern, SubgraphMatcher) else _matcher(pattern)
+    found = Found("match", inputs=len(matcher.pattern_placeholder_nodes))
+    taken: set[fx.Node] = set()
+    size = sum(map(_is_part, matcher.pattern.nodes))
+    for match in matcher.match(graph):
+        nodes = _in_order(graph, [n for p, n in match.nodes_map.items() if _is_part(p)])
+        refused = next((f for f in filters if not f(match, graph, matcher.pattern)), None)
+        if refused is None:
+            found.matches.append(nodes)
+            taken.update(nodes)
+        else:
+            reason = f"the filter {getattr(refused, '__name__', type(refused).__name__)} refuses the match"
+            found.misses.append(Miss(nodes[-1], nodes[-1], reason, size, size))
+    refused_anchors = {miss.anchor for miss in found.misses}
+    anchors = [n for n in matcher.pattern_anchors if _is_part(n)]
+    for anchor in anchors:
+        for node in filter(_is_part, graph.nodes):
+            if node in taken or node in refused_anchors or not _similar(anchor, node):
+                continue
+            if (miss := _try(matcher, anchor, node, taken, _Trial(names), size)) is not None:
+                found.misses.append(miss)
+    if anchors and not found.matches and not found.misses:
+        found.nothing = f": no node calls {target_name(anchors[0].target)}, with which the pattern ends"
+    return found
+
+
+def _is_part(node: fx.Node) -> bool:
+    """Whether a node of a pattern stands for one of the graph, and not for any value."""
+    return node.op not in ("placeholder", "output")
+
+
+def rewriting_of(subject: Any, more: list[Any]) -> tuple[Any, Any, list[Callable[..., bool]]]:
+    """Pattern, replacement and filters: of a tuple `(pattern, replacement, filters…)`, or of separate definitions.
+
+    Raises TypeError where there is no replacement.
+    """
+    parts = [*subject, *more] if isinstance(subject, (tuple, list)) else [subject, *more]
+    if len(parts) < 2:
+        raise TypeError("a rewriting is a pattern and a replacement")
+    pattern, replacement, *rest = parts
+    filters = [f for item in rest for f in (item if isinstance(item, (tuple, list)) else [item])]
+    return pattern, replacement, filters
+
+
+def inputs_of(replacement: Any) -> int:
+    """How many inputs a pattern or a replacement has."""
+    return sum(n.op == "placeholder" for n in _graph(replacement).nodes)
+
+
+def _graph(pattern: Any) -> fx.Graph:
+    if isinstance(pattern, fx.GraphModule):
+        return pattern.graph
+    return pattern if isinstance(pattern, fx.Graph) else fx.symbolic_trace(pattern).graph
+
+
+def _matcher(pattern: Any) -> SubgraphMatcher:
+    return SubgraphMatcher(
+        _graph(pattern), match_output=False, match_placeholder=False, remove_overlapping_matches=True
+    )
+
+
+def _try(
+    matcher: SubgraphMatcher, anchor: fx.Node, node: fx.Node, taken: set[fx.Node], trial: _Trial, size: int
+) -> Miss | None:
+    """How far the pattern goes at `node`; None where all of it fits."""
+    match = InternalMatch(anchors=[anchor])
+    with _watched(matcher, trial):
+        whole = matcher._match_nodes(anchor, node, match)
+    if not whole:
+        fits = len(trial.same - {trial.node})
+        return Miss(node, trial.node or node, trial.reason or "its arguments do not fit", fits, size)
+    parts = {n: p for p, n in match.nodes_map.items() if _is_part(p)}
+    for got, wanted in parts.items():
+        outside = [u for u in got.users if u not in parts]
+        if outside and wanted not in matcher.pattern_returning_nodes:
+            reason = f"its result is also used by {trial.names[outside[0]]}, which is not in the pattern"
+            return Miss(node, got, reason, len(parts), size)
+    inside = next((n for n in parts if n in taken), None)
+    return None if inside is None else Miss(node, inside, "it is in another match already", len(parts), size)
+
+
+def _similar(anchor: fx.Node, node: fx.Node) -> bool:
+    """Whether two nodes are meant to be the same: one operation, in whichever overload, as a function or a method."""
+    if anchor.op != node.op:
+        return {anchor.op, node.op} == {"call_function", "call_method"} and _word(anchor) == _word(node)
+    return anchor.target == node.target or _packet(anchor.target) == _packet(node.target)
+
+
+def _packet(target: Any) -> Any:
+    return target.overloadpacket if isinstance(target, torch._ops.OpOverload) else target
+
+
+def _word(node: fx.Node) -> str:
+    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+
+
+class _watched:
+    """Notes in `trial` where a matcher gives up."""
+
+    def __init__(self, matcher: Any, trial: _Trial) -> None:
+        self._matcher, self._trial = matcher, trial
+        self._equal, self._literals, self._nodes = (
+            matcher._nodes_are_equal,
+            matcher._match_literals,
+            matcher._match_nodes,
+        )
+
+    def __enter__(self) -> None:
+        trial, names = self._trial, self._trial.names
+
+        def equal(wanted: fx.Node, got: fx.Node, *rest: Any) -> bool:
+            fits = self._equal(wanted, got, *rest)
+            if not fits:
+                trial.fails(got, _difference(wanted, got))
+            elif _is_part(wanted):
+                trial.same.add(got)
+            return fits
+
+        def literals(wanted: Any, got: Any, match: Any) -> bool:
+            fits = self._literals(wanted, got, match)
+            if not fits and not self._matcher.ignore_literals:
+                reason = f"the pattern has {_shown(wanted)} where the graph has {_given(got, names)}"
+                trial.fails(trial.path[-1], reason)
+            return fits
+
+        def nodes(wanted: fx.Node, got: fx.Node, match: Any, *rest: Any) -> bool:
+            reader = trial.path[-1] if trial.path else got
+            again = match.nodes_map.get(wanted)
+            other = next((p for p, n in match.nodes_map.items() if n is got and p is not wanted), None)
+            trial.path.append(got)
+            fits = self._nodes(wanted, got, match, *rest)
+            trial.path.pop()
+            if fits:
+                return True
+            if again is not None:
+                reason = f"the pattern has one value, its {wanted.name}, where the graph has {{}} and {names[got]}"
+                trial.fails(reader, reason.format(_given(again, names)))
+            elif other is not None:
+                reason = f"the pattern has two values, its {other.name} and its {wanted.name}, where the graph has {{}}"
+                trial.fails(reader, reason.format(f"{names[got]} twice"))
+            else:
+                trial.fails(got, _shape(wanted, got))
+            return False
+
+        self._matcher._nodes_are_equal = equal
+        self._matcher._match_literals = literals
+        self._matcher._match_nodes = nodes
+
+    def __exit__(self, *error: object) -> None:
+        for name in ("_nodes_are_equal", "_match_literals", "_match_nodes"):
+            del self._matcher.__dict__[name]
+
+
+def _difference(wanted: fx.Node, got: fx.Node) -> str:
+    mine, theirs = target_name(wanted.target), target_name(got.target)
+    if got.op == "placeholder":
+        return f"the pattern has {mine} here, and the graph an input"
+    if wanted.op != got.op:
+        return f"the pattern has {_KINDS[wanted.op]} {mine} here, and the graph {_KINDS[got.op]} {theirs}"
+    if isinstance(wanted.target, torch._ops.OpOverloadPacket) and _packet(got.target) is wanted.target:
+        return f"the pattern has {wanted.target}, which stands for all overloads: write torch.ops.{theirs}"
+    return f"the pattern has {mine} here, and the graph {theirs}"
+
+
+_KINDS = {
+    "call_function": "the function",
+    "call_method": "the method",
+    "call_module": "the module",
+    "get_attr": "the attribute",
+    "output": "the output",
+}
+
+
+def _shape(wanted: fx.Node, got: fx.Node) -> str:
+    mine, theirs = _arguments(wanted), _arguments(got)
+    return "its arguments do not fit" if mine == theirs else f"the pattern gives it {mine}, and the graph {theirs}"
+
+
+def _arguments(node: fx.Node) -> str:
+    named = "".join(f", {name}=…" for name in node.kwargs)
+    return f"{len(node.args)} argument{'s' * (len(node.args) != 1)}{named}"
+
+
+def _shown(value: Any) -> str:
+    """Something in a pattern."""
+    return f"a value, its {value.name}," if isinstance(value, fx.Node) else repr(value)
+
+
+def _given(value: Any, names: Names) -> str:
+    """Something in the graph."""
+    return names[value] if isinstance(value, fx.Node) else repr(value)
+
+
+def partition(module: fx.GraphModule, support: Any) -> tuple[Found, Callable[[], fx.GraphModule]]:
+    """The partitions of what `support` takes and the nodes beside them, and what fuses them into submodules."""
+    partitioner = CapabilityBasedPartitioner(module, support, allows_single_node_partition=True)
+    partitions = partitioner.propose_partitions()
+    found = Found("partition")
+    inside: set[fx.Node] = set()
+    for part in partitions:
+        nodes = _in_order(module.graph, list(part.nodes))
+        found.matches.append(nodes)
+        inside.update(nodes)
+    submodules = dict(module.named_modules())
+    for node in module.graph.nodes:
+        if node not in inside and node.op.startswith("call_"):
+            taken = bool(support.is_node_supported(submodules, node))
+            reason = "it would make a cycle of partitions" if taken else f"{target_name(node.target)} is not supported"
+            found.misses.append(Miss(node, node, reason))
+    return found, lambda: partitioner.fuse_partitions(partitions)
+
+
+def _in_order(graph: fx.Graph, nodes: list[fx.Node]) -> list[fx.Node]:
+    place = {node: i for i, node in enumerate(graph.nodes)}
+    return sorted(nodes, key=lambda n: place[n])
+
+
+def report(ledger: Ledger, lane: Lane, found: Found, stage: str, title: str) -> None:
+    """A page of what was found, comments at the nodes of the graph, and remarks at the places that they came from."""
+    names, lines, marks = lane.names, list[str](), list[tuple[str, str]]()
+    for number, nodes in enumerate(found.matches, 1):
+        label = f"{found.what} {number}"
+        lines += [f"# {label}", *(f"    {_line(node, names)}" for node in nodes)]
+        marks += [(names[node], label) for node in nodes]
+        chain = next((c for c in map(names.chain, reversed(nodes)) if c), ())
+        if chain:
+            text = f"{label} of {stage.split(':')[1]}: {', '.join(names[n] for n in nodes)}"
+            ledger.remarks.append(Remark(text, chain[0], "hint"))
+    if not found.matches:
+        lines.append(f"# there is no {found.what}" + found.nothing)
+    if found.misses:
+        lines += ["", "# not taken" if found.what == "partition" else "# near misses"]
+    for miss in found.misses[:MOST_MISSES]:
+        at = "" if miss.node is miss.anchor else f"{_line(miss.node, names)}: "
+        fits = f" ({miss.fits} of {miss.of} nodes fit)" if miss.of else ""
+        lines += [f"    {_line(miss.anchor, names)}", f"        # {at}{miss.reason}{fits}"]
+        if miss.of:
+            marks.append((names[miss.node], f"near miss: {miss.reason}"))
+    if len(found.misses) > MOST_MISSES:
+        lines.append(f"    # … and {len(found.misses) - MOST_MISSES:,} more")
+    ledger.mark(lane.stage, marks)
+    ledger.text(stage, title, "\n".join(lines) + "\n")
+
+
+def _line(node: fx.Node, names: Names) -> str:
+    if node.op == "placeholder":
+        return names[node]
+    if node.op == "get_attr":
+        return f"{names[node]} = self.{node.target}"
+    return f"{names[node]} = {target_name(node.target)}({', '.join(arguments_of(node, names))})"

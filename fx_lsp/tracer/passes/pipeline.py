@@ -1,0 +1,109 @@
+"""The stages of a target in the order in which the compiler makes them, each under the name that views have."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from fx_lsp.tracer.capture.aot import capture
+from fx_lsp.tracer.capture.decompositions import find_table
+from fx_lsp.tracer.failures.exceptions import sentence
+from fx_lsp.tracer.passes.inductor import Watch, watch_dynamo
+from fx_lsp.tracer.passes.user_pass import apply_configured
+from fx_lsp.tracer.program.devices import left
+from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
+from fx_lsp.tracer.run.call import RUN_CODE, flat_function, flat_inputs
+from fx_lsp.tracer.source.provenance import Annotate
+from fx_lsp.tracer.stages.ledger import Ledger
+from fx_lsp.tracer.stages.torch_graph import named, symbolic_graph
+
+if TYPE_CHECKING:
+    from fx_lsp.tracer.stages.registry import Traced
+
+_TITLES = {
+    "joint": "AOTAutograd: forward and backward in one graph, functionalized",
+    "forward": "AOTAutograd: min-cut partition, forward",
+    "backward": "AOTAutograd: min-cut partition, backward",
+    "inference": "AOTAutograd: the graph, functionalized",
+}
+
+
+def pipeline(traced: Traced) -> Ledger:
+    """Every stage of `torch.compile` with Inductor, with `code` its output code too; with `table` those of AOTAutograd
+    with a table of decompositions (`core`, or `module.attribute`).
+
+    Where Dynamo would break the graph, AOTAutograd traces the Python code itself, and a note says so.
+    """
+    table = traced.options.get("table", "inductor")
+    return _compiled(traced) if table == "inductor" else _decomposed(traced, table)
+
+
+def add_known(ledger: Ledger, traced: Traced) -> None:
+    """The graphs of the trace itself."""
+    for stage in traced.stages:
+        before = "joint" if stage.name in ("forward", "backward") else ""
+        ledger.add(stage, _TITLES[stage.name], before)
+
+
+def _compiled(traced: Traced) -> Ledger:
+    ledger = Ledger("check" in traced.options)
+    try:
+        with forbid_effects():
+            module = symbolic_graph(traced.call, traced.mode, traced.sources)
+        ledger.begin(
+            "torch", "as written: torch.fx.symbolic_trace", module.graph, named(module.graph, (), traced.new_names())
+        )
+    except (Exception, EffectBlocked) as error:
+        note = f"torch.fx.symbolic_trace cannot trace it: {sentence(error)}"
+        ledger.text("torch", "as written: torch.fx.symbolic_trace", note=note)
+    watch = Watch(ledger, traced, "code" in traced.options, lambda: add_known(ledger, traced))
+    try:
+        with left(traced.devices):
+            watch_dynamo(watch)
+    except Exception as error:
+        note = f"Dynamo does not capture it whole, so AOTAutograd traces the Python code: {sentence(error)}"
+        ledger.text("dynamo", "torch.compile: the graph that Dynamo captures", note=note)
+        _without_dynamo(watch)
+    apply_configured(traced, ledger)
+    return ledger
+
+
+def _without_dynamo(watch: Watch) -> None:
+    traced = watch.traced
+    watch.inputs = flat_inputs(traced.call)
+
+    def modes() -> ExitStack:
+        stack = ExitStack()
+        stack.enter_context(forbid_effects())
+        stack.enter_context(Annotate(traced.sources, RUN_CODE))
+        return stack
+
+    flat = flat_function(traced.call, modes, [])
+
+    class Flat(nn.Module):
+        def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return flat(*tensors)
+
+    watch.compile(Flat(), [item.tensor for item in watch.inputs])
+
+
+def _decomposed(traced: Traced, table: str) -> Ledger:
+    ledger = Ledger()
+    add_known(ledger, traced)
+    differentiate = traced.captured.inference is None
+    names, decompositions = traced.new_names(), find_table(table)
+    with forbid_effects():
+        captured = capture(traced.call, traced.sources, names, differentiate, traced.symbolic, decompositions)
+    title = f"decompositions: {table} ({len(decompositions):,} operations)"
+    if captured.inference is not None:
+        ledger.begin("decomposed", title, captured.inference.graph, names, "inference")
+        return ledger
+    assert captured.joint is not None and captured.forward is not None and captured.backward is not None
+    ledger.add(replace(captured.joint, name="decomposed"), title, "joint")
+    ledger.begin("forward:partition", _TITLES["forward"], captured.forward.graph, names, "decomposed")
+    ledger.begin("backward:partition", _TITLES["backward"], captured.backward.graph, names, "decomposed")
+    return ledger

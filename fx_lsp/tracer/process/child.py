@@ -1,0 +1,206 @@
+"""The process that answers one request and ends: redirect output, set limits, run the job, send the reply.
+
+It is a fork of the zygote, or (where there is no fork) a fresh process that `bootstrap.py once` started.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import importlib
+import logging
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from fx_lsp.errors import ProtocolError
+from fx_lsp.model import TraceReply, TraceRequest
+from fx_lsp.tracer.process.preload import Unusable, import_packages, import_torch
+from fx_lsp.wire import frame, from_json, outcome_to_json, read_frame, to_json
+
+Job = Callable[[TraceRequest], TraceReply]
+GC_THRESHOLDS = 50_000, 20, 20
+"""The process ends before most of its garbage is worth collecting."""
+PRIVATE_FD = 100
+"""The protocol's descriptors are moved here or above, away from those that user code likes to close."""
+
+
+@dataclass(frozen=True)
+class Channel:
+    """Where the request comes from and the reply goes to: `read(n)` may return less, `write` sends all."""
+
+    read: Callable[[int], bytes]
+    write: Callable[[bytes], object]
+
+    def send(self, header: dict[str, Any], body: bytes = b"") -> None:
+        """Send one frame."""
+        self.write(frame(header, body))
+
+
+def find_job(job: str) -> Job:
+    """The function that `module:function` names; also readies what decodes requests, so that forks inherit both."""
+    with suppress(ProtocolError):
+        from_json(TraceRequest, {})
+    module, _, name = job.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def answer(channel: Channel, job: str, watch: bool = False) -> NoReturn:
+    """Answer the one request that arrives on `channel`, and end the process without running anything else.
+
+    Frames of `{"preload": names}` may come before the request. Exceptions that escape the job are sent as an
+    `error` frame with their traceback. With `watch` a thread ends the process when the server closes the channel.
+    """
+    status = 1
+    try:
+        message = read_frame(channel.read)
+        while message is not None and "preload" in message[0]:
+            import_packages(message[0]["preload"])
+            message = read_frame(channel.read)
+        if message is not None:
+            if watch:
+                _watch(channel.read)
+            _answer(channel, message[0], job)
+        status = 0
+    except BaseException:
+        with suppress(BaseException):
+            channel.send({"error": traceback.format_exc(limit=-50)})
+    finally:
+        os._exit(status)
+
+
+def main(job: str, warm: bool) -> NoReturn:
+    """Serve one request over this process's standard input and output (no fork: Windows)."""
+    reader = os.fdopen(_private(0), "rb", 0)
+    writer = os.fdopen(_private(1), "wb")
+    channel = Channel(reader.read, lambda data: (writer.write(data), writer.flush()))
+    redirect_output(2)
+    try:
+        torch = import_torch() if warm else None
+        find_job(job)
+    except Unusable as problem:
+        channel.send({"failed": problem.kind, "message": str(problem)})
+        os._exit(1)
+    channel.send({"ready": True, "torch": torch})
+    die_with_parent()
+    answer(channel, job, watch=True)
+
+
+def redirect_output(fd: int) -> None:
+    """Point standard output and error at `fd` and standard input at nothing.
+
+    A crash then prints its Python stack there, and so does SIGUSR1 (POSIX), by which the server asks where it is.
+    """
+    null = os.open(os.devnull, os.O_RDWR)
+    for target, source in ((1, fd), (2, fd), (0, null)):
+        if source != target:
+            os.dup2(source, target)
+    os.close(null)
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        stream = open(number, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)  # noqa: SIM115
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+    faulthandler.enable(2, all_threads=False)
+    if sys.platform != "win32":
+        faulthandler.register(signal.SIGUSR1, 2, all_threads=False)
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to end this process when its parent ends (Linux; elsewhere closing channels must do)."""
+    if sys.platform == "linux":
+        import ctypes
+
+        pr_set_pdeathsig = 1
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(pr_set_pdeathsig, int(signal.SIGKILL), 0, 0, 0)
+
+
+def _answer(channel: Channel, header: dict[str, Any], job: str) -> None:
+    request = from_json(TraceRequest, header["request"])
+    run = find_job(job)
+    logging.disable(logging.CRITICAL)
+    gc.set_threshold(*GC_THRESHOLDS)
+    with _memory_limit(header.get("memory_bytes")):
+        reply: Any = run(request)
+    if not isinstance(reply, TraceReply):
+        raise ProtocolError(f"the job {job} returned {type(reply).__name__}, not a TraceReply")
+    _close_output()
+    channel.send(
+        {
+            "reply": outcome_to_json(reply.outcome),
+            "dependencies": to_json(reply.dependencies),
+            "packages": to_json(reply.packages),
+        }
+    )
+    for name, body in reply.stages.items():
+        channel.send({"stage": name}, body)
+    channel.send({"done": True})
+
+
+def _close_output() -> None:
+    """End the captured output, so that the server knows to have all of it when it reads the reply."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 1)
+    os.dup2(null, 2)
+
+
+class _memory_limit:
+    """Bound the growth of this process's address space (bytes), where the platform can; lifted again at exit."""
+
+    def __init__(self, growth: int | None) -> None:
+        self._growth = growth
+        self._before: tuple[int, int] | None = None
+
+    def __enter__(self) -> None:
+        try:
+            import resource
+        except ImportError:
+            return
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        with suppress(OSError, ValueError):
+            size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+            self._before = soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+            if self._growth is not None:
+                wanted = size + self._growth
+                bounds = [b for b in (soft, hard) if b != resource.RLIM_INFINITY]
+                resource.setrlimit(resource.RLIMIT_AS, (min([wanted, *bounds]), hard))
+
+    def __exit__(self, *exc: object) -> None:
+        if self._before is not None:
+            import resource
+
+            with suppress(OSError, ValueError):
+                resource.setrlimit(resource.RLIMIT_AS, self._before)
+
+
+def _private(fd: int) -> int:
+    if sys.platform == "win32":
+        return os.dup(fd)
+    import fcntl
+
+    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, PRIVATE_FD)
+
+
+def _watch(read: Callable[[int], bytes]) -> None:
+    """End this process when the server closes the channel, even while the job runs."""
+
+    def wait() -> None:
+        try:
+            while read(1):
+                pass
+        except OSError:
+            return  # the job closed the descriptor, not the server
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()

@@ -1,0 +1,102 @@
+"""Imports that a worker does before any request: torch, and third-party packages by name."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import importlib.util
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+
+PRELOAD_SECONDS = 30
+
+
+class Unusable(Exception):
+    """This interpreter cannot trace. `kind` is the `Failure.kind` to show."""
+
+    def __init__(self, message: str, kind: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+@contextmanager
+def _uncollected() -> Generator[None]:
+    """Without garbage collection: imports make much that stays and little garbage."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@_uncollected()
+def import_torch() -> str:
+    """Import torch and what tracing needs of it, trace once, and return torch's version. Raises Unusable.
+
+    What `functools.lru_cache` makes afterwards is known as the user's.
+    """
+    if importlib.util.find_spec("torch") is None:
+        raise Unusable(f"{sys.executable} has no torch", "no-torch")
+    try:
+        importlib.import_module("torch")
+        from fx_lsp.tracer.process.warmup import warm
+        from fx_lsp.tracer.run.lru_caches import remember_caches
+
+        warm()
+        remember_caches()
+    except Exception as error:
+        if isinstance(error, ImportError) and (error.name or "").startswith("fx_lsp"):
+            raise
+        traceback.print_exc()
+        raise Unusable(f"torch in {sys.executable} does not import: {_one_line(error)}", "no-torch") from error
+    return str(getattr(sys.modules.get("torch"), "__version__", ""))
+
+
+@_uncollected()
+def import_packages(names: Iterable[str]) -> None:
+    """Import installed packages; whatever one of them raises, prints or waits for (at most 30 s) is ignored."""
+    for name in names:
+        if name not in sys.modules:
+            try:
+                with _Alarm(PRELOAD_SECONDS):
+                    importlib.import_module(name)
+            except BaseException as error:
+                print(f"preload of {name}: {_one_line(error)}", file=sys.stderr)
+
+
+def count_threads() -> int:
+    """Threads of this process, those that Python does not know of included where the platform tells."""
+    try:
+        return len(list(Path("/proc/self/task").iterdir()))
+    except OSError:
+        return threading.active_count()
+
+
+class _Alarm:
+    """Raise TimeoutError in the main thread after `seconds` (where the platform has timers)."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def __enter__(self) -> None:
+        if sys.platform != "win32":
+            self._before = signal.signal(signal.SIGALRM, self._ring)
+            signal.setitimer(signal.ITIMER_REAL, self._seconds)
+
+    def __exit__(self, *exc: object) -> None:
+        if sys.platform != "win32":
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, self._before)
+
+    def _ring(self, *_: object) -> None:
+        raise TimeoutError(f"longer than {self._seconds:g} s")
+
+
+def _one_line(error: BaseException) -> str:
+    lines = "".join(traceback.format_exception_only(type(error), error)).strip().splitlines()
+    return lines[-1] if lines else type(error).__name__

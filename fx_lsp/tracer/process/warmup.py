@@ -1,0 +1,92 @@
+"""Makes a process ready to trace: imports what tracing needs, and traces a small function once."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from contextlib import suppress
+from typing import Any
+
+from fx_lsp.model import Given, Stage, TraceRequest
+from fx_lsp.specs import parse_spec
+from fx_lsp.wire import decode_stage
+
+MODULES = ("torch.nn.functional", "torch._dynamo", "torch._functorch.aot_autograd", "fx_lsp.tracer.job")
+LAZY_MODULES = ("torch._functorch.compilers", "torch._inductor.compile_fx")
+"""What the partitioner imports when it first runs; not every torch has them."""
+_NAME = "fx_lsp_rehearsal"
+_SOURCE = """
+import torch
+import torch.nn.functional as F
+
+class Training(torch.nn.Module):
+    def __init__(self, dim=4):
+        super().__init__()
+        self.fc = torch.nn.Linear(dim, dim)
+
+    def forward(self, x):
+        y = F.layer_norm(self.fc(x), (4,))
+        return torch.softmax(y.view(2, 2, 4).transpose(0, 1) @ self.fc.weight, -1).sum() * 2 + y.mean()
+
+class Inference(Training):
+    @torch.no_grad()
+    def forward(self, x):
+        return super().forward(x)
+"""
+
+
+MOST_NODES = 1000
+"""How much of a graph is rehearsed: a spare should be ready soon."""
+
+
+def warm() -> None:
+    """Import torch and AOTAutograd and trace once, so that forked processes inherit both.
+
+    No backward is traced: autograd's engine starts threads where torch has device support, and a process that was
+    forked from one with such threads may not differentiate. Raises ImportError where there is no usable torch.
+    """
+    for module in MODULES:
+        importlib.import_module(module)
+    for module in LAZY_MODULES:
+        with suppress(ImportError):
+            importlib.import_module(module)
+    _trace("Inference")
+
+
+def rehearse(graph: bytes = b"") -> None:
+    """Trace a small module, backward included, and run the operations of an encoded stage on fake tensors.
+
+    A process that has done so owns the memory that tracing writes to, and knows what those operations return: the next
+    trace of much the same code need not work it out.
+    """
+    _trace("Training")
+    if graph:
+        _replay(decode_stage(graph))
+
+
+def _replay(stage: Stage) -> None:
+    """Run the ATen operations of a graph one by one; what is no ATen operation, and all that needs it, is left out."""
+    import operator
+
+    import torch
+
+    from fx_lsp.tracer.compat import FakeTensorMode
+    from fx_lsp.tracer.run.tensors import make_tensor
+
+    known: dict[str, Any] = {"torch": torch, "aten": torch.ops.aten, "prims": torch.ops.prims, "operator": operator}
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+        for node in stage.nodes[:MOST_NODES]:
+            with suppress(Exception):
+                spec = parse_spec(node.spec or "") if node.op == "placeholder" else None
+                if spec is not None:
+                    known[node.name] = make_tensor(spec)
+                elif node.op == "call_function" and node.target.startswith(("aten.", "prims.", "operator.getitem")):
+                    known[node.name] = eval(f"{node.target}({', '.join(node.args)})", known)
+
+
+def _trace(name: str) -> None:
+    from fx_lsp.tracer.job import run
+
+    given = Given("x=f32[4, 4]", "comment")
+    run(TraceRequest(f"<{_NAME}>", name, "module", _SOURCE, _SOURCE, _NAME, "", (), (given,)))
+    sys.modules.pop(_NAME, None)

@@ -1,0 +1,276 @@
+"""The warm process that does nothing but fork: torch is imported once, every request gets a copy of it.
+
+Control channel (a Unix socket, frames of `fx_lsp.wire`), from the server: `{"fork": id}` together with two descriptors
+(the request channel and the pipe for printed output), `{"preload": names}`, and `{"rehearse": true}` with a descriptor
+of an encoded stage, the graph that was traced last; to the server, once:
+`{"ready": true, "torch"}` or `{"failed": kind, "message"}`, then `{"forked": id, "pid"}` or
+`{"unforked": id, "message"}`, `{"exited": pid, "status"}` (negative: a signal) and `{"preloaded": name, "threads"}`.
+When the channel closes, every child is killed and the process ends. No user code ever runs here.
+
+One child is forked ahead of its request: this spare rehearses a trace, after which the memory that tracing writes to
+is its own, and the operations of the last graph, which torch then knows, and waits. A trace in it takes about as long
+as in a warm interpreter.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from fx_lsp.errors import ProtocolError
+from fx_lsp.tracer.process.child import PRIVATE_FD, Channel, answer, die_with_parent, find_job, redirect_output
+from fx_lsp.tracer.process.preload import Unusable, count_threads, import_packages, import_torch
+from fx_lsp.wire import frame, read_frame
+
+
+def main(control_fd: int, job: str, warm: bool) -> None:
+    """Serve forks on `control_fd` until the server closes it."""
+    control = socket.socket(fileno=control_fd)
+    die_with_parent()
+    try:
+        torch = import_torch() if warm else None
+        find_job(job)
+    except Unusable as problem:
+        control.sendall(frame({"failed": problem.kind, "message": str(problem)}))
+        return
+    gc.collect()
+    gc.freeze()
+    control.sendall(frame({"ready": True, "torch": torch}))
+    zygote = _Zygote(control, job, _rehearsal() if warm else None)
+    with suppress(OSError, ProtocolError):
+        zygote.serve()
+    zygote.kill_children()
+    os._exit(0)
+
+
+SPARE_DELAY = 0.2
+"""Seconds after a request or preload until the next spare is forked: it must not compete with a running trace."""
+
+
+def _rehearsal() -> Callable[[bytes], None]:
+    from fx_lsp.tracer.process.warmup import rehearse
+
+    return rehearse
+
+
+@dataclass(frozen=True)
+class _Spare:
+    pid: int
+    hand_over: socket.socket
+
+
+class _Zygote:
+    """`rehearse` is what a spare does before its request comes; without it there are no spares."""
+
+    def __init__(self, control: socket.socket, job: str, rehearse: Callable[[bytes], None] | None) -> None:
+        self._control = control
+        self._job = job
+        self._rehearse = rehearse
+        self._spare: _Spare | None = None
+        self._spare_due = time.monotonic()
+        self._pid = os.getpid()
+        self._children: set[int] = set()
+        self._received: list[int] = []
+        self._preloads: list[str] = []
+        self._graph = b""
+        self._wake, self._waker = os.pipe()
+        for fd in (self._wake, self._waker):
+            os.set_blocking(fd, False)
+        self._listen_for_children()
+
+    def serve(self) -> None:
+        while True:
+            ready, _, _ = select.select([self._control, self._wake], [], [], self._patience())
+            if self._wake in ready:
+                os.read(self._wake, 4096)
+            self._reap()
+            if self._control in ready:
+                message = read_frame(self._read)
+                if message is None:
+                    return
+                self._handle(message[0])
+            elif self._preloads:
+                self._preload(self._preloads.pop(0))
+            elif self._wants_spare() and time.monotonic() >= self._spare_due:
+                self._fork_spare()
+
+    def kill_children(self) -> None:
+        self._drop_spare()
+        for pid in self._children:
+            _kill_group(pid)
+
+    def _patience(self) -> float:
+        if self._preloads:
+            return 0
+        return max(self._spare_due - time.monotonic(), 0) if self._wants_spare() else 1
+
+    def _wants_spare(self) -> bool:
+        return self._rehearse is not None and self._spare is None
+
+    def _listen_for_children(self) -> None:
+        signal.signal(signal.SIGCHLD, _wake_up)
+        signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
+
+    def _read(self, size: int) -> bytes:
+        data, descriptors, _, _ = socket.recv_fds(self._control, size, 8)
+        for fd in descriptors:
+            os.set_inheritable(fd, False)
+        self._received += descriptors
+        return data
+
+    def _send(self, header: dict[str, Any]) -> None:
+        self._control.sendall(frame(header))
+
+    def _handle(self, header: dict[str, Any]) -> None:
+        if "preload" in header:
+            self._preloads += header["preload"]
+            return
+        if "rehearse" in header:
+            self._take_graph(self._received.pop(0))
+            return
+        channel, output = self._received[:2]
+        del self._received[:2]
+        self._spare_due = time.monotonic() + SPARE_DELAY
+        pid = self._use_spare(channel, output)
+        try:
+            pid = pid or os.fork()
+        except OSError as error:
+            pid = -1
+            self._send({"unforked": header["fork"], "message": str(error)})
+        if pid == 0:
+            self._become_child(lambda: (channel, output))
+        os.close(channel)
+        os.close(output)
+        if pid > 0:
+            with suppress(OSError):
+                os.setpgid(pid, pid)
+            self._children.add(pid)
+            self._send({"forked": header["fork"], "pid": pid})
+
+    def _take_graph(self, descriptor: int) -> None:
+        """What the next spare rehearses; one that waits has rehearsed something else."""
+        with open(descriptor, "rb") as stream:
+            graph = stream.read()
+        if graph != self._graph:
+            self._graph = graph
+            self._drop_spare()
+            self._spare_due = time.monotonic() + SPARE_DELAY / 2
+
+    def _become_child(self, wait: Callable[[], tuple[int, int]]) -> None:
+        """In a fork: answer the request whose channel and output pipe `wait()` gives, and end."""
+        try:
+            os.setpgid(0, 0)
+            die_with_parent()
+            if os.getppid() != self._pid:
+                os._exit(1)
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            self._control.close()
+            os.close(self._wake)
+            os.close(self._waker)
+            channel_fd, output = wait()
+            redirect_output(output)
+            channel = socket.socket(fileno=_move_up(channel_fd))
+            os.close(output)
+            answer(Channel(channel.recv, channel.sendall), self._job)
+        finally:
+            os._exit(1)
+
+    def _fork_spare(self) -> None:
+        ours, theirs = socket.socketpair()
+        try:
+            pid = os.fork()
+        except OSError:
+            self._spare_due = time.monotonic() + 10 * SPARE_DELAY
+            ours.close()
+        else:
+            if pid == 0:
+                ours.close()
+                self._become_child(lambda: self._wait_as_spare(theirs))
+            self._spare = _Spare(pid, ours)
+        theirs.close()
+
+    def _wait_as_spare(self, hand_over: socket.socket) -> tuple[int, int]:
+        assert self._rehearse is not None
+        self._rehearse(self._graph)
+        data, descriptors, _, _ = socket.recv_fds(hand_over, 1, 2)
+        if not data:
+            os._exit(0)
+        hand_over.close()
+        for fd in descriptors:
+            os.set_inheritable(fd, False)
+        return descriptors[0], descriptors[1]
+
+    def _use_spare(self, channel: int, output: int) -> int:
+        """Hand a request to the spare; its pid, or 0 where there is none."""
+        if self._spare is None:
+            return 0
+        spare, self._spare = self._spare, None
+        try:
+            socket.send_fds(spare.hand_over, [b"x"], [channel, output])
+        except OSError:
+            self._children.add(spare.pid)
+            return 0
+        finally:
+            spare.hand_over.close()
+        return spare.pid
+
+    def _drop_spare(self) -> None:
+        if self._spare is not None:
+            self._spare.hand_over.close()
+            _kill_group(self._spare.pid)
+            with suppress(OSError):
+                os.kill(self._spare.pid, signal.SIGKILL)
+            os.waitpid(self._spare.pid, 0)
+            self._spare = None
+
+    def _reap(self) -> None:
+        if self._spare is not None and os.waitpid(self._spare.pid, os.WNOHANG)[0]:
+            self._spare.hand_over.close()
+            self._spare = None
+        for pid in list(self._children):
+            # The pid stays ours until waitpid, so its group (grandchildren too) can be killed without hitting another.
+            if hasattr(os, "waitid") and not os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                continue
+            if hasattr(os, "waitid"):
+                _kill_group(pid)
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                _kill_group(pid)
+                self._children.discard(pid)
+                self._send({"exited": pid, "status": os.waitstatus_to_exitcode(status)})
+
+    def _preload(self, name: str) -> None:
+        self._drop_spare()
+        self._spare_due = time.monotonic() + SPARE_DELAY
+        import_packages([name])
+        gc.freeze()
+        self._listen_for_children()
+        self._send({"preloaded": name, "threads": count_threads()})
+
+
+def _wake_up(signum: int, frame: object) -> None:
+    """SIGCHLD only has to write to the wake-up descriptor, which Python does for any handler."""
+
+
+def _move_up(fd: int) -> int:
+    import fcntl
+
+    moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, PRIVATE_FD)
+    os.close(fd)
+    return moved
+
+
+def _kill_group(pid: int) -> None:
+    if sys.platform != "win32":
+        with suppress(OSError):
+            os.killpg(pid, signal.SIGKILL)

@@ -1,0 +1,174 @@
+"""What comes before a training loop, run as far as it can be had: a statement that raises leaves its names absent.
+
+Most of what stops such code is about data that is not here, and most of a step does not need it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from types import FunctionType
+from typing import Any
+
+import torch
+
+from fx_lsp.steps import BACKWARD, blocks_of
+from fx_lsp.tracer.run.state import contents_of
+
+_RECORD, _CAUGHT, _ERROR = "absent", "caught", "error"
+"""Names of the code around statements. No identifier of the user's has a space in front."""
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_LEFT = (ast.Return, ast.Break, ast.Continue, ast.Pass, ast.Global, ast.Nonlocal)
+
+
+class AbsentError(AttributeError):
+    """Something was done with a value that is absent; `__cause__` is what kept it from being there."""
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(f"it needs what could not be had: {type(cause).__name__}: {cause}")
+
+
+class Absent:
+    """Stands for a value that could not be had because of `cause`: whatever is done with it raises AbsentError.
+
+    It `is_code` where it would have been imported.
+    """
+
+    cause: BaseException
+    is_code: bool
+
+    def __init__(self, error: BaseException, imported: bool) -> None:
+        cause = error.__cause__ if isinstance(error, AbsentError) else error
+        object.__setattr__(self, "cause", cause or error)
+        object.__setattr__(self, "is_code", imported)
+
+    def _raise(self, *args: Any, **kwargs: Any) -> Any:
+        cause = object.__getattribute__(self, "cause")
+        raise AbsentError(cause) from cause
+
+    __getattr__ = __setattr__ = __call__ = __iter__ = __len__ = __getitem__ = __setitem__ = __bool__ = _raise
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __floordiv__ = _raise
+    __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __neg__ = __lt__ = __le__ = __gt__ = __ge__ = __contains__ = _raise
+    __enter__ = __exit__ = __int__ = __float__ = __index__ = __matmul__ = _raise
+
+
+def backward_of(loss: Any) -> Any:
+    """A loss whose `backward` is called with no gradient; raises what that call raises, where it does."""
+    if not isinstance(loss, torch.Tensor):
+        loss.backward  # noqa: B018
+        return loss
+    if torch.is_grad_enabled() and not loss.requires_grad:
+        raise RuntimeError("element 0 of tensors does not require grad and does not have a grad_fn")
+    if loss.numel() != 1:
+        raise RuntimeError(f"grad can be implicitly created only for scalar outputs, not for {list(loss.shape)}")
+    return loss
+
+
+@dataclass
+class Absences:
+    """Return what statements raised that were run with `tolerant`."""
+
+    errors: list[BaseException] = field(default_factory=list[BaseException])
+
+    def namespace(self) -> dict[str, Any]:
+        """The names that tolerant code needs."""
+        return {f" {_RECORD}": self._record, f" {_CAUGHT}": (Exception, SystemExit), BACKWARD: backward_of}
+
+    def _record(self, error: BaseException, imported: bool) -> Absent:
+        self.errors.append(error)
+        return Absent(error, imported)
+
+
+def tolerant(tree: ast.Module, functions: Collection[int]) -> ast.Module:
+    """The module with each statement that raises leaving absent what it binds, at its top level and in the functions
+    that begin at some lines."""
+    body = _tolerant_block(tree.body, functions)
+    tree.body = [_guarded(node) if isinstance(node, ast.ClassDef) else node for node in body]
+    return ast.fix_missing_locations(tree)
+
+
+def _tolerant_block(block: Sequence[ast.stmt], functions: Collection[int]) -> list[ast.stmt]:
+    statements: list[ast.stmt] = []
+    for node in block:
+        if isinstance(node, _DEFINITIONS):
+            _inside(node, functions)
+            statements.append(node)
+        elif isinstance(node, _LEFT) or _is_future(node):
+            statements.append(node)
+        elif any(isinstance(part, (*_LEFT, *_DEFINITIONS)) for part in ast.walk(node)):
+            for inner in blocks_of(node):
+                inner[:] = _tolerant_block(inner, functions)
+            statements.append(node)
+        else:
+            for inner in blocks_of(node):
+                inner[:] = _tolerant_block(inner, functions)
+            statements.append(_guarded(node))
+    return statements
+
+
+def _inside(node: ast.stmt, functions: Collection[int]) -> None:
+    """Make the functions that run only in part tolerant, also in classes."""
+    if isinstance(node, ast.ClassDef):
+        for member in node.body:
+            _inside(member, functions)
+    elif isinstance(node, ast.FunctionDef) and node.lineno in functions:
+        node.body = _tolerant_block(node.body, functions)
+
+
+def _is_future(node: ast.stmt) -> bool:
+    return isinstance(node, ast.ImportFrom) and (node.module == "__future__" or node.names[0].name == "*")
+
+
+def _guarded(node: ast.stmt) -> ast.stmt:
+    imported = isinstance(node, (ast.Import, ast.ImportFrom))
+    error = ast.Name(f" {_ERROR}", ast.Load())
+    value = ast.Call(ast.Name(f" {_RECORD}", ast.Load()), [error, ast.Constant(imported)], [])
+    names = _bound(node)
+    targets: list[ast.expr] = [ast.Name(name, ast.Store()) for name in names]
+    records: list[ast.stmt] = [ast.Assign(targets, value) if targets else ast.Expr(value)]
+    if blocks_of(node) and not isinstance(node, ast.ClassDef):
+        records = [_unless_bound(name, value) for name in names] or [ast.Expr(value)]
+    handler = ast.ExceptHandler(ast.Name(f" {_CAUGHT}", ast.Load()), f" {_ERROR}", records)
+    guarded = ast.Try([node], [handler], [], [])
+    for part in ast.walk(handler):
+        if "lineno" in getattr(part, "_attributes", ()):
+            ast.copy_location(part, node)
+    return ast.copy_location(guarded, node)
+
+
+def _unless_bound(name: str, value: ast.expr) -> ast.stmt:
+    """Bind a name to a value, where it has none: a branch that raises leaves what was there before."""
+    read = ast.Expr(ast.Name(name, ast.Load()))
+    unbound = ast.ExceptHandler(
+        ast.Name("NameError", ast.Load()), None, [ast.Assign([ast.Name(name, ast.Store())], value)]
+    )
+    return ast.Try([read], [unbound], [], [])
+
+
+def _bound(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.ClassDef):
+        return [node.name]
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return [alias.asname or alias.name.partition(".")[0] for alias in node.names]
+    stored = (part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store))
+    return list(dict.fromkeys(stored))
+
+
+def absent_names(function: FunctionType) -> Iterator[tuple[str, Absent]]:
+    """The names that a function reads of what is around it, and its defaults, that are absent."""
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
+    held: dict[str, Any] = {name: contents_of(cell) for name, cell in cells}
+    held |= {name: function.__globals__.get(name) for name in _global_names(function)}
+    held |= function.__kwdefaults__ or {}
+    yield from ((name, value) for name, value in held.items() if isinstance(value, Absent))
+
+
+def _global_names(function: FunctionType) -> list[str]:
+    """Return the names that a function and those in it read of their module, in the order of the code."""
+    names: dict[str, None] = {}
+    waiting = [function.__code__]
+    while waiting:
+        code = waiting.pop()
+        names |= dict.fromkeys(code.co_names)
+        waiting += [constant for constant in code.co_consts if hasattr(constant, "co_names")]
+    return list(names)

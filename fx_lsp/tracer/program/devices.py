@@ -1,0 +1,138 @@
+"""Devices that are not there: fake tensors are on them, and for compilers, which ask the device itself, on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.overrides import TorchFunctionMode
+
+from fx_lsp.tracer.compat import FakeTensorMode
+from fx_lsp.tracer.program.fake_gpu import FAKE_KINDS, FakeGpu
+
+
+def known_devices() -> frozenset[str]:
+    """The types of devices that fake tensors can be on, and be differentiated: those that this process sees."""
+    known = {"cpu", "meta"}
+    if torch.cuda.is_available():
+        known.add("cuda")
+    if torch.backends.mps.is_built():
+        known.add("mps")
+    if getattr(torch, "xpu", None) is not None and torch.xpu._is_compiled():  # pyright: ignore[reportPrivateUsage]
+        known.add("xpu")
+    return frozenset(known)
+
+
+class OnCpu(TorchFunctionMode):
+    """Puts on the CPU what is asked for on a device that is not `known`; `replaced` collects those devices' types."""
+
+    def __init__(self, known: frozenset[str]) -> None:
+        super().__init__()
+        self._known = known
+        self.replaced: set[str] = set()
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        if name in _MOVES and func is getattr(torch.Tensor, name, None):
+            if name not in self._known:
+                self.replaced.add(name)
+                return args[0]
+            return func(*args, **kwargs)
+        if name == "device" and func is torch.device:
+            return func(*args, **kwargs)
+        if name == "to" and len(args) > 1 and isinstance(args[1], (str, int)):
+            args = (args[0], self._possible(args[1]), *args[2:])
+        elif any(isinstance(a, torch.device) for a in args):
+            args = tuple(self._possible(a) if isinstance(a, torch.device) else a for a in args)
+        if kwargs.get("device") is not None:
+            kwargs = {**kwargs, "device": self._possible(kwargs["device"])}
+        return func(*args, **kwargs)
+
+    def _possible(self, device: Any) -> Any:
+        if not isinstance(device, (str, int, torch.device)):
+            return device  # a proxy of torch.fx
+        try:
+            kind = "cuda" if type(device) is int else torch.device(device).type
+        except (RuntimeError, TypeError):
+            return device
+        if kind in self._known:
+            return device
+        self.replaced.add(kind)
+        return "cpu"
+
+
+_MOVES = frozenset({"cuda", "xpu", "ipu", "hpu", "mtia"})
+
+
+@dataclass(frozen=True)
+class Devices:
+    """The modes that a trace runs in: `gpu` is None where there is one, or where tensors on it stand on the CPU."""
+
+    on_cpu: OnCpu | None = None
+    gpu: FakeGpu | None = None
+
+    def notes(self) -> list[str]:
+        """Return what to tell the user of devices that are not there."""
+        notes: list[str] = []
+        if self.gpu is not None and self.gpu.kinds:
+            kinds = " and ".join(sorted(self.gpu.kinds))
+            notes.append(
+                f"there is no {kinds} device here: where PyTorch chooses operations by the device (batch norm, "
+                "recurrent layers, attention with a mask), those that it has for any device stand"
+            )
+        if self.on_cpu is not None and self.on_cpu.replaced:
+            kinds = " and ".join(sorted(self.on_cpu.replaced))
+            notes.append(f"traces see no GPU: what the code puts on {kinds} stands on the CPU")
+        return notes
+
+    @property
+    def undecided(self) -> bool:
+        """Return True if code heard that there is no GPU, and put tensors on one nevertheless."""
+        return self.gpu is not None and self.gpu.denied and bool(self.gpu.kinds)
+
+
+@contextmanager
+def possible_devices(mode: FakeTensorMode, compiles: bool, available: bool) -> Generator[Devices, None, None]:
+    """The modes to trace in; none where this process sees a GPU.
+
+    What `compiles` asks the device itself, so its tensors are on the CPU. `available` is what code hears that asks for
+    a GPU.
+    """
+    known = known_devices()
+    if "cuda" in known:
+        yield Devices()
+        return
+    if compiles:
+        original = FunctionalTensor.cuda
+        FunctionalTensor.cuda = lambda self, *args, **kwargs: (
+            self
+        )  # that of AOTAutograd asks which GPU is the current one
+        try:
+            with OnCpu(known) as on_cpu:
+                yield Devices(on_cpu)
+        finally:
+            FunctionalTensor.cuda = original
+        return
+    gpu = FakeGpu(mode, available)
+    with OnCpu(known | FAKE_KINDS) as on_cpu, gpu.hidden(), gpu:
+        yield Devices(on_cpu, gpu)
+
+
+@contextmanager
+def left(mode: OnCpu | None) -> Generator[None, None, None]:
+    """Inside, the mode is off where it has replaced nothing so far: Dynamo would trace through it, which shows."""
+    if mode is None or mode.replaced:
+        yield
+        return
+    mode.__exit__(None, None, None)
+    try:
+        yield
+    finally:
+        mode.__enter__()

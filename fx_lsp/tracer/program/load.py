@@ -1,0 +1,272 @@
+"""The user's module, from the unsaved buffer: only what the target reaches, or all of it where that does not work."""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import linecache
+import os
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any
+
+from fx_lsp.model import TraceRequest
+from fx_lsp.steps import as_functions, functions_around
+from fx_lsp.syntax import is_main_guard
+from fx_lsp.tracer.compat import DATA_DEPENDENT
+from fx_lsp.tracer.program.absences import Absences, tolerant
+from fx_lsp.tracer.program.effects import forbid_effects
+from fx_lsp.tracer.program.time_limit import time_limit
+
+
+@dataclass
+class Loaded:
+    """The module that defines the target, and what there is to say about how it was loaded.
+
+    `whole` says that more than the slice had to run.
+    """
+
+    module: ModuleType
+    whole: bool
+    notes: tuple[str, ...] = ()
+
+
+class LoadError(Exception):
+    """The user's module raised while it was imported; `__cause__` is what it raised."""
+
+
+PROGRAM_SECONDS = 6.0
+"""How long what comes before a step at the top level of a file may take."""
+ENTRY_SECONDS = 2.0
+"""How long what a program does under its `if __name__ == "__main__":` may take, as far as a target reaches it."""
+_SLICE_TOO_SMALL = (NameError, AttributeError, KeyError)
+
+
+def load(request: TraceRequest, mode: AbstractContextManager[object]) -> Loaded:
+    """Execute the target's slice as a module; raises LoadError from what the user's code raised.
+
+    Its top level runs under `mode`, so that tensors that it makes there are fake.
+    """
+    if request.overlays:
+        sys.meta_path.insert(0, _Overlays(request.overlays))
+    trouble = None
+    try:
+        trouble = _import_package(request.package) if request.package else None
+        loaded = _load(request, mode)
+    except SystemExit:
+        raise
+    except Exception as error:
+        raise LoadError from (trouble or error)
+    if trouble is not None:
+        left_out = f"`{request.package}` was not imported as a package: {type(trouble).__name__}: {trouble}"
+        return replace(loaded, notes=(*loaded.notes, left_out))
+    return loaded
+
+
+def with_inputs(request: TraceRequest, inputs: Collection[str], mode: AbstractContextManager[object]) -> ModuleType:
+    """The module of a step again, of what that reads some names as parameters."""
+    return _execute(request, request.sliced, mode, inputs)
+
+
+def _import_package(name: str) -> Exception | None:
+    """Import a package. Where that raises, what it raised, and only the modules in the package can be imported then.
+
+    So a target is traced that needs nothing of what its package's `__init__` fails to import.
+    """
+    try:
+        importlib.import_module(name)
+    except Exception as error:
+        parts = name.split(".")
+        for package in (".".join(parts[: i + 1]) for i in range(len(parts))):
+            spec = None if package in sys.modules else importlib.util.find_spec(package)
+            if spec is not None:
+                sys.modules[package] = importlib.util.module_from_spec(spec)
+        return error
+    return None
+
+
+def _load(request: TraceRequest, mode: AbstractContextManager[object]) -> Loaded:
+    try:
+        return Loaded(_execute(request, request.sliced, mode), whole=False)
+    except _SLICE_TOO_SMALL as error:
+        if request.step or request.sliced == request.source or isinstance(error, ModuleNotFoundError):
+            raise
+        raised = f"{type(error).__name__}: {error}"
+    note = f"the whole file was run, because the part that {request.name} uses raised {raised}"
+    return Loaded(_execute(request, request.source, mode), whole=True, notes=(note,))
+
+
+def _execute(
+    request: TraceRequest, text: str, mode: AbstractContextManager[object], inputs: Collection[str] = ()
+) -> ModuleType:
+    tree = syntax_of(request, text, inputs)
+    tree = tolerant(tree, functions_around(tree, request.step)) if request.step else tree
+    linecache.cache[request.file] = (len(text), None, text.splitlines(keepends=True), request.file)
+    try:
+        with mode:
+            return _run(request, tree)
+    except DATA_DEPENDENT:
+        return _run(request, tree)
+
+
+def syntax_of(request: TraceRequest, text: str, inputs: Collection[str] = ()) -> ast.Module:
+    """The syntax of a text of the target's file, where a step is the function that the body of its loop amounts to.
+
+    Of what that reads, `inputs` are parameters.
+    """
+    tree = ast.parse(text, request.file)
+    return as_functions(tree, request.step, request.name, inputs) if request.step else tree
+
+
+def _run(request: TraceRequest, tree: ast.Module) -> ModuleType:
+    module = ModuleType(request.module)
+    module.__file__ = request.file
+    module.__package__ = request.package
+    module.__spec__ = importlib.machinery.ModuleSpec(request.module, None, origin=request.file)
+    sys.modules[request.module] = module
+    if request.step:
+        _run_program(request, tree, module)
+    else:
+        exec(compile(tree, request.file, "exec", dont_inherit=True), module.__dict__)
+    _enter(request, module)
+    return module
+
+
+def _run_program(request: TraceRequest, tree: ast.Module, module: ModuleType) -> None:
+    """Run what comes before a step, which is a program and no module that is imported: it writes nothing."""
+    vars(module).update(Absences().namespace())
+    with time_limit(PROGRAM_SECONDS):
+        for code, imports in codes_of(tree, request.file):
+            with forbid_effects(network_only=imports):
+                exec(code, module.__dict__)
+
+
+def codes_of(tree: ast.Module, file: str) -> Iterator[tuple[Any, bool]]:
+    """The code of each statement that runs of a slice, and whether it is an import."""
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
+    names = [alias.name for node in imports for alias in node.names]
+    flags = sum(getattr(__future__, name).compiler_flag for name in names)
+    for node in as_run(tree):
+        inner = node.body[0] if isinstance(node, ast.Try) else node
+        code = compile(ast.Module([node], []), file, "exec", flags, dont_inherit=True)
+        yield code, isinstance(inner, (ast.Import, ast.ImportFrom))
+
+
+def _enter(request: TraceRequest, module: ModuleType) -> None:
+    """Run what the target reaches of the program's entry, as far as that goes without data.
+
+    What raises is as if it did not stand there.
+    """
+    tree = ast.parse(request.sliced, request.file)
+    nodes = [node for guard in tree.body if is_main_guard(guard) for node in as_run(ast.Module([guard], []))]
+    for node in nodes:
+        code = compile(ast.Module([node], []), request.file, "exec", dont_inherit=True)
+        with suppress(BaseException), forbid_effects(), time_limit(ENTRY_SECONDS):
+            exec(code, module.__dict__)
+
+
+def as_run(sliced: ast.Module) -> Iterator[ast.stmt]:
+    """The statements of a slice in their order; what is left in it under the program's guard is needed."""
+    for node in sliced.body:
+        yield from node.body if isinstance(node, ast.If) and is_main_guard(node) else [node]
+
+
+class _Overlays(importlib.abc.MetaPathFinder):
+    """Imports files that are open in the editor from their unsaved text."""
+
+    def __init__(self, texts: dict[str, str]) -> None:
+        self._texts = texts
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is None or spec.origin is None:
+            return None
+        text = self._texts.get(os.path.realpath(spec.origin), self._texts.get(spec.origin))
+        if text is None:
+            return None
+        spec.loader = _OverlayLoader(fullname, spec.origin, text)
+        return spec
+
+
+class _OverlayLoader(importlib.machinery.SourceFileLoader):
+    def __init__(self, fullname: str, path: str, text: str) -> None:
+        super().__init__(fullname, path)
+        self._text = text
+
+    def get_code(self, fullname: str) -> Any:
+        return compile(self._text, self.path, "exec", dont_inherit=True)
+
+
+def find(module: ModuleType, name: str) -> Any:
+    """The object that a qualified name stands for in the module. Raises AttributeError."""
+    found: Any = module
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def dependencies(
+    request: TraceRequest, package_dir: str | None, site: Sequence[str], before: Collection[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The project files that are loaded now besides the target's own, and the names of the installed modules.
+
+    `before` are the modules that were loaded before the request; of those only the project's count. A target that is
+    itself installed counts its top-level package (`package_dir`) as its project.
+    """
+    files: set[str] = set()
+    installed: list[str] = []
+    for name, module in list(sys.modules.items()):
+        if name in before and package_dir is None:
+            continue
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str) or file == request.file:
+            continue
+        own = package_dir is not None and file.startswith(package_dir + os.sep)
+        in_site = any(file.startswith(s + os.sep) for s in site)
+        if own or (not in_site and any(file.startswith(root + os.sep) for root in request.roots)):
+            files.add(file)
+        if in_site and name not in before and name.partition(".")[0] not in _NEVER_PRELOADED:
+            installed.append(name)
+    return tuple(sorted(files)), tuple(installed)
+
+
+_NEVER_PRELOADED = frozenset({"torch", "fx_lsp", "__main__", "torchgen", "functorch"})
+
+
+def forget_changed(request: TraceRequest, package_dir: str | None, since: float) -> None:
+    """Drop the modules of the target's own package if one of them changed after `since` (seconds since the epoch).
+
+    A zygote may have imported them long ago, when the target is itself installed.
+    """
+    if package_dir is None:
+        return
+    own = {
+        name: file
+        for name, module in list(sys.modules.items())
+        if isinstance(file := getattr(module, "__file__", None), str) and file.startswith(package_dir + os.sep)
+    }
+    if any(file in request.overlays or _changed(file, since) for file in own.values()):
+        for name in own:
+            del sys.modules[name]
+
+
+def forget_project(request: TraceRequest, before: Collection[str]) -> None:
+    """Drop the modules of the project that were imported since `before`."""
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if name not in before and isinstance(file, str) and any(file.startswith(r + os.sep) for r in request.roots):
+            del sys.modules[name]
+
+
+def _changed(file: str, since: float) -> bool:
+    try:
+        return os.stat(file).st_mtime > since
+    except OSError:
+        return True

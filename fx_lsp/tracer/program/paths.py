@@ -1,0 +1,39 @@
+"""Where the user's code is imported from: entries of `sys.path`, in an order in which none hides what it must not."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+
+
+def insert_user_paths(roots: Iterable[str]) -> None:
+    """Put `roots` on `sys.path`: after the standard library, before site-packages, in their order.
+
+    So a user's `types.py` hides nothing of Python's, and a user's package wins over an installed one of the same
+    name. Entries that are there already stay where they are, and what follows them in `roots` comes after them: a
+    package is not hidden by a module in it that has its name.
+    """
+    at = _end_of_standard_library()
+    for root in roots:
+        path = os.path.abspath(root)
+        present = [os.path.normcase(os.path.abspath(p)) for p in sys.path]
+        if os.path.normcase(path) in present:
+            at = max(at, present.index(os.path.normcase(path)) + 1)
+        else:
+            sys.path.insert(at, path)
+            at += 1
+
+
+def _end_of_standard_library() -> int:
+    library = os.path.dirname(os.path.abspath(os.__file__))
+    version = f"{sys.version_info[0]}{sys.version_info[1]}"
+    own = {
+        library,
+        os.path.join(library, "lib-dynload"),
+        os.path.join(os.path.dirname(library), f"python{version}.zip"),
+        os.path.join(sys.base_prefix, f"python{version}.zip"),
+        os.path.join(sys.base_exec_prefix, "DLLs"),
+    }
+    own = {os.path.normcase(p) for p in own}
+    return max((i + 1 for i, p in enumerate(sys.path) if os.path.normcase(os.path.abspath(p)) in own), default=0)

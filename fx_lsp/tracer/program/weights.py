@@ -1,0 +1,85 @@
+"""Weights that are not here: what a program would download, or read from a file that is missing, is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.hub
+from torch import nn
+
+from fx_lsp.tracer.program.effects import EffectBlocked
+
+_LOADED_FROM: list[str] = []
+"""Where the weights that were left out would have come from."""
+
+
+class MissingWeights(dict[Any, Any]):
+    """Stands for the contents of a file of weights: whatever is looked up in it is missing weights again."""
+
+    def __missing__(self, key: Any) -> MissingWeights:
+        return self
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """Return missing weights whatever the key."""
+        return self
+
+    def pop(self, key: Any, default: Any = None) -> Any:
+        """Return missing weights whatever the key."""
+        return self
+
+
+def left_out(source: Any) -> MissingWeights:
+    """Note that weights from `source` are left out, and return what stands for them."""
+    _LOADED_FROM.append(str(source))
+    return MissingWeights()
+
+
+@contextmanager
+def without_weights() -> Generator[None, None, None]:
+    """Inside, downloading weights and loading files that are not there gives weights that change nothing."""
+    load, load_state_dict = torch.load, nn.Module.load_state_dict
+    download: Any = torch.hub.load_state_dict_from_url
+    code = download.__code__
+
+    def load_or_leave_out(f: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return load(f, *args, **kwargs)
+        except (FileNotFoundError, EffectBlocked):
+            return left_out(f)
+
+    def load_what_is_there(self: nn.Module, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(state_dict, MissingWeights):
+            return nn.modules.module._IncompatibleKeys([], [])
+        return load_state_dict(self, state_dict, *args, **kwargs)
+
+    torch.load, nn.Module.load_state_dict = load_or_leave_out, load_what_is_there
+    download.__code__ = _not_downloaded.__code__  # in place: packages have imported the function under their own names
+    try:
+        yield
+    finally:
+        torch.load, nn.Module.load_state_dict = load, load_state_dict
+        download.__code__ = code
+
+
+def _not_downloaded(
+    url: str,
+    model_dir: Any = None,
+    map_location: Any = None,
+    progress: bool = True,
+    check_hash: bool = False,
+    file_name: Any = None,
+    weights_only: bool = False,
+) -> Any:
+    import fx_lsp.tracer.program.weights
+
+    return fx_lsp.tracer.program.weights.left_out(url)
+
+
+def weights_note() -> list[str]:
+    """A sentence about the weights that were left out since the last time, if there were any."""
+    sources = list(dict.fromkeys(_LOADED_FROM))
+    _LOADED_FROM.clear()
+    return [f"weights are left out: {', '.join(sources[:3])}{', …' if len(sources) > 3 else ''}"] if sources else []

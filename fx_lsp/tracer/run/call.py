@@ -1,0 +1,165 @@
+"""A call of the target as AOTAutograd wants it: a function of a flat list of tensors."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+from torch import nn
+
+from fx_lsp.model import SavedKind
+from fx_lsp.tracer.run.coroutines import finished
+from fx_lsp.tracer.run.lru_caches import forget_results
+from fx_lsp.tracer.run.state import Held, held_tensors, replaced, surroundings, unchanged
+
+
+@dataclass
+class Call:
+    """The target with its arguments.
+
+    `modules` are those whose parameters are inputs of the graph, by name prefix; so are the tensors with the ids
+    `touched` that the function finds by itself. `created` names the parameters that the last run gave the modules.
+    """
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    modules: dict[str, nn.Module] = field(default_factory=dict)
+    parameter_names: tuple[str, ...] = ()
+    touched: frozenset[int] = frozenset()
+    created: list[str] = field(default_factory=list[str])
+
+    def held(self) -> list[Held]:
+        """The tensors that the call reads besides its arguments, each once."""
+        inside = [held for prefix, module in self.modules.items() for held in held_tensors(module, prefix)]
+        found = [held for held in inside if not held.plain or id(held.tensor) in self.touched]
+        known = {id(held.tensor) for held in found} | {id(tensor) for _, tensor in self.arguments()}
+        return found + surroundings(self.function, self.touched - known, self.modules.values())
+
+    def arguments(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """The tensors among the arguments, each with its path."""
+        for name, value in [*((_argument_name(self, i), a) for i, a in enumerate(self.args)), *self.kwargs.items()]:
+            yield from tensors_in(value, name)
+
+    def run(self) -> Any:
+        """Call the target, which remembers no other call; what it assigns to attributes of the modules is undone."""
+        forget_results()
+        with unchanged(self.modules.values()) as before:
+            result = finished(self.function(*self.args, **self.kwargs))
+            self.created[:] = before.created()
+            return result
+
+    def run_for_good(self) -> None:
+        """Call the target; what it makes of the modules stays."""
+        finished(self.function(*self.args, **self.kwargs))
+
+
+RUN_CODE: CodeType = Call.run.__code__
+"""Stack frames outside the frame that runs this code are fx-lsp's, not the user's."""
+
+
+@dataclass(frozen=True)
+class FlatInput:
+    """One tensor among a call's inputs: its name as the user would write it, and what it is."""
+
+    name: str
+    tensor: torch.Tensor
+    kind: SavedKind
+
+
+def flat_inputs(call: Call) -> list[FlatInput]:
+    """All tensors that the call reads: parameters and buffers first, then arguments in order."""
+    held = [FlatInput(item.name, item.tensor, item.kind) for item in call.held()]
+    return held + [FlatInput(path, tensor, "input") for path, tensor in call.arguments()]
+
+
+def flat_function(call: Call, wrap: Callable[[], Any], outputs: list[str]) -> Callable[..., tuple[torch.Tensor, ...]]:
+    """The call as a function of the tensors of `flat_inputs(call)`, in that order, to a tuple of tensors.
+
+    `wrap()` gives the context managers to run it in; `outputs` is filled with a name for each result.
+    """
+
+    held = call.held()
+
+    def flat(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        supply = iter(tensors)
+        with ExitStack() as stack:
+            stack.enter_context(replaced(held, supply))
+            args = tuple(substitute(a, supply) for a in call.args)
+            kwargs = {k: substitute(v, supply) for k, v in call.kwargs.items()}
+            stack.enter_context(wrap())
+            result = dataclasses.replace(call, args=args, kwargs=kwargs).run()
+        found = list(tensors_in(result, "out"))
+        outputs[:] = [name for name, _ in found]
+        return tuple(tensor for _, tensor in found)
+
+    return flat
+
+
+def tensors_in(value: Any, path: str, depth: int = 6) -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors inside containers and objects, each with the path to it: `x`, `xs[0]`, `out['a']`, `out.loss`."""
+    if isinstance(value, torch.Tensor):
+        yield path, value
+    elif depth > 0:
+        for key, item in children(value):
+            yield from tensors_in(item, f"{path}{key}", depth - 1)
+
+
+def children(value: Any) -> list[tuple[str, Any]]:
+    """The parts of a container or an object with the text that selects each; none for anything else."""
+    if isinstance(value, Mapping):
+        return [(f"[{key!r}]", item) for key, item in value.items()]
+    if isinstance(value, (list, tuple)):
+        fields: tuple[str, ...] | None = getattr(value, "_fields", None)
+        return [(f".{fields[i]}" if fields else f"[{i}]", item) for i, item in enumerate(value)]
+    if dataclasses.is_dataclass(value) and not isinstance(value, (type, nn.Module)):
+        return [(f".{f.name}", getattr(value, f.name, None)) for f in dataclasses.fields(value)]
+    if _is_users_object(value):
+        return [(f".{name}", item) for name, item in vars(value).items()]
+    return []
+
+
+def _is_users_object(value: Any) -> bool:
+    """Whether a value is an instance of a class of somebody's own, such as a batch or a tensor with its mask."""
+    kind = type(value)
+    if isinstance(value, (nn.Module, FunctionType, type)) or kind.__module__.partition(".")[0] in _NOT_USERS:
+        return False
+    return isinstance(getattr(value, "__dict__", None), dict)
+
+
+_NOT_USERS = {"torch", "builtins", "fx_lsp", *sys.stdlib_module_names}
+
+
+def substitute(value: Any, supply: Iterator[torch.Tensor], depth: int = 6) -> Any:
+    """A copy of `value` whose tensors are taken from `supply`, in the order of `tensors_in`."""
+    if isinstance(value, torch.Tensor):
+        return next(supply)
+    if depth == 0 or not any(True for _ in tensors_in(value, "", depth)):
+        return value
+    parts = [substitute(item, supply, depth - 1) for _, item in children(value)]
+    if isinstance(value, Mapping):
+        return type(value)(zip(value.keys(), parts, strict=True))  # type: ignore[call-arg]
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*parts)
+    if isinstance(value, (list, tuple)):
+        return type(value)(parts)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = (f.name for f in dataclasses.fields(value))
+        return dataclasses.replace(value, **dict(zip(names, parts, strict=True)))
+    made: Any = copy.copy(value)
+    made.__dict__.update(zip(vars(made), parts, strict=True))
+    return made
+
+
+def _argument_name(call: Call, index: int) -> str:
+    names = call.parameter_names
+    if index < len(names):
+        return names[index]
+    return f"args[{index - len(names)}]" if names else f"arg{index}"

@@ -1,0 +1,44 @@
+"""What a trace is made under, besides the inputs: symbols for sizes, and what `torch.compiler` tells the code."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from fx_lsp.tracer.compat import FakeTensorMode, ShapeEnv, as_if_compiling, enable_python_dispatcher
+from fx_lsp.tracer.run.symbols import Symbols
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """With `symbols`, sizes may be names; with `compiling`, the code believes that it is being compiled."""
+
+    symbols: Symbols | None = None
+    compiling: bool = False
+
+
+@contextmanager
+def under(mode: FakeTensorMode, conditions: Conditions) -> Generator[None, None, None]:
+    """Run fake tensors of `mode` under those conditions; without any this changes nothing."""
+    if conditions.symbols is None:
+        yield
+        return
+    with ExitStack() as stack:
+        stack.enter_context(with_shape_env(mode, conditions.symbols))
+        if conditions.compiling:
+            stack.enter_context(as_if_compiling())
+        yield
+
+
+@contextmanager
+def with_shape_env(mode: FakeTensorMode, shape_env: ShapeEnv) -> Generator[None, None, None]:
+    """Run fake tensors of `mode` whose sizes may be symbols of `shape_env`."""
+    before = mode.shape_env, mode.cache_enabled
+    with enable_python_dispatcher():
+        # The cache would answer for another trace's symbols, and leave out what it demanded of them.
+        mode.shape_env, mode.cache_enabled = shape_env, False
+        try:
+            yield
+        finally:
+            mode.shape_env, mode.cache_enabled = before

@@ -1,0 +1,225 @@
+"""Values of tensors that depend on no input: masks, index tables, schedules, all that code makes from numbers.
+
+An operation whose operands all have values is run on them, too, beside its run on fake tensors. Whoever asks for such a
+value (`if mask.all()`, `betas.tolist()`, `lengths.max()`) has it. What is trained, or random, has none.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.utils._mode_utils import no_dispatch
+from torch.utils._pytree import tree_map_only
+
+from fx_lsp.tracer.compat import DATA_DEPENDENT, FakeTensor, FakeTensorMode
+from fx_lsp.tracer.run.value_checks import Checks
+
+MAX_ELEMENTS = 1 << 20
+"""How many numbers a tensor may have for its value to be computed."""
+_VALUE = "_fx_lsp_value"
+"""The attribute of a fake tensor that holds its value."""
+_CHECKS = "_fx_lsp_checks"
+"""The attribute of a mode that holds what notes the checks that were taken to pass."""
+_ASKING = torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape
+_UNINITIALIZED = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted")
+
+Dispatch = Callable[..., Any]
+
+
+@dataclass
+class _Storage:
+    """Say of what tensors share that are views of each other whether its contents are still known."""
+
+    is_known: bool = True
+
+
+@dataclass(frozen=True)
+class _Value:
+    tensor: torch.Tensor
+    memory: _Storage = field(default_factory=_Storage)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Value:
+        with no_dispatch():
+            return _Value(self.tensor.clone(), _Storage(self.memory.is_known))
+
+
+def keep_values(mode: FakeTensorMode) -> None:
+    """Have a mode compute the values of what depends on no input."""
+    run: Dispatch = mode.dispatch
+
+    def dispatch(func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if not isinstance(func, OpOverload):
+            return run(func, types, args, kwargs)
+        if not _has_values(func, args, kwargs):
+            _forget_written(func, args, kwargs)
+            return _run_or_assume(mode, run, func, types, args, kwargs)
+        if any(tag in func.tags for tag in _ASKING):
+            devices = [t.device for t in _tensors((args, kwargs)) if isinstance(t, FakeTensor)]
+            device = next((d for d in devices if d.type != "cpu"), torch.device("cpu"))
+            return tree_map_only(torch.Tensor, lambda t: _as_fake(t, mode, device), _computed(func, args, kwargs))
+        result = run(func, types, args, kwargs)
+        if all(_is_small(tensor) for tensor in _tensors(result)):
+            _attach(result, func, args, kwargs)
+        else:
+            _forget_written(func, args, kwargs)
+        return result
+
+    mode.__dict__["dispatch"] = dispatch
+
+
+def _run_or_assume(mode: FakeTensorMode, run: Dispatch, func: Any, *arguments: Any) -> Any:
+    """Run an operation; where it asks for a value that only a check needs, say that the check passes."""
+    try:
+        return run(func, *arguments)
+    except DATA_DEPENDENT:
+        checks: Checks | None = mode.__dict__.get(_CHECKS)
+        is_truth = func is torch.ops.aten._local_scalar_dense.default
+        passes = checks.outcome(sys._getframe(1)) if checks is not None and is_truth else None
+        if passes is None:
+            raise
+        return passes
+
+
+@contextmanager
+def checks_pass(mode: FakeTensorMode, checks: Checks) -> Generator[None, None, None]:
+    """Inside, checks of values that nobody knows pass, and `checks` notes which."""
+    mode.__dict__[_CHECKS] = checks
+    try:
+        yield
+    finally:
+        del mode.__dict__[_CHECKS]
+
+
+def _value(tensor: torch.Tensor) -> _Value | None:
+    if not isinstance(tensor, FakeTensor):
+        plain = type(tensor) is torch.Tensor and not tensor.requires_grad and not tensor.is_meta and _is_small(tensor)
+        return _Value(tensor) if plain else None
+    value: _Value | None = tensor.__dict__.get(_VALUE)
+    return value if value is not None and value.memory.is_known and not tensor.requires_grad else None
+
+
+def _has_values(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """Return True if the result of an operation depends on nothing unknown."""
+    if func.namespace == "prim" or torch.Tag.nondeterministic_seeded in func.tags:
+        return False
+    has_operands = False
+    for item in _leaves((args, kwargs)):
+        if isinstance(item, torch.Tensor):
+            has_operands = True
+            if _value(item) is None:
+                return False
+        elif isinstance(item, (torch.SymInt, torch.SymFloat, torch.SymBool, torch.Generator)):
+            return False
+    return has_operands or func.overloadpacket.__name__ not in _UNINITIALIZED
+
+
+def _leaves(item: Any) -> Iterator[Any]:
+    if isinstance(item, (tuple, list)):
+        for part in item:  # pyright: ignore[reportUnknownVariableType]
+            yield from _leaves(part)
+    elif isinstance(item, dict):
+        for part in item.values():  # pyright: ignore[reportUnknownVariableType]
+            yield from _leaves(part)
+    else:
+        yield item
+
+
+def _tensors(item: Any) -> Iterator[torch.Tensor]:
+    return (leaf for leaf in _leaves(item) if isinstance(leaf, torch.Tensor))
+
+
+def _is_small(tensor: torch.Tensor) -> bool:
+    return tensor.numel() <= MAX_ELEMENTS
+
+
+def _computed(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def real(item: Any) -> Any:
+        if isinstance(item, torch.Tensor):
+            value = _value(item)
+            assert value is not None
+            return value.tensor
+        return torch.device("cpu") if isinstance(item, torch.device) else item
+
+    args, kwargs = tree_map_only((torch.Tensor, torch.device), real, (args, kwargs))
+    with no_dispatch():
+        return func(*args, **kwargs)
+
+
+def _attach(result: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """Give the results of an operation their values; what PyTorch cannot compute here stays unknown.
+
+    Raises IndexError where an index is out of bounds, as the operation would.
+    """
+    try:
+        computed = _computed(func, args, kwargs)
+    except IndexError:
+        raise
+    except Exception:
+        _forget_written(func, args, kwargs)
+        return
+    operands = [value for tensor in _tensors((args, kwargs)) if (value := _value(tensor)) is not None]
+    memories = {value.tensor.untyped_storage().data_ptr(): value.memory for value in operands}
+    for fake, real in zip(_tensors(result), _tensors(computed), strict=True):
+        if isinstance(fake, FakeTensor) and fake.shape == real.shape and not fake.is_meta:
+            memory = memories.get(real.untyped_storage().data_ptr()) or _Storage()
+            setattr(fake, _VALUE, _Value(real, memory))
+
+
+def _forget_written(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """Forget the values of what an operation writes to, and of all its views."""
+    if not func._schema.is_mutable:
+        return
+    for position, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is None or not argument.alias_info.is_write:
+            continue
+        written = args[position] if position < len(args) else kwargs.get(argument.name)
+        for tensor in _tensors(written):
+            value: _Value | None = tensor.__dict__.get(_VALUE)
+            if value is not None:
+                value.memory.is_known = False
+
+
+def _as_fake(tensor: torch.Tensor, mode: FakeTensorMode, device: torch.device) -> torch.Tensor:
+    fake = mode.from_tensor(tensor, static_shapes=True)
+    fake = fake if device.type == "cpu" else FakeTensor(mode, fake.to("meta"), device)
+    setattr(fake, _VALUE, _Value(tensor))
+    return fake
+
+
+def _as_numpy(original: Callable[..., Any]) -> Callable[..., Any]:
+    def numpy(self: torch.Tensor, **options: Any) -> Any:
+        value = _value(_inner(self))
+        if value is None:
+            return original(self, **options)
+        with no_dispatch():
+            return value.tensor.numpy(**options)
+
+    return numpy
+
+
+def _as_list(original: Callable[..., Any]) -> Callable[..., Any]:
+    def tolist(self: torch.Tensor) -> Any:
+        value = _value(_inner(self))
+        if value is None:
+            return original(self)
+        with no_dispatch():
+            return value.tensor.tolist()
+
+    return tolist
+
+
+def _inner(tensor: Any) -> Any:
+    return torch._from_functional_tensor(tensor.elem) if isinstance(tensor, FunctionalTensor) else tensor
+
+
+for kind in (FakeTensor, FunctionalTensor):
+    kind.numpy = _as_numpy(kind.numpy)
+    kind.tolist = _as_list(kind.tolist)

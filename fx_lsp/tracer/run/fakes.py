@@ -1,0 +1,118 @@
+"""The mode that fake tensors belong to, and objects that hold them, also where their constructor needs real ones."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.nn.parameter import is_lazy
+
+from fx_lsp.tracer.compat import DATA_DEPENDENT, FakeTensor, FakeTensorMode
+from fx_lsp.tracer.run import grouped_mm
+from fx_lsp.tracer.run.constants import keep_values
+
+grouped_mm.register()
+
+
+def fake_mode() -> FakeTensorMode:
+    """The one mode that all fake tensors of a trace belong to, copies of modules included.
+
+    It is no subclass: higher-order operators look up what to do by a mode's very class.
+    """
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    mode.__dict__["__deepcopy__"] = lambda memo: mode  # pyright: ignore[reportUnknownLambdaType]
+    keep_values(mode)
+    return mode
+
+
+@contextmanager
+def movable_modules() -> Generator[None, None, None]:
+    """Inside, `module.to(…)`, `.half()` and the like work on modules with fake parameters, which torch cannot swap."""
+    original = nn.Module._apply
+    done: dict[int, torch.Tensor] | None = None
+
+    def apply(self: nn.Module, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> nn.Module:
+        nonlocal done
+        if done is None:
+            done = {}
+            try:
+                return apply(self, fn, recurse)
+            finally:
+                done = None
+        for child in self.children() if recurse else ():
+            child._apply(fn)
+        stores: list[dict[str, Any]] = [self._parameters, self._buffers]
+        for store in stores:
+            for name, tensor in store.items():
+                if tensor is not None:
+                    if id(tensor) not in done:
+                        done[id(tensor)] = _changed(tensor, fn)
+                    store[name] = done[id(tensor)]
+        return self
+
+    nn.Module._apply = apply
+    try:
+        yield
+    finally:
+        nn.Module._apply = original
+
+
+def _changed(tensor: torch.Tensor, fn: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    with torch.no_grad():
+        found = fn(tensor)
+    if is_lazy(tensor):
+        kind: Any = type(tensor)
+        return kind(tensor.requires_grad, device=found.device, dtype=found.dtype)
+    if found is tensor or not isinstance(tensor, nn.Parameter):
+        return found
+    return nn.Parameter(found, requires_grad=tensor.requires_grad)
+
+
+def construct_fake(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`cls(*args, **kwargs)` with fake tensors; call it inside a fake mode.
+
+    A module whose constructor reads the values of tensors is built from real ones, which are then replaced. Of an
+    abstract class it is an instance with the abstract methods as they are there.
+    """
+    cls = _concrete(cls)
+    try:
+        return cls(*args, **kwargs)
+    except DATA_DEPENDENT:
+        if not issubclass(cls, nn.Module):
+            raise
+    with unset_fake_temporarily() as mode:
+        module = cls(*args, **kwargs)
+    assert isinstance(mode, FakeTensorMode)
+    _replace_tensors(module, mode)
+    return module
+
+
+def _concrete(cls: type) -> type:
+    if not inspect.isabstract(cls):
+        return cls
+    made = type(cls)(cls.__name__, (cls,), {"__module__": cls.__module__, "__qualname__": cls.__qualname__})
+    made.__abstractmethods__ = frozenset()  # pyright: ignore[reportAttributeAccessIssue]
+    return made
+
+
+def _replace_tensors(module: nn.Module, mode: FakeTensorMode) -> None:
+    made: dict[int, torch.Tensor] = {}
+
+    def fake(tensor: torch.Tensor) -> torch.Tensor:
+        if isinstance(tensor, FakeTensor):
+            return tensor
+        if id(tensor) not in made:
+            made[id(tensor)] = mode.from_tensor(tensor)
+        return made[id(tensor)]
+
+    for part in module.modules():
+        stores: list[dict[str, Any]] = [part._parameters, part._buffers, part.__dict__]
+        for store in stores:
+            for name, value in list(store.items()):
+                if isinstance(value, torch.Tensor):
+                    store[name] = fake(value)

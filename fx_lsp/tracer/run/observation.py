@@ -1,0 +1,369 @@
+"""One run of the target on fake tensors, watched: what expressions and variables hold, and where it stops."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from fx_lsp.model import Span, Value
+from fx_lsp.specs import TensorSpec
+from fx_lsp.tracer.run.recurrent import OneOperation
+from fx_lsp.tracer.run.tensors import describe, spec_of
+from fx_lsp.tracer.source.provenance import METADATA, Chain, Sources
+
+MAX_VALUES = 20_000
+
+
+@dataclass
+class FailedCall:
+    """The torch call that raised: its function, its arguments, and the user's expressions it came from."""
+
+    func: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    chain: Chain
+
+
+@dataclass
+class Run:
+    """What one watched run showed. `calls` counts torch calls that returned, a measure of how far it came.
+
+    `expansions` counts element-wise calls whose operands had different ranks above one: a sign of inputs that fit by
+    accident; `unbatched` counts convolutions of one example without a batch, which is one as well. `touched` are the
+    ids of the tensors that torch calls were given. `repeats` counts the torch calls of each of the user's expressions,
+    where values were recorded. `calling` is the torch call that is under way; `crossed` are calls that paired every
+    element of one tensor with every one of another, with the specs of both.
+    """
+
+    result: Any = None
+    error: BaseException | None = None
+    failed: FailedCall | None = None
+    calls: int = 0
+    expansions: int = 0
+    unbatched: int = 0
+    touched: set[int] = field(default_factory=set[int])
+    values: list[Value] = field(default_factory=list)
+    repeats: Counter[Span] = field(default_factory=Counter[Span])
+    calling: FailedCall | None = None
+    crossed: list[tuple[Span, str, str]] = field(default_factory=list["tuple[Span, str, str]"])
+
+
+class Watch(TorchFunctionMode):
+    """Counts torch calls and remembers the one that failed; with `values`, also what each expression gave."""
+
+    def __init__(self, sources: Sources, stop: CodeType, run: Run, values: Values | None) -> None:
+        super().__init__()
+        self._sources, self._stop, self._run, self._values = sources, stop, run, values
+        self._columns = Columns()
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        self._run.unbatched += _is_unbatched(func, args)
+        if func in METADATA or func in _OF_NUMBERS:
+            return func(*args, **kwargs)
+        tracer = sys.gettrace()
+        if tracer is not None:
+            sys.settrace(None)
+        try:
+            check_dtypes(func, args, kwargs)
+            check_masks(func, args)
+            check_dimension(func, args, kwargs)
+            self._run.calling = FailedCall(func, args, kwargs, ())
+            result = func(*args, **kwargs)
+        except BaseException:
+            if self._run.failed is None:
+                self._run.failed = FailedCall(func, args, kwargs, self._sources.chain(sys._getframe(1), self._stop))
+            raise
+        finally:
+            self._run.calling = None
+            if tracer is not None:
+                sys.settrace(tracer)
+        self._run.calls += 1
+        self._run.touched.update(id(a) for a in tensors_among(args, kwargs))
+        ranks = {a.dim() for a in args if isinstance(a, torch.Tensor)}
+        if len(ranks) > 1 and min(ranks) > 1 and getattr(func, "__name__", "") in _ELEMENTWISE:
+            self._run.expansions += 1
+        if self._values is not None:
+            frame = sys._getframe(1)
+            chain = self._sources.chain(frame, self._stop)
+            name = getattr(func, "__name__", "")
+            if chain and name in _PAIRING and (pair := self._columns.crossed(args)) is not None:
+                self._run.crossed.append((chain[0], str(pair[0]), str(pair[1])))
+            self._columns.note(name, args, kwargs, result)
+            if chain and chain[0].file == self._sources.file:
+                direct = frame.f_code.co_filename == self._sources.file
+                self._values.add(chain[0], "", result, last=not direct)
+                self._run.repeats[chain[0]] += 1
+        return result
+
+
+class Columns:
+    """The tensors that code made into columns on purpose, to pair their elements with those of another."""
+
+    def __init__(self) -> None:
+        self._meant = WeakTensorKeyDictionary()
+
+    def note(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        """Take note of a result that has a dimension of size 1 because the code says so, or stems from such a one."""
+        if not isinstance(result, torch.Tensor) or not any(type(size) is int and size == 1 for size in result.shape):
+            return
+        stems = any(isinstance(a, torch.Tensor) and a in self._meant for a in args)
+        if stems or kwargs.get("keepdim") or name in _SHAPING or any(a is True for a in args[2:]):
+            self._meant[result] = True
+
+    def crossed(self, args: tuple[Any, ...]) -> tuple[TensorSpec, TensorSpec] | None:
+        """A column `[n, 1]` and a row `[n]` that a call is given, where nothing says that all pairs are meant."""
+        tensors = [a for a in args[:2] if isinstance(a, torch.Tensor)]
+        if len(tensors) < 2 or tensors[0].dim() == tensors[1].dim():
+            return None
+        row, column = sorted(tensors, key=lambda tensor: tensor.dim())
+        sizes = column.shape
+        if not all(type(size) is int for size in (*sizes, *row.shape)):
+            return None
+        if row.dim() != 1 or len(sizes) != 2 or sizes[1] != 1 or sizes[0] != row.shape[0] or row.shape[0] == 1:
+            return None
+        return None if column in self._meant else (spec_of(tensors[0]), spec_of(tensors[1]))
+
+
+def tensors_among(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
+    """The tensors among the arguments of a torch call, also those in its lists."""
+    for a in (*args, *kwargs.values()):
+        if isinstance(a, torch.Tensor):
+            yield a
+        elif isinstance(a, (list, tuple)):
+            yield from (item for item in a if isinstance(item, torch.Tensor))
+
+
+def check_dtypes(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise RuntimeError where operands that have to be of one dtype are not: real kernels do, fake ones go on."""
+    if (
+        getattr(func, "__name__", "") not in _PRODUCTS
+        or torch.is_autocast_enabled("cpu")
+        or torch.is_autocast_enabled("cuda")
+    ):
+        return
+    operands = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.Tensor)]
+    dtypes = list(dict.fromkeys(a.dtype for a in operands[:2]))
+    if len(dtypes) > 1:
+        raise RuntimeError(f"expected both operands to have the same dtype, but got {dtypes[0]} and {dtypes[1]}")
+
+
+def check_masks(func: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    """Raise IndexError where `x[mask] = …` has a mask of other sizes than `x`: fake tensors let it pass."""
+    if getattr(func, "__name__", "") != "__setitem__":
+        return
+    shape, position = args[0].shape, 0
+    for part in args[1] if isinstance(args[1], tuple) else (args[1],):
+        if part is ...:
+            return
+        if isinstance(part, torch.Tensor) and part.dtype is torch.bool:
+            there = shape[position : position + part.dim()]
+            known = all(isinstance(size, int) for size in (*part.shape, *there))
+            if known and part.shape != there:
+                raise IndexError(
+                    f"The shape of the mask {list(part.shape)} at index 0 does not match the shape of the indexed "
+                    f"tensor {list(shape)} at index {position}"
+                )
+            position += part.dim()
+        elif part is not None:
+            position += 1
+
+
+def check_dimension(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise IndexError where a softmax or a sort has a dimension that is not there: fake tensors let it pass."""
+    tensor, *rest = (*args, None)
+    if getattr(func, "__name__", "") not in _OF_ANY_DIMENSION or not isinstance(tensor, torch.Tensor):
+        return
+    dim, rank = kwargs.get("dim", rest[0]), max(tensor.dim(), 1)
+    if type(dim) is int and not -rank <= dim < rank:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})")
+
+
+_OF_ANY_DIMENSION = frozenset({"softmax", "log_softmax", "softmin", "sort", "argsort"})
+_PRODUCTS = frozenset(
+    {"matmul", "__matmul__", "__rmatmul__", "mm", "bmm", "mv", "dot", "linear", "conv1d", "conv2d", "conv3d", "inner"}
+    | {"binary_cross_entropy"}
+)
+_OF_NUMBERS = frozenset(getattr(torch, name) for name in dir(torch) if name.startswith(("sym_", "_sym_")))
+"""Calls on symbols that are none where the same numbers are plain ones."""
+_ELEMENTWISE = frozenset(
+    {"add", "sub", "mul", "div", "true_divide", "__add__", "__radd__", "__mul__", "__rmul__", "__sub__", "__rsub__"}
+    | {"__truediv__", "__rtruediv__", "where", "pow", "maximum", "minimum", "__iadd__", "__imul__"}
+)
+
+
+_SPATIAL_DIMS = {f"conv{kind}{n}d": n for kind in ("", "_transpose") for n in (1, 2, 3)}
+"""How many dimensions a convolution goes over, by its name."""
+
+
+def _is_unbatched(func: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+    """Return True for a convolution of one example without a dimension for the batch."""
+    dims = _SPATIAL_DIMS.get(getattr(func, "__name__", ""))
+    return dims is not None and bool(args) and isinstance(args[0], torch.Tensor) and args[0].dim() == dims + 1
+
+
+_SHAPING = frozenset({"unsqueeze", "__getitem__", "view", "reshape", "expand", "unflatten", "expand_dims"})
+"""Calls that say of a dimension that it has the size 1."""
+_PAIRING = _ELEMENTWISE | {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "__sub__", "__rsub__", "rsub"}
+"""Calls that broadcast, of which code seldom means all pairs."""
+
+
+class Values:
+    """Collects `Value`s: the first spec of each place, and whether later ones differed."""
+
+    def __init__(self) -> None:
+        self._specs: dict[tuple[Span, str], str] = {}
+        self._varying: set[tuple[Span, str]] = set()
+
+    def add(self, span: Span, name: str, value: Any, last: bool = False) -> None:
+        """Record that `name` (or the expression itself, for "") held `value` at `span`.
+
+        With `last` a later value replaces an earlier one: several torch calls inside one expression end in its value.
+        """
+        spec = describe(value)
+        if spec is None or len(self._specs) >= MAX_VALUES:
+            return
+        if last:
+            self._specs[span, name] = spec
+        elif self._specs.setdefault((span, name), spec) != spec:
+            self._varying.add((span, name))
+
+    def collected(self) -> list[Value]:
+        """All values in the order first seen."""
+        return [Value(s, n, spec, (s, n) in self._varying) for (s, n), spec in self._specs.items()]
+
+
+def watched_run(
+    sources: Sources, call: Callable[[], Any], stop: CodeType, statements: Statements | None, run: Run | None = None
+) -> Run:
+    """Run `call()` (whose frame runs the code `stop`) and report in `run`; never raises but for KeyboardInterrupt.
+
+    With `statements` the values of variables and expressions in the target's file are recorded too.
+    """
+    run = run or Run()
+    values = Values() if statements is not None else None
+    tracer = _locals_tracer(sources, statements, values) if statements is not None and values is not None else None
+    previous = sys.gettrace()
+    try:
+        with OneOperation(), Watch(sources, stop, run, values):
+            if tracer is not None:
+                sys.settrace(tracer)
+            try:
+                run.result = call()
+            finally:
+                sys.settrace(previous)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        run.error = error
+    if values is not None:
+        run.values = values.collected()
+    return run
+
+
+class Statements:
+    """The statements of a file by line, for saying which one bound a name."""
+
+    def __init__(self, tree: ast.Module, file: str) -> None:
+        self._file = file
+        self._bindings: dict[tuple[int, str], Span] = {}
+        self._returns: dict[int, Span] = {}
+        self._functions: dict[int, Span] = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Return) and node.value is not None:
+                for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
+                    self._returns[line] = self._span(node)
+            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+                for line in range(first, node.body[0].lineno):
+                    self._functions[line] = Span(file, node.lineno, node.col_offset, node.lineno, node.col_offset)
+            elif isinstance(node, ast.Lambda):
+                place = Span(file, node.lineno, node.col_offset, node.lineno, node.col_offset)
+                self._functions.setdefault(node.lineno, place)
+            for head in _binding_heads(node):
+                for line in range(head.lineno, (head.end_lineno or head.lineno) + 1):
+                    for name in _stored_names(head):
+                        self._bindings[line, name] = self._span(head)
+
+    def _span(self, node: ast.stmt | ast.expr) -> Span:
+        return Span(self._file, node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or 0)
+
+    def binding(self, line: int, name: str) -> Span | None:
+        """The statement (or loop target) that runs at `line` and binds `name`."""
+        return self._bindings.get((line, name))
+
+    def returning(self, line: int) -> Span | None:
+        """The return statement that covers `line`."""
+        return self._returns.get(line)
+
+    def function(self, line: int) -> Span | None:
+        """Where the function whose header covers `line` starts."""
+        return self._functions.get(line)
+
+
+def _binding_heads(node: ast.AST) -> list[ast.stmt | ast.expr]:
+    if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+        return [node]
+    if isinstance(node, (ast.For, ast.AsyncFor)):
+        return [node.target]
+    if isinstance(node, ast.With):
+        return [i.optional_vars for i in node.items if i.optional_vars is not None]
+    if isinstance(node, ast.NamedExpr):
+        return [node]
+    return []
+
+
+def _stored_names(node: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+
+
+def _locals_tracer(sources: Sources, statements: Statements, values: Values) -> Callable[..., Any]:
+    def record_changes(frame: FrameType, line: int, known: dict[str, int]) -> None:
+        for name, value in frame.f_locals.items():
+            if known.get(name) == id(value):
+                continue
+            known[name] = id(value)
+            span = statements.binding(line, name)
+            if span is not None:
+                values.add(span, name, value)
+
+    def enter(frame: FrameType, event: str, arg: Any) -> Callable[..., Any] | None:
+        if event != "call" or frame.f_code.co_filename != sources.file:
+            return None
+        known = {name: id(value) for name, value in frame.f_locals.items()}
+        header = statements.function(frame.f_code.co_firstlineno)
+        resumed = frame.f_lineno != frame.f_code.co_firstlineno  # a generator or a coroutine that goes on
+        if header is not None and not resumed:
+            for name, value in list(frame.f_locals.items()):
+                values.add(header, name, value)
+        last = frame.f_lineno
+        failed = False
+
+        def step(frame: FrameType, event: str, arg: Any) -> Callable[..., Any]:
+            nonlocal last, failed
+            if event == "line":
+                record_changes(frame, last, known)
+                last, failed = frame.f_lineno, False
+            elif event == "exception":
+                failed = True
+            elif event == "return":
+                record_changes(frame, last, known)
+                span = statements.returning(last)
+                if span is not None and not failed:
+                    values.add(span, "return", arg)
+            return step
+
+        return step
+
+    return enter

@@ -1,0 +1,200 @@
+"""The tensors that a module holds, the places where it holds them, and what a call leaves behind in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+from fx_lsp.model import SavedKind
+from fx_lsp.tracer.run.functions import innermost
+
+
+@dataclass
+class Held:
+    """A tensor that a module holds. `slots` are the containers and keys that refer to it: several where it is tied.
+
+    `plain` says that it is a mere attribute, which a call may replace before anything reads it.
+    """
+
+    name: str
+    tensor: torch.Tensor
+    kind: SavedKind
+    slots: list[tuple[Any, Any]] = field(default_factory=list[tuple[Any, Any]])
+    plain: bool = False
+
+
+def held_tensors(module: nn.Module, prefix: str = "") -> list[Held]:
+    """Parameters first, then buffers, then tensors that are plain attributes; each tensor once, by its first name."""
+    found: dict[int, Held] = {}
+    parts = [(f"{prefix}.{name}" if prefix and name else prefix or name, part) for name, part in module.named_modules()]
+    stores: tuple[tuple[str, SavedKind], ...] = (("_parameters", "parameter"), ("_buffers", "buffer"))
+    for store, kind in stores:
+        for path, part in parts:
+            _add(found, path, part.__dict__.get(store, {}), kind)  # a traced module has its own inside of TorchScript
+    for path, part in parts:
+        plain = {k: v for k, v in part.__dict__.items() if isinstance(v, torch.Tensor)}
+        _add(found, path, plain, "buffer", part.__dict__)
+    for _, part in parts:
+        for container in part.__dict__.values():
+            if isinstance(container, (list, dict)):
+                for key, value in _entries(container):
+                    if isinstance(value, torch.Tensor) and id(value) in found:
+                        found[id(value)].slots.append((container, key))
+    return list(found.values())
+
+
+def surroundings(
+    function: Callable[..., Any], touched: Collection[int], modules: Iterable[nn.Module] = ()
+) -> list[Held]:
+    """The tensors that a function reads without being given them, of those whose ids are `touched`.
+
+    It may find them in the variables of the function around it, in the object it is a method of, and at the top level
+    of its file; also inside modules, lists, dicts and objects that are there, and in those that `modules` hold.
+    """
+    plain = innermost(type(function).forward if isinstance(function, nn.Module) else function)
+    found: list[Held] = []
+    seen: set[int] = set()
+    names: tuple[str, ...] = getattr(getattr(plain, "__code__", None), "co_freevars", ())
+    for name, cell in zip(names, getattr(plain, "__closure__", None) or (), strict=False):
+        found += _held_at(name, cell, "cell_contents", contents_of(cell), seen)
+    if isinstance(function, partial):
+        for name, value in function.keywords.items():
+            found += _held_at(name, function.keywords, name, value, seen)
+    receiver = getattr(function, "__self__", None)
+    if receiver is not None and not isinstance(receiver, (type, nn.Module)):
+        for name, value in getattr(receiver, "__dict__", {}).items():
+            found += _held_at(f"self.{name}", receiver.__dict__, name, value, seen)
+    for module in modules:
+        for path, part in module.named_modules():
+            for name, value in part.__dict__.items():
+                if not isinstance(value, torch.Tensor) and name not in _OWN:
+                    found += _held_at(f"{path}.{name}" if path else name, part.__dict__, name, value, seen)
+    namespace: dict[str, Any] = getattr(plain, "__globals__", {})
+    for name, value in list(namespace.items()):
+        found += _held_at(name, namespace, name, value, seen, depth=2)
+    unique = {id(held.tensor): held for held in reversed(found) if id(held.tensor) in touched}
+    return list(reversed(unique.values()))
+
+
+_OWN = frozenset(vars(nn.Module()))
+_DEPTH = 4
+
+
+def _held_at(name: str, container: Any, key: Any, value: Any, seen: set[int], depth: int = _DEPTH) -> list[Held]:
+    """The tensors in a value: itself, or those inside of lists, dicts and objects with attributes."""
+    if isinstance(value, torch.Tensor):
+        kind: SavedKind = "parameter" if isinstance(value, nn.Parameter) else "buffer"
+        return [Held(name, value, kind, [(container, key)])]
+    if depth == 0 or isinstance(value, _LEAVES) or id(value) in seen:
+        return []
+    seen.add(id(value))
+    if isinstance(value, nn.Module):
+        return held_tensors(value, name)
+    if isinstance(value, (list, dict)):
+        entries = _entries(value)
+        inner = [(f"{name}[{k!r}]", value, k, item) for k, item in entries]
+    else:
+        attributes: dict[str, Any] = getattr(value, "__dict__", {})
+        inner = [(f"{name}.{k}", attributes, k, item) for k, item in list(attributes.items())]
+    return [held for where, at, k, item in inner for held in _held_at(where, at, k, item, seen, depth - 1)]
+
+
+_LEAVES = (bool, int, float, complex, str, bytes, type(None), type, ModuleType, FunctionType, BuiltinFunctionType)
+
+
+def contents_of(cell: CellType) -> Any:
+    """What a variable of a function around another holds; None where it was never assigned."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
+
+
+def _add(found: dict[int, Held], path: str, tensors: Mapping[str, Any], kind: SavedKind, container: Any = None) -> None:
+    for name, tensor in tensors.items():
+        if isinstance(tensor, torch.Tensor):
+            whole = f"{path}.{name}" if path else name
+            held = found.setdefault(id(tensor), Held(whole, tensor, kind, plain=container is not None))
+            held.slots.append((tensors if container is None else container, name))
+
+
+def _entries(container: list[Any] | dict[Any, Any]) -> Iterable[tuple[Any, Any]]:
+    return list(container.items() if isinstance(container, dict) else enumerate(container))
+
+
+@contextmanager
+def replaced(held: Iterable[Held], supply: Iterator[torch.Tensor]) -> Generator[None, None, None]:
+    """Inside, every place that refers to one of the tensors refers to the next of `supply` instead."""
+    before = list(held)
+    for item in before:
+        _put(item.slots, next(supply))
+    try:
+        yield
+    finally:
+        for item in before:
+            _put(item.slots, item.tensor)
+
+
+def _put(slots: list[tuple[Any, Any]], tensor: torch.Tensor) -> None:
+    for container, key in slots:
+        if isinstance(container, CellType):
+            container.cell_contents = tensor
+        else:
+            container[key] = tensor
+
+
+@dataclass(frozen=True)
+class Before:
+    """What modules were before a call: their tensors by identity, without those that had no size yet."""
+
+    modules: tuple[nn.Module, ...]
+    known: frozenset[int]
+    lazy: frozenset[int]
+
+    def created(self) -> list[str]:
+        """The names of the parameters that have come since, and of the buffers that have a size since."""
+        parameters = [item for module in self.modules for item in module.named_parameters()]
+        buffers = [item for module in self.modules for item in module.named_buffers() if id(item[1]) in self.lazy]
+        return [name for name, t in (*parameters, *buffers) if id(t) not in self.known and not is_lazy(t)]
+
+
+@contextmanager
+def unchanged(modules: Iterable[nn.Module]) -> Generator[Before, None, None]:
+    """What the code inside assigns to attributes of the modules (a cache, a hidden state) is undone at the end."""
+    outer = tuple(modules)
+    parts = [part for module in outer for part in module.modules()]
+    before = [(part, type(part), _copied(part.__dict__)) for part in parts]
+    tensors = [t for part in parts for t in (*part._parameters.values(), *part._buffers.values()) if t is not None]
+    lazy: list[tuple[Any, type, torch.Tensor]] = [(t, type(t), t.data) for t in tensors if is_lazy(t)]
+    unsized = frozenset(id(tensor) for tensor, _, _ in lazy)
+    try:
+        yield Before(outer, frozenset(id(tensor) for tensor in tensors) - unsized, unsized)
+    finally:
+        for part, kind, copies in before:
+            part.__class__ = kind
+            attributes = part.__dict__
+            attributes.clear()
+            for name, (value, contents) in copies.items():
+                attributes[name] = value
+                if isinstance(value, list):
+                    value[:] = contents
+                elif isinstance(value, dict):
+                    value.clear()
+                    value.update(contents)
+        for tensor, kind, data in lazy:
+            if type(tensor) is not kind:
+                tensor.data = data
+                tensor.__class__ = kind
+
+
+def _copied(attributes: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Each attribute with a copy of what it contains, for lists and dicts."""
+    return {n: (v, v.copy() if isinstance(v, (list, dict)) else None) for n, v in attributes.items()}

@@ -1,0 +1,243 @@
+"""Sizes and numbers that stay names: the dynamic dimensions of a comment, and what only a tensor's values tell."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+import torch
+
+from fx_lsp.model import Remark, Span
+from fx_lsp.tracer.compat import DATA_DEPENDENT, ConstantSource, DimDynamic, ShapeEnv, StrPrinter, SymbolPrinter, sympy
+from fx_lsp.tracer.run.call import RUN_CODE
+from fx_lsp.tracer.run.value_checks import Checks
+from fx_lsp.tracer.source.expressions import expression
+from fx_lsp.tracer.source.names import Assigned, identifier
+from fx_lsp.tracer.source.provenance import Chain, Sources
+
+
+@dataclass
+class Guard:
+    """Something that has to hold of the named sizes for the trace to be the right one.
+
+    `chain` is where it was asked for, `number` whether the code needed a plain number there; `fixed` are the symbols
+    that it replaced, and what by.
+    """
+
+    condition: sympy.Basic
+    chain: Chain
+    number: bool
+    fixed: dict[sympy.Symbol, sympy.Basic] = field(default_factory=dict[sympy.Symbol, sympy.Basic])
+
+
+class Symbols(ShapeEnv):
+    """The symbols of one trace, under the names that the user knows them by, and what the code demands of them.
+
+    `lines` and `assigned` (the variable that each assigned expression goes to) are those of the target's file. With
+    `unbacked` there are also symbols for numbers and sizes that depend on the values of tensors.
+    """
+
+    def __init__(self, sources: Sources, lines: list[str], assigned: Mapping[Span, Assigned], unbacked: bool) -> None:
+        super().__init__(allow_scalar_outputs=unbacked, allow_dynamic_output_shape_ops=unbacked)
+        self.sources, self.lines, self.assigned = sources, lines, assigned
+        self.named: dict[sympy.Symbol, str] = {}
+        self.hints: dict[str, int] = {}
+        self.guards_seen: list[Guard] = []
+        self._checks = Checks(sources, lines)
+        self._checked: set[sympy.Basic] = set()
+        self._made: dict[sympy.Symbol, str] = {}
+        self._names: dict[tuple[Chain, int], str] = {}
+        self._run: FrameType | None = None
+        self._occurrences: Counter[Chain] = Counter()
+
+    def sizes(self, hints: Mapping[str, int]) -> dict[str, Any]:
+        """A symbolic size for each name, which is taken to be its hint where a number is needed."""
+        made: dict[str, Any] = {}
+        self.hints.update(hints)
+        for name, hint in hints.items():
+            source = ConstantSource(name)
+            symbol = self.create_symbol(hint, source, DimDynamic.DYNAMIC)
+            assert isinstance(symbol, sympy.Symbol)
+            self.named[symbol] = name
+            made[name] = self.create_symintnode(symbol, hint=hint, source=source)
+        return made
+
+    def text(self, value: sympy.Basic) -> str:
+        """An expression in the user's names: `2*B`, `B*T`, `B // 2`, `B % 8 == 0`."""
+        return symbol_text(self.plain(value))
+
+    def plain(self, value: sympy.Basic) -> sympy.Basic:
+        """An expression of symbols that have the user's names, as sizes that are not empty."""
+        return renamed(value, {s: self._name(s) for s in value.free_symbols if isinstance(s, sympy.Symbol)})
+
+    def _name(self, symbol: sympy.Symbol) -> str:
+        return self.named.get(symbol) or self._made.get(symbol) or str(symbol)
+
+    def value_of(self, name: str) -> str:
+        """What a named size stands for after the trace: itself, a number, or another name."""
+        symbol = next(s for s, n in self.named.items() if n == name)
+        return self.text(self.replace(symbol))
+
+    def counted(self) -> str:
+        """What the named sizes count as where a number is needed: "B as 16, T as 24"; "" where there are none left."""
+        return ", ".join(f"{name} as {hint}" for name, hint in self.hints.items() if self.value_of(name) == name)
+
+    def create_unbacked_symint(self, *args: Any, **kwargs: Any) -> torch.SymInt:
+        return self._called(super().create_unbacked_symint(*args, **kwargs))
+
+    def create_unbacked_symfloat(self, *args: Any, **kwargs: Any) -> torch.SymFloat:
+        return self._called(super().create_unbacked_symfloat(*args, **kwargs))
+
+    def create_unbacked_symbool(self, *args: Any, **kwargs: Any) -> torch.SymBool:
+        return self._called(super().create_unbacked_symbool(*args, **kwargs))
+
+    @property
+    def has_unknown(self) -> bool:
+        """Whether the code made numbers or sizes that depend on the values of tensors, not only to check them."""
+        return bool(self._made.keys() - self._checked)
+
+    def evaluate_expr(self, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().evaluate_expr(orig_expr, *args, **kwargs)
+        except DATA_DEPENDENT:
+            passes = self._checks.outcome(sys._getframe(1))
+            if passes is None:
+                raise
+            self._checked |= orig_expr.free_symbols
+            return sympy.true if passes else sympy.false
+
+    def _called(self, made: Any) -> Any:
+        """Name what the code makes after the place where it does.
+
+        AOTAutograd runs the code several times: what comes about at the same place of each run has the same name.
+        """
+        frame: FrameType | None = sys._getframe(2)
+        chain = self.sources.chain(frame, RUN_CODE)
+        while frame is not None and frame.f_code is not RUN_CODE:
+            frame = frame.f_back
+        if frame is not self._run:
+            self._run = frame
+            self._occurrences.clear()
+        for symbol in made.node.expr.free_symbols:
+            place = chain, self._occurrences[chain]
+            if place not in self._names:
+                wish = wished_name(chain, self.assigned, self._expression(chain))
+                taken = {*self.hints, *self._names.values()}
+                others = (f"{wish}_{n}" for n in range(1, len(taken) + 1))
+                self._names[place] = wish if wish not in taken else next(n for n in others if n not in taken)
+            self._made[symbol] = self._names[place]
+            self._occurrences[chain] += 1
+        return made
+
+    def _log_guard(self, prefix: str, g: Any, forcing_spec: bool) -> None:
+        super()._log_guard(prefix, g, forcing_spec)
+        if g.free_symbols and g.free_symbols <= self.named.keys():
+            frame, number = sys._getframe(1), False
+            chain = self.sources.chain(frame, RUN_CODE)
+            while frame is not None and not number and frame.f_code is not RUN_CODE:
+                number, frame = frame.f_code.co_name == "guard_int", frame.f_back
+            self.guards_seen.append(Guard(g, chain, number))
+
+    def _set_replacement(self, a: sympy.Symbol, tgt: sympy.Expr, msg: str) -> None:
+        super()._set_replacement(a, tgt, msg)
+        if self.guards_seen and a in self.named and all(a not in guard.fixed for guard in self.guards_seen):
+            self.guards_seen[-1].fixed[a] = tgt
+
+    def remarks(self) -> tuple[Remark, ...]:
+        """What became of the named sizes, and what the trace takes for granted, each where the code asks for it."""
+        found: dict[Remark, None] = {}
+        for guard in self.guards_seen:
+            span = guard.chain[0] if guard.chain else None
+            where = "here" if span is not None else "in the backward pass"
+            why = _reason(guard, self._expression(guard.chain))
+            if not guard.fixed:
+                text = self.text(guard.condition)
+                found[Remark(f"the trace holds only where {text}{why and ': '}{why}", span)] = None
+            for symbol, target in guard.fixed.items():
+                verb = "becomes" if target.is_Integer else "equals"
+                value = self.text(target)
+                found[Remark(f"{self.named[symbol]} {verb} {value} {where}{why and ': '}{why}", span)] = None
+        return (*found, *self._checks.remarks())
+
+    def _expression(self, chain: Chain) -> ast.expr | None:
+        if not chain:
+            return None
+        lines = self.lines if chain[0].file == self.sources.file else linecache.getlines(chain[0].file)
+        return expression(chain[0], list(map(str.rstrip, lines)))
+
+
+def _reason(guard: Guard, node: ast.expr | None) -> str:
+    if node is None:
+        return ""
+    shown = ast.unparse(node)
+    shown = shown if len(shown) <= 60 else f"{shown[:57]}…"
+    if guard.number:
+        return f"`{shown}` needs the number itself"
+    if isinstance(node, (ast.Compare, ast.BoolOp, ast.UnaryOp)):
+        return f"the code asks for `{shown}`"
+    return f"`{shown}` works only so"
+
+
+def wished_name(chain: Chain, assigned: Mapping[Span, Assigned], node: ast.expr | None) -> str:
+    """What to call a number that depends on a tensor's values: the variable it is bound to, or what gives it."""
+    called = ""
+    if isinstance(node, ast.Call):
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    if called in ("item", "tolist"):
+        return identifier(next((v for span in chain if isinstance(v := assigned.get(span), str)), "item"))
+    if isinstance(node, ast.Subscript):
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        bounds = [p.upper for p in parts if isinstance(p, ast.Slice)]
+        return next((b.id for b in bounds if isinstance(b, ast.Name)), "num_sliced" if any(bounds) else "num_nonzero")
+    return identifier(f"num_{called}" if called else "number")
+
+
+def renamed(value: sympy.Basic, names: Mapping[sympy.Symbol, str]) -> sympy.Basic:
+    """An expression of symbols under other names."""
+    return value.xreplace({s: sympy.Symbol(name, integer=True, positive=True) for s, name in names.items()})
+
+
+def symbol_text(value: sympy.Basic) -> str:
+    """An expression of symbols as Python would write it."""
+    return _Printer().doprint(value)
+
+
+class _Printer(SymbolPrinter):
+    """Prints as Python, without brackets that a person would leave out."""
+
+    def _print_Relational(self, expr: Any) -> str:
+        return f"{self._print(expr.lhs)} {expr.rel_op} {self._print(expr.rhs)}"
+
+    def _print_Add(self, expr: Any, order: str | None = None) -> str:
+        return StrPrinter._print_Add(self, expr, order)
+
+
+def scalar_text(value: Any) -> str | None:
+    """A symbolic number as the user knows it; None for anything else."""
+    if not isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return None
+    symbols = value.node.shape_env
+    return symbols.text(value.node.expr) if isinstance(symbols, Symbols) else str(value)
+
+
+def expressions(sizes: Sequence[Any]) -> list[Any]:
+    """Sizes or strides as something that can be compared without asking the symbols anything."""
+    return [_expression_of(s) if isinstance(s, torch.SymInt) else sympy.Integer(s) for s in sizes]
+
+
+def _expression_of(size: torch.SymInt) -> sympy.Basic:
+    symbols = size.node.shape_env
+    return symbols.plain(size.node.expr) if isinstance(symbols, Symbols) else size.node.expr
+
+
+def size_hint(size: Any) -> int:
+    """A size as a number: what a named one is taken to be, and nothing for one that depends on a tensor's values."""
+    if not isinstance(size, torch.SymInt):
+        return int(size)
+    return int(size.node.hint or 0) if size.node.has_hint() else 0

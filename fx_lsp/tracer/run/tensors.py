@@ -1,0 +1,104 @@
+"""Tensors as specs, and specs as fake tensors."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+
+from fx_lsp.specs import DTYPES, SHORT_NAMES, TensorSpec
+from fx_lsp.tracer.run.symbols import expressions, scalar_text
+
+MAX_ITEMS = 8
+
+
+def spec_of(tensor: torch.Tensor) -> TensorSpec:
+    """The spec of one tensor; strides only where it is not contiguous, the device only where it is not the CPU."""
+    sizes = _numbers(tensor.shape)
+    strides = None
+    if tensor.layout is torch.strided and not _is_contiguous(tensor, sizes):
+        strides = _numbers(tensor.stride())
+    device = None if tensor.device.type in ("cpu", "meta") else str(tensor.device).removesuffix(":0")
+    return TensorSpec(short_name(tensor.dtype), sizes, strides, device)
+
+
+def _numbers(sizes: Iterable[Any]) -> tuple[int | str, ...]:
+    return tuple(s if type(s) is int else scalar_text(s) or int(s) for s in sizes)
+
+
+def _is_contiguous(tensor: torch.Tensor, sizes: tuple[int | str, ...]) -> bool:
+    if not any(isinstance(s, str) for s in sizes):
+        return tensor.is_contiguous()
+    expected: Any = 1  # asking a tensor with symbolic sizes may fix them
+    for size, stride in reversed(list(zip(expressions(tensor.shape), expressions(tensor.stride()), strict=True))):
+        if size != 1 and stride != expected:
+            return False
+        expected = expected * size
+    return True
+
+
+def short_name(dtype: torch.dtype) -> str:
+    """`f32` for `torch.float32`; the long name where FX has no short one."""
+    long = str(dtype).removeprefix("torch.")
+    return SHORT_NAMES.get(long, long)
+
+
+def describe(value: Any, depth: int = 3) -> str | None:
+    """A value that holds tensors as text (`(f32[2], f32[2])`, `{'a': f32[2]}`), or None where it holds none."""
+    if not _holds_tensor(value, depth):
+        return None
+    return _describe(value, depth)
+
+
+def _holds_tensor(value: Any, depth: int) -> bool:
+    if isinstance(value, torch.Tensor):
+        return True
+    return depth > 0 and any(_holds_tensor(v, depth - 1) for v in _items(value).values())
+
+
+def _items(value: Any) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        return {str(k): v for k, v in list(value.items())[:MAX_ITEMS]}
+    if isinstance(value, (list, tuple)):
+        return {str(i): v for i, v in enumerate(value[:MAX_ITEMS])}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: getattr(value, f.name, None) for f in dataclasses.fields(value)[:MAX_ITEMS]}
+    return {}
+
+
+def _describe(value: Any, depth: int) -> str:
+    if isinstance(value, torch.Tensor):
+        return str(spec_of(value))
+    items = {k: _describe(v, depth - 1) for k, v in _items(value).items()} if depth > 0 else {}
+    if depth <= 0 and isinstance(value, (Mapping, list, tuple)) and value:
+        return "{...}" if isinstance(value, Mapping) else "(...)" if isinstance(value, tuple) else "[...]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{k!r}: {v}" for k, v in items.items()) + "}"
+    if isinstance(value, tuple):
+        more = ["..."] if len(value) > MAX_ITEMS else []
+        inside = ", ".join([*items.values(), *more])
+        return f"({inside},)" if len(value) == 1 else f"({inside})"
+    if isinstance(value, list):
+        return "[" + ", ".join([*items.values(), *(["..."] if len(value) > MAX_ITEMS else [])]) + "]"
+    if items:
+        shown = {k: v for k, v in items.items() if v != "None"}
+        return f"{type(value).__name__}({', '.join(f'{k}={v}' for k, v in shown.items())})"
+    if (symbolic := scalar_text(value)) is not None:
+        return symbolic
+    return repr(value) if isinstance(value, (int, float, bool, str, type(None))) and len(repr(value)) < 40 else "..."
+
+
+def make_tensor(spec: TensorSpec, sizes: Mapping[str, Any] | None = None) -> torch.Tensor:
+    """An uninitialised tensor of that spec; call it inside a fake mode.
+
+    `sizes` gives the value of named sizes. Raises RuntimeError where strides or device are impossible.
+    """
+    dtype: torch.dtype = getattr(torch, DTYPES[spec.dtype])
+    known = sizes or {}
+    shape, strides = ([known[s] if isinstance(s, str) else s for s in g] for g in (spec.sizes, spec.strides or ()))
+    device = spec.device or "cpu"
+    if spec.strides is not None:
+        return torch.empty_strided(shape, strides, dtype=dtype, device=device)
+    return torch.empty(shape, dtype=dtype, device=device)

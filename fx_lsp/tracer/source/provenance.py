@@ -1,0 +1,175 @@
+"""Which source expressions an operation came from.
+
+While the target runs, a `TorchFunctionMode` sees every call into torch, walks the Python stack outwards and turns
+each frame of the user's code into the span of the expression it is evaluating. The chain of spans (innermost first) is
+interned under a number, and that number rides on the FX nodes through AOTAutograd and the partitioner.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
+from types import CodeType, FrameType, TracebackType
+from typing import Any
+from unittest import mock
+
+import torch
+from torch.autograd.function import BackwardCFunction
+from torch.overrides import TorchFunctionMode
+
+from fx_lsp.model import Span
+from fx_lsp.tracer.compat import HAS_COLUMNS, annotate, kept_meta, with_meta
+
+KEY = "fx_lsp"
+"""The annotation under which FX nodes carry the number of their chain."""
+
+BACKWARD = "fx_lsp_backward"
+"""The metadata under which nodes of a user's `backward` carry it."""
+
+Chain = tuple[Span, ...]
+
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+_OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+_STDLIB = tuple({os.path.abspath(sysconfig.get_paths()[k]) + os.sep for k in ("stdlib", "platstdlib")})
+
+
+class Sources:
+    """Tells the user's own code from libraries, and frames into spans.
+
+    Own code is what is neither torch, the standard library nor installed in site-packages; a target that is itself
+    installed counts its whole top-level package (`package_dir`) as its own.
+    """
+
+    def __init__(self, file: str, package_dir: str | None) -> None:
+        self.file = file
+        self._package_dir = package_dir + os.sep if package_dir else None
+        self._ranks: dict[str, int] = {}
+        self._positions: dict[CodeType, list[tuple[int | None, int | None, int | None, int | None]]] = {}
+        self.chains: list[Chain] = []
+        self._chain_numbers: dict[Chain, int] = {}
+
+    def rank(self, filename: str) -> int:
+        """0 for the user's own code, 1 for a third-party library, 2 for torch, the standard library and fx-lsp."""
+        rank = self._ranks.get(filename)
+        if rank is None:
+            rank = self._ranks[filename] = self._rank(filename)
+        return rank
+
+    def _rank(self, filename: str) -> int:
+        if filename == self.file:
+            return 0
+        if filename.startswith((_TORCH, _OURS, "<")):
+            return 2
+        if self._package_dir and filename.startswith(self._package_dir):
+            return 0
+        if f"{os.sep}site-packages{os.sep}" in filename or f"{os.sep}dist-packages{os.sep}" in filename:
+            return 1
+        return 2 if filename.startswith(_STDLIB) else 0
+
+    def chain(self, frame: FrameType | None, stop: CodeType) -> Chain:
+        """The spans of the user's expressions from `frame` outwards, up to the frame that runs `stop`.
+
+        Expressions in the user's own code where there are any, otherwise those in libraries.
+        """
+        own: list[Span] = []
+        library: list[Span] = []
+        while frame is not None and frame.f_code is not stop:
+            rank = self.rank(frame.f_code.co_filename)
+            if rank == 0:
+                own.append(self.span(frame.f_code, frame.f_lasti, frame.f_lineno))
+            elif rank == 1 and not own:
+                library.append(self.span(frame.f_code, frame.f_lasti, frame.f_lineno))
+            frame = frame.f_back
+        return tuple(own or library)
+
+    def number(self, chain: Chain) -> int:
+        """The number under which `chain` is interned in `chains`."""
+        number = self._chain_numbers.get(chain)
+        if number is None:
+            number = self._chain_numbers[chain] = len(self.chains)
+            self.chains.append(chain)
+        return number
+
+    def span(self, code: CodeType, lasti: int, lineno: int | None) -> Span:
+        """The expression that the instruction at byte offset `lasti` of `code` belongs to.
+
+        A whole line (columns 0 to 0) where Python keeps no columns.
+        """
+        line = lineno or code.co_firstlineno
+        if HAS_COLUMNS:
+            positions = self._positions.get(code)
+            if positions is None:
+                positions = self._positions[code] = list(code.co_positions())  # pyright: ignore[reportAttributeAccessIssue]
+            start, end, col, end_col = positions[lasti // 2] if 0 <= lasti // 2 < len(positions) else (None,) * 4
+            if start is not None and end is not None and col is not None and end_col is not None:
+                return Span(code.co_filename, start, col, end, end_col)
+        return Span(code.co_filename, line, 0, line, 0)
+
+    def traceback_chain(self, traceback: TracebackType | None) -> Chain:
+        """The spans of the user's own code in a traceback, innermost first; of libraries where there are none."""
+        own: list[Span] = []
+        library: list[Span] = []
+        while traceback is not None:
+            code = traceback.tb_frame.f_code
+            rank = self.rank(code.co_filename)
+            if rank < 2:
+                (own if rank == 0 else library).append(self.span(code, traceback.tb_lasti, traceback.tb_lineno))
+            traceback = traceback.tb_next
+        return tuple(reversed(own or library))
+
+
+def _metadata_getters() -> frozenset[Any]:
+    names = ("shape", "dtype", "device", "ndim", "layout", "requires_grad", "is_leaf", "grad_fn", "names", "itemsize")
+    getters = [getattr(torch.Tensor, n).__get__ for n in names if hasattr(getattr(torch.Tensor, n, None), "__get__")]
+    methods = [torch.Tensor.size, torch.Tensor.dim, torch.Tensor.numel, torch.Tensor.is_contiguous, torch.Tensor.stride]
+    return frozenset([*getters, *methods])
+
+
+METADATA = _metadata_getters()
+"""Calls that only read a tensor's metadata: they leave no operation in a graph."""
+
+
+class Annotate(TorchFunctionMode):
+    """Marks the FX nodes of every torch call with the chain of the user's expressions it came from.
+
+    `mark` attaches a number to the nodes that are traced inside of what it returns.
+    """
+
+    def __init__(
+        self, sources: Sources, stop: CodeType, mark: Callable[[int], AbstractContextManager[None]] | None = None
+    ) -> None:
+        super().__init__()
+        self._sources, self._stop = sources, stop
+        self._mark = mark or _annotate_forward
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func in METADATA:
+            return func(*args, **(kwargs or {}))
+        chain = self._sources.chain(sys._getframe(1), self._stop)
+        with self._mark(self._sources.number(chain)):
+            return func(*args, **(kwargs or {}))
+
+
+def _annotate_forward(number: int) -> AbstractContextManager[None]:
+    return annotate({KEY: number})
+
+
+@contextmanager
+def annotated_backwards(sources: Sources) -> Generator[None, None, None]:
+    """Inside, operations in the `backward` of the user's `autograd.Function`s are marked, too, with `BACKWARD`.
+
+    AOTAutograd copies the annotations of forward nodes over those of the backward nodes that belong to them.
+    """
+    original = BackwardCFunction.apply
+
+    def apply(self: Any, *args: Any) -> Any:
+        with Annotate(sources, apply.__code__, lambda number: with_meta(BACKWARD, number)):
+            return original(self, *args)
+
+    with mock.patch.object(BackwardCFunction, "apply", apply), kept_meta(BACKWARD):
+        yield

@@ -1,0 +1,63 @@
+"""Real tensors on the CPU in place of fake ones, to run a graph with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from fx_lsp.tracer.run.symbols import size_hint
+
+MOST_BYTES = 1 << 30
+"""A graph whose values need more is not run."""
+
+Fill = Callable[[list[int], torch.dtype], torch.Tensor]
+"""Makes a tensor of some sizes and a dtype."""
+
+
+def _fill(floats: Callable[[list[int]], torch.Tensor], low: int, high: int) -> Fill:
+    def fill(sizes: list[int], dtype: torch.dtype) -> torch.Tensor:
+        if dtype is torch.bool:
+            return torch.randint(0, 2, sizes).bool()
+        if dtype.is_floating_point or dtype.is_complex:
+            return floats(sizes).to(dtype)
+        return torch.randint(low, high, sizes).to(dtype)
+
+    return fill
+
+
+RANDOM = _fill(torch.randn, 0, 2)
+"""Floats around zero, and integers so small that they are indices of something."""
+
+FILLS: tuple[Fill, ...] = (RANDOM, _fill(torch.rand, 0, 1), _fill(torch.rand, 1, 2))
+"""The next one is for operations that do not take what the one before it makes: zeros as indices, positive floats."""
+
+
+def real_like(value: Any, fill: Fill) -> Any:
+    """A real tensor with the sizes and strides of a fake one, and the same values whatever the strides are.
+
+    A symbolic size is the number that it stands for; what is no tensor stays as it is.
+    """
+    if isinstance(value, torch.SymInt):
+        return size_hint(value)
+    if not isinstance(value, torch.Tensor):
+        return value
+    sizes, strides = [size_hint(s) for s in value.shape], [size_hint(s) for s in value.stride()]
+    with torch.no_grad():
+        if any(size > 1 and stride == 0 for size, stride in zip(sizes, strides, strict=True)):
+            once = [1 if stride == 0 else size for size, stride in zip(sizes, strides, strict=True)]
+            return fill(once, value.dtype).expand(sizes)
+        return torch.empty_strided(sizes, strides, dtype=value.dtype).copy_(fill(sizes, value.dtype))
+
+
+def bytes_of(value: Any) -> int:
+    """Bytes of the tensors that a node holds; views count as if they were copies."""
+    if isinstance(value, (list, tuple)):
+        return sum(map(bytes_of, value))  # pyright: ignore[reportUnknownArgumentType]
+    if not isinstance(value, torch.Tensor):
+        return 0
+    count = value.element_size()
+    for size in value.shape:
+        count *= size_hint(size)
+    return count

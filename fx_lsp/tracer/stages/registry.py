@@ -1,0 +1,69 @@
+"""What else is made of a traced target, by the name of the work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from typing import Any
+from urllib.parse import parse_qsl
+
+from fx_lsp.model import InputSpec, Stage, TraceRequest
+from fx_lsp.tracer.capture.aot import Captured
+from fx_lsp.tracer.capture.graphs import Names
+from fx_lsp.tracer.compat import FakeTensorMode
+from fx_lsp.tracer.program.devices import OnCpu
+from fx_lsp.tracer.run.call import Call
+from fx_lsp.tracer.source.provenance import Sources
+from fx_lsp.tracer.stages.ledger import Ledger
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A target that was traced: its call, the graphs and their stages, and what made them.
+
+    `symbolic` where sizes are symbols; `inputs` are how its arguments read to the user, `result` is what the call gave,
+    `ran` the part of the file that was executed; `options` are those of the work.
+    """
+
+    request: TraceRequest
+    call: Call
+    captured: Captured
+    stages: list[Stage]
+    sources: Sources
+    mode: FakeTensorMode
+    devices: OnCpu | None
+    new_names: Callable[[], Names]
+    symbolic: bool
+    inputs: tuple[InputSpec, ...] = ()
+    result: Any = None
+    ran: str = ""
+    options: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+WORKS = {
+    "passes": "passes.pipeline.pipeline",
+    "pass": "passes.user_pass.run_pass",
+    "partitions": "analyses.partitions.partitions",
+    "checkpoint": "analyses.checkpoint.checkpoint_region",
+    "torchscript": "analyses.torchscript.torchscript",
+    "debug": "analyses.debug.debug",
+    "triton": "kernels.triton.triton",
+    "lowered": "kernels.lowered.lowered",
+}
+"""What does the work of a name, below `fx_lsp.tracer`; imported when it is asked for."""
+
+
+def further_stages(traced: Traced) -> Ledger:
+    """The stages of the work that was asked for (`passes&table=core`), in order, those of the trace among them.
+
+    The options of a work are all parts of its query, its own name first. Raises ValueError for work that does not
+    exist, or with options that it does not have.
+    """
+    options = dict(parse_qsl(traced.request.work, keep_blank_values=True))
+    name = next(iter(options), "")
+    if name not in WORKS:
+        raise ValueError(f"there is no work {name!r}")
+    module, _, function = WORKS[name].rpartition(".")
+    do = getattr(import_module(f"fx_lsp.tracer.{module}"), function)
+    return do(replace(traced, options=options))

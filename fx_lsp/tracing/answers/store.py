@@ -1,0 +1,107 @@
+"""Answers by cache key, in memory and on disk behind it, with their stages encoded and decoded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+
+from fx_lsp.model import Stage, TraceReply
+from fx_lsp.tracing.answers.disk import Cache, CachedTrace, Dependency, is_fresh
+from fx_lsp.tracing.answers.lru import Bounded
+from fx_lsp.wire import decode_stage
+
+_ANSWERS = 4000
+_ENCODED_BYTES = 64 << 20
+_NODES = 200_000
+_SMALL_STAGE = 64 << 10
+
+
+class Answers:
+    """What has been traced. Memory is bounded: 4000 answers, 64 MiB of encoded stages, 200,000 decoded nodes."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._answers = Bounded[str, CachedTrace](_ANSWERS, lambda _: 1)
+        self._encoded = Bounded[tuple[str, str], bytes](_ENCODED_BYTES, len)
+        self._stages = Bounded[tuple[str, str], Stage](_NODES, lambda stage: len(stage.nodes))
+
+    @property
+    def trouble(self) -> str:
+        """Why answers are not kept on disk, or ""."""
+        return self._cache.trouble
+
+    async def find(self, keys: Iterable[str], overlays: Mapping[str, str]) -> dict[str, CachedTrace]:
+        """The answers whose dependencies are unchanged; others are forgotten."""
+        remembered = {key: self._answers.get(key) for key in keys}
+        found = await asyncio.to_thread(_look_up, remembered, self._cache, overlays)
+        for key in remembered:
+            if key in found:
+                self._answers.put(key, found[key])
+            else:
+                self._answers.drop(key)
+        return found
+
+    def keep(self, key: str, answer: CachedTrace, stages: Mapping[str, bytes]) -> None:
+        """Remember an answer."""
+        self._answers.put(key, answer)
+        for name, data in stages.items():
+            self._stages.drop((key, name))
+            self._encoded.put((key, name), data)
+
+    async def store(self, key: str, reply: TraceReply, lines: Sequence[int], files: Sequence[Dependency]) -> None:
+        """Write an answer to disk."""
+        await asyncio.to_thread(self._cache.put, key, reply, lines, files)
+
+    async def stage(self, key: str, name: str) -> Stage | None:
+        """A stage, decoded; None where it was kept nowhere."""
+        stage = self.stage_now(key, name)
+        if stage is not None:
+            return stage
+        data = self._encoded.get((key, name)) or await asyncio.to_thread(self._cache.stage, key, name)
+        if data is None:
+            return None
+        self._encoded.put((key, name), data)
+        return await self._decoded(key, name, data)
+
+    async def decode(self, key: str, names: Iterable[str]) -> None:
+        """Decode the stages that were just kept, so that the first hover finds them."""
+        for name in names:
+            data = self._encoded.get((key, name))
+            if data is not None and self._stages.get((key, name)) is None:
+                await self._decoded(key, name, data)
+
+    async def _decoded(self, key: str, name: str, data: bytes) -> Stage:
+        stage = await asyncio.to_thread(decode_stage, data)
+        if self._encoded.get((key, name)) is data:  # not so once a newer answer was kept meanwhile
+            self._stages.put((key, name), stage)
+        return stage
+
+    def stage_now(self, key: str, name: str) -> Stage | None:
+        """A stage that is decoded, or small enough to be decoded within a millisecond or so."""
+        stage = self._stages.get((key, name))
+        if stage is None:
+            data = self._encoded.get((key, name))
+            if data is None or len(data) > _SMALL_STAGE:
+                return None
+            stage = decode_stage(data)
+            self._stages.put((key, name), stage)
+        return stage
+
+    def forget(self, key: str) -> None:
+        """Drop one answer from memory."""
+        self._answers.drop(key)
+
+    def close(self) -> None:
+        """Close the file on disk."""
+        self._cache.close()
+
+
+def _look_up(
+    remembered: Mapping[str, CachedTrace | None], cache: Cache, overlays: Mapping[str, str]
+) -> dict[str, CachedTrace]:
+    found: dict[str, CachedTrace] = {}
+    for key, answer in remembered.items():
+        fresh = answer if answer and is_fresh(answer.dependencies, overlays) else cache.get(key, overlays)
+        if fresh is not None:
+            found[key] = fresh
+    return found

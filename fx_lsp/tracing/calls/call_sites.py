@@ -1,0 +1,357 @@
+"""Where a project calls a target: its own file, tests, and files that use either, each call with what it needs.
+
+Reads syntax only."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import islice
+
+from fx_lsp.model import CallSite, Target
+from fx_lsp.syntax import FunctionNode
+from fx_lsp.tracing.calls.project_files import ProjectFile, users_of
+from fx_lsp.tracing.calls.pytest_calls import test_case
+from fx_lsp.tracing.calls.straight_line import FUNCTIONS, MADE, Found, Known, calls_in, trains
+from fx_lsp.tracing.slicing.backward_slice import Backwards, Path, render
+from fx_lsp.tracing.slicing.module_slice import SourceGraph
+from fx_lsp.tracing.slicing.step_slice import StepPart
+from fx_lsp.tracing.source.parsing import walk
+from fx_lsp.tracing.source.scopes import loads_of
+from fx_lsp.tracing.source.tensor_code import collect_imports
+
+SITES = 4
+"""How many call sites a request names at most."""
+INSTANCES = 2
+"""How many places it names besides that only make an instance of the target's class."""
+MAX_DEPTH = 3
+"""How many files may stand between the target's and one that calls something which calls the target."""
+MAX_USERS = 24
+"""How many files that use the target, or what leads to it, are looked through."""
+ModuleName = Callable[[str], tuple[str, str, str]]
+
+
+def call_sites(
+    target: Target,
+    graph: SourceGraph,
+    text: str,
+    module: str,
+    roots: Sequence[str],
+    overlays: Mapping[str, str],
+    module_name: ModuleName,
+    part: StepPart | None = None,
+    limit: int = SITES,
+) -> tuple[CallSite, ...]:
+    """The calls of a target that a tracer may try, the most direct first, the file's own before those of other files.
+
+    `module` is the file's dotted name; `module_name` gives that of any other, and its package. `overlays` are unsaved
+    texts by path. Of a target that is the function around a step only `part` runs. At most `limit` are given.
+    """
+    own = _Own(target, graph, text, module, part)
+    calls: list[tuple[int, Callable[[], CallSite | None]]] = [(c.rank, partial(own.site, c)) for c in own.calls()]
+    if sum(rank == 0 for rank, _ in calls) < limit:
+        for there in _elsewhere(own, roots, overlays, module_name):
+            calls += [(c.rank, partial(there.site, c)) for c in there.calls()]
+    ordered = sorted(calls, key=lambda item: item[0])
+    complete = _made(item for item in ordered if item[0] != MADE)
+    instances = _made(item for item in ordered if item[0] == MADE)
+    return (*islice(complete, limit), *islice(instances, INSTANCES))
+
+
+def _made(calls: Iterable[tuple[int, Callable[[], CallSite | None]]]) -> Iterator[CallSite]:
+    """The sites of calls in their order; of those that only lead to the target, one for each file."""
+    seen: set[tuple[str, int]] = set()
+    indirect: set[str] = set()
+    for rank, make in calls:
+        site = make()
+        leads = rank > 1 and rank != MADE
+        if site is None or (site.file, site.line) in seen or (leads and site.file in indirect):
+            continue
+        seen.add((site.file, site.line))
+        indirect |= {site.file} if leads else set[str]()
+        yield site
+
+
+def _elsewhere(
+    own: _Own, roots: Sequence[str], overlays: Mapping[str, str], module_name: ModuleName
+) -> Iterator[_There]:
+    """The files that use the target's, then those that use what in them leads to the target, and so on."""
+    waiting: list[tuple[int, str, _Leading]] = [(0, own.target.file, own.leading)]
+    seen = {(own.target.file, own.module)}
+    while waiting and len(seen) <= MAX_USERS:
+        depth, file, leading = waiting.pop(0)
+        for user in users_of(file, roots, leading.known.names, overlays):
+            if (user.file, leading.module) in seen or user.file == own.target.file or len(seen) > MAX_USERS:
+                continue
+            there = _There(own, leading, user, *module_name(user.file)[:2])
+            if there.uses:
+                seen.add((user.file, leading.module))
+                yield there
+                if depth < MAX_DEPTH and there.leading is not None:
+                    waiting.append((depth + 1, user.file, there.leading))
+
+
+@dataclass(frozen=True)
+class _Leading:
+    """What in the file `module` leads to the target.
+
+    `imported` is the name under which that file, or one on the way to it, imports the target's ("" for that itself),
+    and `taken` what it takes of it.
+    """
+
+    module: str
+    known: Known
+    imported: str = ""
+    taken: frozenset[str] = frozenset()
+
+
+@dataclass
+class _Own:
+    """The target's own file."""
+
+    target: Target
+    graph: SourceGraph
+    text: str
+    module: str
+    part: StepPart | None = None
+
+    @cached_property
+    def known(self) -> Known:
+        top = self.target.name.partition(".")[0]
+        names = {top, *_users(self.graph, [top])}
+        definitions = [node for node in self.graph.tree.body if getattr(node, "name", None) in names]
+        classes = {node.name for node in definitions if isinstance(node, ast.ClassDef)}
+        programs = {node.name for node in definitions if isinstance(node, FUNCTIONS) and trains(node)}
+        return Known(
+            frozenset(names), frozenset({top}), frozenset(classes), frozenset(programs), leading=frozenset(names)
+        )
+
+    @property
+    def leading(self) -> _Leading:
+        return _Leading(self.module, self.known)
+
+    def calls(self) -> list[Found]:
+        return calls_in(self.graph, self.known, self.target)
+
+    def site(self, found: Found) -> CallSite | None:
+        needed = _needed(self.graph, self.text, found, self.target, self.callee)
+        if needed is None:
+            return None
+        lines = {**self.lines(needed.names), **needed.lines, **(self.part.lines if self.part is not None else {})}
+        text = _joined(lines, self.text)
+        return CallSite(self.target.file, found.call.lineno, text, needed.then, functions=needed.functions)
+
+    @property
+    def callee(self) -> _Callee | None:
+        """Return what of its arguments the target needs; None where it needs all of them."""
+        if self.part is None or self.part.function is None:
+            return None
+        return _Callee(self.part.function, self.part.read, self.target.kind == "method")
+
+    def lines(self, names: Collection[str]) -> Mapping[int, str]:
+        """The lines of the target, and of what `names` stand for."""
+        if self.part is None:
+            return self.graph.slice(self.target.name, names).kept
+        others = {*names, *self.part.names} - {self.target.name.partition(".")[0]}
+        return {**self.graph.slice("", others).kept, **self.part.lines}
+
+
+@dataclass
+class _There:
+    """Another file, which runs as `module` of `package` and may import what is `lead` to the target."""
+
+    own: _Own
+    lead: _Leading
+    user: ProjectFile
+    module: str
+    package: str
+
+    @property
+    def uses(self) -> bool:
+        """Whether it imports something that leads to the target."""
+        return bool(self._imports[0].names or self._imports[0].aliases)
+
+    @property
+    def leading(self) -> _Leading | None:
+        """What of this file leads to the target, for files that import it; None where nothing does."""
+        known, imported, taken = self._imports
+        functions = known.names
+        if not functions:
+            return None
+        outer = Known(functions, known.direct & functions, known.classes, known.programs, leading=functions)
+        return _Leading(self.module, outer, imported, taken)
+
+    @cached_property
+    def _imports(self) -> tuple[Known, str, frozenset[str]]:
+        """What leads to the target, the name under which the file imports the target's, and what it takes of that."""
+        names: dict[str, str] = {}
+        aliases: set[str] = set()
+        taken: set[str] = set()
+        lead, module = self.lead.known, self.lead.module
+        imported = module
+        for node in walk(self.user.tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    if _is_module(alias.name, module) and (alias.asname or "." not in alias.name):
+                        aliases.add(alias.asname or alias.name)
+                        imported = alias.name
+            elif isinstance(node, ast.ImportFrom):
+                start = self._absolute(node)
+                for alias in node.names:
+                    if _is_module(f"{start}.{alias.name}" if start else alias.name, module):
+                        aliases.add(alias.asname or alias.name)
+                        imported = f"{start}.{alias.name}" if start else alias.name
+                    elif _is_module(start, module) or module.startswith(f"{start}."):
+                        imported = start if _is_module(start, module) else imported
+                        everything = lead.names if alias.name == "*" else {alias.name} & lead.names
+                        taken |= {alias.name} if alias.name != "*" else lead.names
+                        names |= {(alias.asname or name) if alias.name != "*" else name: name for name in everything}
+        if aliases:
+            taken |= {
+                node.attr
+                for node in walk(self.user.tree)
+                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in aliases
+            }
+        helpers = self._helpers(names.keys() | aliases)
+
+        def called(among: frozenset[str]) -> frozenset[str]:
+            return frozenset(name for name, original in names.items() if original in among)
+
+        known = Known(
+            frozenset(names.keys() | helpers.keys()),
+            called(lead.direct) | lead.direct,
+            called(lead.classes) | lead.classes,
+            called(lead.programs) | {name for name, node in helpers.items() if trains(node)},
+            frozenset(aliases),
+            lead.names,
+        )
+        if self.lead.imported:
+            return known, self.lead.imported, self.lead.taken
+        return known, imported, frozenset(name for name in taken if self.own.graph.binds(name))
+
+    def _helpers(self, leading: Collection[str]) -> dict[str, ast.stmt]:
+        """Functions and classes of the file that use what leads to the target."""
+        helpers = _users(self.user.graph, leading)
+        return {node.name: node for node in self.user.tree.body if isinstance(node, FUNCTIONS) and node.name in helpers}
+
+    def _absolute(self, node: ast.ImportFrom) -> str:
+        if not node.level:
+            return node.module or ""
+        parts = self.package.split(".") if self.package else []
+        return ".".join([*parts[: len(parts) - node.level + 1], *([node.module] if node.module else [])])
+
+    def calls(self) -> list[Found]:
+        return calls_in(self.user.graph, self._imports[0], self.own.target, local_imports=True) if self.uses else []
+
+    def site(self, found: Found) -> CallSite | None:
+        needed = _needed(self.user.graph, self.user.text, found, self.own.target, self.own.callee)
+        if needed is None:
+            return None
+        _, imported, taken = self._imports
+        lines = {**self.user.graph.slice("", needed.names).kept, **needed.lines}
+        return CallSite(
+            self.user.file,
+            found.call.lineno,
+            _joined(lines, self.user.text),
+            needed.then,
+            self.module,
+            self.package,
+            self.own.graph.slice_of(self.own.lines(taken)).text,
+            imported,
+            needed.functions,
+        )
+
+
+def _users(graph: SourceGraph, names: Collection[str]) -> set[str]:
+    """The functions and classes of a file that use some of `names`, or what uses those."""
+    found, waiting = set[str](), list(names)
+    while waiting:
+        fresh = set(graph.users(waiting.pop())) - found
+        found |= fresh
+        waiting += fresh
+    return found
+
+
+def _is_module(name: str, module: str) -> bool:
+    """Whether a dotted name is a module, seen from its directory or from one above."""
+    return bool(name) and (f".{name}".endswith(f".{module}") or f".{module}".endswith(f".{name}"))
+
+
+@dataclass(frozen=True)
+class _Needed:
+    """The lines of the statements that a call needs, the names of definitions besides, and what to run afterwards.
+
+    `functions` are where those begin that the call stands in, and that call these.
+    """
+
+    lines: Mapping[int, str]
+    names: set[str]
+    then: str
+    functions: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Callee:
+    """A function that is called, and those of its parameters that what runs of it reads."""
+
+    function: FunctionNode
+    read: frozenset[str]
+    is_method: bool = False
+
+    def unread(self, call: ast.Call) -> list[ast.expr]:
+        """The arguments of a call that nothing reads."""
+        arguments = self.function.args
+        if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
+            return []
+        names = [a.arg for a in (*arguments.posonlyargs, *arguments.args)][1 if self.is_method else 0 :]
+        rest = [arguments.vararg.arg if arguments.vararg is not None else ""] * max(len(call.args) - len(names), 0)
+        every = {a.arg for a in walk(arguments) if isinstance(a, ast.arg)}
+        given = [*zip((*names, *rest), call.args, strict=False), *((k.arg or "", k.value) for k in call.keywords)]
+        return [value for name, value in given if name in every - self.read and not isinstance(value, ast.Constant)]
+
+
+def _needed(
+    graph: SourceGraph, text: str, found: Found, target: Target, callee: _Callee | None, depth: int = MAX_DEPTH
+) -> _Needed | None:
+    """What a call needs; where it stands in a function with parameters, what a call of that needs as well."""
+    body, path = graph.tree.body, found.path
+    unread = callee.unread(found.call) if callee is not None and not found.whole else []
+    needs = Backwards(collect_imports([*body, *walk(path[0])]).keys())
+    idle = {n for argument in unread for n in walk(argument)}
+    called = {n.id for n in walk(found.call) if isinstance(n, ast.Name) and n not in idle}
+    needs.names |= loads_of(path[-1]) if found.whole else called
+    case = test_case(path, graph.tree)
+    fixtures = case.fixtures if case is not None else frozenset[ast.FunctionDef]()
+    needs.names |= case.names if case is not None else set()
+    needs.follow(body, path)
+    outer = _around(graph, text, path, target, frozenset(needs.read), depth) if case is None else None
+    if case is None and outer is None:
+        return None
+    lines = render(text, body, needs.kept | fixtures, path, None if found.whole else found.call, fixtures, unread)
+    functions = tuple(node.lineno for node in path if isinstance(node, FUNCTIONS))
+    if outer is not None:
+        names = needs.names | outer.names
+        return _Needed({**outer.lines, **lines}, names, outer.then, (*functions, *outer.functions))
+    assert case is not None
+    return _Needed(lines, needs.names | case.names, case.text, functions)
+
+
+def _around(
+    graph: SourceGraph, text: str, path: Path, target: Target, read: frozenset[str], depth: int
+) -> _Needed | None:
+    """Return what the first call of the function that `path` begins with needs, of whose parameters some are `read`."""
+    function = path[0]
+    if not isinstance(function, FUNCTIONS) or depth == 0:
+        return None
+    name = frozenset({function.name})
+    calls = calls_in(graph, Known(name, name, frozenset()), replace(target, name=function.name, kind="function"))
+    outside = (call for call in calls if call.path[0] is not function)
+    callee = _Callee(function, read)
+    needs = (_needed(graph, text, call, target, callee, depth - 1) for call in outside)
+    return next((needed for needed in needs if needed is not None), None)
+
+
+def _joined(lines: Mapping[int, str], text: str) -> str:
+    return "\n".join(lines.get(number, "") for number in range(1, max(lines, default=0) + 1))

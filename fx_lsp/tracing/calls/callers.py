@@ -1,0 +1,56 @@
+"""Which definitions of a file use a target, so that a tracer may look at what they call it with. Reads syntax only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fx_lsp.model import Caller, Target, TargetKind
+from fx_lsp.tracing.slicing.module_slice import SourceGraph
+
+CALLERS = 3
+"""How many callers a request names at most."""
+
+
+def callers_of(name: str, targets: Mapping[str, Target], graph: SourceGraph) -> tuple[Caller, ...]:
+    """The callers of the target `name`, the most telling first: what `get_inputs()` is meant for, then the shortest."""
+    around = _around(name, targets, graph)
+    top = name.partition(".")[0]
+    users = [user for user in graph.users(top) if user in targets and user != top and user not in around]
+    root = conventional(targets, graph)
+    if root is not None and root != name and root not in around and top in graph.reached(root):
+        users.insert(0, root)
+    slices = {user: graph.slice(user) for user in [*around, *dict.fromkeys(users)]}
+    others = sorted(dict.fromkeys(users), key=lambda user: (user != root, len(slices[user].lines)))
+    first = [*([root] if root in others else []), *around]
+    chosen = [*first, *(user for user in others if user != root)][:CALLERS]
+    kinds: dict[str, TargetKind] = {**{user: target.kind for user, target in targets.items()}, **around}
+    return tuple(Caller(user, kinds[user], slices[user].text, user == root) for user in chosen)
+
+
+def conventional(targets: Mapping[str, Target], graph: SourceGraph) -> str | None:
+    """The module that the file's `get_inputs()` is meant for: the last one that nothing else in the file uses."""
+    if not graph.binds("get_inputs"):
+        return None
+    modules = [name for name, target in targets.items() if target.kind == "module"]
+    unused = [name for name in modules if not any(user != name for user in graph.users(name))]
+    return unused[-1] if unused else None
+
+
+def _around(name: str, targets: Mapping[str, Target], graph: SourceGraph) -> dict[str, TargetKind]:
+    """What a nested function is in (targets or not), from the outermost on, or the class of a method.
+
+    Each with its kind; a class only where it is a target.
+    """
+    outer = name.rpartition(".")[0]
+    if not outer:
+        return {}
+    if targets[name].kind != "function":
+        return {outer: targets[outer].kind} if outer in targets else {}
+    parts = outer.split(".")
+    in_class = graph.is_class(parts[0])
+    first = ".".join(parts[:2] if in_class else parts[:1])
+    inner = (".".join(parts[:length]) for length in range(3 if in_class else 2, len(parts) + 1))
+    functions: dict[str, TargetKind] = {function: "function" for function in inner}
+    if parts[0] in targets and targets[parts[0]].kind == "module" and first == f"{parts[0]}.forward":
+        return {parts[0]: "module", **functions}
+    return {first: "method" if in_class else "function", **functions}

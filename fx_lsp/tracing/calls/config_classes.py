@@ -1,0 +1,65 @@
+"""Which classes of a file may be what a parameter means that is only asked for attributes. Reads syntax only."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from fx_lsp.tracing.source.parsing import walk
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def fitting_classes(tree: ast.Module, name: str) -> set[str]:
+    """Return the names of the classes that have every attribute which a parameter of the target `name` is asked for.
+
+    The parameters are those of the function, of the class's constructor, or of both for a method.
+    """
+    wanted = [attributes for function in _functions(tree, name.split(".")) for attributes in _attributes_read(function)]
+    if not wanted:
+        return set()
+    classes = {node.name: _fields(node) for node in tree.body if isinstance(node, ast.ClassDef)}
+    return {name for name, fields in classes.items() if any(attributes <= fields for attributes in wanted)}
+
+
+def _functions(tree: ast.Module, path: Sequence[str]) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    first = next((node for node in tree.body if getattr(node, "name", None) == path[0]), None)
+    if isinstance(first, _FUNCTIONS):
+        yield first
+    elif isinstance(first, ast.ClassDef):
+        wanted = {"__init__", *path[1:2]}
+        yield from (node for node in first.body if isinstance(node, _FUNCTIONS) and node.name in wanted)
+
+
+def _attributes_read(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[set[str]]:
+    """The attributes that are read of each parameter, of those that any are."""
+    arguments = function.args
+    names = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+    read: dict[str, set[str]] = {name: set() for name in names if name not in ("self", "cls")}
+    for node in walk(function):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in read:
+            read[node.value.id].add(node.attr)
+    yield from (attributes for attributes in read.values() if attributes)
+
+
+def _fields(definition: ast.ClassDef) -> set[str]:
+    """Return what instances of a class have: what its body binds, what its constructor takes and assigns to `self`."""
+    fields: set[str] = set()
+    for node in definition.body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            fields.add(node.target.id)
+        elif isinstance(node, ast.Assign):
+            fields |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+        elif isinstance(node, _FUNCTIONS):
+            fields.add(node.name)
+            if node.name == "__init__":
+                fields |= {part.arg for part in walk(node.args) if isinstance(part, ast.arg)}
+                fields.update(*map(_own_attribute, walk(node)))
+    return fields
+
+
+def _own_attribute(node: ast.AST) -> set[str]:
+    """Return `x` for `self.x` on the left of an assignment."""
+    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Name):
+        return {node.attr} if node.value.id == "self" else set()
+    return set()

@@ -1,0 +1,156 @@
+"""Calls that `fx-lsp record` has seen, on disk: for each project a directory of files, one JSON object a line.
+
+    <cache>/recorded/<hash of the project's root>/<start of the run>-<process>.jsonl     while a run lasts
+    <cache>/recorded/<hash of the project's root>/<start of the run>.jsonl               afterwards
+
+A line says `file` (relative to the root), `name` of the target, `text` of the call (as in a `# fx:` comment) and the
+`command`. Whatever cannot be read counts for nothing: a run may have been killed while it wrote.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from fx_lsp.model import Given
+from fx_lsp.tracing.answers.disk import default_cache_path
+
+PER_TARGET = 3
+"""Calls that a tracer is offered for one target."""
+KEPT_RUNS = 8
+"""Runs that are kept whole; of older ones only what a tracer would be offered stays."""
+_OLD = "0.jsonl"
+
+
+@dataclass(frozen=True)
+class RecordedCall:
+    """One call of a target: `file` is relative to the project's root, with slashes."""
+
+    file: str
+    name: str
+    text: str
+    command: str
+
+
+def recorded_calls(file: str, base: str | None = None) -> Mapping[str, tuple[Given, ...]]:
+    """What was recorded of the targets of a file, by name, from whichever directory above it was the root.
+
+    The newest run comes first. `base` is where recordings are kept. Only changed files are read again.
+    """
+    path, kept = Path(os.path.realpath(file)), base or default_base()
+    found: dict[str, tuple[Given, ...]] = {}
+    for root in path.parents:
+        recorded = recordings(str(root), kept)
+        here = path.relative_to(root).as_posix() if recorded else ""
+        for (where, name), given in recorded.items():
+            if where == here:
+                nearer = found.get(name, ())
+                more = (g for g in given if all(g.text != known.text for known in nearer))
+                found[name] = (*nearer, *more)[:PER_TARGET]
+    return found
+
+
+def recordings(root: str, base: str | None = None) -> Mapping[tuple[str, str], tuple[Given, ...]]:
+    """What was recorded with `root` as the project's root, by file (relative to it) and name, the newest run first."""
+    store = f"{base or default_base()}{os.sep}{_digest(root)}"
+    try:
+        states = [(entry.name, entry.stat()) for entry in os.scandir(store) if entry.name.endswith(".jsonl")]
+    except OSError:
+        return {}
+    return _recordings(store, tuple(sorted((name, s.st_mtime_ns, s.st_size) for name, s in states)))
+
+
+@lru_cache(maxsize=32)
+def _recordings(store: str, states: tuple[tuple[str, int, int], ...]) -> Mapping[tuple[str, str], tuple[Given, ...]]:
+    found: dict[tuple[str, str], tuple[Given, ...]] = {}
+    for call in _offered(Path(store, name) for name, _, _ in states):
+        given = Given(call.text, "recorded", detail=f"from `{call.command}`")
+        found[call.file, call.name] = (*found.get((call.file, call.name), ()), given)
+    return found
+
+
+def default_base() -> str:
+    """Where recordings are kept for this user: `fx-lsp/recorded` in the platform's cache directory."""
+    return str(Path(default_cache_path()).parent / "recorded")
+
+
+def store_of(root: str, base: str | None = None) -> Path:
+    """The directory that holds the recordings of the project at `root`."""
+    return Path(base or default_base(), _digest(root))
+
+
+@lru_cache(maxsize=1024)
+def _digest(root: str) -> str:
+    return hashlib.sha256(os.path.realpath(root).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+def new_run() -> str:
+    """A name for a run that begins now; names sort as the runs began."""
+    return datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S.%f")
+
+
+def run_files(store: Path, run: str) -> list[Path]:
+    """The files of a run, one for each process that has imported torch, those that started first first."""
+    found = [path for path in store.glob("*.jsonl") if _run_of(path) == run]
+    return sorted(found, key=lambda path: (path.stat().st_mtime_ns, path.name))
+
+
+def read_calls(files: Iterable[Path]) -> list[RecordedCall]:
+    """The distinct calls in `files`, in their order."""
+    return list(dict.fromkeys(call for file in files for call in _read(file)))
+
+
+def settle(store: Path, run: str, root: str) -> None:
+    """A run has ended: its files become one, and runs beyond `KEPT_RUNS` are thinned out. Raises OSError."""
+    parts = run_files(store, run)
+    _replace(store / f"{run}.jsonl", read_calls(parts), parts)
+    runs = sorted({_run_of(path) for path in store.glob("*.jsonl")} - {_run_of(Path(_OLD))})
+    old = [path for path in store.glob("*.jsonl") if _run_of(path) not in runs[-KEPT_RUNS:]]
+    if len(old) > 1 or (old and old[0].name != _OLD):
+        _replace(store / _OLD, [call for call in _offered(old) if (Path(root) / call.file).exists()], old)
+
+
+def _offered(files: Iterable[Path]) -> Iterator[RecordedCall]:
+    """What tracers are offered, the newest run first."""
+    counts: dict[tuple[str, str], set[str]] = {}
+    for path in sorted(files, key=lambda path: (_run_of(path), path.name), reverse=True):
+        for call in _read(path):
+            known = counts.setdefault((call.file, call.name), set())
+            if call.text not in known and len(known) < PER_TARGET:
+                known.add(call.text)
+                yield call
+
+
+def _replace(path: Path, calls: list[RecordedCall], parts: list[Path]) -> None:
+    """Put `calls` in place of the files `parts`, of which `path` may be one."""
+    if calls:
+        temporary = path.with_suffix(f".{os.getpid()}.tmp")
+        temporary.write_text("".join(f"{json.dumps(asdict(call))}\n" for call in calls), "utf-8")
+        temporary.replace(path)
+    for part in parts:
+        if part != path or not calls:
+            part.unlink(missing_ok=True)
+
+
+def _run_of(path: Path) -> str:
+    return path.name.removesuffix(".jsonl").partition("-")[0]
+
+
+def _read(path: Path) -> Iterator[RecordedCall]:
+    try:
+        lines = path.read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        try:
+            found: Any = json.loads(line)
+            yield RecordedCall(found["file"], found["name"], found["text"], found["command"])
+        except (ValueError, KeyError, TypeError):
+            continue

@@ -1,0 +1,199 @@
+"""The calls of a target in straight-line code, by what names and variables stand for it. Reads syntax only."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fx_lsp.model import Target
+from fx_lsp.tracing.calls.pytest_calls import expects_error, fixtures_of, is_setup, is_test_class, required
+from fx_lsp.tracing.slicing.backward_slice import Path, blocks, header_nodes, in_inner_scope, root_of
+from fx_lsp.tracing.slicing.module_slice import SourceGraph
+from fx_lsp.tracing.source.parsing import walk
+
+PER_SCOPE = 2
+"""How many calls of one function count."""
+_DOUBTFUL = 3
+MADE = 4
+"""The rank of a call that only makes an instance of the target's class, or of a class that uses it."""
+_REMOTE = 5
+"""The rank of a call of an object that has something to do with the target, and may call it."""
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a file calls the target and what leads to it: `names` and attributes of the module `aliases`.
+
+    `direct` are the names of the target itself (of its class, for a method), `classes` those that are classes,
+    `programs` functions that do more than call it; `leading` are the attributes of `aliases` that count.
+    """
+
+    names: frozenset[str]
+    direct: frozenset[str]
+    classes: frozenset[str]
+    programs: frozenset[str] = frozenset()
+    aliases: frozenset[str] = frozenset()
+    leading: frozenset[str] = frozenset()
+
+    def named(self, node: ast.AST) -> str | None:
+        """The name of the target's file that an expression is, if it leads to the target."""
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in self.aliases:
+            return node.attr if node.attr in self.leading else None
+        return node.id if isinstance(node, ast.Name) and node.id in self.names else None
+
+
+@dataclass(frozen=True)
+class Found:
+    """A call: `rank` 0 is the target itself; `path` leads to its statement, of which all is needed where `whole`."""
+
+    rank: int
+    call: ast.Call
+    path: Path
+    whole: bool
+
+
+def calls_in(graph: SourceGraph, known: Known, target: Target, local_imports: bool = False) -> list[Found]:
+    """The calls in the module's own statements, in its functions and in tests, the best of each.
+
+    With `local_imports`, functions may import the target themselves.
+    """
+    tree, module = graph.tree, _Scope(known, target)
+
+    def concerned(number: int) -> bool:
+        read = graph.loads(number)
+        return not read.isdisjoint(known.names | known.aliases) or not read.isdisjoint(module.variables)
+
+    own = ([node] for number, node in enumerate(tree.body) if concerned(number))
+    found = _best(item for block in own for item in _in_scope(block, (), module))
+    fixtures = {
+        name: any(mentioned) for name, node in fixtures_of(tree).items() if (mentioned := module.mentions(*node.body))
+    }
+
+    def in_function(path: Path, function: ast.FunctionDef, held: Mapping[str, bool]) -> list[Found]:
+        asked = {name: fixtures[name] for name in required(function) if name in fixtures}
+        scope = _Scope(known, target, {**module.variables, **held, **asked})
+        return _best(_in_scope(function.body, path, scope))
+
+    for number, node in enumerate(tree.body):
+        if isinstance(node, ast.FunctionDef):
+            if local_imports or concerned(number) or not fixtures.keys().isdisjoint(required(node)):
+                found += in_function((node,), node, {})
+        elif isinstance(node, ast.ClassDef) and is_test_class(node):
+            held = _held(node, module)
+            for method in node.body:
+                if isinstance(method, ast.FunctionDef) and method.name.startswith("test"):
+                    found += in_function((node, method), method, held)
+    return found
+
+
+def trains(node: ast.stmt) -> bool:
+    """Whether a function goes on to train: it would be run as a whole."""
+    return any(isinstance(n, ast.Attribute) and n.attr in ("backward", "step", "parse_args") for n in walk(node))
+
+
+@dataclass
+class _Scope:
+    """Variables that hold something made with the target: whether it is the target itself (an instance of it)."""
+
+    known: Known
+    target: Target
+    variables: dict[str, bool] = field(default_factory=dict[str, bool])
+
+    def leads(self, node: ast.AST) -> bool | None:
+        """Whether a name, or an attribute of one, is the target itself; None for what does not lead to it."""
+        direct = self.variables.get(_dotted(node))
+        if direct is not None:
+            return direct
+        name = self.known.named(node)
+        return None if name is None else name in self.known.direct
+
+    def mentions(self, *nodes: ast.AST) -> list[bool]:
+        """For everything in expressions that leads to the target, whether it is the target itself."""
+        return [found for part in walk(*nodes) if (found := self.leads(part)) is not None]
+
+    def bind(self, statement: ast.stmt) -> None:
+        """Take note of what a statement assigns."""
+        names = [part for part in header_nodes(statement) if isinstance(part, (ast.Name, ast.Attribute))]
+        found = [direct for part in names if not _is_store(part) and (direct := self.leads(part)) is not None]
+        if found and not isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
+            self.variables.update({_dotted(part): any(found) for part in names if _is_store(part) and _dotted(part)})
+
+    def rank(self, call: ast.Call) -> int | None:
+        """How directly a call enters the target: 0 calls it; None where it does not look like that at all."""
+        function, kind, last = call.func, self.target.kind, self.target.name.rpartition(".")[2]
+        direct = self.variables.get(_dotted(function))
+        if direct is not None:
+            return 0 if direct and kind == "module" else 1
+        name = self.known.named(function)
+        arguments = bool(call.args or call.keywords)
+        if name is not None:
+            if name in self.known.classes:
+                return MADE if kind != "function" else None
+            if name in self.known.direct:
+                return 0
+            return 2 if arguments and name not in self.known.programs else None
+        if isinstance(function, ast.Call):
+            found = self.mentions(function)
+            return None if not found else 0 if any(found) and kind == "module" else 1
+        root = root_of(function)
+        if not isinstance(function, ast.Attribute) or not isinstance(root, ast.Name) or not self.mentions(function):
+            return None
+        if function.attr == (last if kind == "method" else "forward"):
+            return 0
+        if not arguments or root.id not in self.variables:
+            return None
+        return _DOUBTFUL if self.variables[root.id] else _REMOTE
+
+
+def _held(node: ast.ClassDef, module: _Scope) -> dict[str, bool]:
+    """The attributes of `self` that the set-up of a test class makes with the target."""
+    scope = _Scope(module.known, module.target, dict(module.variables))
+    for method in node.body:
+        if is_setup(method):
+            list(_in_scope(blocks(method)[0], (), scope))
+    return {name: direct for name, direct in scope.variables.items() if name.startswith("self.")}
+
+
+def _best(found: Iterable[Found]) -> list[Found]:
+    """The most direct calls of a scope; those that may be no calls of the target only where there are no others.
+
+    Where none is the target itself, one that makes an instance of it counts besides.
+    """
+    chosen = sorted(found, key=lambda item: item.rank)
+    instances = [item for item in chosen if item.rank == MADE and chosen[0].rank][:1]
+    calls = [item for item in chosen if item.rank < _DOUBTFUL or chosen[0].rank == item.rank]
+    return instances + [item for item in calls if item.rank != MADE][:PER_SCOPE]
+
+
+def _in_scope(block: Sequence[ast.stmt], path: Path, scope: _Scope) -> Iterator[Found]:
+    for statement in block:
+        here = (*path, statement)
+        scope.bind(statement)
+        if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
+            continue
+        for part in sorted((n for n in header_nodes(statement) if isinstance(n, ast.Call)), key=_place):
+            rank = scope.rank(part)
+            if rank is not None:
+                whole = in_inner_scope(statement, part)
+                if not (whole and blocks(statement)):
+                    yield Found(rank, part, here, whole)
+        if not any(expects_error(part) for part in header_nodes(statement)):
+            for inner in blocks(statement):
+                yield from _in_scope(inner, here, scope)
+
+
+def _place(node: ast.Call) -> tuple[int, int]:
+    return node.end_lineno or node.lineno, node.end_col_offset or 0
+
+
+def _dotted(node: ast.AST) -> str:
+    """`x` or `self.block`; "" for anything else."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return f"{node.value.id}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_store(node: ast.expr) -> bool:
+    return isinstance(getattr(node, "ctx", None), ast.Store)

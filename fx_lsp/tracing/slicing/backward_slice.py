@@ -1,0 +1,277 @@
+"""The statements that one call needs, found backwards from it, and the text in which only they are left."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from fx_lsp.steps import is_mode
+from fx_lsp.syntax import is_main_guard
+from fx_lsp.tracing.source.parsing import end_of, push_children, split_lines, start_of, walk
+from fx_lsp.tracing.source.scopes import alters, binds_of, changes_of, loads_of
+
+Path = tuple[ast.stmt, ...]
+"""A statement with those around it, the outermost first."""
+
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_IMPORTS = (ast.Import, ast.ImportFrom)
+_SCOPED = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_NOT_CONFIGURING = re.compile(r"(load|save)(_\w+)?$|backward$|step$|zero_grad$|share_memory_?$")
+_SETTING_UP = re.compile(r"_?(init|initiali[sz]e|set_?up|configure|prepare|freeze|unfreeze)(_|$)")
+"""Functions that are called for what they do to their arguments."""
+_FORCED = {True: b"True", False: b"False"}
+
+
+def _none(node: ast.stmt, names: set[str]) -> bool:
+    return False
+
+
+@dataclass
+class Backwards:
+    """What a call needs: the statements `kept`, and `names` that are still to be bound.
+
+    `imported` names stand for no object that a method call configures. What is `skipped` binds nothing; a statement
+    that has a result is kept with the names that are `wanted` for it. `read` are the parameters that the last function
+    reads. Where that is `strict`, a method call counts only if it works in place or switches between training and
+    evaluation.
+    """
+
+    imported: Collection[str]
+    names: set[str] = field(default_factory=set[str])
+    kept: set[ast.stmt] = field(default_factory=set[ast.stmt])
+    skipped: Callable[[ast.stmt], bool] = lambda node: False
+    wanted: Callable[[ast.stmt], set[str]] = lambda node: set()
+    read: set[str] = field(default_factory=set[str])
+    strict: bool = False
+
+    def follow(self, body: Sequence[ast.stmt], path: Path, idle: Callable[[ast.stmt, set[str]], bool] = _none) -> None:
+        """Keep what `path` needs of the blocks around its last statement and, at last, of the module's `body`.
+
+        Heads that are `idle`, where some names are needed, do not run.
+        """
+        self.kept.update(path)
+        for number in range(len(path) - 1, -1, -1):
+            holder = path[number - 1] if number else None
+            if isinstance(holder, ast.ClassDef):
+                self._class(holder)
+                continue
+            for block in blocks(holder) if holder is not None else [body]:
+                if path[number] in block:
+                    whole = number == 0 and isinstance(path[0], _DEFINITIONS)
+                    before = block if whole else block[: block.index(path[number])]
+                    self._block(before, top=number == 0, straight=True)
+            if isinstance(holder, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                self.leave(holder)
+            elif holder is not None and not isinstance(holder, (ast.If, ast.While)) and not idle(holder, self.names):
+                self.names = (self.names - _loop_targets(holder)) | header_names(holder)
+
+    def bind(self, block: Sequence[ast.stmt]) -> None:
+        """Keep what binds `names` in a block that runs whole, and what that needs of it."""
+        self._block(block, straight=True)
+
+    def leave(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        """Go on outside of a function, whose parameters are bound by its call."""
+        parameters = {part.arg for part in walk(function.args) if isinstance(part, ast.arg)}
+        self.read = self.names & parameters
+        self.names -= parameters
+        self.names |= _signature_names(function)
+        self.names |= {part.id for mode in filter(is_mode, function.decorator_list) for part in _names_in(mode)}
+
+    def _class(self, holder: ast.ClassDef) -> None:
+        """Keep what a test of a class may use of it: everything but its other tests."""
+        others = [node for node in holder.body if not getattr(node, "name", "").startswith("test")]
+        self.kept.update(others)
+        self.names.update(header_names(holder), *(loads_of(node) for node in others))
+
+    def _block(self, block: Sequence[ast.stmt], top: bool = False, straight: bool = False) -> bool:
+        """Go through a block from its end. `straight`: it runs once and whole, so that what binds a name settles it."""
+        return any([self._statement(node, top, straight) for node in reversed(block)])
+
+    def _statement(self, node: ast.stmt, top: bool, straight: bool) -> bool:
+        if (top and (isinstance(node, (*_DEFINITIONS, *_IMPORTS)) or is_main_guard(node))) or node in self.kept:
+            return False
+        if self.skipped(node):
+            return False
+        inner = [] if isinstance(node, _DEFINITIONS) else blocks(node)
+        if inner:
+            times = (
+                2 if isinstance(node, (ast.For, ast.While)) else 1
+            )  # a later turn may need what an earlier one binds
+            once = straight and isinstance(node, (ast.With, ast.AsyncWith))
+            found = any([self._block(block, straight=once) for _ in range(times) for block in reversed(inner)])
+            if found or _loop_targets(node) & self.names:
+                self.kept.add(node)
+                self.names |= header_names(node)
+            return node in self.kept
+        if results := self.wanted(node):
+            self.kept.add(node)
+            self.names |= results
+        binds = binds_of(node)
+        if not (binds | changes_of(node) | self._configured(node)) & self.names:
+            return bool(results)
+        self.kept.add(node)
+        if straight and isinstance(node, (ast.Assign, ast.AnnAssign, *_DEFINITIONS, *_IMPORTS)):
+            self.names -= binds
+        self.names |= loads_of(node)
+        return True
+
+    def _configured(self, node: ast.stmt) -> set[str]:
+        """The object that a statement such as `model.eval()` or `parser.add_argument(…)` is about."""
+        if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):
+            return set()
+        called = node.value.func
+        name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+        if not self.strict and _SETTING_UP.match(name):
+            return {argument.id for argument in node.value.args if isinstance(argument, ast.Name)}
+        if not isinstance(called, ast.Attribute) or _NOT_CONFIGURING.match(called.attr):
+            return set()
+        if self.strict and not (called.attr.endswith("_") or called.attr in ("train", "eval") or alters(called.attr)):
+            return set()
+        root = root_of(called)
+        return {root.id} - set(self.imported) if isinstance(root, ast.Name) else set()
+
+
+def blocks(node: ast.AST) -> list[list[ast.stmt]]:
+    """The blocks of a compound statement or a definition, in order; none for simple statements."""
+    inside = [part.body for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ()))]
+    found = [getattr(node, "body", []), *inside, getattr(node, "orelse", []), getattr(node, "finalbody", [])]
+    return [block for block in found if block]
+
+
+def header_nodes(node: ast.stmt) -> Iterator[ast.AST]:
+    """The nodes of a statement that are not in a statement inside it."""
+    stack: list[ast.AST] = []
+    push_children(node, stack)
+    while stack:
+        part = stack.pop()
+        if not isinstance(part, ast.stmt):
+            yield part
+            push_children(part, stack)
+
+
+def header_names(node: ast.stmt) -> set[str]:
+    """The names that the head of a compound statement reads."""
+    return {part.id for part in header_nodes(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
+
+
+def _names_in(node: ast.AST) -> Iterator[ast.Name]:
+    yield from (part for part in walk(node) if isinstance(part, ast.Name))
+
+
+def _signature_names(node: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    """The names that defaults and annotations read."""
+    parts = [node.args, *([node.returns] if node.returns is not None else [])]
+    return {part.id for part in walk(*parts) if isinstance(part, ast.Name)}
+
+
+def root_of(node: ast.AST) -> ast.AST:
+    """What attributes, subscripts and calls begin with: `model` of `model.blocks[0].to(device)`."""
+    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node
+
+
+def in_inner_scope(statement: ast.stmt, call: ast.Call) -> bool:
+    """Whether a call stands in a lambda or a comprehension of its statement."""
+    return any(call in walk(part) for part in header_nodes(statement) if isinstance(part, _SCOPED))
+
+
+def _loop_targets(node: ast.stmt) -> set[str]:
+    heads: list[ast.expr] = []
+    if isinstance(node, (ast.For, ast.AsyncFor)):
+        heads = [node.target]
+    elif isinstance(node, (ast.With, ast.AsyncWith)):
+        heads = [item.optional_vars for item in node.items if item.optional_vars is not None]
+    return {part.id for part in walk(*heads) if isinstance(part, ast.Name)}
+
+
+_Edit = tuple[tuple[int, int], tuple[int, int], bytes]
+
+
+def render(
+    text: str,
+    body: Sequence[ast.stmt],
+    kept: Collection[ast.stmt],
+    path: Path,
+    call: ast.Call | None,
+    plain: Collection[ast.stmt] = (),
+    unread: Collection[ast.expr] = (),
+    inside: bool = False,
+) -> dict[int, str]:
+    """The lines of the kept statements, by number, each where it was.
+
+    On the way to the last statement of `path` branches are taken and loops run once; of that statement only `call` is
+    left, or all of it where that is None, or with `inside` what is kept in it. Functions on the way, and those in
+    `plain`, lose their decorators but for modes of autograd. None stands for the `unread` arguments of the call.
+    """
+    lines = [line.encode("utf-8", "surrogatepass") for line in split_lines(text.removeprefix("\ufeff"))]
+    found: dict[int, str] = {}
+    for node in body:
+        if node not in kept:
+            continue
+        edits = sorted((*_edits(node, kept, path, call, plain, inside), *_nothing(node, path, unread)), reverse=True)
+        (first, col), (last, end) = start_of(node), end_of(node)
+        part = lines[first - 1 : last]
+        part[-1] = part[-1][:end]
+        for start, stop, replacement in edits:
+            _replace(part, (start[0] - first, start[1]), (stop[0] - first, stop[1]), replacement)
+        part[0] = (b"0;" if col else b"").ljust(col) + part[0][col:]
+        for number, line in enumerate(part, first):
+            found[number] = line.decode("utf-8", "surrogatepass")
+    return found
+
+
+def _edits(
+    node: ast.stmt,
+    kept: Collection[ast.stmt],
+    path: Path,
+    call: ast.Call | None,
+    plain: Collection[ast.stmt],
+    inside: bool,
+) -> Iterator[_Edit]:
+    if node not in kept:
+        yield start_of(node), end_of(node), b"0"
+        return
+    if path and node is path[-1] and not inside:
+        if call is not None:
+            yield start_of(node), (call.lineno, call.col_offset), b"("
+            yield (call.end_lineno or call.lineno, call.end_col_offset or 0), end_of(node), b")"
+        return
+    if isinstance(node, _DEFINITIONS):
+        modes = all(is_mode(decorator) for decorator in node.decorator_list)
+        if not modes and (node in path or node in plain):
+            yield start_of(node), (node.lineno, node.col_offset), b""
+        if node not in path:
+            return
+    if node in path[:-1] and isinstance(node, (ast.If, ast.While)):
+        after = path[path.index(node) + 1]
+        test = node.test
+        end = (test.end_lineno or test.lineno, test.end_col_offset or 0)
+        yield (test.lineno, test.col_offset), end, _FORCED[after in node.body]
+        if isinstance(node, ast.While):
+            yield (node.lineno, node.col_offset), (node.lineno, node.col_offset + len("while")), b"if"
+    for block in blocks(node):
+        for statement in block:
+            yield from _edits(statement, kept, path, call, plain, inside)
+
+
+def _nothing(node: ast.stmt, path: Path, unread: Collection[ast.expr]) -> Iterator[_Edit]:
+    """None in place of arguments that nobody reads, in the statement that `path` begins with."""
+    for argument in unread if path and node is path[0] else ():
+        end = (argument.end_lineno or argument.lineno, argument.end_col_offset or 0)
+        yield (argument.lineno, argument.col_offset), end, b"None"
+
+
+def _replace(lines: list[bytes], start: tuple[int, int], stop: tuple[int, int], replacement: bytes) -> None:
+    """Put `replacement` where `start` to `stop` was; the number of lines stays."""
+    (first, col), (last, end) = start, stop
+    rest = lines[last][end:]
+    if first == last:
+        lines[first] = lines[first][:col] + replacement.ljust(end - col) + rest
+        return
+    lines[first] = lines[first][:col] + replacement
+    for number in range(first + 1, last):
+        lines[number] = b""
+    lines[last] = b" " * end + rest

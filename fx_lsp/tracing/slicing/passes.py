@@ -1,0 +1,223 @@
+"""Find the passes in a file: what rewrites graph modules, or looks for parts of them. Reads syntax only."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import unquote
+
+from fx_lsp.model import Failure, Pass, PassKind, PassSource, Span, TraceRequest
+from fx_lsp.syntax import FunctionNode, assigned
+from fx_lsp.tracing.slicing.module_slice import SourceGraph
+from fx_lsp.tracing.source.parsing import module_name, parse, split_lines, walk
+from fx_lsp.tracing.source.tensor_code import collect_imports
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_FX = re.compile(r"\btorch\.(fx|_inductor|export|ao)\b")
+_GRAPHS = frozenset({"GraphModule", "Graph"})
+_ANSWERS = _GRAPHS | {"PassResult", "Module", "None", "bool", "Any"}
+_CLASSES: dict[str, PassKind] = {
+    "Transformer": "transformer",
+    "PassBase": "transformer",
+    "ExportPass": "transformer",
+    "OperatorSupport": "support",
+    "OperatorSupportBase": "support",
+}
+_MAKERS: dict[str, PassKind] = {
+    "PassManager": "manager",
+    "SubgraphMatcher": "matcher",
+    "SubgraphMatcherWithNameNodeMap": "matcher",
+    "OperatorSupport": "support",
+    "chain": "support",
+    "any_chain": "support",
+    "create_op_support": "support",
+}
+_REWRITES = frozenset(
+    {"erase_node", "replace_all_uses_with", "replace_input_with", "inserting_before", "inserting_after", "recompile"}
+)
+_FIELDS = frozenset({"target", "args", "kwargs"})
+_REPLACE = frozenset({"replace_pattern", "replace_pattern_with_filters"})
+
+
+def find_passes(file: str, text: str, tree: ast.Module) -> tuple[Pass, ...]:
+    """The passes at the top level of a file, in source order; none where it imports nothing of torch.fx."""
+    imports = collect_imports(walk(tree))
+    names = set(imports.values())
+    if not any(_FX.match(name) for name in names) and not ("torch" in names and _FX.search(text)):
+        return ()
+    lines = split_lines(text)
+    functions = {n.name: n for n in tree.body if isinstance(n, _FUNCTIONS)}
+    found: dict[str, Pass] = {}
+    for name, line, kind, uses in _candidates(tree, functions, imports):
+        found.setdefault(name, Pass(file, name, kind, _name_span(file, lines, line, name), uses))
+    used = {use for item in found.values() for use in item.uses} | _checks(tree)
+    return tuple(sorted((p for p in found.values() if p.name not in used), key=lambda p: p.name_span.line))
+
+
+_Candidate = tuple[str, int, PassKind, tuple[str, ...]]
+
+
+def _candidates(
+    tree: ast.Module, functions: Mapping[str, FunctionNode], imports: Mapping[str, str]
+) -> Iterator[_Candidate]:
+    classes: dict[str, PassKind] = {}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            known: dict[str, PassKind] = {**_CLASSES, **classes}
+            kinds: list[PassKind] = [known[base] for base in map(_last, node.bases) if base in known]
+            if kinds:
+                classes[node.name] = kinds[0]
+                yield node.name, node.lineno, kinds[0], ()
+        elif isinstance(node, _FUNCTIONS) and _takes_graph(node):
+            yield node.name, node.lineno, "function", ()
+        for name, value in assigned(node):
+            if isinstance(value, ast.Call) and (kind := _made(value, functions, classes)) is not None:
+                yield name, node.lineno, kind, ()
+            elif isinstance(value, ast.Tuple) and _is_rewriting(value, functions):
+                yield name, node.lineno, "rewrite", ()
+    yield from _pairs(tree, functions)
+
+
+def _made(call: ast.Call, functions: Mapping[str, FunctionNode], classes: Mapping[str, PassKind]) -> PassKind | None:
+    """What a call makes: an object of a class of the file, a pass with some of its arguments, or what torch.fx has."""
+    maker = _last(call.func)
+    if maker in classes:
+        return "function" if classes[maker] == "transformer" else classes[maker]
+    if maker == "partial" and call.args:
+        function = functions.get(_last(call.args[0]))
+        return "function" if function is not None and _takes_graph(function, {k.arg for k in call.keywords}) else None
+    return _MAKERS.get(maker)
+
+
+def _checks(tree: ast.Module) -> set[str]:
+    """The functions that are given to a pass manager as checks."""
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and _last(n.func) == "add_checks"]
+    return {_last(argument) for call in calls for argument in call.args}
+
+
+def _takes_graph(node: FunctionNode, given: Collection[str | None] = ()) -> bool:
+    """Whether a function rewrites the graph module that it is called with, as its type or its body says.
+
+    It needs nothing else but the arguments that are `given`, and answers what a pass does.
+    """
+    arguments = [*node.args.posonlyargs, *node.args.args]
+    required = arguments[1 : max(1, len(arguments) - len(node.args.defaults))]
+    named = [a for a, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if default is None]
+    if not arguments or any(a.arg not in given for a in (*required, *named)):
+        return False
+    if node.returns is not None and not _ANSWERS & _names(node.returns):
+        return False
+    first = arguments[0]
+    if first.annotation is not None:
+        return _last(first.annotation) in _GRAPHS
+    nodes = list(walk(node))
+    reads = any(
+        isinstance(n, ast.Attribute) and n.attr == "graph" and isinstance(n.value, ast.Name) and n.value.id == first.arg
+        for n in nodes
+    )
+    return reads and any(
+        isinstance(n, ast.Attribute) and (n.attr in _REWRITES or (n.attr in _FIELDS and isinstance(n.ctx, ast.Store)))
+        for n in nodes
+    )
+
+
+def _is_rewriting(value: ast.Tuple, functions: Mapping[str, FunctionNode]) -> bool:
+    names = [e.id for e in value.elts if isinstance(e, ast.Name)]
+    if len(names) < 2 or names[0] not in functions or names[1] not in functions:
+        return False
+    pattern, replacement = (functions[name].args for name in names[:2])
+    return len(pattern.args) == len(replacement.args)
+
+
+def _pairs(tree: ast.Module, functions: Mapping[str, FunctionNode]) -> Iterator[_Candidate]:
+    """Patterns with their replacements: as a call of the rewriter names them, or by their own names."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _last(node.func) in _REPLACE and len(node.args) >= 3:
+            names = [a.id for a in node.args[1:3] if isinstance(a, ast.Name) and a.id in functions]
+            if len(names) == 2:
+                filters = _filters(node, functions)
+                yield names[0], functions[names[0]].lineno, "rewrite", (names[1], *filters)
+    for name, function in functions.items():
+        other = re.sub(r"pattern$", "replacement", name)
+        if other != name and other in functions:
+            filters = [n for n in (re.sub(r"pattern$", "filter", name),) if n in functions]
+            yield name, function.lineno, "rewrite", (other, *filters)
+
+
+def _filters(call: ast.Call, functions: Mapping[str, FunctionNode]) -> list[str]:
+    given = [*call.args[3:4], *(k.value for k in call.keywords if k.arg == "match_filters")]
+    items = [e for value in given if isinstance(value, (ast.List, ast.Tuple)) for e in value.elts]
+    return [e.id for e in items if isinstance(e, ast.Name) and e.id in functions]
+
+
+def _last(node: ast.expr) -> str:
+    """The last part of a dotted name, also of one in quotes, of the first of `A | None` and of `Optional[A]`."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value.rpartition(".")[2]
+    if isinstance(node, ast.BinOp):
+        return _last(node.left)
+    if isinstance(node, ast.Subscript):
+        return _last(node.slice) if _last(node.value) == "Optional" else ""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _names(annotation: ast.expr) -> set[str]:
+    """Every name in an annotation."""
+    nodes = [n for n in ast.walk(annotation) if isinstance(n, (ast.Name, ast.Attribute, ast.Constant))]
+    return {word for n in nodes for word in re.findall(r"\w+", _last(n) or str(getattr(n, "value", "")))}
+
+
+def _name_span(file: str, lines: list[str], line: int, name: str) -> Span:
+    text = lines[line - 1] if line <= len(lines) else ""
+    at = re.search(rf"\b{re.escape(name)}\b", text)
+    start = len(text[: at.start()].encode()) if at else 0
+    return Span(file, line, start, line, start + len(name.encode()) if at else 0)
+
+
+def with_passes(
+    request: TraceRequest, configured: Sequence[str], overlays: Mapping[str, str]
+) -> TraceRequest | Failure:
+    """A request with the passes that its work needs: the one that is named, or the `configured` ones.
+
+    A `Failure` for one that is not there. `overlays` are unsaved texts by file.
+    """
+    kind, _, rest = request.work.partition("&")[0].partition("=")
+    wanted = [unquote(rest)] if kind == "pass" else list(configured) if kind == "passes" else []
+    sources: list[PassSource] = []
+    for identifier in wanted:
+        found = _source(identifier, overlays, request.roots, kind == "passes")
+        if isinstance(found, Failure):
+            return found
+        sources.append(found)
+    return replace(request, passes=tuple(sources))
+
+
+_HINTS = ("", "Correct `passes` of [tool.fx-lsp] in pyproject.toml.")
+
+
+def _source(
+    identifier: str, overlays: Mapping[str, str], roots: tuple[str, ...], configured: bool
+) -> PassSource | Failure:
+    file, _, name = identifier.rpartition("::")
+    try:
+        text = overlays[file] if file in overlays else Path(file).read_text("utf-8")
+    except FileNotFoundError:
+        return Failure("unsupported", f"there is no file {file} with a pass {name}", hint=_HINTS[configured])
+    except (OSError, UnicodeDecodeError) as error:
+        return Failure("unsupported", f"{file} with the pass {name} cannot be read: {error}", hint=_HINTS[configured])
+    tree = parse(file, text)
+    if isinstance(tree, Failure):
+        return replace(tree, message=f"the file of the pass {name} does not parse: {tree.message}")
+    passes = find_passes(file, text, tree)
+    found = next((p for p in passes if p.name == name), None)
+    if found is None:
+        there = f"it has {', '.join(p.name for p in passes)}" if passes else "a pass takes a GraphModule"
+        return Failure("unsupported", f"{file} has no pass {name!r}; {there}", hint=_HINTS[configured])
+    module, package, root = module_name(file)
+    part = SourceGraph(text, tree).slice(name, found.uses)
+    return PassSource(found, text, part.text, module, package, tuple(dict.fromkeys((root, *roots))))

@@ -1,0 +1,79 @@
+"""The part of a file that the step of a loop needs: what its result needs of the loop's body, of what comes before the
+loop, and of the module; and the calls of the function around the loop that get there. Reads syntax only."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from fx_lsp.model import CallSite, Span, Target
+from fx_lsp.steps import Step, has_idle_head, wanted_by
+from fx_lsp.syntax import FunctionNode
+from fx_lsp.tracing.slicing.backward_slice import Backwards, render
+from fx_lsp.tracing.slicing.entry_point import runs_long
+from fx_lsp.tracing.slicing.module_slice import Slice, SourceGraph
+from fx_lsp.tracing.source.parsing import walk
+from fx_lsp.tracing.source.tensor_code import collect_imports
+
+CALLS = 2
+"""How many calls of the function around a step are tried, each with what its loop goes through and without."""
+
+
+@dataclass(frozen=True)
+class StepPart:
+    """The lines of the statements around a step, by number, the names that they read of the module, and those that the
+    step itself reads of the function around it (`function`, None for one at the top level) as its parameters."""
+
+    lines: Mapping[int, str]
+    names: frozenset[str]
+    function: FunctionNode | None
+    read: frozenset[str]
+
+
+def step_part(step: Step, text: str, tree: ast.Module, batches: bool) -> StepPart:
+    """Return what the step needs; with `batches` also what its loop goes through."""
+    region, path = step.region, step.path
+    functions = [node for node in path if isinstance(node, ast.FunctionDef)]
+    imports = collect_imports(walk(functions[0]) if functions else ())
+    imported = {**collect_imports(tree.body), **imports}.keys()
+    inner = Backwards(imported, wanted=wanted_by(region), strict=True)
+    inner.bind(region.body)
+    if isinstance(region, ast.FunctionDef):
+        inner.leave(region)
+    elif isinstance(region, ast.For):
+        inner.names -= {part.id for part in walk(region.target) if isinstance(part, ast.Name)}
+        inner.names |= {part.id for part in walk(region.iter) if isinstance(part, ast.Name)} if batches else set()
+    outer = Backwards(imported, inner.names, inner.kept | {region}, runs_long)
+    way = (*path, region)
+    outer.follow(() if functions or isinstance(way[0], ast.FunctionDef) else tree.body, way, has_idle_head)
+    nodes = [node for node in tree.body if node in outer.kept]
+    lines = render(text, nodes, outer.kept, way, None, inside=True)
+    return StepPart(lines, frozenset(outer.names), functions[0] if functions else None, frozenset(outer.read))
+
+
+class Sites(Protocol):
+    """Finds the calls of a target, of which only a part runs."""
+
+    def __call__(self, target: Target, *, part: StepPart | None = None, limit: int = CALLS) -> tuple[CallSite, ...]: ...
+
+
+def step_slice(step: Step, text: str, graph: SourceGraph, also: Collection[str] = (), batches: bool = False) -> Slice:
+    """The part of a file that a step needs, and what the names `also` stand for; with `batches` also its batches."""
+    part = step_part(step, text, graph.tree, batches)
+    others = {*part.names, *also} - {getattr(step.path[0], "name", "") if step.path else ""}
+    return graph.slice_of({**graph.slice("", others).kept, **part.lines})
+
+
+def step_sites(step: Step, file: str, text: str, graph: SourceGraph, sites: Sites) -> tuple[CallSite, ...]:
+    """Return what gets to a step with the batches of its loop, then what gets there without."""
+    part = step_part(step, text, graph.tree, batches=True)
+    if part.function is None:
+        return (CallSite(file, step.region.lineno, step_slice(step, text, graph, batches=True).text),)
+    first = step.path[0]
+    name = part.function.name if first is part.function else f"{getattr(first, 'name', '')}.{part.function.name}"
+    place = Span(file, part.function.lineno, 0, part.function.lineno, 0)
+    around = Target(file, name, "function" if isinstance(first, ast.FunctionDef) else "method", place, place)
+    lean = step_part(step, text, graph.tree, batches=False)
+    return (*sites(around, part=part, limit=CALLS), *sites(around, part=lean, limit=CALLS))

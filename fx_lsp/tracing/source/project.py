@@ -1,0 +1,116 @@
+"""Which project a file is part of, and what that writes down: `[tool.fx-lsp]` in the nearest pyproject.toml.
+
+    [tool.fx-lsp]
+    passes = ["compiler/passes.py::fuse_bias"]
+
+    [tool.fx-lsp.inputs]
+    "model.py::Block" = "init(dim=64), x=f32[8, 64]"
+
+Targets and passes have paths relative to the pyproject.toml; the value of an input is what a `# fx:` comment would say.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from pathlib import Path, PurePath
+from typing import Any, cast
+
+from fx_lsp.model import Given
+from fx_lsp.tracing.source.parsing import module_name
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+log = logging.getLogger(__name__)
+
+PYPROJECT = "pyproject.toml"
+_ROOT_MARKERS = (PYPROJECT, "setup.py", "setup.cfg", ".git")
+
+
+@dataclass(frozen=True)
+class Project:
+    """What a project says of one file: inputs by the target's name, and the passes to show on everything, by their ids;
+    `trouble` is why it cannot be read, or ""."""
+
+    inputs: Mapping[str, str] = field(default_factory=dict[str, str])
+    passes: tuple[str, ...] = ()
+    trouble: str = ""
+
+    def given(self, name: str) -> tuple[Given, ...]:
+        """What is written down for the target `name` of the file."""
+        text = self.inputs.get(name)
+        return () if text is None else (Given(text, "settings", detail=PYPROJECT),)
+
+
+def project_root(file: str) -> str:
+    """The directory of the project that a file is part of: the nearest with a project marker, else the one to import
+    the file from."""
+    return _marked(Path(file).parent) or module_name(file)[2]
+
+
+def read_project(file: str) -> Project:
+    """What the nearest pyproject.toml above `file` says; it is read again only when its time or size has changed."""
+    for directory in Path(file).parents:
+        path = directory / PYPROJECT
+        try:
+            status = path.stat()
+        except OSError:
+            continue
+        entries, passes, trouble = _read(str(path), status.st_mtime_ns, status.st_size)
+        own = PurePath(file).relative_to(directory).as_posix()
+        mine = {name: text for where, name, text in entries if where == own}
+        return Project(mine, passes, trouble)
+    return Project()
+
+
+def concerns(changed: Collection[str], file: str) -> bool:
+    """Whether one of the files that have changed is a pyproject.toml above `file`."""
+    return any(path.name == PYPROJECT and path.parent in Path(file).parents for path in map(Path, changed))
+
+
+@cache
+def _marked(directory: Path) -> str | None:
+    if any((directory / marker).exists() for marker in _ROOT_MARKERS):
+        return str(directory)
+    return _marked(directory.parent) if directory.parent != directory else None
+
+
+_Read = tuple[tuple[tuple[str, str, str], ...], tuple[str, ...], str]
+
+
+@lru_cache(maxsize=64)
+def _read(path: str, mtime_ns: int, size: int) -> _Read:
+    """The inputs as (path, name, text), the ids of the passes, and what is wrong with the file as a whole."""
+    try:
+        table: Any = tomllib.loads(Path(path).read_text("utf-8"))
+        for key in ("tool", "fx-lsp"):
+            table = table.get(key, {})
+        given: dict[str, Any] = dict(table.get("inputs", {}))
+        named: Any = table.get("passes", [])
+    except (OSError, ValueError) as error:
+        return _unreadable(f"{path} is not read: {error}")
+    except (AttributeError, TypeError):
+        return _unreadable(f"{path} is not read: [tool.fx-lsp.inputs] is no table")
+    items = cast("list[Any]", named) if isinstance(named, list) else [named]
+    if not all(isinstance(item, str) and "::" in item for item in items):
+        return _unreadable(f'{path} is not read: passes of [tool.fx-lsp] is no list like ["passes.py::fuse"]')
+    entries: list[tuple[str, str, str]] = []
+    for key, value in given.items():
+        where, _, name = key.partition("::")
+        # What is no text is no list of inputs either: the tracer says so, at the target's name.
+        text = value if isinstance(value, str) else repr(value)
+        entries.append((os.path.normpath(where).replace(os.sep, "/"), name, text))
+    passes = tuple(os.path.normpath(Path(path).parent / item) for item in items)
+    return tuple(entries), passes, ""
+
+
+def _unreadable(trouble: str) -> _Read:
+    log.warning("%s", trouble)
+    return (), (), trouble

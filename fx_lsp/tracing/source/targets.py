@@ -1,0 +1,213 @@
+"""Find what can be traced in a file: functions, methods and `nn.Module` classes. Reads syntax only, runs nothing."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from fx_lsp.model import Failure, Span, Target, TargetKind
+from fx_lsp.specs import FX_COMMENT
+from fx_lsp.steps import Step, steps_of
+from fx_lsp.tracing.source.arrays import strangers
+from fx_lsp.tracing.source.calculations import handed_tensors
+from fx_lsp.tracing.source.graph_builders import find_builders
+from fx_lsp.tracing.source.outline import Function, Outline, outline_of, target_classes
+from fx_lsp.tracing.source.parsing import end_of, parse, split_lines, start_of, walk
+from fx_lsp.tracing.source.tensor_code import Look, look_at, receives_parameter
+
+_WORD = re.compile(rb"[\w\x80-\xff]+")
+_COLLATE = re.compile(r"(^|[._])collate(_|\d|$)[^.]*$|Collat(e|or|ion)\w*\.__call__$")
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """The targets of a file in source order; `failure` (kind "syntax") says why there are none.
+
+    `steps` are those of kind "step" by their names.
+    """
+
+    targets: tuple[Target, ...]
+    failure: Failure | None
+    steps: Mapping[str, Step] = field(default_factory=dict[str, Step])
+
+
+def discover(file: str, text: str, tree: ast.Module | None = None, asked: Collection[str] = frozenset()) -> Discovery:
+    """Find the targets in `text`. Pass `tree` when the text is parsed already.
+
+    `asked` names functions that are targets whatever they look like. A guess that is wrong runs somebody's script, so
+    that other functions which look like programs are left out.
+    """
+    if tree is None:
+        parsed = parse(file, text)
+        if isinstance(parsed, Failure):
+            return Discovery((), parsed)
+        tree = parsed
+    outline = outline_of(tree)
+    lines = split_lines(text)
+    wanted = _asked_for(outline, lines) | {*asked}
+    looks = _looks(outline)
+    programs = _programs(outline, tree, looks)
+    builders = find_builders(outline, tree, text)
+    builders = {name: node for name, node in builders.items() if name in wanted or name not in programs}
+    accepted = _accept(outline, tree, looks, programs) | ((outline.functions.keys() & wanted) - outline.excluded)
+    evident = _evident(outline, looks, accepted) | wanted
+    targets = [*_targets(file, lines, outline, accepted - builders.keys(), wanted, builders, evident)]
+    by_name = {target.name: target for target in targets}
+    steps = {s.name: s for s in (steps_of(tree) if outline.uses_torch else ()) if s.is_hook or s.name not in by_name}
+    targets = [target for target in targets if target.name not in steps]
+    targets += [_step_target(file, lines, step) for step in steps.values()]
+    return Discovery(tuple(sorted(targets, key=_start)), None, steps)
+
+
+def _targets(
+    file: str,
+    lines: list[str],
+    outline: Outline,
+    accepted: Collection[str],
+    wanted: Collection[str],
+    builders: Mapping[str, ast.stmt],
+    evident: Collection[str],
+) -> Iterator[Target]:
+    for name, node in builders.items():
+        yield _target(file, lines, name, node, "graph")
+    for name in accepted:
+        function = outline.functions[name]
+        yield _target(file, lines, name, function.node, _kind(function), name in evident)
+    for name in target_classes(outline):
+        yield _target(file, lines, name, outline.classes[name].node, "module")
+    for name in outline.autograd:
+        yield _target(file, lines, name, outline.classes[name].node, "function")
+    for name, partial in outline.partials.items():
+        of = outline.functions.get(partial.of)
+        redefined = name in outline.functions or name in outline.classes
+        if of is not None and not redefined and partial.left(of.params) and (partial.of in accepted or name in wanted):
+            yield _target(file, lines, name, partial.node, "function", partial.of in evident or name in wanted)
+
+
+def _asked_for(outline: Outline, lines: list[str]) -> set[str]:
+    """Functions with a `# fx:` comment: what they look like does not matter, their author wants them traced."""
+    marked = [number for number, line in enumerate(lines, 1) if FX_COMMENT.search(line)]
+    asked: set[str] = set()
+    places = {name: (function.node, function.node.body[0].lineno) for name, function in outline.functions.items()}
+    places |= {name: (partial.node, partial.node.lineno) for name, partial in outline.partials.items()}
+    for name, (node, last) in places.items() if marked else ():
+        first = start_of(node)[0]
+        while first > 1 and lines[first - 2].lstrip().startswith("#"):
+            first -= 1
+        if any(first <= number <= last for number in marked):
+            asked.add(name)
+    return asked
+
+
+def _looks(outline: Outline) -> dict[str, Look]:
+    uses_torch = outline.uses_torch
+    looks: dict[str, Look] = {}
+    for name, function in outline.functions.items():
+        others = strangers(function.node, function.params, outline.imports)
+        layers = outline.layers_of(function)
+        looks[name] = look_at(
+            function.node, function.params, outline.imports, layers, uses_torch, others.certain, others.doubtful
+        )
+        if others.images:
+            looks[name] = replace(looks[name], program=True)
+    return looks
+
+
+def _accept(outline: Outline, tree: ast.Module, looks: Mapping[str, Look], programs: Collection[str]) -> set[str]:
+    candidates = [name for name in looks if name not in programs and name not in outline.excluded]
+    accepted = {name for name in candidates if looks[name].tensors}
+    accepted |= handed_tensors(outline, tree, [name for name in candidates if name not in accepted])
+    modules = target_classes(outline)
+    while True:
+        callees = accepted | modules
+        more = {
+            name
+            for name in candidates
+            if name not in accepted
+            and _callees(name, outline, looks) & accepted
+            and (
+                _self_callees(name, outline, looks) & accepted
+                or receives_parameter(outline.functions[name].node, outline.functions[name].params, callees)
+            )
+        }
+        if not more:
+            return accepted
+        accepted |= more
+
+
+def _evident(outline: Outline, looks: Mapping[str, Look], accepted: Collection[str]) -> set[str]:
+    """Those of the accepted functions that evidently handle tensors, or call one that does."""
+    evident = {name for name in accepted if looks[name].evident}
+    while more := {n for n in accepted if n not in evident and _callees(n, outline, looks) & evident}:
+        evident |= more
+    return evident
+
+
+def _programs(outline: Outline, tree: ast.Module, looks: Mapping[str, Look]) -> set[str]:
+    """Return what looks like a program, takes images or makes batches for one, is inside of such, or calls one."""
+    programs = {name for name, look in looks.items() if look.program} | _collating(outline, tree)
+    for name, function in outline.functions.items():
+        if function.outer in programs:
+            programs.add(name)
+    while True:
+        callers = {name for name in looks if name not in programs and _callees(name, outline, looks) & programs}
+        if not callers:
+            return programs
+        programs |= callers
+
+
+def _collating(outline: Outline, tree: ast.Module) -> set[str]:
+    """The functions that make a batch of samples, as a `DataLoader` wants them: by their name, or given to one."""
+    given = {
+        keyword.value.id
+        for node in walk(tree)
+        if isinstance(node, ast.Call)
+        for keyword in node.keywords
+        if keyword.arg == "collate_fn" and isinstance(keyword.value, ast.Name)
+    }
+    named = {name for name in outline.functions if _COLLATE.search(name)}
+    return named | (given & outline.functions.keys())
+
+
+def _callees(name: str, outline: Outline, looks: Mapping[str, Look]) -> set[str]:
+    return set(looks[name].calls) | _self_callees(name, outline, looks)
+
+
+def _self_callees(name: str, outline: Outline, looks: Mapping[str, Look]) -> set[str]:
+    owner = outline.functions[name].owner
+    return {f"{owner}.{method}" for method in looks[name].self_calls} if owner else set()
+
+
+def _kind(function: Function) -> TargetKind:
+    return "method" if function.owner else "function"
+
+
+def _start(target: Target) -> tuple[int, int]:
+    return target.span.line, target.span.col
+
+
+def _target(file: str, lines: list[str], name: str, node: ast.stmt, kind: TargetKind, evident: bool = True) -> Target:
+    place = _name_span(file, lines, name.rpartition(".")[2].encode(), node)
+    return Target(file, name, kind, place, Span(file, *start_of(node), *end_of(node)), evident)
+
+
+def _step_target(file: str, lines: list[str], step: Step) -> Target:
+    region = step.region
+    if isinstance(region, ast.FunctionDef):
+        return _target(file, lines, step.name, region, "step")
+    line, col = start_of(region)
+    keyword = Span(file, line, col, line, col + len("for" if isinstance(region, ast.For) else "while"))
+    return Target(file, step.name, "step", keyword, Span(file, line, col, *end_of(region)))
+
+
+def _name_span(file: str, lines: list[str], name: bytes, node: ast.stmt) -> Span:
+    """The identifier after `def` or `class`, which may stand on a continuation line, or the one that is assigned."""
+    col = node.col_offset
+    for line in range(node.lineno, min(node.lineno + 3, len(lines) + 1)):
+        for found in _WORD.finditer(lines[line - 1].encode("utf-8", "surrogatepass"), col):
+            if found[0] == name:
+                return Span(file, line, found.start(), line, found.end())
+        col = 0
+    return Span(file, node.lineno, node.col_offset, node.lineno, node.col_offset + 3)

@@ -1,0 +1,413 @@
+"""Does a function look like tensor code, or like a program that must not be run on a guess? Decided on syntax alone."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from fx_lsp.syntax import FunctionNode, axis_terms
+from fx_lsp.tracing.source.parsing import walk
+
+_TENSOR_WORD = re.compile(r"\b\w*Tensor\b")
+
+_TENSOR_NAMESPACES = ("torch", "torch.nn.functional", "torch.linalg", "torch.fft", "torch.special", "torch.ops")
+_NOT_ON_TENSORS = re.compile(r"torch\.(load|save|compile|device|manual_seed|seed|no_grad|(set|get|is|use)_\w+)$")
+_CONVERTS = re.compile(r"torch\.(tensor|as_tensor|asarray|from_numpy|frombuffer)$")
+"""What makes a tensor of something that may be none."""
+_OF_ARRAYS = re.compile(r"torch\.(from_numpy|frombuffer)$|numpy\.")
+"""What takes arrays, so that a tensor made with it says nothing of what the function is given."""
+_MAKES = re.compile(r"torch\.(zeros|ones|empty|full|arange|linspace|logspace|eye|rand\w*|\w+_window|tri[lu]_indices)$")
+"""What makes a tensor of sizes and numbers."""
+_DTYPE = re.compile(r"torch\.(b?float|int|uint|bool|complex|half|double|long|short)\d*$")
+
+_TENSOR_ATTRIBUTES = frozenset({"mT", "mH", "requires_grad", "is_cuda"})
+_ARRAY_ATTRIBUTES = frozenset({"shape", "ndim", "T", "real", "imag"})
+# fmt: off
+TENSOR_METHODS = frozenset({
+    "abs", "addmm", "all", "amax", "amin", "any", "argmax", "argmin", "argsort", "baddbmm", "bfloat16", "bmm", "ceil",
+    "chunk", "clamp", "clone", "contiguous", "cos", "cumprod", "cumsum", "detach", "diagonal", "dim", "div", "double",
+    "einsum", "eq", "erf", "exp", "expand", "expand_as", "flatten", "flip", "float", "floor", "gather", "ge", "gt",
+    "half", "index_add", "index_select", "is_floating_point", "isnan", "layer_norm", "le", "log", "log1p",
+    "log_softmax", "logsumexp", "long", "lt", "masked_fill", "masked_select", "matmul", "max", "mean", "min", "movedim",
+    "mul", "narrow", "ne", "neg", "new_empty", "new_full", "new_ones", "new_tensor", "new_zeros", "nonzero", "norm",
+    "numel", "permute", "pow", "prod", "ravel", "relu", "repeat", "repeat_interleave", "reshape", "roll", "round",
+    "rsqrt", "scatter", "scatter_add", "select", "sigmoid", "sign", "sin", "size",
+    "softmax", "sqrt", "square", "squeeze", "std", "sum", "swapaxes", "t", "tanh", "tile", "topk", "transpose",
+    "tril", "triu", "type_as", "unbind", "unflatten", "unfold", "unsqueeze", "var", "view", "view_as", "where",
+})
+ARRAY_METHODS = frozenset({
+    "abs", "all", "any", "argmax", "argmin", "argsort", "cumprod", "cumsum", "diagonal", "eq", "flatten", "ge", "gt",
+    "le", "lt", "max", "mean", "min", "ne", "nonzero", "prod", "ravel", "repeat", "reshape", "round", "squeeze",
+    "std", "sum", "swapaxes", "transpose", "var", "where",
+})
+# fmt: on
+"""Those of them that arrays, tables and the like have, too."""
+
+_PROGRAM_PARAMETERS = re.compile(
+    r"(^|_)(optim|optimizer|(data)?loader|dataset|scheduler|tokenizer|logger|writer|argv|args|path|dir|directory|file"
+    r"|filename|checkpoint|url)s?$"
+)
+_PROGRAM_ANNOTATIONS = re.compile(r"\b(\w*Optimizer|\w*DataLoader|Namespace|\w*Path|PathLike|TextIO|BinaryIO)\b")
+_PROGRAM_METHODS = frozenset({"backward", "zero_grad", "save_pretrained", "parse_args"})
+_PROGRAM_BUILTINS = frozenset({"open", "input", "exit", "quit", "exec", "eval", "breakpoint"})
+_PROGRAM_MODULES = frozenset({"argparse", "http", "multiprocessing", "os", "shutil", "socket", "subprocess", "urllib"})
+_PROGRAM_CALLS = re.compile(
+    r"(torch\.(load|save)|sys\.exit|torch\.multiprocessing\.\w+|torch\.distributed\.(init|destroy)_process_group)$"
+)
+_HARMLESS_CALLS = re.compile(r"os\.(getenv|environ|path|cpu_count)\b")
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a function's text says: `tensors` it handles tensors, `program` it must not be run on a guess.
+
+    `evident`: it does what is done with tensors alone, not with arrays and numbers as well.
+    `calls` are the plain names it calls, `self_calls` the methods of its own instance; both lead to further looks.
+    """
+
+    tensors: bool
+    evident: bool
+    program: bool
+    calls: frozenset[str]
+    self_calls: frozenset[str]
+
+
+def parameters(function: FunctionNode, skip_first: bool) -> list[ast.arg]:
+    """All parameters in order, without `self`/`cls` when `skip_first`."""
+    arguments = function.args
+    positional = [*arguments.posonlyargs, *arguments.args][1 if skip_first else 0 :]
+    variadic = [arg for arg in (arguments.vararg, arguments.kwarg) if arg is not None]
+    return [*positional, *arguments.kwonlyargs, *variadic]
+
+
+def dotted(node: ast.AST, imports: Mapping[str, str]) -> str | None:
+    """`torch.nn.Linear` for the expression `nn.Linear` when `nn` is imported so; None for what is no dotted name."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return None
+    return ".".join([imports.get(node.id, node.id), *reversed(parts)])
+
+
+def collect_imports(nodes: Iterable[ast.AST]) -> dict[str, str]:
+    """What each imported name stands for: `{"F": "torch.nn.functional"}`; relative imports keep their dots."""
+    imports: dict[str, str] = {}
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                imports[alias.asname or alias.name.partition(".")[0]] = (
+                    alias.name if alias.asname else alias.name.partition(".")[0]
+                )
+        elif isinstance(node, ast.ImportFrom):
+            prefix = "." * node.level + (node.module or "")
+            for alias in node.names:
+                imports[alias.asname or alias.name] = f"{prefix}.{alias.name}"
+    return imports
+
+
+def is_stdlib(name: str) -> bool:
+    """Whether a dotted name begins in Python's standard library."""
+    return name.partition(".")[0] in sys.stdlib_module_names
+
+
+def look_at(
+    function: FunctionNode,
+    params: list[ast.arg],
+    imports: Mapping[str, str],
+    layers: Collection[str],
+    uses_torch: bool,
+    arrays: Collection[str] = (),
+    doubtful: Collection[str] = (),
+) -> Look:
+    """Judge one function. `layers` are attributes of `self` that hold modules; `uses_torch`: the file imports torch.
+
+    `arrays` are parameters that are no tensors; with `doubtful` ones something is done that is done with no tensor.
+    """
+    nodes = list(walk(*function.body))
+    names = {param.arg for param in params} - _modules_among(nodes, imports)
+    numbers = {param.arg for param in params if is_number(param.annotation)}
+    texts = any(is_text(param.annotation) for param in params)
+    if texts:
+        names -= numbers  # lengths of text, and the like
+    assigned = [node for node in nodes if isinstance(node, (ast.Assign, ast.AugAssign, ast.For))]
+    everything = derived_from(assigned, names)
+    derived = derived_from(assigned, names.difference(arrays)) if arrays else everything
+    alike = derived_from(assigned, names.difference(arrays, doubtful)) if doubtful else derived
+    likely = derived_from(assigned, names.difference(arrays, numbers)) if numbers else derived
+    annotated = any(mentions_tensor(param.annotation) for param in params)
+    annotated = annotated or (not texts and mentions_tensor(function.returns))
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    program = (
+        function.name == "main"
+        or function.name.startswith("test_")
+        or any(_is_program_parameter(param) for param in params)
+        or any(_is_program_call(call, imports) for call in calls)
+        or _only_prints(function.body)
+    )
+    evident = annotated or (
+        uses_torch
+        and (
+            any(_is_tensor_call(call, imports, layers, derived) for call in calls)
+            or any(is_tensor_use(node, derived) for node in nodes)
+            or (not texts and any(_makes_tensor(call, imports, everything) for call in calls))
+        )
+    )
+    tensors = evident or (
+        uses_torch
+        and (
+            any(is_array_use(node, alike) for node in nodes)
+            or (_uses_tensors(nodes, imports) and any(is_arithmetic(node, derived) for node in nodes))
+            or (
+                _mentions_torch(walk(*function.decorator_list), imports)
+                and any(is_arithmetic(n, likely) for n in nodes)
+            )
+        )
+    )
+    receives = [call for call in calls if mentions_any([*call.args, *(k.value for k in call.keywords)], derived)]
+    return Look(
+        tensors=tensors,
+        evident=evident,
+        program=program,
+        calls=frozenset(call.func.id for call in calls if isinstance(call.func, ast.Name)),
+        self_calls=frozenset(name for call in receives if (name := _self_attribute(call.func))),
+    )
+
+
+def receives_parameter(function: FunctionNode, params: list[ast.arg], callees: Collection[str]) -> bool:
+    """Whether `function` passes something made of its parameters to one of the functions named `callees`."""
+    nodes = list(walk(*function.body))
+    derived = derived_from(nodes, {param.arg for param in params})
+    return any(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in callees
+        and mentions_any([*node.args, *(k.value for k in node.keywords)], derived)
+        for node in nodes
+    )
+
+
+def _modules_among(nodes: Iterable[ast.AST], imports: Mapping[str, str]) -> set[str]:
+    """Names that the code itself takes for modules: `isinstance(module, nn.Linear)`."""
+    return {
+        node.args[0].id
+        for node in nodes
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "isinstance"
+        and len(node.args) == 2
+        and isinstance(node.args[0], ast.Name)
+        and any(_names_a_module(dotted(kind, imports) or "") for kind in walk(node.args[1]))
+    }
+
+
+def _names_a_module(name: str) -> bool:
+    defined_here = "." not in name and name[:1].isupper()
+    return defined_here or name.startswith("torch.nn.")
+
+
+def derived_from(nodes: Iterable[ast.AST], names: set[str]) -> set[str]:
+    assigned = sorted((n for n in nodes if isinstance(n, (ast.Assign, ast.AugAssign, ast.For))), key=lambda n: n.lineno)
+    derived = set(names)
+    for node in assigned:
+        source = node.iter if isinstance(node, ast.For) else node.value
+        if mentions_any([source], derived):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            derived.update(n.id for n in walk(*targets) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    return derived
+
+
+def mentions_any(nodes: Iterable[ast.AST], names: Collection[str]) -> bool:
+    return any(isinstance(node, ast.Name) and node.id in names for node in walk(*nodes))
+
+
+_NUMBERS = frozenset({"int", "float", "bool", "str", "complex", "None"})
+
+
+def is_number(annotation: ast.expr | None) -> bool:
+    """Whether an annotation says that a value is a number, a string or None."""
+    text = annotation.value if isinstance(annotation, ast.Constant) else annotation
+    name = text.id if isinstance(text, ast.Name) else str(text)
+    return name in _NUMBERS if annotation is not None else False
+
+
+_TEXTS = frozenset({"str", "List", "list", "Sequence", "Iterable", "Tuple", "tuple", "Union"})
+
+
+def is_text(annotation: ast.expr | None) -> bool:
+    """Return True if an annotation says that a value is text, or several: `str | list[str]`."""
+    words = {n.id for n in walk(annotation) if isinstance(n, ast.Name)} if annotation is not None else set[str]()
+    return "str" in words and words <= _TEXTS
+
+
+def mentions_tensor(annotation: ast.AST | None) -> bool:
+    return annotation is not None and _annotation_matches(annotation, _TENSOR_WORD)
+
+
+def _annotation_matches(annotation: ast.AST, pattern: re.Pattern[str]) -> bool:
+    for node in walk(annotation):
+        word = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else None
+        if word is None and isinstance(node, ast.Constant) and isinstance(node.value, str):
+            word = node.value
+        if word is not None and pattern.search(word):
+            return True
+    return False
+
+
+def _is_program_parameter(param: ast.arg) -> bool:
+    if param.annotation is not None:
+        if mentions_tensor(param.annotation):
+            return False
+        if _annotation_matches(param.annotation, _PROGRAM_ANNOTATIONS):
+            return True
+    return bool(_PROGRAM_PARAMETERS.search(param.arg)) and param.arg not in ("args", "kwargs")
+
+
+def _is_program_call(call: ast.Call, imports: Mapping[str, str]) -> bool:
+    if isinstance(call.func, ast.Name) and call.func.id in _PROGRAM_BUILTINS and call.func.id not in imports:
+        return True
+    if isinstance(call.func, ast.Attribute) and (
+        call.func.attr in _PROGRAM_METHODS or (call.func.attr == "step" and not call.args)
+    ):
+        return True
+    name = dotted(call.func, imports)
+    if name is None or _HARMLESS_CALLS.match(name):
+        return False
+    first = call.func
+    while isinstance(first, ast.Attribute):
+        first = first.value
+    imported = isinstance(first, ast.Name) and first.id in imports
+    return imported and (name.partition(".")[0] in _PROGRAM_MODULES or bool(_PROGRAM_CALLS.match(name)))
+
+
+def _only_prints(body: list[ast.stmt]) -> bool:
+    return all(
+        isinstance(node, ast.Expr)
+        and (
+            isinstance(node.value, ast.Constant)
+            or (
+                isinstance(node.value, ast.Call)
+                and isinstance(node.value.func, ast.Name)
+                and node.value.func.id == "print"
+            )
+        )
+        for node in body
+    )
+
+
+def _is_tensor_call(
+    call: ast.Call,
+    imports: Mapping[str, str],
+    layers: Collection[str],
+    derived: Collection[str],
+) -> bool:
+    if _CONVERTS.match(dotted(call.func, imports) or ""):
+        keywords = mentions_any([keyword.value for keyword in call.keywords], derived)  # device=x.device
+        arrays = any(_OF_ARRAYS.match(dotted(node, imports) or "") for node in walk(call.func, *call.args))
+        return keywords or (not arrays and mentions_any(call.args, derived))
+    if not mentions_any([*call.args, *(k.value for k in call.keywords)], derived):
+        return False
+    if _self_attribute(call.func) in layers:
+        return True
+    if any(isinstance(arg, ast.Constant) and isinstance(arg.value, str) and axis_terms(arg.value) for arg in call.args):
+        return True
+    name = dotted(call.func, imports) or ""
+    namespace, _, function = name.rpartition(".")
+    if function == "apply" and namespace[:1].isupper():  # a torch.autograd.Function
+        return True
+    return is_tensor_function(name)
+
+
+def _makes_tensor(call: ast.Call, imports: Mapping[str, str], derived: Collection[str]) -> bool:
+    """Return True if a call makes a tensor of sizes: `torch.arange(n)`."""
+    name = dotted(call.func, imports) or ""
+    return bool(_MAKES.match(name)) and mentions_any([*call.args, *(k.value for k in call.keywords)], derived)
+
+
+def is_tensor_function(name: str) -> bool:
+    """Whether a dotted name is that of a function of torch on tensors."""
+    namespace, _, function = name.rpartition(".")
+    if namespace.startswith("torch.distributions"):
+        return True
+    return (
+        (namespace in _TENSOR_NAMESPACES or namespace.startswith("torch.ops."))
+        and function[:1].islower()
+        and not _NOT_ON_TENSORS.match(name)
+    )
+
+
+def is_tensor_method(name: str) -> bool:
+    """Return True if a method of this name shows its object to be a tensor, or (`ARRAY_METHODS`) an array."""
+    return name in TENSOR_METHODS or (name.endswith("_") and not name.startswith("_"))
+
+
+USES = (ast.Attribute, ast.BinOp, ast.Call, ast.Subscript)
+"""The nodes that `is_tensor_use` and `is_array_use` may be about."""
+
+
+def is_tensor_use(node: ast.AST, derived: Collection[str]) -> bool:
+    """Return True if an expression does with one of the names `derived` what is done with tensors alone."""
+    if isinstance(node, ast.Attribute) and node.attr in _TENSOR_ATTRIBUTES:
+        return isinstance(node.value, ast.Name) and node.value.id in derived
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        name, keywords = node.func.attr, {keyword.arg for keyword in node.keywords}
+        cast = name == "to" and "dtype" in keywords
+        cut = name == "split" and any(isinstance(arg, (ast.List, ast.Tuple)) for arg in node.args)
+        swapped = name == "transpose" and len(node.args) == 2
+        of_dim = name in ARRAY_METHODS and bool(keywords & {"dim", "keepdim"})
+        alone = is_tensor_method(name) and name not in ARRAY_METHODS
+        return (alone or cast or cut or swapped or of_dim) and _is_of(node.func.value, derived)
+    return False
+
+
+def is_array_use(node: ast.AST, derived: Collection[str]) -> bool:
+    """Return True if an expression does with one of the names `derived` what is done with tensors and arrays."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        return mentions_any([node.left, node.right], derived)
+    if isinstance(node, ast.Attribute) and node.attr in _ARRAY_ATTRIBUTES:
+        return isinstance(node.value, ast.Name) and node.value.id in derived
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Compare):
+        return isinstance(node.value, ast.Name) and node.value.id in derived
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr in ARRAY_METHODS and _is_of(node.func.value, derived)
+    return False
+
+
+def _is_of(owner: ast.expr, derived: Collection[str]) -> bool:
+    if isinstance(owner, ast.BinOp):
+        return mentions_any([owner], derived)
+    return isinstance(owner, ast.Name) and owner.id in derived
+
+
+def _mentions_torch(nodes: Iterable[ast.AST], imports: Mapping[str, str]) -> bool:
+    return any(isinstance(n, ast.Name) and imports.get(n.id) in _TENSOR_NAMESPACES for n in nodes)
+
+
+def _uses_tensors(nodes: Iterable[ast.AST], imports: Mapping[str, str]) -> bool:
+    """Return True if functions of torch on tensors are called, or its dtypes named."""
+    for node in nodes:
+        name = dotted(node.func if isinstance(node, ast.Call) else node, imports) or ""
+        if _DTYPE.match(name) or (isinstance(node, ast.Call) and is_tensor_function(name)):
+            return True
+    return False
+
+
+def is_arithmetic(node: ast.AST, derived: Collection[str]) -> bool:
+    """Tell whether an expression calculates with one of the names `derived`; text and paths are not calculated with."""
+    if not isinstance(node, (ast.BinOp, ast.AugAssign)) or isinstance(node.op, (ast.FloorDiv, ast.Mod)):
+        return False
+    sides = list(ast.iter_child_nodes(node))
+    text = any(
+        isinstance(s, ast.JoinedStr) or (isinstance(s, ast.Constant) and isinstance(s.value, str)) for s in sides
+    )
+    return not text and any(isinstance(side, ast.Name) and side.id in derived for side in sides)
+
+
+def _self_attribute(node: ast.AST) -> str | None:
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+        return node.attr
+    return None

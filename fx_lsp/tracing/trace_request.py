@@ -1,0 +1,58 @@
+"""One question to a tracer: what it needs to know, its answer, and what that depends on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass
+
+from fx_lsp.errors import WorkerStartError
+from fx_lsp.model import Failure, InputSpec, TraceReply, TraceRequest, Work
+from fx_lsp.tracing.analysis import Analysis, Texts
+from fx_lsp.tracing.answers.disk import Dependency, read_dependencies
+from fx_lsp.tracing.slicing.passes import with_passes
+from fx_lsp.tracing.workers.failures import our_fault
+from fx_lsp.tracing.workers.interpreter import Host, Traced
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An answer and the files that it depends on; `repeats` as in `Traced`, `seconds` None where nothing was traced."""
+
+    reply: TraceReply
+    seconds: float | None
+    repeats: bool
+    dependencies: tuple[Dependency, ...]
+
+
+async def ask(
+    host: Host,
+    analysis: Analysis,
+    name: str,
+    work: Work,
+    overlays: Texts,
+    previous: tuple[InputSpec, ...],
+    search_seconds: float,
+) -> Asked:
+    """Trace the target `name` and do `work` with it. A bug of ours is a `Failure` too. Raises WorkerStartError."""
+
+    def prepare() -> TraceRequest | Failure:
+        request = analysis.request(name, overlays, search_seconds, previous, work)
+        return with_passes(request, analysis.project.passes, overlays)
+
+    span, started = analysis.plan(name).target.name_span, time.time()
+    try:
+        request = await asyncio.to_thread(prepare)
+        if isinstance(request, Failure):
+            return Asked(TraceReply(request), None, False, ())
+        traced: Traced = await host.trace(request, span)
+        dependencies = await asyncio.to_thread(read_dependencies, traced.reply.dependencies, overlays, started)
+    except WorkerStartError:
+        raise
+    except Exception as error:
+        log.exception("tracing %s failed inside fx-lsp", f"{analysis.file}::{name}")
+        return Asked(TraceReply(our_fault(f"fx-lsp failed to trace {name}", error, span)), None, False, ())
+    return Asked(traced.reply, traced.seconds, traced.repeats(search_seconds), dependencies)

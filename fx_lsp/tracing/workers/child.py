@@ -1,0 +1,87 @@
+"""One process that answers one request, whichever way it was started."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from fx_lsp.errors import ProtocolError, WorkerDied
+from fx_lsp.model import Failure, TraceReply, TraceRequest
+from fx_lsp.tracing.workers.channels import OutputTail, ask
+from fx_lsp.tracing.workers.processes import describe_status
+
+FAILURE_OUTPUT_BYTES = 4 << 10
+_MOMENT = 1.0
+_REPORT = 40.0  # longer than any preload, during which a zygote reports no exits
+_KILLED = -9
+_STACK = 0.2  # time to print one stack
+
+
+@dataclass(frozen=True, eq=False)
+class Child:
+    """A process that waits for its one request.
+
+    `exited` gives its exit status (negative: a signal), or raises WorkerDied when the zygote above it is gone. `kill`
+    ends its whole process group, `close` frees the channel; both may be called twice.
+    """
+
+    pid: int
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    output: OutputTail
+    exited: asyncio.Future[int]
+    kill: Callable[[], None]
+    close: Callable[[], None]
+
+    async def answer(self, request: TraceRequest, memory_bytes: int) -> TraceReply:
+        """Send the request and wait for the reply, without a time limit. Raises WorkerDied."""
+        asked = asyncio.create_task(ask(self.reader, self.writer, request, memory_bytes))
+        try:
+            await asyncio.wait({asked, self.exited}, return_when=asyncio.FIRST_COMPLETED)
+            if not asked.done():
+                # It has exited: what it wrote before is in the channel already, read that.
+                await asyncio.wait({asked}, timeout=_MOMENT)
+            reply = asked.result() if asked.done() else None
+        except ProtocolError as error:
+            raise WorkerDied(f"the tracer sent something that is no reply: {error}", 1, self.output.text()) from error
+        finally:
+            asked.cancel()
+        if reply is None:
+            raise await self._death()
+        if isinstance(reply.outcome, Failure):
+            await self.output.ended(0.2)
+            if printed := self.output.text(FAILURE_OUTPUT_BYTES):
+                return replace(reply, outcome=replace(reply.outcome, output=printed))
+        return reply
+
+    async def print_stack(self) -> None:
+        """Have the process print its Python stack, so that `output` ends with it (POSIX; elsewhere nothing)."""
+        if sys.platform != "win32" and not self.exited.done():
+            with suppress(OSError):
+                os.kill(self.pid, signal.SIGUSR1)
+            await self.output.ended(_STACK)
+
+    async def end(self) -> None:
+        """Kill what is left of the process group, wait until it is gone, free the channel."""
+        self.kill()
+        await asyncio.wait({self.exited}, timeout=5)
+        self.output.stop()
+        self.close()
+
+    async def _death(self) -> WorkerDied:
+        await asyncio.wait({self.exited}, timeout=_MOMENT)
+        killed = not self.exited.done()
+        if killed:
+            # It may be dead and not reported yet: then this changes nothing, and its own status arrives.
+            self.kill()
+            await asyncio.wait({self.exited}, timeout=_REPORT)
+        status = self.exited.result() if self.exited.done() else _KILLED
+        await self.output.ended(_MOMENT)
+        if killed and status == _KILLED:
+            return WorkerDied("the tracer closed its channel without an answer", status, self.output.text())
+        return WorkerDied(f"the tracer {describe_status(status)}", status, self.output.text())

@@ -1,0 +1,217 @@
+"""One interpreter that traces: found out about when first asked, started at the first miss, restarted within bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from fx_lsp.errors import NotTrusted, WorkerDied, WorkerError, WorkerStartError, WorkerTimeout
+from fx_lsp.model import Span, Trace, TraceReply, TraceRequest
+from fx_lsp.tracing.workers.failures import died, gave_up, timed_out
+from fx_lsp.tracing.workers.find_python import Interpreter, find_interpreter, probe
+from fx_lsp.tracing.workers.launch import Limits
+from fx_lsp.tracing.workers.pool import Workers
+from fx_lsp.tracing.workers.settings import EngineSettings
+
+log = logging.getLogger(__name__)
+
+_RESTARTS = 3
+_RESTART_WINDOW = 60.0
+NOT_TRUSTED_HINT = "Graphs, shapes and kernels come from running code on fake tensors; trust the workspace to see them."
+
+
+class Tracers(Protocol):
+    """What the engine needs of `Workers`."""
+
+    @property
+    def pid(self) -> int | None: ...
+    @property
+    def ready(self) -> bool: ...
+    async def start(self) -> None: ...
+    async def run(self, request: TraceRequest, seconds: float | None = None) -> TraceReply: ...
+    def preload(self, packages: Sequence[str]) -> None: ...
+    async def rehearse(self, graph: bytes) -> None: ...
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A tracer's answer, and the seconds that it took with torch warm."""
+
+    reply: TraceReply
+    seconds: float
+
+    def repeats(self, search_seconds: float) -> bool:
+        """Whether tracing again would give the same: a search that ran out of time may find more on a quiet machine."""
+        return isinstance(self.reply.outcome, Trace) or self.seconds < search_seconds / 2
+
+
+@dataclass(frozen=True)
+class Backend:
+    """Where interpreters and tracers come from.
+
+    `forks` says whether the process named by `Tracers.pid` stays while children come and go.
+    """
+
+    find: Callable[[str | None, Sequence[str], Mapping[str, str]], str]
+    probe: Callable[[str], Awaitable[Interpreter]]
+    tracers: Callable[[str, Limits], Tracers]
+    forks: bool
+
+
+def default_backend() -> Backend:
+    """The real one: forks where the platform can, fresh processes elsewhere."""
+    mode: Literal["fork", "spawn"] = "fork" if hasattr(os, "fork") else "spawn"
+    return Backend(find_interpreter, probe, lambda python, limits: Workers(python, limits, mode), mode == "fork")
+
+
+class Host:
+    """The tracers of one interpreter. `on_change` is called when `message` or `error` changes."""
+
+    def __init__(
+        self,
+        python: str,
+        limits: Limits,
+        backend: Backend,
+        on_change: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.error: WorkerError | None = None
+        self.message = ""
+        self._python = python
+        self._limits = limits
+        self._backend = backend
+        self._on_change = on_change
+        self._clock = clock
+        self._identity: asyncio.Task[Interpreter] | None = None
+        self._tracers: Tracers | None = None
+        self._starting = 0
+        self._deaths: deque[float] = deque()
+        self._dead: set[int | None] = set()
+
+    async def identity(self) -> str:
+        """What tells this interpreter and its torch from another. Raises WorkerStartError."""
+        if self._identity is None:
+            self._identity = asyncio.ensure_future(self._backend.probe(self._python))
+        try:
+            return (await asyncio.shield(self._identity)).identity
+        except WorkerStartError as error:
+            self._fail(error)
+            raise
+
+    async def trace(self, request: TraceRequest, name_span: Span) -> Traced:
+        """The answer to `request`; limits and crashes are failures, at the line that ran or at `name_span`.
+
+        Raises WorkerStartError.
+        """
+        again = True
+        while True:
+            tracers, pid = await self._ready()
+            started = self._clock()
+            try:
+                reply = await tracers.run(request)
+            except WorkerTimeout as error:
+                reply = TraceReply(timed_out(request, self._limits, error, name_span))
+            except WorkerDied as error:
+                if self._backend.forks and pid != tracers.pid:
+                    self._note_death(pid, error)
+                    if again:
+                        again = False
+                        continue
+                reply = TraceReply(died(request, self._limits, error, name_span))
+            except WorkerStartError as error:
+                self._fail(error)
+                raise
+            if reply.packages:
+                tracers.preload(reply.packages)
+            graph = reply.stages.get("joint") or reply.stages.get("inference")
+            if graph and not request.work:
+                await tracers.rehearse(graph)
+            return Traced(reply, self._clock() - started)
+
+    async def close(self) -> None:
+        """End every process of this interpreter."""
+        tracers, self._tracers = self._tracers, None
+        if self._identity is not None:
+            self._identity.cancel()
+        if tracers is not None:
+            await tracers.close()
+
+    async def _ready(self) -> tuple[Tracers, int | None]:
+        if isinstance(self.error, WorkerStartError):
+            raise self.error
+        if self._tracers is None:
+            self._tracers = self._backend.tracers(self._python, self._limits)
+        tracers = self._tracers
+        if not tracers.ready:
+            self._starting += 1
+            self._say("starting torch")
+            try:
+                await tracers.start()
+            except WorkerStartError as error:
+                self._fail(error)
+                raise
+            except WorkerDied as error:
+                raise self._fail(gave_up(self._python, _RESTARTS + 1, error)) from error
+            finally:
+                self._starting -= 1
+                self._say("starting torch" if self._starting else "")
+        return tracers, tracers.pid
+
+    def _note_death(self, pid: int | None, error: WorkerDied) -> None:
+        """Count the death of a zygote once. Raises WorkerStartError when it has died too often."""
+        if pid not in self._dead:
+            self._dead.add(pid)
+            now = self._clock()
+            self._deaths.append(now)
+            while self._deaths and now - self._deaths[0] > _RESTART_WINDOW:
+                self._deaths.popleft()
+            log.warning("the tracer of %s ended: %s", self._python, error)
+        if len(self._deaths) > _RESTARTS:
+            raise self._fail(gave_up(self._python, _RESTARTS + 1, error)) from error
+
+    def _fail(self, error: WorkerStartError) -> WorkerStartError:
+        if self.error is not error:
+            self.error = error
+            self._on_change()
+        return error
+
+    def _say(self, message: str) -> None:
+        if message != self.message:
+            self.message = message
+            self._on_change()
+
+
+class Hosts:
+    """The hosts of an engine, one for each interpreter. `on_change` is that of each of them."""
+
+    def __init__(self, backend: Backend, on_change: Callable[[], None]) -> None:
+        self._backend = backend
+        self._on_change = on_change
+        self._hosts: dict[str, Host] = {}
+
+    @property
+    def all(self) -> list[Host]:
+        """Those that there are."""
+        return list(self._hosts.values())
+
+    def find(self, settings: EngineSettings, workspace: Sequence[str]) -> Host:
+        """The host of a workspace's interpreter. Raises WorkerStartError where none may be started."""
+        if not settings.trusted:
+            raise NotTrusted("Nothing is traced, as this workspace is not trusted", NOT_TRUSTED_HINT)
+        python = self._backend.find(settings.interpreter_of(workspace), workspace, os.environ)
+        if python not in self._hosts:
+            self._hosts[python] = Host(python, settings.limits, self._backend, self._on_change)
+        return self._hosts[python]
+
+    async def close(self) -> None:
+        """End the processes of every interpreter, and forget them."""
+        hosts = self.all
+        self._hosts.clear()
+        await asyncio.gather(*(host.close() for host in hosts))

@@ -1,0 +1,82 @@
+"""How a worker process is started in the user's interpreter: command line, environment, and why it failed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import fx_lsp
+from fx_lsp.errors import WorkerStartError
+from fx_lsp.tracing.workers.processes import SETTING_HINT, TORCH_HINT, describe_status, gist
+
+START_SECONDS = 180.0
+
+_SET = {
+    "PYTORCH_JIT": "0",  # a scripted function is traced as it is written
+    "CUDA_VISIBLE_DEVICES": "",
+    "HF_HUB_OFFLINE": "1",
+    "MALLOC_ARENA_MAX": "2",  # each arena reserves 64 MiB of what the memory limit counts
+    "MKL_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONHASHSEED": "0",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+# PYTHONPATH travels as an argument: entries of it that hide the standard library would break the interpreter's start.
+_UNSET = ("PYTHONPATH", "PYTHONINSPECT", "PYTHONPROFILEIMPORTTIME", "TORCH_LOGS", "TORCH_TRACE")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one request may use: wall-clock `seconds`, and `memory_bytes` beyond what the warm process has."""
+
+    seconds: float = 60
+    memory_bytes: int = 4 << 30
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What a worker runs: interpreter, job (`module:function`), extra import paths, and whether torch is warmed."""
+
+    python: str
+    job: str = "fx_lsp.tracer.job:run"
+    paths: tuple[str, ...] = ()
+    warm: bool = True
+
+    def command(self, *role: str) -> list[str]:
+        """The command line of a worker in the given role."""
+        bootstrap = Path(fx_lsp.__file__).parent / "tracer" / "process" / "bootstrap.py"
+        command = [self.python, "-X", "utf8", "-B", str(bootstrap), *role, f"--job={self.job}"]
+        command += [f"--path={path}" for path in self.paths]
+        if path := os.environ.get("PYTHONPATH"):
+            command.append(f"--pythonpath={path}")
+        if not self.warm:
+            command.append("--no-warm")
+        return command
+
+
+def worker_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """`env` for a worker: no GPU, one thread, offline, nothing that makes Python or torch print."""
+    return {k: v for k, v in env.items() if k not in _UNSET} | _SET
+
+
+def unusable(python: str, kind: str, message: str, output: str) -> WorkerStartError:
+    """The error for a worker that says itself why it cannot trace."""
+    return WorkerStartError(message, kind, TORCH_HINT, output)
+
+
+def start_failed(python: str, status: int | None, output: str) -> WorkerStartError:
+    """The error for a worker that ended (or, with status None, hung) before it was ready."""
+    how = f"did not start within {START_SECONDS:g} s" if status is None else f"{describe_status(status)} at its start"
+    said = gist(output)
+    return WorkerStartError(f"{python} {how}" + (f": {said}" if said else ""), "interpreter", SETTING_HINT, output)
+
+
+def is_ready(python: str, hello: tuple[dict[str, object], bytes] | None, output: str) -> bool:
+    """Whether a worker's first frame says that it is ready. Raises WorkerStartError where it says that it cannot be."""
+    if hello is not None and "failed" in hello[0]:
+        raise unusable(python, str(hello[0]["failed"]), str(hello[0].get("message", "")), output)
+    return hello is not None and "ready" in hello[0]

@@ -1,0 +1,87 @@
+"""Values of what depends on no input: whoever asks for one has it; what is random, trained or given has none."""
+
+from __future__ import annotations
+
+from textwrap import indent
+
+import pytest
+from conftest import TraceFixture
+
+from fx_lsp.model import Failure
+
+PRELUDE = "import numpy as np\nimport torch\nfrom torch import nn\n"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param("mask = torch.ones(4, 4).tril()\nreturn x * int(mask.sum())", id="a mask is counted"),
+        pytest.param(
+            "mask = torch.zeros(4)\nmask[2:] = 1\nreturn x[:, : int(mask.sum())]", id="written through a view"
+        ),
+        pytest.param("kept = torch.nonzero(torch.arange(8) % 2)\nreturn x[:, kept[:, 0]]", id="what is not zero"),
+        pytest.param("return x[:, torch.arange(8) % 2 == 0]", id="a mask picks columns"),
+        pytest.param("return torch.split(x, torch.tensor([1, 3]).tolist())", id="a list"),
+        pytest.param("return x * np.cumsum(torch.arange(4).numpy())[-1].item()", id="an array"),
+        pytest.param("betas = torch.from_numpy(np.linspace(0, 1, 8))\nreturn x * float(betas.max())", id="of an array"),
+        pytest.param("if torch.equal(torch.eye(2), torch.ones(2, 2)):\n    return x\nreturn x + 1", id="compared"),
+        pytest.param("return x if torch.tensor(3.0) > 2 else None", id="a branch"),
+    ],
+)
+def test_values_that_are_there(trace: TraceFixture, body: str) -> None:
+    assert trace(_function(body)).trace.stages
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param("return x * int((torch.rand(4) > 0.5).sum())", id="random"),
+        pytest.param(
+            "y = torch.zeros(4)\ny += x[:, 0]\nreturn x if y.sum() > 1 else x * 2", id="written to from an input"
+        ),
+        pytest.param("y = torch.zeros(4)\ny[:1] = x[0, :1]\nreturn x if y.sum() > 1 else x * 2", id="through a view"),
+        pytest.param("return x if nn.Parameter(torch.zeros(1)) > 1 else x * 2", id="trained"),
+    ],
+)
+def test_values_that_are_not(trace: TraceFixture, body: str) -> None:
+    outcome = trace(_function(body)).reply.outcome
+    assert isinstance(outcome, Failure) or "depend on the values" in " ".join(outcome.notes)
+
+
+def test_an_index_out_of_bounds_is_told(trace: TraceFixture) -> None:
+    failure = trace(_function("table = torch.arange(8)\nreturn x * table[torch.tensor([8])]")).failure
+    assert (failure.severity, failure.message) == (
+        "error",
+        "index 8 is out of bounds for dimension 0 with size 8 (self: i64[8], idx: i64[1])",
+    )
+
+
+def test_a_mask_of_a_transformer_that_asks_whether_it_is_causal(trace: TraceFixture) -> None:
+    source = """
+class Language(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32), 1)
+
+    def forward(self, x):  # fx: x=f32[8, 4, 16]
+        return self.encoder(x, mask=torch.log(torch.ones(len(x), len(x)).tril()))
+"""
+    assert trace(PRELUDE + source, "Language").trace.outputs[0] == "f32[8, 4, 16]"
+
+
+def test_checks_that_print_do_not_end_a_search(trace: TraceFixture) -> None:
+    source = """
+def loudest(wave, weights):
+    if torch.max(wave) > 1.0:
+        print("clipped", torch.max(wave))
+    return (wave.unfold(-1, 16, 8) * weights).amax()
+"""
+    traced = trace(PRELUDE + source, "loudest").trace
+    assert [given.spec for given in traced.inputs] == ["f32[64]", "f32[7, 16]"]
+    assert [remark.message for remark in traced.remarks] == [
+        "the trace takes for granted that the check `torch.max(wave) > 1.0` passes"
+    ]
+
+
+def _function(body: str) -> str:
+    return f"{PRELUDE}\n# fx: x=f32[4, 8]\ndef f(x):\n{indent(body, '    ')}\n"
