@@ -49,6 +49,7 @@ from fx_lsp.tracer.run.call import tensors_in
 from fx_lsp.tracer.run.conditions import under
 from fx_lsp.tracer.run.constants import checks_pass
 from fx_lsp.tracer.run.fakes import fake_mode, movable_modules
+from fx_lsp.tracer.run.higher_order import as_written, differentiable_attention
 from fx_lsp.tracer.run.symbols import Symbols
 from fx_lsp.tracer.run.value_checks import Checks
 from fx_lsp.tracer.source.names import returned_names
@@ -95,6 +96,7 @@ def _run(request: TraceRequest, available: bool) -> tuple[TraceReply, bool]:
             movable_modules(),
             lazy_tensors(),
             without_weights(),
+            differentiable_attention() as attention,
         ):
             builds = request.kind == "graph"
             with marked(sources, _run.__code__) if builds else nullcontext():
@@ -106,6 +108,8 @@ def _run(request: TraceRequest, available: bool) -> tuple[TraceReply, bool]:
                     reply = built(request, loaded, sources, mode, started)
                 else:
                     reply = _trace(request, loaded, sources, mode, devices, started)
+        if isinstance(reply.outcome, Trace):
+            reply = replace(reply, outcome=replace(reply.outcome, notes=(*reply.outcome.notes, *attention)))
     except (LoadError, SystemExit) as error:
         cause = error.__cause__ if isinstance(error, LoadError) and error.__cause__ is not None else error
         reply = TraceReply(load_failure(cause, sources))
@@ -119,11 +123,6 @@ def _run(request: TraceRequest, available: bool) -> tuple[TraceReply, bool]:
     files = (*files, *(source.found.file for source in request.passes))
     files = tuple(dict.fromkeys((*files, *(site.file for site in request.sites if site.file != request.file))))
     return TraceReply(reply.outcome, reply.stages, files, packages), devices.undecided
-
-
-def as_written(model: Any = None, **options: Any) -> Any:
-    """Stands in for `torch.compile`: what is under it is traced as it is written."""
-    return model if model is not None else as_written
 
 
 def _trace(

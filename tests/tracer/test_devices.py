@@ -231,10 +231,8 @@ def f(x):
     assert specs(traced)[-3:] == snapshot(
         ["operator.getitem: u64[]@cuda", "aten.detach: bf16[2, 4, 16, 64]@cuda", "aten.detach: bf16[2, 4, 16, 64]@cuda"]
     )
-    assert traced.trace.notes == snapshot(
-        (
-            "there is no cuda device here: where PyTorch chooses operations by the device (batch norm, recurrent layers, attention with a mask), those that it has for any device stand",
-        )
+    assert traced.trace.notes[0].startswith(
+        "there is no cuda device here: where PyTorch chooses operations by the device"
     )
 
 

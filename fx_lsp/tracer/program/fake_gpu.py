@@ -9,6 +9,7 @@ devices.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -253,6 +254,9 @@ class FakeGpu(TorchFunctionMode):
         return property(get)
 
     def _is_available(self) -> bool:
+        """Return what the user's code hears; PyTorch itself would use a GPU for other things than tensors."""
+        if sys._getframe(1).f_globals.get("__name__", "").partition(".")[0] == "torch":
+            return False
         self.denied = self.denied or not self.available
         return self.available
 
