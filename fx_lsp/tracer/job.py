@@ -19,6 +19,7 @@ import torch
 from fx_lsp import wire
 from fx_lsp.model import Failure, InputSpec, Outcome, Remark, Saved, Stage, StageInfo, Trace, TraceReply, TraceRequest
 from fx_lsp.specs import parse_spec
+from fx_lsp.tracer.analyses.fake_kernels import disagreements
 from fx_lsp.tracer.analyses.hand_built import built
 from fx_lsp.tracer.analyses.node_origins import marked
 from fx_lsp.tracer.capture.aot import Captured, capture_what_is_possible, stages
@@ -192,6 +193,8 @@ def _trace(
         except ValueError as error:
             return TraceReply(Failure("unsupported", str(error)))
         infos, found, remarks = ledger.infos, ledger.stages, ledger.remarks
+    else:
+        remarks = _of_operators(captured)
     saved = _saved(captured)
     if saved and symbols is not None and (counted := symbols.counted()):
         notes.append(f"sizes in bytes count {counted}")
@@ -265,6 +268,11 @@ def _capture_failure(error: BaseException, sources: Sources, request: TraceReque
         message = f"it runs, but AOTAutograd cannot capture it: {failure.message}"
         return Failure("unsupported", message, failure.span, failure.hint, inputs=prepared.inputs)
     return failure
+
+
+def _of_operators(captured: Captured) -> list[Remark]:
+    module = captured.inference or captured.forward
+    return disagreements(module.graph, captured.names) if module is not None and captured.names is not None else []
 
 
 def _saved(captured: Captured) -> list[Saved]:

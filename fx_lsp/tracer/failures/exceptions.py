@@ -17,6 +17,7 @@ from fx_lsp.model import Failure, FailureKind, InputSpec, Severity, Span
 from fx_lsp.specs import Comment, names_used, parse_comment
 from fx_lsp.tracer.compat import DATA_DEPENDENT
 from fx_lsp.tracer.failures.data_dependent import NO_VALUES, explain
+from fx_lsp.tracer.failures.fake_kernels import lacks_fake_kernel, missing_kernel
 from fx_lsp.tracer.program.effects import EffectBlocked
 from fx_lsp.tracer.run.coroutines import Unfinished
 from fx_lsp.tracer.run.observation import FailedCall
@@ -58,6 +59,8 @@ def failure_of(
     if kind in _NOT_WRONG or isinstance(error, (OSError, EOFError)):
         severity = "information"
     hint = "" if severity == "error" else _hint(kind, inputs)
+    if (lacks := missing_kernel(error)) is not None:
+        message, hint = lacks.message, lacks.hint
     if kind == "data-dependent" and span is not None:
         shown = lines if span.file == sources.file else list(map(str.rstrip, linecache.getlines(span.file)))
         if (need := explain(_operation(error), span, shown)) is not None:
@@ -74,7 +77,7 @@ def kind_of(error: BaseException, failed: FailedCall | None = None) -> FailureKi
     text = str(error)
     if isinstance(error, EffectBlocked):
         return "effect"
-    if isinstance(error, Unfinished):
+    if isinstance(error, Unfinished) or lacks_fake_kernel(error):
         return "unsupported"
     if isinstance(error, SystemExit):
         return "exit"

@@ -99,7 +99,7 @@ def is_of_sizes(attempt: Attempt) -> bool:
     error = attempt.run.error
     if not isinstance(error, (RuntimeError, ValueError, IndexError, AssertionError)):
         return False
-    return kind_of(error, attempt.run.failed) not in ("data-dependent", "device")
+    return kind_of(error, attempt.run.failed) not in ("data-dependent", "device", "unsupported")
 
 
 def place_of(attempt: Attempt) -> object:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain as concat
 
 from fx_lsp.tracer.failures.exceptions import kind_of
+from fx_lsp.tracer.failures.fake_kernels import lacks_fake_kernel
 from fx_lsp.tracer.inputs.plan.configs import with_value
 from fx_lsp.tracer.inputs.plan.plans import (
     Plan,
@@ -37,7 +38,7 @@ def repairs(attempt: Attempt) -> Iterator[Plans]:
     """Plans worth trying after an attempt that raised."""
     error = attempt.run.error
     assert error is not None
-    if isinstance(error, Unfinished):
+    if isinstance(error, Unfinished) or lacks_fake_kernel(error):
         return
     seen = {attempt.plans}
     rules = RULES if not _RANK_ALONE.search(str(error)) else [rule for rule in RULES if rule not in _ABOUT_SIZES]
