@@ -50,6 +50,7 @@ from fx_lsp.tracer.inputs.resolve import Prepared, prepare
 from fx_lsp.tracer.program.absences import numbers_note
 from fx_lsp.tracer.program.devices import Devices, possible_devices
 from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
+from fx_lsp.tracer.program.launch_environment import launched
 from fx_lsp.tracer.program.lazy_modules import lazy_tensors
 from fx_lsp.tracer.program.load import (
     Loaded,
@@ -117,6 +118,7 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
             lazy_tensors(),
             without_weights(),
             differentiable_attention() as attention,
+            launched(),
         ):
             builds = request.kind == "graph"
             with marked(sources, _replies.__code__) if builds else nullcontext():

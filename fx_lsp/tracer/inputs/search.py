@@ -36,6 +36,8 @@ PATIENCE_WITH_VALUES = 20
 """The same where the best ended at code that needs a tensor's value, which other inputs seldom mend."""
 REPAIRS_PER_RANK = 12
 """How many attempts another rank gets to prove a better fit than plans that already run."""
+SHARE_OF_RANKS = 0.3
+"""How much of its time a search keeps for other ranks than those that it begins with."""
 DETOUR = 5
 """How many attempts come no further until one is made from elsewhere."""
 MAX_VISITS = 4
@@ -78,7 +80,7 @@ def search(
             return Found(attempt)
     deadline = time.process_time() + seconds
     solver = Solver(explore) if explore is not None else None
-    found = _first_that_runs(start, evaluate, deadline, MAX_ATTEMPTS, solver)
+    found = _first_that_runs(start, evaluate, deadline - seconds * SHARE_OF_RANKS, MAX_ATTEMPTS, solver)
     seen = {start}
     while found.best.run.error is None and (accidents := _accidents(found.best)):
 

@@ -33,12 +33,20 @@ def _add(facts: Facts, layer: Any) -> None:
         facts.likely_rank = facts.likely_rank or 2
     elif isinstance(layer, nn.RNNBase):
         facts.likely_rank = facts.likely_rank or 3
-    elif spatial := re.search(r"([123])d$", type(layer).__name__):
-        is_torch = type(layer).__module__.startswith("torch.nn.")
-        if is_torch and not type(layer).__name__.startswith(("BatchNorm1d", "InstanceNorm1d")):
-            facts.rank = facts.rank or int(spatial[1]) + 2
+    elif (rank := _rank_of_images(type(layer))) is not None:
+        facts.rank = facts.rank or rank
     elif isinstance(layer, nn.Module):
+        bases = (rank for base in type(layer).__mro__ if (rank := _rank_of_images(base)) is not None)
+        facts.likely_rank = facts.likely_rank or next(bases, None)
         _add_pattern(facts, layer)
+
+
+def _rank_of_images(kind: type) -> int | None:
+    """Return the rank of what a class of PyTorch's layers takes that counts spatial dimensions in its name."""
+    spatial = re.search(r"([123])d$", kind.__name__)
+    takes_fewer = kind.__name__.startswith(("BatchNorm1d", "InstanceNorm1d"))
+    is_torch = kind.__module__.startswith("torch.nn.")
+    return int(spatial[1]) + 2 if spatial and is_torch and not takes_fewer else None
 
 
 def _add_pattern(facts: Facts, layer: nn.Module) -> None:

@@ -23,7 +23,7 @@ from fx_lsp.tracer.inputs.plan.plans import (
 from fx_lsp.tracer.inputs.plan.values import tensors
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, by_relevance, involved, is_data_dependent, mentioned_names
 from fx_lsp.tracer.inputs.solve.demands import described, guarded, single_batch, single_number, typed
-from fx_lsp.tracer.inputs.solve.missing_arguments import handed_on, tensor_for_default
+from fx_lsp.tracer.inputs.solve.missing_arguments import handed_on, partially_applied, tensor_for_default
 from fx_lsp.tracer.inputs.solve.options import accepted
 from fx_lsp.tracer.inputs.solve.passed_none import handed_as_none
 from fx_lsp.tracer.inputs.solve.sizes import divisible, named_sizes, other_rank, other_sizes, single_element, tied
@@ -114,7 +114,7 @@ def _dtype(attempt: Attempt, text: str) -> Iterator[Plans]:
 
 _WANTS_INTEGERS = re.compile(
     r"must be long|\blong (type|tensor)|Long, Int|type LongTensor|must be.*(int64|integer)|scalar type (Long|Int)|"
-    r"indices.*(long|int)|int64",
+    r"indices.*(long|int)|int64|only integer tensors",
     re.IGNORECASE,
 )
 
@@ -233,6 +233,7 @@ Rule = Callable[[Attempt, str], Iterator[Plans]]
 RULES: tuple[Rule, ...] = (
     _without_gradient,
     handed_on,
+    partially_applied,
     tensor_for_default,
     _missing_attribute,
     _missing_part,
