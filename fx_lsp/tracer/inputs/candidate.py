@@ -58,6 +58,7 @@ from fx_lsp.tracer.run.branches import unreached
 from fx_lsp.tracer.run.call import Call, tensors_in
 from fx_lsp.tracer.run.conditions import Conditions, under
 from fx_lsp.tracer.run.fakes import construct_fake
+from fx_lsp.tracer.run.in_place import overwritten
 from fx_lsp.tracer.run.observation import Run, Stopped, tensors_among
 from fx_lsp.tracer.source.expressions import shown_expression
 
@@ -329,7 +330,25 @@ def _remarks(candidate: Candidate, ran: Attempt) -> tuple[Remark, ...]:
         )
         for span, *specs in dict.fromkeys(ran.run.crossed)
     )
-    return (*crossed, *_demands(candidate, ran))
+    return (*crossed, *_overwritten(ran), *_unbatched(candidate, ran), *_demands(candidate, ran))
+
+
+def _overwritten(ran: Attempt) -> Iterator[Remark]:
+    """Tell of values that are kept for the backward pass and changed in place before it, which ends that pass."""
+    outputs = (tensor for _, tensor in tensors_in(ran.run.result, ""))
+    for found in overwritten(outputs, ran.run.writes):
+        severity = "error" if found.trains else "warning"
+        message = f"the backward pass fails: this changes in place what {found.saved_by.lower()} keeps for it"
+        yield Remark(message, found.chain[0], severity)
+
+
+def _unbatched(candidate: Candidate, ran: Attempt) -> Iterator[Remark]:
+    """Tell of layers that take their input for one example without a batch, if its rank was guessed."""
+    guessed = any(plan.source == "search" and not plan.rank_known for _, plan in ran.plans.tensors())
+    for chain in dict.fromkeys(ran.run.unbatched if guessed else ()):
+        if chain:
+            shown = shown_expression(chain[0], candidate.task.lines)
+            yield Remark(f"`{shown}` gets one example without a batch: only so it runs", chain[0], "warning")
 
 
 def _demands(candidate: Candidate, ran: Attempt) -> list[Remark]:
