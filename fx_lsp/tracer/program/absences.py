@@ -68,7 +68,7 @@ def backward_of(loss: Any) -> Any:
 
 @dataclass
 class Absences:
-    """What statements raised that were run with `tolerant`, and the numbers that were made up for absent data."""
+    """Collects what statements raise that are run with `tolerant`, and numbers that are made up for absent data."""
 
     errors: list[BaseException] = field(default_factory=list[BaseException])
     numbers: dict[str, int] = field(default_factory=dict[str, int])

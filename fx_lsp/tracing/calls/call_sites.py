@@ -342,8 +342,7 @@ def _needed(
     unread = callee.unread(found.call) if callee is not None and not found.whole and not found.indirect else []
     needs = Backwards(collect_imports([*body, *walk(path[0])]).keys())
     idle = {n for argument in unread for n in walk(argument)}
-    called = {n.id for n in walk(found.call) if isinstance(n, ast.Name) and n not in idle}
-    needs.names |= loads_of(path[-1]) if found.whole else called
+    needs.names |= loads_of(path[-1]) if found.whole else _names_in([found.call], idle)
     case = test_case(path, graph.tree)
     fixtures = case.fixtures if case is not None else frozenset[ast.FunctionDef]()
     needs.names |= case.names if case is not None else set()
@@ -353,7 +352,7 @@ def _needed(
         return None
     call = None if found.whole else found.call
     decorated = path[:1] if outer is not None and outer.is_decorated else ()
-    needs.names |= {n.id for node in decorated for n in walk(*decorators_of(node)) if isinstance(n, ast.Name)}
+    needs.names |= _names_in([part for node in decorated for part in decorators_of(node)])
     lines = render(text, body, needs.kept | fixtures, path, call, fixtures, unread, decorated=decorated)
     functions = tuple(node.lineno for node in path if isinstance(node, FUNCTIONS))
     if outer is not None:
@@ -361,6 +360,11 @@ def _needed(
         return _Needed({**outer.lines, **lines}, names, outer.then, (*functions, *outer.functions))
     assert case is not None
     return _Needed(lines, needs.names | case.names, case.text, functions)
+
+
+def _names_in(nodes: Iterable[ast.AST], without: Collection[ast.AST] = ()) -> set[str]:
+    """Return the names that stand in expressions, `without` some nodes."""
+    return {part.id for part in walk(*nodes) if isinstance(part, ast.Name) and part not in without}
 
 
 def _around(
@@ -377,8 +381,8 @@ def _around(
     registering = {root.id for node in function.decorator_list if isinstance(root := root_of(node), ast.Name)}
     own = frozenset({function.name})
     for name in (own, frozenset(registering) - own):
-        known = Known(name, name, frozenset(), passed=name is own)
-        calls = calls_in(graph, known, replace(target, name=function.name, kind="function")) if name else []
+        leading = Known(name, name, frozenset(), passed=name is own)
+        calls = calls_in(graph, leading, replace(target, name=function.name, kind="function")) if name else []
         callee = _Callee(function, read)
         for call in calls:
             if call.path[0] is function:

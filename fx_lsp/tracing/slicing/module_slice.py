@@ -159,9 +159,9 @@ class SourceGraph:
 
     @cached_property
     def _alterations(self) -> Mapping[int, frozenset[str]]:
-        """What the functions of the module alter when they are called, by the index of each."""
-        found = {number: alterations_of(node) for number, node in enumerate(self._statements)}
-        return {number: names for number, names in found.items() if names}
+        """Return what the functions of the module alter when they are called, by the index of each."""
+        altered = {number: alterations_of(node) for number, node in enumerate(self._statements)}
+        return {number: names for number, names in altered.items() if names}
 
     @cached_property
     def _registrations(self) -> Mapping[str, list[int]]:
@@ -340,7 +340,7 @@ def _never_runs(node: ast.stmt) -> bool:
 
 
 def _makes_object(node: ast.stmt) -> bool:
-    """Whether a statement binds what may be altered later: a container, what a call gives, a decorated function."""
+    """Return True for what binds what may be altered later: a container, a call's result, a decorated function."""
     if isinstance(node, ast.FunctionDef):
         return bool(node.decorator_list)
     value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None

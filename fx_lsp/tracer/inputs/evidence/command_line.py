@@ -29,7 +29,7 @@ class CommandLine:
 
     @property
     def launchers(self) -> Launchers:
-        """What starts functions of the program with arguments of its own."""
+        """Return what replaces functions that start others of the program."""
         if self._launchers is None:
             self._launchers = Launchers(self.invent)
         return self._launchers
