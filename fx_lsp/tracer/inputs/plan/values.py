@@ -225,8 +225,6 @@ def _from_class(annotation: type, name: str, facts: Facts, taken: set[int], cont
         return [value(torch.Size(fresh_sizes(2, taken)), "search")]
     if issubclass(annotation, enum.Enum):
         return [value(member, "annotation") for member in annotation]
-    if annotation is nn.Module:
-        return [IDENTITY]
     if annotation in _CONTAINERS:
         make, shown = _CONTAINERS[annotation]
         return [ValuePlan(make, shown, "search")]
@@ -247,11 +245,12 @@ def needs_nothing(cls: type) -> bool:
 
 
 _CONTAINERS: dict[type, tuple[Callable[[], nn.Module], str]] = {
+    nn.Module: (nn.Identity, "nn.Identity()"),
     nn.ModuleList: (lambda: nn.ModuleList([nn.Identity(), nn.Identity()]), "nn.ModuleList([nn.Identity()] * 2)"),
     nn.ModuleDict: (lambda: nn.ModuleDict({"a": nn.Identity()}), "nn.ModuleDict({'a': nn.Identity()})"),
     nn.Sequential: (lambda: nn.Sequential(nn.Identity()), "nn.Sequential(nn.Identity())"),
 }
-"""Containers of modules, with something in them."""
+"""Modules of any kind, and containers of them, with something in them."""
 
 
 def _from_sequence(
