@@ -335,9 +335,18 @@ class _Callee:
 
 
 def _needed(
-    graph: SourceGraph, text: str, found: Found, target: Target, callee: _Callee | None, depth: int = MAX_DEPTH
+    graph: SourceGraph,
+    text: str,
+    found: Found,
+    target: Target,
+    callee: _Callee | None,
+    depth: int = MAX_DEPTH,
+    read: Collection[str] = (),
 ) -> _Needed | None:
-    """What a call needs; where it stands in a function with parameters, what a call of that needs as well."""
+    """What a call needs; where it stands in a function with parameters, what a call of that needs as well.
+
+    What is called reads names of the module, too: of those, functions on the way may assign some that are `global`.
+    """
     body, path = graph.tree.body, found.path
     unread = callee.unread(found.call) if callee is not None and not found.whole and not found.indirect else []
     needs = Backwards(collect_imports([*body, *walk(path[0])]).keys())
@@ -346,8 +355,12 @@ def _needed(
     case = test_case(path, graph.tree)
     fixtures = case.fixtures if case is not None else frozenset[ast.FunctionDef]()
     needs.names |= case.names if case is not None else set()
+    declared = [node for node in walk(path[0]) if isinstance(node, ast.Global)]
+    assigned = {name for node in declared for name in node.names}.intersection(read)
+    needs.names |= assigned
+    needs.kept.update(declared if assigned else ())
     needs.follow(body, path)
-    outer = _around(graph, text, path, target, frozenset(needs.read), depth) if case is None else None
+    outer = _around(graph, text, path, target, needs, depth) if case is None else None
     if case is None and outer is None:
         return None
     call = None if found.whole else found.call
@@ -367,10 +380,8 @@ def _names_in(nodes: Iterable[ast.AST], without: Collection[ast.AST] = ()) -> se
     return {part.id for part in walk(*nodes) if isinstance(part, ast.Name) and part not in without}
 
 
-def _around(
-    graph: SourceGraph, text: str, path: Path, target: Target, read: frozenset[str], depth: int
-) -> _Needed | None:
-    """Return what the first call of the function that `path` begins with needs, of whose parameters some are `read`.
+def _around(graph: SourceGraph, text: str, path: Path, target: Target, needs: Backwards, depth: int) -> _Needed | None:
+    """Return what the first call of the function that `path` begins with needs, of which some is needed.
 
     A call that leaves out what the function requires is one of what the decorators make of it: they are kept. So are
     those of a function that an object registers, `@app.command()`, where that is called.
@@ -383,12 +394,12 @@ def _around(
     for name in (own, frozenset(registering) - own):
         leading = Known(name, name, frozenset(), passed=name is own)
         calls = calls_in(graph, leading, replace(target, name=function.name, kind="function")) if name else []
-        callee = _Callee(function, read)
+        callee = _Callee(function, frozenset(needs.read))
         for call in calls:
             if call.path[0] is function:
                 continue
             is_plain = name is own and not call.indirect and callee.is_bound_by(call.call)
-            needed = _needed(graph, text, call, target, callee if is_plain else None, depth - 1)
+            needed = _needed(graph, text, call, target, callee if is_plain else None, depth - 1, loads_of(function))
             if needed is not None:
                 return replace(needed, is_decorated=not is_plain)
     return None

@@ -90,6 +90,10 @@ def _satisfied(parser: argparse.ArgumentParser, line: CommandLine) -> list[str]:
                 line.invented.append(action.dest)
                 commands += [name, *_satisfied(chosen, line)]
             continue
+        if action.default in (None, "") and not action.required and action.nargs != 0:
+            file = _configuration_named(action.dest, line.file)
+            line.invented += [action.dest] if file is not None else []
+            action.default = file if file is not None else action.default
         positional = not action.option_strings
         if action.required or (positional and action.nargs not in ("?", "*")):
             several = action.nargs in ("+", "*") or isinstance(action.nargs, int)
