@@ -88,8 +88,8 @@ def test_what_the_program_adds_is_a_guess(trace):
     traced = trace(NET, "Net", files=files)
     assert configuration(traced) == snapshot(
         [
-            "init.config: SimpleNamespace(depth=2, hidden=40, width=12) · "
-            "options.py:4, which has what is read of it, in part"
+            "init.config: SimpleNamespace(depth=2, hidden=40, width=12) · options.py:4, which has what is read of "
+            "it, in part"
         ]
     )
     assert traced.trace.inputs[0].guessed

@@ -150,6 +150,32 @@ async def test_megabytes_of_prints_keep_the_tail(workers: Workers) -> None:
     await works(workers)
 
 
+async def test_a_reply_that_is_not_final_comes_first(mode: Mode) -> None:
+    workers = started(mode, job="jobs:twice")
+    early: list[TraceReply] = []
+    try:
+        reply = await workers.run(asking("notes = ['whole']\nstages = {'forward': b'nodes'}"), early=early.append)
+        assert [(shown(r), r.stages, r.final) for r in early] == [(("first",), {"forward": b"nodes"}, False)]
+        assert (shown(reply), reply.stages, reply.final) == (("whole",), {"forward": b"nodes"}, True)
+    finally:
+        await workers.close()
+
+
+@pytest.mark.parametrize("ending", ["raise KeyError", "import os; os._exit(3)", "while True: pass"])
+async def test_a_reply_stands_though_the_process_ends_before_the_next(ending: str) -> None:
+    workers = started("fork", job="jobs:twice")
+    try:
+        reply = await workers.run(asking(f"if __name__ == 'user':\n    {ending}"), seconds=2)
+        assert (shown(reply), reply.final) == (("first",), True)
+    finally:
+        await workers.close()
+
+
+def shown(reply: TraceReply) -> tuple[str, ...]:
+    assert isinstance(reply.outcome, Trace), reply.outcome
+    return reply.outcome.notes
+
+
 async def test_endless_loop_times_out(workers: Workers, tmp_path: Path) -> None:
     source = telling_its_group(tmp_path / "group", "print('before', flush=True)\nwhile True: pass")
     with pytest.raises(WorkerTimeout, match=r"^no answer within 1.5 s$") as timeout:

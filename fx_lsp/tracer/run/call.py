@@ -121,12 +121,12 @@ def children(value: Any) -> list[tuple[str, Any]]:
         return [(f".{fields[i]}" if fields else f"[{i}]", item) for i, item in enumerate(value)]
     if dataclasses.is_dataclass(value) and not isinstance(value, (type, nn.Module)):
         return [(f".{f.name}", getattr(value, f.name, None)) for f in dataclasses.fields(value)]
-    if _is_users_object(value):
+    if is_users_object(value):
         return [(f".{name}", item) for name, item in vars(value).items()]
     return []
 
 
-def _is_users_object(value: Any) -> bool:
+def is_users_object(value: Any) -> bool:
     """Whether a value is an instance of a class of somebody's own, such as a batch or a tensor with its mask."""
     kind = type(value)
     if kind is SimpleNamespace:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from fx_lsp.syntax import FunctionNode, bound_lambda
+from fx_lsp.tracer.inputs.evidence.products import ranks_of_products
 from fx_lsp.tracer.inputs.evidence.requirements import Requirement, expected_ranks, requirements, shape_of
 from fx_lsp.tracer.inputs.evidence.uses import visit_call, visit_loop, visit_subscript
 from fx_lsp.tracer.inputs.plan.dims import parameter_shape
@@ -32,6 +33,10 @@ def body_facts(function: FunctionNode | None) -> dict[str, Facts]:
     for demand in requirements(function):
         if demand.name in facts:
             _demand(facts[demand.name], demand)
+    ranks = ranks_of_products(function, facts, rebound)
+    fixed = next((facts[name].rank for name in ranks if facts[name].rank is not None), None)
+    for name, rank in ranks.items():
+        facts[name].likely_rank = facts[name].likely_rank or fixed or rank
     docstring = ast.get_docstring(function) or ""
     for name, found in facts.items():
         found.shape = parameter_shape(docstring, name) if docstring else None
