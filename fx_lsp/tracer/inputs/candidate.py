@@ -346,7 +346,7 @@ def _demands_of(candidate: Candidate, ran: Attempt) -> list[Remark]:
         return candidate.evaluate(with_sizes(ran.plans, exploration, sizes), other)
 
     remarks = forced(exploration, candidate.node, task.lines, again)
-    return [remark for remark in remarks if remark.span.file == task.request.file]
+    return [remark for remark in remarks if remark.span is not None and remark.span.file == task.request.file]
 
 
 def _single_batch(candidate: Candidate, ran: Attempt) -> Remark | None:

@@ -348,17 +348,14 @@ def _needed(
     What is called reads names of the module, too: of those, functions on the way may assign some that are `global`.
     """
     body, path = graph.tree.body, found.path
-    unread = callee.unread(found.call) if callee is not None and not found.whole and not found.indirect else []
+    unread = _unread(callee, found)
     needs = Backwards(collect_imports([*body, *walk(path[0])]).keys())
     idle = {n for argument in unread for n in walk(argument)}
     needs.names |= loads_of(path[-1]) if found.whole else _names_in([found.call], idle)
     case = test_case(path, graph.tree)
     fixtures = case.fixtures if case is not None else frozenset[ast.FunctionDef]()
     needs.names |= case.names if case is not None else set()
-    declared = [node for node in walk(path[0]) if isinstance(node, ast.Global)]
-    assigned = {name for node in declared for name in node.names}.intersection(read)
-    needs.names |= assigned
-    needs.kept.update(declared if assigned else ())
+    _need_globals(needs, path[0], read)
     needs.follow(body, path)
     outer = _around(graph, text, path, target, needs, depth) if case is None else None
     if case is None and outer is None:
@@ -373,6 +370,20 @@ def _needed(
         return _Needed({**outer.lines, **lines}, names, outer.then, (*functions, *outer.functions))
     assert case is not None
     return _Needed(lines, needs.names | case.names, case.text, functions)
+
+
+def _need_globals(needs: Backwards, function: ast.stmt, read: Collection[str]) -> None:
+    """Have what is `read` of the module be assigned where a function declares it `global`."""
+    declared = [node for node in walk(function) if isinstance(node, ast.Global)]
+    assigned = {name for node in declared for name in node.names}.intersection(read)
+    needs.names |= assigned
+    needs.kept.update(declared if assigned else ())
+
+
+def _unread(callee: _Callee | None, found: Found) -> list[ast.expr]:
+    """Return the arguments of a call that nothing reads."""
+    is_plain = not found.whole and not found.indirect
+    return callee.unread(found.call) if callee is not None and is_plain else []
 
 
 def _names_in(nodes: Iterable[ast.AST], without: Collection[ast.AST] = ()) -> set[str]:

@@ -39,7 +39,7 @@ def parameter_reads(
     """
     path = name.split(".")
     top = next((node for node in file.tree.body if getattr(node, "name", None) == path[0]), None)
-    reader = _Reader(roots, overlays)
+    reader = _ReadCollector(roots, overlays)
     reads_by_name: dict[str, Reads] = {}
     if isinstance(top, _FUNCTIONS):
         reads_by_name |= reader.of_function(Definition(file, top), {})
@@ -74,7 +74,7 @@ def _is_bound(function: FunctionNode) -> bool:
 
 
 @dataclass
-class _Reader:
+class _ReadCollector:
     """Collects what is read; `_seen` are the functions that were followed with a configuration."""
 
     roots: Sequence[str]
