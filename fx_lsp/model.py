@@ -355,6 +355,7 @@ FailureKind = Literal[
     "comment",  # the `# fx:` comment is malformed
     "shape",  # sizes or ranks do not fit
     "dtype",  # dtypes do not fit
+    "device",  # operands are on different devices
     "data-dependent",  # the code needs a value that fake tensors do not have
     "error",  # the target's own code raises something else
     "effect",  # the target writes files, starts programs or uses the network

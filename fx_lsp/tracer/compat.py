@@ -66,6 +66,7 @@ __all__ = [
     "report_layouts",
     "sympy",
     "uncached",
+    "unwrapped",
     "with_meta",
     "without_compilation",
     "without_functionalization",
@@ -291,3 +292,15 @@ def as_if_compiling() -> Generator[None, None, None]:
     finally:
         for flag, value in before.items():
             setattr(torch.compiler, flag, value)
+
+
+def unwrapped(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Return the tensor inside a wrapper of functorch's or of functionalization; None of any other."""
+    if torch._is_functional_tensor(tensor):
+        return torch._from_functional_tensor(tensor)
+    elem = getattr(tensor, "elem", None)
+    if isinstance(elem, torch.Tensor):
+        return elem
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        return torch._C._functorch.get_unwrapped(tensor)
+    return None

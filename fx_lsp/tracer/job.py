@@ -10,7 +10,7 @@ import sys
 import sysconfig
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -33,6 +33,7 @@ from fx_lsp.model import (
     plain_work,
 )
 from fx_lsp.specs import parse_spec
+from fx_lsp.tracer.analyses.fake_kernels import disagreements
 from fx_lsp.tracer.analyses.hand_built import built
 from fx_lsp.tracer.analyses.node_origins import marked
 from fx_lsp.tracer.capture.aot import Captured, capture_what_is_possible, stages
@@ -47,16 +48,26 @@ from fx_lsp.tracer.inputs.evidence.command_line import flags_parsed, started_as
 from fx_lsp.tracer.inputs.evidence.steps import cannot_run, step_function
 from fx_lsp.tracer.inputs.resolve import Prepared, prepare
 from fx_lsp.tracer.program.absences import numbers_note
-from fx_lsp.tracer.program.devices import OnCpu, device_note, possible_devices
+from fx_lsp.tracer.program.devices import Devices, possible_devices
 from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
 from fx_lsp.tracer.program.lazy_modules import lazy_tensors
-from fx_lsp.tracer.program.load import Loaded, LoadError, dependencies, find, forget_changed, load, syntax_of
+from fx_lsp.tracer.program.load import (
+    Loaded,
+    LoadError,
+    dependencies,
+    find,
+    forget_changed,
+    forget_project,
+    load,
+    syntax_of,
+)
 from fx_lsp.tracer.program.paths import insert_user_paths
 from fx_lsp.tracer.program.weights import weights_note, without_weights
 from fx_lsp.tracer.run.call import RUN_CODE, tensors_in
 from fx_lsp.tracer.run.conditions import under
 from fx_lsp.tracer.run.constants import checks_pass
 from fx_lsp.tracer.run.fakes import fake_mode, movable_modules
+from fx_lsp.tracer.run.higher_order import as_written, differentiable_attention
 from fx_lsp.tracer.run.observation import Run, Statements, Stopped, watched_run
 from fx_lsp.tracer.run.symbols import Symbols
 from fx_lsp.tracer.run.value_checks import Checks
@@ -77,7 +88,15 @@ def run(request: TraceRequest) -> TraceReply:
 
 
 def replies(request: TraceRequest) -> Iterator[TraceReply]:
-    """Give what `run` does, and before it the same without names of sizes, where these take longer to find."""
+    """Give what `run` does, and before it the same without names of sizes, where these take longer to find.
+
+    Code that puts some tensors on a GPU, and others on one only if there is one, means a machine that has one.
+    """
+    return _replies(request, any("@cuda" in given.text for given in request.given))
+
+
+def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
+    """Give the replies where code that asks for a GPU hears that one is `available`."""
     started = time.perf_counter()
     warnings.simplefilter("ignore")
     torch.compile = as_written
@@ -90,10 +109,17 @@ def replies(request: TraceRequest) -> Iterator[TraceReply]:
     sources = Sources(request.file, package_dir)
     mode = fake_mode()
     whole = False
+    devices = Devices()
     try:
-        with possible_devices() as devices, movable_modules(), lazy_tensors(), without_weights():
+        with (
+            possible_devices(mode, bool(request.work), available) as devices,
+            movable_modules(),
+            lazy_tensors(),
+            without_weights(),
+            differentiable_attention() as attention,
+        ):
             builds = request.kind == "graph"
-            with marked(sources, run.__code__) if builds else nullcontext():
+            with marked(sources, _replies.__code__) if builds else nullcontext():
                 with forbid_effects(imports=True), started_as(request.file):
                     loaded = load(request, mode)
                 flags_parsed()
@@ -102,6 +128,7 @@ def replies(request: TraceRequest) -> Iterator[TraceReply]:
                     reply = built(request, loaded, sources, mode, started)
                 else:
                     reply, naming = _trace(request, loaded, sources, mode, devices, started)
+                    reply = _with_notes(reply, attention)
                     if naming is not None and isinstance(reply.outcome, Trace):
                         first = _with_dependencies(reply, request, package_dir, site_dirs, before, whole)
                         yield replace(first, final=False)
@@ -110,7 +137,17 @@ def replies(request: TraceRequest) -> Iterator[TraceReply]:
     except (LoadError, SystemExit) as error:
         cause = error.__cause__ if isinstance(error, LoadError) and error.__cause__ is not None else error
         reply = TraceReply(load_failure(cause, sources))
-    yield _with_dependencies(reply, request, package_dir, site_dirs, before, whole)
+    if not available and devices.undecided and isinstance(reply.outcome, Failure) and reply.outcome.kind == "device":
+        forget_project(request, before)
+        yield from _replies(request, available=True)
+    else:
+        yield _with_dependencies(reply, request, package_dir, site_dirs, before, whole)
+
+
+def _with_notes(reply: TraceReply, notes: Sequence[str]) -> TraceReply:
+    if not isinstance(reply.outcome, Trace):
+        return reply
+    return replace(reply, outcome=replace(reply.outcome, notes=(*reply.outcome.notes, *notes)))
 
 
 def _with_dependencies(
@@ -134,17 +171,12 @@ def _with_dependencies(
     return TraceReply(reply.outcome, reply.stages, files, packages)
 
 
-def as_written(model: Any = None, **options: Any) -> Any:
-    """Stands in for `torch.compile`: what is under it is traced as it is written."""
-    return model if model is not None else as_written
-
-
 def _trace(
     request: TraceRequest,
     loaded: Loaded,
     sources: Sources,
     mode: FakeTensorMode,
-    devices: OnCpu | None,
+    devices: Devices,
     started: float,
 ) -> tuple[TraceReply, Callable[[], tuple[NamedSizes, ...]] | None]:
     """Trace the target; what is returned besides finds the names of its sizes."""
@@ -195,7 +227,7 @@ def _trace(
             found,
             sources,
             mode,
-            devices,
+            devices.on_cpu,
             new_names,
             symbols is not None,
             prepared.inputs,
@@ -208,6 +240,8 @@ def _trace(
         except ValueError as error:
             return TraceReply(Failure("unsupported", str(error))), None
         infos, found, remarks = ledger.infos, ledger.stages, list(ledger.remarks)
+    else:
+        remarks += _of_operators(captured)
     remarks += [] if request.work else _of_annotations(request, loaded, tree, prepared)
     saved = _saved(captured)
     if saved and symbols is not None and (counted := symbols.counted()):
@@ -221,7 +255,7 @@ def _trace(
         outputs=tuple(_output_specs(last, captured)),
         seconds=time.perf_counter() - started,
         torch=torch.__version__,
-        notes=(*notes, *prepared.notes, *captured.notes, *device_note(devices), *weights_note(), *numbers_note()),
+        notes=(*notes, *prepared.notes, *captured.notes, *devices.notes(), *weights_note(), *numbers_note()),
         remarks=(*(symbols.remarks() if symbols is not None else checks.remarks()), *prepared.remarks, *remarks),
         refused=captured.refused,
         unreached=prepared.unreached,
@@ -340,6 +374,11 @@ def _capture_failure(error: BaseException, sources: Sources, request: TraceReque
         message = f"it runs, but AOTAutograd cannot capture it: {failure.message}"
         return Failure("unsupported", message, failure.span, failure.hint, inputs=prepared.inputs)
     return failure
+
+
+def _of_operators(captured: Captured) -> list[Remark]:
+    module = captured.inference or captured.forward
+    return disagreements(module.graph, captured.names) if module is not None and captured.names is not None else []
 
 
 def _saved(captured: Captured) -> list[Saved]:

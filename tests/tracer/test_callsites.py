@@ -132,8 +132,7 @@ def demo(batch=6):
 """,
         "Block",
     )
-    on_cpu = [line.replace("@cuda:0", "") for line in lines(traced)]  # a torch that was built for GPUs keeps the device
-    assert on_cpu == snapshot(["init.dim: 16 · line 20", "x: f32[6, 16] · line 23"])
+    assert lines(traced) == snapshot(["init.dim: 16 · line 20", "x: f32[6, 16]@cuda · line 23"])
 
 
 def test_sizes_from_the_command_line_are_its_defaults(trace):

@@ -14,6 +14,7 @@ from fx_lsp.tracer.capture.checkpointing import tagged_checkpoints
 from fx_lsp.tracer.capture.graphs import Names, stage_of
 from fx_lsp.tracer.compat import aot_function, min_cut_partition, preserve_node_meta, without_compilation
 from fx_lsp.tracer.failures.exceptions import sentence
+from fx_lsp.tracer.program.fake_gpu import name_devices
 from fx_lsp.tracer.run.call import RUN_CODE, Call, FlatInput, flat_function, flat_inputs
 from fx_lsp.tracer.run.recurrent import NOTE as RECURRENT_NOTE
 from fx_lsp.tracer.run.recurrent import OneOperation
@@ -99,6 +100,7 @@ def capture(
     def partition(
         joint: torch.fx.GraphModule, inputs: Any, **options: Any
     ) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
+        name_devices(joint.graph)
         names.assign(joint.graph, captured.inputs, captured.outputs)
         captured.joint = stage_of("joint", joint.graph, names)  # now: the partitioner rewrites the graph
         if "static_lifetime_input_indices" in options:
@@ -110,6 +112,7 @@ def capture(
 
     def compile_(gm: torch.fx.GraphModule, example_inputs: Any) -> Any:
         if captured.forward is None:
+            name_devices(gm.graph)
             names.assign(gm.graph, captured.inputs, captured.outputs)
             captured.inference = gm
         raise _Done

@@ -187,7 +187,7 @@ def value_spec(value: Any) -> str | None:
     if isinstance(value, torch.Tensor):
         return str(spec_of(value))
     if isinstance(value, (list, tuple)) and any(isinstance(v, torch.Tensor) for v in value):
-        items = [str(spec_of(v)) if isinstance(v, torch.Tensor) else scalar_text(v) or str(v) for v in value]
+        items = [value_spec(v) or scalar_text(v) or str(v) for v in value]
         return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
     return None
 

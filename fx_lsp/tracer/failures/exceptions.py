@@ -17,6 +17,7 @@ from fx_lsp.model import Failure, FailureKind, InputSpec, Severity, Span
 from fx_lsp.specs import Comment, names_used, parse_comment
 from fx_lsp.tracer.compat import DATA_DEPENDENT
 from fx_lsp.tracer.failures.data_dependent import NO_VALUES, explain
+from fx_lsp.tracer.failures.fake_kernels import lacks_fake_kernel, missing_kernel
 from fx_lsp.tracer.program.effects import EffectBlocked
 from fx_lsp.tracer.run.coroutines import Unfinished
 from fx_lsp.tracer.run.observation import FailedCall
@@ -30,6 +31,7 @@ _SHAPE = re.compile(
     r"\d+D|channels|unpack|size of tensor|index .* out of bounds|split",
     re.IGNORECASE,
 )
+_DEVICE = re.compile(r"found (at least )?two (different )?devices,? (\S+?),? (?:and )?(\S+?)(!|$)")
 _DTYPE = re.compile(r"dtype|scalar type|data type|must be long|(Float|Long|Half|Int|Bool|Double|BFloat16)Tensor")
 
 
@@ -47,7 +49,9 @@ def failure_of(
     span = inside[0] if inside else (chain[0] if chain else None)
     kind = kind_of(error, failed)
     message = sentence(error)
-    operands = _operands(failed, span, lines) if failed is not None and kind in ("shape", "dtype", "error") else ""
+    operands = (
+        _operands(failed, span, lines) if failed is not None and kind in ("shape", "dtype", "device", "error") else ""
+    )
     if operands:
         message = f"{message} ({operands})"
     if chain and span is not None and chain[0].file != span.file:
@@ -55,6 +59,8 @@ def failure_of(
     if kind in _NOT_WRONG or isinstance(error, (OSError, EOFError)):
         severity = "information"
     hint = "" if severity == "error" else _hint(kind, inputs)
+    if (lacks := missing_kernel(error)) is not None:
+        message, hint = lacks.message, lacks.hint
     if kind == "data-dependent" and span is not None:
         shown = lines if span.file == sources.file else list(map(str.rstrip, linecache.getlines(span.file)))
         if (need := explain(_operation(error), span, shown)) is not None:
@@ -71,7 +77,7 @@ def kind_of(error: BaseException, failed: FailedCall | None = None) -> FailureKi
     text = str(error)
     if isinstance(error, EffectBlocked):
         return "effect"
-    if isinstance(error, Unfinished):
+    if isinstance(error, Unfinished) or lacks_fake_kernel(error):
         return "unsupported"
     if isinstance(error, SystemExit):
         return "exit"
@@ -81,6 +87,8 @@ def kind_of(error: BaseException, failed: FailedCall | None = None) -> FailureKi
         return "data-dependent"
     if isinstance(error, ImportError):
         return "import"
+    if isinstance(error, RuntimeError) and _DEVICE.search(text):
+        return "device"
     if isinstance(error, (RuntimeError, ValueError, IndexError, TypeError)):
         if isinstance(error, (RuntimeError, TypeError)) and _DTYPE.search(text) and not re.search("shape", text):
             return "dtype"
@@ -128,6 +136,7 @@ def _operation(error: BaseException) -> str:
 
 
 _PLAINER = (
+    (_DEVICE.pattern, r"operands are on two devices, \3 and \4"),
     (
         r"must have same reduction dim, but got \[(\d+), (\d+)\] X \[(\d+), (\d+)\]",
         r"matrices of \1×\2 and \3×\4 cannot be multiplied: the inner sizes \2 and \3 differ",
@@ -198,7 +207,7 @@ def _tensors(failed: FailedCall) -> int:
 
 
 def _hint(kind: FailureKind, inputs: tuple[InputSpec, ...]) -> str:
-    if kind in ("shape", "dtype", "error", "inputs") and any(i.source == "search" for i in inputs):
+    if kind in ("shape", "dtype", "device", "error", "inputs") and any(i.source == "search" for i in inputs):
         return comment_hint(inputs)
     if kind == "data-dependent":
         return "Branch on shapes instead, use `torch.where`, or keep this part out of the traced function."

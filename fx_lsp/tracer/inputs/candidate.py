@@ -235,7 +235,17 @@ def _candidate(
     start, alternatives = start_plans(
         signature, hints_of(subject.described, task.module), facts, offer.args, context, task.tree
     )
+    if offer.instance is None:
+        _move(bound.modules, start)
     return Candidate(task, subject, offer, written, constructed, bound, node, facts, start, alternatives)
+
+
+def _move(modules: Mapping[str, nn.Module], start: Plans) -> None:
+    """Move modules that are constructed on the CPU to where it is written down that their inputs are."""
+    devices = {plan.spec.device for _, plan in start.tensors() if plan.source != "search" and plan.spec.device}
+    for module in modules.values() if len(devices) == 1 else ():
+        if all(tensor.device.type == "cpu" for tensor in (*module.parameters(), *module.buffers())):
+            module.to(*devices)
 
 
 def _search(candidate: Candidate, start: Plans, seconds: float, earlier: Plans | None = None) -> Found:

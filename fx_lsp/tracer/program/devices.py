@@ -1,18 +1,18 @@
-"""Devices that are not there: code for them is traced on the CPU instead.
-
-A fake tensor on a GPU needs a torch that was built for one: any other ends the process at the first such tensor. And
-autograd asks for the GPU itself, which tracers do not see: they would take memory on it.
-"""
+"""Devices that are not there: fake tensors are on them, and for compilers, which ask the device itself, on the CPU."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.overrides import TorchFunctionMode
+
+from fx_lsp.tracer.compat import FakeTensorMode
+from fx_lsp.tracer.program.fake_gpu import FAKE_KINDS, FakeGpu
 
 
 def known_devices() -> frozenset[str]:
@@ -71,20 +71,58 @@ class OnCpu(TorchFunctionMode):
 _MOVES = frozenset({"cuda", "xpu", "ipu", "hpu", "mtia"})
 
 
+@dataclass(frozen=True)
+class Devices:
+    """The modes that a trace runs in: `gpu` is None where there is one, or where tensors on it stand on the CPU."""
+
+    on_cpu: OnCpu | None = None
+    gpu: FakeGpu | None = None
+
+    def notes(self) -> list[str]:
+        """Return what to tell the user of devices that are not there."""
+        notes: list[str] = []
+        if self.gpu is not None and self.gpu.kinds:
+            kinds = " and ".join(sorted(self.gpu.kinds))
+            notes.append(
+                f"there is no {kinds} device here: where PyTorch chooses operations by the device (batch norm, "
+                "recurrent layers, attention with a mask), those that it has for any device stand"
+            )
+        if self.on_cpu is not None and self.on_cpu.replaced:
+            kinds = " and ".join(sorted(self.on_cpu.replaced))
+            notes.append(f"traces see no GPU: what the code puts on {kinds} stands on the CPU")
+        return notes
+
+    @property
+    def undecided(self) -> bool:
+        """Return True if code heard that there is no GPU, and put tensors on one nevertheless."""
+        return self.gpu is not None and self.gpu.denied and bool(self.gpu.kinds)
+
+
 @contextmanager
-def possible_devices() -> Generator[OnCpu | None, None, None]:
-    """The mode to trace in; none where this process sees a GPU."""
+def possible_devices(mode: FakeTensorMode, compiles: bool, available: bool) -> Generator[Devices, None, None]:
+    """The modes to trace in; none where this process sees a GPU.
+
+    What `compiles` asks the device itself, so its tensors are on the CPU. `available` is what code hears that asks for
+    a GPU.
+    """
     known = known_devices()
     if "cuda" in known:
-        yield None
+        yield Devices()
         return
-    original = FunctionalTensor.cuda
-    FunctionalTensor.cuda = lambda self, *args, **kwargs: self  # that of AOTAutograd asks which GPU is the current one
-    try:
-        with OnCpu(known) as mode:
-            yield mode
-    finally:
-        FunctionalTensor.cuda = original
+    if compiles:
+        original = FunctionalTensor.cuda
+        FunctionalTensor.cuda = lambda self, *args, **kwargs: (
+            self
+        )  # that of AOTAutograd asks which GPU is the current one
+        try:
+            with OnCpu(known) as on_cpu:
+                yield Devices(on_cpu)
+        finally:
+            FunctionalTensor.cuda = original
+        return
+    gpu = FakeGpu(mode, available)
+    with OnCpu(known | FAKE_KINDS) as on_cpu, gpu.hidden(), gpu:
+        yield Devices(on_cpu, gpu)
 
 
 @contextmanager
@@ -98,11 +136,3 @@ def left(mode: OnCpu | None) -> Generator[None, None, None]:
         yield
     finally:
         mode.__enter__()
-
-
-def device_note(mode: OnCpu | None) -> list[str]:
-    """What to tell the user of devices that were replaced."""
-    if mode is None or not mode.replaced:
-        return []
-    kinds = " and ".join(sorted(mode.replaced))
-    return [f"traces see no GPU: what the code puts on {kinds} stands on the CPU"]

@@ -62,7 +62,9 @@ def keep_values(mode: FakeTensorMode) -> None:
             _forget_written(func, args, kwargs)
             return _run_or_assume(mode, run, func, types, args, kwargs)
         if any(tag in func.tags for tag in _ASKING):
-            return tree_map_only(torch.Tensor, lambda t: _as_fake(t, mode), _computed(func, args, kwargs))
+            devices = [t.device for t in _tensors((args, kwargs)) if isinstance(t, FakeTensor)]
+            device = next((d for d in devices if d.type != "cpu"), torch.device("cpu"))
+            return tree_map_only(torch.Tensor, lambda t: _as_fake(t, mode, device), _computed(func, args, kwargs))
         result = run(func, types, args, kwargs)
         if all(_is_small(tensor) for tensor in _tensors(result)):
             _attach(result, func, args, kwargs)
@@ -185,8 +187,9 @@ def _forget_written(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> N
                 value.memory.is_known = False
 
 
-def _as_fake(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
+def _as_fake(tensor: torch.Tensor, mode: FakeTensorMode, device: torch.device) -> torch.Tensor:
     fake = mode.from_tensor(tensor, static_shapes=True)
+    fake = fake if device.type == "cpu" else FakeTensor(mode, fake.to("meta"), device)
     setattr(fake, _VALUE, _Value(tensor))
     return fake
 

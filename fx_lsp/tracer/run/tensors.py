@@ -20,7 +20,7 @@ def spec_of(tensor: torch.Tensor) -> TensorSpec:
     strides = None
     if tensor.layout is torch.strided and not _is_contiguous(tensor, sizes):
         strides = _numbers(tensor.stride())
-    device = None if tensor.device.type in ("cpu", "meta") else str(tensor.device)
+    device = None if tensor.device.type in ("cpu", "meta") else str(tensor.device).removesuffix(":0")
     return TensorSpec(short_name(tensor.dtype), sizes, strides, device)
 
 

@@ -11,10 +11,10 @@ from functools import cached_property
 from fx_lsp.model import Failure
 from fx_lsp.syntax import is_main_guard
 from fx_lsp.tracing.slicing.entry_point import Entry
+from fx_lsp.tracing.source.operators import libraries_of, registered, used
 from fx_lsp.tracing.source.parsing import end_of, parse, split_lines, start_of, walk
 from fx_lsp.tracing.source.scopes import (
     alterations_of,
-    alters,
     binds_of,
     calls_of,
     changes_of,
@@ -128,7 +128,9 @@ class SourceGraph:
     def loads(self, number: int) -> frozenset[str]:
         """Module-level names that a statement of the module (by its index) may read."""
         if number not in self._loads:
-            self._loads[number] = loads_of(self._statements[number])
+            statement = self._statements[number]
+            operators = (registered(statement, self._libraries) | used(statement)) & self._operators.keys()
+            self._loads[number] = loads_of(statement) | operators
         return self._loads[number]
 
     @cached_property
@@ -142,6 +144,15 @@ class SourceGraph:
     @cached_property
     def _binders(self) -> Mapping[str, list[int]]:
         return self._index(binds_of)
+
+    @cached_property
+    def _libraries(self) -> dict[str, str]:
+        return libraries_of(self._statements)
+
+    @cached_property
+    def _operators(self) -> Mapping[str, list[int]]:
+        """Return the statements that register operators, by their namespace (`mine::`)."""
+        return self._index(lambda statement: registered(statement, self._libraries))
 
     @cached_property
     def _changers(self) -> Mapping[str, list[int]]:
@@ -191,7 +202,8 @@ class SourceGraph:
             kept = self._reach(name, names)
             read = {loaded for number in kept for loaded in self.loads(number)}
             defined = {name for number in kept for name in binds_of(self._statements[number])}
-            lines, more = self._entry.slice((read | names) - self._binders.keys(), defined)
+            outside = (read | names) - self._binders.keys() - self._operators.keys()
+            lines, more = self._entry.slice(outside, defined)
             if more <= names:
                 return kept, lines
             names |= more
@@ -235,6 +247,7 @@ class SourceGraph:
     def _statements_about(self, name: str) -> Iterable[int]:
         binders = self._binders.get(name, [])
         yield from binders
+        yield from self._operators.get(name, [])
         changers = self._changers.get(name, [])
         defined_here = any(not isinstance(self._statements[i], (ast.Import, ast.ImportFrom)) for i in binders)
         for number in changers:
@@ -292,9 +305,8 @@ def _always_runs(node: ast.stmt) -> bool:
     if isinstance(node, ast.ImportFrom):
         return node.module == "__future__" or node.names[0].name == "*"
     called = node.value.func if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else None
-    if isinstance(called, ast.Attribute) and alters(called.attr) and _is_of_torch(called):
-        return True
-    if isinstance(node, ast.FunctionDef) and any(map(_registers_kernel, node.decorator_list)):
+    owner = called.value if isinstance(called, ast.Attribute) and called.attr.startswith("set_") else None
+    if isinstance(owner, ast.Name) and owner.id == "torch":
         return True
     return isinstance(node, (ast.Expr, ast.Assign, ast.AugAssign)) and any(
         isinstance(n, ast.Attribute) and n.attr == "path" and isinstance(n.value, ast.Name) and n.value.id == "sys"
@@ -317,19 +329,6 @@ def _called_of(node: ast.stmt) -> str:
     return owner.id if is_named and isinstance(owner, ast.Name) and owner.id != "torch" else ""
 
 
-def _is_of_torch(node: ast.expr) -> bool:
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name) and node.id == "torch"
-
-
-def _registers_kernel(decorator: ast.expr) -> bool:
-    """Return True for what makes a function part of an operator with a name: `@torch.library.impl("a::b")`."""
-    if not isinstance(decorator, ast.Call) or not _is_of_torch(decorator.func):
-        return False
-    return any(isinstance(a, ast.Constant) and "::" in str(a.value) for a in decorator.args)
-
-
 def _never_runs(node: ast.stmt) -> bool:
     if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
         return any(
@@ -340,8 +339,8 @@ def _never_runs(node: ast.stmt) -> bool:
 
 
 def _makes_object(node: ast.stmt) -> bool:
-    """Return True for what binds what may be altered later: a container, a call's result, a decorated function."""
-    if isinstance(node, ast.FunctionDef):
+    """Return True if a statement binds what may be altered later: a container, or what a call or a decorator gives."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return bool(node.decorator_list)
     value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None
     return isinstance(value, (ast.Call, ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp))

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from fx_lsp.tracer.program.launchers import Launchers
-from fx_lsp.tracer.program.likely_numbers import number_named
 from fx_lsp.tracer.program.scratch import scratch_files
+from fx_lsp.tracer.source.likely_numbers import number_named
 
 
 @dataclass

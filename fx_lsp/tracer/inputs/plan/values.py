@@ -20,8 +20,8 @@ from fx_lsp.tracer.inputs.plan.dims import shapes_in, sizes_of, words
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import Plan, SequencePlan, TensorPlan, ValuePlan, fresh_sizes, value
 from fx_lsp.tracer.inputs.plan.signatures import hints_of, signature_of
-from fx_lsp.tracer.program.likely_numbers import INTEGERS, number_named
 from fx_lsp.tracer.run.tensors import short_name
+from fx_lsp.tracer.source.likely_numbers import INTEGERS, number_named
 
 INDEX_NAME = re.compile(r"(^|_)(ids?|idx|index|indices|labels?|tokens?)$")
 CLASS_NAME = re.compile(r"(^|_)(idx|index|indices|labels?|targets?)$")

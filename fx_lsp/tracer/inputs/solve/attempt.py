@@ -99,7 +99,9 @@ def is_data_dependent(attempt: Attempt) -> bool:
 def is_of_sizes(attempt: Attempt) -> bool:
     """Whether it may have ended because sizes do not fit, as operations and checks say it."""
     error = attempt.run.error
-    return isinstance(error, (RuntimeError, ValueError, IndexError, AssertionError)) and not is_data_dependent(attempt)
+    if not isinstance(error, (RuntimeError, ValueError, IndexError, AssertionError)):
+        return False
+    return kind_of(error, attempt.run.failed) not in ("data-dependent", "device", "unsupported")
 
 
 def place_of(attempt: Attempt) -> object:

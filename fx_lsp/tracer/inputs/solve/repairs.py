@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from itertools import chain as concat
 from types import SimpleNamespace
 
+from fx_lsp.tracer.failures.exceptions import kind_of
+from fx_lsp.tracer.failures.fake_kernels import lacks_fake_kernel
 from fx_lsp.tracer.inputs.plan.configs import with_value
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import (
@@ -27,7 +29,7 @@ from fx_lsp.tracer.inputs.solve.passed_none import handed_as_none
 from fx_lsp.tracer.inputs.solve.sizes import divisible, named_sizes, other_rank, other_sizes, single_element, tied
 from fx_lsp.tracer.run.coroutines import Unfinished
 from fx_lsp.tracer.run.observation import tensors_among
-from fx_lsp.tracer.run.tensors import short_name
+from fx_lsp.tracer.run.tensors import short_name, spec_of
 
 _RANK_ALONE = re.compile(
     r"[Nn]umber of dim|[Ee]xpected \d-?D|\d dims?\b|\d-dimensional|values to unpack|Dimension out of range|many indices"
@@ -39,10 +41,11 @@ def repairs(attempt: Attempt) -> Iterator[Plans]:
     """Plans worth trying after an attempt that raised."""
     error = attempt.run.error
     assert error is not None
-    if isinstance(error, Unfinished):
+    if isinstance(error, Unfinished) or lacks_fake_kernel(error):
         return
     seen = {attempt.plans}
     rules = RULES if not _RANK_ALONE.search(str(error)) else [rule for rule in RULES if rule not in _ABOUT_SIZES]
+    rules = (_on_one_device,) if kind_of(error) == "device" else rules
     for plans in concat(*(rule(attempt, str(error)) for rule in rules)):
         if plans not in seen:
             seen.add(plans)
@@ -134,6 +137,20 @@ def _without_gradient(attempt: Attempt, text: str) -> Iterator[Plans]:
 
         def change(path: str, plan: TensorPlan, wanted: str = wanted) -> TensorPlan:
             return dataclasses.replace(plan, grad=False, detail=why) if path == wanted else plan
+
+        yield attempt.plans.map_tensors(change)
+
+
+def _on_one_device(attempt: Attempt, text: str) -> Iterator[Plans]:
+    """Inputs where the other operands are: nobody said on which device they are."""
+    failed = attempt.run.failed
+    operands = tensors_among(failed.args, failed.kwargs) if failed is not None else ()
+    for device in dict.fromkeys(spec_of(operand).device for operand in operands):
+
+        def change(path: str, plan: TensorPlan, device: str | None = device) -> TensorPlan:
+            if plan.source != "search":
+                return plan
+            return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, device=device))
 
         yield attempt.plans.map_tensors(change)
 

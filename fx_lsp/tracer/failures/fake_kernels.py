@@ -1,0 +1,60 @@
+"""Operators without a fake kernel: which one it is, and the lines that give it one."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import UnsupportedOperatorException
+
+_LACKS_FAKE = re.compile(r"no fake impl registered for <CustomOpDef\(([\w.]+)::(\w+)\)>")
+
+
+@dataclass(frozen=True)
+class MissingKernel:
+    """What to say of an operator whose results a trace cannot know."""
+
+    message: str
+    hint: str
+
+
+def lacks_fake_kernel(error: BaseException) -> bool:
+    """Return True if an operator was called that has no fake kernel."""
+    return _operator(error) is not None
+
+
+def missing_kernel(error: BaseException) -> MissingKernel | None:
+    """Return what to say of the operator that an error is about, if it lacks its fake kernel."""
+    op = _operator(error)
+    if op is None:
+        return None
+    name = op._schema.name
+    parameters = [argument.name for argument in op._schema.arguments]
+    tensor = next((a.name for a in op._schema.arguments if str(a.type) == "Tensor"), None)
+    returned = f"torch.empty_like({tensor})" if tensor is not None else "torch.empty(…)"
+    results = len(op._schema.returns)
+    returns = "pass" if results == 0 else f"return {', '.join([returned] * results)}"
+    hint = (
+        f'Add `@torch.library.register_fake("{name}")` to `def _({", ".join(parameters)}): {returns}`, '
+        "with the sizes and dtypes that the operator gives."
+    )
+    return MissingKernel(f"the operator `{name}` has no fake kernel, so that a trace cannot know what it gives", hint)
+
+
+def is_custom(op: OpOverload) -> bool:
+    """Return True for an operator that is none of PyTorch's own."""
+    return op.namespace not in _OWN
+
+
+def _operator(error: BaseException) -> OpOverload | None:
+    if isinstance(error, UnsupportedOperatorException):
+        func: Any = error.args[0] if error.args else None
+        return func if isinstance(func, OpOverload) and is_custom(func) else None
+    match = _LACKS_FAKE.search(str(error))
+    return getattr(getattr(torch.ops, match[1]), match[2]).default if match is not None else None
+
+
+_OWN = frozenset({"aten", "prims", "prim", "quantized", "higher_order", "_c10d_functional", "c10d", "fsdp", "rngprims"})

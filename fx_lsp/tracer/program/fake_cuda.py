@@ -1,0 +1,101 @@
+"""What `torch.cuda` answers about a GPU that is not there: one device, whose streams have nothing to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any
+from unittest import mock
+
+import torch
+from torch.library import Library
+
+MAX_DEVICES = 16
+
+
+class Idle:
+    """A stream or an event on which nothing waits: each of its methods gives it back."""
+
+    device = torch.device("cuda", 0)
+    device_index = cuda_stream = stream_id = 0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> Callable[..., Idle]:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *args, **kwargs: self
+
+    def query(self) -> bool:
+        """Return True: everything is done."""
+        return True
+
+    def __enter__(self) -> Idle:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+class Generator_(torch.Generator):
+    """A generator of random numbers for any device: no number is drawn from it."""
+
+    device = torch.device("cuda", 0)  # pyright: ignore[reportAssignmentType, reportIncompatibleVariableOverride]
+
+    def __new__(cls, device: Any = "cpu") -> Generator_:
+        """Make one for the CPU."""
+        return super().__new__(cls, torch.device("cpu"))
+
+    def clone_state(self) -> Generator_:
+        """Return itself."""
+        return self
+
+
+def _state(device: Any = None) -> torch.Tensor:
+    return torch.zeros(16, dtype=torch.uint8)
+
+
+_ANSWERS: dict[str, Callable[..., Any]] = {
+    "current_device": lambda: 0,
+    "current_stream": Idle,
+    "default_stream": Idle,
+    "device_count": lambda: 1,
+    "empty_cache": lambda: None,
+    "get_rng_state": _state,
+    "is_bf16_supported": lambda *args, **kwargs: True,
+    "reset_peak_memory_stats": lambda device=None: None,
+    "set_device": lambda device: None,
+    "set_rng_state": lambda state, device=None: None,
+    "stream": lambda stream: nullcontext(stream),
+    "synchronize": lambda device=None: None,
+    "_exchange_device": lambda index: index,
+    "_maybe_exchange_device": lambda index: index,
+}
+
+
+def _on_cpu(kind: str) -> Library:
+    """Have the values of constants that tracers keep beside fake tensors stay on the CPU."""
+    library = Library("aten", "IMPL")
+
+    def empty_strided(
+        size: Any, stride: Any, device: Any = None, pin_memory: Any = None, **options: Any
+    ) -> torch.Tensor:
+        return torch.empty_strided(size, stride, **options, device="cpu")
+
+    library.impl("empty_strided", empty_strided, kind.upper())
+    return library
+
+
+@contextmanager
+def idle_gpu() -> Generator[None, None, None]:
+    """Inside, programs can set a device, wait for it and use its streams."""
+    with ExitStack() as stack:
+        for name, answer in (*_ANSWERS.items(), ("Stream", Idle), ("Event", Idle)):
+            stack.enter_context(mock.patch.object(torch.cuda, name, answer))
+        stack.enter_context(mock.patch.object(torch, "Generator", Generator_))
+        generators = tuple(Generator_() for _ in range(MAX_DEVICES))
+        stack.enter_context(mock.patch.object(torch.cuda, "default_generators", generators))
+        for kind in ("cuda", "xpu"):
+            stack.callback(_on_cpu(kind)._destroy)
+        yield

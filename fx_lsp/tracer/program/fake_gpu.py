@@ -1,0 +1,347 @@
+"""Tensors on a GPU that is not there: PyTorch's own fake tensors, whose device C++ does not see.
+
+A fake tensor knows its device, and the rules of PyTorch for devices hold for it: operands on two devices are an error,
+`autocast("cuda")` casts, results are on the device of the operands. But autograd asks C++ which device a tensor is on,
+and then for that device's streams: without the GPU that raises, or ends the process. Here Python sees the device, and
+C++ hears `meta:0` for `cuda:0`; what C++ makes there, as an operand is, belongs on `cuda:0`. Nobody else numbers meta
+devices.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+from unittest import mock
+
+import torch
+from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
+from torch.backends import cuda
+from torch.nn.functional import scaled_dot_product_attention
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+from torch.utils._pytree import tree_map_only
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from fx_lsp.tracer.compat import FakeTensor, FakeTensorMode, unwrapped
+from fx_lsp.tracer.program.fake_autocast import FakeAutocast
+from fx_lsp.tracer.program.fake_cuda import idle_gpu
+
+_KINDS = ("cuda", "xpu")
+FAKE_KINDS = frozenset(_KINDS)
+"""The types of devices that tensors can be on without one."""
+_MOVES = {kind: getattr(torch.Tensor, kind) for kind in FAKE_KINDS if hasattr(torch.Tensor, kind)}
+_STRIDE = 32
+"""By how much the numbers of meta devices differ that stand for one type of devices and for the next."""
+_DISPATCH_DEVICE = 10
+"""Where the argument of that name stands among those of `_make_wrapper_subclass` behind the class."""
+_DEVICE_OF = torch.ops.prim.device.default
+
+
+class FakeGpu(TorchFunctionMode):
+    """Lets tensors be on devices that are not there; `kinds` collects the types of those that the code names.
+
+    Code that asks for a GPU hears whether there is one `available`; `denied` says that it heard of none.
+    """
+
+    def __init__(self, mode: FakeTensorMode, available: bool) -> None:
+        super().__init__()
+        self._mode = mode
+        self.available = available
+        self.denied = False
+        self.kinds: set[str] = set()
+        self._heard = False
+        self._wrappers = WeakTensorKeyDictionary()
+        self._autocasts = {kind: FakeAutocast(kind, self._hearing, self._is_fake) for kind in FAKE_KINDS}
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        if name == "__get__":
+            return self._property(func, args)
+        if func is torch.device or func is torch.Tensor.get_device:
+            return self.device_of(args[0]).index if func is torch.Tensor.get_device else func(*args, **kwargs)
+        if name in _MOVES and func is _MOVES[name]:
+            func, args, kwargs = torch.Tensor.to, *_moved(name, *args, **kwargs)
+        args, kwargs = self._with_indices(func, args, kwargs)
+        if func in _FROM_DATA:
+            device = kwargs.get("device") or (self.fake_device(args[0]) if func is torch.Tensor.new_tensor else None)
+            if _is_fake_device(device):
+                return self._made_from_data(device, args, kwargs)
+        if func is torch.Tensor.to and self._is_there(args, kwargs):
+            args, kwargs = _without_device(args, kwargs)
+            if len(args) == 1 and not kwargs:
+                return args[0]
+        if func is scaled_dot_product_attention and args and self._is_fake(args[0]):
+            func = _attention
+        places = any(_is_fake_device(a) for a in (*args[1:], *kwargs.values()))
+        if not places or any(isinstance(mode, FakeTensorMode) for mode in _get_current_dispatch_mode_stack()):
+            return func(*args, **kwargs)
+        with self._mode:  # what code puts on a device that is not there has no values
+            return func(*args, **kwargs)
+
+    def _made_from_data(self, device: torch.device, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
+        """Return a tensor of plain values or of another tensor on a fake device: C++ would copy it there itself."""
+        options = {k: a for k, a in kwargs.items() if k not in ("device", "requires_grad", "pin_memory")}
+        tensor = torch.asarray(args[-1] if args else options.pop("data"), **options).to(device)
+        return tensor.requires_grad_() if kwargs.get("requires_grad") else tensor
+
+    def _is_fake(self, tensor: torch.Tensor) -> bool:
+        return self.fake_device(tensor) is not None
+
+    @contextmanager
+    def _hearing(self) -> Generator[None, None, None]:
+        """Inside, C++ hears of fake devices: there must be nothing to differentiate."""
+        self._heard = True
+        try:
+            yield
+        finally:
+            self._heard = False
+
+    def fake_device(self, tensor: torch.Tensor) -> torch.device | None:
+        """Return the device of a tensor if it is on one that is not there."""
+        device = self.device_of(tensor)
+        return device if device.type in FAKE_KINDS else None
+
+    def device_of(self, tensor: torch.Tensor) -> torch.device:
+        """Return the device of a tensor as Python sees it."""
+        if isinstance(tensor, FakeTensor):
+            return tensor.fake_device
+        if (device := self._wrappers.get(tensor)) is not None:
+            return device
+        inner = unwrapped(tensor)
+        return shown(tensor.device) if inner is None else self.device_of(inner)
+
+    def _property(self, func: Any, args: tuple[Any, ...]) -> Any:
+        """Return what a property of a tensor is, where that is about its device."""
+        of = getattr(getattr(func, "__self__", None), "__name__", "")
+        if not args or of not in _PROPERTIES or (device := self.fake_device(args[0])) is None:
+            return func(*args)
+        return _PROPERTIES[of](device)
+
+    def _is_there(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Tell whether a tensor is to be moved to the fake device that it is on, without a copy."""
+        device = next((a for a in (*args[1:2], kwargs.get("device")) if isinstance(a, torch.device)), None)
+        copies = kwargs.get("copy", False) or any(a is True for a in args[4:])
+        return (
+            device is not None
+            and not copies
+            and isinstance(args[0], torch.Tensor)
+            and device == self.fake_device(args[0])
+        )
+
+    def _with_indices(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return arguments whose devices are objects with the number of the device: C++ would ask the device for it."""
+        if func is torch.Tensor.to and len(args) > 1 and isinstance(args[1], (str, int)):
+            args = (args[0], self._numbered(args[1]), *args[2:])
+        elif any(isinstance(a, torch.device) for a in args):
+            args = tuple(self._numbered(a) if isinstance(a, torch.device) else a for a in args)
+        if kwargs.get("device") is not None:
+            kwargs = {**kwargs, "device": self._numbered(kwargs["device"])}
+        return args, kwargs
+
+    def _numbered(self, device: Any) -> Any:
+        if not isinstance(device, (str, int, torch.device)) or isinstance(device, bool):
+            return device  # a proxy of torch.fx
+        try:
+            whole = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+        except (RuntimeError, TypeError):
+            return device
+        if whole.type not in FAKE_KINDS:
+            return device
+        self.kinds.add(whole.type)
+        return torch.device(whole.type, whole.index or 0)
+
+    # What C++ asks and makes
+
+    @contextmanager
+    def hidden(self) -> Generator[None, None, None]:
+        """Inside, C++ hears of no fake device."""
+        mode_dispatch, class_dispatch = FakeTensorMode.dispatch, FakeTensor.__dict__["__torch_dispatch__"].__func__
+        make_wrapper = torch.Tensor._make_wrapper_subclass
+        stack = ExitStack()
+        answering: set[type] = set()
+
+        def dispatch(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return dispatch_own(partial(mode_dispatch, mode), func, types, args, kwargs)
+
+        def dispatch_own(own: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func is _DEVICE_OF and self._hides(args[0]):
+                return hidden_device(args[0].fake_device)
+            return own(func, types, *_with_shown(args, kwargs or {}))
+
+        def dispatch_class(cls: type, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return dispatch_own(partial(class_dispatch, cls), func, types, args, kwargs)
+
+        def make(cls: type, *args: Any, **kwargs: Any) -> Any:
+            device = next((shown(a) for a in (*args, *kwargs.values()) if isinstance(a, torch.device)), None)
+            if device is None or device.type not in FAKE_KINDS:
+                return make_wrapper(cls, *args, **kwargs)
+            args = tuple(device if isinstance(a, torch.device) else a for a in args)
+            kwargs = {k: device if isinstance(a, torch.device) else a for k, a in kwargs.items()}
+            if len(args) > _DISPATCH_DEVICE:
+                args = (*args[:_DISPATCH_DEVICE], True, *args[_DISPATCH_DEVICE + 1 :])
+            else:
+                kwargs["dispatch_device"] = True
+            if cls not in answering:
+                answering.add(cls)
+                stack.enter_context(
+                    mock.patch.object(cls, "__torch_dispatch__", self._answering(cls.__dict__["__torch_dispatch__"]))
+                )
+            wrapper = make_wrapper(cls, *args, **kwargs)
+            self._wrappers[wrapper] = device
+            return wrapper
+
+        def autocast_available(kind: str) -> bool:
+            if kind in self._autocasts:
+                self._autocasts[kind].install()
+            return is_autocast_available(kind)
+
+        is_autocast_available = torch.amp.autocast_mode.is_autocast_available
+        with stack:
+            for owner, name, value in (
+                (FakeTensorMode, "dispatch", dispatch),
+                (FakeTensorMode, "avoid_device_init", True),
+                (FakeTensor, "__torch_dispatch__", classmethod(dispatch_class)),
+                (FunctionalTensorMode, "__torch_dispatch__", self._answering(FunctionalTensorMode.__torch_dispatch__)),
+                (torch.Tensor, "_make_wrapper_subclass", staticmethod(make)),
+                (torch.amp.autocast_mode, "is_autocast_available", autocast_available),
+                (torch.cuda.amp.common, "amp_definitely_not_available", lambda: False),
+                (torch.cuda, "is_available", self._is_available),
+            ):
+                stack.enter_context(mock.patch.object(owner, name, value))
+            if (own_dispatch := self._mode.__dict__.get("dispatch")) is not None:
+                bound = partial(dispatch_own, own_dispatch)
+                stack.enter_context(mock.patch.dict(self._mode.__dict__, {"dispatch": bound}))
+            for of, answer in _PROPERTIES.items():
+                for cls in (FakeTensor, FunctionalTensor):
+                    if of != "device" or cls is FunctionalTensor:
+                        stack.enter_context(mock.patch.object(cls, of, self._as_property(cls, of, answer), create=True))
+            stack.enter_context(idle_gpu())
+            try:
+                yield
+            finally:
+                for autocast in self._autocasts.values():
+                    autocast.remove()
+
+    def _answering(self, dispatch: Any) -> Any:
+        """Return the `__torch_dispatch__` of a class of wrappers that says on which device they are."""
+
+        def answer(receiver: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func is _DEVICE_OF and (device := self.fake_device(args[0])) is not None:
+                return device if self._heard else hidden_device(device)
+            return (
+                dispatch.__get__(None, receiver)(func, types, args, kwargs)
+                if isinstance(dispatch, (classmethod, staticmethod))
+                else dispatch(receiver, func, types, args, kwargs)
+            )
+
+        return classmethod(answer) if isinstance(dispatch, classmethod) else answer
+
+    def _as_property(self, cls: type, of: str, answer: Callable[[torch.device], Any]) -> property:
+        inherited: Any = getattr(torch.Tensor, of)
+
+        def get(tensor: torch.Tensor) -> Any:
+            device = self.fake_device(tensor) if not _in_kernel(tensor) else None
+            return inherited.__get__(tensor) if device is None else answer(device)
+
+        return property(get)
+
+    def _is_available(self) -> bool:
+        """Return what the user's code hears; PyTorch itself would use a GPU for other things than tensors."""
+        if sys._getframe(1).f_globals.get("__name__", "").partition(".")[0] == "torch":
+            return False
+        self.denied = self.denied or not self.available
+        return self.available
+
+    def _hides(self, tensor: Any) -> bool:
+        return not self._heard and isinstance(tensor, FakeTensor) and tensor.fake_device.type in FAKE_KINDS
+
+
+_PROPERTIES: dict[str, Callable[[torch.device], Any]] = {
+    "device": lambda device: device,
+    "is_cuda": lambda device: device.type == "cuda",
+    "is_xpu": lambda device: device.type == "xpu",
+    "is_cpu": lambda device: False,
+    "is_meta": lambda device: False,
+}
+
+
+def _attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
+    """Call attention as a GPU of the last years runs it: C++ asks the device what it is capable of."""
+    kind, width = query.device.type, query.shape[-1]
+    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else query.dtype
+    fits = query.dim() == key.dim() == value.dim() == 4 and width == value.shape[-1] and width % 8 == 0
+    fits = fits and attn_mask is None
+    if fits and dtype in (torch.float16, torch.bfloat16) and width <= 256 and cuda.flash_sdp_enabled():
+        flash = torch.ops.aten._scaled_dot_product_flash_attention
+        return flash(query, key, value, dropout_p, is_causal, scale=scale)[0]
+    fits = fits and dtype is query.dtype is not torch.float64 and not enable_gqa
+    if fits and cuda.mem_efficient_sdp_enabled():
+        keeps = any(t.requires_grad for t in (query, key, value)) and torch.is_grad_enabled()
+        efficient = torch.ops.aten._scaled_dot_product_efficient_attention
+        return efficient(query, key, value, None, keeps, dropout_p, is_causal, scale=scale)[0]
+    grouped = {"enable_gqa": True} if enable_gqa else {}
+    return scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, **grouped)
+
+
+_FROM_DATA = frozenset({torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor})
+
+
+def _is_fake_device(value: Any) -> bool:
+    return isinstance(value, torch.device) and value.type in FAKE_KINDS
+
+
+def _in_kernel(tensor: torch.Tensor) -> bool:
+    return isinstance(tensor, FakeTensor) and tensor.fake_mode.in_kernel_invocation
+
+
+def hidden_device(device: torch.device) -> torch.device:
+    """Return the device that C++ hears of instead of one that is not there."""
+    return torch.device("meta", _KINDS.index(device.type) * _STRIDE + device.index)
+
+
+def shown(device: torch.device) -> torch.device:
+    """Return the device that one stands for."""
+    if device.type != "meta" or device.index is None:
+        return device
+    return torch.device(_KINDS[device.index // _STRIDE], device.index % _STRIDE)
+
+
+def _with_shown(args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """Return arguments with the devices that theirs stand for."""
+    if not any(isinstance(a, torch.device) and a.type == "meta" for a in (*args, *kwargs.values())):
+        return args, kwargs
+    return tree_map_only(torch.device, shown, (args, kwargs))
+
+
+def _moved(kind: str, tensor: Any, device: Any = None, non_blocking: bool = False, **rest: Any) -> tuple[Any, Any]:
+    """Return the arguments of `to` for those of `cuda` and the like."""
+    index = device if isinstance(device, int) else torch.device(device or kind).index
+    return (tensor, torch.device(kind, index or 0)), {"non_blocking": non_blocking, **rest}
+
+
+def _without_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    rest = {k: a for k, a in kwargs.items() if k not in ("device", "non_blocking")}
+    return tuple(a for a in args[:3] if not isinstance(a, (torch.device, bool))), rest
+
+
+def name_devices(graph: torch.fx.Graph) -> None:
+    """Name the devices that those in the arguments of operations stand for."""
+    for node in graph.nodes:
+        node.args, node.kwargs = _with_shown(node.args, node.kwargs)

@@ -1,0 +1,84 @@
+"""Calls of `torch.compile`: what the user compiles is traced as it is written, what PyTorch compiles is compiled.
+
+PyTorch compiles the functions that a higher-order operation is given (`cond`, `scan`, FlexAttention): Dynamo makes what
+they read of the code around them an operand, without which AOTAutograd cannot trace them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+from unittest import mock
+
+import torch
+from torch._dynamo.exc import TorchDynamoException
+from torch.overrides import handle_torch_function
+
+from fx_lsp.tracer.compat import FakeTensorMode, ShapeEnv
+from fx_lsp.tracer.run.conditions import with_shape_env
+
+_compile = torch.compile
+
+
+def as_written(model: Any = None, **options: Any) -> Any:
+    """Stand in for `torch.compile`."""
+    if model is None:
+        return lambda function: as_written(function, **options)
+    if sys._getframe(1).f_globals.get("__name__", "").partition(".")[0] != "torch":
+        return model
+    compiled = _compile(model, **options)
+
+    def lifted(*args: Any, **kwargs: Any) -> Any:
+        if torch._C._is_torch_function_mode_enabled():  # one after the other, as Dynamo would trace them
+            return handle_torch_function(lifted, (), *args, **kwargs)
+        try:
+            with _symbols():
+                return compiled(*args, **kwargs)
+        except TorchDynamoException as error:
+            raise _origin(error) from None
+
+    return lifted
+
+
+def _origin(error: TorchDynamoException) -> BaseException:
+    """Return what was raised by what Dynamo ran; its own exception where that is the first."""
+    cause: BaseException | None = error
+    while isinstance(cause, TorchDynamoException):
+        cause = cause.__cause__ or cause.__context__
+    return cause or error
+
+
+@contextmanager
+def _symbols() -> Generator[None, None, None]:
+    """Inside, fake tensors may have sizes that are symbols: what a loop carries has some while it is traced."""
+    mode = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)
+    lacks = isinstance(mode, FakeTensorMode) and mode.shape_env is None
+    with with_shape_env(mode, ShapeEnv()) if lacks else nullcontext():
+        yield
+
+
+@contextmanager
+def differentiable_attention() -> Generator[list[str], None, None]:
+    """Inside, FlexAttention is differentiated on the CPU, too; the notes that are given say where it was.
+
+    The operation and its backward are the same on every device; the CPU lacks the kernel.
+    """
+    notes: list[str] = []
+    try:
+        from torch.nn.attention import flex_attention
+    except ImportError:
+        yield notes
+        return
+    original: Callable[..., None] | None = getattr(flex_attention, "_validate_device", None)
+
+    def validate(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
+        assert original is not None
+        if query.device.type == "cpu" and any(t.requires_grad for t in (query, key, value)):
+            notes[:] = ["FlexAttention runs forward alone on the CPU: its backward is shown as a GPU runs it"]
+            return
+        original(query, key, value)
+
+    with mock.patch.object(flex_attention, "_validate_device", validate) if original is not None else nullcontext():
+        yield notes

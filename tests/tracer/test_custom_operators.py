@@ -1,0 +1,115 @@
+"""Operators of the user's own, with and without fake kernels."""
+
+from __future__ import annotations
+
+import pytest
+from inline_snapshot import snapshot
+
+HEAD = """\
+import torch
+from torch import Tensor
+from torch.library import Library, custom_op, impl, register_fake
+
+"""
+
+SCALE = """
+@custom_op("mine::scale", mutates_args=())
+def scale(x: Tensor, by: float) -> Tensor:
+    return x * by
+
+@scale.register_fake
+def _(x, by):
+    return torch.empty_like(x)
+
+def backward(ctx, grad):
+    return grad * ctx.by, None
+
+def setup(ctx, inputs, output):
+    ctx.by = inputs[1]
+
+scale.register_autograd(backward, setup_context=setup)
+"""
+
+LIBRARY = """
+lib = Library("mine", "DEF")
+lib.define("double(Tensor x) -> Tensor")
+
+@impl(lib, "double", "CPU")
+def double_cpu(x):
+    return torch.cat([x, x])
+"""
+
+FAKE = """
+@register_fake("mine::double")
+def _(x):
+    return x.new_empty(2 * x.size(0), x.size(1))
+"""
+
+
+def test_an_operator_with_a_backward(trace):
+    traced = trace(HEAD + SCALE + "\n# fx: x=f32[4, 8]\ndef f(x):\n    return scale(x, 2.0).relu()\n", "f")
+    assert traced.graph("forward").splitlines()[:2] == snapshot(
+        ["x: f32[4, 8] = placeholder", "scale: f32[4, 8] = mine.scale.default(x, 2.0)"]
+    )
+    assert not traced.trace.refused
+
+
+def test_operators_of_a_library_are_found_by_their_namespace(trace):
+    source = (
+        HEAD
+        + LIBRARY
+        + FAKE
+        + "\n# fx: x=f32[4, 8]\n@torch.no_grad()\ndef f(x):\n    return torch.ops.mine.double(x)\n"
+    )
+    assert trace(source, "f").graph("inference") == snapshot("""\
+x: f32[4, 8] = placeholder
+double: f32[8, 8] = mine.double.default(x)
+return (double,)\
+""")
+
+
+@pytest.mark.parametrize(
+    ("operator", "call", "hint"),
+    [
+        (
+            LIBRARY,
+            "torch.ops.mine.double(x)",
+            snapshot('Add `@torch.library.register_fake("mine::double")` to `def _(x): return torch.empty_like(x)`'),
+        ),
+        (
+            SCALE.replace("@scale.register_fake", "@torch.no_grad()"),
+            "scale(x, 2.0)",
+            snapshot('Add `@torch.library.register_fake("mine::scale")` to `def _(x, by): return torch.empty_like(x)`'),
+        ),
+    ],
+)
+def test_what_is_missing_where_there_is_no_fake_kernel(operator: str, call: str, hint: str, trace):
+    failure = trace(HEAD + operator + f"\n# fx: x=f32[4, 8]\ndef f(x):\n    return {call}\n", "f").failure
+    assert failure.kind == "unsupported"
+    assert "has no fake kernel" in failure.message
+    assert failure.hint.partition(", with the sizes")[0] == hint
+
+
+def test_a_fake_kernel_that_says_something_else(trace):
+    wrong = FAKE.replace("2 * x.size(0)", "x.size(0)")
+    source = (
+        HEAD
+        + LIBRARY
+        + wrong
+        + "\n# fx: x=f32[4, 8]\n@torch.no_grad()\ndef f(x):\n    return torch.ops.mine.double(x)\n"
+    )
+    traced = trace(source, "f")
+    assert [(r.severity, r.message, traced.at(r.span)) for r in traced.trace.remarks] == snapshot(
+        [
+            (
+                "warning",
+                "the fake kernel of `mine::double` gives f32[4, 8], the operator itself f32[8, 8]",
+                "torch.ops.mine.double(x)",
+            )
+        ]
+    )
+
+
+def test_a_fake_kernel_that_is_right_is_not_mentioned(trace):
+    source = HEAD + SCALE + "\n# fx: x=f32[4, 8]\ndef f(x):\n    return scale(x, 2.0)\n"
+    assert trace(source, "f").trace.remarks == ()
