@@ -374,7 +374,8 @@ def _demands_of(candidate: Candidate, ran: Attempt) -> list[Remark]:
         other = with_sizes(init, exploration, sizes, INIT)
         return candidate.evaluate(with_sizes(ran.plans, exploration, sizes), other)
 
-    return forced(exploration, candidate.node, task.lines, again)
+    remarks = forced(exploration, candidate.node, task.lines, again)
+    return [remark for remark in remarks if remark.span is not None and remark.span.file == task.request.file]
 
 
 def _single_batch(candidate: Candidate, ran: Attempt) -> Remark | None:
