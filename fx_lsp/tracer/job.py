@@ -45,6 +45,7 @@ from fx_lsp.tracer.program.load import (
     syntax_of,
 )
 from fx_lsp.tracer.program.paths import insert_user_paths
+from fx_lsp.tracer.program.process_group import REPLICATED, fake_processes
 from fx_lsp.tracer.program.weights import weights_note, without_weights
 from fx_lsp.tracer.run.call import tensors_in
 from fx_lsp.tracer.run.conditions import under
@@ -98,6 +99,7 @@ def _run(request: TraceRequest, available: bool) -> tuple[TraceReply, bool]:
             lazy_tensors(),
             without_weights(),
             differentiable_attention() as attention,
+            fake_processes(request.source),
         ):
             builds = request.kind == "graph"
             with marked(sources, _run.__code__) if builds else nullcontext():
@@ -110,7 +112,9 @@ def _run(request: TraceRequest, available: bool) -> tuple[TraceReply, bool]:
                 else:
                     reply = _trace(request, loaded, sources, mode, devices, started)
         if isinstance(reply.outcome, Trace):
-            reply = replace(reply, outcome=replace(reply.outcome, notes=(*reply.outcome.notes, *attention)))
+            reply = replace(
+                reply, outcome=replace(reply.outcome, notes=(*reply.outcome.notes, *attention, *REPLICATED))
+            )
     except (LoadError, SystemExit) as error:
         cause = error.__cause__ if isinstance(error, LoadError) and error.__cause__ is not None else error
         reply = TraceReply(load_failure(cause, sources))

@@ -164,6 +164,7 @@ class FakeGpu(TorchFunctionMode):
     def hidden(self) -> Generator[None, None, None]:
         """Inside, C++ hears of no fake device."""
         mode_dispatch, class_dispatch = FakeTensorMode.dispatch, FakeTensor.__dict__["__torch_dispatch__"].__func__
+        parse = torch._C._nn._parse_to  # pyright: ignore[reportAttributeAccessIssue]
         make_wrapper = torch.Tensor._make_wrapper_subclass
         stack = ExitStack()
         answering: set[type] = set()
@@ -175,6 +176,9 @@ class FakeGpu(TorchFunctionMode):
             if func is _DEVICE_OF and self._hides(args[0]):
                 return hidden_device(args[0].fake_device)
             return own(func, types, *_with_shown(args, kwargs or {}))
+
+        def parse_to(*args: Any, **kwargs: Any) -> Any:
+            return parse(*(self._numbered(a) if type(a) is int else a for a in args), **kwargs)
 
         def dispatch_class(cls: type, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             return dispatch_own(partial(class_dispatch, cls), func, types, args, kwargs)
@@ -213,6 +217,7 @@ class FakeGpu(TorchFunctionMode):
                 (torch.Tensor, "_make_wrapper_subclass", staticmethod(make)),
                 (torch.amp.autocast_mode, "is_autocast_available", autocast_available),
                 (torch.cuda.amp.common, "amp_definitely_not_available", lambda: False),
+                (torch._C._nn, "_parse_to", parse_to),
                 (torch.cuda, "is_available", self._is_available),
             ):
                 stack.enter_context(mock.patch.object(owner, name, value))
