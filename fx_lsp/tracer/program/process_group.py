@@ -139,9 +139,8 @@ def fake_processes(program: str) -> Generator[None, None, None]:
     world = type(dist.group).__dict__["WORLD"]
 
     def init(backend: Any = None, init_method: Any = None, timeout: Any = None, *args: Any, **options: Any) -> None:
-        given = dict(zip(("world_size", "rank"), args, strict=False)) | options
-        ranks = int(given.get("world_size", -1))
-        rank = int(given.get("rank", -1))
+        sizes = dict(zip(("world_size", "rank"), args, strict=False)) | options
+        ranks, rank = int(sizes.get("world_size", -1)), int(sizes.get("rank", -1))
         start_group(int(os.environ.get("WORLD_SIZE", "1")) if ranks < 1 else ranks, max(rank, 0))
 
     def group() -> Any:

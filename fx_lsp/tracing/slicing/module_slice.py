@@ -281,7 +281,7 @@ def _never_runs(node: ast.stmt) -> bool:
 
 
 def _makes_object(node: ast.stmt) -> bool:
-    """Whether a statement binds what may be altered later: a container, or what a call or a decorator gives."""
+    """Return True if a statement binds what may be altered later: a container, what a call or a decorator gives."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return bool(node.decorator_list)
     value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None
