@@ -185,8 +185,79 @@ class Value:
     varies: bool = False
 
 
+@dataclass(frozen=True)
+class Operand:
+    """A part of a condition as it is written, with what it held when the condition was asked: `targets`, `None`."""
+
+    text: str
+    value: str
+
+
+UnreachedReason = Literal[
+    "condition",  # a condition was `truth` whenever it was asked
+    "empty",  # a loop had nothing to go over
+    "subject",  # no value of a `match` was that of the case
+    "left",  # what comes before left the block: a `return`, say
+    "failed",  # what comes before raised
+]
+
+
+@dataclass(frozen=True)
+class Unreached:
+    """Statements of a function that ran, which were never reached, and why.
+
+    `decider` is the expression that decided it: the condition, what the loop goes over, the subject. Of what was "left"
+    it is the condition of that, or None without any, and `exit` is the statement that left. `operands` are the parts of
+    the decider whose values were seen and stayed the same. `variants` names those of the target that reach it.
+    """
+
+    span: Span
+    reason: UnreachedReason
+    decider: Span | None = None
+    truth: bool = False
+    operands: tuple[Operand, ...] = ()
+    exit: Span | None = None
+    variants: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TargetVariant:
+    """A target with one more of its arguments, an optional tensor: `name` is that parameter.
+
+    `inputs` are all those that it runs with, none where that was not tried; `values` are those of code that the target
+    does not reach without the argument.
+    """
+
+    name: str
+    inputs: tuple[InputSpec, ...] = ()
+    values: tuple[Value, ...] = ()
+
+
+@dataclass(frozen=True)
+class NamedSizes:
+    """What the code calls the sizes of one tensor; "" is the name of a size that it has none for.
+
+    A "value" is what the variable `name` held at `span`, as in `Value`; an "operation" is one that the expression at
+    `span` came to, and the tensor what it was given or gave; an "input" is known by its name alone.
+    """
+
+    kind: Literal["value", "operation", "input"]
+    span: Span | None
+    name: str
+    sizes: tuple[int, ...]
+    names: tuple[str, ...]
+
+
 Severity = Literal["error", "warning", "information"]
 ProblemSeverity = Literal[Severity, "hint"]
+
+
+@dataclass(frozen=True)
+class Related:
+    """Another place that a problem has to do with."""
+
+    span: Span
+    message: str
 
 
 @dataclass(frozen=True)
@@ -196,6 +267,7 @@ class Remark:
     message: str
     span: Span | None
     severity: ProblemSeverity = "information"
+    related: tuple[Related, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -205,6 +277,8 @@ class Trace:
     `seconds` is the time the worker took; `torch` its version; `notes` are sentences for the user
     ("the whole module was imported, because …"); `remarks` say what the code demands of the dynamic dimensions.
     An inference-only target has the one stage `inference`, and is `refused` if PyTorch cannot differentiate it.
+    `unreached` is code of functions that ran, which did not; `variants` are what else the target may be called with;
+    `named` are sizes that the code has names for.
     """
 
     target: str
@@ -218,6 +292,9 @@ class Trace:
     notes: tuple[str, ...] = ()
     remarks: tuple[Remark, ...] = ()
     refused: bool = False
+    unreached: tuple[Unreached, ...] = ()
+    variants: tuple[TargetVariant, ...] = ()
+    named: tuple[NamedSizes, ...] = ()
 
     @property
     def saved_bytes(self) -> int:
@@ -298,7 +375,8 @@ class Failure:
     `message` is one clear sentence, `hint` says what to do about it (may be empty). `severity` is "error" only
     where the code is wrong whatever it is called with, or with the inputs that its program gives; "warning" where it
     runs with no inputs that were tried, and what stops it does not depend on them.
-    `output` is the tail of what the user's code printed.
+    `output` is the tail of what the user's code printed. `partial` is what ran before it failed, where something did:
+    its values, and as the stage `torch` the operations as they are written.
     """
 
     kind: FailureKind
@@ -308,9 +386,15 @@ class Failure:
     severity: Severity = "information"
     output: str = ""
     inputs: tuple[InputSpec, ...] = ()
+    partial: Trace | None = None
 
 
 Outcome: TypeAlias = Trace | Failure
+
+
+def known_trace(outcome: Outcome) -> Trace | None:
+    """Return what is known of a target: its trace, or what ran before it failed."""
+    return outcome if isinstance(outcome, Trace) else outcome.partial
 
 
 @dataclass(frozen=True)
@@ -360,8 +444,57 @@ class CallSite:
     functions: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True)
+class Configuration:
+    """Something in the project that has names with values, at `line` of `file`, which people call `shown`.
+
+    `values` are a Python literal, with `...` for what nobody wrote down; "" for a file (YAML, JSON, TOML) to be read.
+    A class that has them is `name` of `module`; `arguments` are those of a command line.
+    """
+
+    file: str
+    line: int
+    shown: str
+    values: str = ""
+    module: str = ""
+    name: str = ""
+    arguments: bool = False
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The configurations that a parameter may mean, the likeliest first; `reads` is what is read of it, as JSON.
+
+    A constructor's parameter is `init.name`.
+    """
+
+    parameter: str
+    reads: str
+    configurations: tuple[Configuration, ...]
+
+
 Work: TypeAlias = str
-"""What is done with a target besides tracing it, as in the query of a URI: `passes`, `passes&table=core`, or ""."""
+"""What is done with a target besides tracing it, as in the query of a URI: `passes`, `passes&table=core`, or "".
+
+With `variant=targets` it is done with that variant of the target; alone, it is only traced.
+"""
+_VARIANT = "variant="
+
+
+def variant_work(name: str, work: Work = "") -> Work:
+    """Return `work` done with the variant `name` of a target, "" for the target as it is."""
+    return "&".join(part for part in (work, f"{_VARIANT}{name}" if name else "") if part)
+
+
+def variant_of(work: Work) -> str:
+    """Return the variant of a target that `work` is done with, "" for the target as it is."""
+    parts = (part for part in work.split("&") if part.startswith(_VARIANT))
+    return next(parts, "").removeprefix(_VARIANT)
+
+
+def plain_work(work: Work) -> Work:
+    """Return `work` without the variant of the target that it is done with."""
+    return "&".join(part for part in work.split("&") if not part.startswith(_VARIANT))
 
 
 @dataclass(frozen=True)
@@ -395,6 +528,7 @@ class TraceRequest:
     passes: tuple[PassSource, ...] = ()
     evident: bool = True
     step: int = 0
+    fits: tuple[Fit, ...] = ()
 
     @property
     def is_asked(self) -> bool:
@@ -409,10 +543,11 @@ class TraceReply:
     `stages` maps a stage's name to `wire.encode_stage` bytes. `dependencies` are absolute paths of the files besides
     the target's own whose text the answer depends on, and `file::name` where it depends on how the target's own file
     calls it; `packages` are the dotted names of the installed modules that had to be imported, which a zygote may
-    import beforehand.
+    import beforehand. One that is not `final` is right, and there is a reply to come that says more.
     """
 
     outcome: Outcome
     stages: dict[StageName, bytes] = field(default_factory=dict[str, bytes])
     dependencies: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
+    final: bool = True

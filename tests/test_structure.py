@@ -97,7 +97,6 @@ COMPLEX: dict[str, int] = {
     "fx_lsp.features.completion:_read": 23,
     "fx_lsp.features.documents:body": 23,
     "fx_lsp.features.folding:folds": 24,
-    "fx_lsp.features.hover:hover_expression": 25,
     "fx_lsp.features.memory:_walk": 24,
     "fx_lsp.features.memory:memory": 21,
     "fx_lsp.server.rendering:rendered": 21,

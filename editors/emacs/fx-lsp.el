@@ -24,6 +24,10 @@
   "The Python that has torch, or nil: the server finds it."
   :type '(choice (const nil) file))
 
+(defcustom fx-lsp-sizes "names"
+  "How sizes are shown that the code has names for: f32[B, T], f32[4, 8], or both."
+  :type '(choice (const "names") (const "numbers") (const "both")))
+
 (defcustom fx-lsp-trace-timeout 120
   "Seconds that `fx-lsp-show-graph' waits for a trace."
   :type 'number)
@@ -37,8 +41,9 @@
 (defun fx-lsp--contact (&optional _interactive)
   "The contact of the server, as `eglot-server-programs' wants it."
   (append fx-lsp-command
-          (and fx-lsp-interpreter
-               (list :initializationOptions (list :interpreter fx-lsp-interpreter)))))
+          (list :initializationOptions
+                (append (list :sizes fx-lsp-sizes)
+                        (and fx-lsp-interpreter (list :interpreter fx-lsp-interpreter))))))
 
 (add-to-list 'eglot-server-programs '((python-mode python-ts-mode) . fx-lsp--contact))
 

@@ -15,12 +15,14 @@ from typing import Any
 from fx_lsp import wire
 from fx_lsp.commands.options import add_tracing_options
 from fx_lsp.commands.targets import failure_text, opened, print_document, read_target, source_line, stages_of
+from fx_lsp.features.dimensions import STYLES
 from fx_lsp.features.documents import render_stage
 from fx_lsp.features.inputs import input_data
 from fx_lsp.features.lenses import TORCHSCRIPT, default_stage
-from fx_lsp.model import Failure, Node, Outcome, Stage, Trace
+from fx_lsp.features.partial import EXECUTED, shown_trace
+from fx_lsp.model import Failure, Node, Outcome, Stage, Trace, variant_work
 
-STAGES = ("forward", "backward", "joint", "inference", "graph", "table", "code", TORCHSCRIPT)
+STAGES = ("forward", "backward", "joint", "inference", "graph", "table", "code", EXECUTED, TORCHSCRIPT)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,10 +32,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--stage",
         choices=STAGES,
         help="which graph (default: forward, or inference where there is no backward); of one that is built by hand: "
-        "graph (default), table or code; torchscript of either",
+        "graph (default), table or code; torchscript of either; of a target that fails: torch, what ran before",
     )
+    parser.add_argument("--variant", metavar="PARAMETER", help="with this argument too, a tensor that is optional")
     parser.add_argument("--full", action="store_true", help="print every node, also where loops and layers repeat")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    parser.add_argument(
+        "--sizes",
+        choices=STYLES,
+        default=STYLES[0],
+        help="how to show sizes that the code has names for: f32[B, T] (default), f32[4, 8], or f32[B=4, T=8]",
+    )
     add_tracing_options(parser)
 
 
@@ -44,29 +53,34 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _graph(arguments: argparse.Namespace) -> int:
     chosen = read_target(arguments.target)
-    work = TORCHSCRIPT if arguments.stage == TORCHSCRIPT else ""
+    work = variant_work(arguments.variant or "", TORCHSCRIPT if arguments.stage == TORCHSCRIPT else "")
     async with opened(arguments, chosen) as engine:
-        outcome = await engine.outcome(chosen.file, chosen.name, work)
-        stages: list[Stage] = []
-        if isinstance(outcome, Trace):
-            found = await stages_of(engine, chosen, (info.name for info in outcome.stages), work)
+        outcome = await engine.outcome(chosen.file, chosen.name, work, final=True)
+        trace, stages = shown_trace(outcome, chosen.file), list[Stage]()
+        if trace is not None:
+            found = await stages_of(engine, chosen, (info.name for info in trace.stages), work)
             outcome, stages = (found, []) if isinstance(found, Failure) else (outcome, found)
     if arguments.json:
         print(json.dumps(to_contract(arguments.target, outcome, stages), indent=2))
     elif isinstance(outcome, Failure):
         print(failure_text(outcome, chosen), file=sys.stderr)
+        if trace is not None and stages and arguments.stage in (None, EXECUTED):
+            _print_stage(trace, stages, EXECUTED, arguments, {chosen.file: chosen.text})
     else:
-        return _print_stage(outcome, stages, arguments.stage, arguments.full, {chosen.file: chosen.text})
+        name = arguments.stage or default_stage(outcome)
+        return _print_stage(outcome, stages, name, arguments, {chosen.file: chosen.text})
     return 1 if isinstance(outcome, Failure) else 0
 
 
-def _print_stage(trace: Trace, stages: list[Stage], wanted: str | None, full: bool, texts: dict[str, str]) -> int:
+def _print_stage(
+    trace: Trace, stages: list[Stage], name: str, arguments: argparse.Namespace, texts: dict[str, str]
+) -> int:
     known = {s.name: s for s in stages}
-    name = wanted or default_stage(trace)
     if name not in known:
         print(f"fx-lsp: {trace.target} has no stage {name}; it has {', '.join(known)}", file=sys.stderr)
         return 1
-    print_document(render_stage(trace, known[name], lambda span: source_line(span, texts), full))
+    document = render_stage(trace, known[name], lambda span: source_line(span, texts), arguments.full, arguments.sizes)
+    print_document(document)
     return 0
 
 
@@ -74,7 +88,9 @@ def to_contract(target: str, outcome: Outcome, stages: Sequence[Stage]) -> dict[
     """The JSON that scripts rely on."""
     if isinstance(outcome, Failure):
         fields = ("kind", "message", "span", "hint")
-        return {"target": target, "failure": {k: wire.to_json(getattr(outcome, k)) for k in fields}}
+        failure = {k: wire.to_json(getattr(outcome, k)) for k in fields}
+        partial = {"inputs": [input_data(i) for i in outcome.inputs], "stages": [stage_to_json(s) for s in stages]}
+        return {"target": target, "failure": failure, **(partial if stages else {})}
     return {
         "target": target,
         "inputs": [input_data(i) for i in outcome.inputs],

@@ -12,7 +12,7 @@ from fx_lsp.features.guesses import Guesses
 from fx_lsp.features.lenses import why_no_backward
 from fx_lsp.features.problems import describe, remark_text
 from fx_lsp.features.text import count, one_line
-from fx_lsp.model import Failure, Span
+from fx_lsp.model import Failure, Remark, Span
 
 _NAME_WIDTH = 32
 _BOLD, _RED, _GREEN, _YELLOW = "1", "1;31", "32", "33"
@@ -28,7 +28,7 @@ def list_file(report: FileReport, colour: bool) -> str:
     for target in report.targets:
         owner = owners.get(target.target.name, "")
         lines.append(f"  {_line(target, width, colour, owner)}")
-        lines += [f"    {one_line(remark_text(remark), 200)}" for remark in target.remarks]
+        lines += [_remark(remark, colour) for remark in target.remarks]
     lines += [f"  {_why(comment, report.file, False, colour, otherwise='note')}" for comment in report.comments]
     return "\n".join([*lines, "", ""]) if len(lines) > 1 else ""
 
@@ -88,6 +88,11 @@ class Progress:
         if self._stream is not None:
             self._stream.write(f"\r\x1b[K{line}")
             self._stream.flush()
+
+
+def _remark(remark: Remark, colour: bool) -> str:
+    text = one_line(remark_text(remark), 200)
+    return f"    {_paint('error:', _RED, colour)} {text}" if remark.severity == "error" else f"    {text}"
 
 
 def _owners(report: FileReport) -> dict[str, str]:

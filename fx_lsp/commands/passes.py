@@ -20,7 +20,7 @@ from fx_lsp.features.documents import render_stage
 from fx_lsp.features.inputs import input_data
 from fx_lsp.features.lenses import work_of_pass
 from fx_lsp.features.passes import render_passes, render_run
-from fx_lsp.model import Failure, Outcome, Stage, Trace, Work
+from fx_lsp.model import Failure, Outcome, Stage, Trace, Work, variant_work
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="show the graph before functionalization and in core operations, aliases and mutations, fake against real",
     )
+    parser.add_argument("--variant", metavar="PARAMETER", help="with this argument too, a tensor that is optional")
     parser.add_argument("--on", metavar="G", help="its graph: inference, core, torch, joint, forward or backward")
     add_tracing_options(parser)
 
@@ -76,7 +77,7 @@ def work_of(arguments: argparse.Namespace) -> Work:
 
 
 async def _passes(arguments: argparse.Namespace) -> int:
-    chosen, work = read_target(arguments.target), work_of(arguments)
+    chosen, work = read_target(arguments.target), variant_work(arguments.variant or "", work_of(arguments))
     stages: list[Stage] = []
     async with opened(arguments, chosen) as engine:
         outcome: Outcome = await engine.outcome(chosen.file, chosen.name, work)

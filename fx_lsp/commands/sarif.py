@@ -13,7 +13,7 @@ from fx_lsp.commands.sources import read_source
 from fx_lsp.commands.survey import FileReport, TargetReport, is_problem
 from fx_lsp.features.problems import describe
 from fx_lsp.features.text import sentence
-from fx_lsp.model import Failure, Span
+from fx_lsp.model import Failure, Remark, Span
 from fx_lsp.tracing.source.parsing import split_lines
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -31,6 +31,7 @@ def to_sarif(reports: Iterable[FileReport], base: Path) -> dict[str, Any]:
             start = report.failure.span or Span(report.file, 1, 0, 1, 0)
             results.append(_result(report.failure, sentence(describe(report.failure)), start, base, whole_file=True))
         results += [_target_result(target, target.failure, base) for target in report.targets if target.failure]
+        results += [_remark(t, r, base) for t in report.targets for r in t.remarks if r.severity == "error"]
         results += [_result(c, sentence(c.message), c.span, base) for c in report.comments if c.span is not None]
     kinds = sorted({result["ruleId"] for result in results})
     driver = {"name": "fx-lsp", "version": __version__, "rules": [{"id": kind} for kind in kinds]}
@@ -56,6 +57,16 @@ def _target_result(report: TargetReport, failure: Failure, base: Path) -> dict[s
     result["locations"][0]["logicalLocations"] = [{"fullyQualifiedName": target.name}]
     if span is not None and span is not here:
         result["relatedLocations"] = [{**_location(span, base), "message": {"text": sentence(failure.message)}}]
+    return result
+
+
+def _remark(report: TargetReport, remark: Remark, base: Path) -> dict[str, Any]:
+    span = remark.span or report.target.name_span
+    result = _result(Failure("shape", remark.message, severity="error"), sentence(remark.message), span, base)
+    result["locations"][0]["logicalLocations"] = [{"fullyQualifiedName": report.target.name}]
+    if remark.related:
+        others = [(_location(other.span, base), sentence(other.message)) for other in remark.related]
+        result["relatedLocations"] = [{**location, "message": {"text": text}} for location, text in others]
     return result
 
 

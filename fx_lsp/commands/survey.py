@@ -228,6 +228,7 @@ def summarize(reports: Iterable[FileReport]) -> Summary:
         sources.update(t.source for t in report.targets if t.failure is None and t.source is not None)
         failures.update(f.kind for f in report.failures)
         problems += sum(is_problem(f, whole_file=f is report.failure) for f in (*report.failures, *report.comments))
+        problems += sum(remark.severity == "error" for target in report.targets for remark in target.remarks)
     order: tuple[InputSource, ...] = (*WEAKNESS[1:], WEAKNESS[0])
     ordered: dict[InputSource, int] = {source: sources[source] for source in order if sources[source]}
     return Summary(files, found, sources.total(), problems, ordered, dict[FailureKind, int](failures.most_common()))

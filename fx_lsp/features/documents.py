@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
+from fx_lsp.features.dimensions import SizeNames, SizeStyle
 from fx_lsp.features.folding import Fold, describe, folds, shorten
 from fx_lsp.features.guesses import marked
 from fx_lsp.features.lenses import summarize
@@ -43,18 +44,22 @@ class Document:
         return next((i for i, line in enumerate(self.lines) if node in line.nodes), None)
 
 
-def render_stage(trace: Trace, stage: Stage, source_line: SourceLine, full: bool = False) -> Document:
+def render_stage(
+    trace: Trace, stage: Stage, source_line: SourceLine, full: bool = False, sizes: SizeStyle = "numbers"
+) -> Document:
     """The whole document of a stage. `source_line` is the text of the line that a span starts on, where it is known.
 
     Rounds of loops and layers that repeat each other are folded, unless `full`. A stage that is no graph is its text.
+    Sizes are shown in the style `sizes`.
     """
     info = trace.info(stage.name)
     if stage.text or not stage.nodes:
         head = title_lines(trace, stage.name, info.title) if info is not None and info.title else ()
         notes = [f"# {one_line(info.note, 400)}"] if info is not None and info.note else []
         return Document((*(Line(line) for line in (*head, *notes)), *text_lines(stage)))
-    lines = body(trace, stage, source_line, full)
-    return Document((*(Line(line) for line in _header(trace, stage, lines)), *lines))
+    names = SizeNames(trace, sizes)
+    lines = body(trace, replace(stage, nodes=tuple(map(names.renamed, stage.nodes))), source_line, full)
+    return Document((*(Line(line) for line in _header(trace, stage, lines, names)), *lines))
 
 
 def rows_of(stage: Stage) -> list[str]:
@@ -140,19 +145,21 @@ def _fold_lines(fold: Fold, nodes: list[Node]) -> list[Line]:
     return [Line(first, spans, tuple(n.name for n in nodes[fold.start : fold.stop])), *(Line(t, spans) for t in rest)]
 
 
-def title_lines(trace: Trace, what: str, how: str) -> list[str]:
-    """The first lines of every document: the target, what is shown of it, how that came about, and the inputs."""
+def title_lines(trace: Trace, what: str, how: str, names: SizeNames | None = None) -> list[str]:
+    """The first lines of every document: the target, what is shown of it, how that came about, and the inputs, sizes
+    as `names` has them."""
     file, _, name = trace.target.rpartition("::")
     lines = [f"# {basename(file)}::{name} · {what}", f"# torch {trace.torch}" + (f" · {how}" if how else "")]
-    return [*lines, *(f"#   {_input(item)}" for item in trace.inputs), ""]
+    return [*lines, *(f"#   {_input(item, names)}" for item in trace.inputs), ""]
 
 
-def _header(trace: Trace, stage: Stage, body: list[Line]) -> list[str]:
+def _header(trace: Trace, stage: Stage, body: list[Line], names: SizeNames) -> list[str]:
     info = trace.info(stage.name)
     ops = sum(n.op.startswith("call_") for n in stage.nodes) if info is None else info.ops
     graph = "" if ":" in stage.name or stage.name == "graph" else " graph"
     how = info.title if info is not None and info.title else summarize(trace)
-    lines = title_lines(trace, f"{stage.name}{graph} · {count('op', ops)}", how)[:-1]
+    lines = title_lines(trace, f"{stage.name}{graph} · {count('op', ops)}", how, names)[:-1]
+    lines += [f"#   with {legend}"] if (legend := names.legend()) else []
     lines += [f"# note: {one_line(note, 400)}" for note in (*trace.notes, *map(remark_text, trace.remarks))]
     if info is not None and info.note:
         lines.append(f"# note: {one_line(info.note, 400)}")
@@ -164,10 +171,10 @@ def _header(trace: Trace, stage: Stage, body: list[Line]) -> list[str]:
     return [*lines, ""]
 
 
-def _input(item: InputSpec) -> str:
+def _input(item: InputSpec, names: SizeNames | None) -> str:
     joint = ": " if is_tensor_spec(item.spec) else " = "
     detail = f", {one_line(item.detail)}" if item.detail else ""
-    return f"{item.name}{joint}{one_line(marked(item))}   ({item.source}{detail})"
+    return f"{item.name}{joint}{one_line(marked(item, names and names.of_input(item)))}   ({item.source}{detail})"
 
 
 def _definition(name: str, nodes: list[Node], saved: dict[str, Saved], full: bool) -> list[Line]:

@@ -33,14 +33,17 @@ class Guesses:
         """A number of bytes that follows from the sizes of inputs."""
         return f"{MARK if self._guessed and size else ''}{format_bytes(size)}"
 
-    def marked(self, spec: str) -> str:
-        """The spec of a value, marked where sizes are guessed and its own are not all those of known inputs."""
-        return f"{MARK}{spec}" if self._guessed and not _sizes(spec) <= self._known else spec
+    def marked(self, spec: str, shown: str | None = None) -> str:
+        """The spec of a value, or how it is `shown`, marked where sizes are guessed and its own are not all those of
+        known inputs."""
+        text = spec if shown is None else shown
+        return f"{MARK}{text}" if self._guessed and not _sizes(spec) <= self._known else text
 
 
-def marked(item: InputSpec) -> str:
-    """The spec of an input, marked where it is guessed."""
-    return f"{MARK}{item.spec}" if item.guessed else item.spec
+def marked(item: InputSpec, shown: str | None = None) -> str:
+    """The spec of an input, or how it is `shown`, marked where it is guessed."""
+    text = item.spec if shown is None else shown
+    return f"{MARK}{text}" if item.guessed else text
 
 
 def _sizes(spec: str) -> set[str]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from fx_lsp.features.dimensions import SizeNames, SizeStyle
 from fx_lsp.features.guesses import Guesses
+from fx_lsp.features.partial import shown_trace, until
 from fx_lsp.features.source import Binding, bindings, returns
 from fx_lsp.features.text import is_tensor_spec
-from fx_lsp.model import Node, Outcome, Span, Stage, Target, Trace, Value
+from fx_lsp.features.variants import with_variant
+from fx_lsp.model import Failure, Node, Outcome, Span, Stage, Target, Trace, Value
 
 _ALIASES = frozenset({"aten.detach.default", "aten.alias.default"})
 
@@ -26,14 +29,17 @@ class Hint:
 
 @dataclass(frozen=True)
 class TracedTarget:
-    """A target with what is known of it; `stage` (forward or inference) only where it is decoded already."""
+    """A target with what is known of it; `stage` (forward, inference, or what ran of one that fails) only where it is
+    decoded already."""
 
     target: Target
     outcome: Outcome | None
     stage: Stage | None = None
 
 
-def hints(text: str, traced: Iterable[TracedTarget], first_line: int, last_line: int) -> tuple[Hint, ...]:
+def hints(
+    text: str, traced: Iterable[TracedTarget], first_line: int, last_line: int, sizes: SizeStyle = "names"
+) -> tuple[Hint, ...]:
     """The hints of a file on the lines `first_line` to `last_line`, in order.
 
     Where a definition is nested in another one, its own trace speaks for its lines.
@@ -41,15 +47,22 @@ def hints(text: str, traced: Iterable[TracedTarget], first_line: int, last_line:
     shown: dict[tuple[int, int], Hint] = {}
     for item in sorted(traced, key=lambda t: _lines(t.target.span)):
         span = item.target.span
-        if not isinstance(item.outcome, Trace) or span.end_line < first_line or span.line > last_line:
+        trace = shown_trace(item.outcome)
+        if trace is None or span.end_line < first_line or span.line > last_line:
             continue
-        for hint in _target_hints(text, item.target, item.outcome, item.stage, first_line, last_line):
-            shown.setdefault((hint.line, hint.col), hint)
+        partial = until(item.outcome, item.target.file) if isinstance(item.outcome, Failure) else ""
+        views = [(trace, item.stage, f"partial: {partial}" if partial else "")]
+        views += [(with_variant(trace, v, values=v.values), None, f"with {v.name}") for v in trace.variants]
+        for view, stage, note in views:
+            names = SizeNames(view, sizes)
+            for hint in _target_hints(text, item.target, view, stage, names, first_line, last_line):
+                tooltip = " · ".join(part for part in (hint.tooltip, note) if part)
+                shown.setdefault((hint.line, hint.col), replace(hint, tooltip=tooltip))
     return tuple(shown[place] for place in sorted(shown))
 
 
 def _target_hints(
-    text: str, target: Target, trace: Trace, stage: Stage | None, first_line: int, last_line: int
+    text: str, target: Target, trace: Trace, stage: Stage | None, names: SizeNames, first_line: int, last_line: int
 ) -> Iterable[Hint]:
     values = [
         v
@@ -62,23 +75,24 @@ def _target_hints(
     ]
     if not values:
         return
-    names: dict[tuple[str, int, int], list[Binding]] = {}
+    bound: dict[tuple[str, int, int], list[Binding]] = {}
     for binding in bindings(text, target.span):
-        names.setdefault((binding.name, binding.line, binding.col), []).append(binding)
+        bound.setdefault((binding.name, binding.line, binding.col), []).append(binding)
     ends: dict[tuple[int, int], Span] = {}
     for statement, expression in returns(text, target.span):
         ends[statement.line, statement.col] = ends[expression.line, expression.col] = expression
     made, guesses = _made_by(stage), Guesses(trace.inputs)
     for value in values:
         start = value.span.line, value.span.col
-        spec = guesses.marked(value.spec) + (" (varies)" if value.varies else "")
-        tooltip = _origin(value, made)
+        shown = names.of_value(value)
+        spec = guesses.marked(value.spec, shown) + (" (varies)" if value.varies else "")
+        tooltip = " · ".join(filter(None, (value.spec if shown != value.spec else "", _origin(value, made))))
         if value.name == "return":
             expression = ends.get(start)
             if expression is not None:
                 yield Hint(expression.end_line, expression.end_col, f"-> {spec}", tooltip, padded=True)
             continue
-        for binding in names.get((value.name, *start), ()):
+        for binding in bound.get((value.name, *start), ()):
             label = spec if binding.annotated else f": {spec}"
             yield Hint(binding.end_line, binding.end_col, label, tooltip, padded=binding.annotated)
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
+from fx_lsp.features.dimensions import SizeNames, SizeStyle
 from fx_lsp.features.documents import body, render_call
 from fx_lsp.features.guesses import Guesses
 from fx_lsp.features.inputs import inputs_text
 from fx_lsp.features.lenses import default_stage, summarize, why_no_backward
 from fx_lsp.features.parameters import parameter_at
+from fx_lsp.features.partial import executed, shown_trace, until
 from fx_lsp.features.problems import remark_text
 from fx_lsp.features.signature import signature
 from fx_lsp.features.source import Expression, expression_at
 from fx_lsp.features.text import count, format_bytes, is_tensor_spec, one_line, plain, sentence
+from fx_lsp.features.unreached import unreached_at, why_unreached
+from fx_lsp.features.variants import variant_text, with_variant
 from fx_lsp.model import Failure, Node, Outcome, Span, Stage, Target, Trace, Value
 
 GRAPH_LINES = 12
@@ -33,19 +38,27 @@ class Hover:
 
 
 def hover_name(
-    target: Target, outcome: Outcome, stale: bool, stage: Stage | None, link: Link | None, problems: bool = False
+    target: Target,
+    outcome: Outcome,
+    stale: bool,
+    stage: Stage | None,
+    link: Link | None,
+    problems: bool = False,
+    names: bool = True,
 ) -> Hover:
     """The hover on a target's name: how it was called, what it costs, the first lines of `stage`.
 
-    Where `problems` are shown and one stands here, the hover adds to it what it does not say.
+    Where `problems` are shown and one stands here, the hover adds to it what it does not say. With `names`, sizes have
+    the names that the code has for them beside their numbers.
     """
     if isinstance(outcome, Failure):
         here = problems and (outcome.span is None or outcome.span.file != target.file)
-        return Hover(_join([_stale(stale), failure_text(outcome, said=here)]), target.name_span)
+        ran = _ran(target, outcome, stage, link)
+        return Hover(_join([_stale(stale), failure_text(outcome, said=here), *ran]), target.name_span)
     sections = [
         _stale(stale),
-        f"```python\n{signature(target, outcome)}\n```",
-        inputs_text(outcome.inputs),
+        f"```python\n{signature(target, outcome, names=SizeNames(outcome, _style(names)))}\n```",
+        inputs_text(outcome.inputs, SizeNames(outcome, _style(names))),
         " · ".join(part for part in (*_costs(outcome), _saved(outcome)) if part),
         _links(target, outcome, link),
         "" if stage is None else _excerpt(outcome, stage),
@@ -63,35 +76,65 @@ def hover_expression(
     line: int,
     col: int,
     problems: bool = False,
+    variants: Mapping[str, Sequence[Stage]] = MappingProxyType({}),
+    names: bool = True,
 ) -> Hover | None:
     """The hover on the innermost expression at a position that is known: its value and the ops it became.
 
-    `stages` are those to list ops of; where `problems` are shown, the hover does not say them again. None where nothing
-    is known of the expressions at the position.
+    `stages` are those to list ops of, `variants` those of variants of the target; where `problems` are shown, the hover
+    does not say them again; `names` as in `hover_name`. None where nothing is known of the expressions at the position.
     """
-    if isinstance(outcome, Failure):
-        span, adds = outcome.span, not problems or bool(outcome.inputs or outcome.output.strip())
-        here = span is not None and adds and _at(span, target.file, line, col)
-        return Hover(failure_text(outcome, said=problems), span) if here and span is not None else None
+    failure = outcome if isinstance(outcome, Failure) else None
+    if failure is not None:
+        span, adds = failure.span, not problems or bool(failure.inputs or failure.output.strip())
+        if span is not None and adds and _at(span, target.file, line, col):
+            return Hover(failure_text(failure, said=problems), span)
+    trace = shown_trace(outcome)
+    if trace is None:
+        return None
+    unreached = unreached_at(target, outcome, line, col)
+    if unreached is not None:
+        why = f"*{plain(why_unreached(unreached, outcome, text))}*"
+        for variant in (v for v in trace.variants if v.name in unreached.variants):
+            view = with_variant(trace, variant, (*trace.values, *variant.values))
+            sizes = SizeNames(view, _style(names))
+            hover = _known_at(text, target, view, variants.get(variant.name, ()), sizes, line, col)
+            note = f"*{plain(variant_text(variant))}* · {why}"
+            return Hover(note, unreached.span) if hover is None else _with_note(hover, note)
+        return Hover(why, unreached.span)
+    hover = _known_at(text, target, trace, stages, SizeNames(trace, _style(names)), line, col)
+    if hover is None or failure is None:
+        return hover
+    return _with_note(hover, f"*partial: {until(failure, target.file)}*")
+
+
+def _with_note(hover: Hover, note: str) -> Hover:
+    return replace(hover, markdown=_join([hover.markdown, note]))
+
+
+def _known_at(
+    text: str, target: Target, trace: Trace, stages: Iterable[Stage], sizes: SizeNames, line: int, col: int
+) -> Hover | None:
+    """The hover on the innermost expression at a position that ran."""
     parameter = parameter_at(text, target, line, col)
     if parameter is not None:
-        return _parameter(outcome, *parameter)
+        return _parameter(trace, *parameter, sizes)
     expression = expression_at(text, target.span, line, col)
     if expression is None:
         return None
-    guesses = Guesses(outcome.inputs)
+    guesses = Guesses(trace.inputs)
     if expression.name is not None:
-        value = _variable(outcome, target, expression, line)
+        value = _variable(trace, target, expression, line)
         if value is not None:
-            return Hover(_join([_spec(expression.name, value, guesses)]), expression.spans[0])
+            return Hover(_join([_spec(expression.name, value, guesses, sizes)]), expression.spans[0])
     groups = [(stage.name, _by_span(stage, set(expression.spans))) for stage in stages]
-    values = {v.span: v for v in outcome.values if v.name in ("", "return")}
+    values = {v.span: v for v in trace.values if v.name in ("", "return")}
     for span in expression.spans:
         found = [(name, nodes[span]) for name, nodes in groups if span in nodes]
         value = values.get(span)
-        said = [f"*{plain(remark.message)}*" for remark in outcome.remarks if remark.span == span]
+        said = [f"*{plain(remark.message)}*" for remark in trace.remarks if remark.span == span]
         if found or said or value is not None:
-            source = "" if value is None else _spec("", value, guesses)
+            source = "" if value is None else _spec("", value, guesses, sizes)
             return Hover(_join([source, *said, *(_ops(name, nodes) for name, nodes in found)]), span)
     return None
 
@@ -114,11 +157,21 @@ def failure_text(failure: Failure, said: bool = False) -> str:
     )
 
 
-def _parameter(trace: Trace, name: str, span: Span) -> Hover | None:
+def _ran(target: Target, failure: Failure, stage: Stage | None, link: Link | None) -> list[str]:
+    """Return what ran of a target before it failed, with the first lines of that graph."""
+    partial, info = shown_trace(failure), executed(failure)
+    if partial is None or info is None:
+        return []
+    shows = f"[show partial graph]({link(target.name, info.name)})" if link is not None else ""
+    head = f"**Partial**: {count('op', info.ops)} ran, {until(failure, target.file)}"
+    return [" · ".join(part for part in (head, shows) if part), "" if stage is None else _excerpt(partial, stage)]
+
+
+def _parameter(trace: Trace, name: str, span: Span, names: SizeNames) -> Hover | None:
     """The hover on a parameter: what it was called with, and where that came from."""
     own = re.compile(re.escape(name) + r"(\[.*)?")
     found = [item for item in trace.inputs if own.fullmatch(item.name)]
-    return Hover(inputs_text(found).removeprefix("- "), span) if found else None
+    return Hover(inputs_text(found, names).removeprefix("- "), span) if found else None
 
 
 def _variable(trace: Trace, target: Target, expression: Expression, line: int) -> Value | None:
@@ -172,8 +225,13 @@ def _ops(stage: str, nodes: list[Node]) -> str:
     return f"{stage} · {count('op', len(nodes))}\n\n```python\n{listing}\n```{rest}"
 
 
-def _spec(name: str, value: Value, guesses: Guesses) -> str:
-    spec = guesses.marked(value.spec)
+def _style(names: bool) -> SizeStyle:
+    """Return how sizes are shown in a hover, which always has the numbers."""
+    return "both" if names else "numbers"
+
+
+def _spec(name: str, value: Value, guesses: Guesses, names: SizeNames) -> str:
+    spec = guesses.marked(value.spec, names.of_value(value))
     if name:
         shown = f"{name}: {spec}" if is_tensor_spec(value.spec) else f"{name} = {one_line(spec)}"
     else:

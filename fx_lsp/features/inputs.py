@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
+from fx_lsp.features.dimensions import SizeNames
 from fx_lsp.features.guesses import marked
 from fx_lsp.features.text import code, is_tensor_spec, one_line, plain
 from fx_lsp.model import InputSpec
@@ -14,18 +15,18 @@ _SHOWN = 8
 _ELEMENT = re.compile(r"(.*)\[\d+\]$")
 
 
-def inputs_text(inputs: Iterable[InputSpec]) -> str:
+def inputs_text(inputs: Iterable[InputSpec], names: SizeNames | None = None) -> str:
     """A Markdown list with a line for each source: "- `x: f32[8, 128]`, `n=4` · from the call at line 40"."""
     groups: dict[str, list[InputSpec]] = {}
     for item in inputs:
         groups.setdefault(source_text(item), []).append(item)
-    return "\n".join(f"- {_names(items)} · {plain(source)}" for source, items in groups.items())
+    return "\n".join(f"- {_names(items, names)} · {plain(source)}" for source, items in groups.items())
 
 
-def input_text(item: InputSpec) -> str:
+def input_text(item: InputSpec, names: SizeNames | None = None) -> str:
     """`x: f32[8, 128]`, or `n=4` for what is no tensor; `x: ~f32[8, 128]` where it is guessed."""
     joint = ": " if is_tensor_spec(item.spec) else "="
-    return f"{item.name}{joint}{one_line(marked(item))}"
+    return f"{item.name}{joint}{one_line(marked(item, names and names.of_input(item)))}"
 
 
 def input_data(item: InputSpec) -> dict[str, str | bool]:
@@ -41,28 +42,29 @@ def source_text(item: InputSpec) -> str:
         "settings": f"from {detail or 'the settings'}",
         "convention": f"from {detail or 'get_inputs()'}",
         "call site": f"from the call at {detail}" if detail else "from a call",
+        "annotation": f"from {detail or 'its annotation'}",
     }
     if item.source in words:
         return words[item.source]
-    found = {"annotation": "from its annotation", "search": "found by search"}.get(item.source, item.source)
+    found = "found by search" if item.source == "search" else item.source
     return f"{found}, {detail}" if detail else found
 
 
-def _names(items: list[InputSpec]) -> str:
+def _names(items: list[InputSpec], sizes: SizeNames | None) -> str:
     """The inputs of one source; equal elements of a container stand once."""
     shown: dict[str, list[InputSpec]] = {}
     for item in items:
         element = _ELEMENT.match(item.name)
         shown.setdefault(f"{element[1]}[…]: {item.spec}" if element else item.name, []).append(item)
-    names = [code(_range(same)) for same in shown.values()]
+    names = [code(_range(same, sizes)) for same in shown.values()]
     rest = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + rest
 
 
-def _range(same: list[InputSpec]) -> str:
+def _range(same: list[InputSpec], names: SizeNames | None) -> str:
     """`xs[0]: f32[2]`, or `xs[0…31]: f32[2]` for elements with the same spec."""
     first, last = same[0], same[-1]
     if len(same) == 1:
-        return input_text(first)
+        return input_text(first, names)
     end = last.name.rpartition("[")[2]
     return input_text(replace(first, name=f"{first.name[:-1]}…{end}"))

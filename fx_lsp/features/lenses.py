@@ -13,7 +13,7 @@ from fx_lsp.features.guesses import Guesses
 from fx_lsp.features.text import basename, count
 from fx_lsp.features.uris import BENCHMARK
 from fx_lsp.measured import Run
-from fx_lsp.model import Failure, Outcome, Pass, Span, Target, Trace, Work
+from fx_lsp.model import Failure, Outcome, Pass, Span, Target, Trace, Work, variant_work
 
 PASSES = "passes"
 """The stage that lists all stages, and the work that makes them."""
@@ -32,8 +32,8 @@ _SHOWN = ("forward", "backward", "joint", "inference")
 class Lens:
     """A clickable title over `span`: shows `stage` of the target `name`, or why it failed (`stage` is then "").
 
-    The stage comes from `work`, and so do the kernels that are measured ("bench"). One that runs the pass `name` has
-    the `target` to run it on, or None to ask for one.
+    Without a stage it is forward, or inference. The stage comes from `work`, and so do the kernels that are measured
+    ("bench"). One that runs the pass `name` has the `target` to run it on, or None to ask for one.
     """
 
     span: Span
@@ -54,7 +54,9 @@ def lenses(target: Target, outcome: Outcome | None, stale: bool) -> tuple[Lens, 
         here = outcome.span is not None and outcome.span.line == target.name_span.line
         place = "" if here else place_text(target.file, outcome.span)
         title = f"{prefix}not traced" + (f": {place}" if place else "")
-        return (Lens(target.name_span, title, "show failure", target.name),)
+        ran = () if outcome.partial is None else outcome.partial.stages
+        shows = (Lens(target.name_span, "show partial graph", "show stage", target.name, stage.name) for stage in ran)
+        return (Lens(target.name_span, title, "show failure", target.name), *shows)
     if target.kind == "graph":
         return _graph_lenses(target, outcome, prefix)
     stages = [s.name for s in outcome.stages if s.name in _SHOWN]
@@ -62,9 +64,13 @@ def lenses(target: Target, outcome: Outcome | None, stale: bool) -> tuple[Lens, 
     summary = Lens(target.name_span, prefix + summarize(outcome), "show stage", target.name, first)
     shows = sorted(stages, key=_SHOWN.index)
     graphs = (Lens(target.name_span, f"show {s} graph", "show stage", target.name, s) for s in shows)
+    variants = (
+        Lens(target.name_span, f"with {v.name}", "show stage", target.name, "", variant_work(v.name))
+        for v in outcome.variants
+    )
     works = (("passes", PASSES), ("generate Triton kernel", TRITON))
     more = (Lens(target.name_span, title, "show stage", target.name, work, work) for title, work in works)
-    return (summary, *graphs, *more)
+    return (summary, *graphs, *variants, *more)
 
 
 def place_text(file: str, span: Span | None) -> str:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from fx_lsp.features.dimensions import SizeNames, SizeStyle
 from fx_lsp.features.documents import render_node
 from fx_lsp.features.sizes import bytes_of
 from fx_lsp.features.text import one_line
@@ -61,8 +62,9 @@ class Picture:
     groups: tuple[Group, ...]
 
 
-def picture(trace: Trace, stage: Stage, source_text: SourceText) -> Picture:
-    """The picture of a stage. `source_text` is the text of a span, where it is known."""
+def picture(trace: Trace, stage: Stage, source_text: SourceText, sizes: SizeStyle = "numbers") -> Picture:
+    """The picture of a stage, with sizes in the style `sizes`. `source_text` is the text of a span, where known."""
+    names = SizeNames(trace, sizes)
     index = {node.name: i for i, node in enumerate(stage.nodes)}
     edges = [(index[n], i) for i, node in enumerate(stage.nodes) for n in dict.fromkeys(node.inputs) if n in index]
     saved = {s.name: s.bytes for s in trace.saved} if stage.name in ("forward", "joint") else {}
@@ -79,7 +81,7 @@ def picture(trace: Trace, stage: Stage, source_text: SourceText) -> Picture:
         if backward:
             behind.add(i)
         group = grouping.group_of(node, backward) if node.op.startswith("call_") else -1
-        boxes.append(_box(node, saved.get(node.name), backward, group))
+        boxes.append(_box(node, names, saved.get(node.name), backward, group))
     kept, place = _without_wrappers(grouping.groups)
     return Picture(tuple(replace(box, group=place[box.group]) for box in boxes), tuple(edges), kept)
 
@@ -104,12 +106,13 @@ def _without_wrappers(groups: list[Group]) -> tuple[tuple[Group, ...], dict[int,
     return tuple(kept), place
 
 
-def _box(node: Node, saved: int | None, backward: bool, group: int) -> Box:
+def _box(node: Node, names: SizeNames, saved: int | None, backward: bool, group: int) -> Box:
     called = node.op.startswith("call_")
     kind = "op" if called else node.comment if node.comment in ("parameter", "buffer") else node.op
     label = _short(node.target) if called else node.name
     recomputed = node.comment == RECOMPUTED
-    text, spec = one_line(render_node(node), 300), one_line(node.spec or "", 80)
+    shown = names.renamed(node)
+    text, spec = one_line(render_node(shown), 300), one_line(shown.spec or "", 80)
     size = bytes_of(node.spec)
     return Box(node.name, kind, label, spec, text, size, saved, recomputed, backward, node.span, group)
 

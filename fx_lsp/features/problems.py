@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from fx_lsp.features.text import one_line, sentence
-from fx_lsp.model import Failure, Outcome, ProblemSeverity, Remark, Span, Target, Trace
+from fx_lsp.model import Failure, Outcome, ProblemSeverity, Related, Remark, Span, Target, Trace
 
 _WHOLE_FILE = frozenset({"no-torch", "interpreter"})
 _SEVERAL = frozenset({"dimension", "graph", "comment", "syntax"})
@@ -15,23 +15,16 @@ _WORST_FIRST: tuple[ProblemSeverity, ...] = ("error", "warning", "information", 
 
 
 @dataclass(frozen=True)
-class Related:
-    """Another place that a problem has to do with."""
-
-    span: Span
-    message: str
-
-
-@dataclass(frozen=True)
 class Problem:
     """A message at `span` of the file; `code` is the failure's kind, "dimension" for a remark of a trace, or "graph"
-    for one of a graph that is built by hand."""
+    for one of a graph that is built by hand. `faded` is code that an editor may show as not in use."""
 
     span: Span
     severity: ProblemSeverity
     message: str
     code: str
     related: tuple[Related, ...] = ()
+    faded: bool = False
 
 
 def problems(
@@ -94,7 +87,7 @@ def _remark(target: Target, remark: Remark) -> Problem:
         related = () if span is None else (Related(span, one_line(remark.message, 200)),)
         return Problem(target.name_span, severity, f"{target.name}: {message}", code, related)
     related = () if target.span.contains(span) else (Related(target.name_span, f"traced {target.name}"),)
-    return Problem(span, severity, message, code, related)
+    return Problem(span, severity, message, code, (*remark.related, *related))
 
 
 def work_problems(remarks: Iterable[Remark]) -> tuple[Problem, ...]:

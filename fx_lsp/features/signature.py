@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from fx_lsp.features.dimensions import SizeNames
 from fx_lsp.features.guesses import Guesses, marked
 from fx_lsp.features.text import is_tensor_spec, one_line
 from fx_lsp.model import InputSpec, Target, Trace
@@ -14,13 +15,15 @@ _ROOT = re.compile(r"[^\[.]+")
 _INIT = "init."
 
 
-def signature(target: Target, trace: Trace, width: int = 100) -> str:
+def signature(target: Target, trace: Trace, width: int = 100, names: SizeNames | None = None) -> str:
     """`def f(x: ~f32[8, 128], n=4) -> ~f32[8, 128]`, one parameter per line where longer than `width`.
 
-    For a module the line of its constructor stands before that of `forward`; a graph has a `forward` alone.
+    For a module the line of its constructor stands before that of `forward`; a graph has a `forward` alone. Sizes are
+    written as `names` has them.
     """
-    inputs, guesses = trace.inputs, Guesses(trace.inputs)
-    outputs = tuple(map(guesses.marked, trace.outputs))
+    names, guesses = names or SizeNames(trace, "numbers"), Guesses(trace.inputs)
+    inputs = tuple(replace(i, spec=names.of_input(i)) for i in trace.inputs)
+    outputs = tuple(guesses.marked(spec, names.of_output(spec)) for spec in trace.outputs)
     if target.kind == "graph":
         return _call("def forward", inputs, outputs, width)
     if target.kind != "module":

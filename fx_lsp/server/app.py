@@ -244,6 +244,7 @@ def _client(capabilities: types.ClientCapabilities) -> Client:
 
     formats = get_capability(capabilities, "text_document.hover.content_format") or ()
     content = get_capability(capabilities, "workspace.text_document_content")
+    tags = get_capability(capabilities, "text_document.publish_diagnostics.tag_support.value_set") or ()
     return Client(
         markdown=not formats or types.MarkupKind.Markdown in formats,
         show_document=has("window.show_document.support"),
@@ -267,6 +268,7 @@ def _client(capabilities: types.ClientCapabilities) -> Client:
         document_changes=has("workspace.workspace_edit.document_changes"),
         apply_edit=has("workspace.apply_edit"),
         diagnostic_version=has("text_document.publish_diagnostics.version_support"),
+        faded=types.DiagnosticTag.Unnecessary in tags,
     )
 
 

@@ -11,10 +11,11 @@ from pygls.exceptions import JsonRpcInvalidParams
 
 from fx_lsp.features.kernels import chip_of, work_of
 from fx_lsp.features.lenses import PASSES, RUN, default_stage, run_of
+from fx_lsp.features.partial import executed
 from fx_lsp.features.passes import change_text, is_unchanged
 from fx_lsp.features.problems import describe
 from fx_lsp.features.uris import View, format_uri
-from fx_lsp.model import Failure
+from fx_lsp.model import Failure, Trace, variant_of, variant_work
 from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.documents import read_source, uri_of_file
 
@@ -41,11 +42,13 @@ async def show_stage(server: Server, arguments: list[Any]) -> dict[str, str] | N
     if server.engine.state(file) is None and read_source(server, file) is None:
         raise JsonRpcInvalidParams(f"there is no file {file}")
     if server.engine.state(file) is not None:
-        outcome = await server.engine.outcome(file, name)
-        if isinstance(outcome, Failure):
+        outcome = await server.engine.outcome(file, name, variant_work(variant_of(work)))
+        partial = executed(outcome)
+        if isinstance(outcome, Failure) and (partial is None or partial.name != stage):
             await _show_failure(server, outcome)
             return None
-        stage = stage or default_stage(outcome)
+        if isinstance(outcome, Trace):
+            stage = stage or default_stage(outcome)
     return await open_view(server, View(file, name, stage or "forward", False, work, before))
 
 

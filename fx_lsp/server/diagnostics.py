@@ -9,6 +9,7 @@ from lsprotocol import types
 from fx_lsp.features.comments import comment_problems, without_doubles
 from fx_lsp.features.kernels import kernel_problems, kernels_of
 from fx_lsp.features.problems import problems, work_problems
+from fx_lsp.features.unreached import faded
 from fx_lsp.features.uris import View
 from fx_lsp.model import Span, Trace
 from fx_lsp.server import from_proto, to_proto
@@ -28,6 +29,8 @@ def publish(server: Server, file: str) -> None:
     found = without_doubles(comment_problems(file, state.text, [t.target for t in state.targets]), traced)
     if server.engine is not None:
         found = (*found, *work_problems(server.engine.remarks(file)))
+    if server.client.faded and state.text == document.text:
+        found = (*found, *faded(state.text, [(t.target, t.outcome) for t in state.targets if not t.stale]))
     if not server.settings.diagnostics:
         found = ()
 

@@ -8,7 +8,7 @@ from lsprotocol import types
 
 from fx_lsp.features.hints import TracedTarget, hints
 from fx_lsp.features.lenses import default_stage
-from fx_lsp.model import Trace
+from fx_lsp.model import known_trace
 from fx_lsp.server import from_proto, to_proto
 
 if TYPE_CHECKING:
@@ -22,11 +22,12 @@ async def inlay_hint(server: Server, params: types.InlayHintParams) -> list[type
     if document is None or state is None or engine is None or not server.settings.inlay_hints:
         return None
     traced = [
-        TracedTarget(t.target, t.outcome, engine.stage_now(document.file, t.target.name, default_stage(t.outcome)))
+        TracedTarget(t.target, t.outcome, engine.stage_now(document.file, t.target.name, default_stage(trace)))
         for t in state.targets
-        if isinstance(t.outcome, Trace)
+        if t.outcome is not None and (trace := known_trace(t.outcome)) is not None
     ]
     first, last = from_proto.line_range(params.range)
     return [
-        to_proto.inlay_hint(hint, document.lines, server.encoding) for hint in hints(document.text, traced, first, last)
+        to_proto.inlay_hint(hint, document.lines, server.encoding)
+        for hint in hints(document.text, traced, first, last, server.settings.sizes)
     ]

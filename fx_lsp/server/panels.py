@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 from lsprotocol import types
 from pygls.exceptions import JsonRpcInvalidParams
 
+from fx_lsp.features.dimensions import SizeNames, SizeStyle
 from fx_lsp.features.guesses import Guesses
 from fx_lsp.features.inputs import input_data
 from fx_lsp.features.kernels import chip_of
 from fx_lsp.features.lenses import default_stage, summarize
 from fx_lsp.features.memory import memory
+from fx_lsp.features.partial import EXECUTED, until
 from fx_lsp.features.picture import picture
 from fx_lsp.features.problems import describe
 from fx_lsp.features.uris import View, format_uri, parse_uri
-from fx_lsp.model import Failure, Outcome, Pass, Span, Stage, Trace
+from fx_lsp.model import Failure, Outcome, Pass, Span, Stage, Trace, known_trace, plain_work, variant_of, variant_work
 from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.documents import read_source, uri_of_file
 from fx_lsp.server.linked import kernels_behind
@@ -29,7 +31,7 @@ GRAPH = "fxLsp/graph"
 MEMORY = "fxLsp/memory"
 FUNCTIONS = "fxLsp/functions"
 ORIGINS = "fxLsp/origins"
-_GRAPHS = ("forward", "backward", "joint", "inference", "graph")
+_GRAPHS = ("forward", "backward", "joint", "inference", "graph", EXECUTED)
 Json = dict[str, Any]
 
 
@@ -37,15 +39,18 @@ async def graph(server: Server, params: Any) -> Json:
     """`fxLsp/graph`: the stage of a view's URI as nodes, edges and groups, or `{"failure": text}`."""
     view = _view(params)
     outcome = await _outcome(server, view, view.work)
-    stage = await _stage(server, view, view.stage, view.work) if isinstance(outcome, Trace) else outcome
-    if isinstance(outcome, Failure) or isinstance(stage, Failure):
-        return {"failure": describe(outcome if isinstance(outcome, Failure) else _failure(stage))}
+    trace = known_trace(outcome)
+    stage = await _stage(server, view, view.stage, view.work) if trace is not None else outcome
+    if trace is None or not isinstance(stage, Stage):
+        return {"failure": describe(_failure(stage))}
     places = _Places(server)
-    drawn = picture(outcome, stage, places.text)
-    others = [s for s in outcome.stages if s.name in _GRAPHS] if not view.work else [*outcome.stages]
+    drawn = picture(trace, stage, places.text, server.settings.sizes)
+    plain = plain_work(view.work)
+    others = [s for s in trace.stages if s.name in _GRAPHS] if not plain else [*trace.stages]
+    summary = f"partial: {until(outcome, view.file)}" if isinstance(outcome, Failure) else summarize(trace)
     return {
         "title": f"{view.name} · {view.stage}",
-        "summary": summarize(outcome) if not view.work else "",
+        "summary": summary if not plain else "",
         "stage": view.stage,
         "stages": [
             {"name": s.name, "ops": s.ops, "uri": format_uri(View(view.file, view.name, s.name, work=view.work))}
@@ -79,11 +84,12 @@ async def graph(server: Server, params: Any) -> Json:
 async def memory_of(server: Server, params: Any) -> Json:
     """`fxLsp/memory`: what the target of a view's URI holds in memory, or `{"failure": text}`."""
     view = _view(params)
-    outcome = await _outcome(server, view, "")
+    work = variant_work(variant_of(view.work))
+    outcome = await _outcome(server, view, work)
     if isinstance(outcome, Failure):
         return {"failure": describe(outcome)}
-    forward = await _stage(server, view, default_stage(outcome), "")
-    backward = await _stage(server, view, "backward", "") if outcome.info("backward") is not None else None
+    forward = await _stage(server, view, default_stage(outcome), work)
+    backward = await _stage(server, view, "backward", work) if outcome.info("backward") is not None else None
     if isinstance(forward, Failure) or isinstance(backward, Failure):
         return {"failure": describe(_failure(forward if isinstance(forward, Failure) else backward))}
     places, found = _Places(server), memory(outcome, forward, backward)
@@ -132,7 +138,7 @@ async def functions(server: Server, params: Any) -> Json | None:
 
     passes = server.engine.passes(document.file) if state.text == document.text else ()
     return {
-        "functions": [_function(t, range_) for t in state.targets],
+        "functions": [_function(t, range_, server.settings.sizes) for t in state.targets],
         "passes": [_pass(p, range_) for p in passes],
         "failure": "" if state.syntax is None else describe(state.syntax),
     }
@@ -160,7 +166,7 @@ async def origins(server: Server, params: Any) -> list[Json] | None:
     ]
 
 
-def _function(state: TargetState, range_: Callable[[Span], types.Range]) -> Json:
+def _function(state: TargetState, range_: Callable[[Span], types.Range], sizes: SizeStyle) -> Json:
     target, outcome = state.target, state.outcome
     known: Json = {
         "name": target.name,
@@ -174,14 +180,19 @@ def _function(state: TargetState, range_: Callable[[Span], types.Range]) -> Json
         "saved": None,
         "guessed": False,
         "inputs": [],
+        "variants": [],
     }
     if outcome is not None:
+        trace = known_trace(outcome)
         known["inputs"] = [input_data(i) for i in outcome.inputs]
-    if isinstance(outcome, Trace):
-        shown = [s for s in outcome.stages if s.name in _GRAPHS]
+        shown = [s for s in trace.stages if s.name in _GRAPHS] if trace is not None else []
         known["stages"] = [{"name": s.name, "ops": s.ops} for s in shown]
+    if isinstance(outcome, Trace):
+        names = SizeNames(outcome, sizes)
+        known["inputs"] = [{**input_data(i), "shown": names.of_input(i)} for i in outcome.inputs]
         known["saved"] = outcome.saved_bytes if outcome.info("backward") is not None else None
         known["guessed"] = bool(Guesses(outcome.inputs))
+        known["variants"] = [{"name": v.name, "work": variant_work(v.name)} for v in outcome.variants]
     return known
 
 

@@ -7,10 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fx_lsp.features.diffs import render_diff
+from fx_lsp.features.dimensions import SizeStyle
 from fx_lsp.features.documents import Document, Line, SourceLine, render_stage
 from fx_lsp.features.hover import failure_text
 from fx_lsp.features.kernels import Shown, chip_of, render_listing, stages_of_listing
 from fx_lsp.features.lenses import PASSES, RUN
+from fx_lsp.features.partial import shown_trace
 from fx_lsp.features.passes import render_passes, render_run
 from fx_lsp.features.uris import View
 from fx_lsp.model import Failure, Outcome, Span, Stage, Trace
@@ -28,7 +30,7 @@ STALE = "stale: of the last version that could be read"
 async def rendered(server: Server, engine: Engine, view: View, outcome: Outcome) -> Shown:
     """A view of a target whose work is done."""
     if isinstance(outcome, Failure):
-        return said(failure_text(outcome))
+        return await _failed(server, engine, view, outcome)
     if view.stage == PASSES and view.work:
         return Shown(render_passes(outcome, view.full))
     names = [view.before, view.stage]
@@ -44,17 +46,29 @@ async def rendered(server: Server, engine: Engine, view: View, outcome: Outcome)
     if failed is not None and view.stage != RUN:
         return said(failure_text(failed))
     stages = [stage for stage in found if isinstance(stage, Stage)]
-    return await asyncio.to_thread(_document, view, outcome, stages, source_lines(server))
+    return await asyncio.to_thread(_document, view, outcome, stages, source_lines(server), server.settings.sizes)
+
+
+async def _failed(server: Server, engine: Engine, view: View, failure: Failure) -> Shown:
+    """A view of a target that fails: the graph of what ran, if that is what it is of, or why."""
+    trace = shown_trace(failure, view.file)
+    if trace is None or trace.info(view.stage) is None:
+        return said(failure_text(failure))
+    stage = await engine.stage(view.file, view.name, view.stage, view.work)
+    if not isinstance(stage, Stage):
+        return said(failure_text(failure))
+    return await asyncio.to_thread(_document, view, trace, [stage], source_lines(server), server.settings.sizes)
 
 
 def last_good(server: Server, engine: Engine, view: View) -> Shown | None:
     """The stage of the last text that parsed, if it is at hand; None for what other work would have to make."""
     state = None if view.work or view.before else engine.state(view.file)
-    trace = next((t.outcome for t in state.targets if t.target.name == view.name), None) if state is not None else None
-    stage = engine.stage_now(view.file, view.name, view.stage) if isinstance(trace, Trace) else None
-    if not isinstance(trace, Trace) or stage is None:
+    outcomes = (t.outcome for t in state.targets if t.target.name == view.name) if state is not None else ()
+    trace = shown_trace(next(iter(outcomes), None), view.file)
+    stage = engine.stage_now(view.file, view.name, view.stage) if trace is not None else None
+    if trace is None or stage is None:
         return None
-    return _document(view, trace, [stage], source_lines(server))
+    return _document(view, trace, [stage], source_lines(server), server.settings.sizes)
 
 
 def as_stale(shown: Shown) -> Shown:
@@ -89,7 +103,7 @@ def source_lines(server: Server) -> SourceLine:
     return source_line
 
 
-def _document(view: View, trace: Trace, stages: list[Stage], source_line: SourceLine) -> Shown:
+def _document(view: View, trace: Trace, stages: list[Stage], source_line: SourceLine, sizes: SizeStyle) -> Shown:
     nodes = {node.name: node for stage in stages for node in stage.nodes}
     if view.stage == RUN and view.work:
         return Shown(render_run(trace, {stage.name: stage for stage in stages}), nodes)
@@ -98,4 +112,4 @@ def _document(view: View, trace: Trace, stages: list[Stage], source_line: Source
     *before, stage = stages
     if before:
         return Shown(render_diff(trace, before[0], stage), nodes)
-    return Shown(render_stage(trace, stage, source_line, view.full), nodes)
+    return Shown(render_stage(trace, stage, source_line, view.full, sizes), nodes)

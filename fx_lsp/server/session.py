@@ -13,7 +13,7 @@ from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 
 from fx_lsp import __version__
-from fx_lsp.model import Stage, Trace
+from fx_lsp.model import Stage, known_trace
 from fx_lsp.server.benchmarks import Benchmarks
 from fx_lsp.server.documents import Document, Documents, folder_paths, roots_of
 from fx_lsp.server.progress import Progresses
@@ -54,6 +54,7 @@ class Client:
     register_watchers: bool = False
     related_information: bool = False
     diagnostic_version: bool = False
+    faded: bool = False
     code_actions: bool = False
     document_changes: bool = False
     apply_edit: bool = False
@@ -99,7 +100,8 @@ class Server(LanguageServer):
 
     async def known_stage(self, state: TargetState, stage: str) -> Stage | None:
         """A stage of a target that is traced already; it may have to be decoded, and is never waited for otherwise."""
-        if self.engine is None or not isinstance(state.outcome, Trace) or state.outcome.ops(stage) is None:
+        trace = None if state.outcome is None else known_trace(state.outcome)
+        if self.engine is None or trace is None or trace.ops(stage) is None:
             return None
         file, name = state.target.file, state.target.name
         decoded = self.engine.stage_now(file, name, stage)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
+from fx_lsp.features.dimensions import STYLES, SizeStyle
 from fx_lsp.features.kernels import CHIP
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ SECTION = "fx-lsp"
 class Settings:
     """What a user may set. `limits_seconds` per trace, `limits_memory` in MiB; None means: find it, or the default.
 
-    `gpu` is the chip that kernels are compiled for where none is named, `host` where benchmarks run.
+    `sizes` says how sizes are shown that the code has names for. `gpu` is the chip that kernels are compiled for where
+    none is named, `host` where benchmarks run.
     `virtual_documents` and `command_links` are set by editor plugins and not by people: the client opens `fx-lsp:` URIs
     through `fxLsp/document`, and follows `command:` links in hovers; so are `changes` (it wants `fxLsp/changed`),
     `trusted` (false: nothing of the user's code or environment may run) and `interpreters` (a folder and its Python).
@@ -30,6 +32,7 @@ class Settings:
 
     interpreter: str | None = None
     inlay_hints: bool = True
+    sizes: SizeStyle = "names"
     code_lens: bool = True
     diagnostics: bool = True
     trace_on_open: bool = True
@@ -52,11 +55,13 @@ class _Row:
     kind: type
     wanted: str
     positive: bool = False
+    values: tuple[str, ...] = ()
 
 
 _ROWS = (
     _Row("interpreter", "interpreter", str, "a path"),
     _Row("inlayHints.enabled", "inlay_hints", bool, "true or false"),
+    _Row("sizes", "sizes", str, "names, numbers or both", values=STYLES),
     _Row("codeLens.enabled", "code_lens", bool, "true or false"),
     _Row("diagnostics.enabled", "diagnostics", bool, "true or false"),
     _Row("traceOnOpen", "trace_on_open", bool, "true or false"),
@@ -111,7 +116,7 @@ def _fits(value: object, row: _Row) -> bool:
         return isinstance(value, (int, float)) and not isinstance(value, bool) and (not row.positive or value > 0)
     if row.kind is tuple:
         return isinstance(value, (list, tuple)) and all(_is_pair(item) for item in cast("Sequence[object]", value))
-    return isinstance(value, row.kind)
+    return isinstance(value, row.kind) and (not row.values or value in row.values)
 
 
 def _is_pair(item: object) -> bool:

@@ -108,6 +108,7 @@ def diagnostic(
         code=problem.code,
         source="fx-lsp",
         related_information=related,
+        tags=[types.DiagnosticTag.Unnecessary] if problem.faded else None,
     )
 
 

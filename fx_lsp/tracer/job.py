@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import logging
 import os
 import site
@@ -9,7 +10,7 @@ import sys
 import sysconfig
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -17,7 +18,20 @@ from typing import Any
 import torch
 
 from fx_lsp import wire
-from fx_lsp.model import Failure, InputSpec, Outcome, Remark, Saved, Stage, StageInfo, Trace, TraceReply, TraceRequest
+from fx_lsp.model import (
+    Failure,
+    InputSpec,
+    NamedSizes,
+    Outcome,
+    Remark,
+    Saved,
+    Stage,
+    StageInfo,
+    Trace,
+    TraceReply,
+    TraceRequest,
+    plain_work,
+)
 from fx_lsp.specs import parse_spec
 from fx_lsp.tracer.analyses.fake_kernels import disagreements
 from fx_lsp.tracer.analyses.hand_built import built
@@ -25,14 +39,18 @@ from fx_lsp.tracer.analyses.node_origins import marked
 from fx_lsp.tracer.capture.aot import Captured, capture_what_is_possible, stages
 from fx_lsp.tracer.capture.graphs import Names, saved_values
 from fx_lsp.tracer.compat import HAS_ANNOTATE, HAS_COLUMNS, FakeTensorMode
+from fx_lsp.tracer.dimensions.annotations import annotation_remarks
+from fx_lsp.tracer.dimensions.naming import finder_of_names
 from fx_lsp.tracer.failures.exceptions import failure_of, load_failure, sentence
 from fx_lsp.tracer.failures.no_tensor_code import nothing, ran_without_tensors
 from fx_lsp.tracer.inputs.evidence.body import find_function
 from fx_lsp.tracer.inputs.evidence.command_line import flags_parsed, started_as
 from fx_lsp.tracer.inputs.evidence.steps import cannot_run, step_function
 from fx_lsp.tracer.inputs.resolve import Prepared, prepare
+from fx_lsp.tracer.program.absences import numbers_note
 from fx_lsp.tracer.program.devices import Devices, possible_devices
 from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
+from fx_lsp.tracer.program.higher_order import as_written, differentiable_attention
 from fx_lsp.tracer.program.lazy_modules import lazy_tensors
 from fx_lsp.tracer.program.load import (
     Loaded,
@@ -47,16 +65,17 @@ from fx_lsp.tracer.program.load import (
 from fx_lsp.tracer.program.paths import insert_user_paths
 from fx_lsp.tracer.program.process_group import REPLICATED, fake_processes
 from fx_lsp.tracer.program.weights import weights_note, without_weights
-from fx_lsp.tracer.run.call import tensors_in
+from fx_lsp.tracer.run.call import RUN_CODE, tensors_in
 from fx_lsp.tracer.run.conditions import under
 from fx_lsp.tracer.run.constants import checks_pass
 from fx_lsp.tracer.run.fakes import fake_mode, movable_modules
-from fx_lsp.tracer.run.higher_order import as_written, differentiable_attention
+from fx_lsp.tracer.run.observation import Run, Statements, Stopped, watched_run
 from fx_lsp.tracer.run.symbols import Symbols
 from fx_lsp.tracer.run.value_checks import Checks
 from fx_lsp.tracer.source.names import returned_names
 from fx_lsp.tracer.source.provenance import Sources
 from fx_lsp.tracer.stages.ledger import count_ops
+from fx_lsp.tracer.stages.partial import partial_trace
 from fx_lsp.tracer.stages.registry import Traced, further_stages
 
 STARTED = time.time()
@@ -64,21 +83,21 @@ STARTED = time.time()
 
 
 def run(request: TraceRequest) -> TraceReply:
-    """Load the target, resolve its inputs, trace it. What the user's code does wrong comes back as a Failure.
+    """Load the target, resolve its inputs, trace it. What the user's code does wrong comes back as a Failure."""
+    *_, reply = replies(request)
+    return reply
+
+
+def replies(request: TraceRequest) -> Iterator[TraceReply]:
+    """Give what `run` does, and before it the same without names of sizes, where these take longer to find.
 
     Code that puts some tensors on a GPU, and others on one only if there is one, means a machine that has one.
     """
-    available = any("@cuda" in given.text for given in request.given)
-    before = frozenset(sys.modules)
-    reply, undecided = _run(request, available)
-    if not (undecided and isinstance(reply.outcome, Failure) and reply.outcome.kind == "device"):
-        return reply
-    forget_project(request, before)
-    return _run(request, available=True)[0]
+    return _replies(request, any("@cuda" in given.text for given in request.given))
 
 
-def _run(request: TraceRequest, available: bool) -> tuple[TraceReply, bool]:
-    """Return the reply, and whether it may depend on the answer to code that asks for a GPU."""
+def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
+    """Give the replies where code that asks for a GPU hears that one is `available`."""
     started = time.perf_counter()
     warnings.simplefilter("ignore")
     torch.compile = as_written
@@ -102,22 +121,46 @@ def _run(request: TraceRequest, available: bool) -> tuple[TraceReply, bool]:
             fake_processes(request.source),
         ):
             builds = request.kind == "graph"
-            with marked(sources, _run.__code__) if builds else nullcontext():
-                with forbid_effects(network_only=True), started_as(request.file):
+            with marked(sources, _replies.__code__) if builds else nullcontext():
+                with forbid_effects(imports=True), started_as(request.file):
                     loaded = load(request, mode)
                 flags_parsed()
                 whole = loaded.whole
                 if builds:
                     reply = built(request, loaded, sources, mode, started)
                 else:
-                    reply = _trace(request, loaded, sources, mode, devices, started)
-        if isinstance(reply.outcome, Trace):
-            reply = replace(
-                reply, outcome=replace(reply.outcome, notes=(*reply.outcome.notes, *attention, *REPLICATED))
-            )
+                    reply, naming = _trace(request, loaded, sources, mode, devices, started)
+                    reply = _with_notes(reply, [*attention, *REPLICATED])
+                    if naming is not None and isinstance(reply.outcome, Trace):
+                        first = _with_dependencies(reply, request, package_dir, site_dirs, before, whole)
+                        yield replace(first, final=False)
+                        with forbid_effects():
+                            reply = replace(reply, outcome=replace(reply.outcome, named=naming()))
     except (LoadError, SystemExit) as error:
         cause = error.__cause__ if isinstance(error, LoadError) and error.__cause__ is not None else error
         reply = TraceReply(load_failure(cause, sources))
+    if not available and devices.undecided and isinstance(reply.outcome, Failure) and reply.outcome.kind == "device":
+        forget_project(request, before)
+        yield from _replies(request, available=True)
+    else:
+        yield _with_dependencies(reply, request, package_dir, site_dirs, before, whole)
+
+
+def _with_notes(reply: TraceReply, notes: Sequence[str]) -> TraceReply:
+    if not isinstance(reply.outcome, Trace):
+        return reply
+    return replace(reply, outcome=replace(reply.outcome, notes=(*reply.outcome.notes, *notes)))
+
+
+def _with_dependencies(
+    reply: TraceReply,
+    request: TraceRequest,
+    package_dir: str | None,
+    site_dirs: list[str],
+    before: frozenset[str],
+    whole: bool,
+) -> TraceReply:
+    """A reply with the files and packages that it depends on; `before` are modules that are none of the user's."""
     files, packages = dependencies(request, package_dir, site_dirs, before)
     seen = isinstance(reply.outcome, Trace) and any(i.source == "call site" for i in reply.outcome.inputs)
     seen = seen or request.step > 0
@@ -127,7 +170,7 @@ def _run(request: TraceRequest, available: bool) -> tuple[TraceReply, bool]:
         files = (*files, f"{request.file}::{request.name}")
     files = (*files, *(source.found.file for source in request.passes))
     files = tuple(dict.fromkeys((*files, *(site.file for site in request.sites if site.file != request.file))))
-    return TraceReply(reply.outcome, reply.stages, files, packages), devices.undecided
+    return TraceReply(reply.outcome, reply.stages, files, packages)
 
 
 def _trace(
@@ -137,7 +180,8 @@ def _trace(
     mode: FakeTensorMode,
     devices: Devices,
     started: float,
-) -> TraceReply:
+) -> tuple[TraceReply, Callable[[], tuple[NamedSizes, ...]] | None]:
+    """Trace the target; what is returned besides finds the names of its sizes."""
     tree = syntax_of(request, request.sliced if request.step else request.source)
     notes = list(loaded.notes)
     if not HAS_COLUMNS:
@@ -149,26 +193,27 @@ def _trace(
     except AttributeError:
         target = None
         if find_function(tree, request.name) is None or not request.callers:
-            return TraceReply(Failure("unsupported", f"{request.name} does not exist once the file has run"))
+            return TraceReply(Failure("unsupported", f"{request.name} does not exist once the file has run")), None
     if isinstance(target, Failure):
-        return TraceReply(target)
+        return TraceReply(target), None
     lines = request.source.splitlines()
+    stopped: dict[Failure, Stopped] = {}
     with forbid_effects(), mode, checks_pass(mode, Checks(sources, lines)):
-        prepared = prepare(request, loaded.module, target, sources, tree, mode)
+        prepared = prepare(request, loaded.module, target, sources, tree, mode, stopped)
     if isinstance(prepared, Failure):
-        return TraceReply(prepared)
+        return _failed(request, prepared, stopped, sources, tree, mode), None
     if ran_without_tensors(request, prepared.run):
-        return TraceReply(nothing(request.name))
-    definition = request.name if request.kind != "module" else f"{request.name}.forward"
+        return TraceReply(nothing(request.name)), None
 
     def new_names() -> Names:
-        return Names(sources, {request.file: tree}, returned_names(tree, definition))
+        return Names(sources, {request.file: tree}, returned_names(tree, _definition(request)))
 
     checks = Checks(sources, lines)
     with checks_pass(mode, checks):
         tried = _captured(prepared, mode, sources, new_names, request)
     if isinstance(tried, Failure):
-        return TraceReply(tried)
+        recorded = _recorded(request, prepared, sources, tree, mode)
+        return _failed(request, tried, {tried: recorded, **stopped}, sources, tree, mode), None
     prepared, captured = tried
     captured.notes = (*captured.notes, *_why_inference(captured, prepared))
     symbols = prepared.conditions.symbols
@@ -176,9 +221,9 @@ def _trace(
     infos = [StageInfo(s.name, count_ops(s), len(s.nodes)) for s in found]
     last = found[0] if captured.inference is not None else found[1]
     remarks: list[Remark] = []
-    if request.work:
+    if plain_work(request.work):
         known = Traced(
-            request,
+            replace(request, work=plain_work(request.work)),
             prepared.call,
             captured,
             found,
@@ -195,10 +240,11 @@ def _trace(
             with under(mode, prepared.conditions), checks_pass(mode, checks):
                 ledger = further_stages(known)
         except ValueError as error:
-            return TraceReply(Failure("unsupported", str(error)))
-        infos, found, remarks = ledger.infos, ledger.stages, ledger.remarks
+            return TraceReply(Failure("unsupported", str(error))), None
+        infos, found, remarks = ledger.infos, ledger.stages, list(ledger.remarks)
     else:
-        remarks = _of_operators(captured)
+        remarks += _of_operators(captured)
+    remarks += [] if request.work else _of_annotations(request, loaded, tree, prepared)
     saved = _saved(captured)
     if saved and symbols is not None and (counted := symbols.counted()):
         notes.append(f"sizes in bytes count {counted}")
@@ -211,11 +257,69 @@ def _trace(
         outputs=tuple(_output_specs(last, captured)),
         seconds=time.perf_counter() - started,
         torch=torch.__version__,
-        notes=(*notes, *prepared.notes, *captured.notes, *devices.notes(), *weights_note()),
+        notes=(*notes, *prepared.notes, *captured.notes, *devices.notes(), *weights_note(), *numbers_note()),
         remarks=(*(symbols.remarks() if symbols is not None else checks.remarks()), *prepared.remarks, *remarks),
         refused=captured.refused,
+        unreached=prepared.unreached,
+        variants=prepared.variants,
     )
-    return TraceReply(outcome, {s.name: wire.encode_stage(s) for s in found})
+    naming = _naming(request, loaded, prepared, tree, sources, mode)
+    return TraceReply(outcome, {s.name: wire.encode_stage(s) for s in found}), naming
+
+
+def _definition(request: TraceRequest) -> str:
+    """Return the qualified name of the function that a target is."""
+    return request.name if request.kind != "module" else f"{request.name}.forward"
+
+
+def _of_annotations(request: TraceRequest, loaded: Loaded, tree: ast.Module, prepared: Prepared) -> tuple[Remark, ...]:
+    function, namespace = find_function(tree, _definition(request)), vars(loaded.module)
+    return annotation_remarks(function, namespace, request.file, prepared.run, prepared.inputs)
+
+
+def _naming(
+    request: TraceRequest,
+    loaded: Loaded,
+    prepared: Prepared,
+    tree: ast.Module,
+    sources: Sources,
+    mode: FakeTensorMode,
+) -> Callable[[], tuple[NamedSizes, ...]] | None:
+    """Return what finds the names of sizes; None where there are none, or sizes are names already."""
+    if prepared.conditions.symbols is not None or request.work:
+        return None
+    return finder_of_names(prepared, tree, request.source if loaded.whole else request.sliced, sources, mode)
+
+
+def _recorded(
+    request: TraceRequest, prepared: Prepared, sources: Sources, tree: ast.Module, mode: FakeTensorMode
+) -> Stopped:
+    """Run once more what runs, but cannot be captured, to record what it does."""
+    run, checks = Run(recorded=[]), Checks(sources, request.source.splitlines())
+    with forbid_effects(), mode, under(mode, prepared.conditions), checks_pass(mode, checks):
+        watched_run(sources, prepared.call.run, RUN_CODE, Statements(tree, request.file), run)
+    return Stopped(run, prepared.call, prepared.conditions, prepared.inputs)
+
+
+def _failed(
+    request: TraceRequest,
+    failure: Failure,
+    stopped: Mapping[Failure, Stopped],
+    sources: Sources,
+    tree: ast.Module,
+    mode: FakeTensorMode,
+) -> TraceReply:
+    """The reply for a target that fails, with what ran of it before."""
+    run = stopped.get(failure)
+    if run is None:
+        return TraceReply(failure)
+    with mode, under(mode, run.conditions):
+        ran = partial_trace(request, sources, tree, run)
+    if ran is None:
+        return TraceReply(failure)
+    partial, stage = ran
+    encoded = {} if stage is None else {stage.name: wire.encode_stage(stage)}
+    return TraceReply(replace(failure, partial=partial), encoded)
 
 
 def _target(request: TraceRequest, loaded: Loaded, mode: FakeTensorMode) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,13 +13,31 @@ from typing import Any, TypeVar
 
 import fx_lsp
 from fx_lsp.comments import fx_comment
-from fx_lsp.model import Caller, CallSite, Failure, Given, InputSpec, Pass, Span, Target, TargetKind, TraceRequest, Work
+from fx_lsp.configurations import Reads
+from fx_lsp.model import (
+    Caller,
+    CallSite,
+    Configuration,
+    Failure,
+    Fit,
+    Given,
+    InputSpec,
+    Pass,
+    Span,
+    Target,
+    TargetKind,
+    TraceRequest,
+    Work,
+)
 from fx_lsp.specs import Comment, names_used, parse_comment
 from fx_lsp.steps import Step
 from fx_lsp.tracing.answers.disk import cache_key
 from fx_lsp.tracing.calls.call_sites import call_sites
 from fx_lsp.tracing.calls.callers import callers_of
 from fx_lsp.tracing.calls.config_classes import fitting_classes
+from fx_lsp.tracing.calls.offered_names import configurations_for
+from fx_lsp.tracing.calls.parameter_reads import parameter_reads
+from fx_lsp.tracing.calls.project_files import ProjectFile
 from fx_lsp.tracing.calls.recordings import recorded_calls
 from fx_lsp.tracing.slicing.module_slice import Slice, SourceGraph
 from fx_lsp.tracing.slicing.passes import find_passes
@@ -127,6 +146,7 @@ class Analysis:
             work=work,
             evident=plan.target.evident,
             step=self.steps[name].region.lineno if name in self.steps else 0,
+            fits=self._fits(plan.target, overlays),
         )
 
     def _kind(self, target: Target) -> TargetKind:
@@ -137,6 +157,17 @@ class Analysis:
         if not step.path:
             return "function"
         return "method" if len(step.path) == 1 and isinstance(step.path[0], ast.ClassDef) else "step"
+
+    def _fits(self, target: Target, overlays: Mapping[str, str]) -> tuple[Fit, ...]:
+        """Return the configurations of the project that the target's parameters may mean."""
+        if self.graph is None or target.kind in ("graph", "step"):
+            return ()
+        reads = parameter_reads(target.name, ProjectFile(self.file, self.text, self.graph), self.roots, overlays)
+        fits = (Fit(n, json.dumps(r.to_data()), self._configurations(r, overlays)) for n, r in reads.items())
+        return tuple(fit for fit in fits if fit.configurations)
+
+    def _configurations(self, reads: Reads, overlays: Mapping[str, str]) -> tuple[Configuration, ...]:
+        return configurations_for(reads, self.file, self.roots, overlays)
 
     def _callers(self, target: Target) -> tuple[Caller, ...]:
         if self.graph is None or target.kind in ("graph", "step"):

@@ -10,10 +10,11 @@ import logging
 from collections.abc import Callable, Collection
 
 from fx_lsp.errors import WorkerStartError
-from fx_lsp.model import Failure, Outcome, Pass, Remark, Stage, Target, Work
+from fx_lsp.model import Failure, Outcome, Pass, Remark, Stage, Target, TraceReply, Work, known_trace, variant_work
 from fx_lsp.tracing.analysis import Analysis, Plan, analyse, aside
 from fx_lsp.tracing.answers.disk import UNKNOWN, Cache, CachedTrace, Dependency, is_fresh
 from fx_lsp.tracing.answers.store import Answers
+from fx_lsp.tracing.answers.variants import untried
 from fx_lsp.tracing.background_tasks import Background
 from fx_lsp.tracing.open_file import (
     FileState,
@@ -130,28 +131,30 @@ class Engine:
         found = self._files.get(file)
         return _not_open(file) if found is None else await found.when_settled(lambda: known_targets(found))
 
-    async def outcome(self, file: str, name: str, work: Work = "") -> Outcome:
+    async def outcome(self, file: str, name: str, work: Work = "", final: bool = False) -> Outcome:
         """What tracing the present text of a target gives, and doing `work` with it; waits for it, through edits made
-        meanwhile.
+        meanwhile, and with `final` for all that there is to know of it.
 
         Raises asyncio.CancelledError when everything was cancelled.
         """
-        return (await self._answer(file, entry_of(name, work)))[0]
+        return (await self._answer(file, entry_of(name, work), final))[0]
 
     async def stage(self, file: str, name: str, stage: str, work: Work = "") -> Stage | Failure:
-        """One stage of a target's present text; waits for it. A `Failure` where there is none.
+        """One stage of a target's present text, also of what ran of one that fails; waits for it. A `Failure` where
+        there is none.
 
         That of a pass that changed nothing is the stage before it.
         """
         entry = entry_of(name, work)
         for _ in range(2):
             outcome, key = await self._answer(file, entry)
-            if isinstance(outcome, Failure):
+            trace = known_trace(outcome)
+            kept = None if trace is None else trace.kept(stage)
+            if isinstance(outcome, Failure) and kept is None:
                 return outcome
-            kept = outcome.kept(stage)
-            if kept is None:
-                there = ", ".join(info.name for info in outcome.stages) or "none"
-                return Failure("unsupported", f"{name} has no stage {stage!r}; it has: {there}")
+            if trace is None or kept is None:
+                there = ", ".join(info.name for info in trace.stages) if trace is not None else ""
+                return Failure("unsupported", f"{name} has no stage {stage!r}; it has: {there or 'none'}")
             found = self._files.get(file)
             decoded = await self._answers.stage(key, kept)
             if decoded is not None and found is not None:
@@ -196,14 +199,14 @@ class Engine:
         """What work with targets of all open files says of places in `file`."""
         return remarks_on(self._files.values(), file)
 
-    def stage_now(self, file: str, name: str, stage: str) -> Stage | None:
-        """The stage that belongs to what `state` shows, if it is at hand without waiting."""
-        found = self._files.get(file)
-        shown = found.shown.get(name) if found else None
+    def stage_now(self, file: str, name: str, stage: str, work: Work = "") -> Stage | None:
+        """The stage that belongs to what `state` shows, or is known of `work`, if it is at hand without waiting."""
+        found, entry = self._files.get(file), entry_of(name, work)
+        shown = found.shown.get(entry) if found else None
         if found is None or shown is None:
             return None
         decoded = self._answers.stage_now(shown.key, stage)
-        return shown_stage(found, name, decoded) if decoded is not None else None
+        return shown_stage(found, entry, decoded) if decoded is not None else None
 
     def cancel_all(self) -> None:
         """Stop every trace. What was cancelled is traced again after an edit, or when it is asked for."""
@@ -308,12 +311,23 @@ class Engine:
             await asyncio.sleep(found.rest)  # the next key cancels this
         for entry in sorted(wanted, key=found.slowness):
             self._schedule(found, entry, entries[entry])
+        for name in analysis.targets:
+            self._trace_variants(found, name)
         self._touch(found)
 
     def _schedule(self, found: OpenFile, entry: str, key: str) -> None:
         if found.host is not None:
             title = " ".join(part for part in split_entry(entry) if part)
             self._scheduler.add(Job(key, found.host, title, lambda: self._trace(found, entry, key)))
+
+    def _trace_variants(self, open_file: OpenFile, name: str) -> None:
+        """Trace the variants of a target that it had no time for itself, once nothing more urgent is to be done."""
+        shown = open_file.current(name)
+        for variant in untried(shown.outcome) if shown is not None and self._settings.trace_on_open else ():
+            entry = entry_of(name, variant_work(variant))
+            key = open_file.key_of(entry)
+            if key is not None and open_file.current(entry) is None:
+                self._schedule(open_file, entry, key)
 
     async def _trace(self, found: OpenFile, entry: str, key: str) -> None:
         analysis, host = found.good, found.host
@@ -326,8 +340,17 @@ class Engine:
             self._touch(found)
             return
         previous, search_seconds = found.inputs.get(name, ()), self._settings.search_seconds
+
+        def show_early(reply: TraceReply) -> None:
+            if not found.closed and found.keys.get(entry) == key:
+                answer = CachedTrace(reply.outcome, plan.lines, (), reply.packages, final=False)
+                answers.keep(key, answer, reply.stages)
+                self._background.run(answers.decode(key, list(reply.stages)))
+                found.show(entry, key, answer)
+                self._touch(found)
+
         try:
-            asked = await ask(host, analysis, name, work, texts, previous, search_seconds)
+            asked = await ask(host, analysis, name, work, texts, previous, search_seconds, show_early)
         except WorkerStartError as error:
             for other in self._files.values():
                 if other.host is host:
@@ -344,16 +367,19 @@ class Engine:
             changing = [d for d in dependencies if d.path in self._files or d.digest == UNKNOWN]
             if not is_fresh(changing, overlays(self._files.values())):
                 self._read_soon(found, 0)
+            self._trace_variants(found, entry)
             self._touch(found)
 
-    async def _answer(self, file: str, entry: str) -> tuple[Outcome, str]:
+    async def _answer(self, file: str, entry: str, final: bool = False) -> tuple[Outcome, str]:
         found = self._files.get(file)
         if found is None:
             return _not_open(file), ""
 
         def known() -> tuple[Outcome, str] | None:
             answer = known_outcome(found, entry)
-            if answer is None:
+            shown = found.current(entry) if final else None
+            if answer is None or (shown is not None and not shown.answer.final):
+                answer = None
                 self._schedule(found, entry, found.keys[entry])
                 self._scheduler.refresh()
             return answer

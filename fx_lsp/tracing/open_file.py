@@ -12,10 +12,23 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from fx_lsp.errors import WorkerStartError
-from fx_lsp.model import Failure, FailureKind, InputSpec, Outcome, Remark, Stage, Target, Trace, Work
+from fx_lsp.model import (
+    Failure,
+    FailureKind,
+    InputSpec,
+    Outcome,
+    Remark,
+    Stage,
+    Target,
+    Trace,
+    Work,
+    variant_of,
+    variant_work,
+)
 from fx_lsp.tracing.analysis import Analysis, Texts
 from fx_lsp.tracing.answers.disk import CachedTrace
 from fx_lsp.tracing.answers.relocation import edited_lines, relocate_outcome, relocate_span, relocate_stage
+from fx_lsp.tracing.answers.variants import untried, with_variant_outcome
 from fx_lsp.tracing.scheduler import Urgency
 from fx_lsp.tracing.source.parsing import split_lines
 from fx_lsp.tracing.workers.interpreter import Host
@@ -225,7 +238,7 @@ class OpenFile:
     def show(self, name: str, key: str, answer: CachedTrace, seconds: float | None = None) -> None:
         """`answer` is what is known of an entry of the last good text; it took `seconds`, where it was traced now."""
         assert self.good is not None, "keys come from a good analysis"
-        target, _ = split_entry(name)
+        target, work = split_entry(name)
         lines = self.good.plan(target).lines
         moved = None if lines == answer.lines else dict(zip(answer.lines, lines, strict=False))
         outcome = answer.outcome if moved is None else relocate_outcome(answer.outcome, self.file, moved)
@@ -234,7 +247,7 @@ class OpenFile:
             seconds = before.seconds
         self.shown[name] = Shown(key, self.good.text, answer, outcome, moved, seconds)
         self.stages = {k: v for k, v in self.stages.items() if k[0] != key}
-        if isinstance(outcome, Trace):
+        if isinstance(outcome, Trace) and not variant_of(work):
             self.inputs[target] = outcome.inputs
 
     def current(self, name: str) -> Shown | None:
@@ -244,7 +257,8 @@ class OpenFile:
 
 
 def urgency(files: Iterable[OpenFile], focused: OpenFile | None, key: str, unasked: bool) -> Urgency | None:
-    """Return how urgent the trace `key` is: asked for, at the cursor, in the focused file, elsewhere; quick first.
+    """Return how urgent the trace `key` is: asked for, at the cursor, in the focused file, elsewhere, a variant of a
+    target; quick first.
 
     None where nobody wants it; without `unasked`, only what is asked for is wanted.
     """
@@ -255,6 +269,8 @@ def urgency(files: Iterable[OpenFile], focused: OpenFile | None, key: str, unask
             continue
         if found.awaited[name]:
             wanted.append((0, *found.slowness(name)))
+        elif unasked and variant_of(split_entry(name)[1]):
+            wanted.append((4, *found.slowness(name)))
         elif unasked:
             target = found.resolved.targets[split_entry(name)[0]] if found is focused and found.resolved else None
             at_focus = target and found.focus and target.span.line <= found.focus <= target.span.end_line
@@ -324,7 +340,8 @@ def build_state(open_file: OpenFile, tracing: Container[str]) -> FileState:
             outcome = None
             if shown is not None:
                 mapping = _mapping(shown.text, text, mappings)
-                outcome = shown.outcome if mapping is None else relocate_outcome(shown.outcome, good.file, mapping)
+                outcome = _with_variants(open_file, name, shown)
+                outcome = outcome if mapping is None else relocate_outcome(outcome, good.file, mapping)
             stale = shown is not None and open_file.current(name) is None
             mapping = _mapping(good.text, text, mappings)
             moved = target if mapping is None else _move_target(target, mapping, len(split_lines(text)))
@@ -333,6 +350,18 @@ def build_state(open_file: OpenFile, tracing: Container[str]) -> FileState:
                 continue
             targets.append(TargetState(moved, outcome, pending, stale, key, shown.seconds if shown else None))
     return FileState(open_file.file, text, tuple(targets), trouble_of(open_file))
+
+
+def _with_variants(open_file: OpenFile, name: str, shown: Shown) -> Outcome:
+    """The outcome of a target with what is known of its variants by now, at the same lines."""
+    outcome = shown.outcome
+    for variant in untried(outcome):
+        entry = entry_of(name, variant_work(variant))
+        answer = open_file.shown.get(entry)
+        key = entry_of(shown.key, variant_work(variant))
+        if answer is not None and (answer.key, answer.text) == (key, shown.text) and isinstance(outcome, Trace):
+            outcome = with_variant_outcome(outcome, variant, answer.outcome)
+    return outcome
 
 
 def shown_stage(open_file: OpenFile, name: str, stage: Stage) -> Stage:

@@ -12,6 +12,7 @@ from fx_lsp.model import Failure, InputSpec, TraceReply, TraceRequest, Work
 from fx_lsp.tracing.analysis import Analysis, Texts
 from fx_lsp.tracing.answers.disk import Dependency, read_dependencies
 from fx_lsp.tracing.slicing.passes import with_passes
+from fx_lsp.tracing.workers.channels import EarlyReply
 from fx_lsp.tracing.workers.failures import our_fault
 from fx_lsp.tracing.workers.interpreter import Host, Traced
 
@@ -36,8 +37,12 @@ async def ask(
     overlays: Texts,
     previous: tuple[InputSpec, ...],
     search_seconds: float,
+    early: EarlyReply | None = None,
 ) -> Asked:
-    """Trace the target `name` and do `work` with it. A bug of ours is a `Failure` too. Raises WorkerStartError."""
+    """Trace the target `name` and do `work` with it. A bug of ours is a `Failure` too. Raises WorkerStartError.
+
+    `early` is given replies that are not final.
+    """
 
     def prepare() -> TraceRequest | Failure:
         request = analysis.request(name, overlays, search_seconds, previous, work)
@@ -48,7 +53,7 @@ async def ask(
         request = await asyncio.to_thread(prepare)
         if isinstance(request, Failure):
             return Asked(TraceReply(request), None, False, ())
-        traced: Traced = await host.trace(request, span)
+        traced: Traced = await host.trace(request, span, early)
         dependencies = await asyncio.to_thread(read_dependencies, traced.reply.dependencies, overlays, started)
     except WorkerStartError:
         raise

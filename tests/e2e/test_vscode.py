@@ -86,8 +86,8 @@ def large(code: Code) -> dict[str, Any]:
 
 
 def test_lenses_and_shapes(graphs: dict[str, Any]) -> None:
-    assert any(lens.startswith("11 ops forward · 14 backward · saves ") for lens in graphs["lenses"])
-    assert "scores: ~f32[4, 8] = q @ k.transpose" in graphs["code"]
+    assert any(lens.startswith("22 ops forward · 20 backward · saves ") for lens in graphs["lenses"])
+    assert "scores: ~f32[4, 8, 12, 24] = q @ k.transpose" in graphs["code"]
 
 
 def test_a_hover_has_actions(graphs: dict[str, Any]) -> None:
@@ -95,7 +95,7 @@ def test_a_hover_has_actions(graphs: dict[str, Any]) -> None:
 
 
 def test_a_graph_opens_beside_the_code_from_a_hover(graphs: dict[str, Any]) -> None:
-    assert "weights: f32[4, 8] = aten._softmax.default(masked_fill, -1, False)" in graphs["forward"]
+    assert "weights: f32[4, 8, 12, 24] = aten._softmax.default(masked_fill, -1, False)" in graphs["forward"]
     assert graphs["tabs"] == ["attention", "attention.forward", "attention.backward"]
 
 
@@ -124,7 +124,7 @@ def test_graphs_survive_a_reload_of_the_window(graphs: dict[str, Any]) -> None:
 
 
 def test_functions_are_in_a_tree(views: dict[str, Any]) -> None:
-    assert views["tree"][0].startswith("attention11 ops forward")
+    assert views["tree"][0].startswith("attention22 ops forward")
     assert {"joint88 ops", "forward43 ops", "backward50 ops"} <= set(views["tree"])
     assert {"saved for backward~108.1 KiB", "x: ~f32[4, 8, 64]search"} <= set(views["tree"])
 
@@ -141,14 +141,15 @@ def test_passes_are_diffs_with_a_next_and_a_previous_one(views: dict[str, Any]) 
     assert "joint:remove_noop_ops" in views["passes"]
     first = views["diff"]["tabs"][-1]
     assert first.startswith("attention · joint:remove_noop_ops (")
-    assert "alias: f32[4, 8]" in views["diff"]["before"] and "alias: f32[4, 8]" not in views["diff"]["after"]
+    removed = "alias: f32[4, 8, 12, 24]"
+    assert removed in views["diff"]["before"] and removed not in views["diff"]["after"]
     assert views["next"][-1] != first
 
 
 def test_the_picture_of_a_graph_is_searched_clicked_and_saved(views: dict[str, Any]) -> None:
-    assert views["picture"]["state"] == "ready" and int(views["picture"]["nodes"]) == 15
+    assert views["picture"]["state"] == "ready" and int(views["picture"]["nodes"]) == 26
     assert "aten._softmax.default(masked_fill, -1, False)" in views["details"]
-    assert "saved 128 B" in views["details"]
+    assert "saved 36 KiB" in views["details"]
     assert views["svg"].startswith("<svg ")
     assert "_softmax_backward_data" in views["svg"] and "recomputed" in views["svg"]
 

@@ -1,7 +1,8 @@
 """The real server process on an engine that knows its answers: `python fake_engine.py`.
 
-A line `def f(x): return x + 1` is a target whose outcome is made from its own text. A body that says `fail` fails,
-`guess` finds no inputs, `slow` is never traced, and `bug` raises in the engine.
+A line `def f(x): return x + 1` is a target whose outcome is made from its own text. A body that says `fail` fails, one
+that says `partly` does so after an operation, `guess` finds no inputs, `slow` is never traced, and `bug` raises in the
+engine. One that says `if y` does not reach what stands before it, and has a variant that does not either.
 """
 
 from __future__ import annotations
@@ -10,9 +11,27 @@ import asyncio
 import re
 import sys
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any, cast
 
-from fx_lsp.model import Failure, InputSpec, Node, Outcome, Pass, Remark, Span, Stage, StageInfo, Target, Trace, Value
+from fx_lsp.model import (
+    Failure,
+    InputSpec,
+    Node,
+    Operand,
+    Outcome,
+    Pass,
+    Remark,
+    Span,
+    Stage,
+    StageInfo,
+    Target,
+    TargetVariant,
+    Trace,
+    Unreached,
+    Value,
+    known_trace,
+)
 from fx_lsp.server.app import serve
 from fx_lsp.tracing.engine import Engine, EngineSettings, EngineStatus, FileState, TargetState
 
@@ -82,10 +101,10 @@ class FakeEngine:
     async def stage(self, file: str, name: str, stage: str, work: str = "") -> Stage | Failure:
         return self.stage_now(file, name, stage) or Failure("unsupported", f"{name} has no {stage} graph")
 
-    def stage_now(self, file: str, name: str, stage: str) -> Stage | None:
+    def stage_now(self, file: str, name: str, stage: str, work: str = "") -> Stage | None:
         known = self._target(file, name)
-        outcome = None if known is None else known.outcome
-        return _stage(outcome) if isinstance(outcome, Trace) and stage == "inference" else None
+        trace = None if known is None or known.outcome is None else known_trace(known.outcome)
+        return _stage(trace, stage) if trace is not None and trace.info(stage) is not None else None
 
     def known(self, file: str, name: str, work: str) -> Outcome | None:
         return None
@@ -136,22 +155,39 @@ def _states(file: str, text: str) -> list[TargetState]:
 
 def _outcome(target: Target, body: str, size: int) -> Outcome:
     place = Span(target.file, target.span.line, size - len(body.encode()), target.span.line, size)
+    inputs = (InputSpec("x", "f32[2, 3]", "search", guessed=True),)
     if "fail" in body:
-        return Failure("shape", "sizes do not fit", place, "write the shapes down", "error")
+        ran = Value(place, "return", "f32[2, 3]")
+        partial = Trace(
+            target.id,
+            inputs,
+            (StageInfo("torch", 1, 3, "as written, as far as it ran"),),
+            (),
+            (ran,),
+            (),
+            0.0,
+            "2.13.0",
+        )
+        known = partial if "partly" in body else None
+        return Failure("shape", "sizes do not fit", place, "write the shapes down", "error", partial=known)
     if "guess" in body:
         return Failure("inputs", "no inputs were found", inputs=(InputSpec("x", "f32[2, 3]", "search", guessed=True),))
     returned = Value(place, "return", "f32[2, 3]")
-    inputs = (InputSpec("x", "f32[2, 3]", "search", guessed=True),)
-    return Trace(target.id, inputs, (StageInfo("inference", 1, 3),), (), (returned,), ("f32[2, 3]",), 0.1, "2.13.0")
+    trace = Trace(target.id, inputs, (StageInfo("inference", 1, 3),), (), (returned,), ("f32[2, 3]",), 0.1, "2.13.0")
+    if " if y" not in body:
+        return trace
+    skipped = replace(place, end_col=place.col + body.index(" if y"))
+    unreached = Unreached(skipped, "condition", None, False, (Operand("y", "None"),))
+    return replace(trace, unreached=(unreached,), variants=(TargetVariant("y"),))
 
 
-def _stage(trace: Trace) -> Stage:
+def _stage(trace: Trace, name: str) -> Stage:
     nodes = (
         Node("x", "placeholder", "x", spec="f32[2, 3]"),
         Node("y", "call_function", "aten.add.Tensor", ("x", "1"), spec="f32[2, 3]", spans=(trace.values[0].span,)),
         Node("output", "output", "output", ("y",)),
     )
-    return Stage("inference", nodes)
+    return Stage(name, nodes)
 
 
 def make(settings: EngineSettings, on_update: Callable[[str], None], on_status: Callable[..., Any]) -> Engine:

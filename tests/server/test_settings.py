@@ -39,6 +39,14 @@ def test_what_has_a_wrong_type_stays_what_it_was():
     assert (settings, len(wrong)) == (Settings(limits_seconds=3), 1)
 
 
+def test_a_choice_is_one_of_its_values():
+    assert read_settings({"sizes": "both"}, Settings()) == (Settings(sizes="both"), ())
+    assert read_settings({"sizes": "letters"}, Settings()) == (
+        Settings(),
+        ("fx-lsp.sizes is 'letters', not names, numbers or both",),
+    )
+
+
 def test_interpreters_are_pairs():
     given = {"interpreters": [["/a.b/c", "/env/bin/python"]], "trusted": False}
     settings, wrong = read_settings(given, Settings())

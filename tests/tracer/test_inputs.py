@@ -30,7 +30,9 @@ def attention(q, k, v):
 """,
         "attention",
     )
-    assert traced.inputs() == snapshot(["q: f32[4, 64] · search", "k: f32[8, 64] · search", "v: f32[8, 96] · search"])
+    assert traced.inputs() == snapshot(
+        ["q: f32[4, 8, 12, 64] · search", "k: f32[4, 8, 24, 64] · search", "v: f32[4, 8, 24, 96] · search"]
+    )
 
 
 def test_products_heads_and_fused_projections(trace):

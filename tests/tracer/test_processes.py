@@ -77,6 +77,14 @@ def test_a_step_of_a_replicated_model(trace):
     assert [n.name for n in traced.stage("forward").nodes if n.op == "placeholder"] == snapshot(
         ["model_module_weight", "model_module_bias"]
     )
-    assert traced.trace.notes[-1] == snapshot(
-        "DistributedDataParallel averages the gradients over all processes, outside of these graphs"
+
+
+def test_a_model_that_is_replicated_where_it_is_traced(trace):
+    source = """
+# fx: x=f32[4, 8]
+def f(x):
+    return DistributedDataParallel(nn.Linear(8, 4))(x)
+"""
+    assert trace(HEAD + source, "f").trace.notes == snapshot(
+        ("DistributedDataParallel averages the gradients over all processes, outside of these graphs",)
     )

@@ -206,7 +206,7 @@ def test_shapes_in_the_words_of_an_error(trace):
 
 
 def test_an_odd_number(trace):
-    assert inputs(trace, "blur") == snapshot(["x: f32[4, 64] · search", "kernel_size: 3 · search"])
+    assert inputs(trace, "blur") == snapshot(["x: f32[4, 8, 64] · search", "kernel_size: 3 · search"])
 
 
 def test_one_example_at_a_time(trace):

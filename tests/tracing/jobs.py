@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from fx_lsp.model import Failure, Trace, TraceReply, TraceRequest
@@ -20,6 +21,15 @@ def run(request: TraceRequest) -> TraceReply:
     notes = tuple(str(note) for note in names.get("notes", ()))
     trace = Trace(request.name, (), (), (), (), (), seconds=0.0, torch="", notes=notes)
     return TraceReply(trace, names.get("stages", {}), ("dependency.py",), ("package",))
+
+
+def twice(request: TraceRequest) -> Iterator[TraceReply]:
+    """First a reply that is not final, then what `run` gives, unless the source fails or waits when it is run."""
+    names: dict[str, Any] = {"__name__": "first"}
+    exec(compile(request.source, request.file, "exec"), names)
+    first = Trace(request.name, (), (), (), (), (), seconds=0.0, torch="", notes=("first",))
+    yield TraceReply(first, names.get("stages", {}), final=False)
+    yield run(request)
 
 
 def guarded(request: TraceRequest) -> TraceReply:

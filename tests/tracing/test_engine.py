@@ -11,10 +11,25 @@ from typing import Any
 import pytest
 
 from fx_lsp.errors import WorkerDied, WorkerStartError, WorkerTimeout
-from fx_lsp.model import Failure, Node, Span, Stage, StageInfo, Trace, TraceReply, TraceRequest, Value
+from fx_lsp.model import (
+    Failure,
+    InputSpec,
+    NamedSizes,
+    Node,
+    Span,
+    Stage,
+    StageInfo,
+    TargetVariant,
+    Trace,
+    TraceReply,
+    TraceRequest,
+    Unreached,
+    Value,
+)
 from fx_lsp.tracing.analysis import module_name
 from fx_lsp.tracing.engine import Engine, EngineSettings, EngineStatus
 from fx_lsp.tracing.open_file import SLOW_SECONDS, urgency
+from fx_lsp.tracing.workers.channels import EarlyReply
 from fx_lsp.tracing.workers.find_python import Interpreter
 from fx_lsp.tracing.workers.interpreter import Backend
 from fx_lsp.tracing.workers.pool import Limits, Workers
@@ -32,6 +47,7 @@ class Tracers:
         self.asked: list[str] = []
         self.ended: list[str] = []
         self.requests: list[TraceRequest] = []
+        self.first: Callable[[TraceRequest], TraceReply] | None = None
         self.gate = asyncio.Event()
         self.gate.set()
         self.pid: int | None = None
@@ -45,10 +61,14 @@ class Tracers:
         await asyncio.sleep(0.02)
         self.pid = self.started
 
-    async def run(self, request: TraceRequest, seconds: float | None = None) -> TraceReply:
+    async def run(
+        self, request: TraceRequest, seconds: float | None = None, early: EarlyReply | None = None
+    ) -> TraceReply:
         self.asked.append(request.name)
         self.requests.append(request)
         try:
+            if early is not None and self.first is not None:
+                early(replace(self.first(request), final=False))
             await self.gate.wait()
             return self.answer(request)
         except asyncio.CancelledError:
@@ -113,6 +133,29 @@ def line_of(engine: Engine, file: str, name: str) -> int:
     outcome = next(t.outcome for t in state.targets if t.target.name == name)
     assert isinstance(outcome, Trace)
     return outcome.values[0].span.line
+
+
+async def test_what_is_known_early_is_shown_until_all_is_known(bench: Bench) -> None:
+    def named(request: TraceRequest) -> TraceReply:
+        reply = traced(request)
+        assert isinstance(reply.outcome, Trace)
+        sizes = NamedSizes("input", None, "x", (2,), ("n",))
+        return replace(reply, outcome=replace(reply.outcome, named=(sizes,)))
+
+    bench.tracers.first, bench.tracers.answer = traced, named
+    bench.tracers.gate.clear()
+    engine = bench.engine()
+    engine.open(bench.file, TEXT, ())
+    early = await engine.outcome(bench.file, "f")
+    assert isinstance(early, Trace) and early.named == ()
+    assert isinstance(await engine.stage(bench.file, "f", "forward"), Stage)
+    whole = asyncio.ensure_future(engine.outcome(bench.file, "f", final=True))
+    await asyncio.sleep(0.05)
+    assert not whole.done()
+    bench.tracers.gate.set()
+    outcome = await whole
+    assert isinstance(outcome, Trace) and [sizes.names for sizes in outcome.named] == [("n",)]
+    assert bench.tracers.asked.count("f") == 1
 
 
 async def test_an_opened_file_is_traced(bench: Bench) -> None:
@@ -513,3 +556,64 @@ async def test_passes_are_offered_all_targets_that_are_traced_and_graphs_that_ar
         ("g", "function"),
         ("built", "graph"),
     ]
+
+
+OPTIONAL = "import torch\n\ndef f(x, y=None):\n    if y is not None:\n        x = x * y\n    return torch.relu(x)\n"
+
+
+def with_variant(request: TraceRequest) -> TraceReply:
+    """A target that had no time for its variant; the variant alone reaches line 5."""
+    trace = traced(request).outcome
+    assert isinstance(trace, Trace)
+    line = request.sliced.split("\n").index("        x = x * y") + 1
+    inside = Span(request.file, line, 8, line, 17)
+    if request.work == "variant=y":
+        inputs = (InputSpec("y", "f32[2]", "search", guessed=True),)
+        return TraceReply(replace(trace, inputs=inputs, values=(*trace.values, Value(inside, "x", "f32[2]"))))
+    return TraceReply(replace(trace, unreached=(Unreached(inside, "condition"),), variants=(TargetVariant("y"),)))
+
+
+async def test_a_variant_is_traced_after_the_target_and_added_to_it(bench: Bench) -> None:
+    bench.tracers = Tracers(with_variant)
+    engine = bench.engine()
+    engine.open(bench.file, OPTIONAL, ())
+    await bench.quiet(engine)
+    assert [request.work for request in bench.tracers.requests] == ["", "variant=y"]
+    assert [request.previous for request in bench.tracers.requests][1] == (), "not the inputs of a variant"
+
+    engine.open(bench.file, f"# moved\n{OPTIONAL}", ())
+    await bench.quiet(engine)
+    state = engine.state(bench.file)
+    assert state is not None
+    (target,) = state.targets
+    assert isinstance(target.outcome, Trace)
+    (variant,), (unreached,) = target.outcome.variants, target.outcome.unreached
+    assert [(v.name, v.span.line) for v in variant.values] == [("x", 6)]
+    assert (variant.inputs[0].spec, unreached.span.line, unreached.variants) == ("f32[2]", 6, ("y",))
+    assert len(bench.tracers.requests) == 2, "what is known is not traced again"
+
+
+async def test_a_variant_that_is_wrong_is_a_remark(bench: Bench) -> None:
+    def answer(request: TraceRequest) -> TraceReply:
+        place = Span(request.file, 5, 12, 5, 17)
+        wrong = Failure("shape", "sizes differ", place, severity="error")
+        return TraceReply(wrong) if request.work else with_variant(request)
+
+    bench.tracers = Tracers(answer)
+    engine = bench.engine()
+    engine.open(bench.file, OPTIONAL, ())
+    await bench.quiet(engine)
+    state = engine.state(bench.file)
+    assert state is not None
+    outcome = state.targets[0].outcome
+    assert isinstance(outcome, Trace)
+    assert [(remark.message, remark.severity) for remark in outcome.remarks] == [("sizes differ, with y", "error")]
+
+
+async def test_no_variant_is_traced_unasked_where_nothing_is(bench: Bench) -> None:
+    bench.tracers = Tracers(with_variant)
+    engine = bench.engine(trace_on_open=False)
+    engine.open(bench.file, OPTIONAL, ())
+    await engine.outcome(bench.file, "f")
+    await bench.quiet(engine)
+    assert [request.work for request in bench.tracers.requests] == [""]

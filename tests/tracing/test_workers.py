@@ -150,6 +150,32 @@ async def test_megabytes_of_prints_keep_the_tail(workers: Workers) -> None:
     await works(workers)
 
 
+async def test_a_reply_that_is_not_final_comes_first(mode: Mode) -> None:
+    workers = started(mode, job="jobs:twice")
+    early: list[TraceReply] = []
+    try:
+        reply = await workers.run(asking("notes = ['whole']\nstages = {'forward': b'nodes'}"), early=early.append)
+        assert [(shown(r), r.stages, r.final) for r in early] == [(("first",), {"forward": b"nodes"}, False)]
+        assert (shown(reply), reply.stages, reply.final) == (("whole",), {"forward": b"nodes"}, True)
+    finally:
+        await workers.close()
+
+
+@pytest.mark.parametrize("ending", ["raise KeyError", "import os; os._exit(3)", "while True: pass"])
+async def test_a_reply_stands_though_the_process_ends_before_the_next(ending: str) -> None:
+    workers = started("fork", job="jobs:twice")
+    try:
+        reply = await workers.run(asking(f"if __name__ == 'user':\n    {ending}"), seconds=2)
+        assert (shown(reply), reply.final) == (("first",), True)
+    finally:
+        await workers.close()
+
+
+def shown(reply: TraceReply) -> tuple[str, ...]:
+    assert isinstance(reply.outcome, Trace), reply.outcome
+    return reply.outcome.notes
+
+
 async def test_endless_loop_times_out(workers: Workers, tmp_path: Path) -> None:
     source = telling_its_group(tmp_path / "group", "print('before', flush=True)\nwhile True: pass")
     with pytest.raises(WorkerTimeout, match=r"^no answer within 1.5 s$") as timeout:
@@ -531,7 +557,7 @@ async def test_harmless_things_are_not_blocked(guarded: Workers, source: str) ->
 
 async def test_guard_variants(workers: Workers) -> None:
     source = """
-import socket
+import os, socket, tempfile
 from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
 notes = []
 def trial(action):
@@ -540,8 +566,11 @@ def trial(action):
         notes.append('done')
     except EffectBlocked as blocked:
         notes.append(blocked.what)
-with forbid_effects(network_only=True) as effects:
+os.chdir(tempfile.mkdtemp())
+with forbid_effects(imports=True) as effects:
     trial(lambda: open('/dev/full', 'w').close())
+    trial(lambda: open('model.pt', 'w').close())
+    trial(lambda: open('../cache-of-a-library', 'w').close())
     trial(lambda: socket.getaddrinfo('example.com', 80))
     with forbid_effects(reads=False):
         trial(lambda: open('/etc/hostname'))
@@ -550,9 +579,11 @@ with forbid_effects(network_only=True) as effects:
 trial(lambda: open('/dev/full', 'w').close())"""
     assert await notes(workers, source) == (
         "done",
+        "writes the file model.pt",
+        "done",
         "opens a network connection to example.com:80",
         "reads the file /etc/hostname",
         "done",
-        "1",
+        "2",
         "done",
     )

@@ -30,9 +30,10 @@ export interface FunctionData {
   stale: boolean;
   message: string;
   stages: { name: string; ops: number }[];
+  variants: { name: string; work: string }[];
   saved: number | null;
   guessed: boolean;
-  inputs: { name: string; spec: string; source: string; guessed: boolean }[];
+  inputs: { name: string; spec: string; shown?: string; source: string; guessed: boolean }[];
 }
 
 export interface PassData {

@@ -177,11 +177,14 @@ function passItem(uri: vscode.Uri, data: PassData): vscode.TreeItem {
 function details(uri: vscode.Uri, data: FunctionData): Item[] {
   const command = (name: string, title: string, ...words: string[]): vscode.Command => ({ title, command: name, arguments: [uri.toString(), data.name, ...words] });
   const stages = data.stages.map(
-    ({ name, ops }): Item => ({ kind: 'detail', label: name, description: `${ops.toLocaleString('en')} ops`, icon: 'list-tree', command: command('fx-lsp.openStage', 'Show', name) }),
+    ({ name, ops }): Item => ({ kind: 'detail', label: name, description: `${ops.toLocaleString('en')} ops${data.state === 'failed' ? ' before it fails' : ''}`, icon: 'list-tree', command: command('fx-lsp.openStage', 'Show', name) }),
+  );
+  const variants = data.variants.map(
+    ({ name, work }): Item => ({ kind: 'detail', label: `with ${name}`, description: 'optional', icon: 'git-branch', command: command('fxLsp.showStage', 'Show', '', work) }),
   );
   const saved: Item[] = data.saved === null ? [] : [{ kind: 'detail', label: 'saved for backward', description: `${data.guessed ? '~' : ''}${formatBytes(data.saved)}`, icon: 'save', command: command('fx-lsp.showMemory', 'Show') }];
-  const inputs = data.inputs.map(({ name, spec, source, guessed }): Item => ({ kind: 'detail', label: `${name}: ${guessed ? '~' : ''}${spec}`, description: source, icon: 'symbol-parameter' }));
-  return [...stages, ...saved, ...inputs];
+  const inputs = data.inputs.map(({ name, spec, shown, source, guessed }): Item => ({ kind: 'detail', label: `${name}: ${guessed ? '~' : ''}${shown ?? spec}`, description: source, icon: 'symbol-parameter' }));
+  return [...stages, ...variants, ...saved, ...inputs];
 }
 
 function detailItem(item: Extract<Item, { kind: 'detail' }>): vscode.TreeItem {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain as concat
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fx_lsp.model import Failure, InputSpec, Remark, Severity, Span
+from fx_lsp.model import Failure, InputSpec, Remark, Severity, Span, TargetVariant, Unreached, variant_of
 from fx_lsp.specs import MODE
 from fx_lsp.syntax import FunctionNode
 from fx_lsp.tracer.failures.exceptions import failure_of, kind_of
@@ -53,10 +54,11 @@ from fx_lsp.tracer.inputs.solve.verdict import (
 )
 from fx_lsp.tracer.inputs.subject import Subject
 from fx_lsp.tracer.inputs.task import MIN_SECONDS, Task
+from fx_lsp.tracer.run.branches import unreached
 from fx_lsp.tracer.run.call import Call, tensors_in
-from fx_lsp.tracer.run.conditions import Conditions
+from fx_lsp.tracer.run.conditions import Conditions, under
 from fx_lsp.tracer.run.fakes import construct_fake
-from fx_lsp.tracer.run.observation import Run, tensors_among
+from fx_lsp.tracer.run.observation import Run, Stopped, tensors_among
 from fx_lsp.tracer.source.expressions import shown_expression
 
 FUNCTION_RANKS = (2, 3, 4, 1)
@@ -76,7 +78,7 @@ SEARCH_SHARE = 0.6
 class Prepared:
     """A call with fake arguments that ran once under `conditions`, how they read to the user, and what was seen.
 
-    `otherwise` is what to take where it cannot be captured so.
+    `otherwise` is what to take where it cannot be captured so; `unreached` and `variants` as in `Trace`.
     """
 
     call: Call
@@ -86,6 +88,8 @@ class Prepared:
     conditions: Conditions = field(default_factory=Conditions)
     otherwise: Prepared | Failure | None = None
     remarks: tuple[Remark, ...] = ()
+    unreached: tuple[Unreached, ...] = ()
+    variants: tuple[TargetVariant, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -158,9 +162,12 @@ def prepare_with(
     if settled is not None:
         failed = outcome.best.run.error is not None
         otherwise = search_failure(task, outcome, "information", inputs) if failed else None
-        prepared = _prepared(settled, constructed.inputs, otherwise)
-        remarks = _remarks(candidate, settled.attempt) + _of_optional_arguments(candidate, settled.attempt)
-        return dataclasses.replace(prepared, remarks=remarks)
+        if variant := variant_of(task.request.work):
+            return _prepared_variant(candidate, settled.attempt, variant)
+        prepared = _prepared(candidate, settled, otherwise)
+        optional = _with_optional_arguments(candidate, settled.attempt, prepared.unreached)
+        remarks = _remarks(candidate, settled.attempt) + optional.remarks
+        return dataclasses.replace(prepared, remarks=remarks, variants=optional.variants, unreached=optional.unreached)
     failed = outcome.best
     exploration = _explored_numbers(candidate, failed)
     inits = concat(_solved_init(constructed, failed, exploration), rebuilt(task, constructed, failed.run.error))
@@ -179,8 +186,28 @@ def prepare_with(
             return dataclasses.replace(again, notes=[*again.notes, f"traced as {name}, in which its code computes"])
     bad = _severity(candidate, outcome, exploration) if rebuilds == MAX_REBUILDS else "information"
     failure = search_failure(task, outcome, bad, inputs)
-    no_tensors = bad == "information" and shows_no_tensors(task.request, failed.run, inputs)
-    return nothing(task.request.name, failure.message) if no_tensors else failure
+    if bad == "information" and shows_no_tensors(task.request, failed.run, inputs):
+        return nothing(task.request.name, failure.message)
+    if rebuilds == MAX_REBUILDS:
+        _note_stopped(candidate, failed, inputs, failure)
+    return failure
+
+
+def _note_stopped(candidate: Candidate, failed: Attempt, inputs: tuple[InputSpec, ...], failure: Failure) -> None:
+    """Run an attempt that failed once more, to record what ran before it did."""
+    task, conditions = candidate.task, failed.conditions
+    calls: list[Call] = []
+
+    def make() -> tuple[Call, dict[int, str]]:
+        named, symbols = candidate.written.named, conditions.symbols
+        call, paths = candidate.call_of(failed.plans, named if symbols is None else symbols.sizes(named))
+        calls.append(call)
+        return call, paths
+
+    with under(task.mode, conditions):
+        again = attempt(task, failed.plans, candidate.alternatives, make, Run(recorded=[]))
+    if calls and again.run.error is not None and again.run.calls == failed.run.calls:
+        task.stopped[failure] = Stopped(again.run, calls[-1], conditions, inputs)
 
 
 def _candidate(
@@ -356,44 +383,100 @@ def _single_batch(candidate: Candidate, ran: Attempt) -> Remark | None:
     return Remark(f"{text} is 1 here: `{shown}` works only so", span, "warning")
 
 
-def _of_optional_arguments(candidate: Candidate, ran: Attempt) -> tuple[Remark, ...]:
-    """Tell what is wrong with the code behind `if targets is not None`, which a call without targets does not reach."""
-    task = candidate.task
-    if candidate.node is None or task.request.work or ran.run.calls > MAX_CALLS_RETRACED:
-        return ()
+@dataclass(frozen=True)
+class _Optional:
+    """What running a target with its optional tensors shows: what is wrong with that, its variants, and which of the
+    code that was not reached they reach."""
+
+    unreached: tuple[Unreached, ...]
+    remarks: tuple[Remark, ...] = ()
+    variants: tuple[TargetVariant, ...] = ()
+
+
+def _with_optional_arguments(candidate: Candidate, ran: Attempt, code: tuple[Unreached, ...]) -> _Optional:
+    """Look at the code behind `if targets is not None`, which a call without targets does not reach."""
+    optional = _Optional(code)
+    if candidate.node is None or candidate.task.request.work:
+        return optional
     asked = compared_with_none(candidate.node)
-    remarks: list[Remark] = []
     for name, tensor in islice(_optional_tensors(candidate, ran.plans, asked), MAX_VARIANTS):
-        if task.seconds <= MIN_SECONDS:
-            break
-        outcome = _search(candidate, ran.plans.with_plan(name, tensor), min(task.seconds, VARIANT_SECONDS))
-        if outcome.best.run.error is None:
-            remarks += (remark for remark in _remarks(candidate, outcome.best) if remark not in remarks)
-            continue
-        bad = _severity(candidate, outcome)
+        more = _with_optional_argument(candidate, ran, name, tensor, optional.unreached)
+        remarks = (remark for remark in more.remarks if remark not in optional.remarks)
+        variants = (*optional.variants, *more.variants)
+        optional = _Optional(more.unreached, (*optional.remarks, *remarks), variants)
+    return optional
+
+
+def _with_optional_argument(
+    candidate: Candidate, ran: Attempt, name: str, tensor: TensorPlan, code: tuple[Unreached, ...]
+) -> _Optional:
+    """Look at what a target does with one more argument; without time for that, the variant has a name alone."""
+    task, untried = candidate.task, _Optional(code, variants=(TargetVariant(name),))
+    if task.seconds <= MIN_SECONDS or ran.run.calls > MAX_CALLS_RETRACED:
+        return untried
+    budget, started = min(task.seconds, VARIANT_SECONDS), time.process_time()
+    outcome = _search(_with_argument(candidate, name), ran.plans.with_plan(name, tensor), budget)
+    run = outcome.best.run
+    inputs = candidate.constructed.inputs + input_specs(outcome.best.plans)
+    if run.error is None:
+        reached = [u.span for u in code if u.span.line in run.coverage.lines]
+        values = tuple(v for v in run.values if any(span.contains(v.span) for span in reached))
+        code = tuple(dataclasses.replace(u, variants=(*u.variants, name)) if u.span in reached else u for u in code)
+        return _Optional(code, _remarks(candidate, outcome.best), (TargetVariant(name, inputs, values),))
+    bad = _severity(candidate, outcome)
+    failure = failure_of(run.error, task.sources, run.failed, task.lines, bad, inputs)
+    if bad != "information" and failure.span is not None:
+        spec = next(spec.spec for spec in inputs if spec.name.partition("[")[0] == name)
+        remark = Remark(f"{failure.message}, with {name} {spec}", failure.span, bad)
+        return _Optional(code, (remark,), (TargetVariant(name, inputs),))
+    return untried if time.process_time() - started >= budget else _Optional(code)
+
+
+def _with_argument(candidate: Candidate, name: str) -> Candidate:
+    """A candidate whose argument `name` may be anything but the None that it is by default."""
+    others = [plan for plan in candidate.alternatives.get(name, ()) if not _is_none(plan)]
+    return dataclasses.replace(candidate, alternatives={**candidate.alternatives, name: others})
+
+
+def _prepared_variant(candidate: Candidate, ran: Attempt, name: str) -> Prepared | Failure:
+    """Find a call with one more argument than a target was run with, an optional tensor; if there is none, say why."""
+    task = candidate.task
+    tensor = dict(_optional_tensors(candidate, ran.plans, {name})).get(name)
+    if tensor is None:
+        return Failure("unsupported", f"{task.request.name} has no optional tensor {name!r} that it was traced without")
+    candidate = _with_argument(candidate, name)
+    outcome = _search(candidate, ran.plans.with_plan(name, tensor), task.seconds)
+    settled = settle(task, outcome, candidate.written.named, candidate.call_of, candidate.alternatives)
+    if settled is None:
         inputs = candidate.constructed.inputs + input_specs(outcome.best.plans)
-        failure = failure_of(outcome.best.run.error, task.sources, outcome.best.run.failed, task.lines, bad, inputs)
-        if bad != "information" and failure.span is not None:
-            spec = next(spec.spec for spec in inputs if spec.name.partition("[")[0] == name)
-            remarks.append(Remark(f"{failure.message}, with {name} {spec}", failure.span, bad))
-    return tuple(remarks)
+        failure = search_failure(task, outcome, _severity(candidate, outcome), inputs)
+        _note_stopped(candidate, outcome.best, inputs, failure)
+        return failure
+    prepared = _prepared(candidate, settled, None)
+    return dataclasses.replace(prepared, notes=[f"with {name}, which is None by default", *prepared.notes])
 
 
 def _optional_tensors(candidate: Candidate, plans: Plans, asked: set[str]) -> Iterator[tuple[str, TensorPlan]]:
     """The parameters that are None by default and may be a tensor, which the code asks about."""
     for name, plan in plans.items:
-        is_default = getattr(plan, "shown", "") == "None" and getattr(plan, "source", "") == "default"
+        is_default = _is_none(plan) and getattr(plan, "source", "") == "default"
         tensor = next((p for p in candidate.alternatives.get(name, []) if isinstance(p, TensorPlan)), None)
         if name in asked and is_default and tensor is not None:
             yield name, tensor
 
 
-def _prepared(settled: Settled, constructed: tuple[InputSpec, ...], failure: Failure | None) -> Prepared:
-    run = settled.attempt.run
+def _is_none(plan: Plan) -> bool:
+    return getattr(plan, "shown", "") == "None"
+
+
+def _prepared(candidate: Candidate, settled: Settled, failure: Failure | None) -> Prepared:
+    run, task = settled.attempt.run, candidate.task
     module = settled.call.modules.get("")
     mode = [] if module is None or module.training else ["traced in evaluation mode"]
     returned = {id(tensor) for _, tensor in tensors_in(run.result, "")}
     call = dataclasses.replace(settled.call, touched=frozenset(run.touched | returned))
-    otherwise = failure if settled.plain is None else _prepared(settled.plain, constructed, failure)
-    inputs = constructed + input_specs(settled.attempt.plans)
-    return Prepared(call, inputs, run, [*mode, *settled.notes], settled.conditions, otherwise)
+    otherwise = failure if settled.plain is None else _prepared(candidate, settled.plain, failure)
+    inputs = candidate.constructed.inputs + input_specs(settled.attempt.plans)
+    code = unreached(task.tree, task.request.file, run.coverage)
+    notes = [*mode, *settled.notes]
+    return Prepared(call, inputs, run, notes, settled.conditions, otherwise, unreached=code)

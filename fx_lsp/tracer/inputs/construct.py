@@ -20,6 +20,7 @@ from fx_lsp.tracer.inputs.search import HARD, search, search_failure
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, explore
 from fx_lsp.tracer.inputs.task import Task
+from fx_lsp.tracer.program.scratch import scratch_files
 from fx_lsp.tracer.run.call import Call
 from fx_lsp.tracer.run.fakes import construct_fake
 
@@ -56,7 +57,8 @@ def construct(task: Task, cls: type, given: Mapping[str, Plan]) -> Constructed |
     start, alternatives = start_plans(signature, hints, facts, given, context, task.tree)
 
     def make(*args: Any, **kwargs: Any) -> Any:
-        return construct_fake(cls, args, kwargs)
+        with scratch_files():
+            return construct_fake(cls, args, kwargs)
 
     def call_of(plans: Plans, sizes: Mapping[str, Any]) -> tuple[Call, dict[int, str]]:
         made = materialize(plans, sizes)

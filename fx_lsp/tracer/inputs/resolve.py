@@ -18,6 +18,7 @@ from fx_lsp.tracer.failures.exceptions import sentence
 from fx_lsp.tracer.inputs.candidate import FUNCTION_RANKS, Prepared, prepare_with
 from fx_lsp.tracer.inputs.evidence.call_sites import seen_at_call_sites
 from fx_lsp.tracer.inputs.evidence.callers import Observed, caller_request, watcher
+from fx_lsp.tracer.inputs.evidence.configurations import fitting_plans
 from fx_lsp.tracer.inputs.evidence.offers import Offer, Written, conventions, unmakable, written_offers
 from fx_lsp.tracer.inputs.evidence.steps import offers_of_step
 from fx_lsp.tracer.inputs.plan.configs import constructor, namespaces
@@ -29,22 +30,31 @@ from fx_lsp.tracer.inputs.subject import Subject, subject_of
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.program.load import find, load
 from fx_lsp.tracer.run.conditions import under
-from fx_lsp.tracer.run.observation import Statements
+from fx_lsp.tracer.run.observation import Statements, Stopped
 from fx_lsp.tracer.source.provenance import Sources
 
 
 def prepare(
-    request: TraceRequest, module: ModuleType, target: Any, sources: Sources, tree: ast.Module, mode: FakeTensorMode
+    request: TraceRequest,
+    module: ModuleType,
+    target: Any,
+    sources: Sources,
+    tree: ast.Module,
+    mode: FakeTensorMode,
+    stopped: dict[Failure, Stopped],
 ) -> Prepared | Failure:
     """Resolve the inputs of `target`; call it inside the fake mode.
 
-    `target` is None for a function inside another one: it exists only once that one runs.
+    `target` is None for a function inside another one: it exists only once that one runs. `stopped` takes the run of
+    a target that fails, under its failure.
     """
     lines = request.source.splitlines()
     deadline = time.process_time() + request.seconds
     construct_class = constructor(module)
-    context = Context(module, FUNCTION_RANKS, construct_class, namespaces(module, construct_class))
-    task = Task(request, module, sources, lines, tree, Statements(tree, request.file), deadline, context, mode)
+    fits = fitting_plans(request, module, construct_class)
+    context = Context(module, FUNCTION_RANKS, construct_class, namespaces(module, construct_class), fits=fits)
+    statements = Statements(tree, request.file)
+    task = Task(request, module, sources, lines, tree, statements, deadline, context, mode, stopped)
     written = written_offers(request.given, task.evaluate)
     if isinstance(written, Failure):
         return written
@@ -130,7 +140,7 @@ def _observed(task: Task, caller: Caller) -> Observed | Failure:
         watch = watcher(task.request, module, task.tree)
         target = _found(module, request)
         with watch.watching():
-            prepared = prepare(request, module, target, task.sources, task.tree, task.mode)
+            prepared = prepare(request, module, target, task.sources, task.tree, task.mode, {})
             watch.seen = None
             if isinstance(prepared, Prepared):
                 watch.look_inside(prepared.call.function)

@@ -83,9 +83,11 @@ class _Trial:
     ) -> tuple[Attempt, Symbols]:
         """One watched run with symbols of its own."""
         symbols = self.symbols(unbacked)
-        with under(self.task.mode, Conditions(symbols, compiling)):
+        conditions = Conditions(symbols, compiling)
+        with under(self.task.mode, conditions):
             sizes = symbols.sizes(hints)
-            return attempt(self.task, plans, self.alternatives, lambda: self.call_of(plans, sizes)), symbols
+            tried = attempt(self.task, plans, self.alternatives, lambda: self.call_of(plans, sizes))
+        return dataclasses.replace(tried, conditions=conditions), symbols
 
     def settled(
         self, tried: Attempt, hints: Mapping[str, int], unbacked: bool, compiling: bool, notes: list[str]

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from fx_lsp.model import TraceRequest
+from fx_lsp.model import Failure, TraceRequest
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.inputs.plan.values import Context
-from fx_lsp.tracer.run.observation import Statements
+from fx_lsp.tracer.run.observation import Statements, Stopped
 from fx_lsp.tracer.source.provenance import Sources
 
 MIN_SECONDS = 0.2
@@ -22,7 +22,8 @@ MIN_SECONDS = 0.2
 class Task:
     """One target whose inputs are looked for until `deadline` (`time.process_time`: other programs do not use it up).
 
-    `retried` tells whether code that needs the values of tensors was tried without them.
+    `retried` tells whether code that needs the values of tensors was tried without them; `stopped` takes the run
+    of a target that fails, under its failure.
     """
 
     request: TraceRequest
@@ -34,6 +35,7 @@ class Task:
     deadline: float
     context: Context
     mode: FakeTensorMode
+    stopped: dict[Failure, Stopped]
     retried: bool = False
 
     @property

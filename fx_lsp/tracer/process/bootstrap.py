@@ -27,7 +27,7 @@ def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("role", choices=["zygote", "once"])
     parser.add_argument("--control", type=int, default=-1)
-    parser.add_argument("--job", default="fx_lsp.tracer.job:run")
+    parser.add_argument("--job", default="fx_lsp.tracer.job:replies")
     parser.add_argument("--path", action="append", default=[])
     parser.add_argument("--pythonpath", default="")
     parser.add_argument("--no-warm", dest="warm", action="store_false")

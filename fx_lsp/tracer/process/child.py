@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,8 @@ from fx_lsp.model import TraceReply, TraceRequest
 from fx_lsp.tracer.process.preload import Unusable, import_packages, import_torch
 from fx_lsp.wire import frame, from_json, outcome_to_json, read_frame, to_json
 
-Job = Callable[[TraceRequest], TraceReply]
+Job = Callable[[TraceRequest], "TraceReply | Iterator[TraceReply]"]
+"""Gives one reply, or several, of which each says more than the one before."""
 GC_THRESHOLDS = 50_000, 20, 20
 """The process ends before most of its garbage is worth collecting."""
 PRIVATE_FD = 100
@@ -127,10 +128,17 @@ def _answer(channel: Channel, header: dict[str, Any], job: str) -> None:
     run = find_job(job)
     logging.disable(logging.CRITICAL)
     gc.set_threshold(*GC_THRESHOLDS)
+    sent: dict[str, bytes] = {}
     with _memory_limit(header.get("memory_bytes")):
-        reply: Any = run(request)
-    if not isinstance(reply, TraceReply):
-        raise ProtocolError(f"the job {job} returned {type(reply).__name__}, not a TraceReply")
+        replies: Any = run(request)
+        for reply in replies if isinstance(replies, Iterator) else (replies,):
+            if not isinstance(reply, TraceReply):
+                raise ProtocolError(f"the job {job} returned {type(reply).__name__}, not a TraceReply")
+            _send(channel, reply, sent)
+
+
+def _send(channel: Channel, reply: TraceReply, sent: dict[str, bytes]) -> None:
+    """Send a reply without the stages that were `sent` before."""
     _close_output()
     channel.send(
         {
@@ -140,8 +148,10 @@ def _answer(channel: Channel, header: dict[str, Any], job: str) -> None:
         }
     )
     for name, body in reply.stages.items():
-        channel.send({"stage": name}, body)
-    channel.send({"done": True})
+        if sent.get(name) is not body:
+            channel.send({"stage": name}, body)
+    sent.update(reply.stages)
+    channel.send({"done": reply.final})
 
 
 def _close_output() -> None:

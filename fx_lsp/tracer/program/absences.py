@@ -5,7 +5,8 @@ Most of what stops such code is about data that is not here, and most of a step 
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
@@ -13,9 +14,10 @@ from typing import Any
 import torch
 
 from fx_lsp.steps import BACKWARD, blocks_of
+from fx_lsp.tracer.program.likely_numbers import number_named
 from fx_lsp.tracer.run.state import contents_of
 
-_RECORD, _CAUGHT, _ERROR = "absent", "caught", "error"
+_RECORD, _CAUGHT, _ERROR, _NUMBER = "absent", "caught", "error", "number"
 """Names of the code around statements. No identifier of the user's has a space in front."""
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _LEFT = (ast.Return, ast.Break, ast.Continue, ast.Pass, ast.Global, ast.Nonlocal)
@@ -66,22 +68,123 @@ def backward_of(loss: Any) -> Any:
 
 @dataclass
 class Absences:
-    """Return what statements raised that were run with `tolerant`."""
+    """What statements raised that were run with `tolerant`, and the numbers that were made up for absent data."""
 
     errors: list[BaseException] = field(default_factory=list[BaseException])
+    numbers: dict[str, int] = field(default_factory=dict[str, int])
 
     def namespace(self) -> dict[str, Any]:
         """The names that tolerant code needs."""
-        return {f" {_RECORD}": self._record, f" {_CAUGHT}": (Exception, SystemExit), BACKWARD: backward_of}
+        caught = {f" {_CAUGHT}": (Exception, SystemExit), BACKWARD: backward_of}
+        return {f" {_RECORD}": self._record, f" {_NUMBER}": self._number, **caught}
+
+    def _number(self, compute: Callable[[], Any], name: str) -> Any:
+        """Return a number of data, or one that its name suggests where the data is absent."""
+        try:
+            return compute()
+        except AbsentError:
+            self.numbers[name] = number_named(name)
+            return self.numbers[name]
+
+    def tell(self) -> None:
+        """Have the numbers that were made up told with the trace."""
+        _MADE_UP.update(self.numbers)
 
     def _record(self, error: BaseException, imported: bool) -> Absent:
         self.errors.append(error)
         return Absent(error, imported)
 
 
+_MADE_UP: dict[str, int] = {}
+"""The numbers that were made up since they were last told."""
+
+
+def numbers_note() -> list[str]:
+    """A sentence about the numbers that were made up since the last time, if there were any."""
+    numbers = ", ".join(f"{name}={number}" for name, number in _MADE_UP.items())
+    _MADE_UP.clear()
+    return [f"the data is not here, so that these are made up: {numbers}"] if numbers else []
+
+
+class _Numbers(ast.NodeTransformer):
+    """Has expressions that are evidently numbers of data (`len(words)`, `x.shape[1]`) give one where that is absent."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+
+    def _inside(self, name: str, node: ast.AST) -> Any:
+        self._names.append(name)
+        try:
+            return self.generic_visit(node)
+        finally:
+            self._names.pop()
+
+    def visit_Assign(self, node: ast.Assign) -> Any:
+        """Name what is assigned."""
+        return self._inside(_last_name(node.targets[0]) if not isinstance(node.targets[0], ast.Tuple) else "", node)
+
+    def visit_keyword(self, node: ast.keyword) -> Any:
+        """Name what is passed."""
+        return self._inside(node.arg or "", node)
+
+    def visit_Lambda(self, node: ast.Lambda) -> Any:
+        """Leave what runs later."""
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> Any:
+        """Leave classes, whose names a function inside does not see."""
+        return node
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        """Wrap `len(…)`, `int(…)` and `x.size(0)`."""
+        by_name = isinstance(node.func, ast.Name) and node.func.id in ("len", "int")
+        by_method = isinstance(node.func, ast.Attribute) and node.func.attr == "size" and len(node.args) == 1
+        return self._wrapped(node) if by_name or by_method else self._inside("", node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> Any:
+        """Wrap `x.shape[1]`."""
+        is_size = isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
+        is_item = not isinstance(node.slice, ast.Slice) and isinstance(node.ctx, ast.Load)
+        return self._wrapped(node) if is_size and is_item else self.generic_visit(node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> Any:
+        """Wrap `data.num_classes`."""
+        is_number = isinstance(node.ctx, ast.Load) and _COUNT.search(node.attr)
+        return self._wrapped(node) if is_number else self.generic_visit(node)
+
+    def _wrapped(self, node: ast.expr) -> ast.expr:
+        if any(isinstance(part, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)) for part in ast.walk(node)):
+            return node
+        name = next((name for name in reversed(self._names) if name), "") or _last_name(node)
+        nothing = ast.arguments([], [], None, [], [], None, [])
+        arguments: list[ast.expr] = [ast.Lambda(nothing, node), ast.Constant(name)]
+        call = ast.Call(ast.Name(f" {_NUMBER}", ast.Load()), arguments, [])
+        for part in ast.walk(call):
+            if "lineno" in getattr(part, "_attributes", ()) and not hasattr(part, "lineno"):
+                ast.copy_location(part, node)
+        return call
+
+
+_COUNT = re.compile(
+    r"^(n|num|nb)_|^n_?(class|feat)|(vocab|input|output|feature|hidden|image|img|pad|seq)_?(size|dim|len)$"
+)
+"""What the attributes are called that are numbers of data."""
+
+
+def _last_name(node: ast.AST) -> str:
+    """The name that comes last in an expression."""
+    names = [
+        (part.end_lineno or 0, part.end_col_offset or 0, part.attr if isinstance(part, ast.Attribute) else part.id)
+        for part in ast.walk(node)
+        if isinstance(part, (ast.Attribute, ast.Name)) and getattr(part, "id", "") not in ("len", "int", "max")
+    ]
+    sensible = [name for *_, name in sorted(names) if name not in ("shape", "size", "max")]
+    return sensible[-1] if sensible else ""
+
+
 def tolerant(tree: ast.Module, functions: Collection[int]) -> ast.Module:
     """The module with each statement that raises leaving absent what it binds, at its top level and in the functions
-    that begin at some lines."""
+    that begin at some lines. Numbers of data that is absent are made up."""
     body = _tolerant_block(tree.body, functions)
     tree.body = [_guarded(node) if isinstance(node, ast.ClassDef) else node for node in body]
     return ast.fix_missing_locations(tree)
@@ -102,7 +205,7 @@ def _tolerant_block(block: Sequence[ast.stmt], functions: Collection[int]) -> li
         else:
             for inner in blocks_of(node):
                 inner[:] = _tolerant_block(inner, functions)
-            statements.append(_guarded(node))
+            statements.append(_guarded(_Numbers().visit(node) if not blocks_of(node) else node))
     return statements
 
 

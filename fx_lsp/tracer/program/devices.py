@@ -12,7 +12,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.overrides import TorchFunctionMode
 
 from fx_lsp.tracer.compat import FakeTensorMode
-from fx_lsp.tracer.program.fake_gpu import FAKE_KINDS, FakeGpu
+from fx_lsp.tracer.program.gpu.tensors import FAKE_KINDS, FakeGpu
 
 
 def known_devices() -> frozenset[str]:

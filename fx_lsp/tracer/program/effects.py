@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.machinery import all_suffixes
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_TRUNC
 
@@ -37,7 +37,8 @@ class Effects:
 @dataclass(frozen=True, eq=False)
 class _Rules:
     reads: bool
-    network_only: bool
+    imports: bool
+    working_directory: str
     free: tuple[str, ...]
     effects: Effects
 
@@ -47,16 +48,17 @@ _installed: list[bool] = []
 
 
 @contextmanager
-def forbid_effects(reads: bool = True, network_only: bool = False) -> Generator[Effects, None, None]:
+def forbid_effects(reads: bool = True, imports: bool = False) -> Generator[Effects, None, None]:
     """Inside the context (in all threads), what has an effect raises EffectBlocked before it happens.
 
-    Files under the temporary directory are free. With `reads=False` reading files is blocked too, but for Python's own
-    and importable ones. With `network_only` (for imports) only connections are.
+    Files under the temporary directory are free, but for the working directory and all below it. With `reads=False`
+    reading files is blocked too, but for Python's own and importable ones. With `imports`, while modules are imported,
+    libraries may keep caches and start programs: connections are blocked, and what changes the working directory.
     """
     if not _installed:
         _installed.append(True)
         sys.addaudithook(_audit)
-    rules = _Rules(reads, network_only, _free_directories(), Effects())
+    rules = _Rules(reads, imports, os.path.realpath(os.getcwd()), _free_directories(), Effects())
     _active.append(rules)
     try:
         yield rules.effects
@@ -68,10 +70,8 @@ def _audit(event: str, args: tuple[Any, ...]) -> None:
     if not _active or event not in _CHECKS:
         return
     rules = _active[-1]
-    network, check = _CHECKS[event]
-    if rules.network_only and not network:
-        return
-    what = check(rules, args)
+    kind, check = _CHECKS[event]
+    what = None if rules.imports and kind == "process" else check(rules, args)
     if what is not None:
         rules.effects.blocked.append(what)
         raise EffectBlocked(what)
@@ -146,52 +146,60 @@ def _always(clause: str) -> _Check:
     return lambda rules, args: clause
 
 
-_CHECKS: dict[str, tuple[bool, _Check]] = {
-    # event: (is it the network?, what to say of it)
-    "open": (False, _open),
-    "os.remove": (False, _on_path("removes the file", 0, 1)),
-    "os.rename": (False, _rename),
-    "os.rmdir": (False, _on_path("removes the directory", 0, 1)),
-    "os.mkdir": (False, _on_path("makes the directory", 0, 2)),
-    "os.chmod": (False, _on_path("changes the mode of", 0, 2)),
-    "os.chown": (False, _on_path("changes the owner of", 0, 3)),
-    "os.link": (False, _on_path("makes the link", 1, 3)),
-    "os.symlink": (False, _on_path("makes the link", 1, 2)),
-    "os.truncate": (False, _on_path("truncates the file")),
-    "os.utime": (False, _on_path("changes the time of", 0, 3)),
-    "shutil.rmtree": (False, _on_path("removes the directory", 0, 1)),
-    "sqlite3.connect": (False, _database),
-    "subprocess.Popen": (False, _program(1)),
-    "os.system": (False, _program()),
-    "os.exec": (False, _program()),
-    "os.posix_spawn": (False, _program()),
-    "os.spawn": (False, _program(1)),
-    "os.startfile": (False, _program()),
-    "os.fork": (False, _always("forks")),
-    "os.forkpty": (False, _always("forks")),
-    "pty.spawn": (False, _program()),
-    "os.kill": (False, _always("sends a signal")),
-    "os.killpg": (False, _always("sends a signal")),
-    "socket.connect": (True, _address(1)),
-    "socket.bind": (True, _address(1)),
-    "socket.sendto": (True, _address(1)),
-    "socket.getaddrinfo": (True, _host),
-    "socket.gethostbyname": (True, _host),
-    "socket.gethostbyaddr": (True, _host),
-    "http.client.connect": (True, lambda rules, args: _host(rules, args[1:])),
+_CHECKS: dict[str, tuple[Literal["file", "process", "network"], _Check]] = {
+    # event: (what it affects, what to say of it)
+    "open": ("file", _open),
+    "os.remove": ("file", _on_path("removes the file", 0, 1)),
+    "os.rename": ("file", _rename),
+    "os.rmdir": ("file", _on_path("removes the directory", 0, 1)),
+    "os.mkdir": ("file", _on_path("makes the directory", 0, 2)),
+    "os.chmod": ("file", _on_path("changes the mode of", 0, 2)),
+    "os.chown": ("file", _on_path("changes the owner of", 0, 3)),
+    "os.link": ("file", _on_path("makes the link", 1, 3)),
+    "os.symlink": ("file", _on_path("makes the link", 1, 2)),
+    "os.truncate": ("file", _on_path("truncates the file")),
+    "os.utime": ("file", _on_path("changes the time of", 0, 3)),
+    "shutil.rmtree": ("file", _on_path("removes the directory", 0, 1)),
+    "sqlite3.connect": ("file", _database),
+    "subprocess.Popen": ("process", _program(1)),
+    "os.system": ("process", _program()),
+    "os.exec": ("process", _program()),
+    "os.posix_spawn": ("process", _program()),
+    "os.spawn": ("process", _program(1)),
+    "os.startfile": ("process", _program()),
+    "os.fork": ("process", _always("forks")),
+    "os.forkpty": ("process", _always("forks")),
+    "pty.spawn": ("process", _program()),
+    "os.kill": ("process", _always("sends a signal")),
+    "os.killpg": ("process", _always("sends a signal")),
+    "socket.connect": ("network", _address(1)),
+    "socket.bind": ("network", _address(1)),
+    "socket.sendto": ("network", _address(1)),
+    "socket.getaddrinfo": ("network", _host),
+    "socket.gethostbyname": ("network", _host),
+    "socket.gethostbyaddr": ("network", _host),
+    "http.client.connect": ("network", lambda rules, args: _host(rules, args[1:])),
 }
 
 
 def _unless_free(rules: _Rules, clause: str, path: Any, base: int | None = None) -> str | None:
-    """The clause about `path`, or None where it lies in a directory that traced code may write to."""
+    """Return the clause about `path`; None where it lies in a directory that traced code may write to."""
     if isinstance(path, int):
-        return f"{clause} with descriptor {path}"
+        return None if rules.imports else f"{clause} with descriptor {path}"
     name = _text(path)
     directory = f"/proc/self/fd/{base}" if base is not None and base >= 0 else ""
     real = os.path.realpath(os.path.join(directory, name))
-    if name == os.devnull or any(real.startswith(free + os.sep) for free in rules.free):
+    if name == os.devnull:
         return None
-    return f"{clause} {name}"
+    if _is_below(real, rules.working_directory):
+        is_free = f"{os.sep}__pycache__{os.sep}" in real or rules.working_directory in rules.free
+    else:
+        is_free = rules.imports or any(_is_below(real, free) for free in rules.free)
+    return None if is_free else f"{clause} {name}"
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return path.startswith(directory.rstrip(os.sep) + os.sep)
 
 
 def _importable(path: Any) -> bool:

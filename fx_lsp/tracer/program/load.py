@@ -144,7 +144,7 @@ def _run_program(request: TraceRequest, tree: ast.Module, module: ModuleType) ->
     vars(module).update(Absences().namespace())
     with time_limit(PROGRAM_SECONDS):
         for code, imports in codes_of(tree, request.file):
-            with forbid_effects(network_only=imports):
+            with forbid_effects(imports=imports):
                 exec(code, module.__dict__)
 
 
@@ -215,12 +215,12 @@ def find(module: ModuleType, name: str) -> Any:
 def dependencies(
     request: TraceRequest, package_dir: str | None, site: Sequence[str], before: Collection[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The project files that are loaded now besides the target's own, and the names of the installed modules.
+    """The project files that are loaded now or read besides the target's own, and the names of installed modules.
 
     `before` are the modules that were loaded before the request; of those only the project's count. A target that is
     itself installed counts its top-level package (`package_dir`) as its project.
     """
-    files: set[str] = set()
+    files = {place.file for fit in request.fits for place in fit.configurations} - {request.file}
     installed: list[str] = []
     for name, module in list(sys.modules.items()):
         if name in before and package_dir is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +12,7 @@ import torch.hub
 from torch import nn
 
 from fx_lsp.tracer.program.effects import EffectBlocked
+from fx_lsp.tracer.program.scratch import is_scratch
 
 _LOADED_FROM: list[str] = []
 """Where the weights that were left out would have come from."""
@@ -39,8 +41,9 @@ def left_out(source: Any) -> MissingWeights:
 
 @contextmanager
 def without_weights() -> Generator[None, None, None]:
-    """Inside, downloading weights and loading files that are not there gives weights that change nothing."""
-    load, load_state_dict = torch.load, nn.Module.load_state_dict
+    """Inside, downloading weights and loading files that are not there gives weights that change nothing; and
+    none are saved."""
+    load, load_state_dict, save = torch.load, nn.Module.load_state_dict, torch.save
     download: Any = torch.hub.load_state_dict_from_url
     code = download.__code__
 
@@ -55,12 +58,16 @@ def without_weights() -> Generator[None, None, None]:
             return nn.modules.module._IncompatibleKeys([], [])
         return load_state_dict(self, state_dict, *args, **kwargs)
 
-    torch.load, nn.Module.load_state_dict = load_or_leave_out, load_what_is_there
+    def save_nothing(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
+        if not is_scratch() and isinstance(f, (str, os.PathLike)):
+            open(os.fspath(f), "ab").close()
+
+    torch.load, nn.Module.load_state_dict, torch.save = load_or_leave_out, load_what_is_there, save_nothing
     download.__code__ = _not_downloaded.__code__  # in place: packages have imported the function under their own names
     try:
         yield
     finally:
-        torch.load, nn.Module.load_state_dict = load, load_state_dict
+        torch.load, nn.Module.load_state_dict, torch.save = load, load_state_dict, save
         download.__code__ = code
 
 

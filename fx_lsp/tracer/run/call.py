@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -121,14 +121,16 @@ def children(value: Any) -> list[tuple[str, Any]]:
         return [(f".{fields[i]}" if fields else f"[{i}]", item) for i, item in enumerate(value)]
     if dataclasses.is_dataclass(value) and not isinstance(value, (type, nn.Module)):
         return [(f".{f.name}", getattr(value, f.name, None)) for f in dataclasses.fields(value)]
-    if _is_users_object(value):
+    if is_users_object(value):
         return [(f".{name}", item) for name, item in vars(value).items()]
     return []
 
 
-def _is_users_object(value: Any) -> bool:
+def is_users_object(value: Any) -> bool:
     """Whether a value is an instance of a class of somebody's own, such as a batch or a tensor with its mask."""
     kind = type(value)
+    if kind is SimpleNamespace:
+        return True
     if isinstance(value, (nn.Module, FunctionType, type)) or kind.__module__.partition(".")[0] in _NOT_USERS:
         return False
     return isinstance(getattr(value, "__dict__", None), dict)

@@ -14,8 +14,11 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from fx_lsp.model import Span, Value
+from fx_lsp.model import InputSpec, Span, Value
 from fx_lsp.specs import TensorSpec
+from fx_lsp.tracer.run.branches import Branches, Coverage
+from fx_lsp.tracer.run.call import Call
+from fx_lsp.tracer.run.conditions import Conditions
 from fx_lsp.tracer.run.recurrent import OneOperation
 from fx_lsp.tracer.run.tensors import describe, spec_of
 from fx_lsp.tracer.source.provenance import METADATA, Chain, Sources
@@ -34,6 +37,17 @@ class FailedCall:
 
 
 @dataclass
+class TorchCall:
+    """A torch call that returned, with its result, and the user's expressions it came from."""
+
+    func: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    result: Any
+    chain: Chain
+
+
+@dataclass
 class Run:
     """What one watched run showed. `calls` counts torch calls that returned, a measure of how far it came.
 
@@ -41,7 +55,9 @@ class Run:
     accident; `unbatched` counts convolutions of one example without a batch, which is one as well. `touched` are the
     ids of the tensors that torch calls were given. `repeats` counts the torch calls of each of the user's expressions,
     where values were recorded. `calling` is the torch call that is under way; `crossed` are calls that paired every
-    element of one tensor with every one of another, with the specs of both.
+    element of one tensor with every one of another, with the specs of both. `coverage` tells which lines
+    of the target's file ran, where values were recorded. `recorded` are the torch calls that returned, for a run that
+    begins with an empty list of them.
     """
 
     result: Any = None
@@ -55,6 +71,23 @@ class Run:
     repeats: Counter[Span] = field(default_factory=Counter[Span])
     calling: FailedCall | None = None
     crossed: list[tuple[Span, str, str]] = field(default_factory=list["tuple[Span, str, str]"])
+    coverage: Coverage = field(default_factory=Coverage)
+    recorded: list[TorchCall] | None = None
+
+    def record(self, call: TorchCall) -> None:
+        """Keep a torch call, if this is a run whose calls are recorded."""
+        if self.recorded is not None:
+            self.recorded.append(call)
+
+
+@dataclass
+class Stopped:
+    """A recorded run of a target that fails: its call, what it ran under, and how its inputs read to the user."""
+
+    run: Run
+    call: Call
+    conditions: Conditions
+    inputs: tuple[InputSpec, ...]
 
 
 class Watch(TorchFunctionMode):
@@ -89,8 +122,9 @@ class Watch(TorchFunctionMode):
             self._run.calling = None
             if tracer is not None:
                 sys.settrace(tracer)
-        self._run.calls += 1
-        self._run.touched.update(id(a) for a in tensors_among(args, kwargs))
+        tensors = list(tensors_among(args, kwargs))
+        self._run.calls += result is not None or bool(tensors)  # else it only switches something on or off
+        self._run.touched.update(map(id, tensors))
         ranks = {a.dim() for a in args if isinstance(a, torch.Tensor)}
         if len(ranks) > 1 and min(ranks) > 1 and getattr(func, "__name__", "") in _ELEMENTWISE:
             self._run.expansions += 1
@@ -105,6 +139,7 @@ class Watch(TorchFunctionMode):
                 direct = frame.f_code.co_filename == self._sources.file
                 self._values.add(chain[0], "", result, last=not direct)
                 self._run.repeats[chain[0]] += 1
+            self._run.record(TorchCall(func, args, kwargs, result, chain))
         return result
 
 
@@ -253,7 +288,9 @@ def watched_run(
     """
     run = run or Run()
     values = Values() if statements is not None else None
-    tracer = _locals_tracer(sources, statements, values) if statements is not None and values is not None else None
+    tracer = None
+    if statements is not None and values is not None:
+        tracer = _locals_tracer(sources, statements, values, run.coverage)
     previous = sys.gettrace()
     try:
         with OneOperation(), Watch(sources, stop, run, values):
@@ -280,6 +317,7 @@ class Statements:
         self._bindings: dict[tuple[int, str], Span] = {}
         self._returns: dict[int, Span] = {}
         self._functions: dict[int, Span] = {}
+        self.branches = Branches(tree)
         for node in ast.walk(tree):
             if isinstance(node, ast.Return) and node.value is not None:
                 for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
@@ -328,7 +366,9 @@ def _stored_names(node: ast.AST) -> set[str]:
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
 
-def _locals_tracer(sources: Sources, statements: Statements, values: Values) -> Callable[..., Any]:
+def _locals_tracer(sources: Sources, statements: Statements, values: Values, coverage: Coverage) -> Callable[..., Any]:
+    lines, branches = coverage.lines, statements.branches
+
     def record_changes(frame: FrameType, line: int, known: dict[str, int]) -> None:
         for name, value in frame.f_locals.items():
             if known.get(name) == id(value):
@@ -349,12 +389,16 @@ def _locals_tracer(sources: Sources, statements: Statements, values: Values) -> 
                 values.add(header, name, value)
         last = frame.f_lineno
         failed = False
+        coverage.functions.add(frame.f_code.co_firstlineno)
 
         def step(frame: FrameType, event: str, arg: Any) -> Callable[..., Any]:
             nonlocal last, failed
             if event == "line":
                 record_changes(frame, last, known)
                 last, failed = frame.f_lineno, False
+                lines.add(last)
+                if last in branches.deciders:
+                    branches.note(last, frame, coverage)
             elif event == "exception":
                 failed = True
             elif event == "return":

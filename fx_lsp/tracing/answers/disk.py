@@ -43,12 +43,16 @@ class Dependency:
 
 @dataclass(frozen=True)
 class CachedTrace:
-    """An answer without its stages. `lines` are the target's significant lines when it was traced."""
+    """An answer without its stages. `lines` are the target's significant lines when it was traced.
+
+    One that is not `final` is right, and what there is besides is still looked for.
+    """
 
     outcome: Outcome
     lines: tuple[int, ...]
     dependencies: tuple[Dependency, ...]
     packages: tuple[str, ...] = ()
+    final: bool = True
 
 
 UNKNOWN = "unknown"

@@ -6,7 +6,21 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from fx_lsp.model import Failure, Node, Outcome, Remark, Saved, Span, Stage, Trace, Value
+from fx_lsp.model import (
+    Failure,
+    NamedSizes,
+    Node,
+    Outcome,
+    Related,
+    Remark,
+    Saved,
+    Span,
+    Stage,
+    TargetVariant,
+    Trace,
+    Unreached,
+    Value,
+)
 
 
 def relocate_span(span: Span, file: str, mapping: Mapping[int, int]) -> Span | None:
@@ -24,15 +38,24 @@ def relocate_span(span: Span, file: str, mapping: Mapping[int, int]) -> Span | N
 def relocate_outcome(outcome: Outcome, file: str, mapping: Mapping[int, int]) -> Outcome:
     """`outcome` with the spans of `file` moved from old to new lines (`mapping`).
 
-    Values and remarks on lines that are gone are dropped.
+    Values, names of sizes, remarks and unreached code on lines that are gone are dropped.
     """
     if isinstance(outcome, Failure):
-        return outcome if outcome.span is None else replace(outcome, span=relocate_span(outcome.span, file, mapping))
+        span = outcome.span and relocate_span(outcome.span, file, mapping)
+        partial = outcome.partial and _trace(outcome.partial, file, mapping)
+        return replace(outcome, span=span, partial=partial)
+    return _trace(outcome, file, mapping)
+
+
+def _trace(outcome: Trace, file: str, mapping: Mapping[int, int]) -> Trace:
     return replace(
         outcome,
         saved=_saved(outcome, file, mapping),
         values=_values(outcome, file, mapping),
         remarks=_remarks(outcome, file, mapping),
+        unreached=_unreached(outcome, file, mapping),
+        variants=tuple(replace(v, values=_values(v, file, mapping)) for v in outcome.variants),
+        named=_named(outcome, file, mapping),
     )
 
 
@@ -82,11 +105,39 @@ def _saved(trace: Trace, file: str, mapping: Mapping[int, int]) -> tuple[Saved, 
     )
 
 
-def _values(trace: Trace, file: str, mapping: Mapping[int, int]) -> tuple[Value, ...]:
+def _values(trace: Trace | TargetVariant, file: str, mapping: Mapping[int, int]) -> tuple[Value, ...]:
     moved = ((value, relocate_span(value.span, file, mapping)) for value in trace.values)
     return tuple(value if span is value.span else replace(value, span=span) for value, span in moved if span)
 
 
+def _named(trace: Trace, file: str, mapping: Mapping[int, int]) -> tuple[NamedSizes, ...]:
+    moved = ((sizes, sizes.span and relocate_span(sizes.span, file, mapping)) for sizes in trace.named)
+    return tuple(
+        sizes if span is sizes.span else replace(sizes, span=span)
+        for sizes, span in moved
+        if span is not None or sizes.span is None
+    )
+
+
 def _remarks(trace: Trace, file: str, mapping: Mapping[int, int]) -> tuple[Remark, ...]:
     moved = ((r, r.span and relocate_span(r.span, file, mapping)) for r in trace.remarks)
-    return tuple(replace(remark, span=span) for remark, span in moved if span is not None or remark.span is None)
+    return tuple(
+        replace(remark, span=span, related=_related(remark, file, mapping))
+        for remark, span in moved
+        if span is not None or remark.span is None
+    )
+
+
+def _related(remark: Remark, file: str, mapping: Mapping[int, int]) -> tuple[Related, ...]:
+    moved = ((related, relocate_span(related.span, file, mapping)) for related in remark.related)
+    return tuple(replace(related, span=span) for related, span in moved if span is not None)
+
+
+def _unreached(trace: Trace, file: str, mapping: Mapping[int, int]) -> tuple[Unreached, ...]:
+    def moved(span: Span | None) -> Span | None:
+        return None if span is None else relocate_span(span, file, mapping)
+
+    code = ((item, moved(item.span)) for item in trace.unreached)
+    return tuple(
+        replace(item, span=span, decider=moved(item.decider), exit=moved(item.exit)) for item, span in code if span
+    )

@@ -15,7 +15,7 @@ from fx_lsp.syntax import FunctionNode
 from fx_lsp.tracing.calls.project_files import ProjectFile, users_of
 from fx_lsp.tracing.calls.pytest_calls import test_case
 from fx_lsp.tracing.calls.straight_line import FUNCTIONS, MADE, Found, Known, calls_in, trains
-from fx_lsp.tracing.slicing.backward_slice import Backwards, Path, render
+from fx_lsp.tracing.slicing.backward_slice import Backwards, Path, decorators_of, render, root_of
 from fx_lsp.tracing.slicing.module_slice import SourceGraph
 from fx_lsp.tracing.slicing.step_slice import StepPart
 from fx_lsp.tracing.source.parsing import walk
@@ -79,15 +79,15 @@ def _elsewhere(
 ) -> Iterator[_There]:
     """The files that use the target's, then those that use what in them leads to the target, and so on."""
     waiting: list[tuple[int, str, _Leading]] = [(0, own.target.file, own.leading)]
-    seen = {(own.target.file, own.module)}
+    seen = {(own.target.file, 0, own.module)}
     while waiting and len(seen) <= MAX_USERS:
         depth, file, leading = waiting.pop(0)
         for user in users_of(file, roots, leading.known.names, overlays):
-            if (user.file, leading.module) in seen or user.file == own.target.file or len(seen) > MAX_USERS:
+            if (user.file, user.part, leading.module) in seen or user.file == own.target.file or len(seen) > MAX_USERS:
                 continue
             there = _There(own, leading, user, *module_name(user.file)[:2])
             if there.uses:
-                seen.add((user.file, leading.module))
+                seen.add((user.file, user.part, leading.module))
                 yield there
                 if depth < MAX_DEPTH and there.leading is not None:
                     waiting.append((depth + 1, user.file, there.leading))
@@ -125,7 +125,12 @@ class _Own:
         classes = {node.name for node in definitions if isinstance(node, ast.ClassDef)}
         programs = {node.name for node in definitions if isinstance(node, FUNCTIONS) and trains(node)}
         return Known(
-            frozenset(names), frozenset({top}), frozenset(classes), frozenset(programs), leading=frozenset(names)
+            frozenset(names),
+            frozenset({top}),
+            frozenset(classes),
+            frozenset(programs),
+            leading=frozenset(names),
+            passed=self.part is not None or self.target.name == "main" or _is_command(definitions, top),
         )
 
     @property
@@ -265,13 +270,19 @@ class _There:
 
 
 def _users(graph: SourceGraph, names: Collection[str]) -> set[str]:
-    """The functions and classes of a file that use some of `names`, or what uses those."""
+    """The functions and classes of a file that use some of `names`, the containers that hold them, what uses those."""
     found, waiting = set[str](), list(names)
     while waiting:
-        fresh = set(graph.users(waiting.pop())) - found
+        name = waiting.pop()
+        fresh = {*graph.users(name), *graph.holders(name)} - found
         found |= fresh
         waiting += fresh
     return found
+
+
+def _is_command(definitions: Iterable[ast.stmt], name: str) -> bool:
+    """Return True if the decorators of a function are what gives it its arguments."""
+    return any(decorators_of(node) for node in definitions if getattr(node, "name", "") == name)
 
 
 def _is_module(name: str, module: str) -> bool:
@@ -283,13 +294,15 @@ def _is_module(name: str, module: str) -> bool:
 class _Needed:
     """The lines of the statements that a call needs, the names of definitions besides, and what to run afterwards.
 
-    `functions` are where those begin that the call stands in, and that call these.
+    `functions` are where those begin that the call stands in, and that call these. What is called there `is_decorated`
+    where its decorators give it its arguments.
     """
 
     lines: Mapping[int, str]
     names: set[str]
     then: str
     functions: tuple[int, ...] = ()
+    is_decorated: bool = False
 
 
 @dataclass(frozen=True)
@@ -299,6 +312,15 @@ class _Callee:
     function: FunctionNode
     read: frozenset[str]
     is_method: bool = False
+
+    def is_bound_by(self, call: ast.Call) -> bool:
+        """Return True if a call gives everything that the function requires."""
+        arguments = self.function.args
+        positional = [*arguments.posonlyargs, *arguments.args][1 if self.is_method else 0 :]
+        if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
+            return True
+        required = positional[len(call.args) : max(len(positional) - len(arguments.defaults), 0)]
+        return {a.arg for a in required} <= {k.arg for k in call.keywords}
 
     def unread(self, call: ast.Call) -> list[ast.expr]:
         """The arguments of a call that nothing reads."""
@@ -317,7 +339,7 @@ def _needed(
 ) -> _Needed | None:
     """What a call needs; where it stands in a function with parameters, what a call of that needs as well."""
     body, path = graph.tree.body, found.path
-    unread = callee.unread(found.call) if callee is not None and not found.whole else []
+    unread = callee.unread(found.call) if callee is not None and not found.whole and not found.indirect else []
     needs = Backwards(collect_imports([*body, *walk(path[0])]).keys())
     idle = {n for argument in unread for n in walk(argument)}
     called = {n.id for n in walk(found.call) if isinstance(n, ast.Name) and n not in idle}
@@ -329,7 +351,10 @@ def _needed(
     outer = _around(graph, text, path, target, frozenset(needs.read), depth) if case is None else None
     if case is None and outer is None:
         return None
-    lines = render(text, body, needs.kept | fixtures, path, None if found.whole else found.call, fixtures, unread)
+    call = None if found.whole else found.call
+    decorated = path[:1] if outer is not None and outer.is_decorated else ()
+    needs.names |= {n.id for node in decorated for n in walk(*decorators_of(node)) if isinstance(n, ast.Name)}
+    lines = render(text, body, needs.kept | fixtures, path, call, fixtures, unread, decorated=decorated)
     functions = tuple(node.lineno for node in path if isinstance(node, FUNCTIONS))
     if outer is not None:
         names = needs.names | outer.names
@@ -341,16 +366,28 @@ def _needed(
 def _around(
     graph: SourceGraph, text: str, path: Path, target: Target, read: frozenset[str], depth: int
 ) -> _Needed | None:
-    """Return what the first call of the function that `path` begins with needs, of whose parameters some are `read`."""
+    """Return what the first call of the function that `path` begins with needs, of whose parameters some are `read`.
+
+    A call that leaves out what the function requires is one of what the decorators make of it: they are kept. So are
+    those of a function that an object registers, `@app.command()`, where that is called.
+    """
     function = path[0]
     if not isinstance(function, FUNCTIONS) or depth == 0:
         return None
-    name = frozenset({function.name})
-    calls = calls_in(graph, Known(name, name, frozenset()), replace(target, name=function.name, kind="function"))
-    outside = (call for call in calls if call.path[0] is not function)
-    callee = _Callee(function, read)
-    needs = (_needed(graph, text, call, target, callee, depth - 1) for call in outside)
-    return next((needed for needed in needs if needed is not None), None)
+    registering = {root.id for node in function.decorator_list if isinstance(root := root_of(node), ast.Name)}
+    own = frozenset({function.name})
+    for name in (own, frozenset(registering) - own):
+        known = Known(name, name, frozenset(), passed=name is own)
+        calls = calls_in(graph, known, replace(target, name=function.name, kind="function")) if name else []
+        callee = _Callee(function, read)
+        for call in calls:
+            if call.path[0] is function:
+                continue
+            is_plain = name is own and not call.indirect and callee.is_bound_by(call.call)
+            needed = _needed(graph, text, call, target, callee if is_plain else None, depth - 1)
+            if needed is not None:
+                return replace(needed, is_decorated=not is_plain)
+    return None
 
 
 def _joined(lines: Mapping[int, str], text: str) -> str:

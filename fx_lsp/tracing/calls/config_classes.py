@@ -18,7 +18,7 @@ def fitting_classes(tree: ast.Module, name: str) -> set[str]:
     wanted = [attributes for function in _functions(tree, name.split(".")) for attributes in _attributes_read(function)]
     if not wanted:
         return set()
-    classes = {node.name: _fields(node) for node in tree.body if isinstance(node, ast.ClassDef)}
+    classes = {node.name: fields_of(node) for node in tree.body if isinstance(node, ast.ClassDef)}
     return {name for name, fields in classes.items() if any(attributes <= fields for attributes in wanted)}
 
 
@@ -27,7 +27,7 @@ def _functions(tree: ast.Module, path: Sequence[str]) -> Iterator[ast.FunctionDe
     if isinstance(first, _FUNCTIONS):
         yield first
     elif isinstance(first, ast.ClassDef):
-        wanted = {"__init__", *path[1:2]}
+        wanted = {"__init__", *(path[1:2] or ["forward"])}
         yield from (node for node in first.body if isinstance(node, _FUNCTIONS) and node.name in wanted)
 
 
@@ -42,7 +42,7 @@ def _attributes_read(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterat
     yield from (attributes for attributes in read.values() if attributes)
 
 
-def _fields(definition: ast.ClassDef) -> set[str]:
+def fields_of(definition: ast.ClassDef) -> set[str]:
     """Return what instances of a class have: what its body binds, what its constructor takes and assigns to `self`."""
     fields: set[str] = set()
     for node in definition.body:

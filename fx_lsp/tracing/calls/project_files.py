@@ -6,13 +6,14 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
 
 from fx_lsp.model import Failure
+from fx_lsp.tracing.calls.documents import DOCUMENTS, code_in
 from fx_lsp.tracing.slicing.module_slice import SourceGraph
 from fx_lsp.tracing.source.parsing import parse
 
@@ -23,6 +24,10 @@ MAX_READ = 20
 MAX_FILES = 400
 """Other files of the project that are looked at."""
 MAX_BYTES = 200_000
+MAX_DOCUMENT_BYTES = 4_000_000
+"""The same for documents: a notebook has its pictures in it."""
+CONFIGURATIONS = (".yaml", ".yml", ".json", ".toml")
+"""What files of configuration are called."""
 _TEST = re.compile(r"(test_.+|.+_test)\.py$")
 _DIRECTORIES = ("tests", "test")
 _NOT_SOURCE = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist"})
@@ -30,11 +35,12 @@ _NOT_SOURCE = frozenset({"__pycache__", "node_modules", "site-packages", "build"
 
 @dataclass(frozen=True)
 class ProjectFile:
-    """A file of the project whose text parses."""
+    """A file of the project whose text parses; of a document with code (a notebook, a README), the `part` of it."""
 
     file: str
     text: str
     graph: SourceGraph
+    part: int = 0
 
     @property
     def tree(self) -> ast.Module:
@@ -57,9 +63,37 @@ def users_of(
     near = (path for path in _files_below(roots, file) if path not in tests)
     word = re.compile(rf"\b({'|'.join(map(re.escape, sorted(names)))})\b")
     for path in [*named, *others[:MAX_READ], *near]:
-        text = overlays.get(path) or _text(path)
-        if text is not None and word.search(text) and (parsed := _parsed(path, text)) is not None:
+        text = text_of(path, overlays)
+        if text is not None and word.search(text) and (parsed := parsed_file(path, text)) is not None:
             yield parsed
+    for path in _files_below(roots, file, _document_names):
+        yield from _parts(path, word)
+
+
+def _parts(path: str, word: re.Pattern[str]) -> Iterator[ProjectFile]:
+    """The pieces of code in a document that mention a word."""
+    text = text_of(path, {}, MAX_DOCUMENT_BYTES)
+    if text is None or not word.search(text):
+        return
+    for number, code in enumerate(code_in(path, text)):
+        if word.search(code) and (parsed := parsed_file(path, code)) is not None:
+            yield replace(parsed, part=number)
+
+
+def source_files(roots: Sequence[str], file: str) -> list[str]:
+    """The other Python files of a project, those nearest to `file` first."""
+    return _files_below(roots, file)
+
+
+def configuration_files(roots: Sequence[str], file: str) -> list[str]:
+    """The files of a project that have configurations, those nearest to `file` first."""
+    return _files_below(roots, file, _settings_names)
+
+
+def read_file(path: str, overlays: Mapping[str, str]) -> ProjectFile | None:
+    """A file of the project; None where there is none, or none that parses."""
+    text = text_of(path, overlays)
+    return parsed_file(path, text) if text is not None else None
 
 
 def _candidates(file: str, roots: tuple[str, ...]) -> list[str]:
@@ -72,14 +106,15 @@ def _candidates(file: str, roots: tuple[str, ...]) -> list[str]:
     return found
 
 
-def _files_below(roots: Sequence[str], file: str) -> list[str]:
-    """The files below the roots, those nearest to `file` first, as many as are looked at."""
+def _files_below(roots: Sequence[str], file: str, names: Callable[[str], Iterable[str]] | None = None) -> list[str]:
+    """The files below the roots, those nearest to `file` first, as many as are looked at; of those with `names`."""
+    names = names or _names
     files: dict[str, None] = {}
     for root in roots:
         waiting = [root]
         while waiting and len(files) < MAX_FILES:
             directory = waiting.pop(0)
-            files.update(dict.fromkeys(f"{directory}{os.sep}{name}" for name in _names(directory)))
+            files.update(dict.fromkeys(f"{directory}{os.sep}{name}" for name in names(directory)))
             waiting += [f"{directory}{os.sep}{name}" for name in _inner(directory)]
     files.pop(file, None)
     here = Path(file).parent.parts
@@ -119,14 +154,35 @@ def _inner(directory: str) -> tuple[str, ...]:
         return ()
 
 
+def _settings_names(directory: str) -> tuple[str, ...]:
+    """The names of files of configuration in a directory."""
+    try:
+        return _listed(directory, Path(directory).stat().st_mtime_ns)[2]
+    except OSError:
+        return ()
+
+
+def _document_names(directory: str) -> tuple[str, ...]:
+    """The names of documents with code in a directory."""
+    try:
+        return _listed(directory, Path(directory).stat().st_mtime_ns)[3]
+    except OSError:
+        return ()
+
+
+_Listed = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+
+
 @lru_cache(maxsize=512)
-def _listed(directory: str, mtime_ns: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names of Python files in a directory, and those of directories."""
+def _listed(directory: str, mtime_ns: int) -> _Listed:
+    """The names of Python files in a directory, of directories, of files of configuration, and of documents."""
     with os.scandir(directory) as entries:
         listed = [entry for _, entry in zip(range(2 * MAX_NAMES), entries, strict=False)]
         files = sorted(entry.name for entry in listed if entry.name.endswith(".py"))
         inner = sorted(entry.name for entry in listed if _holds_sources(entry))
-    return tuple(files), tuple(inner)
+        settings = sorted(entry.name for entry in listed if entry.name.endswith(CONFIGURATIONS))
+        documents = sorted(entry.name for entry in listed if entry.name.endswith(DOCUMENTS))
+    return tuple(files), tuple(inner), tuple(settings), tuple(documents)
 
 
 def _holds_sources(entry: os.DirEntry[str]) -> bool:
@@ -135,10 +191,14 @@ def _holds_sources(entry: os.DirEntry[str]) -> bool:
     return not hidden and entry.is_dir(follow_symlinks=False) and not Path(entry.path, "pyvenv.cfg").exists()
 
 
-def _text(path: str) -> str | None:
+def text_of(path: str, overlays: Mapping[str, str], limit: int = MAX_BYTES) -> str | None:
+    """The text of a file, saved or not; None where there is none that is short enough."""
+    unsaved = overlays.get(path)
+    if unsaved is not None:
+        return unsaved
     try:
         status = Path(path).stat()
-        return _read(path, status.st_mtime_ns, status.st_size) if status.st_size <= MAX_BYTES else None
+        return _read(path, status.st_mtime_ns, status.st_size) if status.st_size <= limit else None
     except (OSError, ValueError):
         return None
 
@@ -148,7 +208,8 @@ def _read(path: str, mtime_ns: int, size: int) -> str:
     return Path(path).read_text("utf-8")
 
 
-@lru_cache(maxsize=32)
-def _parsed(path: str, text: str) -> ProjectFile | None:
+@lru_cache(maxsize=64)
+def parsed_file(path: str, text: str) -> ProjectFile | None:
+    """A file with a text; None where that does not parse."""
     tree = parse(path, text)
     return None if isinstance(tree, Failure) else ProjectFile(path, text, SourceGraph(text, tree))

@@ -27,7 +27,8 @@ class Known:
     """What a file calls the target and what leads to it: `names` and attributes of the module `aliases`.
 
     `direct` are the names of the target itself (of its class, for a method), `classes` those that are classes,
-    `programs` functions that do more than call it; `leading` are the attributes of `aliases` that count.
+    `programs` functions that do more than call it; `leading` are the attributes of `aliases` that count. Where they are
+    `passed`, what is given one of them is taken to call it: `spawn(worker, args=(…))`.
     """
 
     names: frozenset[str]
@@ -36,6 +37,7 @@ class Known:
     programs: frozenset[str] = frozenset()
     aliases: frozenset[str] = frozenset()
     leading: frozenset[str] = frozenset()
+    passed: bool = False
 
     def named(self, node: ast.AST) -> str | None:
         """The name of the target's file that an expression is, if it leads to the target."""
@@ -46,12 +48,16 @@ class Known:
 
 @dataclass(frozen=True)
 class Found:
-    """A call: `rank` 0 is the target itself; `path` leads to its statement, of which all is needed where `whole`."""
+    """A call: `rank` 0 is the target itself; `path` leads to its statement, of which all is needed where `whole`.
+
+    Where the call is `indirect`, what is called calls the target, with arguments of its own.
+    """
 
     rank: int
     call: ast.Call
     path: Path
     whole: bool
+    indirect: bool = False
 
 
 def calls_in(graph: SourceGraph, known: Known, target: Target, local_imports: bool = False) -> list[Found]:
@@ -123,6 +129,8 @@ class _Scope:
     def rank(self, call: ast.Call) -> int | None:
         """How directly a call enters the target: 0 calls it; None where it does not look like that at all."""
         function, kind, last = call.func, self.target.kind, self.target.name.rpartition(".")[2]
+        if self.is_passed_to(call):
+            return 1
         direct = self.variables.get(_dotted(function))
         if direct is not None:
             return 0 if direct and kind == "module" else 1
@@ -145,6 +153,11 @@ class _Scope:
         if not arguments or root.id not in self.variables:
             return None
         return _DOUBTFUL if self.variables[root.id] else _REMOTE
+
+    def is_passed_to(self, call: ast.Call) -> bool:
+        """Return True if the call is given a function that leads to the target, and may call it."""
+        given = [*call.args, *(keyword.value for keyword in call.keywords)] if self.known.passed else []
+        return self.known.named(call.func) is None and any(self.known.named(argument) for argument in given)
 
 
 def _held(node: ast.ClassDef, module: _Scope) -> dict[str, bool]:
@@ -178,7 +191,7 @@ def _in_scope(block: Sequence[ast.stmt], path: Path, scope: _Scope) -> Iterator[
             if rank is not None:
                 whole = in_inner_scope(statement, part)
                 if not (whole and blocks(statement)):
-                    yield Found(rank, part, here, whole)
+                    yield Found(rank, part, here, whole, scope.is_passed_to(part))
         if not any(expects_error(part) for part in header_nodes(statement)):
             for inner in blocks(statement):
                 yield from _in_scope(inner, here, scope)

@@ -140,6 +140,11 @@ def blocks(node: ast.AST) -> list[list[ast.stmt]]:
     return [block for block in found if block]
 
 
+def decorators_of(node: ast.stmt) -> list[ast.expr]:
+    """The decorators of a function or a class."""
+    return node.decorator_list if isinstance(node, _DEFINITIONS) else []
+
+
 def header_nodes(node: ast.stmt) -> Iterator[ast.AST]:
     """The nodes of a statement that are not in a statement inside it."""
     stack: list[ast.AST] = []
@@ -199,19 +204,23 @@ def render(
     plain: Collection[ast.stmt] = (),
     unread: Collection[ast.expr] = (),
     inside: bool = False,
+    decorated: Collection[ast.stmt] = (),
 ) -> dict[int, str]:
     """The lines of the kept statements, by number, each where it was.
 
     On the way to the last statement of `path` branches are taken and loops run once; of that statement only `call` is
     left, or all of it where that is None, or with `inside` what is kept in it. Functions on the way, and those in
-    `plain`, lose their decorators but for modes of autograd. None stands for the `unread` arguments of the call.
+    `plain`, lose their decorators but for modes of autograd, unless they are `decorated`. None stands for the `unread`
+    arguments of the call.
     """
     lines = [line.encode("utf-8", "surrogatepass") for line in split_lines(text.removeprefix("\ufeff"))]
     found: dict[int, str] = {}
     for node in body:
         if node not in kept:
             continue
-        edits = sorted((*_edits(node, kept, path, call, plain, inside), *_nothing(node, path, unread)), reverse=True)
+        edits = sorted(
+            (*_edits(node, kept, path, call, plain, inside, decorated), *_nothing(node, path, unread)), reverse=True
+        )
         (first, col), (last, end) = start_of(node), end_of(node)
         part = lines[first - 1 : last]
         part[-1] = part[-1][:end]
@@ -230,6 +239,7 @@ def _edits(
     call: ast.Call | None,
     plain: Collection[ast.stmt],
     inside: bool,
+    decorated: Collection[ast.stmt] = (),
 ) -> Iterator[_Edit]:
     if node not in kept:
         yield start_of(node), end_of(node), b"0"
@@ -241,7 +251,7 @@ def _edits(
         return
     if isinstance(node, _DEFINITIONS):
         modes = all(is_mode(decorator) for decorator in node.decorator_list)
-        if not modes and (node in path or node in plain):
+        if not modes and node not in decorated and (node in path or node in plain):
             yield start_of(node), (node.lineno, node.col_offset), b""
         if node not in path:
             return
@@ -254,7 +264,7 @@ def _edits(
             yield (node.lineno, node.col_offset), (node.lineno, node.col_offset + len("while")), b"if"
     for block in blocks(node):
         for statement in block:
-            yield from _edits(statement, kept, path, call, plain, inside)
+            yield from _edits(statement, kept, path, call, plain, inside, decorated)
 
 
 def _nothing(node: ast.stmt, path: Path, unread: Collection[ast.expr]) -> Iterator[_Edit]:

@@ -13,7 +13,15 @@ from fx_lsp.syntax import is_main_guard
 from fx_lsp.tracing.slicing.entry_point import Entry
 from fx_lsp.tracing.source.operators import libraries_of, registered, used
 from fx_lsp.tracing.source.parsing import end_of, parse, split_lines, start_of, walk
-from fx_lsp.tracing.source.scopes import binds_of, changes_of, loads_of, method_calls_of
+from fx_lsp.tracing.source.scopes import (
+    alterations_of,
+    alters,
+    binds_of,
+    calls_of,
+    changes_of,
+    loads_of,
+    method_calls_of,
+)
 from fx_lsp.tracing.source.tensor_code import collect_imports
 
 CONVENTIONS = ("get_inputs", "get_init_inputs", "example_inputs")
@@ -95,6 +103,15 @@ class SourceGraph:
             if isinstance(node, definitions) and name in self.loads(number)
         ]
 
+    def holders(self, name: str) -> set[str]:
+        """The containers at the top level that hold `name`: `NETS = {"small": Small}`, `@register class Small`."""
+        held: set[str] = set()
+        for number, node in enumerate(self._statements):
+            if isinstance(node, (ast.Assign, ast.AnnAssign)) and name in self.loads(number):
+                held |= binds_of(node) if isinstance(node.value, (ast.List, ast.Dict, ast.Tuple)) else changes_of(node)
+        involved = {i for i, node in enumerate(self._statements) if name in self.loads(i) or name in binds_of(node)}
+        return held.union(name for name, numbers in self._registrations.items() if involved.intersection(numbers))
+
     def reached(self, name: str) -> set[str]:
         """The names that the statements in the slice of `name` bind."""
         return {bound for number in self._reach(name, ()) for bound in binds_of(self._statements[number])}
@@ -113,7 +130,7 @@ class SourceGraph:
         """Module-level names that a statement of the module (by its index) may read."""
         if number not in self._loads:
             statement = self._statements[number]
-            operators = (registered(statement, self._libraries) | used(statement)) & self._registrations.keys()
+            operators = (registered(statement, self._libraries) | used(statement)) & self._operators.keys()
             self._loads[number] = loads_of(statement) | operators
         return self._loads[number]
 
@@ -134,8 +151,8 @@ class SourceGraph:
         return libraries_of(self._statements)
 
     @cached_property
-    def _registrations(self) -> Mapping[str, list[int]]:
-        """What registers operators, by their namespace (`mine::`)."""
+    def _operators(self) -> Mapping[str, list[int]]:
+        """Return the statements that register operators, by their namespace (`mine::`)."""
         return self._index(lambda statement: registered(statement, self._libraries))
 
     @cached_property
@@ -145,6 +162,27 @@ class SourceGraph:
     @cached_property
     def _callers(self) -> Mapping[str, list[int]]:
         return self._index(method_calls_of)
+
+    @cached_property
+    def _asked(self) -> Mapping[str, list[int]]:
+        """The statements that call something of a module for what it does: `flags.DEFINE_integer("width", 64, "")`."""
+        imported = collect_imports(self._statements).keys()
+        return self._index(lambda node: frozenset({_called_of(node)} & imported))
+
+    @cached_property
+    def _alterations(self) -> Mapping[int, frozenset[str]]:
+        """What the functions of the module alter when they are called, by the index of each."""
+        found = {number: alterations_of(node) for number, node in enumerate(self._statements)}
+        return {number: names for number, names in found.items() if names}
+
+    @cached_property
+    def _registrations(self) -> Mapping[str, list[int]]:
+        """The statements that call a function which alters a name: `register("gelu", nn.GELU)`, `@register`."""
+        altered: dict[str, set[str]] = {}
+        for number, names in self._alterations.items():
+            for function in binds_of(self._statements[number]):
+                altered.setdefault(function, set()).update(names)
+        return self._index(lambda node: frozenset(n for called in calls_of(node) for n in altered.get(called, ())))
 
     def _index(self, names: Callable[[ast.stmt], frozenset[str]]) -> Mapping[str, list[int]]:
         index: dict[str, list[int]] = {}
@@ -165,7 +203,7 @@ class SourceGraph:
             kept = self._reach(name, names)
             read = {loaded for number in kept for loaded in self.loads(number)}
             defined = {name for number in kept for name in binds_of(self._statements[number])}
-            outside = (read | names) - self._binders.keys() - self._registrations.keys()
+            outside = (read | names) - self._binders.keys() - self._operators.keys()
             lines, more = self._entry.slice(outside, defined)
             if more <= names:
                 return kept, lines
@@ -176,6 +214,7 @@ class SourceGraph:
         needed = {name, *also, *(c for c in CONVENTIONS if c in self._binders), *self._lent_to(name)}
         names = list(needed)
         waiting = list(kept)
+        filled: set[str] = set()
         while names or waiting:
             while names:
                 found = names.pop()
@@ -186,6 +225,9 @@ class SourceGraph:
                 fresh = self.loads(number) - needed
                 needed |= fresh
                 names.extend(fresh)
+                read = self.loads(number) - self._alterations.get(number, frozenset()) - filled
+                filled |= read
+                waiting.extend(n for name in read for n in self._registrations.get(name, ()) if n not in kept)
         return kept
 
     @cached_property
@@ -206,7 +248,7 @@ class SourceGraph:
     def _statements_about(self, name: str) -> Iterable[int]:
         binders = self._binders.get(name, [])
         yield from binders
-        yield from self._registrations.get(name, [])
+        yield from self._operators.get(name, [])
         changers = self._changers.get(name, [])
         defined_here = any(not isinstance(self._statements[i], (ast.Import, ast.ImportFrom)) for i in binders)
         for number in changers:
@@ -214,6 +256,8 @@ class SourceGraph:
                 yield number
         if any(_makes_object(self._statements[i]) for i in binders):
             yield from self._callers.get(name, [])
+        for part in (_taken_of(self._statements[i]) for i in binders):
+            yield from self._asked.get(part, [])
 
     def _render(self, kept: list[int]) -> dict[int, str]:
         """The kept lines by number. A dropped statement before a kept one on its line is replaced by `0;`."""
@@ -261,14 +305,43 @@ def _literal_lines(tree: ast.Module) -> set[int]:
 def _always_runs(node: ast.stmt) -> bool:
     if isinstance(node, ast.ImportFrom):
         return node.module == "__future__" or node.names[0].name == "*"
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
-        called = node.value.func
-        if isinstance(called.value, ast.Name) and called.value.id == "torch" and called.attr.startswith("set_"):
-            return True
+    called = node.value.func if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else None
+    if isinstance(called, ast.Attribute) and alters(called.attr) and _is_of_torch(called):
+        return True
+    if isinstance(node, ast.FunctionDef) and any(map(_registers_kernel, node.decorator_list)):
+        return True
     return isinstance(node, (ast.Expr, ast.Assign, ast.AugAssign)) and any(
         isinstance(n, ast.Attribute) and n.attr == "path" and isinstance(n.value, ast.Name) and n.value.id == "sys"
         for n in walk(node)
     )
+
+
+def _taken_of(node: ast.stmt) -> str:
+    """`flags` for `FLAGS = flags.FLAGS`."""
+    value = node.value if isinstance(node, ast.Assign) else None
+    owner = value.value if isinstance(value, ast.Attribute) else None
+    return owner.id if isinstance(owner, ast.Name) else ""
+
+
+def _called_of(node: ast.stmt) -> str:
+    """`flags` for `flags.DEFINE_integer("width", 64, "")`: a call, for what it does, that begins with a name."""
+    call = node.value if isinstance(node, ast.Expr) else None
+    owner = call.func.value if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else None
+    is_named = isinstance(call, ast.Call) and call.args and isinstance(call.args[0], ast.Constant)
+    return owner.id if is_named and isinstance(owner, ast.Name) and owner.id != "torch" else ""
+
+
+def _is_of_torch(node: ast.expr) -> bool:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name) and node.id == "torch"
+
+
+def _registers_kernel(decorator: ast.expr) -> bool:
+    """Return True for what makes a function part of an operator with a name: `@torch.library.impl("a::b")`."""
+    if not isinstance(decorator, ast.Call) or not _is_of_torch(decorator.func):
+        return False
+    return any(isinstance(a, ast.Constant) and "::" in str(a.value) for a in decorator.args)
 
 
 def _never_runs(node: ast.stmt) -> bool:
@@ -281,7 +354,7 @@ def _never_runs(node: ast.stmt) -> bool:
 
 
 def _makes_object(node: ast.stmt) -> bool:
-    """Return True if a statement binds what may be altered later: a container, what a call or a decorator gives."""
+    """Return True if a statement binds what may be altered later: a container, or what a call or a decorator gives."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return bool(node.decorator_list)
     value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None

@@ -32,6 +32,27 @@ def method_calls_of(statement: ast.stmt) -> frozenset[str]:
     return frozenset(_called(statement))
 
 
+def alterations_of(definition: ast.stmt) -> frozenset[str]:
+    """Module-level names whose object a call of the function alters: `def register(key, f): LAYERS[key] = f`."""
+    altered: set[str] = set()
+    for node in walk(definition) if isinstance(definition, (ast.FunctionDef, ast.AsyncFunctionDef)) else ():
+        if isinstance(node, ast.Global):
+            altered.update(node.names)
+        elif isinstance(node, ast.stmt) and node is not definition:
+            altered.update(_changed(node), _called(node))
+    return frozenset(altered & loads_of(definition))
+
+
+def calls_of(statement: ast.stmt) -> frozenset[str]:
+    """Names that the statement calls for what the call does: `NAME(…)` on its own, `@NAME`, `@NAME(…)`."""
+    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        called = [node.func if isinstance(node, ast.Call) else node for node in statement.decorator_list]
+    else:
+        own = (node.value for node in _own_statements(statement) if isinstance(node, ast.Expr))
+        called = [node.func for node in own if isinstance(node, ast.Call)]
+    return frozenset(node.id for node in called if isinstance(node, ast.Name))
+
+
 # fmt: off
 _MUTATING_METHODS = frozenset({
     "add", "append", "appendleft", "clear", "define", "discard", "eliminate_dead_code", "erase_node", "extend",

@@ -110,13 +110,15 @@ def _looks(outline: Outline) -> dict[str, Look]:
         looks[name] = look_at(
             function.node, function.params, outline.imports, layers, uses_torch, others.certain, others.doubtful
         )
-        if others.images:
-            looks[name] = replace(looks[name], program=True)
+        required = {p.arg for p in function.params[: len(function.params) - len(function.node.args.defaults)]}
+        foreign = bool(required) and required <= others.certain
+        looks[name] = replace(looks[name], program=looks[name].program or bool(others.images), foreign=foreign)
     return looks
 
 
 def _accept(outline: Outline, tree: ast.Module, looks: Mapping[str, Look], programs: Collection[str]) -> set[str]:
-    candidates = [name for name in looks if name not in programs and name not in outline.excluded]
+    excluded = {*programs, *outline.excluded, *(name for name, look in looks.items() if look.foreign)}
+    candidates = [name for name in looks if name not in excluded]
     accepted = {name for name in candidates if looks[name].tensors}
     accepted |= handed_tensors(outline, tree, [name for name in candidates if name not in accepted])
     modules = target_classes(outline)

@@ -64,7 +64,8 @@ _HARMLESS_CALLS = re.compile(r"os\.(getenv|environ|path|cpu_count)\b")
 class Look:
     """What a function's text says: `tensors` it handles tensors, `program` it must not be run on a guess.
 
-    `evident`: it does what is done with tensors alone, not with arrays and numbers as well.
+    `foreign`: all that it has to be given is no tensor, but arrays, text and the like. `evident`: it does what is done
+    with tensors alone, not with arrays and numbers as well.
     `calls` are the plain names it calls, `self_calls` the methods of its own instance; both lead to further looks.
     """
 
@@ -73,6 +74,7 @@ class Look:
     program: bool
     calls: frozenset[str]
     self_calls: frozenset[str]
+    foreign: bool = False
 
 
 def parameters(function: FunctionNode, skip_first: bool) -> list[ast.arg]:

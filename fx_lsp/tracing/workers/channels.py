@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 from fx_lsp.errors import WorkerDied
 from fx_lsp.model import TraceReply, TraceRequest
@@ -12,6 +14,8 @@ from fx_lsp.wire import PREFIX, frame, frame_lengths, outcome_from_json, parse_h
 BUFFER = 1 << 20
 TAIL_BYTES = 64 << 10
 _INLINE_BYTES = 64 << 10
+EarlyReply: TypeAlias = Callable[[TraceReply], None]
+"""Takes a reply that is not final."""
 
 
 async def receive(reader: asyncio.StreamReader) -> tuple[dict[str, Any], bytes] | None:
@@ -28,9 +32,15 @@ async def receive(reader: asyncio.StreamReader) -> tuple[dict[str, Any], bytes] 
 
 
 async def ask(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: TraceRequest, memory_bytes: int
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    request: TraceRequest,
+    memory_bytes: int,
+    early: EarlyReply | None = None,
 ) -> TraceReply | None:
     """Send a request and read the whole reply, or None when the other side went away before the end.
+
+    `early` is given replies that are not final; where none follows, such a one is the reply.
 
     Raises WorkerDied with the traceback when the job itself failed (our bug), ProtocolError on malformed frames.
     """
@@ -41,19 +51,26 @@ async def ask(
         return None
     reply: dict[str, Any] = {}
     stages: dict[str, bytes] = {}
+    whole: TraceReply | None = None
     while (message := await receive(reader)) is not None:
         header, body = message
         if "error" in header:
+            if whole is not None:
+                break
             trace = str(header["error"])
             raise WorkerDied(f"the tracer failed: {trace.strip().splitlines()[-1]}", 1, trace)
         if "stage" in header:
             stages[header["stage"]] = body
         elif "done" in header:
             outcome = await asyncio.to_thread(outcome_from_json, reply["reply"])
-            return TraceReply(outcome, stages, tuple(reply["dependencies"]), tuple(reply["packages"]))
+            whole = TraceReply(outcome, dict(stages), tuple(reply["dependencies"]), tuple(reply["packages"]))
+            if header["done"]:
+                return whole
+            if early is not None:
+                early(replace(whole, final=False))
         else:
             reply = header
-    return None
+    return whole
 
 
 class OutputTail:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from fx_lsp.errors import ProtocolError, WorkerDied
 from fx_lsp.model import Failure, TraceReply, TraceRequest
-from fx_lsp.tracing.workers.channels import OutputTail, ask
+from fx_lsp.tracing.workers.channels import EarlyReply, OutputTail, ask
 from fx_lsp.tracing.workers.processes import describe_status
 
 FAILURE_OUTPUT_BYTES = 4 << 10
@@ -38,9 +38,9 @@ class Child:
     kill: Callable[[], None]
     close: Callable[[], None]
 
-    async def answer(self, request: TraceRequest, memory_bytes: int) -> TraceReply:
-        """Send the request and wait for the reply, without a time limit. Raises WorkerDied."""
-        asked = asyncio.create_task(ask(self.reader, self.writer, request, memory_bytes))
+    async def answer(self, request: TraceRequest, memory_bytes: int, early: EarlyReply | None = None) -> TraceReply:
+        """Send the request and wait for the final reply, without a time limit. Raises WorkerDied."""
+        asked = asyncio.create_task(ask(self.reader, self.writer, request, memory_bytes, early))
         try:
             await asyncio.wait({asked, self.exited}, return_when=asyncio.FIRST_COMPLETED)
             if not asked.done():

@@ -13,6 +13,7 @@ from typing import Literal, Protocol
 
 from fx_lsp.errors import NotTrusted, WorkerDied, WorkerError, WorkerStartError, WorkerTimeout
 from fx_lsp.model import Span, Trace, TraceReply, TraceRequest
+from fx_lsp.tracing.workers.channels import EarlyReply
 from fx_lsp.tracing.workers.failures import died, gave_up, timed_out
 from fx_lsp.tracing.workers.find_python import Interpreter, find_interpreter, probe
 from fx_lsp.tracing.workers.launch import Limits
@@ -34,7 +35,9 @@ class Tracers(Protocol):
     @property
     def ready(self) -> bool: ...
     async def start(self) -> None: ...
-    async def run(self, request: TraceRequest, seconds: float | None = None) -> TraceReply: ...
+    async def run(
+        self, request: TraceRequest, seconds: float | None = None, early: EarlyReply | None = None
+    ) -> TraceReply: ...
     def preload(self, packages: Sequence[str]) -> None: ...
     async def rehearse(self, graph: bytes) -> None: ...
     async def close(self) -> None: ...
@@ -105,17 +108,17 @@ class Host:
             self._fail(error)
             raise
 
-    async def trace(self, request: TraceRequest, name_span: Span) -> Traced:
+    async def trace(self, request: TraceRequest, name_span: Span, early: EarlyReply | None = None) -> Traced:
         """The answer to `request`; limits and crashes are failures, at the line that ran or at `name_span`.
 
-        Raises WorkerStartError.
+        `early` is given replies that are not final. Raises WorkerStartError.
         """
         again = True
         while True:
             tracers, pid = await self._ready()
             started = self._clock()
             try:
-                reply = await tracers.run(request)
+                reply = await tracers.run(request, early=early)
             except WorkerTimeout as error:
                 reply = TraceReply(timed_out(request, self._limits, error, name_span))
             except WorkerDied as error:

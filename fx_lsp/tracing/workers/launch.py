@@ -42,7 +42,7 @@ class Launch:
     """What a worker runs: interpreter, job (`module:function`), extra import paths, and whether torch is warmed."""
 
     python: str
-    job: str = "fx_lsp.tracer.job:run"
+    job: str = "fx_lsp.tracer.job:replies"
     paths: tuple[str, ...] = ()
     warm: bool = True
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal, Protocol, TypeVar
 
 from fx_lsp.errors import WorkerDied, WorkerTimeout
 from fx_lsp.model import TraceReply, TraceRequest
+from fx_lsp.tracing.workers.channels import EarlyReply
 from fx_lsp.tracing.workers.child import Child
 from fx_lsp.tracing.workers.launch import Launch, Limits
 from fx_lsp.tracing.workers.spare import preload, start_spare
@@ -57,20 +59,33 @@ class Workers:
         """Start the waiting process and wait until torch is warm in it. Raises WorkerStartError."""
         await self._source.start()
 
-    async def run(self, request: TraceRequest, seconds: float | None = None) -> TraceReply:
+    async def run(
+        self, request: TraceRequest, seconds: float | None = None, early: EarlyReply | None = None
+    ) -> TraceReply:
         """Trace in a process of its own. Cancelling kills that process's whole group before it returns.
 
-        `seconds` (default: the limit's) count from when the process is there. Raises WorkerStartError, WorkerDied
-        (with the exit status) or WorkerTimeout; the next call starts what is missing.
+        `seconds` (default: the limit's) count from when the process is there; `early` is given replies that are not
+        final, the last of which stands where the time is over. Raises WorkerStartError, WorkerDied (with the exit
+        status) or WorkerTimeout; the next call starts what is missing.
         """
         limit = self._limits.seconds if seconds is None else seconds
         if self._closed:
             raise _shut_down()
         child = await self._source.child()
         self._running.add(child)
+        earlier: list[TraceReply] = []
+
+        def note(reply: TraceReply) -> None:
+            earlier.append(reply)
+            if early is not None:
+                early(reply)
+
         try:
-            reply = await asyncio.wait_for(child.answer(request, self._limits.memory_bytes), limit)
+            reply = await asyncio.wait_for(child.answer(request, self._limits.memory_bytes, note), limit)
         except asyncio.TimeoutError:
+            if earlier:
+                await self._end(child)
+                return replace(earlier[-1], final=True)
             try:
                 await child.print_stack()
             finally:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from fx_lsp.syntax import FunctionNode, bound_lambda
+from fx_lsp.tracer.inputs.evidence.products import ranks_of_products
 from fx_lsp.tracer.inputs.evidence.requirements import Requirement, expected_ranks, requirements, shape_of
 from fx_lsp.tracer.inputs.evidence.uses import visit_call, visit_loop, visit_subscript
 from fx_lsp.tracer.inputs.plan.dims import parameter_shape
 from fx_lsp.tracer.inputs.plan.facts import Facts
+from fx_lsp.tracer.inputs.plan.values import TENSOR_ATTRIBUTES
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -25,15 +27,41 @@ def body_facts(function: FunctionNode | None) -> dict[str, Facts]:
         names.append(arguments.vararg.arg)
     facts = {name: Facts() for name in names}
     rebound = _rebound_lines(function, facts)
+    elements = _elements(function, facts)
     for node in ast.walk(function):
-        _visit(node, facts, rebound)
+        _visit(node, facts, rebound, variables=elements)
     for demand in requirements(function):
         if demand.name in facts:
             _demand(facts[demand.name], demand)
+    ranks = ranks_of_products(function, facts, rebound)
+    fixed = next((facts[name].rank for name in ranks if facts[name].rank is not None), None)
+    for name, rank in ranks.items():
+        facts[name].likely_rank = facts[name].likely_rank or fixed or rank
     docstring = ast.get_docstring(function) or ""
     for name, found in facts.items():
         found.shape = parameter_shape(docstring, name) if docstring else None
     return facts
+
+
+def _elements(function: FunctionNode, facts: Mapping[str, Facts]) -> dict[str, Facts]:
+    """What is known of the elements of parameters, by the variables that loops over them bind.
+
+    So is it in `for target in targets`, `for i, target in enumerate(targets)`, `for x, target in zip(xs, targets)`.
+    """
+    elements: dict[str, Facts] = {}
+    for node in ast.walk(function):
+        if not isinstance(node, (ast.For, ast.comprehension)):
+            continue
+        called = node.iter.func.id if isinstance(node.iter, ast.Call) and isinstance(node.iter.func, ast.Name) else ""
+        whole, targets = [node.iter], [node.target]
+        if isinstance(node.iter, ast.Call) and called in ("enumerate", "zip") and isinstance(node.target, ast.Tuple):
+            whole, targets = node.iter.args, node.target.elts[1 if called == "enumerate" else 0 :]
+        for over, target in zip(whole, targets, strict=False):
+            if isinstance(over, ast.Name) and isinstance(target, ast.Name) and over.id in facts:
+                found = facts[over.id]
+                found.element = found.element or Facts()
+                elements.setdefault(target.id, found.element)
+    return {name: element for name, element in elements.items() if name not in facts}
 
 
 def constructor_facts(definition: ast.ClassDef | None) -> dict[str, Facts]:
@@ -112,9 +140,16 @@ _KEEP_SHAPE = frozenset(
 
 
 def _visit(
-    node: ast.AST, facts: dict[str, Facts], rebound: dict[str, int], kept: Mapping[str, str] | None = None
+    node: ast.AST,
+    facts: dict[str, Facts],
+    rebound: dict[str, int],
+    kept: Mapping[str, str] | None = None,
+    variables: Mapping[str, Facts] | None = None,
 ) -> None:
-    """Take in what one node shows; with `kept` only of attributes of `self`, by the parameter that each holds."""
+    """Take in what one node shows; with `kept` only of attributes of `self`, by the parameter that each holds.
+
+    `variables` stand for elements of parameters.
+    """
 
     def named(name: str, line: int) -> Facts | None:
         if kept is not None:
@@ -123,7 +158,9 @@ def _visit(
 
     def of(expression: ast.expr) -> Facts | None:
         if kept is None:
-            return named(expression.id, expression.lineno) if isinstance(expression, ast.Name) else None
+            if isinstance(expression, ast.Name):
+                return named(expression.id, expression.lineno) or (variables or {}).get(expression.id)
+            return _part(expression, of)
         if isinstance(expression, ast.Attribute) and isinstance(expression.value, ast.Name):
             return facts.get(kept.get(expression.attr, "")) if expression.value.id == "self" else None
         return None
@@ -184,6 +221,20 @@ def _visit(
             if found is not None:
                 found.uses.add("tensor")
                 found.min_rank = max(found.min_rank, 2)
+
+
+def _part(expression: ast.expr, of: Callable[[ast.expr], Facts | None]) -> Facts | None:
+    """What is known of `batch["image"]` and of `batch.image`, where that is no attribute of tensors."""
+    if isinstance(expression, ast.Subscript) and isinstance(expression.slice, ast.Constant):
+        whole, name = of(expression.value), expression.slice.value
+        return whole.part(name) if whole is not None and isinstance(name, str) else None
+    if isinstance(expression, ast.Subscript) and isinstance(expression.value, ast.Name):
+        whole = of(expression.value)  # `targets[i]`
+        return whole.element if whole is not None else None
+    if isinstance(expression, ast.Attribute) and expression.attr not in TENSOR_ATTRIBUTES:
+        whole = of(expression.value)
+        return whole.part(expression.attr) if whole is not None else None
+    return None
 
 
 def _unbound(call: ast.Call, facts: Facts | None, count: int) -> None:

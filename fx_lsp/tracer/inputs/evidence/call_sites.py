@@ -18,7 +18,7 @@ from fx_lsp.model import CallSite, TraceRequest
 from fx_lsp.steps import functions_around
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.inputs.evidence.callers import Watcher, watcher
-from fx_lsp.tracer.inputs.evidence.command_line import CommandLine, flags_parsed, started_as
+from fx_lsp.tracer.inputs.evidence.command_line import CommandLine, started_as
 from fx_lsp.tracer.inputs.evidence.offers import Offer
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import Plan, TensorPlan, ValuePlan
@@ -37,13 +37,16 @@ SHARE = 0.4
 def seen_at_call_sites(task: Task, signature: inspect.Signature, hints: Mapping[str, Any]) -> Iterator[Offer]:
     """The arguments at each call site of the request that gets as far as the target; call it inside the fake mode.
 
-    Whatever else a site does (it raises, ends the process, writes files, takes too long) it is no offer. What an
-    annotation spells out is tried before what the site has in its place.
+    Where a site raises before it gets there, it runs once more without what raised. Whatever else it does (it ends the
+    process, writes files, takes too long) it is no offer. What an annotation spells out is tried before what the site
+    has in its place.
     """
     request = task.request
     for site in request.sites:
         with modules_kept((request.module, site.imported, site.module)):
             offer = _seen_at(request, site, task.tree, task.seconds * SHARE, task.mode)
+            if offer is None and not request.step:
+                offer = _seen_at(request, site, task.tree, task.seconds * SHARE, task.mode, is_tolerant=True)
         if offer is None:
             continue
         rest = {name: plan for name, plan in offer.args.items() if not _is_stated(name, signature, hints, task)}
@@ -62,12 +65,17 @@ def _is_stated(name: str, signature: inspect.Signature, hints: Mapping[str, Any]
 
 
 def _seen_at(
-    request: TraceRequest, site: CallSite, tree: ast.Module, seconds: float, mode: FakeTensorMode
+    request: TraceRequest,
+    site: CallSite,
+    tree: ast.Module,
+    seconds: float,
+    mode: FakeTensorMode,
+    is_tolerant: bool = False,
 ) -> Offer | None:
     own = site.file == request.file
     watch: Watcher | None = None
-    line = CommandLine()
-    namespace = Absences().namespace() if request.step else {}
+    line, absences = CommandLine(), Absences()
+    namespace = absences.namespace() if request.step or is_tolerant else {}
     with suppress(BaseException), ExitStack() as stack:
         stack.enter_context(forbid_effects())
         line = stack.enter_context(started_as(site.file))
@@ -76,13 +84,13 @@ def _seen_at(
         target = None if own else target_module(request, site, mode)
         module = new_module(request, site)
         vars(module).update(namespace)
-        for code, imports in statements_of(request, site):
+        for code, imports in statements_of(request, site, is_tolerant=is_tolerant):
             if watch is None:
                 watch = _watcher(request, target or module, tree, site)
-            with watch.watching() if watch else nullcontext(), forbid_effects(network_only=imports):
+            with watch.watching() if watch else nullcontext(), forbid_effects(imports=imports):
                 exec(code, module.__dict__)
             if imports:
-                flags_parsed()
+                line.imported()
             if imports and target is not None:
                 prefer(target, module)
         if watch is not None and site.then:
@@ -92,22 +100,33 @@ def _seen_at(
     if offer is None:
         return None
     args = {name: plan for name, plan in offer.args.items() if not _is_absent(plan)}
-    return replace(offer, args=args, guessed=bool(line.invented))
+    if not is_tolerant:
+        return replace(offer, args=args, guessed=bool(line.invented))
+    absences.tell()
+    init = {name: plan for name, plan in (offer.init or {}).items() if not _is_absent(plan)}
+    is_whole = offer.init is None or len(init) == len(offer.init)
+    instance = offer.instance if is_whole else None
+    return replace(offer, args=args, init=init if offer.init is not None else None, instance=instance, guessed=True)
 
 
 def _is_absent(plan: Plan) -> bool:
     return isinstance(plan, ValuePlan) and isinstance(plan.make(), Absent)
 
 
-def statements_of(request: TraceRequest, site: CallSite, inputs: Collection[str] = ()) -> Iterator[tuple[Any, bool]]:
+def statements_of(
+    request: TraceRequest, site: CallSite, inputs: Collection[str] = (), is_tolerant: bool = False
+) -> Iterator[tuple[Any, bool]]:
     """The code of each statement of the site's text, and whether it is an import.
 
-    What leads to a step goes on after statements that raise; of what that reads, `inputs` are parameters.
+    What leads to a step, or `is_tolerant`, goes on after statements that raise; of what that reads, `inputs` are
+    parameters.
     """
     own = site.file == request.file
     tree = syntax_of(request, site.text, inputs) if own else ast.parse(site.text, site.file)
     if request.step:
         tree = tolerant(tree, (*site.functions, *functions_around(tree, request.step)) if own else site.functions)
+    elif is_tolerant:
+        tree = tolerant(tree, site.functions)
     yield from codes_of(tree, site.file)
 
 

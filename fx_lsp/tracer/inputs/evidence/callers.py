@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fx_lsp.model import Caller, TraceRequest
+from fx_lsp.model import Caller, TraceRequest, plain_work
 from fx_lsp.tracer.inputs.evidence.body import find_function
 from fx_lsp.tracer.inputs.evidence.offers import Offer
 from fx_lsp.tracer.inputs.plan.plans import Plan, ValuePlan, plan_of_made, value
@@ -245,6 +245,7 @@ def caller_request(request: TraceRequest, caller: Caller, seconds: float) -> Tra
         callers=tuple(around for around in request.callers if caller.name.startswith(f"{around.name}.")),
         sites=(),
         seconds=seconds,
+        work=plain_work(request.work),
     )
 
 

@@ -6,6 +6,7 @@ import argparse
 import ast
 import inspect
 import os
+import re
 import sys
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fx_lsp.tracer.inputs.plan.values import number_named
+from fx_lsp.tracer.program.launchers import Launchers
+from fx_lsp.tracer.program.likely_numbers import number_named
+from fx_lsp.tracer.program.scratch import scratch_files
 
 
 @dataclass
@@ -22,23 +25,46 @@ class CommandLine:
 
     invented: list[str] = field(default_factory=list[str])
     file: str = ""
+    _launchers: Launchers | None = None
+
+    @property
+    def launchers(self) -> Launchers:
+        """What starts functions of the program with arguments of its own."""
+        if self._launchers is None:
+            self._launchers = Launchers(self.invent)
+        return self._launchers
+
+    def invent(self, name: str, kind: Any, choices: Sequence[Any]) -> Any:
+        """Make up a value for an argument that is required."""
+        self.invented.append(name)
+        return _value(name, kind if kind is not inspect.Parameter.empty else None, choices, self.file)
+
+    def imported(self) -> None:
+        """Prepare what a program has imported by now."""
+        self.launchers.replace()
+        flags_parsed()
 
 
 @contextmanager
 def started_as(file: str) -> Generator[CommandLine, None, None]:
-    """Inside, the arguments and the import path are those that Python gives the script `file`, and a parser of
-    arguments has a value for everything that it requires."""
+    """Inside, the arguments and the import path are those that Python gives the script `file`, a parser of arguments
+    has a value for everything that it requires, and what is written goes to a scratch folder."""
     line = CommandLine(file=file)
     before: tuple[Sequence[str], Sequence[str]] = list(sys.argv), list(sys.path)
+    directory = os.getcwd()
     original = argparse.ArgumentParser.parse_known_args
     sys.argv[:] = [file]
     sys.path.append(os.path.dirname(file))
     argparse.ArgumentParser.parse_known_args = _parse_known_args(original, line)
+    os.chdir(_started_in(file))
     try:
-        yield line
+        with scratch_files():
+            yield line
     finally:
         argparse.ArgumentParser.parse_known_args = original
+        line.launchers.restore()
         sys.argv[:], sys.path[:] = before
+        os.chdir(directory)
 
 
 def _parse_known_args(original: Any, line: CommandLine) -> Any:
@@ -67,8 +93,7 @@ def _satisfied(parser: argparse.ArgumentParser, line: CommandLine) -> list[str]:
         positional = not action.option_strings
         if action.required or (positional and action.nargs not in ("?", "*")):
             several = action.nargs in ("+", "*") or isinstance(action.nargs, int)
-            value = _value(action, line.file)
-            line.invented.append(action.dest)
+            value = line.invent(action.dest, action.type, tuple(action.choices or ()))
             if action.default is None:
                 action.default = [value] * (action.nargs if isinstance(action.nargs, int) else 1) if several else value
             action.required = False
@@ -77,21 +102,65 @@ def _satisfied(parser: argparse.ArgumentParser, line: CommandLine) -> list[str]:
     return commands
 
 
-def _value(action: argparse.Action, file: str) -> Any:
-    """A value for an argument: the first of its choices, of the words that the program compares it with, or one of its
-    type that its name suggests."""
-    if action.choices:
-        return next(iter(action.choices))
-    kind: Any = action.type
+def _value(name: str, kind: Any, choices: Sequence[Any], file: str) -> Any:
+    """A value for an argument: the first of its choices, of the words that the program compares it with, a file of
+    configuration that is there, or one of its type that its name suggests."""
+    if choices:
+        return choices[0]
     if kind is None or kind is str:
-        return next(_compared_with(action.dest, file), action.dest)
-    number = number_named(action.dest)
-    for text in (str(number), "0", action.dest):
+        return next(_compared_with(name, file), None) or _configuration_named(name, file) or name
+    number = number_named(name)
+    for text in (str(number), "0", name):
         try:
-            return kind(text) if callable(kind) else action.dest
+            return kind(text) if callable(kind) else name
         except Exception:
             continue
     return None
+
+
+_NAMES_FILE = re.compile(r"(^|_)(conf|config|configuration|cfg|settings|options?|opt|yaml|yml|json|toml)s?(_|$)")
+_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
+MAX_FOLDERS = 60
+"""How many folders beside a script are looked through for files of configuration."""
+
+
+def _configuration_named(name: str, file: str) -> str | None:
+    """The file of configuration below the script's folder that has the most of the names which the script reads."""
+    if not _NAMES_FILE.search(name):
+        return None
+    try:
+        words = set(re.findall(r"\w+", Path(file).read_text("utf-8")))
+    except (OSError, ValueError):
+        return None
+    best: tuple[int, str] | None = None
+    for _, (folder, inner, names) in zip(range(MAX_FOLDERS), os.walk(_started_in(file)), strict=False):
+        inner[:] = sorted(part for part in inner if not part.startswith("."))
+        for candidate in sorted(part for part in names if part.endswith(_SUFFIXES)):
+            path = os.path.join(folder, candidate)
+            count = len(words & set(_keys(path)))
+            if count and (best is None or count > best[0]):
+                best = count, path
+    return best[1] if best is not None else None
+
+
+def _keys(path: str) -> list[str]:
+    try:
+        text = Path(path).read_text("utf-8") if os.path.getsize(path) < 100_000 else ""
+    except (OSError, ValueError):
+        return []
+    return re.findall(r"""^[\s{,"']*(\w+)["']?\s*[:=]""", text, re.MULTILINE)
+
+
+def _started_in(file: str) -> str:
+    """The folder to start a script in: the nearest above it that has a file which the script names, or its own."""
+    folder = os.path.dirname(file) or "."
+    try:
+        text = Path(file).read_text("utf-8")
+    except (OSError, ValueError):
+        return folder if os.path.isdir(folder) else "."
+    named = [path for path in re.findall(r"""["']([\w.-]+(?:/[\w.-]+)*\.\w+)["']""", text) if ".." not in path]
+    above = [folder, *map(str, Path(folder).parents)][:4]
+    return next((place for place in above if any(os.path.isfile(os.path.join(place, n)) for n in named)), folder)
 
 
 def _compared_with(name: str, file: str) -> Iterator[str]:

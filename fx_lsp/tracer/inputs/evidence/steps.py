@@ -24,7 +24,7 @@ from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.failures.exceptions import sentence
 from fx_lsp.tracer.inputs.evidence.call_sites import modules_kept, new_module, prefer, statements_of, target_module
 from fx_lsp.tracer.inputs.evidence.callers import Reached
-from fx_lsp.tracer.inputs.evidence.command_line import flags_parsed, started_as
+from fx_lsp.tracer.inputs.evidence.command_line import started_as
 from fx_lsp.tracer.inputs.evidence.offers import Offer
 from fx_lsp.tracer.inputs.plan.plans import TensorPlan, plan_of_made
 from fx_lsp.tracer.program.absences import Absences, absent_names
@@ -86,11 +86,10 @@ def step_function(request: TraceRequest, module: ModuleType, mode: FakeTensorMod
 
 
 def cannot_run(request: TraceRequest, function: Any) -> Failure | None:
-    """Why a function that is a step by itself cannot run: what it calls could not be had."""
+    """Why a function that is a step by itself cannot run: what it reads could not be had."""
     plain = innermost(function)
     absent = absent_names(plain) if isinstance(plain, FunctionType) else ()
-    called = calls_by_name(_definition(request))
-    missing = next((value for name, value in absent if value.is_code or name in called), None)
+    missing = next((value for _, value in absent), None)
     return None if missing is None else Failure("inputs", f"{request.name} cannot be run: {sentence(missing.cause)}")
 
 
@@ -157,22 +156,23 @@ def _made_at(search: _Search, site: CallSite) -> FunctionType | None:
     try:
         with ExitStack() as stack:
             stack.enter_context(forbid_effects())
-            stack.enter_context(started_as(site.file))
+            line = stack.enter_context(started_as(site.file))
             stack.enter_context(time_limit(SITE_SECONDS))
             stack.enter_context(one_batch_each())
             other = site.file != request.file
             target = target_module(request, site, search.mode, search.inputs) if other else None
             for code, imports in statements_of(request, site, search.inputs):
-                with _profiled(look), forbid_effects(network_only=imports):
+                with _profiled(look), forbid_effects(imports=imports):
                     exec(code, module.__dict__)
                 if imports:
-                    flags_parsed()
+                    line.imported()
                 if imports and target is not None:
                     prefer(target, module)
             if site.then:
                 with _profiled(look):
                     eval(site.then, module.__dict__)
     except Reached:
+        absences.tell()
         return seen[0]
     except KeyboardInterrupt:
         raise

@@ -84,6 +84,7 @@ def visit_call(node: ast.Call, of: Any) -> None:
         else ""
     )
     _visit_layers(node, name, of)
+    _visit_images(node, name, of)
     subject = of(node.func.value) if isinstance(node.func, ast.Attribute) else None
     method = subject is not None
     dims = [i for i in map(_integer, node.args) if i is not None]
@@ -181,6 +182,27 @@ _OPERAND_RANKS = {
     "conv3d": {2: 1},
 }
 """The rank of an operand of a torch function, by its position."""
+_OF_IMAGES = frozenset(
+    {
+        "interpolate",
+        "upsample",
+        "grid_sample",
+        "pixel_shuffle",
+        "pixel_unshuffle",
+        "channel_shuffle",
+        "local_response_norm",
+    }
+)
+
+
+def _visit_images(node: ast.Call, name: str, of: Any) -> None:
+    """Take in a function that counts spatial dimensions in its name, `F.max_pool2d`, or is one of images."""
+    spatial = re.fullmatch(r"[a-z_]*[a-z]([123])d", name)
+    image = of(node.args[0]) if node.args else None
+    if image is not None and (spatial or name in _OF_IMAGES):
+        image.likely_rank = image.likely_rank or (int(spatial[1]) + 2 if spatial else 4)
+
+
 _INDEX_ARGUMENT = {"embedding": 0, "one_hot": 0, "gather": 1, "index_select": 1, "cross_entropy": 1, "nll_loss": 1}
 _MASK_ARGUMENT = {"masked_fill": 0, "masked_fill_": 0, "where": 0, "masked_select": 0}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import dis
 import inspect
 from collections.abc import Callable, Collection
 from types import ModuleType, SimpleNamespace
@@ -15,7 +16,7 @@ from torch import nn
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import Plans, ValuePlan, materialize
 from fx_lsp.tracer.inputs.plan.signatures import hints_of, signature_of
-from fx_lsp.tracer.inputs.plan.values import Context, integers, needs_nothing, proposals
+from fx_lsp.tracer.inputs.plan.values import DICT_METHODS, Context, integers, needs_nothing, proposals
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -52,11 +53,12 @@ def namespaces(module: ModuleType, construct: Callable[[type], Any]) -> Namespac
     """
 
     def namespace(attributes: Collection[str], keys: Collection[str]) -> ValuePlan:
-        wanted = {a for a in attributes if not a.startswith("__") and a not in _DICT_METHODS}
+        wanted = {a for a in attributes if not a.startswith("__") and a not in DICT_METHODS}
         for name, cls in list(vars(module).items()):
             if isinstance(cls, type) and not issubclass(cls, nn.Module) and wanted and wanted <= _attributes(cls):
                 detail = "the class that has what is read of it"
-                return ValuePlan(lambda cls=cls: construct(cls), f"{name}()", "annotation", detail, needs_nothing(cls))
+                certain = needs_nothing(cls)
+                return ValuePlan(lambda cls=cls: construct(cls), f"{name}()", "annotation", detail, certain, cls)
         values = {name: value_for(name, module) for name in sorted({*wanted, *keys})}
         if not keys:
             return settings_plan(SimpleNamespace(**values))
@@ -121,11 +123,13 @@ def value_for(name: str, module: ModuleType) -> Any:
     return plan.make() if isinstance(plan, ValuePlan) else integers(name, Facts(), context)[0]
 
 
-_DICT_METHODS = frozenset({"get", "items", "keys", "pop", "setdefault", "update", "values"})
-
-
 def _attributes(cls: type) -> set[str]:
-    """The attributes that instances of a class have: fields, constructor parameters and what the class itself has."""
+    """The attributes that instances of a class have: fields, constructor parameters, what the constructor assigns and
+    what the class itself has."""
     fields = {f.name for f in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else set[str]()
     signature = signature_of(cls) if cls.__init__ is not object.__init__ else None
-    return fields | set(signature.parameters if signature else ()) | set(dir(cls))
+    code = getattr(cls.__init__, "__code__", None)
+    assigned = (
+        {step.argval for step in dis.get_instructions(code) if step.opname == "STORE_ATTR"} if code else set[str]()
+    )
+    return fields | set(signature.parameters if signature else ()) | set(dir(cls)) | assigned

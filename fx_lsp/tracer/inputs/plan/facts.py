@@ -20,7 +20,8 @@ class Facts:
     taken by number; `literals` what it is compared with; `attributes`
     are read from it, and `keys` looked up in it; `handed` says which functions it is given as it is, by the dotted name
     of each, and as which of their arguments; `arguments` how many it is called with. What a constructor only keeps and
-    methods call is "applied", and "modules" are several of them.
+    methods call is "applied", and "modules" are several of them. `parts` say the same of its attributes and of what is
+    looked up in it, by name, and `element` of each of the things that it is gone over for.
     """
 
     rank: int | None = None
@@ -38,6 +39,12 @@ class Facts:
     literals: list[Any] = field(default_factory=list)
     arguments: int = 1
     handed: list[tuple[str, int | str]] = field(default_factory=list[tuple[str, "int | str"]])
+    parts: dict[str, Facts] = field(default_factory=dict[str, "Facts"])
+    element: Facts | None = None
+
+    def part(self, name: str) -> Facts:
+        """What is known of one of its parts."""
+        return self.parts.setdefault(name, Facts())
 
     @property
     def item_count(self) -> int | None:

@@ -46,7 +46,8 @@ class TensorPlan:
 class ValuePlan:
     """Any other value: `make()` gives it anew for every run, `shown` is how it reads.
 
-    It is `certain` where its source may be wrong about what is meant, and nothing in it was guessed.
+    It is `certain` where its source may be wrong about what is meant, and nothing in it was guessed. `cls` is the class
+    of an object that is made of its constructor's defaults.
     """
 
     make: Callable[[], Any]
@@ -54,6 +55,7 @@ class ValuePlan:
     source: InputSource
     detail: str = ""
     certain: bool = False
+    cls: type | None = None
 
     @property
     def kind(self) -> str:
@@ -66,14 +68,21 @@ class ValuePlan:
 
 @dataclass(frozen=True)
 class SequencePlan:
-    """A tuple or list of plans; with `keys` a dict."""
+    """A tuple or list of plans; with `keys` a dict, or an object of a `kind` that is made with them as arguments."""
 
     items: tuple[Plan, ...]
-    kind: type = tuple
+    kind: Callable[..., Any] = tuple
     keys: tuple[Any, ...] | None = None
+
+    @property
+    def is_object(self) -> bool:
+        """Return True for an object with attributes."""
+        return self.keys is not None and self.kind not in (dict, tuple)
 
     def paths(self, path: str) -> list[str]:
         """The path of each item, in a container at `path`."""
+        if self.is_object and self.keys is not None:
+            return [f"{path}.{key}" for key in self.keys]
         return [f"{path}[{key!r}]" for key in (self.keys if self.keys is not None else range(len(self.items)))]
 
 
@@ -230,7 +239,10 @@ def _is_left_out(plan: Plan) -> bool:
 def _make(plan: Plan, path: str, paths: dict[int, str], named_sizes: Mapping[str, Any] | None) -> Any:
     if isinstance(plan, SequencePlan):
         made = [_make(p, where, paths, named_sizes) for where, p in zip(plan.paths(path), plan.items, strict=True)]
-        return plan.kind(made) if plan.keys is None else dict(zip(plan.keys, made, strict=True))
+        if plan.keys is None:
+            return plan.kind(made)
+        named = dict(zip(plan.keys, made, strict=True))
+        return plan.kind(**named) if plan.is_object else named
     if isinstance(plan, ValuePlan):
         return plan.make()
     made = make_tensor(plan.spec, named_sizes)
@@ -311,6 +323,9 @@ def _snapshot(given: Any) -> Any:
     if isinstance(given, (nn.Module, type, FunctionType, ModuleType)) or not hasattr(given, "__dict__"):
         return given
     try:
-        return copy.deepcopy(given)
+        snapshot = copy.deepcopy(given)
+        if given.__dict__ is given:  # a dict whose items are its attributes
+            snapshot.__dict__ = snapshot
+        return snapshot
     except Exception:
         return given

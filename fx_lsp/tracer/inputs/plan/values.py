@@ -9,7 +9,7 @@ import operator
 import re
 import typing
 from collections.abc import Callable, Collection, Iterable, Sequence
-from types import ModuleType, UnionType
+from types import ModuleType, SimpleNamespace, UnionType
 from typing import Any
 
 import torch
@@ -19,7 +19,8 @@ from fx_lsp.specs import TensorSpec
 from fx_lsp.tracer.inputs.plan.dims import shapes_in, sizes_of, words
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import Plan, SequencePlan, TensorPlan, ValuePlan, fresh_sizes, value
-from fx_lsp.tracer.inputs.plan.signatures import signature_of
+from fx_lsp.tracer.inputs.plan.signatures import hints_of, signature_of
+from fx_lsp.tracer.program.likely_numbers import INTEGERS, number_named
 from fx_lsp.tracer.run.tensors import short_name
 
 INDEX_NAME = re.compile(r"(^|_)(ids?|idx|index|indices|labels?|tokens?)$")
@@ -29,25 +30,6 @@ _ONE_INDEX = re.compile(r"^[a-z]$|(^|_)(idx|index|axis|dim|layer|level|step|stag
 """Names of what selects one item, a number as soon as a tensor."""
 MASK_NAME = re.compile(r"mask")
 IMAGE_NAME = re.compile(r"(^|_)(images?|imgs?|pixels?)(_values)?\d?$")
-_INTEGERS: tuple[tuple[re.Pattern[str], int], ...] = tuple(
-    (re.compile(pattern), number)
-    for pattern, number in (
-        (r"head_(dim|size)", 16),
-        (r"heads?$|groups?$", 4),
-        (r"(^|_)(layers?|blocks?|depth|repeats?|reps?|rep|times|stages|experts)$", 2),
-        (r"kernel", 3),
-        (r"window|patch", 4),
-        (r"(?i)^(h|w|height|width)$", 8),
-        (r"image_size|img_size|resolution", 32),
-        (r"stride|dilation|scale|factor|ratio|expansion|mult", 2),
-        (r"padding|pad|offset|start|layer_(idx|id|index)|(^|_)(idx|index)$", 0),
-        (r"vocab|num_embeddings|num_classes|classes", 1000),
-        (r"out(put)?_?(features|channels|dim|size|planes)|out_", 32),
-        (r"inner|intermediate|mlp|ffn|ff_", 256),
-        (r"dim|size|features|channels|hidden|width|planes|embe?d|d_model|units", 64),
-        (r"len|steps|seq|num_|^n_|count|max", 8),
-    )
-)
 _FLAG = re.compile(r"^(use|is|has|with|do|no|return|add|apply|enable)_|bias$|affine$|causal|bidirectional|inplace")
 TENSOR_ATTRIBUTES = frozenset(dir(torch.Tensor))
 """What a value may be asked for that is a tensor."""
@@ -72,7 +54,10 @@ _FLOATS: tuple[tuple[re.Pattern[str], float], ...] = tuple(
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """What proposals may look at besides the parameter itself; `named` are sizes by the name that people gave them."""
+    """What proposals may look at besides the parameter itself; `named` are sizes by the name that people gave them.
+
+    `fits` gives the configurations that a parameter may mean (`init.config`: a constructor's).
+    """
 
     module: ModuleType
     ranks: Sequence[int]
@@ -80,6 +65,7 @@ class Context:
     namespace: Callable[[Collection[str], Collection[str]], Plan]
     constructing: bool = False
     named: dict[str, int] = dataclasses.field(default_factory=dict[str, int])
+    fits: Callable[[str], Sequence[Plan]] = lambda parameter: ()
 
 
 def proposals(
@@ -92,6 +78,7 @@ def proposals(
     found: list[Plan] = []
     if parameter.default is not inspect.Parameter.empty:
         found.append(value(parameter.default, "default"))
+    found += context.fits(f"init.{parameter.name}" if context.constructing else parameter.name)
     annotated = _from_annotation(annotation, parameter.name, facts, taken, context)
     found += annotated
     if not found and not facts.uses:
@@ -248,6 +235,11 @@ def _from_class(annotation: type, name: str, facts: Facts, taken: set[int], cont
         return [ValuePlan(make, shown, "search")]
     if annotation.__module__ in ("builtins", "typing", "abc", "collections.abc"):
         return []
+    hints = hints_of(annotation.__init__, context.module) or hints_of(annotation, context.module)
+    if any(map(_mentions_tensor, hints.values())) and not issubclass(annotation, nn.Module):
+        holder = _holder(annotation, facts, taken, context)
+        if holder is not None:
+            return [holder]
     certain = needs_nothing(annotation)
     return [ValuePlan(lambda: context.construct(annotation), f"{annotation.__name__}()", "annotation", "", certain)]
 
@@ -318,8 +310,11 @@ def _from_use(name: str, facts: Facts, taken: set[int], context: Context) -> lis
         return [SequencePlan(MODULES, list)]
     if _is_module(facts):
         return [LAYER]
+    element = facts.element
+    if element is not None and (element.keys or element.attributes - TENSOR_ATTRIBUTES):
+        return [SequencePlan((plan,) * 2, list) for plan in _objects(name, element, taken, context)]
     if facts.keys or facts.attributes - TENSOR_ATTRIBUTES:
-        return [context.namespace(facts.attributes, facts.keys)]
+        return _objects(name, facts, taken, context)
     if context.constructing and (facts.length or "indexed" in facts.uses):
         number = integers(name, facts, context)[0]
         return [value((number,) * (facts.item_count or 2), "search")]
@@ -333,6 +328,79 @@ def _from_use(name: str, facts: Facts, taken: set[int], context: Context) -> lis
         first = tensors(name, Facts(), taken, context)
         return [SequencePlan((p,) * (facts.item_count or 2), list) for p in first[:2]]
     return []
+
+
+def _objects(name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
+    """What has the attributes or keys that are read of a parameter: settings, or tensors by their names."""
+    settings = context.namespace(facts.attributes, facts.keys)
+    if context.constructing or _SETTINGS.search(name):
+        return [settings]
+    attributes = {a for a in facts.attributes if not a.startswith("__") and a not in DICT_METHODS}
+    names = tuple(sorted(facts.keys | attributes))
+    holds = bool(facts.keys) or any(_is_tensor_part(part) for part in facts.parts.values())
+    kind: Callable[..., Any] = dict if not attributes - TENSOR_ATTRIBUTES else SimpleNamespace
+    if isinstance(settings, ValuePlan) and settings.cls is not None:
+        holder = _holder(settings.cls, facts, taken, context)
+    else:
+        holder = _of_tensors(names, kind, facts, taken, context)
+    if holder is None:
+        return [settings]
+    return [holder, settings] if holds else [settings, holder]
+
+
+def _is_tensor_part(facts: Facts) -> bool:
+    """Return True if what is done with a part of a parameter is done with tensors."""
+    counted = facts.uses & {"count", "compared"}
+    return bool(
+        facts.dtype or facts.rank or facts.min_rank or facts.attributes & TENSOR_ATTRIBUTES or facts.handed
+    ) or (bool(facts.uses & {"tensor", "operand", "index"}) and not counted)
+
+
+def _of_tensors(
+    names: Sequence[str], kind: Callable[..., Any], facts: Facts, taken: set[int], context: Context
+) -> SequencePlan:
+    """An object or a dictionary with a tensor for each name, or what else is evident of it."""
+    items: list[Plan] = []
+    used = set(taken)
+    for name in names:
+        part = facts.parts.get(name, Facts())
+        counted = part.uses and part.uses <= {"count", "compared"}
+        plan = value(integers(name, part, context)[0], "search") if counted else tensors(name, part, used, context)[0]
+        used |= {s for s in plan.spec.sizes if isinstance(s, int)} if isinstance(plan, TensorPlan) else set()
+        items.append(plan)
+    return SequencePlan(tuple(items), kind, tuple(names))
+
+
+def _holder(cls: type, facts: Facts, taken: set[int], context: Context) -> Plan | None:
+    """An instance of a class that holds tensors, with one for each that it is made of; None for any other class."""
+    signature = signature_of(cls)
+    if signature is None or context.constructing:
+        return None
+    hints = hints_of(cls.__init__, context.module) or hints_of(cls, context.module)
+    names: list[str] = []
+    for name, parameter in signature.parameters.items():
+        hint = hints.get(name, parameter.annotation)
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        if _mentions_tensor(hint) or (hint is parameter.empty and parameter.default is parameter.empty):
+            names.append(name)
+        elif parameter.default is parameter.empty:
+            return None
+    return _of_tensors(names, cls, facts, taken, context) if names else None
+
+
+def _mentions_tensor(annotation: Any) -> bool:
+    """Return True for a tensor, and for one that may be None."""
+    arguments = typing.get_args(annotation)
+    if typing.get_origin(annotation) in (typing.Union, UnionType):
+        return any(map(_mentions_tensor, arguments))
+    return isinstance(annotation, type) and issubclass(annotation, torch.Tensor)
+
+
+_SETTINGS = re.compile(r"(^|_)(cfg|conf|config|configs|configuration|settings|args|opts?|options|hparams|params)$")
+"""What objects of settings are called."""
+DICT_METHODS = frozenset({"get", "items", "keys", "pop", "setdefault", "update", "values"})
+"""What dictionaries are asked for, besides their items."""
 
 
 def _is_module(facts: Facts) -> bool:
@@ -371,7 +439,7 @@ def _anything(name: str, facts: Facts, taken: set[int], context: Context) -> lis
     if "index" in facts.uses:
         numbers = [value(n, "search") for n in (0, 1)]
         return [*numbers, *found] if _ONE_INDEX.search(name) else [*found, *numbers]
-    number = next((n for pattern, n in _INTEGERS if pattern.search(name)), None)
+    number = next((n for pattern, n in INTEGERS if pattern.search(name)), None)
     numeric = [value(n, "search") for n in integers(name, facts, context)[:2]] + [value(_float(name), "search")]
     if any(p.search(name) for p, _ in _FLOATS):
         return [*reversed(numeric), *found]
@@ -388,11 +456,6 @@ def integers(name: str, facts: Facts, context: Context) -> list[int]:
         first = -1
     literals = [x + 1 for x in facts.literals if type(x) is int]
     return list(dict.fromkeys([first, *literals, 2, 1, 0, 4, 8, 64]))
-
-
-def number_named(name: str) -> int:
-    """A whole number that something of that name may well be."""
-    return next((number for pattern, number in _INTEGERS if pattern.search(name)), 2)
 
 
 def _float(name: str) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fx_lsp.tracer.failures.exceptions import expression, kind_of
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans
@@ -13,6 +13,7 @@ from fx_lsp.tracer.inputs.plan.values import Context
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.program.process_group import wants_launcher
 from fx_lsp.tracer.run.call import RUN_CODE, Call
+from fx_lsp.tracer.run.conditions import Conditions
 from fx_lsp.tracer.run.observation import Run, tensors_among, watched_run
 from fx_lsp.tracer.source.provenance import Sources
 
@@ -21,7 +22,7 @@ from fx_lsp.tracer.source.provenance import Sources
 class Attempt:
     """One run of a set of plans: which input each tensor was, and the source lines for looking at expressions.
 
-    `created` names the parameters that a module had only once it ran.
+    `created` names the parameters that a module had only once it ran; `conditions` are those that it ran under.
     """
 
     plans: Plans
@@ -32,6 +33,7 @@ class Attempt:
     lines: list[str]
     context: Context
     created: tuple[str, ...] = ()
+    conditions: Conditions = field(default_factory=Conditions)
 
 
 def attempt(

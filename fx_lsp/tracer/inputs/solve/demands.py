@@ -93,6 +93,7 @@ def _kept_from(guard: Guard, attempt: Attempt) -> Iterator[Plans]:
         if path is not None:
             plans = _meeting(plans, path, demand)
             yield plans
+    yield from _of_compared_shape(guard, attempt)
     sizes = attempt.plans.sizes()
     for have, need in _compared_numbers(guard):
         if have in sizes and need > 0:
@@ -109,6 +110,20 @@ def of_one_shape(attempt: Attempt) -> Iterator[Plans]:
             for first, second in pairwise(sorted(paths, key=list(tensors).index)):
                 sizes = tensors[first].spec.sizes
                 yield resized(attempt.plans, lambda _, sizes=sizes: sizes, "from the check that failed", second)
+
+
+def _of_compared_shape(guard: Guard, attempt: Attempt) -> Iterator[Plans]:
+    """Yield plans with the shape that a condition compares a tensor's with: `x.shape == (len(y), y.shape[-1])`."""
+    for node in ast.walk(guard.test):
+        if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], (ast.Eq, ast.NotEq)):
+            continue
+        sides = node.left, node.comparators[0]
+        for side, other in (sides, sides[::-1]):
+            name, shape = shape_of(side), value_in(other, guard.frame)
+            path = path_of(attempt, guard.frame.f_locals.get(name)) if name is not None else None
+            if path is not None and isinstance(shape, tuple):
+                sizes = tuple(size for size in shape if isinstance(size, int))
+                yield resized(attempt.plans, lambda _, sizes=sizes: sizes, "from the check that failed", path)
 
 
 def _compared_numbers(guard: Guard) -> Iterator[tuple[int, int]]:

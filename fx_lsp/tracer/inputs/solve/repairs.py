@@ -6,10 +6,12 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterator
 from itertools import chain as concat
+from types import SimpleNamespace
 
 from fx_lsp.tracer.failures.exceptions import kind_of
 from fx_lsp.tracer.failures.fake_kernels import lacks_fake_kernel
 from fx_lsp.tracer.inputs.plan.configs import with_value
+from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import (
     Plan,
     Plans,
@@ -18,6 +20,7 @@ from fx_lsp.tracer.inputs.plan.plans import (
     ValuePlan,
     fresh_sizes,
 )
+from fx_lsp.tracer.inputs.plan.values import tensors
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, by_relevance, involved, is_data_dependent, mentioned_names
 from fx_lsp.tracer.inputs.solve.demands import described, guarded, single_batch, single_number, typed
 from fx_lsp.tracer.inputs.solve.missing_arguments import handed_on, tensor_for_default
@@ -175,6 +178,32 @@ def _missing_attribute(attempt: Attempt, text: str) -> Iterator[Plans]:
                 yield attempt.plans.with_plan(parameter, plan)
 
 
+def _missing_part(attempt: Attempt, text: str) -> Iterator[Plans]:
+    """A tensor that is asked for by a name under which an object or a dictionary of tensors has none."""
+    missing = missing_name(attempt.run.error)
+    if missing is None or not missing.name.isidentifier():
+        return
+    added = tensors(missing.name, Facts(), attempt.plans.sizes(), attempt.context)[0]
+
+    def extended(plan: Plan) -> Plan:
+        if not isinstance(plan, SequencePlan):
+            return plan
+        if plan.keys is None:
+            return dataclasses.replace(plan, items=tuple(extended(item) for item in plan.items))
+        is_same = plan.kind in (dict, SimpleNamespace) and missing.kind in ("", plan.kind.__name__)
+        if (
+            not is_same
+            or missing.name in plan.keys
+            or any(not isinstance(p, SequencePlan) and p.source != "search" for p in plan.items)
+        ):
+            return plan
+        return dataclasses.replace(plan, items=(*plan.items, added), keys=(*plan.keys, missing.name))
+
+    for name, plan in attempt.plans.items:
+        if (other := extended(plan)) is not plan and other != plan:
+            yield attempt.plans.with_plan(name, other)
+
+
 @dataclasses.dataclass(frozen=True)
 class Missing:
     """An attribute that an object of type `kind` lacks, or a key that some dict does."""
@@ -206,6 +235,7 @@ RULES: tuple[Rule, ...] = (
     handed_on,
     tensor_for_default,
     _missing_attribute,
+    _missing_part,
     typed,
     single_number,
     named_sizes,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from torch import nn
@@ -147,16 +147,26 @@ def other_rank(attempt: Attempt, text: str) -> Iterator[Plans]:
         plan = dict(attempt.plans.tensors())[path]
         rank = len(plan.spec.sizes)
         order = sorted(set(range(6)) - {rank}, key=lambda r: (r not in wanted, abs(r - rank), -r))
+        alike = [p for p, t in attempt.plans.tensors() if t.spec.sizes == plan.spec.sizes]
         for other in order[:3]:
             yield with_rank(attempt.plans, path, other)
+            if len(alike) > 1:
+                yield with_ranks(attempt.plans, alike, other)
     leading = fresh_sizes(1, attempt.plans.sizes())
     yield resized(attempt.plans, lambda sizes: (*leading, *sizes), "rank from an error")
 
 
 def with_rank(plans: Plans, path: str, rank: int) -> Plans:
     """The plans with the tensor at `path` given `rank` dimensions; added ones stand in front."""
+    return with_ranks(plans, [path], rank)
+
+
+def with_ranks(plans: Plans, paths: Iterable[str], rank: int) -> Plans:
+    """Return the plans with several tensors of the same sizes given `rank` dimensions, which stay the same."""
     taken = plans.sizes()
-    return resized(plans, lambda sizes: reranked(sizes, rank, taken), "rank from an error", path)
+    for path in paths:
+        plans = resized(plans, lambda sizes: reranked(sizes, rank, taken), "rank from an error", path)
+    return plans
 
 
 def batched(attempt: Attempt) -> Iterator[Plans]:

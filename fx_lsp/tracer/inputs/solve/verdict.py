@@ -115,7 +115,7 @@ def is_own_fault(best: Attempt, rivals: Iterable[Attempt], exploration: Explorat
     if best.run.failed is not None and is_of_sizes(best) and kind_of(error, best.run.failed) == "shape":
         return _fits_no_sizes(best, exploration)
     guessed = [name for name, plan in best.plans.items if getattr(plan, "source", "search") == "search"]
-    return kind_of(error, best.run.failed) == "error" and not _mentions(best, guessed)
+    return kind_of(error, best.run.failed) == "error" and not _mentions(best, guessed) and not _reads_nothing(best)
 
 
 def _is_made_elsewhere(best: Attempt) -> bool:
@@ -218,6 +218,19 @@ def _is_raised_by_user(attempt: Attempt) -> bool:
     if traceback is None or attempt.sources.rank(traceback.tb_frame.f_code.co_filename) == 2:
         return False
     return expression_at(attempt, traceback) is None
+
+
+def _reads_nothing(attempt: Attempt) -> bool:
+    """Return True if the expression that failed reads an attribute of the instance that is None, as it may be by
+    default: who calls the method may have asked before."""
+    traceback = attempt.run.error.__traceback__ if attempt.run.error is not None else None
+    node, instance = None, None
+    while traceback is not None:
+        if attempt.sources.rank(traceback.tb_frame.f_code.co_filename) == 0:
+            node, instance = expression_at(attempt, traceback), traceback.tb_frame.f_locals.get("self")
+        traceback = traceback.tb_next
+    read = (n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)) if node is not None else ()
+    return instance is not None and any(vars(instance).get(name, instance) is None for name in read)
 
 
 def _mentions(attempt: Attempt, names: Collection[str]) -> bool:

@@ -26,8 +26,8 @@ from torch.utils._pytree import tree_map_only
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from fx_lsp.tracer.compat import FakeTensor, FakeTensorMode, unwrapped
-from fx_lsp.tracer.program.fake_autocast import FakeAutocast
-from fx_lsp.tracer.program.fake_cuda import idle_gpu
+from fx_lsp.tracer.program.gpu.autocast import FakeAutocast
+from fx_lsp.tracer.program.gpu.torch_cuda import idle_gpu
 
 _KINDS = ("cuda", "xpu")
 FAKE_KINDS = frozenset(_KINDS)

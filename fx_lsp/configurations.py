@@ -1,0 +1,80 @@
+"""What a piece of code reads of a configuration by name, and whether something that has names with values fits that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, cast
+
+UNKNOWN: Any = ...
+"""Stands for a value that is there under its name and that nobody wrote down."""
+MAX_DEPTH = 4
+"""How deep in a configuration the part is looked for that a parameter means."""
+Values: TypeAlias = "Mapping[str, Any]"
+
+
+@dataclass
+class Reads:
+    """The names that are read of a value, each with what is read of that in turn.
+
+    A name that is not `needed` has a default where it is read. The value is read `by_key` (`config["dim"]`), or as an
+    object is (`config.dim`).
+    """
+
+    parts: dict[str, Reads] = field(default_factory=dict[str, "Reads"])
+    needed: bool = False
+    by_key: bool = False
+
+    def part(self, name: str, needed: bool = True) -> Reads:
+        """Return what is read of the part `name`, which is read from now on."""
+        found = self.parts.setdefault(name, Reads())
+        found.needed |= needed
+        return found
+
+    def required(self) -> Iterator[str]:
+        """The names at any depth that have to be there."""
+        for name, inner in self.parts.items():
+            if inner.needed:
+                yield name
+                yield from inner.required()
+
+    def to_data(self) -> dict[str, Any]:
+        """The same as plain data."""
+        parts = {name: inner.to_data() for name, inner in self.parts.items()}
+        return {"parts": parts, "needed": self.needed, "by_key": self.by_key}
+
+
+def reads_from(data: Mapping[str, Any]) -> Reads:
+    """The inverse of `Reads.to_data`."""
+    parts = {name: reads_from(inner) for name, inner in data["parts"].items()}
+    return Reads(parts, data["needed"], data["by_key"])
+
+
+def fitting(values: Any, reads: Reads) -> Values | None:
+    """The configuration, or the part of it nearest to its top, that has all which is read; None where none has."""
+    level: list[Any] = [values]
+    for _ in range(MAX_DEPTH):
+        for part in level:
+            if isinstance(part, Mapping) and has_all(part, reads):
+                return cast("Values", part)
+        level = [inner for part in level if isinstance(part, Mapping) for inner in cast("Values", part).values()]
+    return None
+
+
+def has_all(values: Any, reads: Reads) -> bool:
+    """Return True if every name that is needed is there, at every depth."""
+    if values is UNKNOWN:
+        return True
+    if not isinstance(values, Mapping):
+        return all(hasattr(values, name) for name, inner in reads.parts.items() if inner.needed)
+    return all(name in values and has_all(values[name], inner) for name, inner in reads.parts.items() if inner.needed)
+
+
+def open_names(values: Values, reads: Reads) -> int:
+    """Return how many of the names that are read have a value which nobody wrote down."""
+    count = 0
+    for name, inner in reads.parts.items():
+        value = values.get(name)
+        count += value is UNKNOWN
+        count += open_names(cast("Values", value), inner) if isinstance(value, Mapping) else 0
+    return count

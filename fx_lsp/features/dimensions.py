@@ -1,0 +1,89 @@
+"""Sizes by the names that the code has for them: `f32[B, T, 3*C]` for `f32[4, 8, 192]`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Literal, TypeAlias
+
+from fx_lsp.model import InputSpec, NamedSizes, Node, Span, Trace, Value
+
+SizeStyle = Literal["names", "numbers", "both"]
+"""How sizes are shown for which the code has names: `f32[B, T]`, `f32[4, 8]`, `f32[B=4, T=8]`."""
+STYLES: tuple[SizeStyle, ...] = ("names", "numbers", "both")
+_TENSOR = re.compile(r"(?P<dtype>\b(?:bf|[biufc])\d+\w*)\[(?P<sizes>\d+(?:, \d+)*)\](?P<strides>\([\d, ]*\))?")
+
+_Names: TypeAlias = "Mapping[tuple[int, ...], tuple[str, ...]]"
+
+
+class SizeNames:
+    """The names of the sizes of a trace, written as `style` has it."""
+
+    def __init__(self, trace: Trace, style: SizeStyle) -> None:
+        self._style: SizeStyle = style
+        self._values: dict[tuple[Span, str], dict[tuple[int, ...], tuple[str, ...]]] = {}
+        self._operations: dict[Span, dict[tuple[int, ...], tuple[str, ...]]] = {}
+        self._inputs: dict[str, dict[tuple[int, ...], tuple[str, ...]]] = {}
+        for named in trace.named if style != "numbers" else ():
+            self._note(named)
+
+    def _note(self, named: NamedSizes) -> None:
+        if named.span is None:
+            self._inputs.setdefault(named.name, {})[named.sizes] = named.names
+        elif named.kind == "operation":
+            self._operations.setdefault(named.span, {})[named.sizes] = named.names
+        else:
+            self._values.setdefault((named.span, named.name), {})[named.sizes] = named.names
+
+    def of_value(self, value: Value) -> str:
+        """The spec of a value."""
+        return self._written(value.spec, self._values.get((value.span, value.name), {}))
+
+    def of_node(self, node: Node) -> str | None:
+        """The spec of a node of a graph: of an input, or of an operation of the expression that it came from."""
+        span = node.span
+        named = self._inputs.get(node.name) if node.op == "placeholder" else None
+        if named is None:
+            named = self._operations.get(span, {}) if span is not None else {}
+        return None if node.spec is None else self._written(node.spec, named)
+
+    def renamed(self, node: Node) -> Node:
+        """A node with the names of its sizes in its spec."""
+        spec = self.of_node(node)
+        return node if spec == node.spec else replace(node, spec=spec)
+
+    def of_input(self, item: InputSpec) -> str:
+        """The spec of an input."""
+        return self._written(item.spec, self._inputs.get(item.name, {}))
+
+    def of_output(self, spec: str) -> str:
+        """The spec of a result of the target, where everything that is returned with these sizes has the same names."""
+        returned = [named for (_, name), named in self._values.items() if name == "return"]
+        agreed: dict[tuple[int, ...], tuple[str, ...]] = {}
+        for sizes, names in (entry for named in returned for entry in named.items()):
+            others = agreed.setdefault(sizes, names)
+            agreed[sizes] = tuple(a if a == b else "" for a, b in zip(others, names, strict=True))
+        return self._written(spec, agreed)
+
+    def legend(self) -> str:
+        """Say what the names of inputs stand for: "B = 4, T = 8"; "" where there are none."""
+        numbers: dict[str, set[int]] = {}
+        for sizes, names in (entry for named in self._inputs.values() for entry in named.items()):
+            for name, size in zip(names, sizes, strict=True):
+                if name.isidentifier():
+                    numbers.setdefault(name, set()).add(size)
+        return ", ".join(f"{name} = {' or '.join(map(str, sorted(sizes)))}" for name, sizes in numbers.items())
+
+    def _written(self, spec: str, named: _Names) -> str:
+        return _TENSOR.sub(lambda tensor: self._tensor(tensor, named), spec) if named else spec
+
+    def _tensor(self, tensor: re.Match[str], named: _Names) -> str:
+        sizes = tuple(map(int, tensor["sizes"].split(", ")))
+        names = named.get(sizes)
+        if names is None:
+            return tensor[0]
+        both = self._style == "both"
+        pairs = zip(names, sizes, strict=True)
+        written = [f"{name}={size}" if name and both else name or str(size) for name, size in pairs]
+        return f"{tensor['dtype']}[{', '.join(written)}]" + (tensor["strides"] or "" if both else "")

@@ -1,0 +1,33 @@
+"""What ran of a target that fails, and how it is marked wherever it is shown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fx_lsp.features.lenses import place_text
+from fx_lsp.features.text import one_line
+from fx_lsp.model import Failure, Outcome, StageInfo, Trace, known_trace
+
+EXECUTED = "torch"
+"""The stage with the operations that ran before a failure, as they are written."""
+
+
+def shown_trace(outcome: Outcome | None, file: str = "") -> Trace | None:
+    """Return what is known of a target: its trace, or what ran before it failed, with a note of that for a reader of
+    `file`."""
+    if outcome is None or not isinstance(outcome, Failure) or outcome.partial is None:
+        return None if outcome is None else known_trace(outcome)
+    note = f"partial: {until(outcome, file)}: {one_line(outcome.message, 200)}"
+    return replace(outcome.partial, notes=(*outcome.partial.notes, note))
+
+
+def until(failure: Failure, file: str) -> str:
+    """Return how far a target ran: `up to line 41, where it fails`."""
+    place = place_text(file, failure.span)
+    return f"up to {place}, where it fails" if place else "as far as it ran"
+
+
+def executed(outcome: Outcome | None) -> StageInfo | None:
+    """Return the stage of what ran of a target that fails, None where there is none or the target does not fail."""
+    partial = outcome.partial if isinstance(outcome, Failure) else None
+    return None if partial is None else partial.info(EXECUTED)

@@ -1,0 +1,130 @@
+"""A call whose sizes are symbols: those of its tensors, and the numbers that it and its modules were made with."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import torch
+from torch import nn
+
+from fx_lsp.tracer.compat import sympy
+from fx_lsp.tracer.inputs.plan.signatures import signature_of
+from fx_lsp.tracer.inputs.solve.path_conditions import PathConditions
+from fx_lsp.tracer.run.call import Call, is_users_object, substitute
+
+Sizes: TypeAlias = "tuple[Any, ...]"
+"""The sizes of a tensor as expressions of symbols."""
+
+
+def expression_of(size: int | torch.SymInt) -> Any:
+    """A size as an expression."""
+    return size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(int(size))
+
+
+def sizes_of(tensor: torch.Tensor) -> Sizes:
+    """The sizes of a tensor as expressions."""
+    return tuple(map(expression_of, tensor.shape))
+
+
+@dataclass
+class SymbolicCall:
+    """Makes symbols of what a call is given, of its whole numbers only with `numbers`.
+
+    `paths` are the inputs that symbols are sizes of, `attributes` the names of numbers that modules keep, and `inputs`
+    the sizes of each input.
+    """
+
+    conditions: PathConditions
+    numbers: bool
+    paths: dict[sympy.Symbol, str] = field(default_factory=dict[sympy.Symbol, str])
+    attributes: dict[sympy.Symbol, str] = field(default_factory=dict[sympy.Symbol, str])
+    inputs: dict[str, Sizes] = field(default_factory=dict[str, Sizes])
+    _tensors: dict[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
+    _numbers: dict[tuple[str, int], torch.SymInt] = field(default_factory=dict["tuple[str, int]", torch.SymInt])
+
+    def call(self, call: Call) -> Call:
+        """The call on tensors whose sizes are symbols; numbers that it leaves to the function are given to it."""
+        supply = iter([self._tensor(tensor, path) for path, tensor in call.arguments()])
+        args = tuple(self._argument(i, substitute(value, supply)) for i, value in enumerate(call.args))
+        kwargs = {name: self._argument(name, substitute(value, supply)) for name, value in call.kwargs.items()}
+        return dataclasses.replace(call, args=args, kwargs={**self._defaults(call), **kwargs})
+
+    def _defaults(self, call: Call) -> dict[str, Any]:
+        signature = signature_of(getattr(call.function, "forward", call.function))
+        if not self.numbers or signature is None:
+            return {}
+        rest = list(signature.parameters.values())[len(call.args) :]
+        passed = [p for p in rest if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and _is_number(p.default)]
+        return {p.name: self._number(p.name, p.default) for p in passed}
+
+    def _argument(self, place: int | str, value: Any) -> Any:
+        return self._number(f"argument {place}", value) if self.numbers and _is_number(value) else value
+
+    def _number(self, name: str, value: int) -> torch.SymInt:
+        if (name, value) not in self._numbers:
+            self._numbers[name, value] = self.conditions.size(f"{name}={value}", value)
+        return self._numbers[name, value]
+
+    def _tensor(self, tensor: torch.Tensor, path: str) -> torch.Tensor:
+        if id(tensor) not in self._tensors:
+            self._tensors[id(tensor)] = self._symbolic(tensor, path)
+        self.inputs[path] = sizes_of(self._tensors[id(tensor)])
+        return self._tensors[id(tensor)]
+
+    def _symbolic(self, tensor: torch.Tensor, path: str) -> torch.Tensor:
+        order = sorted(range(tensor.dim()), key=lambda dim: -tensor.stride(dim)) if _is_plain(tensor) else []
+        if not order or not tensor.permute(order).is_contiguous():
+            return tensor
+        sizes: list[Any] = []
+        for index in order:
+            size = tensor.shape[index]
+            if size > 1:
+                size = self.conditions.size(f"{path}.{index}", size)
+                self.paths[size.node.expr] = path
+            sizes.append(size)
+        symbolic = torch.empty(sizes, dtype=tensor.dtype, device=tensor.device)
+        back = sorted(range(len(order)), key=order.__getitem__)
+        return symbolic.permute(back).detach().requires_grad_(tensor.requires_grad)
+
+    @contextmanager
+    def in_modules(self, modules: Iterable[nn.Module]) -> Generator[None, None, None]:
+        """Inside, numbers that the user's modules and their configurations keep are symbols."""
+        replaced: list[tuple[dict[str, Any], str, int]] = []
+        for owner in _owners(modules) if self.numbers else ():
+            fields = vars(owner)
+            for name, value in list(fields.items()):
+                if _is_number(value) and not name.startswith("_"):
+                    replaced.append((fields, name, value))
+                    fields[name] = number = self._number(name, value)
+                    self.attributes[number.node.expr] = name
+        try:
+            yield
+        finally:
+            for fields, name, value in replaced:
+                fields[name] = value
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    return tensor.layout is torch.strided and all(type(size) is int for size in (*tensor.shape, *tensor.stride()))
+
+
+def _is_number(value: Any) -> bool:
+    """Return True for a whole number that can be a size like any other."""
+    return type(value) is int and value > 1
+
+
+def _owners(modules: Iterable[nn.Module]) -> Iterator[Any]:
+    """Go over the user's modules, and over objects of the user's that they keep."""
+    seen: set[int] = set()
+    for module in (part for whole in modules for part in whole.modules()):
+        if type(module).__module__.partition(".")[0] == "torch":
+            continue
+        yield module
+        for value in list(vars(module).values()):
+            if id(value) not in seen and is_users_object(value):
+                seen.add(id(value))
+                yield value

@@ -1,0 +1,183 @@
+"""The configurations of the project that a parameter may mean, as plans."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import importlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from fx_lsp.configurations import UNKNOWN, Reads, Values, fitting, open_names, reads_from
+from fx_lsp.model import Configuration, TraceRequest
+from fx_lsp.tracer.inputs.plan.configs import AttributeDict, value_for
+from fx_lsp.tracer.inputs.plan.plans import ValuePlan, readable
+from fx_lsp.tracer.inputs.plan.values import needs_nothing
+
+
+def fitting_plans(
+    request: TraceRequest, module: ModuleType, construct: Callable[[type], Any]
+) -> Callable[[str], Sequence[ValuePlan]]:
+    """Gives the plans for a parameter that may mean a configuration of the project, the likeliest first."""
+
+    def plans(parameter: str) -> Iterator[ValuePlan]:
+        for fit in request.fits:
+            if fit.parameter == parameter:
+                reads = reads_from(json.loads(fit.reads))
+                for place in fit.configurations:
+                    with suppress(Exception):
+                        yield from _plans(place, reads, module, construct, len(fit.configurations) == 1)
+
+    return cache(lambda parameter: tuple(plans(parameter)))
+
+
+def _plans(
+    place: Configuration, reads: Reads, module: ModuleType, construct: Callable[[type], Any], is_only: bool
+) -> Iterator[ValuePlan]:
+    """The plan for a configuration; it is certain where it is the only one that fits and nobody has to guess."""
+    if place.name:
+        cls: type = getattr(importlib.import_module(place.module), place.name)
+        construct(cls)
+        detail = f"the class of {place.shown} that has what is read of it"
+        yield ValuePlan(
+            lambda: construct(cls), f"{cls.__name__}()", "annotation", detail, is_only and needs_nothing(cls)
+        )
+        return
+    values = ast.literal_eval(place.values) if place.values else fitting(read_configuration(place.file), reads)
+    if values is None:
+        return
+    where = f"{place.shown}:{place.line}" if place.line else place.shown
+    guesses = open_names(values, reads)
+    values = _filled(values, reads, module)
+    make = _Arguments(values) if place.arguments else _Settings(values, reads)
+    detail = f"{where}, which has what is read of it" + (", in part" if guesses else "")
+    yield ValuePlan(make, _shown(values, reads), "search" if guesses else "annotation", detail, is_only and not guesses)
+
+
+def _filled(values: Values, reads: Reads, module: ModuleType) -> dict[str, Any]:
+    """The values with guesses for those that nobody wrote down and that are read."""
+    filled: dict[str, Any] = {}
+    for name, given in values.items():
+        inner = reads.parts.get(name, Reads())
+        if isinstance(given, Mapping):
+            filled[name] = _filled(given, inner, module)
+        elif given is not UNKNOWN:
+            filled[name] = given
+        elif name in reads.parts:
+            filled[name] = value_for(name, module)
+    return filled
+
+
+class _Arguments:
+    """Makes the arguments of a command line anew."""
+
+    def __init__(self, values: Values) -> None:
+        self._values = values
+
+    def __call__(self) -> SimpleNamespace:
+        return SimpleNamespace(**copy.deepcopy({**self._values}))
+
+
+class _Settings:
+    """Makes a dictionary anew, of which items are read as attributes where they are."""
+
+    def __init__(self, values: Values, reads: Reads) -> None:
+        self._values, self._is_plain = values, _is_plain(reads)
+
+    def __call__(self) -> dict[str, Any]:
+        return copy.deepcopy({**self._values}) if self._is_plain else _attributes(self._values)
+
+
+def _is_plain(reads: Reads) -> bool:
+    return all(_is_plain(inner) for inner in reads.parts.values() if inner.parts) and reads.by_key
+
+
+def _attributes(values: Any) -> Any:
+    """The values with every dictionary among them read as an object is, too."""
+    if isinstance(values, Mapping):
+        return AttributeDict({name: _attributes(inner) for name, inner in values.items()})
+    if isinstance(values, (list, tuple)):
+        return type(values)(_attributes(item) for item in values)
+    return copy.deepcopy(values)
+
+
+def _shown(values: Values, reads: Reads) -> str:
+    """What is read of a configuration, as people would write it."""
+    parts: dict[str, str] = {}
+    for name in sorted(reads.parts.keys() & values.keys()):
+        inner, given = reads.parts[name], values[name]
+        parts[name] = _shown(given, inner) if isinstance(given, Mapping) and inner.parts else readable(given)
+    if reads.by_key:
+        return "{" + ", ".join(f"{name!r}: {text}" for name, text in parts.items()) + "}"
+    return f"SimpleNamespace({', '.join(f'{name}={text}' for name, text in parts.items())})"
+
+
+def read_configuration(file: str) -> Any:
+    """What a file of configuration says, with the files that it has defaults of; None where it cannot be read."""
+    path = Path(file)
+    values = _parsed(path)
+    defaults = values.get("defaults") if isinstance(values, dict) else None
+    if not isinstance(defaults, list):
+        return _resolved(values)
+    composed: dict[str, Any] = {}
+    own = {name: value for name, value in values.items() if name != "defaults"}
+    for entry in [*defaults, *(() if "_self_" in defaults else ("_self_",))]:
+        if entry == "_self_":
+            _merge(composed, own)
+        elif isinstance(entry, str):
+            _merge(composed, read_configuration(str(path.with_name(entry).with_suffix(path.suffix))))
+        elif isinstance(entry, dict):
+            for group, choice in entry.items():
+                name = str(group).split()[-1].partition("@")[0].strip("/")
+                inner = read_configuration(str(path.parent / name / f"{choice}{path.suffix}"))
+                _merge(composed, {name: inner} if inner is not None else {})
+    return _resolved(composed)
+
+
+def _merge(values: dict[str, Any], others: Any) -> None:
+    for name, other in others.items() if isinstance(others, dict) else ():
+        inner = values.get(name)
+        if isinstance(inner, dict) and isinstance(other, dict):
+            _merge(inner, other)
+        else:
+            values[name] = other
+
+
+def _parsed(path: Path) -> Any:
+    """A file as data, by the parser that the user's interpreter has for it."""
+    try:
+        text = path.read_text("utf-8")
+        if path.suffix == ".json":
+            return json.loads(text)
+        if path.suffix == ".toml":
+            return importlib.import_module("tomllib").loads(text)
+        return importlib.import_module("yaml").safe_load(text)
+    except Exception:
+        return None
+
+
+def _resolved(values: Any) -> Any:
+    """The values with `${model.dim}` replaced by what that is, as far as it is there."""
+
+    def look_up(path: str) -> Any:
+        found: Any = values
+        for name in path.split("."):
+            found = found[name]
+        return found
+
+    def replaced(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: replaced(inner) for name, inner in value.items()}
+        if isinstance(value, list):
+            return [replaced(item) for item in value]
+        if isinstance(value, str) and value.startswith("${") and value.endswith("}") and ":" not in value:
+            with suppress(KeyError, TypeError):
+                return look_up(value[2:-1])
+        return value
+
+    return replaced(values)

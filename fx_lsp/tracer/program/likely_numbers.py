@@ -1,0 +1,31 @@
+"""Whole numbers that something of a name may well be."""
+
+from __future__ import annotations
+
+import re
+
+INTEGERS: tuple[tuple[re.Pattern[str], int], ...] = tuple(
+    (re.compile(pattern), number)
+    for pattern, number in (
+        (r"head_(dim|size)", 16),
+        (r"heads?$|groups?$", 4),
+        (r"(^|_)(layers?|blocks?|depth|repeats?|reps?|rep|times|stages|experts)$", 2),
+        (r"kernel", 3),
+        (r"window|patch", 4),
+        (r"(?i)^(h|w|height|width)$", 8),
+        (r"image_size|img_size|resolution", 32),
+        (r"stride|dilation|scale|factor|ratio|expansion|mult", 2),
+        (r"padding|pad|offset|start|layer_(idx|id|index)|(^|_)(idx|index)$", 0),
+        (r"vocab|num_embeddings|num_classes|classes", 1000),
+        (r"out(put)?_?(features|channels|dim|size|planes)|out_", 32),
+        (r"inner|intermediate|mlp|ffn|ff_", 256),
+        (r"dim|size|features|channels|hidden|width|planes|embe?d|d_model|units", 64),
+        (r"len|steps|seq|num_|^n_|count|max", 8),
+    )
+)
+"""What names are like, each with a number."""
+
+
+def number_named(name: str) -> int:
+    """Return a whole number that something of that name may well be."""
+    return next((number for pattern, number in INTEGERS if pattern.search(name)), 2)

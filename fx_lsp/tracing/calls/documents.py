@@ -1,0 +1,74 @@
+"""The code in documents of a project: notebooks and the blocks of a README, each line where it was."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from fx_lsp.model import Failure
+from fx_lsp.tracing.source.parsing import parse, split_lines
+
+DOCUMENTS = (".ipynb", ".md", ".rst")
+"""What such documents are called."""
+_FENCE = re.compile(r"\s*(```+|~~~+)\s*(\w*)")
+_PYTHON = ("python", "py", "python3", "pycon")
+_IMPORT = re.compile(r"^\s*(import|from)\s+\w", re.MULTILINE)
+_COMMAND = re.compile(r"^\s*[%!].*$", re.MULTILINE)
+
+
+def code_in(path: str, text: str) -> Iterator[str]:
+    """The pieces of code in a document that run by themselves, each with the lines of the others left empty.
+
+    A block that imports something begins a new piece; one that does not parse is left out.
+    """
+    blocks = _cells(text) if path.endswith(".ipynb") else _fenced(text)
+    pieces: list[dict[int, str]] = []
+    for line, block in blocks:
+        lines = split_lines(block)
+        if isinstance(parse(path, block), Failure):
+            continue
+        if not pieces or (_IMPORT.search(block) and not path.endswith(".ipynb")):
+            pieces.append({})
+        pieces[-1].update(enumerate(lines, line))
+    for piece in pieces:
+        yield "\n".join(piece.get(number, "") for number in range(1, max(piece, default=0) + 1))
+
+
+def _cells(text: str) -> Iterator[tuple[int, str]]:
+    """The cells of code of a notebook, one below the other, without commands of the notebook itself."""
+    try:
+        notebook: Any = json.loads(text)
+        cells: list[Any] = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+        sources = ["".join(cell["source"]) for cell in cells]
+    except (ValueError, KeyError, TypeError):
+        return
+    line = 1
+    for source in sources:
+        yield line, _COMMAND.sub("", source)
+        line += len(split_lines(source))
+
+
+def _fenced(text: str) -> Iterator[tuple[int, str]]:
+    """The blocks of Python of a text in Markdown; lines that follow a prompt, where there are any."""
+    fence, first, block = "", 0, list[str]()
+    for number, line in enumerate(split_lines(text), 1):
+        match = _FENCE.match(line)
+        if fence and match and match[1].startswith(fence) and not match[2]:
+            if first:
+                yield first, _plain(block)
+            fence, first, block = "", 0, []
+        elif fence:
+            block.append(line)
+        elif match:
+            fence, first = match[1], number + 1 if match[2].lower() in _PYTHON else 0
+
+
+def _plain(block: list[str]) -> str:
+    """A block without its indentation, and without prompts and what they answer."""
+    prompts = any(line.lstrip().startswith(">>>") for line in block)
+    if prompts:
+        block = [line.lstrip()[4:] if re.match(r"\s*(>>>|\.\.\.)", line) else "" for line in block]
+    indent = min((len(line) - len(line.lstrip()) for line in block if line.strip()), default=0)
+    return "\n".join(line[indent:] for line in block)

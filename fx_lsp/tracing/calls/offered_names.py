@@ -1,0 +1,283 @@
+"""What in a project has names with values: parsers of arguments, dictionaries, classes of settings, and files of
+configuration, of which none is run. Reads syntax only; what YAML, JSON and TOML say is read by the tracer."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from fx_lsp.configurations import UNKNOWN, Reads, Values, fitting, open_names
+from fx_lsp.model import Configuration
+from fx_lsp.tracing.calls.config_classes import fields_of
+from fx_lsp.tracing.calls.project_files import ProjectFile, configuration_files, parsed_file, source_files, text_of
+from fx_lsp.tracing.source.parsing import module_name, walk
+
+MAX_CONFIGURATIONS = 6
+"""How many configurations a request names for one parameter at most."""
+_DEFAULTS = re.compile(r"^defaults:", re.MULTILINE)
+"""What a file of configuration begins with that is put together from others."""
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@dataclass(frozen=True)
+class _Offered:
+    """Names with values at a line of a file; `name` is that of a class which has them."""
+
+    line: int
+    values: Values
+    kind: str
+    name: str = ""
+
+
+def configurations_for(
+    reads: Reads, file: str, roots: Sequence[str], overlays: Mapping[str, str]
+) -> tuple[Configuration, ...]:
+    """The configurations of the project that have what is read, the most complete first, then the nearest."""
+    required = frozenset(reads.required())
+    found: list[tuple[int, int, Configuration]] = []
+    for distance, path in enumerate([file, *source_files(roots, file)]):
+        text = text_of(path, overlays)
+        if text is None or not _mentions_all(text, required):
+            continue
+        parsed = parsed_file(path, text)
+        for offered in _offered(parsed) if parsed is not None else ():
+            part = fitting(offered.values, reads)
+            if part is None or (offered.kind == "class" and (path == file or part is not offered.values)):
+                continue
+            module = module_name(path)[0] if offered.kind == "class" else ""
+            shown, is_arguments = _shown(path, roots), offered.kind == "arguments"
+            place = Configuration(path, offered.line, shown, _literal(part), module, offered.name, is_arguments)
+            found.append((open_names(part, reads), distance, place))
+    documents = ((path, text_of(path, {}) or "") for path in configuration_files(roots, file))
+    paths = [path for path, text in documents if _DEFAULTS.search(text) or _mentions_all(text, required)]
+    read = [(0, 0, Configuration(path, 0, _shown(path, roots))) for path in paths]
+    ordered = sorted([*found, *read], key=lambda item: item[:2])
+    return tuple(configuration for _, _, configuration in ordered[:MAX_CONFIGURATIONS])
+
+
+def _literal(values: Values) -> str:
+    """The values as a Python literal, with `...` for those that nobody wrote down."""
+    return repr(values).replace("Ellipsis", "...")
+
+
+def _mentions_all(text: str, names: Collection[str]) -> bool:
+    return all(name in text or name.replace("_", "-") in text for name in names)
+
+
+def _shown(path: str, roots: Sequence[str]) -> str:
+    """A file as people say it: relative to the outermost root that it is in."""
+    above = [root for root in roots if path.startswith(root + os.sep)]
+    return os.path.relpath(path, min(above, key=len)) if above else Path(path).name
+
+
+def _offered(file: ProjectFile) -> Iterator[_Offered]:
+    constants = _constants(file.tree)
+    scopes: list[ast.Module | ast.FunctionDef | ast.AsyncFunctionDef]
+    scopes = [file.tree, *(node for node in walk(file.tree) if isinstance(node, _FUNCTIONS))]
+    arguments: dict[str, Any] = {}
+    line = 0
+    for scope in scopes:
+        statements = list(_statements(scope.body))
+        own = _arguments(statements, constants)
+        if own:
+            arguments |= own
+            line = line or statements[0].lineno
+            yield _Offered(statements[0].lineno, own, "arguments")
+        yield from _settings(statements, constants)
+    if arguments:
+        yield _Offered(line, arguments | _added(file.tree, arguments, constants), "arguments")
+    for node in file.tree.body:
+        if isinstance(node, ast.ClassDef) and not _is_module(node):
+            yield _Offered(node.lineno, dict.fromkeys(fields_of(node), UNKNOWN), "class", node.name)
+
+
+def _is_module(node: ast.ClassDef) -> bool:
+    """Whether a class computes: it has a `forward`, or it is derived from what is called a module."""
+    bases = {part.attr if isinstance(part, ast.Attribute) else getattr(part, "id", "") for part in node.bases}
+    return "Module" in bases or any(getattr(member, "name", "") == "forward" for member in node.body)
+
+
+def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements of a scope in their order, those in blocks among them."""
+    for node in body:
+        if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+            continue
+        yield node
+        for block in ("body", "orelse", "finalbody"):
+            yield from _statements(getattr(node, block, []))
+
+
+def _arguments(statements: Sequence[ast.stmt], constants: Values) -> dict[str, Any]:
+    """The attributes that the parser of a scope gives, with the values that they have by default."""
+    found: dict[str, Any] = {}
+    for node in statements:
+        call = node.value if isinstance(node, (ast.Expr, ast.Assign)) else None
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            continue
+        keywords = {k.arg: k.value for k in call.keywords if k.arg is not None}
+        if call.func.attr == "set_defaults":
+            found |= {name: _value(value, constants) for name, value in keywords.items()}
+        elif call.func.attr == "add_argument":
+            names = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+            name = _destination(names, keywords.get("dest"))
+            if name:
+                found[name] = _default(names, keywords, constants)
+    return found
+
+
+def _destination(names: Sequence[str], destination: ast.expr | None) -> str:
+    if isinstance(destination, ast.Constant) and isinstance(destination.value, str):
+        return destination.value
+    long = [name for name in names if name.startswith("--")] or list(names)
+    return long[0].lstrip("-").replace("-", "_") if long else ""
+
+
+_CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {"int": int, "float": float, "str": str}
+
+
+def _default(names: Sequence[str], keywords: Mapping[str, ast.expr], constants: Values) -> Any:
+    """What an argument is where the command line does not have it."""
+    if "default" in keywords:
+        default, kind = _value(keywords["default"], constants), keywords.get("type")
+        convert = _CONVERSIONS.get(kind.id) if isinstance(kind, ast.Name) and isinstance(default, str) else None
+        try:
+            return convert(default) if convert is not None else default
+        except ValueError:
+            return UNKNOWN
+    action = keywords.get("action")
+    if isinstance(action, ast.Constant) and action.value in ("store_true", "store_false"):
+        return action.value == "store_false"
+    required = keywords.get("required")
+    positional = bool(names) and not names[0].startswith("-")
+    if positional or (isinstance(required, ast.Constant) and required.value):
+        choices = _value(keywords["choices"], constants) if "choices" in keywords else UNKNOWN
+        return next(iter(cast("list[Any]", choices)), UNKNOWN) if isinstance(choices, (list, tuple)) else UNKNOWN
+    return None
+
+
+def _added(tree: ast.Module, arguments: Values, constants: Values) -> dict[str, Any]:
+    """What a program adds to its arguments: `args.vocab_size = len(words)`."""
+    attributes = [n for n in walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)]
+    holders = {cast("ast.Name", n.value).id for n in attributes if isinstance(n.ctx, ast.Load) and n.attr in arguments}
+    added: dict[str, Any] = {}
+    for node in walk(tree):
+        for target in node.targets if isinstance(node, ast.Assign) else ():
+            if isinstance(target, ast.Attribute) and _root(target) in holders and target.attr not in arguments:
+                added[target.attr] = _value(node.value, constants) if isinstance(node, ast.Assign) else UNKNOWN
+    return added
+
+
+def _settings(statements: Sequence[ast.stmt], constants: Values) -> Iterator[_Offered]:
+    """The dictionaries and objects that a scope fills: `config = {…}`, `config = Config(dim=64)`, `config.dim = 64`."""
+    settings: dict[str, dict[str, Any]] = {}
+    lines: dict[str, int] = {}
+    for node in statements:
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        targets = [node.target] if isinstance(node, ast.AnnAssign) else targets
+        value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None
+        for target in targets if value is not None else ():
+            assert value is not None
+            filled = _value(value, constants)
+            if isinstance(target, ast.Name):
+                settings.pop(target.id, None)
+                empty = filled is UNKNOWN and isinstance(value, ast.Call) and not value.args and not value.keywords
+                if isinstance(filled, dict) or empty:
+                    settings[target.id] = cast("dict[str, Any]", filled) if isinstance(filled, dict) else {}
+                    lines[target.id] = node.lineno
+            elif (path := _path(target)) and path[0] in settings:
+                _put(settings[path[0]], path[1:], {} if filled is UNKNOWN and _is_empty_call(value) else filled)
+    yield from (_Offered(lines[name], values, "settings") for name, values in settings.items() if values)
+
+
+def _is_empty_call(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and not node.args and not node.keywords
+
+
+def _path(node: ast.AST) -> list[str]:
+    """`["cfg", "model", "dim"]` for `cfg.model.dim` and `cfg["model"]["dim"]`; empty for anything else."""
+    if isinstance(node, ast.Name):
+        return [node.id]
+    inner = _path(node.value) if isinstance(node, (ast.Attribute, ast.Subscript)) else []
+    if not inner:
+        return []
+    if isinstance(node, ast.Attribute):
+        return [*inner, node.attr]
+    key = node.slice.value if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) else None
+    return [*inner, key] if isinstance(key, str) else []
+
+
+def _put(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    for name in path[:-1]:
+        inner = values.get(name)
+        if not isinstance(inner, dict):
+            inner = values[name] = dict[str, Any]()
+        values = cast("dict[str, Any]", inner)
+    values[path[-1]] = value
+
+
+def _root(node: ast.Attribute) -> str:
+    return node.value.id if isinstance(node.value, ast.Name) else ""
+
+
+def _constants(tree: ast.Module) -> dict[str, Any]:
+    """The numbers and texts that a module binds at its top level."""
+    found: dict[str, Any] = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            value = _value(node.value, found)
+            if isinstance(value, (bool, int, float, str, tuple)):
+                found[node.targets[0].id] = value
+    return found
+
+
+_ARITHMETIC: Mapping[type, Callable[[Any, Any], Any]] = {
+    ast.Add: lambda left, right: left + right,
+    ast.Sub: lambda left, right: left - right,
+    ast.Mult: lambda left, right: left * right,
+    ast.FloorDiv: lambda left, right: left // right,
+    ast.Div: lambda left, right: left / right,
+}
+
+
+def _value(node: ast.expr, constants: Values) -> Any:
+    """The value of an expression that is written out; UNKNOWN for any other."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, (bool, int, float, str, type(None))) else UNKNOWN
+    if isinstance(node, ast.Name):
+        return constants.get(node.id, UNKNOWN)
+    if isinstance(node, (ast.List, ast.Tuple)):
+        items = [_value(item, constants) for item in node.elts]
+        return UNKNOWN if UNKNOWN in items else items if isinstance(node, ast.List) else tuple(items)
+    if isinstance(node, ast.Dict):
+        keys = [key.value if isinstance(key, ast.Constant) else None for key in node.keys]
+        return {k: _value(v, constants) for k, v in zip(keys, node.values, strict=True) if isinstance(k, str)}
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        inner = _value(node.operand, constants)
+        return -inner if isinstance(inner, (int, float)) else UNKNOWN
+    if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
+        left, right = _value(node.left, constants), _value(node.right, constants)
+        if all(isinstance(side, (int, float)) for side in (left, right)) and not (
+            isinstance(node.op, (ast.Div, ast.FloorDiv)) and right == 0
+        ):
+            return _ARITHMETIC[type(node.op)](left, right)
+        return UNKNOWN
+    return _value_of_call(node, constants) if isinstance(node, ast.Call) else UNKNOWN
+
+
+_CALLED = re.compile(r"dict$|[A-Z]")
+
+
+def _value_of_call(node: ast.Call, constants: Values) -> Any:
+    """What is written in a call that makes settings: `dict(dim=64)`, `Config(dim=64)`, `Config({"dim": 64})`."""
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    if not _CALLED.match(name) or len(node.args) > 1 or any(k.arg is None for k in node.keywords):
+        return UNKNOWN
+    first: Any = _value(node.args[0], constants) if node.args else {}
+    if not isinstance(first, dict) or not (first or node.keywords):
+        return UNKNOWN
+    return {**cast("dict[str, Any]", first), **{k.arg: _value(k.value, constants) for k in node.keywords}}

@@ -1,0 +1,62 @@
+"""Inputs of functions whose ranks nothing fixes look like what one would have passed."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import TraceFixture
+from inline_snapshot import snapshot
+
+HEAD = "import torch\nimport torch.nn.functional as F\n\n"
+
+
+def inputs(trace: TraceFixture, source: str) -> list[str]:
+    return [f"{i.name}: {i.spec}" for i in trace(HEAD + source).trace.inputs]
+
+
+ATTENTION = """
+def f(a, b, c):
+    scores = a @ b.transpose(-2, -1) / a.size(-1) ** 0.5
+    weights = F.softmax(scores, dim=-1)
+    return F.dropout(weights, 0.1) @ c
+"""
+
+
+def test_attention_has_a_batch_and_heads(trace: TraceFixture) -> None:
+    assert inputs(trace, ATTENTION) == snapshot(
+        ["a: f32[4, 8, 12, 64]", "b: f32[4, 8, 24, 64]", "c: f32[4, 8, 24, 96]"]
+    )
+    functions = ATTENTION.replace("a @ b.transpose(-2, -1)", "torch.matmul(a, b.mT)").replace("@ c", ".matmul(c)")
+    assert inputs(trace, functions.replace("dropout(weights, 0.1) .", "dropout(weights, 0.1).")) == inputs(
+        trace, ATTENTION
+    )
+
+
+def test_what_the_code_says_counts_more(trace: TraceFixture) -> None:
+    shaped = ATTENTION.replace("    scores", "    n, t, d = a.shape\n    scores")
+    assert inputs(trace, shaped) == snapshot(["a: f32[4, 8, 64]", "b: f32[4, 16, 64]", "c: f32[4, 16, 96]"])
+    plain = ATTENTION.replace("b.transpose(-2, -1)", "b.T")
+    assert inputs(trace, plain) == snapshot(["a: f32[4, 64]", "b: f32[8, 64]", "c: f32[8, 96]"])
+
+
+def test_one_tensor_that_attends_to_itself_has_no_heads_yet(trace: TraceFixture) -> None:
+    source = "def f(x):\n    return (x @ x.transpose(-1, -2)).softmax(-1) @ x\n"
+    assert inputs(trace, source) == snapshot(["x: f32[4, 8, 64]"])
+
+
+def test_axes_from_the_end_have_a_batch_before_them(trace: TraceFixture) -> None:
+    assert inputs(trace, "def f(a, b):\n    return a @ b.mT\n") == snapshot(["a: f32[4, 8, 64]", "b: f32[4, 16, 64]"])
+
+
+@pytest.mark.parametrize(
+    ("call", "rank"),
+    [
+        ("F.interpolate(x, scale_factor=2)", 4),
+        ("F.max_pool2d(x, 2)", 4),
+        ("F.avg_pool1d(x, 2)", 3),
+        ("F.pixel_unshuffle(x, 2)", 4),
+        ("torch.atleast_2d(x) + 1", 2),
+    ],
+)
+def test_functions_of_images(trace: TraceFixture, call: str, rank: int) -> None:
+    (spec,) = inputs(trace, f"def f(x):\n    return F.relu({call})\n")[:1]
+    assert spec.count(",") + 1 == rank

@@ -1,0 +1,362 @@
+"""What a program does on its way to a target: command lines, workers, registries, data that is absent, files."""
+
+import json
+
+import pytest
+from inline_snapshot import snapshot
+
+NET = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, width, depth=1):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(width, width) for _ in range(depth)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+"""
+TRAIN = """
+    import torch
+    from user import Net
+    HEAD
+        model = Net(width, depth)
+        model(torch.randn(batch, width))
+
+    if __name__ == "__main__":
+        RUN
+"""
+
+
+def script(head: str, run: str, imports: str) -> dict[str, str]:
+    """A script that trains, by the lines that begin its function, and what runs it."""
+    text = TRAIN.replace("HEAD", head.strip().replace("\n", "\n    ")).replace("RUN", run)
+    return {"train.py": text.replace("import torch\n", f"import torch\n    {imports}\n", 1)}
+
+
+def lines(traced):
+    """The inputs that the program gave, with the place."""
+    return [f"{i.name}: {i.spec} · {i.detail}" for i in traced.trace.inputs if i.source == "call site"]
+
+
+CLICK = """
+@click.command()
+@click.argument("data")
+@click.option("--width", default=24)
+@click.option("--depth", type=int, default="2")
+@click.option("--batch", type=int, required=True)
+def main(data, width, depth, batch):
+"""
+TYPER = """
+app = typer.Typer()
+@app.command()
+def main(data: str, width: int = 24, depth: int = typer.Option(2), batch: int = 2):
+"""
+
+
+@pytest.mark.parametrize(
+    ("library", "head", "run"),
+    [
+        ("click", CLICK, "main()"),
+        ("typer", TYPER, "app()"),
+        ("fire", "def main(data, width=24, depth=2, batch=2):", "fire.Fire(main)"),
+    ],
+)
+def test_libraries_of_command_lines(trace, library, head, run):
+    pytest.importorskip(library)
+    traced = trace(NET, "Net", files=script(head, run, f"import {library}"))
+    assert [line.rpartition(" · ")[0] for line in lines(traced)] == ["init.width: 24", "init.depth: 2", "x: f32[2, 24]"]
+
+
+def test_flags_of_a_module(trace):
+    pytest.importorskip("absl")
+    head = """
+FLAGS = flags.FLAGS
+flags.DEFINE_integer("width", 24, "")
+flags.DEFINE_string("data", None, "", required=True)
+def main(argv):
+    width, depth, batch = FLAGS.width, 2, 2
+"""
+    traced = trace(NET, "Net", files=script(head, "app.run(main)", "from absl import app, flags"))
+    assert [line.rpartition(" · ")[0] for line in lines(traced)] == ["init.width: 24", "init.depth: 2", "x: f32[2, 24]"]
+
+
+def test_a_configuration_is_composed(trace):
+    pytest.importorskip("hydra")
+    head = """
+@hydra.main(version_base=None, config_path="conf", config_name="config")
+def main(config):
+    width, depth, batch = config.net.width, config.net.depth, config.batch
+"""
+    files = {
+        "conf/config.yaml": "defaults:\n  - net: small\n  - _self_\nbatch: 2\n",
+        "conf/net/small.yaml": "width: 24\ndepth: 2\n",
+    }
+    traced = trace(NET, "Net", files={**files, **script(head, "main()", "import hydra")})
+    assert [line.rpartition(" · ")[0] for line in lines(traced)] == ["init.width: 24", "init.depth: 2", "x: f32[2, 24]"]
+
+
+def test_a_file_of_configuration_that_is_required(trace):
+    head = """
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--config", required=True)
+    config = json.load(open(parser.parse_args().config))
+    width, depth, batch = config["width"], config["depth"], config["batch"]
+"""
+    files = {"configs/net.json": json.dumps({"width": 24, "depth": 2, "batch": 2}), "other.json": '{"lr": 1}'}
+    traced = trace(NET, "Net", files={**files, **script(head, "main()", "import argparse, json")})
+    assert lines(traced) == snapshot(
+        ["init.width: 24 · train.py:9", "init.depth: 2 · train.py:9", "x: f32[2, 24] · train.py:10"]
+    )
+
+
+WORKER = """
+def worker(rank, width, depth, batch):
+    torch.distributed.init_process_group("nccl", rank=rank, world_size=2)
+    torch.cuda.set_device(rank)
+"""
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        "mp.spawn(worker, args=(24, 2, 2), nprocs=2)",
+        "mp.Process(target=worker, args=(0, 24, 2, 2)).start()",
+    ],
+)
+def test_the_worker_of_a_process(trace, run):
+    files = script(WORKER, run, "import torch.multiprocessing as mp")
+    files["train.py"] = files["train.py"].replace(
+        "model = Net(width, depth)", "model = nn.parallel.DistributedDataParallel(Net(width, depth))"
+    )
+    files["train.py"] = files["train.py"].replace("import torch\n", "import torch\n    from torch import nn\n", 1)
+    traced = trace(NET, "Net", files=files)
+    assert [line.rpartition(" · ")[0] for line in lines(traced)] == ["init.width: 24", "init.depth: 2", "x: f32[2, 24]"]
+
+
+REGISTRY = """
+import torch
+from torch import nn
+
+LAYERS, NETS = {}, {}
+
+def register(name, layer):
+    LAYERS[name] = layer
+
+def net(cls):
+    NETS[cls.__name__] = cls
+    return cls
+
+register("gelu", nn.GELU)
+
+@net
+class Small(nn.Module):
+    def __init__(self, dim=8, layer="gelu"):
+        super().__init__()
+        self.fc, self.layer = nn.Linear(dim, dim), LAYERS[layer]()
+
+    def forward(self, x):
+        return self.layer(self.fc(x))
+
+class Wrapped(nn.Module):
+    def __init__(self, name="Small"):
+        super().__init__()
+        self.inner = NETS[name]()
+
+    def forward(self, x):
+        return self.inner(x)
+
+def build(name):
+    return NETS[name](dim=14)
+
+if __name__ == "__main__":
+    build("Small")(torch.randn(3, 14))
+"""
+
+
+def test_what_is_registered_is_there(trace):
+    assert "aten.gelu" in trace(REGISTRY, "Wrapped").graph("forward")
+
+
+def test_a_factory_takes_a_model_from_a_registry(trace):
+    assert lines(trace(REGISTRY, "Small")) == snapshot(["init.dim: 14 · line 33", "x: f32[3, 14] · line 36"])
+
+
+def test_numbers_of_absent_data_are_made_up_and_told(trace):
+    traced = trace(
+        NET
+        + """
+def train_one_epoch(model, loader, optimizer):
+    for x, y in loader:
+        loss = (model(x) - y).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+
+def main():
+    corpus = Corpus(open("/nowhere/words.txt"))
+    hidden_dim = len(corpus.words)
+    model = Net(hidden_dim)
+    train_one_epoch(model, corpus.loader, torch.optim.SGD(model.parameters(), 0.1))
+
+if __name__ == "__main__":
+    main()
+""",
+        "train_one_epoch.step",
+    )
+    assert traced.trace.notes == snapshot(("the data is not here, so that these are made up: hidden_dim=64",))
+    assert traced.graph("forward").count("aten.addmm") == 1
+
+
+def test_what_raises_before_a_call_is_left_out(trace):
+    traced = trace(
+        NET
+        + """
+if __name__ == "__main__":
+    words = open("/nowhere/words.txt").read()
+    model = Net(24, depth=2)
+    model.words = words
+    model(torch.randn(5, 24))
+""",
+        "Net",
+    )
+    assert lines(traced) == snapshot(["init.width: 24 · line 16", "init.depth: 2 · line 16", "x: f32[5, 24] · line 18"])
+    assert all(i.guessed for i in traced.trace.inputs)
+
+
+def test_what_a_program_writes_goes_nowhere(trace, tmp_path):
+    source = (
+        NET.replace("super().__init__()", "super().__init__()\n        self.log = log_of('runs/a')")
+        + """
+import os
+
+def log_of(directory):
+    os.makedirs(directory, exist_ok=True)
+    with open(os.path.join(directory, "log.txt"), "w") as log:
+        log.write("begun")
+    assert os.path.isdir(directory) and os.listdir(directory) == ["log.txt"]
+    return open(os.path.join(directory, "log.txt")).read()
+
+if __name__ == "__main__":
+    os.makedirs("checkpoints")
+    model = Net(24)
+    torch.save(model.state_dict(), "checkpoints/net.pt")
+    os.remove("user.py")
+    model(torch.randn(5, 24))
+"""
+    )
+    traced = trace(source, "Net")
+    assert lines(traced) == snapshot(["init.width: 24 · line 26", "x: f32[5, 24] · line 29"])
+    assert [path.name for path in tmp_path.iterdir()] == ["user.py"]
+
+
+def test_a_call_in_a_notebook(trace):
+    cells = [
+        ["%matplotlib inline\n", "from user import Net\n"],
+        ["net = Net(18)\n"],
+        ["!ls\n", "import torch\n", "net(torch.randn(5, 18))"],
+    ]
+    notebook = {
+        "cells": [{"cell_type": "markdown", "source": ["# hi"]}, *({"cell_type": "code", "source": s} for s in cells)]
+    }
+    assert lines(trace(NET, "Net", files={"explore.ipynb": json.dumps(notebook)})) == snapshot(
+        ["init.width: 18 · explore.ipynb:4", "x: f32[5, 18] · explore.ipynb:8"]
+    )
+
+
+def test_a_call_in_a_readme(trace):
+    readme = """
+    # Net
+
+    ```bash
+    pip install net
+    ```
+
+    ```python
+    from user import Net
+    this does not parse
+    ```
+
+    ```python
+    import torch
+    from user import Net
+    net = Net(22)
+    ```
+
+    ```python
+    net(torch.randn(2, 22))
+    ```
+    """
+    assert lines(trace(NET, "Net", files={"README.md": readme})) == snapshot(
+        ["init.width: 22 · README.md:15", "x: f32[2, 22] · README.md:19"]
+    )
+
+
+def test_dictionaries_in_lists(trace):
+    traced = trace(
+        """
+        import torch
+        import torch.nn.functional as F
+
+        def loss(outputs, targets):
+            labels = torch.cat([t["labels"] for t in targets])
+            boxes = torch.cat([t["boxes"] for t in targets])
+            predicted = outputs["boxes"].flatten(0, 1)
+            return F.l1_loss(predicted[: len(boxes)], boxes) * labels.float().mean()
+        """,
+        "loss",
+    )
+    assert traced.inputs() == snapshot(
+        [
+            "outputs['boxes']: f32[20, 4, 64] · search",
+            "targets[0]['boxes']: f32[8, 64] · search",
+            "targets[0]['labels']: i64[12] · search",
+            "targets[1]['boxes']: f32[8, 64] · search",
+            "targets[1]['labels']: i64[12] · search",
+        ]
+    )
+
+
+def test_objects_with_tensors_in_them(trace):
+    traced = trace(
+        """
+        import torch
+        from torch import Tensor, nn
+        from typing import Optional
+
+        class Nested:
+            def __init__(self, tensors, mask: Optional[Tensor]):
+                self.tensors, self.mask = tensors, mask
+
+        class Masked(nn.Module):
+            def forward(self, nested: Nested):
+                return nested.tensors * ~nested.mask
+        """,
+        "Masked",
+    )
+    assert traced.inputs() == snapshot(["nested.tensors: f32[4, 8, 64] · search", "nested.mask: b8[4, 8, 64] · search"])
+    assert "aten.bitwise_not" in traced.graph("forward")
+
+
+def test_an_object_without_a_class(trace):
+    traced = trace(
+        """
+        import torch
+        from torch import nn
+
+        class Encoder(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embed = nn.Embedding(50, 16)
+
+            def forward(self, batch):
+                return self.embed(batch.tokens) * batch.weights.unsqueeze(-1)
+        """,
+        "Encoder",
+    )
+    assert traced.inputs() == snapshot(
+        ["batch.tokens: i64[16, 4, 8] · search", "batch.weights: f32[16, 4, 8] · search"]
+    )
