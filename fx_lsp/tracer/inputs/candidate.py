@@ -246,7 +246,7 @@ def _move(modules: Mapping[str, nn.Module], start: Plans) -> None:
     devices = {plan.spec.device for _, plan in start.tensors() if plan.source != "search" and plan.spec.device}
     for module in modules.values() if len(devices) == 1 else ():
         if all(tensor.device.type == "cpu" for tensor in (*module.parameters(), *module.buffers())):
-            module.to(*devices)
+            module.to(device=torch.device(*devices))
 
 
 def _search(candidate: Candidate, start: Plans, seconds: float, earlier: Plans | None = None) -> Found:
