@@ -164,7 +164,7 @@ QUESTION_DOCSTRINGS: dict[str, int] = {
     "fx_lsp.plots": 2,
     "fx_lsp.server": 22,
     "fx_lsp.specs": 3,
-    "fx_lsp.tracer": 148,
+    "fx_lsp.tracer": 146,
     "fx_lsp.tracing": 110,
     "fx_lsp.wire": 1,
 }

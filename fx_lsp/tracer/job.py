@@ -67,11 +67,11 @@ from fx_lsp.tracer.program.process_group import REPLICATED, fake_processes
 from fx_lsp.tracer.program.weights import weights_note, without_weights
 from fx_lsp.tracer.run.call import RUN_CODE, tensors_in
 from fx_lsp.tracer.run.conditions import under
-from fx_lsp.tracer.run.constants import checks_pass
 from fx_lsp.tracer.run.fakes import fake_mode, movable_modules
 from fx_lsp.tracer.run.observation import Run, Statements, Stopped, watched_run
-from fx_lsp.tracer.run.symbols import Symbols
-from fx_lsp.tracer.run.value_checks import Checks
+from fx_lsp.tracer.run.values.checks import Checks
+from fx_lsp.tracer.run.values.constants import checks_pass
+from fx_lsp.tracer.run.values.symbols import Symbols
 from fx_lsp.tracer.source.names import returned_names
 from fx_lsp.tracer.source.provenance import Sources
 from fx_lsp.tracer.stages.ledger import count_ops

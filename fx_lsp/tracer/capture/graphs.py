@@ -13,8 +13,8 @@ import torch
 from fx_lsp.model import Node, Saved, SavedKind, Span, Stage
 from fx_lsp.tracer.compat import annotation, descriptor
 from fx_lsp.tracer.run.call import FlatInput
-from fx_lsp.tracer.run.symbols import expressions, scalar_text, size_hint
 from fx_lsp.tracer.run.tensors import spec_of
+from fx_lsp.tracer.run.values.symbols import expressions, scalar_text, size_hint
 from fx_lsp.tracer.source.names import Assigned, Namer, assigned_names, identifier, variables_of
 from fx_lsp.tracer.source.provenance import BACKWARD, KEY, Chain, Sources
 

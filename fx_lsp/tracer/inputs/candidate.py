@@ -336,10 +336,10 @@ def _remarks(candidate: Candidate, ran: Attempt) -> tuple[Remark, ...]:
 def _overwritten(ran: Attempt) -> Iterator[Remark]:
     """Tell of values that are kept for the backward pass and changed in place before it, which ends that pass."""
     outputs = (tensor for _, tensor in tensors_in(ran.run.result, ""))
-    for found in overwritten(outputs, ran.run.writes):
-        severity = "error" if found.trains else "warning"
-        message = f"the backward pass fails: this changes in place what {found.saved_by.lower()} keeps for it"
-        yield Remark(message, found.chain[0], severity)
+    for write in overwritten(outputs, ran.run.writes):
+        severity = "error" if write.trains else "warning"
+        message = f"the backward pass fails: this changes in place what {write.saved_by.lower()} keeps for it"
+        yield Remark(message, write.chain[0], severity)
 
 
 def _unbatched(candidate: Candidate, ran: Attempt) -> Iterator[Remark]:

@@ -127,27 +127,36 @@ class Watch(TorchFunctionMode):
             self._run.calling = None
             if tracer is not None:
                 sys.settrace(tracer)
+        frame = sys._getframe(1)
+        self._count(func, args, kwargs, result)
+        if maker is not None:
+            self._run.writes.append(Write(self._sources.chain(frame, self._stop), maker))
+        if self._values is not None:
+            self._keep(
+                self._values, TorchCall(func, args, kwargs, result, self._sources.chain(frame, self._stop)), frame
+            )
+        return result
+
+    def _count(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        """Count a call that returned, and take note of what is no sign of inputs as they are meant."""
         tensors = list(tensors_among(args, kwargs))
         self._run.calls += result is not None or bool(tensors)  # else it only switches something on or off
         self._run.touched.update(map(id, tensors))
-        if maker is not None:
-            self._run.writes.append(Write(self._sources.chain(sys._getframe(1), self._stop), maker))
         ranks = {a.dim() for a in args if isinstance(a, torch.Tensor)}
         if len(ranks) > 1 and min(ranks) > 1 and getattr(func, "__name__", "") in _ELEMENTWISE:
             self._run.expansions += 1
-        if self._values is not None:
-            frame = sys._getframe(1)
-            chain = self._sources.chain(frame, self._stop)
-            name = getattr(func, "__name__", "")
-            if chain and name in _PAIRING and (pair := self._columns.crossed(args)) is not None:
-                self._run.crossed.append((chain[0], str(pair[0]), str(pair[1])))
-            self._columns.note(name, args, kwargs, result)
-            if chain and chain[0].file == self._sources.file:
-                direct = frame.f_code.co_filename == self._sources.file
-                self._values.add(chain[0], "", result, last=not direct)
-                self._run.repeats[chain[0]] += 1
-            self._run.record(TorchCall(func, args, kwargs, result, chain))
-        return result
+
+    def _keep(self, values: Values, call: TorchCall, frame: FrameType) -> None:
+        """Keep what a call gave, by the expressions it came from."""
+        name, chain = getattr(call.func, "__name__", ""), call.chain
+        if chain and name in _PAIRING and (pair := self._columns.crossed(call.args)) is not None:
+            self._run.crossed.append((chain[0], str(pair[0]), str(pair[1])))
+        self._columns.note(name, call.args, call.kwargs, call.result)
+        if chain and chain[0].file == self._sources.file:
+            direct = frame.f_code.co_filename == self._sources.file
+            values.add(chain[0], "", call.result, last=not direct)
+            self._run.repeats[chain[0]] += 1
+        self._run.record(call)
 
 
 class Columns:

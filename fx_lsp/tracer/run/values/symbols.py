@@ -16,7 +16,7 @@ import torch
 from fx_lsp.model import Remark, Span
 from fx_lsp.tracer.compat import DATA_DEPENDENT, ConstantSource, DimDynamic, ShapeEnv, StrPrinter, SymbolPrinter, sympy
 from fx_lsp.tracer.run.call import RUN_CODE
-from fx_lsp.tracer.run.value_checks import Checks
+from fx_lsp.tracer.run.values.checks import Checks
 from fx_lsp.tracer.source.expressions import expression
 from fx_lsp.tracer.source.names import Assigned, identifier
 from fx_lsp.tracer.source.provenance import Chain, Sources
