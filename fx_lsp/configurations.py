@@ -1,4 +1,4 @@
-"""What a piece of code reads of a configuration by name, and whether something that has names with values fits that."""
+"""Names that code reads of a configuration, and what has names with values and fits them."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Reads:
 
     def part(self, name: str, needed: bool = True) -> Reads:
         """Return what is read of the part `name`, which is read from now on."""
-        found = self.parts.setdefault(name, Reads())
-        found.needed |= needed
-        return found
+        part = self.parts.setdefault(name, Reads())
+        part.needed |= needed
+        return part
 
     def required(self) -> Iterator[str]:
         """The names at any depth that have to be there."""

@@ -301,6 +301,6 @@ def unwrapped(tensor: torch.Tensor) -> torch.Tensor | None:
     elem = getattr(tensor, "elem", None)
     if isinstance(elem, torch.Tensor):
         return elem
-    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
-        return torch._C._functorch.get_unwrapped(tensor)
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # pyright: ignore[reportAttributeAccessIssue]
+        return torch._C._functorch.get_unwrapped(tensor)  # pyright: ignore[reportAttributeAccessIssue]
     return None

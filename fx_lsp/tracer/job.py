@@ -50,7 +50,7 @@ from fx_lsp.tracer.inputs.resolve import Prepared, prepare
 from fx_lsp.tracer.program.absences import numbers_note
 from fx_lsp.tracer.program.devices import Devices, possible_devices
 from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
-from fx_lsp.tracer.program.launch_environment import launched
+from fx_lsp.tracer.program.higher_order import as_written, differentiable_attention
 from fx_lsp.tracer.program.lazy_modules import lazy_tensors
 from fx_lsp.tracer.program.load import (
     Loaded,
@@ -63,15 +63,15 @@ from fx_lsp.tracer.program.load import (
     syntax_of,
 )
 from fx_lsp.tracer.program.paths import insert_user_paths
+from fx_lsp.tracer.program.process_group import REPLICATED, fake_processes
 from fx_lsp.tracer.program.weights import weights_note, without_weights
 from fx_lsp.tracer.run.call import RUN_CODE, tensors_in
 from fx_lsp.tracer.run.conditions import under
-from fx_lsp.tracer.run.constants import checks_pass
 from fx_lsp.tracer.run.fakes import fake_mode, movable_modules
-from fx_lsp.tracer.run.higher_order import as_written, differentiable_attention
 from fx_lsp.tracer.run.observation import Run, Statements, Stopped, watched_run
-from fx_lsp.tracer.run.symbols import Symbols
-from fx_lsp.tracer.run.value_checks import Checks
+from fx_lsp.tracer.run.values.checks import Checks
+from fx_lsp.tracer.run.values.constants import checks_pass
+from fx_lsp.tracer.run.values.symbols import Symbols
 from fx_lsp.tracer.source.names import returned_names
 from fx_lsp.tracer.source.provenance import Sources
 from fx_lsp.tracer.stages.ledger import count_ops
@@ -118,7 +118,7 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
             lazy_tensors(),
             without_weights(),
             differentiable_attention() as attention,
-            launched(),
+            fake_processes(request.source),
         ):
             builds = request.kind == "graph"
             with marked(sources, _replies.__code__) if builds else nullcontext():
@@ -130,7 +130,7 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
                     reply = built(request, loaded, sources, mode, started)
                 else:
                     reply, naming = _trace(request, loaded, sources, mode, devices, started)
-                    reply = _with_notes(reply, attention)
+                    reply = _with_notes(reply, [*attention, *REPLICATED])
                     if naming is not None and isinstance(reply.outcome, Trace):
                         first = _with_dependencies(reply, request, package_dir, site_dirs, before, whole)
                         yield replace(first, final=False)

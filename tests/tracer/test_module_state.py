@@ -42,7 +42,7 @@ def gradients(traced):
     ("layer", "comment", "inputs"),
     [
         ("nn.LazyLinear(16)", "x=f32[4, 8]", ["weight: f32[16, 8]", "bias: f32[16]"]),
-        ("nn.LazyLinear(2).to('cuda').double()", "x=f64[B, 8]", ["weight: f64[2, 8]", "bias: f64[2]"]),
+        ("nn.LazyLinear(2).to('cuda').double()", "x=f64[B, 8]@cuda", ["weight: f64[2, 8]@cuda", "bias: f64[2]@cuda"]),
         ("nn.LazyConv2d(16, 3)", "x=f32[2, 3, 9, 9]", ["weight: f32[16, 3, 3, 3]", "bias: f32[16]"]),
         (
             "nn.LazyBatchNorm1d(affine=False)",

@@ -360,3 +360,29 @@ def test_an_object_without_a_class(trace):
     assert traced.inputs() == snapshot(
         ["batch.tokens: i64[16, 4, 8] · search", "batch.weights: f32[16, 4, 8] · search"]
     )
+
+
+def test_a_name_that_the_program_declares_global(trace):
+    """What a function on the way assigns is not what the module begins with."""
+    train = """
+    import json
+    import torch
+    from user import Net
+
+    config = None
+
+    def run(count):
+        Net(config["width"], config["depth"])(torch.randn(count, 24))
+
+    def main():
+        global config
+        config = json.loads('{"width": 24, "depth": 2}')
+        run(5)
+
+    if __name__ == "__main__":
+        main()
+    """
+    traced = trace(NET, "Net", files={"train.py": train})
+    assert lines(traced) == snapshot(
+        ["init.width: 24 · train.py:8", "init.depth: 2 · train.py:8", "x: f32[5, 24] · train.py:8"]
+    )

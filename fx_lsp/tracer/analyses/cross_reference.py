@@ -12,8 +12,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 from fx_lsp.tracer.capture.graphs import Names, target_name, value_of
 from fx_lsp.tracer.failures.exceptions import sentence
 from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
-from fx_lsp.tracer.run.symbols import size_hint
 from fx_lsp.tracer.run.tensors import short_name
+from fx_lsp.tracer.run.values.symbols import size_hint
 from fx_lsp.tracer.stages.ledger import page
 from fx_lsp.tracer.stages.real_tensors import FILLS, MOST_BYTES, RANDOM, bytes_of, real_like
 

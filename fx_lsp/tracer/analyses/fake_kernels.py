@@ -54,7 +54,7 @@ def _disagreement(node: fx.Node) -> str | None:
     real = next((specs for fill in FILLS if (specs := _ran(node, fill)) is not None), None)
     if real is None or real == fake:
         return None
-    name = node.target.name()  # pyright: ignore[reportAttributeAccessIssue]
+    name = node.target.name()  # pyright: ignore[reportAttributeAccessIssue, reportFunctionMemberAccess]
     return f"the fake kernel of `{name}` gives {', '.join(fake)}, the operator itself {', '.join(real)}"
 
 

@@ -14,7 +14,7 @@ from fx_lsp.tracer.capture.checkpointing import tagged_checkpoints
 from fx_lsp.tracer.capture.graphs import Names, stage_of
 from fx_lsp.tracer.compat import aot_function, min_cut_partition, preserve_node_meta, without_compilation
 from fx_lsp.tracer.failures.exceptions import sentence
-from fx_lsp.tracer.program.fake_gpu import name_devices
+from fx_lsp.tracer.program.gpu.tensors import name_devices
 from fx_lsp.tracer.run.call import RUN_CODE, Call, FlatInput, flat_function, flat_inputs
 from fx_lsp.tracer.run.recurrent import NOTE as RECURRENT_NOTE
 from fx_lsp.tracer.run.recurrent import OneOperation

@@ -13,8 +13,8 @@ import torch
 from fx_lsp.model import Node, Saved, SavedKind, Span, Stage
 from fx_lsp.tracer.compat import annotation, descriptor
 from fx_lsp.tracer.run.call import FlatInput
-from fx_lsp.tracer.run.symbols import expressions, scalar_text, size_hint
 from fx_lsp.tracer.run.tensors import spec_of
+from fx_lsp.tracer.run.values.symbols import expressions, scalar_text, size_hint
 from fx_lsp.tracer.source.names import Assigned, Namer, assigned_names, identifier, variables_of
 from fx_lsp.tracer.source.provenance import BACKWARD, KEY, Chain, Sources
 
@@ -155,7 +155,7 @@ def stage_of(name: str, graph: torch.fx.Graph, names: Names, forward_ops: set[st
                 users=tuple(names[n] for n in node.users),
                 spec=node_spec(node),
                 spans=names.chain(node),
-                comment="recomputed from forward" if recomputed else _role(node, names),
+                comment="recomputed from forward" if recomputed else _role(node, names) or _collective(node),
             )
         )
     return Stage(name, tuple(nodes))
@@ -256,6 +256,21 @@ def _role(node: torch.fx.Node, names: Names) -> str:
         return ""
     source = names.inputs[node.name]
     return source.kind if source.kind != "input" else ""
+
+
+def _collective(node: torch.fx.Node) -> str:
+    """Return how much a collective communicates of this process, in words; "" for any other node."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace not in _COLLECTIVES:
+        return ""
+    operands = [value for n in node.all_input_nodes if isinstance(value := value_of(n), torch.Tensor)]
+    if "wait" in target._schema.name or not operands:
+        return ""
+    return f"communicates {sum(map(_bytes, operands)):,} bytes"
+
+
+_COLLECTIVES = frozenset({"c10d", "_c10d_functional", "_c10d_functional_autograd"})
+"""The namespaces of operators that all processes of a group run together."""
 
 
 def _input_index(node: torch.fx.Node, position: int) -> int | None:

@@ -21,7 +21,7 @@ from fx_lsp.tracer.inputs.candidate import Prepared
 from fx_lsp.tracer.inputs.plan.dims import Shape
 from fx_lsp.tracer.inputs.solve.path_conditions import Condition
 from fx_lsp.tracer.run.observation import Statements
-from fx_lsp.tracer.run.symbols import symbol_text
+from fx_lsp.tracer.run.values.symbols import symbol_text
 from fx_lsp.tracer.source.provenance import Sources
 
 MAX_CALLS = 500

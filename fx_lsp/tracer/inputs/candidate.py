@@ -58,6 +58,7 @@ from fx_lsp.tracer.run.branches import unreached
 from fx_lsp.tracer.run.call import Call, tensors_in
 from fx_lsp.tracer.run.conditions import Conditions, under
 from fx_lsp.tracer.run.fakes import construct_fake
+from fx_lsp.tracer.run.in_place import overwritten
 from fx_lsp.tracer.run.observation import Run, Stopped, tensors_among
 from fx_lsp.tracer.source.expressions import shown_expression
 
@@ -245,7 +246,7 @@ def _move(modules: Mapping[str, nn.Module], start: Plans) -> None:
     devices = {plan.spec.device for _, plan in start.tensors() if plan.source != "search" and plan.spec.device}
     for module in modules.values() if len(devices) == 1 else ():
         if all(tensor.device.type == "cpu" for tensor in (*module.parameters(), *module.buffers())):
-            module.to(*devices)
+            module.to(device=torch.device(*devices))
 
 
 def _search(candidate: Candidate, start: Plans, seconds: float, earlier: Plans | None = None) -> Found:
@@ -329,7 +330,25 @@ def _remarks(candidate: Candidate, ran: Attempt) -> tuple[Remark, ...]:
         )
         for span, *specs in dict.fromkeys(ran.run.crossed)
     )
-    return (*crossed, *_demands(candidate, ran))
+    return (*crossed, *_overwritten(ran), *_unbatched(candidate, ran), *_demands(candidate, ran))
+
+
+def _overwritten(ran: Attempt) -> Iterator[Remark]:
+    """Tell of values that are kept for the backward pass and changed in place before it, which ends that pass."""
+    outputs = (tensor for _, tensor in tensors_in(ran.run.result, ""))
+    for write in overwritten(outputs, ran.run.writes):
+        severity = "error" if write.trains else "warning"
+        message = f"the backward pass fails: this changes in place what {write.saved_by.lower()} keeps for it"
+        yield Remark(message, write.chain[0], severity)
+
+
+def _unbatched(candidate: Candidate, ran: Attempt) -> Iterator[Remark]:
+    """Tell of layers that take their input for one example without a batch, if its rank was guessed."""
+    guessed = any(plan.source == "search" and not plan.rank_known for _, plan in ran.plans.tensors())
+    for chain in dict.fromkeys(ran.run.unbatched if guessed else ()):
+        if chain:
+            shown = shown_expression(chain[0], candidate.task.lines)
+            yield Remark(f"`{shown}` gets one example without a batch: only so it runs", chain[0], "warning")
 
 
 def _demands(candidate: Candidate, ran: Attempt) -> list[Remark]:
@@ -355,7 +374,8 @@ def _demands_of(candidate: Candidate, ran: Attempt) -> list[Remark]:
         other = with_sizes(init, exploration, sizes, INIT)
         return candidate.evaluate(with_sizes(ran.plans, exploration, sizes), other)
 
-    return forced(exploration, candidate.node, task.lines, again)
+    remarks = forced(exploration, candidate.node, task.lines, again)
+    return [remark for remark in remarks if remark.span is not None and remark.span.file == task.request.file]
 
 
 def _single_batch(candidate: Candidate, ran: Attempt) -> Remark | None:

@@ -106,7 +106,7 @@ def search(
 
 def _accidents(attempt: Attempt) -> int:
     """Return how often what a run did is a sign of inputs of other ranks than are meant."""
-    return attempt.run.expansions + attempt.run.unbatched
+    return attempt.run.expansions + len(attempt.run.unbatched)
 
 
 def _simplest(start: Plans, best: Attempt, evaluate: Evaluate, deadline: float) -> Attempt:

@@ -18,7 +18,7 @@ from fx_lsp.tracer.inputs.solve.path_conditions import CallOf
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.run.call import Call
 from fx_lsp.tracer.run.conditions import Conditions, under
-from fx_lsp.tracer.run.symbols import Symbols
+from fx_lsp.tracer.run.values.symbols import Symbols
 from fx_lsp.tracer.source.names import assigned_names
 
 MAX_HINTS = 16

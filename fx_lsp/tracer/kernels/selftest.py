@@ -19,7 +19,7 @@ from fx_lsp.tracer.kernels.original import original
 from fx_lsp.tracer.kernels.signature import Signature
 from fx_lsp.tracer.kernels.subject import Given
 from fx_lsp.tracer.kernels.value_ranges import highest, is_positive
-from fx_lsp.tracer.run.symbols import size_hint
+from fx_lsp.tracer.run.values.symbols import size_hint
 from fx_lsp.tracer.source.names import Namer, identifier
 
 if TYPE_CHECKING:

@@ -38,8 +38,8 @@ from fx_lsp.tracer.kernels.signature import settings, signature, value_checks
 from fx_lsp.tracer.kernels.subject import given_tensors, results_of, returned, same_tensors, size_texts, tensor_checks
 from fx_lsp.tracer.program.effects import forbid_effects
 from fx_lsp.tracer.run.call import Call
-from fx_lsp.tracer.run.symbols import size_hint
 from fx_lsp.tracer.run.tensors import spec_of
+from fx_lsp.tracer.run.values.symbols import size_hint
 from fx_lsp.tracer.source.names import Namer, identifier
 from fx_lsp.tracer.stages.ledger import Ledger
 

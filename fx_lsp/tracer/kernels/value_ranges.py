@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from fx_lsp.tracer.run.symbols import size_hint
+from fx_lsp.tracer.run.values.symbols import size_hint
 
 MOST = 8
 """How large integers get that no index is made of."""

@@ -24,7 +24,7 @@ from fx_lsp.tracer.run.conditions import Conditions, under
 from fx_lsp.tracer.run.fakes import fake_mode
 from fx_lsp.tracer.run.functions import innermost
 from fx_lsp.tracer.run.state import replaced
-from fx_lsp.tracer.run.symbols import Symbols
+from fx_lsp.tracer.run.values.symbols import Symbols
 from fx_lsp.tracer.source.names import assigned_names, identifier, returned_names
 from fx_lsp.tracer.source.provenance import Sources
 

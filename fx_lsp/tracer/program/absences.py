@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from fx_lsp.steps import BACKWARD, blocks_of
-from fx_lsp.tracer.program.likely_numbers import number_named
 from fx_lsp.tracer.run.state import contents_of
+from fx_lsp.tracer.source.likely_numbers import number_named
 
 _RECORD, _CAUGHT, _ERROR, _NUMBER = "absent", "caught", "error", "number"
 """Names of the code around statements. No identifier of the user's has a space in front."""
@@ -68,7 +68,7 @@ def backward_of(loss: Any) -> Any:
 
 @dataclass
 class Absences:
-    """What statements raised that were run with `tolerant`, and the numbers that were made up for absent data."""
+    """Collects what statements raise that are run with `tolerant`, and numbers that are made up for absent data."""
 
     errors: list[BaseException] = field(default_factory=list[BaseException])
     numbers: dict[str, int] = field(default_factory=dict[str, int])

@@ -12,19 +12,19 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.overrides import TorchFunctionMode
 
 from fx_lsp.tracer.compat import FakeTensorMode
-from fx_lsp.tracer.program.fake_gpu import FAKE_KINDS, FakeGpu
+from fx_lsp.tracer.program.gpu.tensors import FAKE_KINDS, FakeGpu
 
 
 def known_devices() -> frozenset[str]:
     """The types of devices that fake tensors can be on, and be differentiated: those that this process sees."""
-    known = {"cpu", "meta"}
+    visible = {"cpu", "meta"}
     if torch.cuda.is_available():
-        known.add("cuda")
+        visible.add("cuda")
     if torch.backends.mps.is_built():
-        known.add("mps")
+        visible.add("mps")
     if getattr(torch, "xpu", None) is not None and torch.xpu._is_compiled():  # pyright: ignore[reportPrivateUsage]
-        known.add("xpu")
-    return frozenset(known)
+        visible.add("xpu")
+    return frozenset(visible)
 
 
 class OnCpu(TorchFunctionMode):
@@ -105,8 +105,8 @@ def possible_devices(mode: FakeTensorMode, compiles: bool, available: bool) -> G
     What `compiles` asks the device itself, so its tensors are on the CPU. `available` is what code hears that asks for
     a GPU.
     """
-    known = known_devices()
-    if "cuda" in known:
+    visible = known_devices()
+    if "cuda" in visible:
         yield Devices()
         return
     if compiles:
@@ -115,13 +115,13 @@ def possible_devices(mode: FakeTensorMode, compiles: bool, available: bool) -> G
             self
         )  # that of AOTAutograd asks which GPU is the current one
         try:
-            with OnCpu(known) as on_cpu:
+            with OnCpu(visible) as on_cpu:
                 yield Devices(on_cpu)
         finally:
             FunctionalTensor.cuda = original
         return
     gpu = FakeGpu(mode, available)
-    with OnCpu(known | FAKE_KINDS) as on_cpu, gpu.hidden(), gpu:
+    with OnCpu(visible | FAKE_KINDS) as on_cpu, gpu.hidden(), gpu:
         yield Devices(on_cpu, gpu)
 
 

@@ -1,5 +1,6 @@
-"""What starts a program's functions with arguments of its own: libraries of command lines, and processes that run a
-worker. While a program is traced they call those functions at once, in this process, with defaults."""
+"""Libraries of command lines and processes that start functions of a program with arguments of their own.
+
+While a program is traced they call those functions at once, in this process, with defaults."""
 
 from __future__ import annotations
 
@@ -81,12 +82,12 @@ def _instead(*args: Any, **kwargs: Any) -> Any:
 
 
 def _spawned(original: Any, fn: Callable[..., Any], args: tuple[Any, ...] = (), *rest: Any, **options: Any) -> Any:
-    """What starts processes: the first of them here."""
+    """Run the first of several processes here."""
     return fn(0, *args)
 
 
 def _alone(original: Any, *rest: Any, **options: Any) -> None:
-    """What sets up a group of processes: one of this process."""
+    """Set up a group of this process alone."""
     if options.get("backend") == "fake" or rest[:1] == ("fake",):
         original(*rest, **options)
     elif not torch.distributed.is_initialized():
@@ -94,7 +95,7 @@ def _alone(original: Any, *rest: Any, **options: Any) -> None:
 
 
 def _parallel(original: Any, parallel: nn.Module, module: nn.Module, *rest: Any, **options: Any) -> None:
-    """What makes copies of a module: one that calls it."""
+    """Make a module that calls the one that would be copied to other processes."""
     nn.Module.__init__(parallel)
     parallel.module = module
     parallel.forward = module.__call__
@@ -103,30 +104,30 @@ def _parallel(original: Any, parallel: nn.Module, module: nn.Module, *rest: Any,
 def _worker(
     original: Any, process: Any, group: Any = None, target: Any = None, name: Any = None, *rest: Any, **options: Any
 ) -> None:
-    """What makes a process of a function: a call of that."""
+    """Call the function that a process is made of."""
     original(process, group, target, name, *rest, **options)
     if target is not None:
         target(*process._args, **process._kwargs)
 
 
 def _started(original: Any, process: Any) -> None:
-    """What starts a process: one that is no function runs here."""
+    """Run a process that is not made of a function."""
     if process._target is None:
         process.run()
 
 
 def _joined(original: Any, process: Any, *rest: Any, **options: Any) -> None:
-    """What waits for a process: it has run."""
+    """Wait for nothing: the process has run."""
 
 
 def _run_main(original: Any, main: Callable[..., Any], *rest: Any, **options: Any) -> Any:
-    """What parses flags, which have their defaults here, and calls a function with the rest of the command line."""
+    """Call a function with the rest of the command line; flags have their defaults."""
     return main(sys.argv[:1])
 
 
 @dataclass(frozen=True)
 class _Component:
-    """What makes a command line of a function's signature."""
+    """Calls the function whose signature is a command line."""
 
     invent: Invent
 
@@ -136,13 +137,13 @@ class _Component:
             return None
         parameters = inspect.signature(component).parameters.values()
         required = (p for p in parameters if p.default is _REQUIRED and p.kind is not p.VAR_KEYWORD)
-        given = [self.invent(p.name, p.annotation, ()) for p in required if p.kind is not p.VAR_POSITIONAL]
-        return component(*given)
+        required_values = [self.invent(p.name, p.annotation, ()) for p in required if p.kind is not p.VAR_POSITIONAL]
+        return component(*required_values)
 
 
 @dataclass(frozen=True)
 class _Commands:
-    """What calls a function with options that stand as decorators over it."""
+    """Parses options that stand as decorators over a function."""
 
     invent: Invent
 
@@ -169,7 +170,7 @@ class _Commands:
 
 
 def _conversion(parameter: Any) -> Any:
-    """What makes the value of an option of text: its type, or the annotation that it was made of."""
+    """Return what makes the value of an option of text: its type, or the annotation that it was made of."""
     kind = getattr(parameter, "type", None)
     if hasattr(kind, "convert"):
         return _Converted(kind) if getattr(kind, "name", "") != "text" else None
@@ -187,7 +188,7 @@ class _Converted:
 
 
 def _composed(original: Any, config_path: Any = None, config_name: Any = None, *rest: Any, **options: Any) -> Any:
-    """What calls a function with a configuration that is composed of files: without a folder for what it writes."""
+    """Return what calls a function with a configuration of several files, without a folder for what it writes."""
 
     def decorator(function: Callable[..., Any]) -> Callable[..., Any]:
         def run(config: Any = None) -> Any:
@@ -212,8 +213,10 @@ def _composition(function: Callable[..., Any], config_path: Any, config_name: An
 
 @dataclass(frozen=True)
 class _Kind:
-    """Where a function stands that starts others: in a module of that last name, which also has the names `signs`; it
-    is an attribute of that module, or of its class `holder`."""
+    """A function that starts others: in a module of that last name, which also has the names `signs`.
+
+    It is an attribute of that module, or of its class `holder`.
+    """
 
     module: str
     signs: tuple[str, ...]

@@ -1,27 +1,181 @@
-"""The processes that distributed code expects: a group of one, whose collectives do nothing."""
+"""The processes that distributed code expects: a group of the size that it says, whose collectives do nothing."""
 
 from __future__ import annotations
 
-from contextlib import suppress
-from types import TracebackType
+import math
+import os
+import re
+import sys
+from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from functools import wraps
+from typing import Any
+from unittest import mock
 
 import torch.distributed as dist
+from torch import nn
+
+LAUNCHED = {
+    "RANK": "0",
+    "LOCAL_RANK": "0",
+    "WORLD_SIZE": "1",
+    "LOCAL_WORLD_SIZE": "1",
+    "MASTER_ADDR": "localhost",
+    "MASTER_PORT": "29500",
+}
+"""What a launcher of processes sets: there, as soon as code cannot do without."""
 
 
-def lacks_group(error: BaseException | None) -> bool:
-    """Whether code failed because no process group has been set up."""
-    traceback: TracebackType | None = error.__traceback__ if error is not None else None
-    while traceback is not None and traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    if traceback is None or not dist.is_available() or dist.is_initialized():
+def wants_launcher(error: BaseException | None) -> bool:
+    """Return True, and set what a launcher does, if code failed because a launcher has set nothing."""
+    if (
+        not isinstance(error, KeyError)
+        or not error.args
+        or error.args[0] not in LAUNCHED
+        or error.args[0] in os.environ
+    ):
         return False
-    return traceback.tb_frame.f_globals.get("__name__") == "torch.distributed.distributed_c10d"
+    _launch()
+    return True
 
 
-def start_group() -> bool:
-    """Set up a group of this process alone; False where this PyTorch has none that needs no network."""
+def _launch() -> None:
+    os.environ.update({name: value for name, value in LAUNCHED.items() if name not in os.environ})
+
+
+_NAMES = rf"['\"](?:{'|'.join(LAUNCHED)})['\"]"
+_DEMANDS = re.compile(rf"environ\[\s*{_NAMES}\s*\]")
+_ASKS = re.compile(rf"get(?:env)?\(\s*{_NAMES}|{_NAMES}\s+(?:not\s+)?in\s")
+
+
+def start_group(ranks: int = 1, rank: int = 0) -> bool:
+    """Set up a group of so many processes; False where this PyTorch has none that needs no network."""
+    if _STARTING:
+        return False
+    _STARTING.append(ranks)
     with suppress(Exception):
         from torch.testing._internal.distributed.fake_pg import FakeStore
 
-        dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=1)
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        _INIT[0]("fake", store=FakeStore(), rank=rank, world_size=ranks)
+    _STARTING.clear()
     return dist.is_initialized()
+
+
+_STARTING: list[int] = []
+"""How many processes the group has that is being set up, which PyTorch itself asks for meanwhile."""
+_INIT: list[Callable[..., Any]] = [getattr(dist, "init_process_group", lambda *args, **options: None)]
+
+
+def _functional_collectives() -> Mapping[Callable[..., Any], Callable[..., Any]]:
+    """Return what stands for each collective in graphs, as `torch.compile` has it; nothing in another PyTorch."""
+    with suppress(ImportError):
+        from torch.distributed import _functional_collectives
+
+        return getattr(_functional_collectives, "traceable_collective_remaps", {})
+    return {}
+
+
+def _collective(legacy: Callable[..., Any], functional: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a collective that is the functional one while it is traced; one that is waited for later stays."""
+    from torch.distributed._functional_collectives import _are_we_tracing
+
+    @wraps(legacy)
+    def collective(*args: Any, **options: Any) -> Any:
+        if options.get("async_op") or not _are_we_tracing():
+            return legacy(*args, **options)
+        try:
+            return functional(*args, **options)
+        except AssertionError:  # it has no functional form with these arguments
+            return legacy(*args, **options)
+
+    return collective
+
+
+REPLICATED: list[str] = []
+"""What to tell the user of models that were replicated."""
+
+
+@contextmanager
+def _replicas() -> Generator[None, None, None]:
+    """Inside, a model that is to be replicated is one replica.
+
+    What averages the gradients works outside of graphs, on memory that fake tensors do not have.
+    """
+    from torch.nn.parallel import DistributedDataParallel as Replicated
+
+    def init(self: Any, module: nn.Module, *args: Any, **options: Any) -> None:
+        if all(type(parameter) is nn.Parameter for parameter in module.parameters()):
+            original(self, module, *args, **options)
+            return
+        nn.Module.__init__(self)
+        self.module, self.require_backward_grad_sync = module, True
+        self.device = next(module.parameters()).device
+        REPLICATED[:] = ["DistributedDataParallel averages the gradients over all processes, outside of these graphs"]
+
+    def forward(self: Any, *inputs: Any, **options: Any) -> Any:
+        return run(self, *inputs, **options) if hasattr(self, "reducer") else self.module(*inputs, **options)
+
+    original, run = Replicated.__init__, Replicated.forward
+    with mock.patch.object(Replicated, "__init__", init), mock.patch.object(Replicated, "forward", forward):
+        yield
+
+
+@contextmanager
+def fake_processes(program: str) -> Generator[None, None, None]:
+    """Inside, a program can set up its processes, meshes of them, and do without: then it is one process alone.
+
+    A `program` that reads what a launcher sets, without asking whether it did, is taken to have been launched.
+    """
+    if not dist.is_available():
+        yield
+        return
+    if _DEMANDS.search(program) and not _ASKS.search(program):
+        _launch()
+    from torch.distributed import device_mesh, distributed_c10d
+
+    default_group, make_mesh = distributed_c10d._get_default_group, device_mesh.init_device_mesh
+    world = type(dist.group).__dict__["WORLD"]
+
+    def init(backend: Any = None, init_method: Any = None, timeout: Any = None, *args: Any, **options: Any) -> None:
+        sizes = dict(zip(("world_size", "rank"), args, strict=False)) | options
+        ranks, rank = int(sizes.get("world_size", -1)), int(sizes.get("rank", -1))
+        start_group(int(os.environ.get("WORLD_SIZE", "1")) if ranks < 1 else ranks, max(rank, 0))
+
+    def group() -> Any:
+        if not dist.is_initialized():
+            start_group()
+        return default_group()
+
+    def mesh(device_type: str, mesh_shape: tuple[int, ...], *args: Any, **options: Any) -> Any:
+        ranks = math.prod(mesh_shape)
+        if not dist.is_initialized() or dist.get_world_size() < ranks:
+            start_group(ranks)
+        return make_mesh(device_type, mesh_shape, *args, **options)
+
+    def world_group(meta: type) -> Any:
+        if meta is dist.group:
+            group()
+        return world.__get__(meta, type(meta))
+
+    with ExitStack() as stack:
+        for owner, name, value in (
+            (dist, "init_process_group", init),
+            (distributed_c10d, "init_process_group", init),
+            (device_mesh, "init_device_mesh", mesh),
+            (dist, "init_device_mesh", mesh),
+            (type(dist.group), "WORLD", property(world_group, world.__set__)),
+        ):
+            if hasattr(owner, name) or owner is type(dist.group):
+                stack.enter_context(mock.patch.object(owner, name, value))
+        stack.enter_context(_replicas())
+        for legacy, functional in _functional_collectives().items():
+            for module in (dist, distributed_c10d):
+                if getattr(module, legacy.__name__, None) is legacy:
+                    collective = _collective(legacy, functional)
+                    stack.enter_context(mock.patch.object(module, legacy.__name__, collective))
+        for module in list(sys.modules.values()):  # some have it under a name of their own
+            if getattr(module, "__dict__", {}).get("_get_default_group") is default_group:
+                stack.enter_context(mock.patch.object(module, "_get_default_group", group))
+        yield

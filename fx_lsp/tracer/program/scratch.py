@@ -1,4 +1,4 @@
-"""What a program writes while it is traced goes to a scratch folder, and what it removes stays where it is."""
+"""A scratch folder for what a program writes while it is traced; what it removes stays where it is."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Scratch:
     originals: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def place(self, path: Any) -> Any:
-        """Where a path is written to: itself where a program names a temporary file."""
+        """Return where a path is written to: itself where a program names a temporary file."""
         if isinstance(path, int) or path is None:
             return path
         name = os.path.abspath(os.fsdecode(path))
@@ -37,14 +37,14 @@ class _Scratch:
         return os.path.join(self.directory, name.lstrip(os.sep))
 
     def present(self, path: Any) -> Any:
-        """Where a path is read from: the scratch folder, where the program has written it before."""
+        """Return where a path is read from: the scratch folder, where the program has written it before."""
         if not self.directory or isinstance(path, int):
             return path
         place = self.place(path)
         return place if self.originals["os.path.exists"](place) else path
 
     def writable(self, path: Any) -> Any:
-        """Where a file is written to, in a folder that is there; a file that is changed in part is copied."""
+        """Return where a file is written to, in a folder that is there; it begins as the file that is there."""
         place = self.place(path)
         if place is not path:
             self.make(os.path.dirname(place))

@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 from fx_lsp.model import Operand, Span, Unreached
-from fx_lsp.tracer.run.symbols import scalar_text
 from fx_lsp.tracer.run.tensors import spec_of
+from fx_lsp.tracer.run.values.symbols import scalar_text
 
 MAX_NOTES = 8
 """How often the values of a condition are looked at in one run."""

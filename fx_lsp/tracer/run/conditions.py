@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from fx_lsp.tracer.compat import FakeTensorMode, ShapeEnv, as_if_compiling, enable_python_dispatcher
-from fx_lsp.tracer.run.symbols import Symbols
+from fx_lsp.tracer.run.values.symbols import Symbols
 
 
 @dataclass(frozen=True)

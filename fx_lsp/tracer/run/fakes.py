@@ -14,7 +14,7 @@ from torch.nn.parameter import is_lazy
 
 from fx_lsp.tracer.compat import DATA_DEPENDENT, FakeTensor, FakeTensorMode
 from fx_lsp.tracer.run import grouped_mm
-from fx_lsp.tracer.run.constants import keep_values
+from fx_lsp.tracer.run.values.constants import keep_values
 
 grouped_mm.register()
 

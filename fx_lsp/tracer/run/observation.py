@@ -19,6 +19,7 @@ from fx_lsp.specs import TensorSpec
 from fx_lsp.tracer.run.branches import Branches, Coverage
 from fx_lsp.tracer.run.call import Call
 from fx_lsp.tracer.run.conditions import Conditions
+from fx_lsp.tracer.run.in_place import Write, written_tensor
 from fx_lsp.tracer.run.recurrent import OneOperation
 from fx_lsp.tracer.run.tensors import describe, spec_of
 from fx_lsp.tracer.source.provenance import METADATA, Chain, Sources
@@ -52,12 +53,12 @@ class Run:
     """What one watched run showed. `calls` counts torch calls that returned, a measure of how far it came.
 
     `expansions` counts element-wise calls whose operands had different ranks above one: a sign of inputs that fit by
-    accident; `unbatched` counts convolutions of one example without a batch, which is one as well. `touched` are the
-    ids of the tensors that torch calls were given. `repeats` counts the torch calls of each of the user's expressions,
-    where values were recorded. `calling` is the torch call that is under way; `crossed` are calls that paired every
-    element of one tensor with every one of another, with the specs of both. `coverage` tells which lines
-    of the target's file ran, where values were recorded. `recorded` are the torch calls that returned, for a run that
-    begins with an empty list of them.
+    accident; `unbatched` are calls of layers with one example without a batch, which is one as well; `writes` are
+    changes in place. `touched` are the ids of the tensors that torch calls were given. `repeats` counts the torch calls
+    of each of the user's expressions, where values were recorded. `calling` is the torch call that is under way;
+    `crossed` are calls that paired every element of one tensor with every one of another, with the specs of both.
+    `coverage` tells which lines of the target's file ran, where values were recorded. `recorded` are the torch calls
+    that returned, for a run that begins with an empty list of them.
     """
 
     result: Any = None
@@ -65,7 +66,8 @@ class Run:
     failed: FailedCall | None = None
     calls: int = 0
     expansions: int = 0
-    unbatched: int = 0
+    unbatched: list[Chain] = field(default_factory=list[Chain])
+    writes: list[Write] = field(default_factory=list[Write])
     touched: set[int] = field(default_factory=set[int])
     values: list[Value] = field(default_factory=list)
     repeats: Counter[Span] = field(default_factory=Counter[Span])
@@ -102,9 +104,12 @@ class Watch(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        self._run.unbatched += _is_unbatched(func, args)
         if func in METADATA or func in _OF_NUMBERS:
             return func(*args, **kwargs)
+        if _is_unbatched(func, args):
+            self._run.unbatched.append(self._sources.chain(sys._getframe(1), self._stop))
+        written = written_tensor(func, args, kwargs)
+        maker = written.grad_fn if written is not None else None
         tracer = sys.gettrace()
         if tracer is not None:
             sys.settrace(None)
@@ -122,25 +127,36 @@ class Watch(TorchFunctionMode):
             self._run.calling = None
             if tracer is not None:
                 sys.settrace(tracer)
+        frame = sys._getframe(1)
+        self._count(func, args, kwargs, result)
+        if maker is not None:
+            self._run.writes.append(Write(self._sources.chain(frame, self._stop), maker))
+        if self._values is not None:
+            self._keep(
+                self._values, TorchCall(func, args, kwargs, result, self._sources.chain(frame, self._stop)), frame
+            )
+        return result
+
+    def _count(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        """Count a call that returned, and take note of what is no sign of inputs as they are meant."""
         tensors = list(tensors_among(args, kwargs))
         self._run.calls += result is not None or bool(tensors)  # else it only switches something on or off
         self._run.touched.update(map(id, tensors))
         ranks = {a.dim() for a in args if isinstance(a, torch.Tensor)}
         if len(ranks) > 1 and min(ranks) > 1 and getattr(func, "__name__", "") in _ELEMENTWISE:
             self._run.expansions += 1
-        if self._values is not None:
-            frame = sys._getframe(1)
-            chain = self._sources.chain(frame, self._stop)
-            name = getattr(func, "__name__", "")
-            if chain and name in _PAIRING and (pair := self._columns.crossed(args)) is not None:
-                self._run.crossed.append((chain[0], str(pair[0]), str(pair[1])))
-            self._columns.note(name, args, kwargs, result)
-            if chain and chain[0].file == self._sources.file:
-                direct = frame.f_code.co_filename == self._sources.file
-                self._values.add(chain[0], "", result, last=not direct)
-                self._run.repeats[chain[0]] += 1
-            self._run.record(TorchCall(func, args, kwargs, result, chain))
-        return result
+
+    def _keep(self, values: Values, call: TorchCall, frame: FrameType) -> None:
+        """Keep what a call gave, by the expressions it came from."""
+        name, chain = getattr(call.func, "__name__", ""), call.chain
+        if chain and name in _PAIRING and (pair := self._columns.crossed(call.args)) is not None:
+            self._run.crossed.append((chain[0], str(pair[0]), str(pair[1])))
+        self._columns.note(name, call.args, call.kwargs, call.result)
+        if chain and chain[0].file == self._sources.file:
+            direct = frame.f_code.co_filename == self._sources.file
+            values.add(chain[0], "", call.result, last=not direct)
+            self._run.repeats[chain[0]] += 1
+        self._run.record(call)
 
 
 class Columns:
@@ -238,14 +254,19 @@ _ELEMENTWISE = frozenset(
 )
 
 
-_SPATIAL_DIMS = {f"conv{kind}{n}d": n for kind in ("", "_transpose") for n in (1, 2, 3)}
-"""How many dimensions a convolution goes over, by its name."""
+_UNBATCHED_DIMS = {f"conv{kind}{n}d": n + 1 for kind in ("", "_transpose") for n in (1, 2, 3)} | {
+    "multi_head_attention_forward": 2
+}
+"""How many dimensions a single example has for a call, by its name."""
 
 
 def _is_unbatched(func: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-    """Return True for a convolution of one example without a dimension for the batch."""
-    dims = _SPATIAL_DIMS.get(getattr(func, "__name__", ""))
-    return dims is not None and bool(args) and isinstance(args[0], torch.Tensor) and args[0].dim() == dims + 1
+    """Return True for a layer's call with one example, without a dimension for the batch."""
+    name = getattr(func, "__name__", "")
+    if name == "unsqueeze":  # recurrent layers make the batch themselves
+        return sys._getframe(2).f_globals.get("__name__") == "torch.nn.modules.rnn"
+    dims = _UNBATCHED_DIMS.get(name)
+    return dims is not None and bool(args) and isinstance(args[0], torch.Tensor) and args[0].dim() == dims
 
 
 _SHAPING = frozenset({"unsqueeze", "__getitem__", "view", "reshape", "expand", "unflatten", "expand_dims"})

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from fx_lsp.specs import DTYPES, SHORT_NAMES, TensorSpec
-from fx_lsp.tracer.run.symbols import expressions, scalar_text
+from fx_lsp.tracer.run.values.symbols import expressions, scalar_text
 
 MAX_ITEMS = 8
 

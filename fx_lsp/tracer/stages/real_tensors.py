@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from fx_lsp.tracer.run.symbols import size_hint
+from fx_lsp.tracer.run.values.symbols import size_hint
 
 MOST_BYTES = 1 << 30
 """A graph whose values need more is not run."""

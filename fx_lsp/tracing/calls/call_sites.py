@@ -335,25 +335,34 @@ class _Callee:
 
 
 def _needed(
-    graph: SourceGraph, text: str, found: Found, target: Target, callee: _Callee | None, depth: int = MAX_DEPTH
+    graph: SourceGraph,
+    text: str,
+    found: Found,
+    target: Target,
+    callee: _Callee | None,
+    depth: int = MAX_DEPTH,
+    read: Collection[str] = (),
 ) -> _Needed | None:
-    """What a call needs; where it stands in a function with parameters, what a call of that needs as well."""
+    """What a call needs; where it stands in a function with parameters, what a call of that needs as well.
+
+    What is called reads names of the module, too: of those, functions on the way may assign some that are `global`.
+    """
     body, path = graph.tree.body, found.path
-    unread = callee.unread(found.call) if callee is not None and not found.whole and not found.indirect else []
+    unread = _unread(callee, found)
     needs = Backwards(collect_imports([*body, *walk(path[0])]).keys())
     idle = {n for argument in unread for n in walk(argument)}
-    called = {n.id for n in walk(found.call) if isinstance(n, ast.Name) and n not in idle}
-    needs.names |= loads_of(path[-1]) if found.whole else called
+    needs.names |= loads_of(path[-1]) if found.whole else _names_in([found.call], idle)
     case = test_case(path, graph.tree)
     fixtures = case.fixtures if case is not None else frozenset[ast.FunctionDef]()
     needs.names |= case.names if case is not None else set()
+    _need_globals(needs, path[0], read)
     needs.follow(body, path)
-    outer = _around(graph, text, path, target, frozenset(needs.read), depth) if case is None else None
+    outer = _around(graph, text, path, target, needs, depth) if case is None else None
     if case is None and outer is None:
         return None
     call = None if found.whole else found.call
     decorated = path[:1] if outer is not None and outer.is_decorated else ()
-    needs.names |= {n.id for node in decorated for n in walk(*decorators_of(node)) if isinstance(n, ast.Name)}
+    needs.names |= _names_in([part for node in decorated for part in decorators_of(node)])
     lines = render(text, body, needs.kept | fixtures, path, call, fixtures, unread, decorated=decorated)
     functions = tuple(node.lineno for node in path if isinstance(node, FUNCTIONS))
     if outer is not None:
@@ -363,10 +372,27 @@ def _needed(
     return _Needed(lines, needs.names | case.names, case.text, functions)
 
 
-def _around(
-    graph: SourceGraph, text: str, path: Path, target: Target, read: frozenset[str], depth: int
-) -> _Needed | None:
-    """Return what the first call of the function that `path` begins with needs, of whose parameters some are `read`.
+def _need_globals(needs: Backwards, function: ast.stmt, read: Collection[str]) -> None:
+    """Have what is `read` of the module be assigned where a function declares it `global`."""
+    declared = [node for node in walk(function) if isinstance(node, ast.Global)]
+    assigned = {name for node in declared for name in node.names}.intersection(read)
+    needs.names |= assigned
+    needs.kept.update(declared if assigned else ())
+
+
+def _unread(callee: _Callee | None, found: Found) -> list[ast.expr]:
+    """Return the arguments of a call that nothing reads."""
+    is_plain = not found.whole and not found.indirect
+    return callee.unread(found.call) if callee is not None and is_plain else []
+
+
+def _names_in(nodes: Iterable[ast.AST], without: Collection[ast.AST] = ()) -> set[str]:
+    """Return the names that stand in expressions, `without` some nodes."""
+    return {part.id for part in walk(*nodes) if isinstance(part, ast.Name) and part not in without}
+
+
+def _around(graph: SourceGraph, text: str, path: Path, target: Target, needs: Backwards, depth: int) -> _Needed | None:
+    """Return what the first call of the function that `path` begins with needs, of which some is needed.
 
     A call that leaves out what the function requires is one of what the decorators make of it: they are kept. So are
     those of a function that an object registers, `@app.command()`, where that is called.
@@ -377,14 +403,14 @@ def _around(
     registering = {root.id for node in function.decorator_list if isinstance(root := root_of(node), ast.Name)}
     own = frozenset({function.name})
     for name in (own, frozenset(registering) - own):
-        known = Known(name, name, frozenset(), passed=name is own)
-        calls = calls_in(graph, known, replace(target, name=function.name, kind="function")) if name else []
-        callee = _Callee(function, read)
+        leading = Known(name, name, frozenset(), passed=name is own)
+        calls = calls_in(graph, leading, replace(target, name=function.name, kind="function")) if name else []
+        callee = _Callee(function, frozenset(needs.read))
         for call in calls:
             if call.path[0] is function:
                 continue
             is_plain = name is own and not call.indirect and callee.is_bound_by(call.call)
-            needed = _needed(graph, text, call, target, callee if is_plain else None, depth - 1)
+            needed = _needed(graph, text, call, target, callee if is_plain else None, depth - 1, loads_of(function))
             if needed is not None:
                 return replace(needed, is_decorated=not is_plain)
     return None

@@ -1,5 +1,7 @@
-"""What in a project has names with values: parsers of arguments, dictionaries, classes of settings, and files of
-configuration, of which none is run. Reads syntax only; what YAML, JSON and TOML say is read by the tracer."""
+"""Names with values in a project: parsers of arguments, dictionaries, classes of settings, files of configuration.
+
+Reads syntax only; what YAML, JSON and TOML say is read by the tracer.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ def configurations_for(
 ) -> tuple[Configuration, ...]:
     """The configurations of the project that have what is read, the most complete first, then the nearest."""
     required = frozenset(reads.required())
-    found: list[tuple[int, int, Configuration]] = []
+    fitting_parts: list[tuple[int, int, Configuration]] = []
     for distance, path in enumerate([file, *source_files(roots, file)]):
         text = text_of(path, overlays)
         if text is None or not _mentions_all(text, required):
@@ -52,11 +54,11 @@ def configurations_for(
             module = module_name(path)[0] if offered.kind == "class" else ""
             shown, is_arguments = _shown(path, roots), offered.kind == "arguments"
             place = Configuration(path, offered.line, shown, _literal(part), module, offered.name, is_arguments)
-            found.append((open_names(part, reads), distance, place))
+            fitting_parts.append((open_names(part, reads), distance, place))
     documents = ((path, text_of(path, {}) or "") for path in configuration_files(roots, file))
     paths = [path for path, text in documents if _DEFAULTS.search(text) or _mentions_all(text, required)]
     read = [(0, 0, Configuration(path, 0, _shown(path, roots))) for path in paths]
-    ordered = sorted([*found, *read], key=lambda item: item[:2])
+    ordered = sorted([*fitting_parts, *read], key=lambda item: item[:2])
     return tuple(configuration for _, _, configuration in ordered[:MAX_CONFIGURATIONS])
 
 
@@ -97,7 +99,7 @@ def _offered(file: ProjectFile) -> Iterator[_Offered]:
 
 
 def _is_module(node: ast.ClassDef) -> bool:
-    """Whether a class computes: it has a `forward`, or it is derived from what is called a module."""
+    """Return True for a class that computes: it has a `forward`, or it is derived from what is called a module."""
     bases = {part.attr if isinstance(part, ast.Attribute) else getattr(part, "id", "") for part in node.bases}
     return "Module" in bases or any(getattr(member, "name", "") == "forward" for member in node.body)
 
@@ -114,20 +116,20 @@ def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 
 def _arguments(statements: Sequence[ast.stmt], constants: Values) -> dict[str, Any]:
     """The attributes that the parser of a scope gives, with the values that they have by default."""
-    found: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for node in statements:
         call = node.value if isinstance(node, (ast.Expr, ast.Assign)) else None
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
             continue
         keywords = {k.arg: k.value for k in call.keywords if k.arg is not None}
         if call.func.attr == "set_defaults":
-            found |= {name: _value(value, constants) for name, value in keywords.items()}
+            arguments |= {name: _value(value, constants) for name, value in keywords.items()}
         elif call.func.attr == "add_argument":
             names = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
             name = _destination(names, keywords.get("dest"))
             if name:
-                found[name] = _default(names, keywords, constants)
-    return found
+                arguments[name] = _default(names, keywords, constants)
+    return arguments
 
 
 def _destination(names: Sequence[str], destination: ast.expr | None) -> str:
@@ -141,7 +143,7 @@ _CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {"int": int, "float": float, 
 
 
 def _default(names: Sequence[str], keywords: Mapping[str, ast.expr], constants: Values) -> Any:
-    """What an argument is where the command line does not have it."""
+    """Return what an argument is where the command line does not have it."""
     if "default" in keywords:
         default, kind = _value(keywords["default"], constants), keywords.get("type")
         convert = _CONVERSIONS.get(kind.id) if isinstance(kind, ast.Name) and isinstance(default, str) else None
@@ -161,7 +163,7 @@ def _default(names: Sequence[str], keywords: Mapping[str, ast.expr], constants: 
 
 
 def _added(tree: ast.Module, arguments: Values, constants: Values) -> dict[str, Any]:
-    """What a program adds to its arguments: `args.vocab_size = len(words)`."""
+    """Return what a program adds to its arguments: `args.vocab_size = len(words)`."""
     attributes = [n for n in walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)]
     holders = {cast("ast.Name", n.value).id for n in attributes if isinstance(n.ctx, ast.Load) and n.attr in arguments}
     added: dict[str, Any] = {}
@@ -226,13 +228,13 @@ def _root(node: ast.Attribute) -> str:
 
 def _constants(tree: ast.Module) -> dict[str, Any]:
     """The numbers and texts that a module binds at its top level."""
-    found: dict[str, Any] = {}
+    constants: dict[str, Any] = {}
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            value = _value(node.value, found)
+            value = _value(node.value, constants)
             if isinstance(value, (bool, int, float, str, tuple)):
-                found[node.targets[0].id] = value
-    return found
+                constants[node.targets[0].id] = value
+    return constants
 
 
 _ARITHMETIC: Mapping[type, Callable[[Any, Any], Any]] = {
@@ -245,7 +247,7 @@ _ARITHMETIC: Mapping[type, Callable[[Any, Any], Any]] = {
 
 
 def _value(node: ast.expr, constants: Values) -> Any:
-    """The value of an expression that is written out; UNKNOWN for any other."""
+    """Return the value of an expression that is written out; UNKNOWN for any other."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, (bool, int, float, str, type(None))) else UNKNOWN
     if isinstance(node, ast.Name):
@@ -256,24 +258,31 @@ def _value(node: ast.expr, constants: Values) -> Any:
     if isinstance(node, ast.Dict):
         keys = [key.value if isinstance(key, ast.Constant) else None for key in node.keys]
         return {k: _value(v, constants) for k, v in zip(keys, node.values, strict=True) if isinstance(k, str)}
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        inner = _value(node.operand, constants)
-        return -inner if isinstance(inner, (int, float)) else UNKNOWN
-    if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
-        left, right = _value(node.left, constants), _value(node.right, constants)
-        if all(isinstance(side, (int, float)) for side in (left, right)) and not (
-            isinstance(node.op, (ast.Div, ast.FloorDiv)) and right == 0
-        ):
-            return _ARITHMETIC[type(node.op)](left, right)
-        return UNKNOWN
+    if isinstance(node, (ast.UnaryOp, ast.BinOp)):
+        return _computed(node, constants)
     return _value_of_call(node, constants) if isinstance(node, ast.Call) else UNKNOWN
+
+
+def _computed(node: ast.UnaryOp | ast.BinOp, constants: Values) -> Any:
+    """Return what simple arithmetic on numbers gives: `4 * 48`, `-1`."""
+    operands = [node.operand] if isinstance(node, ast.UnaryOp) else [node.left, node.right]
+    numbers = [_value(operand, constants) for operand in operands]
+    if not all(isinstance(number, (int, float)) for number in numbers):
+        return UNKNOWN
+    if isinstance(node, ast.UnaryOp):
+        return -numbers[0] if isinstance(node.op, ast.USub) else UNKNOWN
+    compute = _ARITHMETIC.get(type(node.op))
+    try:
+        return compute(*numbers) if compute is not None else UNKNOWN
+    except ZeroDivisionError:
+        return UNKNOWN
 
 
 _CALLED = re.compile(r"dict$|[A-Z]")
 
 
 def _value_of_call(node: ast.Call, constants: Values) -> Any:
-    """What is written in a call that makes settings: `dict(dim=64)`, `Config(dim=64)`, `Config({"dim": 64})`."""
+    """Return what is written in a call that makes settings: `dict(dim=64)`, `Config(dim=64)`."""
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
     if not _CALLED.match(name) or len(node.args) > 1 or any(k.arg is None for k in node.keywords):
         return UNKNOWN

@@ -1,4 +1,4 @@
-"""What a target reads of each of its parameters by name, following what it passes on. Reads syntax only."""
+"""Names that a target reads of each of its parameters, and of what it passes on. Reads syntax only."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ class Definition:
 def parameter_reads(
     name: str, file: ProjectFile, roots: Sequence[str], overlays: Mapping[str, str]
 ) -> dict[str, Reads]:
-    """What is read of the parameters of the target `name` that may be configurations.
+    """Return what is read of the parameters of the target `name` that may be configurations.
 
     Those of a constructor are named `init.config`.
     """
     path = name.split(".")
     top = next((node for node in file.tree.body if getattr(node, "name", None) == path[0]), None)
-    reader = _Reader(roots, overlays)
-    found: dict[str, Reads] = {}
+    reader = _ReadCollector(roots, overlays)
+    reads_by_name: dict[str, Reads] = {}
     if isinstance(top, _FUNCTIONS):
-        found |= reader.of_function(Definition(file, top), {})
+        reads_by_name |= reader.of_function(Definition(file, top), {})
     elif isinstance(top, ast.ClassDef):
         constructor = reader.constructor(Definition(file, top))
         if constructor is not None:
-            found |= {f"init.{name}": reads for name, reads in reader.of_class(Definition(file, top)).items()}
+            reads_by_name |= {f"init.{name}": reads for name, reads in reader.of_class(Definition(file, top)).items()}
         method = _method(top, path[1] if len(path) > 1 else "forward")
         if method is not None:
-            found |= reader.of_function(Definition(file, method), {})
-    return {name: reads for name, reads in found.items() if _is_configuration(reads)}
+            reads_by_name |= reader.of_function(Definition(file, method), {})
+    return {name: reads for name, reads in reads_by_name.items() if _is_configuration(reads)}
 
 
 def _is_configuration(reads: Reads) -> bool:
@@ -74,7 +74,7 @@ def _is_bound(function: FunctionNode) -> bool:
 
 
 @dataclass
-class _Reader:
+class _ReadCollector:
     """Collects what is read; `_seen` are the functions that were followed with a configuration."""
 
     roots: Sequence[str]
@@ -83,7 +83,7 @@ class _Reader:
     _depth: int = 0
 
     def of_function(self, definition: Definition, passed: Mapping[str, Reads]) -> dict[str, Reads]:
-        """What a function reads of its parameters; those that are `passed` are known, and added to."""
+        """Return what a function reads of its parameters; to those that are `passed` it is added."""
         function = definition.node
         assert isinstance(function, _FUNCTIONS)
         reads: dict[str, Reads] = {}
@@ -96,7 +96,7 @@ class _Reader:
         return reads
 
     def of_class(self, definition: Definition, passed: Mapping[str, Reads] | None = None) -> dict[str, Reads]:
-        """What a class reads of its constructor's parameters, in any of its methods."""
+        """Return what a class reads of its constructor's parameters, in any of its methods."""
         constructor = self.constructor(definition)
         if constructor is None or not isinstance(constructor.node, _FUNCTIONS):
             return {}
@@ -125,10 +125,10 @@ class _Reader:
         if own is not None:
             return Definition(definition.file, own)
         bases = (self.find(definition.file, base) for base in node.bases)
-        return next((found for base in bases if base is not None and (found := self.constructor(base))), None)
+        return next((init for base in bases if base is not None and (init := self.constructor(base))), None)
 
     def _is_stated(self, parameter: ast.arg, file: ProjectFile) -> bool:
-        """Whether an annotation says that a parameter is a tensor, or of a class of the project."""
+        """Return True if an annotation says that a parameter is a tensor, or of a class of the project."""
         annotation = parameter.annotation
         if annotation is None:
             return False
@@ -140,29 +140,31 @@ class _Reader:
     ) -> None:
         """Take in what functions read of `names`; what they assign those to is added to them."""
         nodes = [node for function in functions for node in walk(*function.body)]
-        for _ in range(2):
-            for node in sorted((n for n in nodes if isinstance(n, ast.Assign)), key=lambda n: n.lineno):
-                value = self._reads(node.value, names)
-                for target in node.targets if value is not None else ():
-                    if (dotted := _dotted(target)) and dotted not in names and value is not None:
-                        names[dotted] = value
+        self._add_variables([node for node in nodes if isinstance(node, ast.Assign)], names)
         stored: list[Reads] = []
         for node in nodes:
             if isinstance(node, ast.Call):
                 self._call(node, file, names, owner)
             elif isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
-                whole, key = self._reads(node.comparators[0], names), node.left
-                if whole is not None and isinstance(key, ast.Constant) and isinstance(key.value, str):
-                    whole.part(key.value, needed=False)
+                whole = self._reads(node.comparators[0], names)
+                if whole is not None:
+                    _named_part(whole, [node.left])
             elif isinstance(node, (ast.Attribute, ast.Subscript)):
-                found = self._reads(node, names)
-                if found is not None and isinstance(node.ctx, ast.Store):
-                    stored.append(found)
+                part = self._reads(node, names)
+                stored += [part] if part is not None and isinstance(node.ctx, ast.Store) else []
         for reads in stored:
             reads.needed = False
 
+    def _add_variables(self, assignments: list[ast.Assign], names: dict[str, Reads]) -> None:
+        """Add what configurations and parts of them are assigned to: `self.config = config`, `model = config.model`."""
+        for node in sorted(assignments, key=lambda assignment: assignment.lineno) * 2:
+            value = self._reads(node.value, names)
+            for target in node.targets if value is not None else ():
+                if (dotted := _dotted(target)) and value is not None:
+                    names.setdefault(dotted, value)
+
     def _reads(self, node: ast.expr, names: Mapping[str, Reads]) -> Reads | None:
-        """What is read of the value of an expression, where that is a configuration or a part of one."""
+        """Return what is read of the value of an expression, where that is a configuration or a part of one."""
         dotted = _dotted(node)
         if dotted in names:
             return names[dotted]
@@ -187,11 +189,11 @@ class _Reader:
         """Take in a call: a method of a configuration is none of its names; what is passed on is followed."""
         if self._reads(node, names) is not None:
             return
-        given: list[tuple[int | str | None, Reads]] = []
+        passed_on: list[tuple[int | str | None, Reads]] = []
         for place, argument in (*enumerate(node.args), *((k.arg, k.value) for k in node.keywords)):
             if not isinstance(argument, ast.Starred) and (reads := self._reads(argument, names)) is not None:
-                given.append((place, reads))
-        if not given or self._depth >= MAX_DEPTH:
+                passed_on.append((place, reads))
+        if not passed_on or self._depth >= MAX_DEPTH:
             return
         callee = self._callee(node.func, file, owner)
         if callee is None:
@@ -202,7 +204,7 @@ class _Reader:
             is_method = isinstance(callee.node, ast.ClassDef) or _is_bound(function.node)
             parameters = _parameters(function.node, is_method)
             passed: dict[str, Reads] = {}
-            for place, reads in given:
+            for place, reads in passed_on:
                 if place is None:
                     _spread(function.node, parameters, reads)
                 elif isinstance(place, str):
@@ -266,9 +268,9 @@ class _Reader:
         for start in starts:
             for path in (start.joinpath(*parts).with_suffix(".py"), start.joinpath(*parts, "__init__.py")):
                 if parts or path.name == "__init__.py":
-                    found = read_file(str(path), self.overlays)
-                    if found is not None:
-                        return found
+                    there = read_file(str(path), self.overlays)
+                    if there is not None:
+                        return there
         return None
 
 

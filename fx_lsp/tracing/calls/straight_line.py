@@ -129,8 +129,6 @@ class _Scope:
     def rank(self, call: ast.Call) -> int | None:
         """How directly a call enters the target: 0 calls it; None where it does not look like that at all."""
         function, kind, last = call.func, self.target.kind, self.target.name.rpartition(".")[2]
-        if self.is_passed_to(call):
-            return 1
         direct = self.variables.get(_dotted(function))
         if direct is not None:
             return 0 if direct and kind == "module" else 1
@@ -156,8 +154,8 @@ class _Scope:
 
     def is_passed_to(self, call: ast.Call) -> bool:
         """Return True if the call is given a function that leads to the target, and may call it."""
-        given = [*call.args, *(keyword.value for keyword in call.keywords)] if self.known.passed else []
-        return self.known.named(call.func) is None and any(self.known.named(argument) for argument in given)
+        values = [*call.args, *(keyword.value for keyword in call.keywords)] if self.known.passed else []
+        return self.known.named(call.func) is None and any(self.known.named(argument) for argument in values)
 
 
 def _held(node: ast.ClassDef, module: _Scope) -> dict[str, bool]:
@@ -187,7 +185,7 @@ def _in_scope(block: Sequence[ast.stmt], path: Path, scope: _Scope) -> Iterator[
         if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
             continue
         for part in sorted((n for n in header_nodes(statement) if isinstance(n, ast.Call)), key=_place):
-            rank = scope.rank(part)
+            rank = 1 if scope.is_passed_to(part) else scope.rank(part)
             if rank is not None:
                 whole = in_inner_scope(statement, part)
                 if not (whole and blocks(statement)):

@@ -251,7 +251,7 @@ def _edits(
         return
     if isinstance(node, _DEFINITIONS):
         modes = all(is_mode(decorator) for decorator in node.decorator_list)
-        if not modes and node not in decorated and (node in path or node in plain):
+        if not modes and node in {*path, *plain}.difference(decorated):
             yield start_of(node), (node.lineno, node.col_offset), b""
         if node not in path:
             return

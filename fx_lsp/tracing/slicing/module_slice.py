@@ -15,7 +15,6 @@ from fx_lsp.tracing.source.operators import libraries_of, registered, used
 from fx_lsp.tracing.source.parsing import end_of, parse, split_lines, start_of, walk
 from fx_lsp.tracing.source.scopes import (
     alterations_of,
-    alters,
     binds_of,
     calls_of,
     changes_of,
@@ -171,9 +170,9 @@ class SourceGraph:
 
     @cached_property
     def _alterations(self) -> Mapping[int, frozenset[str]]:
-        """What the functions of the module alter when they are called, by the index of each."""
-        found = {number: alterations_of(node) for number, node in enumerate(self._statements)}
-        return {number: names for number, names in found.items() if names}
+        """Return what the functions of the module alter when they are called, by the index of each."""
+        altered = {number: alterations_of(node) for number, node in enumerate(self._statements)}
+        return {number: names for number, names in altered.items() if names}
 
     @cached_property
     def _registrations(self) -> Mapping[str, list[int]]:
@@ -306,9 +305,8 @@ def _always_runs(node: ast.stmt) -> bool:
     if isinstance(node, ast.ImportFrom):
         return node.module == "__future__" or node.names[0].name == "*"
     called = node.value.func if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else None
-    if isinstance(called, ast.Attribute) and alters(called.attr) and _is_of_torch(called):
-        return True
-    if isinstance(node, ast.FunctionDef) and any(map(_registers_kernel, node.decorator_list)):
+    owner = called.value if isinstance(called, ast.Attribute) and called.attr.startswith("set_") else None
+    if isinstance(owner, ast.Name) and owner.id == "torch":
         return True
     return isinstance(node, (ast.Expr, ast.Assign, ast.AugAssign)) and any(
         isinstance(n, ast.Attribute) and n.attr == "path" and isinstance(n.value, ast.Name) and n.value.id == "sys"
@@ -329,19 +327,6 @@ def _called_of(node: ast.stmt) -> str:
     owner = call.func.value if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else None
     is_named = isinstance(call, ast.Call) and call.args and isinstance(call.args[0], ast.Constant)
     return owner.id if is_named and isinstance(owner, ast.Name) and owner.id != "torch" else ""
-
-
-def _is_of_torch(node: ast.expr) -> bool:
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name) and node.id == "torch"
-
-
-def _registers_kernel(decorator: ast.expr) -> bool:
-    """Return True for what makes a function part of an operator with a name: `@torch.library.impl("a::b")`."""
-    if not isinstance(decorator, ast.Call) or not _is_of_torch(decorator.func):
-        return False
-    return any(isinstance(a, ast.Constant) and "::" in str(a.value) for a in decorator.args)
 
 
 def _never_runs(node: ast.stmt) -> bool:

@@ -15,10 +15,12 @@ def libraries_of(statements: Iterable[ast.stmt]) -> dict[str, str]:
     """Return the namespace of each name that is bound to a library of operators: `lib = Library("mine", "DEF")`."""
     libraries: dict[str, str] = {}
     for node in statements:
-        value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None
+        if not isinstance(node, (ast.Assign, ast.AnnAssign)):
+            continue
+        value = node.value
         if isinstance(value, ast.Call) and _last_name(value.func) == "Library" and value.args:
             namespace = value.args[0]
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]  # type: ignore[union-attr]
+            targets: list[ast.expr] = node.targets if isinstance(node, ast.Assign) else [node.target]
             if isinstance(namespace, ast.Constant) and isinstance(namespace.value, str):
                 libraries |= {t.id: namespace.value for t in targets if isinstance(t, ast.Name)}
     return libraries

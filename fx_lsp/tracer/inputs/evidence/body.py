@@ -44,7 +44,7 @@ def body_facts(function: FunctionNode | None) -> dict[str, Facts]:
 
 
 def _elements(function: FunctionNode, facts: Mapping[str, Facts]) -> dict[str, Facts]:
-    """What is known of the elements of parameters, by the variables that loops over them bind.
+    """Return what is known of the elements of parameters, by the variables that loops over them bind.
 
     So is it in `for target in targets`, `for i, target in enumerate(targets)`, `for x, target in zip(xs, targets)`.
     """
@@ -58,9 +58,9 @@ def _elements(function: FunctionNode, facts: Mapping[str, Facts]) -> dict[str, F
             whole, targets = node.iter.args, node.target.elts[1 if called == "enumerate" else 0 :]
         for over, target in zip(whole, targets, strict=False):
             if isinstance(over, ast.Name) and isinstance(target, ast.Name) and over.id in facts:
-                found = facts[over.id]
-                found.element = found.element or Facts()
-                elements.setdefault(target.id, found.element)
+                several = facts[over.id]
+                several.element = several.element or Facts()
+                elements.setdefault(target.id, several.element)
     return {name: element for name, element in elements.items() if name not in facts}
 
 
@@ -156,11 +156,13 @@ def _visit(
             return None
         return facts.get(name) if line <= rebound.get(name, line) else None
 
+    def variable(expression: ast.expr) -> Facts | None:
+        name = expression.id if isinstance(expression, ast.Name) else ""
+        return named(name, expression.lineno) or (variables or {}).get(name)
+
     def of(expression: ast.expr) -> Facts | None:
         if kept is None:
-            if isinstance(expression, ast.Name):
-                return named(expression.id, expression.lineno) or (variables or {}).get(expression.id)
-            return _part(expression, of)
+            return variable(expression) or _part(expression, of)
         if isinstance(expression, ast.Attribute) and isinstance(expression.value, ast.Name):
             return facts.get(kept.get(expression.attr, "")) if expression.value.id == "self" else None
         return None
@@ -201,10 +203,7 @@ def _visit(
         if found is not None:
             found.uses.add("iterated")
     elif isinstance(node, ast.Compare):
-        if isinstance(node.ops[0], (ast.In, ast.NotIn)) and isinstance(node.left, ast.Constant):
-            found = of(node.comparators[0])
-            if found is not None and isinstance(node.left.value, str):
-                found.keys.add(node.left.value)
+        _visit_membership(node, of)
         found = of(node.left)
         if found is not None:
             found.uses.add("compared")
@@ -223,8 +222,16 @@ def _visit(
                 found.min_rank = max(found.min_rank, 2)
 
 
+def _visit_membership(node: ast.Compare, of: Callable[[ast.expr], Facts | None]) -> None:
+    """Take in `"mask" in batch`."""
+    if isinstance(node.ops[0], (ast.In, ast.NotIn)) and isinstance(node.left, ast.Constant):
+        whole = of(node.comparators[0])
+        if whole is not None and isinstance(node.left.value, str):
+            whole.keys.add(node.left.value)
+
+
 def _part(expression: ast.expr, of: Callable[[ast.expr], Facts | None]) -> Facts | None:
-    """What is known of `batch["image"]` and of `batch.image`, where that is no attribute of tensors."""
+    """Return what is known of `batch["image"]` and of `batch.image`, where that is no attribute of tensors."""
     if isinstance(expression, ast.Subscript) and isinstance(expression.slice, ast.Constant):
         whole, name = of(expression.value), expression.slice.value
         return whole.part(name) if whole is not None and isinstance(name, str) else None

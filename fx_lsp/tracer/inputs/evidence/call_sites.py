@@ -97,8 +97,11 @@ def _seen_at(
             with watch.watching():
                 eval(site.then, module.__dict__)
     offer = watch.observed(None).offer if watch is not None else None
-    if offer is None:
-        return None
+    return _without_absent(offer, absences, line, is_tolerant) if offer is not None else None
+
+
+def _without_absent(offer: Offer, absences: Absences, line: CommandLine, is_tolerant: bool) -> Offer:
+    """Return an offer without what is absent; it is a guess where the way to it was not complete."""
     args = {name: plan for name, plan in offer.args.items() if not _is_absent(plan)}
     if not is_tolerant:
         return replace(offer, args=args, guessed=bool(line.invented))

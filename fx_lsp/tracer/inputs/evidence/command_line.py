@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from fx_lsp.tracer.program.launchers import Launchers
-from fx_lsp.tracer.program.likely_numbers import number_named
 from fx_lsp.tracer.program.scratch import scratch_files
+from fx_lsp.tracer.source.likely_numbers import number_named
 
 
 @dataclass
@@ -29,7 +29,7 @@ class CommandLine:
 
     @property
     def launchers(self) -> Launchers:
-        """What starts functions of the program with arguments of its own."""
+        """Return what replaces functions that start others of the program."""
         if self._launchers is None:
             self._launchers = Launchers(self.invent)
         return self._launchers
@@ -90,6 +90,10 @@ def _satisfied(parser: argparse.ArgumentParser, line: CommandLine) -> list[str]:
                 line.invented.append(action.dest)
                 commands += [name, *_satisfied(chosen, line)]
             continue
+        if action.default in (None, "") and not action.required and action.nargs != 0:
+            file = _configuration_named(action.dest, line.file)
+            line.invented += [action.dest] if file is not None else []
+            action.default = file if file is not None else action.default
         positional = not action.option_strings
         if action.required or (positional and action.nargs not in ("?", "*")):
             several = action.nargs in ("+", "*") or isinstance(action.nargs, int)

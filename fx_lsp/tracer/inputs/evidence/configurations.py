@@ -55,7 +55,7 @@ def _plans(
     where = f"{place.shown}:{place.line}" if place.line else place.shown
     guesses = open_names(values, reads)
     values = _filled(values, reads, module)
-    make = _Arguments(values) if place.arguments else _Settings(values, reads)
+    make = _Namespace(values) if place.arguments else _Settings(values, reads)
     detail = f"{where}, which has what is read of it" + (", in part" if guesses else "")
     yield ValuePlan(make, _shown(values, reads), "search" if guesses else "annotation", detail, is_only and not guesses)
 
@@ -63,18 +63,18 @@ def _plans(
 def _filled(values: Values, reads: Reads, module: ModuleType) -> dict[str, Any]:
     """The values with guesses for those that nobody wrote down and that are read."""
     filled: dict[str, Any] = {}
-    for name, given in values.items():
+    for name, value in values.items():
         inner = reads.parts.get(name, Reads())
-        if isinstance(given, Mapping):
-            filled[name] = _filled(given, inner, module)
-        elif given is not UNKNOWN:
-            filled[name] = given
+        if isinstance(value, Mapping):
+            filled[name] = _filled(value, inner, module)
+        elif value is not UNKNOWN:
+            filled[name] = value
         elif name in reads.parts:
             filled[name] = value_for(name, module)
     return filled
 
 
-class _Arguments:
+class _Namespace:
     """Makes the arguments of a command line anew."""
 
     def __init__(self, values: Values) -> None:
@@ -108,18 +108,18 @@ def _attributes(values: Any) -> Any:
 
 
 def _shown(values: Values, reads: Reads) -> str:
-    """What is read of a configuration, as people would write it."""
+    """Return what is read of a configuration, as people would write it."""
     parts: dict[str, str] = {}
     for name in sorted(reads.parts.keys() & values.keys()):
-        inner, given = reads.parts[name], values[name]
-        parts[name] = _shown(given, inner) if isinstance(given, Mapping) and inner.parts else readable(given)
+        inner, value = reads.parts[name], values[name]
+        parts[name] = _shown(value, inner) if isinstance(value, Mapping) and inner.parts else readable(value)
     if reads.by_key:
         return "{" + ", ".join(f"{name!r}: {text}" for name, text in parts.items()) + "}"
     return f"SimpleNamespace({', '.join(f'{name}={text}' for name, text in parts.items())})"
 
 
 def read_configuration(file: str) -> Any:
-    """What a file of configuration says, with the files that it has defaults of; None where it cannot be read."""
+    """Return what a file of configuration says, with those that its defaults name; None where it cannot be read."""
     path = Path(file)
     values = _parsed(path)
     defaults = values.get("defaults") if isinstance(values, dict) else None
@@ -166,10 +166,10 @@ def _resolved(values: Any) -> Any:
     """The values with `${model.dim}` replaced by what that is, as far as it is there."""
 
     def look_up(path: str) -> Any:
-        found: Any = values
+        part: Any = values
         for name in path.split("."):
-            found = found[name]
-        return found
+            part = part[name]
+        return part
 
     def replaced(value: Any) -> Any:
         if isinstance(value, dict):

@@ -86,7 +86,7 @@ def step_function(request: TraceRequest, module: ModuleType, mode: FakeTensorMod
 
 
 def cannot_run(request: TraceRequest, function: Any) -> Failure | None:
-    """Why a function that is a step by itself cannot run: what it reads could not be had."""
+    """Return why a function that is a step by itself cannot run: what it reads could not be had."""
     plain = innermost(function)
     absent = absent_names(plain) if isinstance(plain, FunctionType) else ()
     missing = next((value for _, value in absent), None)

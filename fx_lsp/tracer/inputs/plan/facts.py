@@ -43,7 +43,7 @@ class Facts:
     element: Facts | None = None
 
     def part(self, name: str) -> Facts:
-        """What is known of one of its parts."""
+        """Return what is known of one of its parts."""
         return self.parts.setdefault(name, Facts())
 
     @property

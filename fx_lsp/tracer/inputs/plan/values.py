@@ -20,8 +20,8 @@ from fx_lsp.tracer.inputs.plan.dims import shapes_in, sizes_of, words
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import Plan, SequencePlan, TensorPlan, ValuePlan, fresh_sizes, value
 from fx_lsp.tracer.inputs.plan.signatures import hints_of, signature_of
-from fx_lsp.tracer.program.likely_numbers import INTEGERS, number_named
 from fx_lsp.tracer.run.tensors import short_name
+from fx_lsp.tracer.source.likely_numbers import INTEGERS, number_named
 
 INDEX_NAME = re.compile(r"(^|_)(ids?|idx|index|indices|labels?|tokens?)$")
 CLASS_NAME = re.compile(r"(^|_)(idx|index|indices|labels?|targets?)$")
@@ -218,32 +218,24 @@ def _from_class(annotation: type, name: str, facts: Facts, taken: set[int], cont
         return tensors(name, dataclasses.replace(facts, dtype=dtype), taken, context)
     if annotation is bool:
         return [value(False, "search"), value(True, "search")]
-    if annotation is int:
-        return [value(n, "search") for n in integers(name, facts, context)]
-    if annotation is float:
-        return [value(_float(name), "search")]
+    if annotation in (int, float):
+        numbers = integers(name, facts, context) if annotation is int else [_float(name)]
+        return [value(n, "search") for n in numbers]
     if annotation is str:
         return [value(s, "search") for s in [*(x for x in facts.literals if isinstance(x, str)), ""]]
-    if annotation is torch.dtype:
-        return [value(torch.float32, "search")]
-    if annotation is torch.device:
-        return [value(torch.device("cpu"), "search")]
+    if annotation in (torch.dtype, torch.device):
+        return [value(torch.float32 if annotation is torch.dtype else torch.device("cpu"), "search")]
     if annotation is torch.Size:
         return [value(torch.Size(fresh_sizes(2, taken)), "search")]
     if issubclass(annotation, enum.Enum):
         return [value(member, "annotation") for member in annotation]
-    if annotation is nn.Module:
-        return [IDENTITY]
     if annotation in _CONTAINERS:
         make, shown = _CONTAINERS[annotation]
         return [ValuePlan(make, shown, "search")]
     if annotation.__module__ in ("builtins", "typing", "abc", "collections.abc"):
         return []
-    hints = hints_of(annotation.__init__, context.module) or hints_of(annotation, context.module)
-    if any(map(_mentions_tensor, hints.values())) and not issubclass(annotation, nn.Module):
-        holder = _holder(annotation, facts, taken, context)
-        if holder is not None:
-            return [holder]
+    if (holder := _holder_of_tensors(annotation, facts, taken, context)) is not None:
+        return [holder]
     kinds = _concrete(annotation)
     return [*(_instance(kind, context) for kind in kinds), *context.complete(annotation)]
 
@@ -294,11 +286,12 @@ def open_numbers(cls: type) -> tuple[str, ...]:
 
 
 _CONTAINERS: dict[type, tuple[Callable[[], nn.Module], str]] = {
+    nn.Module: (nn.Identity, "nn.Identity()"),
     nn.ModuleList: (lambda: nn.ModuleList([nn.Identity(), nn.Identity()]), "nn.ModuleList([nn.Identity()] * 2)"),
     nn.ModuleDict: (lambda: nn.ModuleDict({"a": nn.Identity()}), "nn.ModuleDict({'a': nn.Identity()})"),
     nn.Sequential: (lambda: nn.Sequential(nn.Identity()), "nn.Sequential(nn.Identity())"),
 }
-"""Containers of modules, with something in them."""
+"""Modules of any kind, and containers of them, with something in them."""
 
 
 def _from_sequence(
@@ -351,11 +344,8 @@ def _from_use(name: str, facts: Facts, taken: set[int], context: Context) -> lis
         return [SequencePlan(MODULES, list)]
     if _is_module(facts):
         return [LAYER]
-    element = facts.element
-    if element is not None and (element.keys or element.attributes - TENSOR_ATTRIBUTES):
-        return [SequencePlan((plan,) * 2, list) for plan in _objects(name, element, taken, context)]
-    if facts.keys or facts.attributes - TENSOR_ATTRIBUTES:
-        return _objects(name, facts, taken, context)
+    if objects := _objects(name, facts, taken, context):
+        return objects
     if context.constructing and (facts.length or "indexed" in facts.uses):
         number = integers(name, facts, context)[0]
         return [value((number,) * (facts.item_count or 2), "search")]
@@ -371,8 +361,19 @@ def _from_use(name: str, facts: Facts, taken: set[int], context: Context) -> lis
     return []
 
 
-def _objects(name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
-    """What has the attributes or keys that are read of a parameter: settings, or tensors by their names."""
+def _objects(name: str, facts: Facts, in_use: set[int], context: Context) -> list[Plan]:
+    """Return objects and dictionaries, or lists of them, where names are read of a parameter or of its elements."""
+    if facts.element is not None and _is_named(facts.element):
+        return [SequencePlan((plan,) * 2, list) for plan in _named(name, facts.element, in_use, context)]
+    return _named(name, facts, in_use, context) if _is_named(facts) else []
+
+
+def _is_named(facts: Facts) -> bool:
+    return bool(facts.keys or facts.attributes - TENSOR_ATTRIBUTES)
+
+
+def _named(name: str, facts: Facts, in_use: set[int], context: Context) -> list[Plan]:
+    """Return what has the attributes or keys that are read of a parameter: settings, or tensors by their names."""
     settings = context.namespace(facts.attributes, facts.keys)
     complete = context.complete(settings.cls) if isinstance(settings, ValuePlan) and settings.cls is not None else ()
     if context.constructing or _SETTINGS.search(name):
@@ -382,9 +383,9 @@ def _objects(name: str, facts: Facts, taken: set[int], context: Context) -> list
     holds = bool(facts.keys) or any(_is_tensor_part(part) for part in facts.parts.values())
     kind: Callable[..., Any] = dict if not attributes - TENSOR_ATTRIBUTES else SimpleNamespace
     if isinstance(settings, ValuePlan) and settings.cls is not None:
-        holder = _holder(settings.cls, facts, taken, context)
+        holder = _holder(settings.cls, facts, in_use, context)
     else:
-        holder = _of_tensors(names, kind, facts, taken, context)
+        holder = _of_tensors(names, kind, facts, in_use, context)
     if holder is None:
         return [settings]
     return [holder, settings] if holds else [settings, holder]
@@ -399,11 +400,11 @@ def _is_tensor_part(facts: Facts) -> bool:
 
 
 def _of_tensors(
-    names: Sequence[str], kind: Callable[..., Any], facts: Facts, taken: set[int], context: Context
+    names: Sequence[str], kind: Callable[..., Any], facts: Facts, in_use: set[int], context: Context
 ) -> SequencePlan:
     """An object or a dictionary with a tensor for each name, or what else is evident of it."""
     items: list[Plan] = []
-    used = set(taken)
+    used = set(in_use)
     for name in names:
         part = facts.parts.get(name, Facts())
         counted = part.uses and part.uses <= {"count", "compared"}
@@ -413,7 +414,7 @@ def _of_tensors(
     return SequencePlan(tuple(items), kind, tuple(names))
 
 
-def _holder(cls: type, facts: Facts, taken: set[int], context: Context) -> Plan | None:
+def _holder(cls: type, facts: Facts, in_use: set[int], context: Context) -> Plan | None:
     """An instance of a class that holds tensors, with one for each that it is made of; None for any other class."""
     signature = signature_of(cls)
     if signature is None or context.constructing:
@@ -428,7 +429,14 @@ def _holder(cls: type, facts: Facts, taken: set[int], context: Context) -> Plan 
             names.append(name)
         elif parameter.default is parameter.empty:
             return None
-    return _of_tensors(names, cls, facts, taken, context) if names else None
+    return _of_tensors(names, cls, facts, in_use, context) if names else None
+
+
+def _holder_of_tensors(cls: type, facts: Facts, in_use: set[int], context: Context) -> Plan | None:
+    """Return the same for a class whose constructor says that it takes tensors; None for any other."""
+    hints = hints_of(cls.__init__, context.module) or hints_of(cls, context.module)
+    holds = any(map(_mentions_tensor, hints.values())) and not issubclass(cls, nn.Module)
+    return _holder(cls, facts, in_use, context) if holds else None
 
 
 def _mentions_tensor(annotation: Any) -> bool:

@@ -11,7 +11,7 @@ from fx_lsp.tracer.failures.exceptions import expression, kind_of
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans
 from fx_lsp.tracer.inputs.plan.values import Context
 from fx_lsp.tracer.inputs.task import Task
-from fx_lsp.tracer.program.process_group import lacks_group, start_group
+from fx_lsp.tracer.program.process_group import wants_launcher
 from fx_lsp.tracer.run.call import RUN_CODE, Call
 from fx_lsp.tracer.run.conditions import Conditions
 from fx_lsp.tracer.run.observation import Run, tensors_among, watched_run
@@ -49,7 +49,7 @@ def attempt(
     except Exception as error:
         return Attempt(plans, Run(error=error, calls=-1), {}, alternatives, task.sources, task.lines, task.context)
     run = watched_run(task.sources, call.run, RUN_CODE, task.statements, run)
-    if lacks_group(run.error) and start_group():
+    if wants_launcher(run.error):
         return attempt(task, plans, alternatives, make)
     created = tuple(call.created)
     return Attempt(plans, run, paths, alternatives, task.sources, task.lines, task.context, created)

@@ -12,7 +12,7 @@ from torch import nn
 from fx_lsp.tracer.inputs.plan.plans import Plans, fresh_sizes, reranked, resized, with_size
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, involved, mentioned_tensors
 from fx_lsp.tracer.run.observation import tensors_among
-from fx_lsp.tracer.run.symbols import size_hint
+from fx_lsp.tracer.run.values.symbols import size_hint
 
 _NUMBER = r"-?\d+"
 _LIST = re.compile(r"[\[(]\s*(-?\d+(?:\s*[,x×]\s*-?\d+)*),?\s*[\])]")

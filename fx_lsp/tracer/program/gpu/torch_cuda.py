@@ -45,7 +45,7 @@ class Generator_(torch.Generator):
 
     def __new__(cls, device: Any = "cpu") -> Generator_:
         """Make one for the CPU."""
-        return super().__new__(cls, torch.device("cpu"))
+        return super().__new__(cls, torch.device("cpu"))  # pyright: ignore[reportCallIssue]
 
     def clone_state(self) -> Generator_:
         """Return itself."""

@@ -19,7 +19,7 @@ from torch.utils._mode_utils import no_dispatch
 from torch.utils._pytree import tree_map_only
 
 from fx_lsp.tracer.compat import DATA_DEPENDENT, FakeTensor, FakeTensorMode
-from fx_lsp.tracer.run.value_checks import Checks
+from fx_lsp.tracer.run.values.checks import Checks
 
 MAX_ELEMENTS = 1 << 20
 """How many numbers a tensor may have for its value to be computed."""

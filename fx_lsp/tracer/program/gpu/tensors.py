@@ -26,8 +26,8 @@ from torch.utils._pytree import tree_map_only
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from fx_lsp.tracer.compat import FakeTensor, FakeTensorMode, unwrapped
-from fx_lsp.tracer.program.fake_autocast import FakeAutocast
-from fx_lsp.tracer.program.fake_cuda import idle_gpu
+from fx_lsp.tracer.program.gpu.autocast import FakeAutocast
+from fx_lsp.tracer.program.gpu.torch_cuda import idle_gpu
 
 _KINDS = ("cuda", "xpu")
 FAKE_KINDS = frozenset(_KINDS)
@@ -37,6 +37,7 @@ _STRIDE = 32
 """By how much the numbers of meta devices differ that stand for one type of devices and for the next."""
 _DISPATCH_DEVICE = 10
 """Where the argument of that name stands among those of `_make_wrapper_subclass` behind the class."""
+_DISPATCH = "__torch_dispatch__"
 _DEVICE_OF = torch.ops.prim.device.default
 
 
@@ -59,18 +60,23 @@ class FakeGpu(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        kwargs = kwargs or {}
+        options: dict[str, Any] = kwargs or {}
         name = getattr(func, "__name__", "")
         if name == "__get__":
             return self._property(func, args)
-        if func is torch.device or func is torch.Tensor.get_device:
-            return self.device_of(args[0]).index if func is torch.Tensor.get_device else func(*args, **kwargs)
+        if func is torch.Tensor.get_device and (device := self.fake_device(args[0])) is not None:
+            return device.index
+        if func is torch.device:
+            return func(*args, **options)
         if name in _MOVES and func is _MOVES[name]:
-            func, args, kwargs = torch.Tensor.to, *_moved(name, *args, **kwargs)
-        args, kwargs = self._with_indices(func, args, kwargs)
+            func, args, options = torch.Tensor.to, *_moved(name, *args, **options)
+        return self._placed(func, *self._with_indices(func, args, options))
+
+    def _placed(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a function whose devices are objects, without what C++ would do on them itself."""
         if func in _FROM_DATA:
             device = kwargs.get("device") or (self.fake_device(args[0]) if func is torch.Tensor.new_tensor else None)
-            if _is_fake_device(device):
+            if isinstance(device, torch.device) and device.type in FAKE_KINDS:
                 return self._made_from_data(device, args, kwargs)
         if func is torch.Tensor.to and self._is_there(args, kwargs):
             args, kwargs = _without_device(args, kwargs)
@@ -163,21 +169,62 @@ class FakeGpu(TorchFunctionMode):
     @contextmanager
     def hidden(self) -> Generator[None, None, None]:
         """Inside, C++ hears of no fake device."""
-        mode_dispatch, class_dispatch = FakeTensorMode.dispatch, FakeTensor.__dict__["__torch_dispatch__"].__func__
+        with ExitStack() as stack:
+            for owner, name, value in self._stand_ins(stack):
+                stack.enter_context(mock.patch.object(owner, name, value))
+            if (own := self._mode.__dict__.get("dispatch")) is not None:
+                stack.enter_context(mock.patch.dict(self._mode.__dict__, {"dispatch": partial(self._dispatched, own)}))
+            for of, answer in _PROPERTIES.items():
+                for cls in (FakeTensor, FunctionalTensor):
+                    if of != "device" or cls is FunctionalTensor:
+                        stack.enter_context(mock.patch.object(cls, of, self._as_property(of, answer), create=True))
+            stack.enter_context(idle_gpu())
+            for autocast in self._autocasts.values():
+                stack.callback(autocast.remove)
+            yield
+
+    def _stand_ins(self, stack: ExitStack) -> list[tuple[Any, str, Any]]:
+        """Return what has others in its place while C++ hears of no fake device, with its owner and name."""
+        of_mode, of_class = FakeTensorMode.dispatch, FakeTensor.__dict__["__torch_dispatch__"].__func__
+        functions: Any = getattr(torch._C, "_nn")  # noqa: B009
+        parse, is_available = functions._parse_to, torch.amp.autocast_mode.is_autocast_available
+
+        def dispatch(mode: Any, *call: Any) -> Any:
+            return self._dispatched(partial(of_mode, mode), *call)
+
+        def dispatch_class(cls: type, *call: Any) -> Any:
+            return self._dispatched(partial(of_class, cls), *call)
+
+        def parse_to(*args: Any, **kwargs: Any) -> Any:
+            return parse(*(self._numbered(a) if type(a) is int else a for a in args), **kwargs)
+
+        def autocast_available(kind: str) -> bool:
+            if kind in self._autocasts:
+                self._autocasts[kind].install()
+            return is_available(kind)
+
+        return [
+            (FakeTensorMode, "dispatch", dispatch),
+            (FakeTensorMode, "avoid_device_init", True),
+            (FakeTensor, "__torch_dispatch__", classmethod(dispatch_class)),
+            (FunctionalTensorMode, "__torch_dispatch__", self._answering(FunctionalTensorMode.__torch_dispatch__)),
+            (torch.Tensor, "_make_wrapper_subclass", staticmethod(self._wrapping(stack))),
+            (torch.amp.autocast_mode, "is_autocast_available", autocast_available),
+            (torch.cuda.amp.common, "amp_definitely_not_available", lambda: False),
+            (functions, "_parse_to", parse_to),
+            (torch.cuda, "is_available", self._is_available),
+        ]
+
+    def _dispatched(self, dispatch: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operation on fake tensors, or tell C++ which device one is on."""
+        if func is _DEVICE_OF and self._hides(args[0]):
+            return hidden_device(args[0].fake_device)
+        return dispatch(func, types, *_with_shown(args, kwargs or {}))
+
+    def _wrapping(self, stack: ExitStack) -> Callable[..., Any]:
+        """Return what makes wrappers of tensors on fake devices, which say themselves on which they are."""
         make_wrapper = torch.Tensor._make_wrapper_subclass
-        stack = ExitStack()
         answering: set[type] = set()
-
-        def dispatch(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            return dispatch_own(partial(mode_dispatch, mode), func, types, args, kwargs)
-
-        def dispatch_own(own: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if func is _DEVICE_OF and self._hides(args[0]):
-                return hidden_device(args[0].fake_device)
-            return own(func, types, *_with_shown(args, kwargs or {}))
-
-        def dispatch_class(cls: type, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            return dispatch_own(partial(class_dispatch, cls), func, types, args, kwargs)
 
         def make(cls: type, *args: Any, **kwargs: Any) -> Any:
             device = next((shown(a) for a in (*args, *kwargs.values()) if isinstance(a, torch.device)), None)
@@ -191,44 +238,13 @@ class FakeGpu(TorchFunctionMode):
                 kwargs["dispatch_device"] = True
             if cls not in answering:
                 answering.add(cls)
-                stack.enter_context(
-                    mock.patch.object(cls, "__torch_dispatch__", self._answering(cls.__dict__["__torch_dispatch__"]))
-                )
+                dispatch = next(vars(c)[_DISPATCH] for c in cls.__mro__ if _DISPATCH in vars(c))
+                stack.enter_context(mock.patch.object(cls, _DISPATCH, self._answering(dispatch)))
             wrapper = make_wrapper(cls, *args, **kwargs)
             self._wrappers[wrapper] = device
             return wrapper
 
-        def autocast_available(kind: str) -> bool:
-            if kind in self._autocasts:
-                self._autocasts[kind].install()
-            return is_autocast_available(kind)
-
-        is_autocast_available = torch.amp.autocast_mode.is_autocast_available
-        with stack:
-            for owner, name, value in (
-                (FakeTensorMode, "dispatch", dispatch),
-                (FakeTensorMode, "avoid_device_init", True),
-                (FakeTensor, "__torch_dispatch__", classmethod(dispatch_class)),
-                (FunctionalTensorMode, "__torch_dispatch__", self._answering(FunctionalTensorMode.__torch_dispatch__)),
-                (torch.Tensor, "_make_wrapper_subclass", staticmethod(make)),
-                (torch.amp.autocast_mode, "is_autocast_available", autocast_available),
-                (torch.cuda.amp.common, "amp_definitely_not_available", lambda: False),
-                (torch.cuda, "is_available", self._is_available),
-            ):
-                stack.enter_context(mock.patch.object(owner, name, value))
-            if (own_dispatch := self._mode.__dict__.get("dispatch")) is not None:
-                bound = partial(dispatch_own, own_dispatch)
-                stack.enter_context(mock.patch.dict(self._mode.__dict__, {"dispatch": bound}))
-            for of, answer in _PROPERTIES.items():
-                for cls in (FakeTensor, FunctionalTensor):
-                    if of != "device" or cls is FunctionalTensor:
-                        stack.enter_context(mock.patch.object(cls, of, self._as_property(cls, of, answer), create=True))
-            stack.enter_context(idle_gpu())
-            try:
-                yield
-            finally:
-                for autocast in self._autocasts.values():
-                    autocast.remove()
+        return make
 
     def _answering(self, dispatch: Any) -> Any:
         """Return the `__torch_dispatch__` of a class of wrappers that says on which device they are."""
@@ -244,7 +260,7 @@ class FakeGpu(TorchFunctionMode):
 
         return classmethod(answer) if isinstance(dispatch, classmethod) else answer
 
-    def _as_property(self, cls: type, of: str, answer: Callable[[torch.device], Any]) -> property:
+    def _as_property(self, of: str, answer: Callable[[torch.device], Any]) -> property:
         inherited: Any = getattr(torch.Tensor, of)
 
         def get(tensor: torch.Tensor) -> Any:
@@ -318,7 +334,7 @@ def hidden_device(device: torch.device) -> torch.device:
 
 def shown(device: torch.device) -> torch.device:
     """Return the device that one stands for."""
-    if device.type != "meta" or device.index is None:
+    if device.type != "meta" or str(device) == "meta":
         return device
     return torch.device(_KINDS[device.index // _STRIDE], device.index % _STRIDE)
 

@@ -6,7 +6,7 @@ import ast
 import linecache
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -16,7 +16,7 @@ import torch
 from fx_lsp.model import Remark, Span
 from fx_lsp.tracer.compat import DATA_DEPENDENT, ConstantSource, DimDynamic, ShapeEnv, StrPrinter, SymbolPrinter, sympy
 from fx_lsp.tracer.run.call import RUN_CODE
-from fx_lsp.tracer.run.value_checks import Checks
+from fx_lsp.tracer.run.values.checks import Checks
 from fx_lsp.tracer.source.expressions import expression
 from fx_lsp.tracer.source.names import Assigned, identifier
 from fx_lsp.tracer.source.provenance import Chain, Sources
@@ -52,6 +52,7 @@ class Symbols(ShapeEnv):
         self._checks = Checks(sources, lines)
         self._checked: set[sympy.Basic] = set()
         self._made: dict[sympy.Symbol, str] = {}
+        self._demanded: dict[Chain, tuple[str, int]] = {}
         self._names: dict[tuple[Chain, int], str] = {}
         self._run: FrameType | None = None
         self._occurrences: Counter[Chain] = Counter()
@@ -146,6 +147,8 @@ class Symbols(ShapeEnv):
 
     def _set_replacement(self, a: sympy.Symbol, tgt: sympy.Expr, msg: str) -> None:
         super()._set_replacement(a, tgt, msg)
+        if a in self._made and tgt.is_Integer:
+            self._demanded.setdefault(self.sources.chain(sys._getframe(1), RUN_CODE), (self._made[a], int(tgt)))
         if self.guards_seen and a in self.named and all(a not in guard.fixed for guard in self.guards_seen):
             self.guards_seen[-1].fixed[a] = tgt
 
@@ -163,7 +166,14 @@ class Symbols(ShapeEnv):
                 verb = "becomes" if target.is_Integer else "equals"
                 value = self.text(target)
                 found[Remark(f"{self.named[symbol]} {verb} {value} {where}{why and ': '}{why}", span)] = None
-        return (*found, *self._checks.remarks())
+        return (*found, *self._checks.remarks(), *self._demands())
+
+    def _demands(self) -> Iterator[Remark]:
+        """Tell where a size that depends on values has to be a number, as no values make it."""
+        for chain, (name, size) in self._demanded.items():
+            node = self._expression(chain)
+            if node is not None and "_check" not in ast.unparse(node):
+                yield Remark(f"{name} is {size} here: `{shown_text(node)}` works only so", chain[0], "warning")
 
     def _expression(self, chain: Chain) -> ast.expr | None:
         if not chain:
@@ -175,13 +185,18 @@ class Symbols(ShapeEnv):
 def _reason(guard: Guard, node: ast.expr | None) -> str:
     if node is None:
         return ""
-    shown = ast.unparse(node)
-    shown = shown if len(shown) <= 60 else f"{shown[:57]}…"
+    shown = shown_text(node)
     if guard.number:
         return f"`{shown}` needs the number itself"
     if isinstance(node, (ast.Compare, ast.BoolOp, ast.UnaryOp)):
         return f"the code asks for `{shown}`"
     return f"`{shown}` works only so"
+
+
+def shown_text(node: ast.expr) -> str:
+    """Return an expression as it is shown in a sentence."""
+    shown = ast.unparse(node)
+    return shown if len(shown) <= 60 else f"{shown[:57]}…"
 
 
 def wished_name(chain: Chain, assigned: Mapping[Span, Assigned], node: ast.expr | None) -> str:

@@ -16,10 +16,10 @@ INTEGERS: tuple[tuple[re.Pattern[str], int], ...] = tuple(
         (r"image_size|img_size|resolution", 32),
         (r"stride|dilation|scale|factor|ratio|expansion|mult", 2),
         (r"padding|pad|offset|start|layer_(idx|id|index)|(^|_)(idx|index)$", 0),
-        (r"vocab|num_embeddings|num_classes|classes", 1000),
+        (r"vocab|num_embeddings|num_classes|classes|^n_?(class|tok)", 1000),
         (r"out(put)?_?(features|channels|dim|size|planes)|out_", 32),
         (r"inner|intermediate|mlp|ffn|ff_", 256),
-        (r"dim|size|features|channels|hidden|width|planes|embe?d|d_model|units", 64),
+        (r"^n_?feat|dim|size|features|channels|hidden|width|planes|embe?d|d_model|units", 64),
         (r"len|steps|seq|num_|^n_|count|max", 8),
     )
 )

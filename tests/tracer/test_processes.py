@@ -1,0 +1,90 @@
+"""Distributed code, on one process."""
+
+from __future__ import annotations
+
+from inline_snapshot import snapshot
+
+HEAD = """\
+import os
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.nn.parallel import DistributedDataParallel
+
+"""
+
+
+def collectives(traced, stage: str) -> list[str]:
+    """The collectives of a stage with what they give and communicate."""
+    nodes = traced.stage(stage).nodes
+    return [f"{n.target.split('.')[1]}: {n.spec}, {n.comment}" for n in nodes if n.comment.startswith("communicates")]
+
+
+def test_collectives_stand_in_forward_and_backward_with_their_bytes(trace):
+    source = """
+# fx: x=f32[4, 8], w=f32[8, 8]
+def f(x, w):
+    y = x @ w
+    dist.all_reduce(y)
+    return y / dist.get_world_size()
+"""
+    traced = trace(HEAD + source, "f")
+    assert collectives(traced, "forward") == snapshot(["all_reduce: f32[4, 8], communicates 128 bytes"])
+    assert collectives(traced, "backward") == snapshot(["all_reduce: f32[4, 8], communicates 128 bytes"])
+
+
+def test_the_group_has_the_size_that_the_program_says(trace):
+    source = """
+# fx: x=f32[4, 8]
+def f(x):
+    dist.init_process_group("nccl", rank=1, world_size=4)
+    out = x.new_empty(4 * dist.get_world_size(), 8)
+    dist.all_gather_into_tensor(out, x)
+    return out * dist.get_rank()
+"""
+    traced = trace(HEAD + source, "f")
+    assert traced.trace.outputs == ("f32[16, 8]",)
+
+
+def test_a_mesh_has_as_many_processes_as_its_shape_says(trace):
+    source = """
+# fx: x=f32[4, 8]
+def f(x):
+    mesh = init_device_mesh("cpu", (2, 4), mesh_dim_names=("dp", "tp"))
+    return x * mesh["tp"].size() * dist.get_world_size()
+"""
+    assert [n.args[1] for n in trace(HEAD + source, "f").stage("forward").nodes if "mul" in n.target] == ["4", "8"]
+
+
+TRAIN = """
+def main():
+    dist.init_process_group("nccl")
+    rank = int(os.environ["LOCAL_RANK"])
+    torch.cuda.set_device(rank)
+    model = DistributedDataParallel(nn.Linear(8, 4).to(rank), device_ids=[rank])
+    for _ in range(3):
+        loss = model(torch.randn(4, 8, device="cuda")).sum()
+        loss.backward()
+
+main()
+"""
+
+
+def test_a_step_of_a_replicated_model(trace):
+    traced = trace(HEAD + TRAIN, "main.step")
+    assert [n.name for n in traced.stage("forward").nodes if n.op == "placeholder"] == snapshot(
+        ["model_module_weight", "model_module_bias"]
+    )
+
+
+def test_a_model_that_is_replicated_where_it_is_traced(trace):
+    source = """
+# fx: x=f32[4, 8]
+def f(x):
+    return DistributedDataParallel(nn.Linear(8, 4))(x)
+"""
+    assert trace(HEAD + source, "f").trace.notes == snapshot(
+        ("DistributedDataParallel averages the gradients over all processes, outside of these graphs",)
+    )
