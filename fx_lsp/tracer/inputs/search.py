@@ -269,14 +269,7 @@ def _rank_combinations(start: Plans) -> Iterator[Plans]:
 
 
 def _other_ranks(plans: Plans) -> Iterator[Plans]:
-    """The plans with another rank for one tensor, then for all those that have the same, which may belong together."""
-    for path, plan in list(plans.tensors()):
-        if plan.source == "search":
-            rank = len(plan.spec.sizes)
-            most = 5 if plan.spec.dtype.startswith(("f", "bf", "c")) else 3  # of indices, labels and masks
-            for other in sorted(set(range(1, most + 1)) - {rank}, key=lambda other: (abs(other - rank), -other)):
-                if abs(other - rank) < 3:
-                    yield with_rank(plans, path, other)
+    """The plans with another rank for all tensors that have the same, which may belong together, then for one."""
     ranks = Counter(len(plan.spec.sizes) for _, plan in plans.tensors() if plan.source == "search")
     for rank in (rank for rank, tensors in ranks.items() if tensors > 1):
         for other in (r for r in (rank - 1, rank + 1, rank + 2) if r > 0):
@@ -285,6 +278,13 @@ def _other_ranks(plans: Plans) -> Iterator[Plans]:
                 if plan.source == "search" and len(plan.spec.sizes) == rank:
                     together = with_rank(together, path, other)
             yield together
+    for path, plan in list(plans.tensors()):
+        if plan.source == "search":
+            rank = len(plan.spec.sizes)
+            most = 5 if plan.spec.dtype.startswith(("f", "bf", "c")) else 3  # of indices, labels and masks
+            for other in sorted(set(range(1, most + 1)) - {rank}, key=lambda other: (abs(other - rank), -other)):
+                if abs(other - rank) < 3:
+                    yield with_rank(plans, path, other)
 
 
 HARD = frozenset({"data-dependent", "effect", "unsupported", "exit", "memory", "import", "nothing"})

@@ -25,7 +25,7 @@ from fx_lsp.tracer.inputs.plan.values import (
     open_numbers,
     proposals,
 )
-from fx_lsp.tracer.program.likely_numbers import number_named
+from fx_lsp.tracer.source.likely_numbers import number_named
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 

@@ -14,7 +14,7 @@ from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, ValuePlan
 from fx_lsp.tracer.inputs.plan.signatures import hints_of, signature_of
 from fx_lsp.tracer.inputs.plan.values import TENSOR_ATTRIBUTES, proposals, tensors
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, mentioned_names
-from fx_lsp.tracer.program.likely_numbers import number_named
+from fx_lsp.tracer.source.likely_numbers import number_named
 
 _MISSING_ARGUMENTS = re.compile(r"([\w.]+)\(\) missing \d+ required (?:keyword-only|positional) arguments?: (.+)$")
 _NOT_IN = re.compile(r"'(int|float|bool|NoneType)' object has no attribute '(\w+)'")
