@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
 
 from fx_lsp.syntax import FunctionNode, axis_terms
+from fx_lsp.tracer.inputs.evidence.body import rebound_lines
 from fx_lsp.tracer.inputs.evidence.patterns import take_term
 from fx_lsp.tracer.inputs.plan.facts import Facts
 
 
-def add_layer_facts(forward: FunctionNode | None, facts: dict[str, Facts], module: nn.Module) -> None:
+def add_layer_facts(forward: FunctionNode | None, facts: Mapping[str, Facts], module: nn.Module) -> None:
     """Ranks and dtypes of parameters that go straight into a layer: `self.conv(images)` wants a batch of images."""
+    rebound = rebound_lines(forward, facts) if forward is not None else {}
     for node in ast.walk(forward) if forward is not None else ():
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args):
             continue
         owner, argument = node.func.value, node.args[0]
         if isinstance(owner, ast.Name) and owner.id == "self" and isinstance(argument, ast.Name):
             found = facts.get(argument.id)
-            if found is not None:
+            if found is not None and node.lineno <= rebound.get(argument.id, node.lineno):
                 _add(found, getattr(module, node.func.attr, None))
 
 

@@ -116,12 +116,17 @@ def tensors(name: str, facts: Facts, taken: set[int], context: Context) -> list[
     """Tensor plans for one parameter, one per plausible rank."""
     index = "index" in facts.uses
     by_name = "b8" if index and MASK_NAME.search(name) else "i64" if index or INDEX_NAME.search(name) else "f32"
-    dtype = facts.dtype or by_name
+    bounds = facts.element is not None and "count" in facts.element.uses
+    dtype = facts.dtype or ("i64" if bounds else by_name)
     if facts.rank is not None:
         ranks: list[int] = [facts.rank]
     else:
         ranks = [r for r in context.ranks if r >= facts.min_rank] or [facts.min_rank]
-        usual = 1 if index or CLASS_NAME.search(name) or (VECTOR_NAME.search(name) and "operand" in facts.uses) else 2
+        usual = (
+            1
+            if index or bounds or CLASS_NAME.search(name) or (VECTOR_NAME.search(name) and "operand" in facts.uses)
+            else 2
+        )
         if dtype == "i64" or usual == 1:
             ranks = sorted(ranks, key=lambda r: (r != usual, r))
         likely = facts.likely_rank or (4 if IMAGE_NAME.search(name) else None)
@@ -134,15 +139,26 @@ def tensors(name: str, facts: Facts, taken: set[int], context: Context) -> list[
     elif IMAGE_NAME.search(name) and 4 in ranks:
         batch, _, *spatial = fresh_sizes(4, taken)
         sizes.insert(0, ((batch, 3, *spatial), ""))
-    grad, known = not MASK_NAME.search(name), facts.dtype is not None
+    is_mask, known = MASK_NAME.search(name) is not None, facts.dtype is not None
+    grad = not is_mask
     return [
-        TensorPlan(TensorSpec(dtype, _demanded(found, facts)), "search", detail, grad, known, facts.rank is not None)
+        TensorPlan(
+            TensorSpec(dtype, _demanded(found, facts, is_mask and not detail)),
+            "search",
+            detail,
+            grad,
+            known,
+            facts.rank is not None,
+        )
         for found, detail in sizes
     ]
 
 
-def _demanded(sizes: tuple[int, ...], facts: Facts) -> tuple[int, ...]:
+def _demanded(sizes: tuple[int, ...], facts: Facts, is_mask: bool) -> tuple[int, ...]:
+    """The sizes with those that the code demands. A mask is the same for all channels and heads: [B, 1, T]."""
     changed = list(sizes)
+    if is_mask and len(sizes) > 2:
+        changed[1] = 1
     for index, size in facts.sizes.items():
         if -len(sizes) <= index < len(sizes):
             changed[index] = size
