@@ -38,6 +38,8 @@ REPAIRS_PER_RANK = 12
 """How many attempts another rank gets to prove a better fit than plans that already run."""
 SHARE_OF_RANKS = 0.3
 """How much of its time a search keeps for other ranks than those that it begins with."""
+LATEST = 2.0
+"""How many seconds longer a search goes on whose last attempt came further than any before."""
 DETOUR = 5
 """How many attempts come no further until one is made from elsewhere."""
 MAX_VISITS = 4
@@ -129,7 +131,8 @@ def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts
     failures: list[Attempt] = []
     stagnation = 0
     while queue and len(failures) < attempts and stagnation < _patience(furthest):
-        if furthest is not None and time.process_time() > deadline:
+        late = time.process_time() - deadline
+        if furthest is not None and late > (0 if stagnation else LATEST):
             break
         _, doubt, _, plans, parent = _next(queue, stagnation)
         attempt = evaluate(plans)
