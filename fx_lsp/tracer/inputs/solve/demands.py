@@ -185,8 +185,7 @@ def one_that_is_asked(attempt: Attempt, text: str) -> Iterator[Plans]:
     if "Boolean value of Tensor with more than one" in text and attempt.run.failed is not None:
         asked = next(iter(tensors_among(attempt.run.failed.args, attempt.run.failed.kwargs)), None)
         several = {int(size) for size in asked.shape if size > 1} if asked is not None else set[int]()
-        if len(several) == 1:
-            yield resized(attempt.plans, lambda sizes: (1, *sizes[1:]) if {*sizes[:1]} == several else sizes, SINGLE)
+        yield resized(attempt.plans, lambda sizes: tuple(1 if s in several else s for s in sizes), SINGLE)
 
 
 SINGLE = "one example, as an error says"
