@@ -1,4 +1,4 @@
-"""What code means by parameters of which it says little: by their classes, their uses, and what the file has besides."""
+"""What code means by parameters of which it says little: their classes, their uses, what the file has besides."""
 
 import pytest
 from inline_snapshot import snapshot
@@ -307,6 +307,29 @@ def test_an_argument_by_position_that_is_no_tensor(trace):
     """
     assert guessed(trace(HEAD + _dedented(source), "noisy")) == snapshot(
         ["x: f32[4, 64] · search", "shape: (1, 1) · search"]
+    )
+
+
+def test_data_that_is_not_here_is_left_out_of_a_file(trace):
+    source = """
+    KIND = "small"
+    if KIND == "small":
+        rows = open("rows/that/are/elsewhere.txt").readlines()
+        channels = 6
+    loader = list(rows)
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up = nn.Linear(channels, 5)
+
+        def forward(self, x):
+            return self.up(x)
+    """
+    traced = trace(HEAD + _dedented(source), "Net")
+    assert guessed(traced) == snapshot(["x: f32[4, 8, 6] · search"])
+    assert [note.partition(": File")[0] for note in traced.trace.notes] == snapshot(
+        ["what the file does with data that is not here was left out"]
     )
 
 
