@@ -249,16 +249,19 @@ def _of_other_rank(
 def _of_other_ranks(
     found: Found, evaluate: Evaluate, deadline: float, seen: set[Plans], solver: Solver | None
 ) -> Found:
-    """What comes of other ranks where a search ended: they may run, or come further."""
+    """What comes of other ranks where a search ended: they may run, or come further.
+
+    What runs because a layer takes one example without its batch as well is none of them.
+    """
     for plans in _other_ranks(found.best.plans):
         if plans in seen or time.process_time() > deadline:
             continue
         seen.add(plans)
         other = _first_that_runs(plans, evaluate, deadline, REPAIRS_PER_RANK, solver)
-        if other.best.run.error is None:
+        if other.best.run.error is None and not other.best.run.unbatched:
             return other
         found.of_other_ranks += [a for a in other.failures if a.run.calls >= found.best.run.calls]
-        if reached(other.best) > reached(found.best):
+        if other.best.run.error is not None and reached(other.best) > reached(found.best):
             found.best = other.best
     return found
 
