@@ -29,6 +29,8 @@ VECTOR_NAME = re.compile(r"(^|_)(b|bias|beta|gamma|weight|scale|shift)$")
 _ONE_INDEX = re.compile(r"^[a-z]$|(^|_)(idx|index|axis|dim|layer|level|step|stage|head|pos)\d?$")
 """Names of what selects one item, a number as soon as a tensor."""
 MASK_NAME = re.compile(r"mask")
+SIDES = (64, 32, 128, 96)
+"""Sides of images and lengths of signals, which strides halve as often as they like."""
 IMAGE_NAME = re.compile(r"(^|_)(images?|imgs?|pixels?)(_values)?\d?$")
 _FLAG = re.compile(r"^(use|is|has|with|do|no|return|add|apply|enable)_|bias$|affine$|causal|bidirectional|inplace")
 TENSOR_ATTRIBUTES = frozenset(dir(torch.Tensor))
@@ -127,9 +129,10 @@ def tensors(name: str, facts: Facts, taken: set[int], context: Context) -> list[
     sizes = [(fresh_sizes(rank, others, features=dtype != "i64"), "") for rank in ranks]
     if facts.shape is not None:
         sizes.insert(0, (sizes_of(facts.shape, context.named, taken), "shape from the docstring"))
-    elif IMAGE_NAME.search(name) and 4 in ranks:
-        batch, _, *spatial = fresh_sizes(4, taken)
-        sizes.insert(0, ((batch, 3, *spatial), ""))
+    elif (facts.spatial or IMAGE_NAME.search(name)) and (spatial := facts.spatial or 2) + 2 in ranks:
+        batch, channels = fresh_sizes(2, others, features=False)
+        side = next((s for s in SIDES if s not in others), SIDES[0])
+        sizes.insert(0, ((batch, 3 if IMAGE_NAME.search(name) else channels, *[side] * spatial), ""))
     grad, known = not MASK_NAME.search(name), facts.dtype is not None
     return [
         TensorPlan(TensorSpec(dtype, _demanded(found, facts)), "search", detail, grad, known, facts.rank is not None)
