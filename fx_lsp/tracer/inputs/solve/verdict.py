@@ -80,6 +80,18 @@ def _other_dtypes(plans: Plans) -> Iterator[Plans]:
             yield changed
 
 
+def _with_any_dtypes(plans: Plans) -> Iterator[Plans]:
+    """Yield the plans with other dtypes for each tensor that was guessed, and for all at once."""
+    guessed = [path for path, plan in plans.tensors() if plan.source == "search"]
+    for paths in (*((path,) for path in guessed), tuple(guessed)):
+        for dtype in ("f32", "i64", "b8"):
+
+            def change(path: str, plan: TensorPlan, paths: Sequence[str] = paths, dtype: str = dtype) -> TensorPlan:
+                return replace(plan, spec=replace(plan.spec, dtype=dtype), grad=False) if path in paths else plan
+
+            yield plans.map_tensors(change)
+
+
 def _mixes_dtypes(attempt: Attempt) -> bool:
     """Return True if the failing call was given tensors of several dtypes; others may be wrong here only."""
     failed = attempt.run.failed
@@ -90,10 +102,17 @@ def _conflict(attempt: Attempt) -> tuple[int, int] | None:
     return next(iter(plain_conflicts(str(attempt.run.error))), None)
 
 
-def is_own_fault(best: Attempt, rivals: Iterable[Attempt], exploration: Exploration) -> bool:
+def is_own_fault(
+    best: Attempt,
+    rivals: Iterable[Attempt],
+    exploration: Exploration,
+    ranks_known: bool,
+    evaluate: Callable[[Plans], Attempt],
+) -> bool:
     """Return True if the furthest attempt of a search failed for no reason that lies in what was guessed.
 
-    Every rival, an attempt that came as far, has to fail at the same place. `exploration` is the attempt on symbols.
+    Every rival, an attempt that came as far, has to fail at the same place. `exploration` is the attempt on symbols;
+    with `ranks_known` the code says the ranks of tensors, or all others have been tried.
     """
     error = best.run.error
     if not isinstance(error, _OWN_FAULTS) or kind_of(error, best.run.failed) not in ("shape", "dtype", "error"):
@@ -108,14 +127,25 @@ def is_own_fault(best: Attempt, rivals: Iterable[Attempt], exploration: Explorat
         return False
     if _is_no_tensor(best):
         return True
-    if not has_known_ranks(best):
+    if not ranks_known:
         return False
     if _is_of_constants(best, exploration):
         return True
-    if best.run.failed is not None and is_of_sizes(best) and kind_of(error, best.run.failed) == "shape":
+    kind = kind_of(error, best.run.failed)
+    if kind == "dtype":
+        return _fits_no_dtypes(best, evaluate)
+    if best.run.failed is not None and is_of_sizes(best) and kind == "shape":
         return _fits_no_sizes(best, exploration)
+    if kind != "error" or _reads_nothing(best):
+        return False
     guessed = [name for name, plan in best.plans.items if getattr(plan, "source", "search") == "search"]
-    return kind_of(error, best.run.failed) == "error" and not _mentions(best, guessed) and not _reads_nothing(best)
+    asks_nothing = best.run.failed is not None and next(exploration.stopping(), None) is None
+    return not _mentions(best, guessed) or (asks_nothing and _fits_no_dtypes(best, evaluate))
+
+
+def _fits_no_dtypes(best: Attempt, evaluate: Callable[[Plans], Attempt]) -> bool:
+    """Return True if an attempt fails with other dtypes of its tensors as well."""
+    return all(evaluate(plans).run.error is not None for plans in _with_any_dtypes(best.plans))
 
 
 def _is_made_elsewhere(best: Attempt) -> bool:
