@@ -279,7 +279,7 @@ def _severity(candidate: Candidate, outcome: Found, exploration: Exploration | N
     if is_given(candidate.start) or abstract or not are_numbers(plan for _, plan in constructed.plans.items):
         return "information"
     whole = exploration or candidate.explore(failed.plans, whole=True)
-    ranks_known = outcome.exhausted or has_known_ranks(failed)
+    ranks_known = has_known_ranks(failed) or (outcome.exhausted and failed.run.failed is not None)
     return "warning" if is_own_fault(failed, rivals, whole, ranks_known, candidate.evaluate) else "information"
 
 

@@ -22,7 +22,7 @@ from fx_lsp.tracer.inputs.plan.plans import (
     with_size,
 )
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_of_sizes, place_of
-from fx_lsp.tracer.inputs.solve.conditions import expression_at
+from fx_lsp.tracer.inputs.solve.conditions import expression_at, value_in
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
 from fx_lsp.tracer.inputs.solve.repairs import missing_name
 from fx_lsp.tracer.inputs.solve.sizes import plain_conflicts
@@ -264,7 +264,7 @@ def _reads_nothing(attempt: Attempt) -> bool:
 
 
 def _mentions(attempt: Attempt, names: Collection[str]) -> bool:
-    """Return True if the expression that failed reads one of `names`, as the input that it was."""
+    """Return True if the expression that failed reads one of `names`, or what holds it, as the input that it was."""
     traceback = attempt.run.error.__traceback__ if attempt.run.error is not None else None
     read: dict[str, Any] = {}
     while traceback is not None:
@@ -273,6 +273,8 @@ def _mentions(attempt: Attempt, names: Collection[str]) -> bool:
             node = expression_at(attempt, traceback)
             inside = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} if node is not None else set(names)
             read = {name: frame.f_locals[name] for name in inside if name in frame.f_locals}
+            held = (n for n in ast.walk(node) if isinstance(n, ast.Attribute)) if node is not None else ()
+            read |= {ast.unparse(n): value_in(n, frame) for n in held}
         traceback = traceback.tb_next
     inputs = (value for value in read.values() if isinstance(value, torch.Tensor))
     others = (name for name, value in read.items() if not isinstance(value, (torch.Tensor, tuple)) and name in names)
