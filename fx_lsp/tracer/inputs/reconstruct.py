@@ -7,9 +7,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import torch
+
 from fx_lsp.tracer.inputs.construct import Constructed
-from fx_lsp.tracer.inputs.evidence.body import FUNCTIONS, find_class
+from fx_lsp.tracer.inputs.evidence.body import FUNCTIONS, constructor_facts, find_class
 from fx_lsp.tracer.inputs.plan.configs import with_attribute, with_value
+from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import Plan, ValuePlan, value
 from fx_lsp.tracer.inputs.plan.values import IDENTITY
 from fx_lsp.tracer.inputs.solve import options
@@ -19,7 +22,8 @@ from fx_lsp.tracer.inputs.task import Task
 Path: TypeAlias = tuple[str, ...]
 """A constructor parameter, or an attribute of one: `("bias",)`, `("config", "bias")`."""
 
-_NOT_CALLABLE = re.compile(r"'(int|float|bool)' object is not callable")
+_NOT_CALLABLE = re.compile(r"'(int|float|bool|NoneType)' object is not callable")
+_FUNCTIONS = (value(torch.nn.functional.relu, "search"), IDENTITY)
 _GUESSED = ("search", "annotation", "default")
 
 
@@ -33,6 +37,7 @@ def rebuilt(task: Task, made: Constructed, error: BaseException | None) -> Itera
     guessed = {n: p for n, p in made.plans.items if isinstance(p, ValuePlan) and p.source in _GUESSED}
     if isinstance(error, TypeError) and (called := _NOT_CALLABLE.search(str(error))):
         yield from ({n: IDENTITY} for n, p in guessed.items() if p.source == "search" and p.kind == called[1])
+        yield from ({n: function} for n in _called(task, made) if called[1] == "NoneType" for function in _FUNCTIONS)
     for name, have in options.guessed(made.plans.items).items():
         yield from ({name: value(other, "search", "from an error")} for other in options.worded(error, have))
     missing = missing_name(error)
@@ -49,6 +54,14 @@ def rebuilt(task: Task, made: Constructed, error: BaseException | None) -> Itera
             other = with_value(plan, name, task.module)
             if other is not None:
                 yield {parameter: other}
+
+
+def _called(task: Task, made: Constructed) -> Iterator[str]:
+    """Find the parameters that are None by default and that methods call."""
+    facts = constructor_facts(find_class(task.tree, type(made.instance).__name__))
+    for name, plan in made.plans.items:
+        if getattr(plan, "shown", "") == "None" and "called" in facts.get(name, Facts()).uses:
+            yield name
 
 
 def _changed(guessed: Mapping[str, ValuePlan], settings: Mapping[Path, Any], why: str) -> dict[str, Plan] | None:

@@ -21,7 +21,7 @@ from fx_lsp.tracer.inputs.evidence.callers import Observed, caller_request, watc
 from fx_lsp.tracer.inputs.evidence.configurations import fitting_plans
 from fx_lsp.tracer.inputs.evidence.offers import Offer, Written, conventions, unmakable, written_offers
 from fx_lsp.tracer.inputs.evidence.steps import offers_of_step
-from fx_lsp.tracer.inputs.plan.configs import constructor, namespaces
+from fx_lsp.tracer.inputs.plan.configs import completed, constructor, modules_with, namespaces
 from fx_lsp.tracer.inputs.plan.signatures import hints_of, signature_of, takes_any
 from fx_lsp.tracer.inputs.plan.start import needs_objects
 from fx_lsp.tracer.inputs.plan.values import Context
@@ -52,7 +52,15 @@ def prepare(
     deadline = time.process_time() + request.seconds
     construct_class = constructor(module)
     fits = fitting_plans(request, module, construct_class)
-    context = Context(module, FUNCTION_RANKS, construct_class, namespaces(module, construct_class), fits=fits)
+    context = Context(
+        module,
+        FUNCTION_RANKS,
+        construct_class,
+        namespaces(module, construct_class),
+        fits=fits,
+        complete=completed,
+        modules=modules_with(module, construct_class),
+    )
     statements = Statements(tree, request.file)
     task = Task(request, module, sources, lines, tree, statements, deadline, context, mode, stopped)
     written = written_offers(request.given, task.evaluate)
@@ -65,6 +73,8 @@ def prepare(
     return subject if isinstance(subject, Failure) else _prepare_subject(task, subject, written, observe)
 
 
+SHARE_OF_CALLER = 0.6
+"""How much of the time that is left one caller may use: what it shows is tried afterwards."""
 Observe = Callable[[Caller], "Observed | Failure"]
 
 
@@ -132,7 +142,7 @@ def _prepare_nested(task: Task, written: Written, observe: Observe) -> Prepared 
 
 def _observed(task: Task, caller: Caller) -> Observed | Failure:
     """Run a caller on inputs of its own, and see what it calls the target with."""
-    request = caller_request(task.request, caller, task.seconds)
+    request = caller_request(task.request, caller, task.seconds * SHARE_OF_CALLER)
     before = sys.modules.get(request.module)
     result = None
     try:
@@ -151,7 +161,7 @@ def _observed(task: Task, caller: Caller) -> Observed | Failure:
     finally:
         if before is not None:
             sys.modules[request.module] = before
-    return prepared if isinstance(prepared, Failure) else watch.observed(result)
+    return watch.made(prepared) if isinstance(prepared, Failure) else watch.observed(result)
 
 
 def _found(module: ModuleType, request: TraceRequest) -> Any:

@@ -36,6 +36,8 @@ PATIENCE_WITH_VALUES = 20
 """The same where the best ended at code that needs a tensor's value, which other inputs seldom mend."""
 REPAIRS_PER_RANK, REPAIRS_PER_COMBINATION = 12, 4
 """How many attempts another rank gets to prove a better fit than plans that already run."""
+SHARE_OF_RANKS = 0.3
+"""How much of its time a search keeps for other ranks than those that it begins with."""
 DETOUR = 5
 """How many attempts come no further until one is made from elsewhere."""
 MAX_VISITS = 4
@@ -79,7 +81,7 @@ def search(
             return Found(attempt)
     deadline = time.process_time() + seconds
     solver = Solver(explore) if explore is not None else None
-    found = _first_that_runs(start, evaluate, deadline, MAX_ATTEMPTS, solver)
+    found = _first_that_runs(start, evaluate, deadline - seconds * SHARE_OF_RANKS, MAX_ATTEMPTS, solver)
     seen = {start}
     while found.best.run.error is None and (accidents := _accidents(found.best)):
 
@@ -273,14 +275,7 @@ def _rank_combinations(start: Plans) -> Iterator[Plans]:
 
 
 def _other_ranks(plans: Plans) -> Iterator[Plans]:
-    """The plans with another rank for one tensor, then for all those that have the same, which may belong together."""
-    for path, plan in list(plans.tensors()):
-        if plan.source == "search":
-            rank = len(plan.spec.sizes)
-            most = 5 if plan.spec.dtype.startswith(("f", "bf", "c")) else 3  # of indices, labels and masks
-            for other in sorted(set(range(1, most + 1)) - {rank}, key=lambda other: (abs(other - rank), -other)):
-                if abs(other - rank) < 3:
-                    yield with_rank(plans, path, other)
+    """The plans with another rank for all tensors that have the same, which may belong together, then for one."""
     ranks = Counter(len(plan.spec.sizes) for _, plan in plans.tensors() if plan.source == "search")
     for rank in (rank for rank, tensors in ranks.items() if tensors > 1):
         for other in (r for r in (rank - 1, rank + 1, rank + 2) if r > 0):
@@ -289,6 +284,13 @@ def _other_ranks(plans: Plans) -> Iterator[Plans]:
                 if plan.source == "search" and len(plan.spec.sizes) == rank:
                     together = with_rank(together, path, other)
             yield together
+    for path, plan in list(plans.tensors()):
+        if plan.source == "search":
+            rank = len(plan.spec.sizes)
+            most = 5 if plan.spec.dtype.startswith(("f", "bf", "c")) else 3  # of indices, labels and masks
+            for other in sorted(set(range(1, most + 1)) - {rank}, key=lambda other: (abs(other - rank), -other)):
+                if abs(other - rank) < 3:
+                    yield with_rank(plans, path, other)
 
 
 HARD = frozenset({"data-dependent", "effect", "unsupported", "exit", "memory", "import", "nothing"})

@@ -15,15 +15,18 @@ def fitting_classes(tree: ast.Module, name: str) -> set[str]:
 
     The parameters are those of the function, of the class's constructor, or of both for a method.
     """
-    wanted = [attributes for function in _functions(tree, name.split(".")) for attributes in _attributes_read(function)]
+    first = next((node for node in tree.body if getattr(node, "name", None) == name.partition(".")[0]), None)
+    wanted = [
+        attributes for function in _functions(first, name.split(".")) for attributes in _attributes_read(function)
+    ]
+    wanted += _attributes_of_kept(first) if isinstance(first, ast.ClassDef) else []
     if not wanted:
         return set()
     classes = {node.name: fields_of(node) for node in tree.body if isinstance(node, ast.ClassDef)}
     return {name for name, fields in classes.items() if any(attributes <= fields for attributes in wanted)}
 
 
-def _functions(tree: ast.Module, path: Sequence[str]) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    first = next((node for node in tree.body if getattr(node, "name", None) == path[0]), None)
+def _functions(first: ast.stmt | None, path: Sequence[str]) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     if isinstance(first, _FUNCTIONS):
         yield first
     elif isinstance(first, ast.ClassDef):
@@ -40,6 +43,32 @@ def _attributes_read(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterat
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in read:
             read[node.value.id].add(node.attr)
     yield from (attributes for attributes in read.values() if attributes)
+
+
+def _attributes_of_kept(definition: ast.ClassDef) -> list[set[str]]:
+    """The attributes that methods read of the modules that a constructor is given and keeps: `self.encoder.stem(x)`.
+
+    What every module has says nothing of them.
+    """
+    methods = [node for node in definition.body if isinstance(node, _FUNCTIONS)]
+    constructor = next((method for method in methods if method.name == "__init__"), None)
+    parameters = {a.arg for a in constructor.args.args} if constructor is not None else set[str]()
+    read: dict[str, set[str]] = {}
+    for node in walk(constructor) if constructor is not None else ():
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id in parameters:
+            read |= {name: set() for target in node.targets for name in _own_attribute(target)}
+    for node in walk(definition) if read else ():
+        owner = node.value if isinstance(node, ast.Attribute) else None
+        if isinstance(owner, ast.Attribute) and isinstance(owner.value, ast.Name) and owner.value.id == "self":
+            read.get(owner.attr, set()).add(node.attr)
+    return [attributes - _OF_EVERY_MODULE for attributes in read.values() if attributes - _OF_EVERY_MODULE]
+
+
+_OF_EVERY_MODULE = frozenset(
+    {"forward", "train", "eval", "training", "to", "cuda", "cpu", "float", "half", "double", "apply", "zero_grad"}
+    | {"parameters", "named_parameters", "buffers", "named_buffers", "modules", "named_modules", "children"}
+    | {"named_children", "state_dict", "load_state_dict", "requires_grad_", "register_buffer", "weight", "bias"}
+)
 
 
 def fields_of(definition: ast.ClassDef) -> set[str]:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fx_lsp.model import Caller, TraceRequest, plain_work
+from fx_lsp.model import Caller, Failure, TraceRequest, plain_work
 from fx_lsp.tracer.inputs.evidence.body import find_function
 from fx_lsp.tracer.inputs.evidence.offers import Offer
 from fx_lsp.tracer.inputs.plan.plans import Plan, ValuePlan, plan_of_made, value
@@ -95,7 +95,7 @@ class Watcher:
         if frame.f_code in self.constructors:
             receiver, args = _arguments(frame, self._detail(frame), method=True)
             self.constructed[id(receiver)] = receiver, args
-        elif self.seen is None and self.matches(frame):
+        elif self.seen is None and self.matches(frame) and not _is_symbolic_trace(frame):
             method = frame.f_code.co_varnames[:1] == ("self",)
             receiver, args = _arguments(frame, self._detail(frame), method)
             evaluates = isinstance(receiver, nn.Module) and not receiver.training
@@ -126,6 +126,11 @@ class Watcher:
         args = _beside_defaults(self.seen.args, function)
         return Observed(function, Offer(args, init, receiver, mode=self.seen.mode))
 
+    def made(self, failure: Failure) -> Observed | Failure:
+        """What a caller that failed had made of the target's class until then; the failure where it made none."""
+        offer = self._made()
+        return failure if offer is None else Observed(None, offer)
+
     def _made(self) -> Offer | None:
         """The arguments of the last instance of the target's class that was made, where none was called."""
         for receiver, init in reversed(self.constructed.values()):
@@ -147,6 +152,11 @@ def _beside_defaults(plans: dict[str, Plan], function: Callable[..., Any] | None
         if plan.make() is default or (default is None and not isinstance(plan.make(), _WRITABLE)):
             found[name] = value(default, "default")
     return found
+
+
+def _is_symbolic_trace(frame: FrameType) -> bool:
+    """Return True for a call with proxies, with which a transformation of graphs records what would be called."""
+    return any(isinstance(value, torch.fx.Proxy) for value in frame.f_locals.values())
 
 
 _WRITABLE = (bool, int, float, str, bytes, type, FunctionType, torch.dtype, torch.device, nn.Module)

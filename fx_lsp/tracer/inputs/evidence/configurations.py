@@ -15,17 +15,17 @@ from typing import Any
 
 from fx_lsp.configurations import UNKNOWN, Reads, Values, fitting, open_names, reads_from
 from fx_lsp.model import Configuration, TraceRequest
-from fx_lsp.tracer.inputs.plan.configs import AttributeDict, value_for
-from fx_lsp.tracer.inputs.plan.plans import ValuePlan, readable
+from fx_lsp.tracer.inputs.plan.configs import AttributeDict, completed, value_for
+from fx_lsp.tracer.inputs.plan.plans import Plan, ValuePlan, readable
 from fx_lsp.tracer.inputs.plan.values import needs_nothing
 
 
 def fitting_plans(
     request: TraceRequest, module: ModuleType, construct: Callable[[type], Any]
-) -> Callable[[str], Sequence[ValuePlan]]:
+) -> Callable[[str], Sequence[Plan]]:
     """Gives the plans for a parameter that may mean a configuration of the project, the likeliest first."""
 
-    def plans(parameter: str) -> Iterator[ValuePlan]:
+    def plans(parameter: str) -> Iterator[Plan]:
         for fit in request.fits:
             if fit.parameter == parameter:
                 reads = reads_from(json.loads(fit.reads))
@@ -38,7 +38,7 @@ def fitting_plans(
 
 def _plans(
     place: Configuration, reads: Reads, module: ModuleType, construct: Callable[[type], Any], is_only: bool
-) -> Iterator[ValuePlan]:
+) -> Iterator[Plan]:
     """The plan for a configuration; it is certain where it is the only one that fits and nobody has to guess."""
     if place.name:
         cls: type = getattr(importlib.import_module(place.module), place.name)
@@ -47,6 +47,7 @@ def _plans(
         yield ValuePlan(
             lambda: construct(cls), f"{cls.__name__}()", "annotation", detail, is_only and needs_nothing(cls)
         )
+        yield from completed(cls)
         return
     values = ast.literal_eval(place.values) if place.values else fitting(read_configuration(place.file), reads)
     if values is None:

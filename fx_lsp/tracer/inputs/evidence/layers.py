@@ -76,9 +76,12 @@ def _add(facts: Facts, layer: Any, position: int, depth: int) -> None:
         facts.sizes.setdefault(-1, layer.in_features)
     elif (spatial := re.search(r"([123])d$", kind)) and not kind.startswith(("BatchNorm1d", "InstanceNorm1d")):
         facts.spatial = int(spatial[1])
-        facts.rank = facts.rank or facts.spatial + 2
+        if type(layer).__module__.startswith("torch."):
+            facts.rank = facts.rank or facts.spatial + 2
+        else:  # it may bring a forward of its own
+            facts.likely_rank = facts.likely_rank or facts.spatial + 2
         channels = getattr(layer, "in_channels", None)
-        if type(channels) is int and channels and facts.rank == facts.spatial + 2:
+        if type(channels) is int and channels and facts.rank in (None, facts.spatial + 2):
             facts.sizes.setdefault(1, channels)
     elif isinstance(layer, nn.Module) and kind == "Module":
         _add_pattern(facts, layer)

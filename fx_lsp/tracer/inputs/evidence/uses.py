@@ -45,10 +45,10 @@ def _visit_items(index: ast.expr, facts: Facts) -> None:
     facts.uses.add("tensor")
     if any(isinstance(i, ast.Constant) and i.value is Ellipsis for i in index.elts):
         facts.min_rank = max(facts.min_rank, len(items))
-    elif isinstance(index.elts[-1], ast.Slice) and index.elts[-1].lower is None:
-        facts.rank = facts.rank or len(items)
     else:
         facts.min_rank = max(facts.min_rank, len(items))
+        if isinstance(index.elts[-1], ast.Slice) and index.elts[-1].lower is None:
+            facts.likely_rank = facts.likely_rank or len(items)
 
 
 def _visit_index(index: ast.expr, of: Any) -> None:

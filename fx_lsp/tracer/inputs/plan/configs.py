@@ -14,9 +14,18 @@ import torch
 from torch import nn
 
 from fx_lsp.tracer.inputs.plan.facts import Facts
-from fx_lsp.tracer.inputs.plan.plans import Plans, ValuePlan, materialize
+from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, ValuePlan, materialize
 from fx_lsp.tracer.inputs.plan.signatures import hints_of, signature_of
-from fx_lsp.tracer.inputs.plan.values import DICT_METHODS, Context, integers, needs_nothing, proposals
+from fx_lsp.tracer.inputs.plan.values import (
+    DICT_METHODS,
+    TENSOR_ATTRIBUTES,
+    Context,
+    integers,
+    needs_nothing,
+    open_numbers,
+    proposals,
+)
+from fx_lsp.tracer.source.likely_numbers import number_named
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -65,6 +74,27 @@ def namespaces(module: ModuleType, construct: Callable[[type], Any]) -> Namespac
         return settings_plan(AttributeDict(values) if wanted else values)
 
     return namespace
+
+
+def completed(cls: type) -> list[Plan]:
+    """Plans for an instance with likely numbers in place of those that its class leaves open; none where it leaves
+    none."""
+    numbers = {name: number_named(name) for name in open_numbers(cls)}
+    shown = ", ".join(f"{name}={number}" for name, number in numbers.items())
+    return [ValuePlan(lambda: cls(**numbers), f"{cls.__name__}({shown})", "search")] if numbers else []
+
+
+def modules_with(module: ModuleType, construct: Callable[[type], Any]) -> Callable[[Collection[str]], list[Plan]]:
+    """Give plans for the modules that a file knows and that have certain attributes; for no attributes none."""
+
+    def plans(attributes: Collection[str]) -> list[Plan]:
+        wanted = {a for a in attributes if not a.startswith("_")} - TENSOR_ATTRIBUTES - set(dir(nn.Module))
+        kinds = [c for c in list(vars(module).values()) if isinstance(c, type) and issubclass(c, nn.Module)]
+        fitting = [cls for cls in dict.fromkeys(kinds) if wanted and wanted <= _attributes(cls)]
+        detail = "the module that has what is read of it"
+        return [ValuePlan(lambda cls=cls: construct(cls), f"{cls.__name__}()", "search", detail) for cls in fitting]
+
+    return plans
 
 
 class AttributeDict(dict[str, Any]):

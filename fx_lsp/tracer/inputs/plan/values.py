@@ -23,8 +23,8 @@ from fx_lsp.tracer.inputs.plan.signatures import hints_of, signature_of
 from fx_lsp.tracer.run.tensors import short_name
 from fx_lsp.tracer.source.likely_numbers import INTEGERS, number_named
 
-INDEX_NAME = re.compile(r"(^|_)(ids?|idx|index|indices|labels?|tokens?)$")
-CLASS_NAME = re.compile(r"(^|_)(idx|index|indices|labels?|targets?)$")
+INDEX_NAME = re.compile(r"(^|_)(ids?|idx|index|indices|labels?|tokens?|lengths|lens)$")
+CLASS_NAME = re.compile(r"(^|_)(idx|index|indices|labels?|targets?|lengths|lens)$")
 VECTOR_NAME = re.compile(r"(^|_)(b|bias|beta|gamma|weight|scale|shift)$")
 _ONE_INDEX = re.compile(r"^[a-z]$|(^|_)(idx|index|axis|dim|layer|level|step|stage|head|pos)\d?$")
 """Names of what selects one item, a number as soon as a tensor."""
@@ -58,7 +58,9 @@ _FLOATS: tuple[tuple[re.Pattern[str], float], ...] = tuple(
 class Context:
     """What proposals may look at besides the parameter itself; `named` are sizes by the name that people gave them.
 
-    `fits` gives the configurations that a parameter may mean (`init.config`: a constructor's).
+    `fits` gives the configurations that a parameter may mean (`init.config`: a constructor's), `complete` an instance
+    of a class with numbers in place of those that its author left open, and `modules` the modules of the project that
+    have certain attributes.
     """
 
     module: ModuleType
@@ -68,6 +70,8 @@ class Context:
     constructing: bool = False
     named: dict[str, int] = dataclasses.field(default_factory=dict[str, int])
     fits: Callable[[str], Sequence[Plan]] = lambda parameter: ()
+    complete: Callable[[type], Sequence[Plan]] = lambda cls: ()
+    modules: Callable[[Collection[str]], Sequence[Plan]] = lambda attributes: ()
 
 
 def proposals(
@@ -235,16 +239,53 @@ def _from_class(annotation: type, name: str, facts: Facts, taken: set[int], cont
         return []
     if (holder := _holder_of_tensors(annotation, facts, taken, context)) is not None:
         return [holder]
-    certain = needs_nothing(annotation)
-    return [ValuePlan(lambda: context.construct(annotation), f"{annotation.__name__}()", "annotation", "", certain)]
+    kinds = _concrete(annotation)
+    return [*(_instance(kind, context) for kind in kinds), *context.complete(annotation)]
+
+
+def _instance(cls: type, context: Context) -> ValuePlan:
+    certain = needs_nothing(cls)
+    return ValuePlan(lambda: context.construct(cls), f"{cls.__name__}()", "annotation", "", certain)
+
+
+def _concrete(annotation: type) -> list[type]:
+    """Return the class, or of one that leaves methods to others the first that have them."""
+    if not _is_abstract(annotation):
+        return [annotation]
+    waiting, kinds = list(annotation.__subclasses__()), list[type]()
+    while waiting:
+        kind = waiting.pop(0)
+        waiting += kind.__subclasses__()
+        kinds += [kind] if not _is_abstract(kind) else []
+    return kinds[:_MOST_KINDS] or [annotation]
+
+
+_MOST_KINDS = 3
+"""How many of the classes that an abstract one may mean are tried."""
+
+
+def _is_abstract(cls: type) -> bool:
+    """Return True if a method is declared that subclasses have to write, whether Python checks that or not."""
+    return any(getattr(getattr(cls, name, None), "__isabstractmethod__", False) for name in dir(cls))
 
 
 def needs_nothing(cls: type) -> bool:
-    """Return True if an instance is made without arguments, so that everything in it is a default of its author's."""
+    """Return True if an instance is made without arguments, so that everything in it is a default of its author's.
+
+    A number that is left open is none.
+    """
     signature = signature_of(cls)
     parameters = signature.parameters.values() if signature is not None else ()
     required = (p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
-    return signature is not None and not any(required)
+    return signature is not None and not any(required) and not open_numbers(cls)
+
+
+def open_numbers(cls: type) -> tuple[str, ...]:
+    """Return the parameters of a constructor that are whole numbers to be told later: None or negative by default."""
+    signature = signature_of(cls)
+    hints = getattr(cls.__init__, "__annotations__", {})
+    numbers = (p for p in (signature.parameters.values() if signature else ()) if hints.get(p.name) in (int, "int"))
+    return tuple(p.name for p in numbers if p.default is None or (type(p.default) is int and p.default < 0))
 
 
 _CONTAINERS: dict[type, tuple[Callable[[], nn.Module], str]] = {
@@ -301,7 +342,7 @@ def _is_sequence_of_tensors(annotation: Any) -> bool:
 
 def _from_use(name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
     if "called" in facts.uses and not _is_module(facts):
-        return _callables(name, facts, context)
+        return [*context.modules(facts.attributes), *_callables(name, facts, context)]
     if "modules" in facts.uses:
         return [SequencePlan(MODULES, list)]
     if _is_module(facts):
@@ -337,8 +378,9 @@ def _is_named(facts: Facts) -> bool:
 def _named(name: str, facts: Facts, in_use: set[int], context: Context) -> list[Plan]:
     """Return what has the attributes or keys that are read of a parameter: settings, or tensors by their names."""
     settings = context.namespace(facts.attributes, facts.keys)
+    complete = context.complete(settings.cls) if isinstance(settings, ValuePlan) and settings.cls is not None else ()
     if context.constructing or _SETTINGS.search(name):
-        return [settings]
+        return [settings, *complete]
     attributes = {a for a in facts.attributes if not a.startswith("__") and a not in DICT_METHODS}
     names = tuple(sorted(facts.keys | attributes))
     holds = bool(facts.keys) or any(_is_tensor_part(part) for part in facts.parts.values())

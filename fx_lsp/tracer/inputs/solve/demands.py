@@ -45,11 +45,28 @@ def _wrong_arguments(text: str) -> Iterator[tuple[str, int, str]]:
     if plain := re.search(r"argument '(\w+)' (?:\(position (\d+)\) )?must be ([\w. ]+?), (?:but found|not) ", text):
         yield plain[1], int(plain[2] or 0), plain[3]
     if "invalid combination of arguments" in text:
+        yield from _by_position(text)
         for name in re.findall(r"(\w+)=\w*Tensor\b", text.partition("expected")[0]):
             for kind in dict.fromkeys(re.findall(rf"[(,] ?((?:tuple of )?[\w.]+) {name}\b", text)):
                 yield name, 0, kind
 
 
+def _by_position(text: str) -> Iterator[tuple[str, int, str]]:
+    """The arguments that were tensors and would be something else, by the overload with the fewest of them."""
+    got, _, overloads = text.partition("but expected one of")
+    listed = re.search(r"- got \(([^()]*)\)", got)
+    given = [kind for kind in listed[1].split(", ") if "=" not in kind] if listed else []
+    options: list[list[tuple[str, int, str]]] = []
+    for overload in re.findall(r"\* \(([^()]*)\)", overloads):
+        takes = re.findall(r"(?:^|, )([\w. ]+?) (\w+)(?: = [^,]*)?(?=,|$)", overload.partition(", *")[0])
+        if len(takes) >= len(given):
+            pairs = enumerate(zip(given, takes, strict=False), start=1)
+            options.append([(n, i, k) for i, (have, (k, n)) in pairs if "Tensor" in have and not _TENSOR.search(k)])
+    yield from min((option for option in options if option), key=len, default=[])
+
+
+_TENSOR = re.compile(r"Tensor|object|Parameter")
+"""What PyTorch calls the types of arguments that tensors may be given as."""
 _KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (
     (r"bool", (False, True)),
     (r"torch\.dtype", (torch.float32,)),

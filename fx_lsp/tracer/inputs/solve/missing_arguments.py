@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import operator
 import re
@@ -10,9 +11,10 @@ from collections.abc import Iterator
 
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, ValuePlan
-from fx_lsp.tracer.inputs.plan.signatures import hints_of
+from fx_lsp.tracer.inputs.plan.signatures import hints_of, signature_of
 from fx_lsp.tracer.inputs.plan.values import TENSOR_ATTRIBUTES, proposals, tensors
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, mentioned_names
+from fx_lsp.tracer.source.likely_numbers import number_named
 
 _MISSING_ARGUMENTS = re.compile(r"([\w.]+)\(\) missing \d+ required (?:keyword-only|positional) arguments?: (.+)$")
 _NOT_IN = re.compile(r"'(int|float|bool|NoneType)' object has no attribute '(\w+)'")
@@ -47,6 +49,28 @@ def _proposed(attempt: Attempt, asking: str, name: str) -> list[Plan]:
     found = proposals(parameter, annotation, Facts(), attempt.plans.sizes(), attempt.context)
     detail = f"for {asking}" if asking else ""
     return [dataclasses.replace(p, detail=detail) if isinstance(p, ValuePlan) else p for p in found]
+
+
+def partially_applied(attempt: Attempt, text: str) -> Iterator[Plans]:
+    """A class of layers, or a factory, with the numbers that the code leaves to whoever chose it.
+
+    `which_conv(channels, 2 * channels)` is meant for `functools.partial(nn.Conv2d, kernel_size=3, padding=1)`.
+    """
+    missing = _MISSING_ARGUMENTS.search(text) if isinstance(attempt.run.error, TypeError) else None
+    for name, plan in attempt.plans.items:
+        if missing is None or not isinstance(plan, ValuePlan) or plan.source not in ("default", "search"):
+            continue
+        factory = plan.make()
+        if not callable(factory) or missing[1].removesuffix(".__init__") != getattr(factory, "__qualname__", ""):
+            continue
+        wanted = re.findall(r"'(\w+)'", missing[2])
+        given = {argument: number_named(argument) for argument in wanted}
+        if "kernel_size" in given and "padding" in getattr(signature_of(factory), "parameters", ()):
+            given["padding"] = given["kernel_size"] // 2
+        shown = ", ".join([plan.shown, *(f"{argument}={number}" for argument, number in given.items())])
+        made = functools.partial(factory, **given)
+        other = ValuePlan(lambda made=made: made, f"functools.partial({shown})", "search", "from an error")
+        yield attempt.plans.with_plan(name, other)
 
 
 def tensor_for_default(attempt: Attempt, text: str) -> Iterator[Plans]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain as concat
 from types import SimpleNamespace
+from typing import Any
+
+import torch
 
 from fx_lsp.tracer.failures.exceptions import kind_of
 from fx_lsp.tracer.failures.fake_kernels import lacks_fake_kernel
@@ -19,14 +22,23 @@ from fx_lsp.tracer.inputs.plan.plans import (
     TensorPlan,
     ValuePlan,
     fresh_sizes,
+    value,
 )
 from fx_lsp.tracer.inputs.plan.values import tensors
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, by_relevance, involved, is_data_dependent, mentioned_names
 from fx_lsp.tracer.inputs.solve.demands import described, guarded, single_batch, single_number, typed
-from fx_lsp.tracer.inputs.solve.missing_arguments import handed_on, tensor_for_default
+from fx_lsp.tracer.inputs.solve.missing_arguments import handed_on, partially_applied, tensor_for_default
 from fx_lsp.tracer.inputs.solve.options import accepted
 from fx_lsp.tracer.inputs.solve.passed_none import handed_as_none
-from fx_lsp.tracer.inputs.solve.sizes import divisible, named_sizes, other_rank, other_sizes, single_element, tied
+from fx_lsp.tracer.inputs.solve.sizes import (
+    divisible,
+    named_sizes,
+    other_rank,
+    other_sizes,
+    same_for_all_channels,
+    single_element,
+    tied,
+)
 from fx_lsp.tracer.run.coroutines import Unfinished
 from fx_lsp.tracer.run.observation import tensors_among
 from fx_lsp.tracer.run.tensors import short_name, spec_of
@@ -114,7 +126,7 @@ def _dtype(attempt: Attempt, text: str) -> Iterator[Plans]:
 
 _WANTS_INTEGERS = re.compile(
     r"must be long|\blong (type|tensor)|Long, Int|type LongTensor|must be.*(int64|integer)|scalar type (Long|Int)|"
-    r"indices.*(long|int)|int64",
+    r"indices.*(long|int)|int64|only integer tensors",
     re.IGNORECASE,
 )
 
@@ -142,10 +154,18 @@ def _without_gradient(attempt: Attempt, text: str) -> Iterator[Plans]:
 
 
 def _on_one_device(attempt: Attempt, text: str) -> Iterator[Plans]:
-    """Inputs where the other operands are: nobody said on which device they are."""
+    """Inputs where the other operands are: nobody said on which device they are.
+
+    A number or a name that was made up and names one of the devices may be another.
+    """
     failed = attempt.run.failed
     operands = tensors_among(failed.args, failed.kwargs) if failed is not None else ()
-    for device in dict.fromkeys(spec_of(operand).device for operand in operands):
+    devices = list(dict.fromkeys(spec_of(operand).device for operand in operands))
+    for name, plan in attempt.plans.items:
+        if isinstance(plan, ValuePlan) and plan.source == "search" and _names_device(plan.make(), devices):
+            others = (torch.device(device or "cpu") for device in devices if device not in (plan.shown, plan.make()))
+            yield from (attempt.plans.with_plan(name, value(other, "search", "from an error")) for other in others)
+    for device in devices:
 
         def change(path: str, plan: TensorPlan, device: str | None = device) -> TensorPlan:
             if plan.source != "search":
@@ -153,6 +173,14 @@ def _on_one_device(attempt: Attempt, text: str) -> Iterator[Plans]:
             return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, device=device))
 
         yield attempt.plans.map_tensors(change)
+
+
+def _names_device(named: Any, devices: Sequence[str | None]) -> bool:
+    """Return True if a value stands for one of the devices: `2` for `cuda:2`."""
+    names = [device.partition(":") for device in devices if device is not None]
+    if isinstance(named, bool) or not isinstance(named, int | str):
+        return False
+    return any(str(named) in ("".join(parts), parts[0], parts[2] or "0") for parts in names)
 
 
 def _as_given(attempt: Attempt, text: str) -> Iterator[Plans]:
@@ -233,6 +261,7 @@ Rule = Callable[[Attempt, str], Iterator[Plans]]
 RULES: tuple[Rule, ...] = (
     _without_gradient,
     handed_on,
+    partially_applied,
     tensor_for_default,
     _missing_attribute,
     _missing_part,
@@ -245,6 +274,7 @@ RULES: tuple[Rule, ...] = (
     described,
     accepted,
     single_batch,
+    same_for_all_channels,
     tied,
     divisible,
     other_sizes,

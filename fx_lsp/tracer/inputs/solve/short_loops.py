@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from fx_lsp.model import InputSource
@@ -48,7 +48,7 @@ def with_short_loops(best: Attempt, evaluate: Callable[[Plans], Attempt]) -> Att
 def _with_few_steps(best: Attempt, evaluate: Callable[[Plans], Attempt]) -> Attempt:
     """An attempt with few steps in place of a number of them that was guessed, or of a default of hundreds."""
     for name, plan in best.plans.items if best.run.calls >= HEAVY else ():
-        number = _steps(plan, max(best.run.repeats.values(), default=0))
+        number = _steps(plan, best.run.repeats.values())
         if number <= FEW:
             continue
         instead = f" for {number}" if isinstance(plan, ValuePlan) and plan.source == "default" else ""
@@ -59,13 +59,18 @@ def _with_few_steps(best: Attempt, evaluate: Callable[[Plans], Attempt]) -> Atte
     return best
 
 
-def _steps(plan: Plan, repeated: int) -> int:
-    """The whole number that a plan for a parameter is and that may be one of steps; else 0."""
+def _steps(plan: Plan, repeated: Iterable[int]) -> int:
+    """The whole number that a plan for a parameter is and that may be one of steps; else 0.
+
+    A default is where something was `repeated` as often, once less or more, or several times that.
+    """
     if not isinstance(plan, ValuePlan) or plan.kind != "int":
         return 0
     number = plan.make()
-    often = plan.source == "default" and repeated >= OFTEN and number >= OFTEN
-    return number if plan.source == "search" or often else 0
+    if plan.source == "search":
+        return number
+    goes_over = any((count + 1) % number < 3 for count in repeated if count >= number - 1) if number >= OFTEN else False
+    return number if plan.source == "default" and goes_over else 0
 
 
 def _shorter(plans: Plans, steps: int, sources: set[InputSource]) -> Iterator[Plans]:

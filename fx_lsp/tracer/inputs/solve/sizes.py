@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from collections.abc import Iterable, Iterator
@@ -9,7 +10,8 @@ from itertools import pairwise
 
 from torch import nn
 
-from fx_lsp.tracer.inputs.plan.plans import Plans, fresh_sizes, reranked, resized, with_size
+from fx_lsp.tracer.inputs.plan.plans import Plans, TensorPlan, fresh_sizes, reranked, resized, with_size
+from fx_lsp.tracer.inputs.plan.values import MASK_NAME
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, involved, mentioned_tensors
 from fx_lsp.tracer.run.observation import tensors_among
 from fx_lsp.tracer.run.values.symbols import size_hint
@@ -134,6 +136,20 @@ def divisible(attempt: Attempt, text: str) -> Iterator[Plans]:
                 yield with_size(attempt.plans, size, number)
             elif size % number:
                 yield with_size(attempt.plans, size, size * number)
+
+
+def same_for_all_channels(attempt: Attempt, text: str) -> Iterator[Plans]:
+    """Masks with one row for all channels or heads, [B, 1, T], where those of a guessed number of them do not fit."""
+
+    def change(path: str, plan: TensorPlan) -> TensorPlan:
+        sizes = plan.spec.sizes
+        if plan.source != "search" or plan.rank_known or len(sizes) < 3 or not MASK_NAME.search(path):
+            return plan
+        spec = dataclasses.replace(plan.spec, sizes=(sizes[0], 1, *sizes[2:]))
+        return dataclasses.replace(plan, spec=spec, detail="the same for all channels")
+
+    if re.search(r"broadcast|must match", text):
+        yield attempt.plans.map_tensors(change)
 
 
 def other_rank(attempt: Attempt, text: str) -> Iterator[Plans]:

@@ -219,6 +219,9 @@ class FakeGpu(TorchFunctionMode):
         """Run an operation on fake tensors, or tell C++ which device one is on."""
         if func is _DEVICE_OF and self._hides(args[0]):
             return hidden_device(args[0].fake_device)
+        is_of_wrapper = func is _DEVICE_OF and not isinstance(args[0], FakeTensor)
+        if is_of_wrapper and (device := self.fake_device(args[0])) is not None:
+            return device if self._heard else hidden_device(device)
         return dispatch(func, types, *_with_shown(args, kwargs or {}))
 
     def _wrapping(self, stack: ExitStack) -> Callable[..., Any]:
