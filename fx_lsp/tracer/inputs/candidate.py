@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import inspect
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain as concat
 from itertools import islice
@@ -274,13 +274,20 @@ def _severity(candidate: Candidate, outcome: Found, exploration: Exploration | N
     sure = constructed.trusted and task.seconds > MIN_SECONDS and has_known_ranks(failed)
     if sure and persists(failed, rivals, candidate.evaluate):
         return "error"
+    is_unsure = is_given(candidate.start) or not are_numbers(plan for _, plan in constructed.plans.items)
     owner = candidate.subject.owner
-    abstract = owner is not None and inspect.isabstract(owner)
-    if is_given(candidate.start) or abstract or not are_numbers(plan for _, plan in constructed.plans.items):
+    if is_unsure or (owner is not None and inspect.isabstract(owner)):
         return "information"
+    return "warning" if _is_own_fault(candidate, outcome, rivals, exploration) else "information"
+
+
+def _is_own_fault(
+    candidate: Candidate, outcome: Found, rivals: Sequence[Attempt], exploration: Exploration | None
+) -> bool:
+    failed = outcome.best
     whole = exploration or candidate.explore(failed.plans, whole=True)
     ranks_known = has_known_ranks(failed) or (outcome.exhausted and failed.run.failed is not None)
-    return "warning" if is_own_fault(failed, rivals, whole, ranks_known, candidate.evaluate) else "information"
+    return is_own_fault(failed, rivals, whole, ranks_known, candidate.evaluate)
 
 
 def _solved_init(

@@ -58,8 +58,10 @@ def _attributes_of_kept(definition: ast.ClassDef) -> list[set[str]]:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id in parameters:
             read |= {name: set() for target in node.targets for name in _own_attribute(target)}
     for node in walk(definition) if read else ():
-        owner = node.value if isinstance(node, ast.Attribute) else None
-        if isinstance(owner, ast.Attribute) and isinstance(owner.value, ast.Name) and owner.value.id == "self":
+        if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Attribute):
+            continue
+        owner = node.value
+        if isinstance(owner.value, ast.Name) and owner.value.id == "self":
             read.get(owner.attr, set()).add(node.attr)
     return [attributes - _OF_EVERY_MODULE for attributes in read.values() if attributes - _OF_EVERY_MODULE]
 

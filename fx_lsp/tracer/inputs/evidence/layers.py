@@ -75,17 +75,22 @@ def _add(facts: Facts, layer: Any, position: int, depth: int) -> None:
     elif isinstance(layer, nn.Linear) and layer.in_features:
         facts.sizes.setdefault(-1, layer.in_features)
     elif (spatial := re.search(r"([123])d$", kind)) and not kind.startswith(("BatchNorm1d", "InstanceNorm1d")):
-        facts.spatial = int(spatial[1])
-        if type(layer).__module__.startswith("torch."):
-            facts.rank = facts.rank or facts.spatial + 2
-        else:  # it may bring a forward of its own
-            facts.likely_rank = facts.likely_rank or facts.spatial + 2
-        channels = getattr(layer, "in_channels", None)
-        if type(channels) is int and channels and facts.rank in (None, facts.spatial + 2):
-            facts.sizes.setdefault(1, channels)
+        _add_images(facts, layer, int(spatial[1]))
     elif isinstance(layer, nn.Module) and kind == "Module":
         _add_pattern(facts, layer)
         _add_of_part(facts, layer, position, depth)
+
+
+def _add_images(facts: Facts, layer: nn.Module, spatial: int) -> None:
+    """Take in that a layer goes over images, signals or volumes."""
+    facts.spatial, rank = spatial, spatial + 2
+    if type(layer).__module__.startswith("torch."):
+        facts.rank = facts.rank or rank
+    else:  # it may bring a forward of its own
+        facts.likely_rank = facts.likely_rank or rank
+    channels = getattr(layer, "in_channels", None)
+    if type(channels) is int and channels and facts.rank in (None, rank):
+        facts.sizes.setdefault(1, channels)
 
 
 def _add_of_part(facts: Facts, part: nn.Module, position: int, depth: int) -> None:

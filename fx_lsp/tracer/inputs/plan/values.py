@@ -115,33 +115,42 @@ def _handed_on(facts: Facts, module: ModuleType) -> list[Plan]:
 
 
 def tensors(name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
-    """Tensor plans for one parameter, one per plausible rank."""
+    """Return tensor plans for one parameter, one per plausible rank."""
     index = "index" in facts.uses
     by_name = "b8" if index and MASK_NAME.search(name) else "i64" if index or INDEX_NAME.search(name) else "f32"
     dtype = facts.dtype or by_name
-    if facts.rank is not None:
-        ranks: list[int] = [facts.rank]
-    else:
-        ranks = [r for r in context.ranks if r >= facts.min_rank] or [facts.min_rank]
-        usual = 1 if index or CLASS_NAME.search(name) or (VECTOR_NAME.search(name) and "operand" in facts.uses) else 2
-        if dtype == "i64" or usual == 1:
-            ranks = sorted(ranks, key=lambda r: (r != usual, r))
-        likely = facts.likely_rank or (4 if IMAGE_NAME.search(name) else None)
-        if likely is not None:
-            ranks = sorted({likely, *ranks}, key=lambda r: (r != likely, [*ranks, r].index(r)))
+    ranks = [facts.rank] if facts.rank is not None else _likely_ranks(name, facts, dtype, context)
     others = taken | set(facts.sizes.values())
-    sizes = [(fresh_sizes(rank, others, features=dtype != "i64"), "") for rank in ranks]
+    shapes = [(fresh_sizes(rank, others, features=dtype != "i64"), "") for rank in ranks]
     if facts.shape is not None:
-        sizes.insert(0, (sizes_of(facts.shape, context.named, taken), "shape from the docstring"))
+        shapes.insert(0, (sizes_of(facts.shape, context.named, taken), "shape from the docstring"))
     elif (facts.spatial or IMAGE_NAME.search(name)) and (spatial := facts.spatial or 2) + 2 in ranks:
-        batch, channels = fresh_sizes(2, others, features=False)
-        side = next((s for s in SIDES if s not in others), SIDES[0])
-        sizes.insert(0, ((batch, 3 if IMAGE_NAME.search(name) else channels, *[side] * spatial), ""))
+        shapes.insert(0, (_image_sizes(3 if IMAGE_NAME.search(name) else None, spatial, others), ""))
     grad, known = not MASK_NAME.search(name), facts.dtype is not None
     return [
-        TensorPlan(TensorSpec(dtype, _demanded(found, facts)), "search", detail, grad, known, facts.rank is not None)
-        for found, detail in sizes
+        TensorPlan(TensorSpec(dtype, _demanded(sizes, facts)), "search", detail, grad, known, facts.rank is not None)
+        for sizes, detail in shapes
     ]
+
+
+def _likely_ranks(name: str, facts: Facts, dtype: str, context: Context) -> list[int]:
+    """Return the ranks that a tensor may have, the most likely first."""
+    index = "index" in facts.uses
+    ranks = [r for r in context.ranks if r >= facts.min_rank] or [facts.min_rank]
+    usual = 1 if index or CLASS_NAME.search(name) or (VECTOR_NAME.search(name) and "operand" in facts.uses) else 2
+    if dtype == "i64" or usual == 1:
+        ranks = sorted(ranks, key=lambda r: (r != usual, r))
+    likely = facts.likely_rank or (4 if IMAGE_NAME.search(name) else None)
+    if likely is not None:
+        ranks = sorted({likely, *ranks}, key=lambda r: (r != likely, [*ranks, r].index(r)))
+    return ranks
+
+
+def _image_sizes(channels: int | None, spatial: int, taken: set[int]) -> tuple[int, ...]:
+    """Return the sizes of a batch of images or signals, whose sides are like no size that is taken."""
+    batch, any_channels = fresh_sizes(2, taken, features=False)
+    side = next((side for side in SIDES if side not in taken), SIDES[0])
+    return batch, channels or any_channels, *[side] * spatial
 
 
 def _demanded(sizes: tuple[int, ...], facts: Facts) -> tuple[int, ...]:

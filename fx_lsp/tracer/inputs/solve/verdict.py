@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from fx_lsp.tracer.compat import sympy
+from fx_lsp.tracer.compat import FakeTensor, sympy
 from fx_lsp.tracer.failures.exceptions import kind_of
 from fx_lsp.tracer.inputs.plan.plans import (
     Plan,
@@ -21,7 +21,7 @@ from fx_lsp.tracer.inputs.plan.plans import (
     input_specs,
     with_size,
 )
-from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_of_sizes, place_of
+from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_data_dependent, is_of_sizes, place_of
 from fx_lsp.tracer.inputs.solve.conditions import expression_at, value_in
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
 from fx_lsp.tracer.inputs.solve.repairs import missing_name
@@ -114,8 +114,8 @@ def is_own_fault(
     Every rival, an attempt that came as far, has to fail at the same place. `exploration` is the attempt on symbols;
     with `ranks_known` the code says the ranks of tensors, or all others have been tried.
     """
-    error = best.run.error
-    if not isinstance(error, _OWN_FAULTS) or kind_of(error, best.run.failed) not in ("shape", "dtype", "error"):
+    error, kind = best.run.error, kind_of(best.run.error, best.run.failed) if best.run.error is not None else ""
+    if not isinstance(error, _OWN_FAULTS) or kind not in ("shape", "dtype", "error"):
         return False
     if (
         _is_made_elsewhere(best)
@@ -129,23 +129,28 @@ def is_own_fault(
         return True
     if not ranks_known:
         return False
-    if _is_of_constants(best, exploration):
+    if is_of_sizes(best) and _is_of_constants(best, exploration):
         return True
-    kind = kind_of(error, best.run.failed)
     if kind == "dtype":
         return _fits_no_dtypes(best, evaluate)
     if best.run.failed is not None and is_of_sizes(best) and kind == "shape":
         return _fits_no_sizes(best, exploration)
-    if kind != "error" or _reads_nothing(best):
-        return False
+    return kind == "error" and not _reads_nothing(best) and _is_of_no_input(best, exploration, evaluate)
+
+
+def _is_of_no_input(best: Attempt, exploration: Exploration, evaluate: Callable[[Plans], Attempt]) -> bool:
+    """Return True if what failed reads no input that was guessed, or asks nothing of its sizes and fits no dtype."""
     guessed = [name for name, plan in best.plans.items if getattr(plan, "source", "search") == "search"]
-    asks_nothing = best.run.failed is not None and next(exploration.stopping(), None) is None
-    return not _mentions(best, guessed) or (asks_nothing and _fits_no_dtypes(best, evaluate))
+    if not _mentions(best, guessed):
+        return True
+    refused = best.run.failed is not None and isinstance(best.run.error, (RuntimeError, ValueError))
+    return refused and next(exploration.stopping(), None) is None and _fits_no_dtypes(best, evaluate)
 
 
 def _fits_no_dtypes(best: Attempt, evaluate: Callable[[Plans], Attempt]) -> bool:
-    """Return True if an attempt fails with other dtypes of its tensors as well."""
-    return all(evaluate(plans).run.error is not None for plans in _with_any_dtypes(best.plans))
+    """Return True if an attempt fails with other dtypes of its tensors as well, and not for want of their values."""
+    attempts = (evaluate(plans) for plans in _with_any_dtypes(best.plans))
+    return all(attempt.run.error is not None and not is_data_dependent(attempt) for attempt in attempts)
 
 
 def _is_made_elsewhere(best: Attempt) -> bool:
@@ -192,10 +197,12 @@ def _has_known_rank(alternatives: Sequence[Plan]) -> bool:
 
 def is_of_environment(attempt: Attempt) -> bool:
     """Return True if something that is not here stopped it: what could not be had before a step, a list that other
-    parts of the program fill, or a library that PyTorch needs for what is neither an operation nor a layer."""
+    parts of the program fill, values of fake tensors, or a library that PyTorch needs for what is neither an operation
+    nor a layer."""
     call = attempt.run.failed
     is_empty = call is not None and any(isinstance(value, (list, tuple)) and not value for value in call.args)
-    if isinstance(attempt.run.error, AbsentError) or is_empty:
+    is_of_fakes = isinstance(attempt.run.error, RuntimeError) and FakeTensor.__name__ in str(attempt.run.error)
+    if isinstance(attempt.run.error, AbsentError) or is_empty or is_of_fakes:
         return True
     traceback = attempt.run.error.__traceback__ if attempt.run.error is not None else None
     while traceback is not None and traceback.tb_next is not None:
