@@ -26,7 +26,7 @@ def body_facts(function: FunctionNode | None) -> dict[str, Facts]:
     if arguments.vararg:
         names.append(arguments.vararg.arg)
     facts = {name: Facts() for name in names}
-    rebound = _rebound_lines(function, facts)
+    rebound = rebound_lines(function, facts)
     elements = _elements(function, facts)
     for node in ast.walk(function):
         _visit(node, facts, rebound, variables=elements)
@@ -46,10 +46,18 @@ def body_facts(function: FunctionNode | None) -> dict[str, Facts]:
 def _elements(function: FunctionNode, facts: Mapping[str, Facts]) -> dict[str, Facts]:
     """Return what is known of the elements of parameters, by the variables that loops over them bind.
 
-    So is it in `for target in targets`, `for i, target in enumerate(targets)`, `for x, target in zip(xs, targets)`.
+    So is it in `for target in targets`, `for i, target in enumerate(targets)`, `for x, target in zip(xs, targets)`, and
+    in `start = starts[i]`.
     """
     elements: dict[str, Facts] = {}
     for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript):
+            owner, index, target = node.value.value, node.value.slice, node.targets[0]
+            is_one = isinstance(index, ast.Name) and isinstance(owner, ast.Name) and isinstance(target, ast.Name)
+            if is_one and owner.id in facts and index.id not in facts:
+                whole = facts[owner.id]
+                whole.element = whole.element or Facts()
+                elements.setdefault(target.id, whole.element)
         if not isinstance(node, (ast.For, ast.comprehension)):
             continue
         called = node.iter.func.id if isinstance(node.iter, ast.Call) and isinstance(node.iter.func, ast.Name) else ""
@@ -108,7 +116,7 @@ def _demand(facts: Facts, demand: Requirement) -> None:
         facts.min_rank = max(facts.min_rank, demand.index + 1 if demand.index >= 0 else -demand.index)
 
 
-def _rebound_lines(function: FunctionNode, facts: dict[str, Facts]) -> dict[str, int]:
+def rebound_lines(function: FunctionNode, facts: Mapping[str, Facts]) -> dict[str, int]:
     """The first line on which each parameter is assigned anew: what follows says nothing of the argument."""
     same = {target for node in ast.walk(function) if isinstance(node, ast.Assign) for target in _still_shaped(node)}
     lines: dict[str, int] = {}

@@ -116,9 +116,9 @@ def _handed_on(facts: Facts, module: ModuleType) -> list[Plan]:
 
 def tensors(name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
     """Return tensor plans for one parameter, one per plausible rank."""
-    index = "index" in facts.uses
-    by_name = "b8" if index and MASK_NAME.search(name) else "i64" if index or INDEX_NAME.search(name) else "f32"
-    dtype = facts.dtype or by_name
+    is_index, is_bounds = "index" in facts.uses, facts.element is not None and "count" in facts.element.uses
+    by_name = "b8" if is_index and MASK_NAME.search(name) else "i64" if is_index or INDEX_NAME.search(name) else "f32"
+    dtype = facts.dtype or ("i64" if is_bounds else by_name)
     ranks = [facts.rank] if facts.rank is not None else _likely_ranks(name, facts, dtype, context)
     others = taken | set(facts.sizes.values())
     shapes = [(fresh_sizes(rank, others, features=dtype != "i64"), "") for rank in ranks]
@@ -126,18 +126,26 @@ def tensors(name: str, facts: Facts, taken: set[int], context: Context) -> list[
         shapes.insert(0, (sizes_of(facts.shape, context.named, taken), "shape from the docstring"))
     elif (facts.spatial or IMAGE_NAME.search(name)) and (spatial := facts.spatial or 2) + 2 in ranks:
         shapes.insert(0, (_image_sizes(3 if IMAGE_NAME.search(name) else None, spatial, others), ""))
-    grad, known = not MASK_NAME.search(name), facts.dtype is not None
+    is_mask, known = MASK_NAME.search(name) is not None, facts.dtype is not None
     return [
-        TensorPlan(TensorSpec(dtype, _demanded(sizes, facts)), "search", detail, grad, known, facts.rank is not None)
+        TensorPlan(
+            TensorSpec(dtype, _demanded(sizes, facts, is_mask and not detail)),
+            "search",
+            detail,
+            not is_mask,
+            known,
+            facts.rank is not None,
+        )
         for sizes, detail in shapes
     ]
 
 
 def _likely_ranks(name: str, facts: Facts, dtype: str, context: Context) -> list[int]:
     """Return the ranks that a tensor may have, the most likely first."""
-    index = "index" in facts.uses
+    is_vector = "index" in facts.uses or (facts.element is not None and "count" in facts.element.uses)
     ranks = [r for r in context.ranks if r >= facts.min_rank] or [facts.min_rank]
-    usual = 1 if index or CLASS_NAME.search(name) or (VECTOR_NAME.search(name) and "operand" in facts.uses) else 2
+    by_name = CLASS_NAME.search(name) or (VECTOR_NAME.search(name) and "operand" in facts.uses)
+    usual = 1 if is_vector or by_name else 2
     if dtype == "i64" or usual == 1:
         ranks = sorted(ranks, key=lambda r: (r != usual, r))
     likely = facts.likely_rank or (4 if IMAGE_NAME.search(name) else None)
@@ -153,8 +161,11 @@ def _image_sizes(channels: int | None, spatial: int, taken: set[int]) -> tuple[i
     return batch, channels or any_channels, *[side] * spatial
 
 
-def _demanded(sizes: tuple[int, ...], facts: Facts) -> tuple[int, ...]:
+def _demanded(sizes: tuple[int, ...], facts: Facts, is_mask: bool) -> tuple[int, ...]:
+    """Return the sizes with those that the code demands. A mask is the same for all channels and heads: [B, 1, T]."""
     changed = list(sizes)
+    if is_mask and len(sizes) > 2:
+        changed[1] = 1
     for index, size in facts.sizes.items():
         if -len(sizes) <= index < len(sizes):
             changed[index] = size
