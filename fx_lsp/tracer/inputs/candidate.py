@@ -338,7 +338,8 @@ def _remarks(candidate: Candidate, ran: Attempt) -> tuple[Remark, ...]:
         )
         for span, *specs in dict.fromkeys(ran.run.crossed)
     )
-    return (*crossed, *_overwritten(ran), *_unbatched(candidate, ran), *_demands(candidate, ran))
+    demands = _demands(candidate, ran) or list(_unbatched(candidate, ran))
+    return (*crossed, *_overwritten(ran), *demands)
 
 
 def _overwritten(ran: Attempt) -> Iterator[Remark]:

@@ -43,6 +43,12 @@ def body_facts(function: FunctionNode | None) -> dict[str, Facts]:
     return facts
 
 
+def _parts_of_item(node: ast.Assign) -> tuple[ast.expr, ...]:
+    """Return the parts of `start = starts[i]`: `start`, `starts`, `i`."""
+    value = node.value
+    return (node.targets[0], value.value, value.slice) if isinstance(value, ast.Subscript) else ()
+
+
 def _elements(function: FunctionNode, facts: Mapping[str, Facts]) -> dict[str, Facts]:
     """Return what is known of the elements of parameters, by the variables that loops over them bind.
 
@@ -52,12 +58,11 @@ def _elements(function: FunctionNode, facts: Mapping[str, Facts]) -> dict[str, F
     elements: dict[str, Facts] = {}
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript):
-            owner, index, target = node.value.value, node.value.slice, node.targets[0]
-            is_one = isinstance(index, ast.Name) and isinstance(owner, ast.Name) and isinstance(target, ast.Name)
-            if is_one and owner.id in facts and index.id not in facts:
-                whole = facts[owner.id]
-                whole.element = whole.element or Facts()
-                elements.setdefault(target.id, whole.element)
+            names = [part.id for part in _parts_of_item(node) if isinstance(part, ast.Name)]
+            if len(names) == 3 and names[1] in facts and names[2] not in facts:
+                several = facts[names[1]]
+                several.element = several.element or Facts()
+                elements.setdefault(names[0], several.element)
         if not isinstance(node, (ast.For, ast.comprehension)):
             continue
         called = node.iter.func.id if isinstance(node.iter, ast.Call) and isinstance(node.iter.func, ast.Name) else ""
