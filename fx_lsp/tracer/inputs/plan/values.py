@@ -241,11 +241,12 @@ def _from_class(annotation: type, name: str, facts: Facts, taken: set[int], cont
         return tensors(name, dataclasses.replace(facts, dtype=dtype), taken, context)
     if annotation is bool:
         return [value(False, "search"), value(True, "search")]
-    if annotation in (int, float):
-        numbers = integers(name, facts, context) if annotation is int else [_float(name)]
-        return [value(n, "search") for n in numbers]
+    if annotation is float:
+        return [value(_float(name), "search")]
+    if annotation is int:
+        return [value(n, "search") for n in integers(name, facts, context)]
     if annotation is str:
-        return [value(s, "search") for s in [*(x for x in facts.literals if isinstance(x, str)), ""]]
+        return [value(s, "search") for s in [*filter(_is_text, facts.literals), ""]]
     if annotation in (torch.dtype, torch.device):
         return [value(torch.float32 if annotation is torch.dtype else torch.device("cpu"), "search")]
     if annotation is torch.Size:
@@ -259,8 +260,11 @@ def _from_class(annotation: type, name: str, facts: Facts, taken: set[int], cont
         return []
     if (holder := _holder_of_tensors(annotation, facts, taken, context)) is not None:
         return [holder]
-    kinds = _concrete(annotation)
-    return [*(_instance(kind, context) for kind in kinds), *context.complete(annotation)]
+    return [*(_instance(kind, context) for kind in _concrete(annotation)), *context.complete(annotation)]
+
+
+def _is_text(literal: Any) -> bool:
+    return isinstance(literal, str)
 
 
 def _instance(cls: type, context: Context) -> ValuePlan:
