@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
+import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain as concat
 from itertools import islice
@@ -30,6 +31,7 @@ from fx_lsp.tracer.inputs.plan.plans import (
     Plan,
     Plans,
     TensorPlan,
+    ValuePlan,
     fresh_sizes,
     input_specs,
     is_single_batch,
@@ -236,9 +238,28 @@ def _candidate(
     start, alternatives = start_plans(
         signature, hints_of(subject.described, task.module), facts, offer.args, context, task.tree
     )
+    start = _with_image_size(start, constructed.plans.items or tuple((offer.init or {}).items()))
     if offer.instance is None:
         _move(bound.modules, start)
     return Candidate(task, subject, offer, written, constructed, bound, node, facts, start, alternatives)
+
+
+def _with_image_size(start: Plans, init: Iterable[tuple[str, Plan]]) -> Plans:
+    """The plans with images of the height and width that their module is constructed for."""
+    numbers = {plan.make() for name, plan in init if isinstance(plan, ValuePlan) and _IMAGE_SIZE.search(name)}
+    size = next(iter(numbers)) if len(numbers) == 1 else None
+
+    def change(path: str, plan: TensorPlan) -> TensorPlan:
+        sizes = plan.spec.sizes
+        if plan.source != "search" or len(sizes) != 4 or plan.detail or type(size) is not int:
+            return plan
+        return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, sizes=(*sizes[:2], size, size)))
+
+    return start.map_tensors(change)
+
+
+_IMAGE_SIZE = re.compile(r"(^|_)(image|img|input)_?(size|resolution)$|^resolution$")
+"""What constructors call the height and width of images."""
 
 
 def _move(modules: Mapping[str, nn.Module], start: Plans) -> None:

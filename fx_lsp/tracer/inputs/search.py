@@ -38,6 +38,8 @@ REPAIRS_PER_RANK, REPAIRS_PER_COMBINATION = 12, 4
 """How many attempts another rank gets to prove a better fit than plans that already run."""
 SHARE_OF_RANKS = 0.3
 """How much of its time a search keeps for other ranks than those that it begins with."""
+LATEST = 2.0
+"""How many seconds longer a search goes on whose last attempt came further than any before."""
 DETOUR = 5
 """How many attempts come no further until one is made from elsewhere."""
 MAX_VISITS = 4
@@ -126,11 +128,12 @@ def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts
     queue: list[_Entry] = [((0, 0), 0, next(order), start, None)]
     seen = {start}
     furthest: Attempt | None = None
-    furthest_reached = (-2, 0, False)
+    furthest_reached = (-2, 0, 0)
     failures: list[Attempt] = []
     stagnation = 0
     while queue and len(failures) < attempts and stagnation < _patience(furthest):
-        if furthest is not None and time.process_time() > deadline:
+        late = time.process_time() - deadline
+        if furthest is not None and late > (0 if stagnation else LATEST):
             break
         _, doubt, _, plans, parent = _next(queue, stagnation)
         attempt = evaluate(plans)
@@ -138,9 +141,9 @@ def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts
             return Found(attempt, failures)
         failures.append(attempt)
         stagnation += 1
-        calls, line, own = reached(attempt)
-        if (calls, line, own) > furthest_reached:
-            furthest, furthest_reached, stagnation = attempt, (calls, line, own), 0
+        calls, line, ended = reached(attempt)
+        if (calls, line, ended) > furthest_reached:
+            furthest, furthest_reached, stagnation = attempt, (calls, line, ended), 0
         stop = (place_of(attempt), str(attempt.run.error))
         if stop == parent:
             doubt += NO_EFFECT
@@ -195,12 +198,16 @@ def _ones(plans: Plans) -> int:
     return sum(plan.spec.sizes.count(1) for _, plan in plans.tensors() if plan.detail == FROM_ERROR)
 
 
-def reached(attempt: Attempt) -> tuple[int, int, bool]:
-    """How far an attempt came: torch calls, the line in the target's file, whether the code itself is what failed."""
+def reached(attempt: Attempt) -> tuple[int, int, int]:
+    """How far an attempt came: torch calls, the line in the target's file, and what ended it there.
+
+    Where code asks for the value of a tensor its sizes fit (2); last comes what is only there for gradients (0).
+    """
     error = attempt.run.error
     chain = attempt.sources.traceback_chain(error.__traceback__ if error else None)
     lines = [span.line for span in chain if span.file == attempt.sources.file]
-    return attempt.run.calls, lines[-1] if lines else 0, not is_of_gradients(error)
+    ended = 0 if is_of_gradients(error) else 2 if is_data_dependent(attempt) else 1
+    return attempt.run.calls, lines[-1] if lines else 0, ended
 
 
 def _patience(furthest: Attempt | None) -> int:

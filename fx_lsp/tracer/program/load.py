@@ -21,7 +21,7 @@ from fx_lsp.model import TraceRequest
 from fx_lsp.steps import as_functions, functions_around
 from fx_lsp.syntax import is_main_guard
 from fx_lsp.tracer.compat import DATA_DEPENDENT
-from fx_lsp.tracer.program.absences import Absences, tolerant
+from fx_lsp.tracer.program.absences import Absences, Absent, tolerant
 from fx_lsp.tracer.program.effects import forbid_effects
 from fx_lsp.tracer.program.time_limit import time_limit
 
@@ -95,6 +95,8 @@ def _import_package(name: str) -> Exception | None:
 def _load(request: TraceRequest, mode: AbstractContextManager[object]) -> Loaded:
     try:
         return Loaded(_execute(request, request.sliced, mode), whole=False)
+    except OSError as error:
+        return _without_data(request, mode, error)
     except _SLICE_TOO_SMALL as error:
         if request.step or request.sliced == request.source or isinstance(error, ModuleNotFoundError):
             raise
@@ -103,17 +105,32 @@ def _load(request: TraceRequest, mode: AbstractContextManager[object]) -> Loaded
     return Loaded(_execute(request, request.source, mode), whole=True, notes=(note,))
 
 
+def _without_data(request: TraceRequest, mode: AbstractContextManager[object], error: OSError) -> Loaded:
+    """The slice without what needs files that are not here; raises the error where the target itself does."""
+    if request.step:
+        raise error
+    module = _execute(request, request.sliced, mode, is_tolerant=True)
+    if isinstance(vars(module).get(request.name.partition(".")[0]), Absent):
+        raise error
+    note = f"what the file does with data that is not here was left out: {type(error).__name__}: {error}"
+    return Loaded(module, whole=False, notes=(note,))
+
+
 def _execute(
-    request: TraceRequest, text: str, mode: AbstractContextManager[object], inputs: Collection[str] = ()
+    request: TraceRequest,
+    text: str,
+    mode: AbstractContextManager[object],
+    inputs: Collection[str] = (),
+    is_tolerant: bool = False,
 ) -> ModuleType:
     tree = syntax_of(request, text, inputs)
-    tree = tolerant(tree, functions_around(tree, request.step)) if request.step else tree
+    tree = tolerant(tree, functions_around(tree, request.step)) if request.step or is_tolerant else tree
     linecache.cache[request.file] = (len(text), None, text.splitlines(keepends=True), request.file)
     try:
         with mode:
-            return _run(request, tree)
+            return _run(request, tree, is_tolerant)
     except DATA_DEPENDENT:
-        return _run(request, tree)
+        return _run(request, tree, is_tolerant)
 
 
 def syntax_of(request: TraceRequest, text: str, inputs: Collection[str] = ()) -> ast.Module:
@@ -125,12 +142,14 @@ def syntax_of(request: TraceRequest, text: str, inputs: Collection[str] = ()) ->
     return as_functions(tree, request.step, request.name, inputs) if request.step else tree
 
 
-def _run(request: TraceRequest, tree: ast.Module) -> ModuleType:
+def _run(request: TraceRequest, tree: ast.Module, is_tolerant: bool) -> ModuleType:
     module = ModuleType(request.module)
     module.__file__ = request.file
     module.__package__ = request.package
     module.__spec__ = importlib.machinery.ModuleSpec(request.module, None, origin=request.file)
     sys.modules[request.module] = module
+    if request.step or is_tolerant:
+        vars(module).update(Absences().namespace())
     if request.step:
         _run_program(request, tree, module)
     else:
@@ -141,7 +160,6 @@ def _run(request: TraceRequest, tree: ast.Module) -> ModuleType:
 
 def _run_program(request: TraceRequest, tree: ast.Module, module: ModuleType) -> None:
     """Run what comes before a step, which is a program and no module that is imported: it writes nothing."""
-    vars(module).update(Absences().namespace())
     with time_limit(PROGRAM_SECONDS):
         for code, imports in codes_of(tree, request.file):
             with forbid_effects(imports=imports):

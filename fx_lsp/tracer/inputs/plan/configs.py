@@ -6,7 +6,9 @@ import copy
 import dataclasses
 import dis
 import inspect
+import re
 from collections.abc import Callable, Collection
+from keyword import iskeyword
 from types import ModuleType, SimpleNamespace
 from typing import Any, TypeAlias
 
@@ -143,7 +145,8 @@ def with_attribute(plan: ValuePlan, name: str, added: Any) -> ValuePlan | None:
 
 def value_for(name: str, module: ModuleType) -> Any:
     """What a value of that name may be: a number, a flag, a rate."""
-    parameter = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY)
+    spelled = re.sub(r"\W|^(?=\d)", "_", name) + "_" * iskeyword(name)  # a key may be any text
+    parameter = inspect.Parameter(spelled, inspect.Parameter.KEYWORD_ONLY)
 
     def nothing(attributes: Collection[str], keys: Collection[str]) -> ValuePlan:
         return settings_plan({})

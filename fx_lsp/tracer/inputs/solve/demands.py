@@ -16,6 +16,7 @@ from fx_lsp.tracer.inputs.plan.dims import Shape, shapes_in
 from fx_lsp.tracer.inputs.plan.plans import Plans, SequencePlan, Sizes, TensorPlan, reranked, resized, value, with_size
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, mentioned_names, mentioned_tensors
 from fx_lsp.tracer.inputs.solve.conditions import Guard, guards, raising, value_in
+from fx_lsp.tracer.run.observation import tensors_among
 
 
 def typed(attempt: Attempt, text: str) -> Iterator[Plans]:
@@ -177,6 +178,14 @@ def described(attempt: Attempt, text: str) -> Iterator[Plans]:
             plans = _shaped(attempt.plans, path, wanted)
             if plans != attempt.plans:
                 yield plans
+
+
+def one_that_is_asked(attempt: Attempt, text: str) -> Iterator[Plans]:
+    """One example where code asks whether a tensor is true that has a value for each of several."""
+    if "Boolean value of Tensor with more than one" in text and attempt.run.failed is not None:
+        asked = next(iter(tensors_among(attempt.run.failed.args, attempt.run.failed.kwargs)), None)
+        several = {int(size) for size in asked.shape if size > 1} if asked is not None else set[int]()
+        yield resized(attempt.plans, lambda sizes: tuple(1 if s in several else s for s in sizes), SINGLE)
 
 
 SINGLE = "one example, as an error says"

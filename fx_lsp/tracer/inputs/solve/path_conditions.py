@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 import sys
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -61,6 +63,8 @@ class Exploration:
         return iter(dict.fromkeys(reversed(last)))
 
 
+GRACE = 1.0
+"""How many seconds a run on symbols may take that begins when the time for a search is used up."""
 numbers.Integral.register(torch.SymInt)  # layers ask so whether a size is one number or several
 
 
@@ -85,15 +89,17 @@ def symbols_are_integers() -> Generator[None, None, None]:
 class PathConditions(ShapeEnv):
     """Symbols that answer every question with the sizes that they stand for, and note it.
 
-    Unlike in a trace, an answer restricts nothing: a symbol that equals another stays a symbol of its own.
+    Unlike in a trace, an answer restricts nothing: a symbol that equals another stays a symbol of its own. After
+    `seconds` of computing there is none, and what asked raises.
     """
 
-    def __init__(self, run: Run, sources: Sources, chains: bool) -> None:
+    def __init__(self, run: Run, sources: Sources, chains: bool, seconds: float = math.inf) -> None:
         super().__init__(allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
         self.conditions: list[Condition] = []
         self.values: dict[sympy.Symbol, int] = {}
         self._run, self._sources, self._chains = run, sources, chains
         self._seen: set[tuple[Any, int]] = set()
+        self._deadline = time.process_time() + seconds
 
     def size(self, name: str, hint: int) -> torch.SymInt:
         """A symbolic size that is taken to be `hint`."""
@@ -107,6 +113,8 @@ class PathConditions(ShapeEnv):
 
     def evaluate_expr(self, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
         """Answer from the sizes that the symbols stand for. Numbers that depend on values are left to PyTorch."""
+        if time.process_time() > self._deadline:
+            raise TimeoutError("a run on symbols takes too long")
         symbols = getattr(orig_expr, "free_symbols", None)
         if orig_expr == sympy.false:
             self._note(sympy.false, False)
@@ -147,7 +155,7 @@ def explore(
     With `chains`, equalities that hold say where they were asked for.
     """
     run = Run()
-    conditions = PathConditions(run, task.sources, chains)
+    conditions = PathConditions(run, task.sources, chains, task.seconds + GRACE)
     free = Free(conditions)
     with with_shape_env(task.mode, conditions), symbols_are_integers():
         tried = attempt(task, plans, alternatives, lambda: call_of(free), run)

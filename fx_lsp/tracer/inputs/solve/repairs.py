@@ -26,7 +26,7 @@ from fx_lsp.tracer.inputs.plan.plans import (
 )
 from fx_lsp.tracer.inputs.plan.values import tensors
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, by_relevance, involved, is_data_dependent, mentioned_names
-from fx_lsp.tracer.inputs.solve.demands import described, guarded, single_batch, single_number, typed
+from fx_lsp.tracer.inputs.solve.demands import described, guarded, one_that_is_asked, single_batch, single_number, typed
 from fx_lsp.tracer.inputs.solve.missing_arguments import handed_on, partially_applied, tensor_for_default
 from fx_lsp.tracer.inputs.solve.options import accepted
 from fx_lsp.tracer.inputs.solve.passed_none import handed_as_none
@@ -266,6 +266,7 @@ RULES: tuple[Rule, ...] = (
     _missing_attribute,
     _missing_part,
     typed,
+    one_that_is_asked,
     single_number,
     named_sizes,
     guarded,

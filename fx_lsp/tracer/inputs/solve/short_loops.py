@@ -62,15 +62,14 @@ def _with_few_steps(best: Attempt, evaluate: Callable[[Plans], Attempt]) -> Atte
 def _steps(plan: Plan, repeated: Iterable[int]) -> int:
     """The whole number that a plan for a parameter is and that may be one of steps; else 0.
 
-    A default is where something was `repeated` as often, once less or more, or several times that.
+    One of steps is where something was `repeated` as often, once less or more, or several times that.
     """
     if not isinstance(plan, ValuePlan) or plan.kind != "int":
         return 0
     number = plan.make()
-    if plan.source == "search":
-        return number
-    goes_over = any((count + 1) % number < 3 for count in repeated if count >= number - 1) if number >= OFTEN else False
-    return number if plan.source == "default" and goes_over else 0
+    is_long = plan.source == "search" or (plan.source == "default" and number >= OFTEN)
+    goes_over = (count >= number - 1 and (count + 1) % number < 3 for count in repeated) if number > FEW else ()
+    return number if is_long and any(goes_over) else 0
 
 
 def _shorter(plans: Plans, steps: int, sources: set[InputSource]) -> Iterator[Plans]:

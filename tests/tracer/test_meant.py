@@ -1,0 +1,339 @@
+"""What code means by parameters of which it says little: their classes, their uses, what the file has besides."""
+
+import pytest
+from inline_snapshot import snapshot
+
+HEAD = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+"""
+
+
+def guessed(traced):
+    """The inputs, with where each is from."""
+    return [f"{i.name}: {i.spec} · {i.source}" for i in traced.trace.inputs if i.source != "default"]
+
+
+def test_numbers_that_a_configuration_leaves_open(trace):
+    source = """
+    from dataclasses import dataclass
+
+    @dataclass
+    class Plan:
+        width: int = None
+        entries: int = -1
+        rate: float = 0.1
+
+    class Table(nn.Module):
+        def __init__(self, plan: Plan):
+            super().__init__()
+            self.rows = nn.Embedding(plan.entries, plan.width)
+            self.drop = nn.Dropout(plan.rate)
+
+        def forward(self, numbers):
+            return self.drop(self.rows(numbers))
+    """
+    assert guessed(trace(HEAD + _dedented(source), "Table")) == snapshot(
+        ["init.plan: Plan(width=8, entries=2) · search", "numbers: i64[4, 8] · search"]
+    )
+
+
+def test_a_configuration_without_open_numbers_is_left_as_it_is(trace):
+    source = """
+    class Plan:
+        def __init__(self, width: int = 24):
+            self.width = width
+
+    class Table(nn.Module):
+        def __init__(self, plan: Plan):
+            super().__init__()
+            self.up = nn.Linear(plan.width, 8)
+
+        def forward(self, x):
+            return self.up(x)
+    """
+    assert guessed(trace(HEAD + _dedented(source), "Table"))[0] == "init.plan: Plan() · annotation"
+
+
+def test_a_call_with_proxies_is_none(trace):
+    """A transformation of graphs calls a module with what stands for tensors."""
+    source = """
+    from torch import fx
+
+    class Gate(nn.Module):
+        def forward(self, left, right):
+            return torch.sigmoid(left) * right
+
+    def recorded(module):
+        graph = fx.Graph()
+        tracer = fx.proxy.GraphAppendingTracer(graph)
+        left, right = (fx.Proxy(graph.placeholder(name), tracer) for name in ("left", "right"))
+        return module(left, right)
+
+    recorded(Gate())
+    """
+    assert guessed(trace(HEAD + _dedented(source), "Gate")) == snapshot(
+        ["left: f32[4, 8, 64] · search", "right: f32[4, 8, 64] · search"]
+    )
+
+
+def test_an_abstract_class_stands_for_one_that_has_its_methods(trace):
+    source = """
+    from abc import abstractmethod
+
+    class Coder(nn.Module):
+        @abstractmethod
+        def squeezed(self, x): ...
+
+    class Halving(Coder):
+        def squeezed(self, x):
+            return x[..., ::2]
+
+    def compressed(coder: Coder, x):
+        return coder.squeezed(torch.relu(x))
+
+    KINDS = [Halving]
+    """
+    traced = trace(HEAD + _dedented(source).replace("torch.relu(x))", "torch.relu(x)) * len(KINDS)"), "compressed")
+    assert guessed(traced) == snapshot(["coder: Halving() · annotation", "x: f32[4, 64] · search"])
+
+
+LAYERS = """
+class Twice(nn.Module):
+    def __init__(self, channels, make=nn.Conv2d, squash=None):
+        super().__init__()
+        self.one, self.two = make(channels, 2 * channels), make(2 * channels, channels)
+        self.squash = squash
+
+    def forward(self, x):
+        return x + self.two(self.squash(self.one(x)))
+"""
+
+
+def test_a_class_of_layers_that_is_called_with_too_little_is_applied_in_part(trace):
+    assert guessed(trace(HEAD + LAYERS, "Twice")) == snapshot(
+        [
+            "init.channels: 64 · search",
+            "init.make: functools.partial(torch.nn.modules.conv.Conv2d, kernel_size=3, padding=1) · search",
+            "init.squash: torch.nn.functional.relu · search",
+            "x: f32[4, 64, 12, 8] · search",
+        ]
+    )
+
+
+def test_a_part_is_made_as_the_whole_makes_it_although_that_does_not_run(trace):
+    source = """
+    class Whole(nn.Module):
+        def __init__(self, width=20):
+            super().__init__()
+            self.part = Part({"in": width, "out": [3, 5]})
+
+        def forward(self, x):
+            raise RuntimeError("not today")
+
+    class Part(nn.Module):
+        def __init__(self, plan):
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Linear(plan["in"], n) for n in plan["out"])
+
+        def forward(self, x):
+            return [layer(x) for layer in self.layers]
+    """
+    assert guessed(trace(HEAD + _dedented(source), "Part")) == snapshot(
+        [
+            "init.plan['in']: 20 · call site",
+            "init.plan['out'][0]: 3 · call site",
+            "init.plan['out'][1]: 5 · call site",
+            "x: f32[4, 8, 20] · search",
+        ]
+    )
+
+
+def test_a_module_is_known_by_what_is_read_of_it(trace):
+    source = """
+    class Reader(nn.Module):
+        def __init__(self, width=48):
+            super().__init__()
+            self.lookup = nn.Embedding(100, width)
+            self.out = nn.Linear(width, 7)
+
+        def forward(self, rows):
+            return self.out(rows)
+
+    class Both(nn.Module):
+        def __init__(self, reader):
+            super().__init__()
+            self.reader = reader
+
+        def forward(self, words):
+            return self.reader(self.reader.lookup(words))
+    """
+    traced = trace(HEAD + _dedented(source), "Both")
+    assert guessed(traced)[0] == "init.reader: Reader() · search"
+
+
+def test_a_mask_is_the_same_for_all_channels(trace):
+    source = """
+    class Masked(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.first, self.last = nn.Conv1d(width, 12, 1), nn.Conv1d(12, width, 1)
+
+        def forward(self, x, keep_mask):
+            x = self.first(x * keep_mask) * keep_mask
+            return self.last(x) * keep_mask
+    """
+    assert guessed(trace(HEAD + _dedented(source), "Masked")) == snapshot(
+        ["init.width: 8 · search", "x: f32[4, 8, 64] · search", "keep_mask: f32[4, 1, 64] · search"]
+    )
+
+
+def test_lengths_are_whole_numbers_one_for_each_example(trace):
+    source = """
+    def valid(rows, row_lengths):
+        steps = torch.arange(rows.size(1))
+        return rows * (steps[None] < row_lengths[:, None])
+    """
+    assert guessed(trace(HEAD + _dedented(source), "valid")) == snapshot(
+        ["rows: f32[4, 64] · search", "row_lengths: i64[4] · search"]
+    )
+
+
+def test_bounds_of_slices_are_whole_numbers(trace):
+    source = """
+    def windows(x, starts):
+        parts = []
+        for i in range(x.size(0)):
+            first = starts[i]
+            parts.append(x[i, first : first + 3])
+        return torch.stack(parts)
+    """
+    assert guessed(trace(HEAD + _dedented(source), "windows")) == snapshot(
+        ["x: f32[4, 64] · search", "starts: (0, 0, 0, 0) · search"]
+    )
+
+
+def test_a_number_that_names_a_device_may_name_another(trace):
+    source = """
+    class Sampler(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.out = nn.Linear(width, 3)
+            self.width = width
+
+        def draw(self, count: int, place: int):
+            noise = torch.randn(count, self.width).to(place)
+            return self.out(noise)
+
+        def forward(self, x):
+            return self.out(x)
+    """
+    assert guessed(trace(HEAD + _dedented(source), "Sampler.draw")) == snapshot(
+        ["init.width: 8 · search", "count: 8 · search", "place: device(type='cpu') · search"]
+    )
+
+
+def test_channels_that_are_cut_off_may_be_those_of_images(trace):
+    source = """
+    class Cut(nn.Module):
+        def __init__(self, channels):
+            super().__init__()
+            self.conv = Own(channels, 4, 3, padding=1)
+
+        def forward(self, x):
+            return self.conv(x) + x[:, :4]
+
+    class Own(nn.Conv2d):
+        pass
+    """
+    assert guessed(trace(HEAD + _dedented(source), "Cut")) == snapshot(
+        ["init.channels: 64 · search", "x: f32[12, 64, 4, 8] · search"]
+    )
+
+
+def test_what_a_layer_says_of_a_parameter_ends_where_that_is_bound_anew(trace):
+    source = """
+    class Spoken(nn.Module):
+        def __init__(self, words, width):
+            super().__init__()
+            self.rows, self.conv = nn.Embedding(words, width), nn.Conv1d(width, width, 3)
+
+        def forward(self, x):
+            x = self.rows(x).transpose(1, 2)
+            return self.conv(x)
+    """
+    assert guessed(trace(HEAD + _dedented(source), "Spoken")) == snapshot(
+        ["init.words: 2 · search", "init.width: 8 · search", "x: i64[4, 8] · search"]
+    )
+
+
+@pytest.mark.parametrize("size", [28, 40])
+def test_images_are_as_large_as_a_module_is_made_for(trace, size):
+    source = f"""
+    class Seen(nn.Module):
+        def __init__(self, img_size={size}):
+            super().__init__()
+            self.conv = nn.Conv2d(3, 8, 4, stride=4)
+            self.places = nn.Parameter(torch.zeros(8, img_size // 4, img_size // 4))
+
+        def forward(self, image):
+            return self.conv(image) + self.places
+    """
+    assert guessed(trace(HEAD + _dedented(source), "Seen")) == [f"image: f32[4, 3, {size}, {size}] · search"]
+
+
+def test_a_tensor_that_is_asked_whether_it_is_true_is_of_one_example(trace):
+    """What asks for a value is no mistake that sizes show."""
+    source = """
+    class Stops(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.gate = nn.Linear(width, 1)
+
+        def forward(self, x):
+            if self.gate(x) > 0.5:
+                return x
+            return 2 * x
+    """
+    failure = trace(HEAD + _dedented(source), "Stops").failure
+    assert failure.kind == "data-dependent"
+
+
+def test_an_argument_by_position_that_is_no_tensor(trace):
+    source = """
+    def noisy(x, shape):
+        return x.sum() + torch.randint(0, 9, shape)
+    """
+    assert guessed(trace(HEAD + _dedented(source), "noisy")) == snapshot(
+        ["x: f32[4, 64] · search", "shape: (1, 1) · search"]
+    )
+
+
+def test_data_that_is_not_here_is_left_out_of_a_file(trace):
+    source = """
+    KIND = "small"
+    if KIND == "small":
+        rows = open("rows/that/are/elsewhere.txt").readlines()
+        channels = 6
+    loader = list(rows)
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up = nn.Linear(channels, 5)
+
+        def forward(self, x):
+            return self.up(x)
+    """
+    traced = trace(HEAD + _dedented(source), "Net")
+    assert guessed(traced) == snapshot(["x: f32[4, 8, 6] · search"])
+    assert [note.partition(": File")[0] for note in traced.trace.notes] == snapshot(
+        ["what the file does with data that is not here was left out"]
+    )
+
+
+def _dedented(source):
+    import textwrap
+
+    return textwrap.dedent(source)
