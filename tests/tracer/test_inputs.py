@@ -113,7 +113,7 @@ class Net(nn.Module):
 """,
         "Net",
     )
-    assert traced.inputs() == snapshot(["img: f32[4, 3, 12, 64] · search"])
+    assert traced.inputs() == snapshot(["img: f32[4, 3, 64, 64] · search"])
 
 
 def test_a_constructor_that_reads_values_is_built_from_real_tensors(trace):

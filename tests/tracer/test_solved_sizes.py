@@ -76,7 +76,7 @@ def of_one_size(x, y):
     ("name", "specs"),
     [
         pytest.param("Digits", ["f32[4, 1, 28, 28]"], id="an image for a linear layer behind convolutions"),
-        pytest.param("Patches", ["f32[12, 3, 128, 128]"], id="an image for position embeddings"),
+        pytest.param("Patches", ["f32[4, 3, 128, 128]"], id="an image for position embeddings"),
         pytest.param("Projected", ["8", "8", "f32[4, 12, 8]"], id="numbers of a constructor that are equal"),
         pytest.param("Heads", ["384", "8", "f32[4, 8, 384]"], id="an equation of a constructor's numbers"),
         pytest.param("thirds", ["f32[8, 4, 336]"], id="chunks"),

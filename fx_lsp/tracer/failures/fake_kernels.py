@@ -15,7 +15,7 @@ _LACKS_FAKE = re.compile(r"no fake impl registered for <CustomOpDef\(([\w.]+)::(
 
 @dataclass(frozen=True)
 class MissingKernel:
-    """What to say of an operator whose results a trace cannot know."""
+    """Return what to say of an operator whose results a trace cannot know."""
 
     message: str
     hint: str

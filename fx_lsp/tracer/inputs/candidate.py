@@ -7,7 +7,7 @@ import dataclasses
 import inspect
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain as concat
 from itertools import islice
@@ -295,12 +295,20 @@ def _severity(candidate: Candidate, outcome: Found, exploration: Exploration | N
     sure = constructed.trusted and task.seconds > MIN_SECONDS and has_known_ranks(failed)
     if sure and persists(failed, rivals, candidate.evaluate):
         return "error"
+    is_unsure = is_given(candidate.start) or not are_numbers(plan for _, plan in constructed.plans.items)
     owner = candidate.subject.owner
-    abstract = owner is not None and inspect.isabstract(owner)
-    if is_given(candidate.start) or abstract or not are_numbers(plan for _, plan in constructed.plans.items):
+    if is_unsure or (owner is not None and inspect.isabstract(owner)):
         return "information"
+    return "warning" if _is_own_fault(candidate, outcome, rivals, exploration) else "information"
+
+
+def _is_own_fault(
+    candidate: Candidate, outcome: Found, rivals: Sequence[Attempt], exploration: Exploration | None
+) -> bool:
+    failed = outcome.best
     whole = exploration or candidate.explore(failed.plans, whole=True)
-    return "warning" if is_own_fault(failed, rivals, whole) else "information"
+    ranks_known = has_known_ranks(failed) or (outcome.exhausted and failed.run.failed is not None)
+    return is_own_fault(failed, rivals, whole, ranks_known, candidate.evaluate)
 
 
 def _solved_init(
@@ -351,7 +359,8 @@ def _remarks(candidate: Candidate, ran: Attempt) -> tuple[Remark, ...]:
         )
         for span, *specs in dict.fromkeys(ran.run.crossed)
     )
-    return (*crossed, *_overwritten(ran), *_unbatched(candidate, ran), *_demands(candidate, ran))
+    demands = _demands(candidate, ran) or list(_unbatched(candidate, ran))
+    return (*crossed, *_overwritten(ran), *demands)
 
 
 def _overwritten(ran: Attempt) -> Iterator[Remark]:

@@ -36,8 +36,7 @@ def rebuilt(task: Task, made: Constructed, error: BaseException | None) -> Itera
     """
     guessed = {n: p for n, p in made.plans.items if isinstance(p, ValuePlan) and p.source in _GUESSED}
     if isinstance(error, TypeError) and (called := _NOT_CALLABLE.search(str(error))):
-        yield from ({n: IDENTITY} for n, p in guessed.items() if p.source == "search" and p.kind == called[1])
-        yield from ({n: function} for n in _called(task, made) if called[1] == "NoneType" for function in _FUNCTIONS)
+        yield from _callables(task, made, guessed, called[1])
     for name, have in options.guessed(made.plans.items).items():
         yield from ({name: value(other, "search", "from an error")} for other in options.worded(error, have))
     missing = missing_name(error)
@@ -54,6 +53,14 @@ def rebuilt(task: Task, made: Constructed, error: BaseException | None) -> Itera
             other = with_value(plan, name, task.module)
             if other is not None:
                 yield {parameter: other}
+
+
+def _callables(
+    task: Task, made: Constructed, guessed: Mapping[str, ValuePlan], kind: str
+) -> Iterator[Mapping[str, Plan]]:
+    """Yield functions and modules for what is called and is of a kind that cannot be."""
+    yield from ({n: IDENTITY} for n, p in guessed.items() if p.source == "search" and p.kind == kind)
+    yield from ({n: function} for n in _called(task, made) if kind == "NoneType" for function in _FUNCTIONS)
 
 
 def _called(task: Task, made: Constructed) -> Iterator[str]:

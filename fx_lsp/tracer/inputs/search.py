@@ -34,7 +34,7 @@ STAGNATION = 80
 """How many attempts in a row may come no further than the best before the search ends."""
 PATIENCE_WITH_VALUES = 20
 """The same where the best ended at code that needs a tensor's value, which other inputs seldom mend."""
-REPAIRS_PER_RANK = 12
+REPAIRS_PER_RANK, REPAIRS_PER_COMBINATION = 12, 4
 """How many attempts another rank gets to prove a better fit than plans that already run."""
 SHARE_OF_RANKS = 0.3
 """How much of its time a search keeps for other ranks than those that it begins with."""
@@ -55,11 +55,12 @@ NO_EFFECT = 20
 @dataclass
 class Found:
     """The end of a search: the best attempt (it ran when `run.error` is None), those that failed, and those with inputs
-    of other ranks that failed as far."""
+    of other ranks that failed as far. It is `exhausted` if none of other ranks was left to try."""
 
     best: Attempt
     failures: list[Attempt] = field(default_factory=list)
     of_other_ranks: list[Attempt] = field(default_factory=list)
+    exhausted: bool = False
 
 
 def search(
@@ -100,7 +101,7 @@ def search(
 
         found.best = _of_other_rank(found.best, start, evaluate, deadline, seen, solver, fits) or found.best
     if found.best.run.error is not None and not is_data_dependent(found.best):
-        found = _of_other_ranks(found, evaluate, deadline, seen, solver)
+        found = _of_other_ranks(found, start, evaluate, deadline, seen, solver)
     if found.best.run.error is None:
         found.best = with_short_loops(_simplest(start, found.best, evaluate, deadline), evaluate)
     return found
@@ -247,22 +248,27 @@ def _of_other_rank(
 
 
 def _of_other_ranks(
-    found: Found, evaluate: Evaluate, deadline: float, seen: set[Plans], solver: Solver | None
+    found: Found, start: Plans, evaluate: Evaluate, deadline: float, seen: set[Plans], solver: Solver | None
 ) -> Found:
     """What comes of other ranks where a search ended: they may run, or come further.
 
     What runs because a layer takes one example without its batch as well is none of them.
     """
-    for plans in _other_ranks(found.best.plans):
-        if plans in seen or time.process_time() > deadline:
+    single = ((plans, REPAIRS_PER_RANK) for plans in _other_ranks(found.best.plans))
+    combined = ((plans, REPAIRS_PER_COMBINATION) for plans in _rank_combinations(start))
+    for plans, attempts in concat(single, combined):
+        if time.process_time() > deadline:
+            return found
+        if plans in seen:
             continue
         seen.add(plans)
-        other = _first_that_runs(plans, evaluate, deadline, REPAIRS_PER_RANK, solver)
+        other = _first_that_runs(plans, evaluate, deadline, attempts, solver)
         if other.best.run.error is None and not other.best.run.unbatched:
             return other
         found.of_other_ranks += [a for a in other.failures if a.run.calls >= found.best.run.calls]
         if other.best.run.error is not None and reached(other.best) > reached(found.best):
             found.best = other.best
+    found.exhausted = True
     return found
 
 

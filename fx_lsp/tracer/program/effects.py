@@ -29,7 +29,7 @@ class EffectBlocked(RuntimeError):
 
 @dataclass(frozen=True)
 class Effects:
-    """What was blocked so far, oldest first: also there where the code swallowed the exception."""
+    """Hold what was blocked so far, oldest first: also there where the code swallowed the exception."""
 
     blocked: list[str] = field(default_factory=list[str])
 

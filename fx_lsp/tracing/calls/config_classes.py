@@ -50,18 +50,25 @@ def _attributes_of_kept(definition: ast.ClassDef) -> list[set[str]]:
 
     What every module has says nothing of them.
     """
-    methods = [node for node in definition.body if isinstance(node, _FUNCTIONS)]
-    constructor = next((method for method in methods if method.name == "__init__"), None)
-    parameters = {a.arg for a in constructor.args.args} if constructor is not None else set[str]()
-    read: dict[str, set[str]] = {}
-    for node in walk(constructor) if constructor is not None else ():
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id in parameters:
-            read |= {name: set() for target in node.targets for name in _own_attribute(target)}
+    read: dict[str, set[str]] = {name: set() for name in _kept_arguments(definition)}
     for node in walk(definition) if read else ():
-        owner = node.value if isinstance(node, ast.Attribute) else None
-        if isinstance(owner, ast.Attribute) and isinstance(owner.value, ast.Name) and owner.value.id == "self":
+        if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Attribute):
+            continue
+        owner = node.value
+        if isinstance(owner.value, ast.Name) and owner.value.id == "self":
             read.get(owner.attr, set()).add(node.attr)
     return [attributes - _OF_EVERY_MODULE for attributes in read.values() if attributes - _OF_EVERY_MODULE]
+
+
+def _kept_arguments(definition: ast.ClassDef) -> Iterator[str]:
+    """Yield the attributes under which a constructor keeps what it is given."""
+    methods = (node for node in definition.body if isinstance(node, _FUNCTIONS))
+    constructor = next((method for method in methods if method.name == "__init__"), None)
+    parameters = {a.arg for a in constructor.args.args} if constructor is not None else set[str]()
+    for node in walk(constructor) if constructor is not None else ():
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id in parameters:
+            for target in node.targets:
+                yield from _own_attribute(target)
 
 
 _OF_EVERY_MODULE = frozenset(

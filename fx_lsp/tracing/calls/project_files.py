@@ -130,13 +130,13 @@ def _files_below(roots: Sequence[str], file: str, names: Callable[[str], Iterabl
 def _directories(file: str, roots: tuple[str, ...]) -> list[str]:
     """Where tests of `file` may stand: beside it, or in `tests`, where its directory may be mirrored."""
     here = Path(file).parent
-    found = [here, *(here / name for name in _DIRECTORIES)]
+    folders = [here, *(here / name for name in _DIRECTORIES)]
     for root in map(Path, roots):
         bases = [root, root.parent] if root.name == "src" else [root]
         below = here.relative_to(root).parts if here.is_relative_to(root) else ()
         for tests in (base / name for base in bases for name in _DIRECTORIES):
-            found += [tests.joinpath(*below[start:]) for start in range(len(below) + 1)]
-    return list(dict.fromkeys(str(directory) for directory in found))
+            folders += [tests.joinpath(*below[start:]) for start in range(len(below) + 1)]
+    return list(dict.fromkeys(str(folder) for folder in folders))
 
 
 def _names(directory: str) -> tuple[str, ...]:

@@ -216,8 +216,7 @@ class SourceGraph:
         filled: set[str] = set()
         while names or waiting:
             while names:
-                found = names.pop()
-                waiting.extend(self._statements_about(found))
+                waiting.extend(self._statements_about(names.pop()))
             while waiting:
                 number = waiting.pop()
                 kept.add(number)

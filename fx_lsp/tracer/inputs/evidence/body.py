@@ -43,6 +43,22 @@ def body_facts(function: FunctionNode | None) -> dict[str, Facts]:
     return facts
 
 
+def _item_taken(node: ast.Assign, facts: Mapping[str, Facts]) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Yield `starts`, `start` of `start = starts[i]`, where `i` is no parameter."""
+    item = node.value
+    if isinstance(item, ast.Subscript) and isinstance(item.slice, ast.Name) and item.slice.id not in facts:
+        yield item.value, node.targets[0]
+
+
+def _gone_over(node: ast.For | ast.comprehension) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Yield what a loop goes over with the variables that it binds, also in `enumerate` and `zip`."""
+    called = node.iter.func.id if isinstance(node.iter, ast.Call) and isinstance(node.iter.func, ast.Name) else ""
+    whole, targets = [node.iter], [node.target]
+    if isinstance(node.iter, ast.Call) and called in ("enumerate", "zip") and isinstance(node.target, ast.Tuple):
+        whole, targets = node.iter.args, node.target.elts[1 if called == "enumerate" else 0 :]
+    yield from zip(whole, targets, strict=False)
+
+
 def _elements(function: FunctionNode, facts: Mapping[str, Facts]) -> dict[str, Facts]:
     """Return what is known of the elements of parameters, by the variables that loops over them bind.
 
@@ -51,24 +67,17 @@ def _elements(function: FunctionNode, facts: Mapping[str, Facts]) -> dict[str, F
     """
     elements: dict[str, Facts] = {}
     for node in ast.walk(function):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript):
-            owner, index, target = node.value.value, node.value.slice, node.targets[0]
-            is_one = isinstance(index, ast.Name) and isinstance(owner, ast.Name) and isinstance(target, ast.Name)
-            if is_one and owner.id in facts and index.id not in facts:
-                whole = facts[owner.id]
-                whole.element = whole.element or Facts()
-                elements.setdefault(target.id, whole.element)
-        if not isinstance(node, (ast.For, ast.comprehension)):
+        if isinstance(node, ast.Assign):
+            pairs = _item_taken(node, facts)
+        elif isinstance(node, (ast.For, ast.comprehension)):
+            pairs = _gone_over(node)
+        else:
             continue
-        called = node.iter.func.id if isinstance(node.iter, ast.Call) and isinstance(node.iter.func, ast.Name) else ""
-        whole, targets = [node.iter], [node.target]
-        if isinstance(node.iter, ast.Call) and called in ("enumerate", "zip") and isinstance(node.target, ast.Tuple):
-            whole, targets = node.iter.args, node.target.elts[1 if called == "enumerate" else 0 :]
-        for over, target in zip(whole, targets, strict=False):
-            if isinstance(over, ast.Name) and isinstance(target, ast.Name) and over.id in facts:
-                several = facts[over.id]
+        for whole, part in pairs:
+            if isinstance(whole, ast.Name) and isinstance(part, ast.Name) and whole.id in facts:
+                several = facts[whole.id]
                 several.element = several.element or Facts()
-                elements.setdefault(target.id, several.element)
+                elements.setdefault(part.id, several.element)
     return {name: element for name, element in elements.items() if name not in facts}
 
 

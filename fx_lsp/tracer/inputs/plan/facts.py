@@ -15,7 +15,8 @@ class Facts:
     """What the body shows of one parameter.
 
     `rank` is exact, `likely_rank` a guess, `min_rank` a lower bound; `sizes` those that the code demands, by index, and
-    `multiples` what others have to be multiples of; `shape` is what the docstring says; `dtype` a short name; `uses`
+    `multiples` what others have to be multiples of; `shape` is what the docstring says; `spatial` is over
+    how many dimensions convolutions go; `dtype` a short name; `uses`
     what it is used as; `length` how many items it is unpacked into, and `indexed` how many those have at least that are
     taken by number; `literals` what it is compared with; `attributes`
     are read from it, and `keys` looked up in it; `handed` says which functions it is given as it is, by the dotted name
@@ -30,6 +31,7 @@ class Facts:
     sizes: dict[int, int] = field(default_factory=dict[int, int])
     multiples: dict[int, int] = field(default_factory=dict[int, int])
     shape: Shape | None = None
+    spatial: int = 0
     length: int | None = None
     indexed: int = 0
     attributes: set[str] = field(default_factory=set[str])

@@ -29,6 +29,8 @@ VECTOR_NAME = re.compile(r"(^|_)(b|bias|beta|gamma|weight|scale|shift)$")
 _ONE_INDEX = re.compile(r"^[a-z]$|(^|_)(idx|index|axis|dim|layer|level|step|stage|head|pos)\d?$")
 """Names of what selects one item, a number as soon as a tensor."""
 MASK_NAME = re.compile(r"mask")
+SIDES = (64, 32, 128, 96)
+"""Sides of images and lengths of signals, which strides halve as often as they like."""
 IMAGE_NAME = re.compile(r"(^|_)(images?|imgs?|pixels?)(_values)?\d?$")
 _FLAG = re.compile(r"^(use|is|has|with|do|no|return|add|apply|enable)_|bias$|affine$|causal|bidirectional|inplace")
 TENSOR_ATTRIBUTES = frozenset(dir(torch.Tensor))
@@ -113,49 +115,54 @@ def _handed_on(facts: Facts, module: ModuleType) -> list[Plan]:
 
 
 def tensors(name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
-    """Tensor plans for one parameter, one per plausible rank."""
-    index = "index" in facts.uses
-    by_name = "b8" if index and MASK_NAME.search(name) else "i64" if index or INDEX_NAME.search(name) else "f32"
-    bounds = facts.element is not None and "count" in facts.element.uses
-    dtype = facts.dtype or ("i64" if bounds else by_name)
-    if facts.rank is not None:
-        ranks: list[int] = [facts.rank]
-    else:
-        ranks = [r for r in context.ranks if r >= facts.min_rank] or [facts.min_rank]
-        usual = (
-            1
-            if index or bounds or CLASS_NAME.search(name) or (VECTOR_NAME.search(name) and "operand" in facts.uses)
-            else 2
-        )
-        if dtype == "i64" or usual == 1:
-            ranks = sorted(ranks, key=lambda r: (r != usual, r))
-        likely = facts.likely_rank or (4 if IMAGE_NAME.search(name) else None)
-        if likely is not None:
-            ranks = sorted({likely, *ranks}, key=lambda r: (r != likely, [*ranks, r].index(r)))
+    """Return tensor plans for one parameter, one per plausible rank."""
+    is_index, is_bounds = "index" in facts.uses, facts.element is not None and "count" in facts.element.uses
+    by_name = "b8" if is_index and MASK_NAME.search(name) else "i64" if is_index or INDEX_NAME.search(name) else "f32"
+    dtype = facts.dtype or ("i64" if is_bounds else by_name)
+    ranks = [facts.rank] if facts.rank is not None else _likely_ranks(name, facts, dtype, context)
     others = taken | set(facts.sizes.values())
-    sizes = [(fresh_sizes(rank, others, features=dtype != "i64"), "") for rank in ranks]
+    shapes = [(fresh_sizes(rank, others, features=dtype != "i64"), "") for rank in ranks]
     if facts.shape is not None:
-        sizes.insert(0, (sizes_of(facts.shape, context.named, taken), "shape from the docstring"))
-    elif IMAGE_NAME.search(name) and 4 in ranks:
-        batch, _, *spatial = fresh_sizes(4, taken)
-        sizes.insert(0, ((batch, 3, *spatial), ""))
+        shapes.insert(0, (sizes_of(facts.shape, context.named, taken), "shape from the docstring"))
+    elif (facts.spatial or IMAGE_NAME.search(name)) and (spatial := facts.spatial or 2) + 2 in ranks:
+        shapes.insert(0, (_image_sizes(3 if IMAGE_NAME.search(name) else None, spatial, others), ""))
     is_mask, known = MASK_NAME.search(name) is not None, facts.dtype is not None
-    grad = not is_mask
     return [
         TensorPlan(
-            TensorSpec(dtype, _demanded(found, facts, is_mask and not detail)),
+            TensorSpec(dtype, _demanded(sizes, facts, is_mask and not detail)),
             "search",
             detail,
-            grad,
+            not is_mask,
             known,
             facts.rank is not None,
         )
-        for found, detail in sizes
+        for sizes, detail in shapes
     ]
 
 
+def _likely_ranks(name: str, facts: Facts, dtype: str, context: Context) -> list[int]:
+    """Return the ranks that a tensor may have, the most likely first."""
+    is_vector = "index" in facts.uses or (facts.element is not None and "count" in facts.element.uses)
+    ranks = [r for r in context.ranks if r >= facts.min_rank] or [facts.min_rank]
+    by_name = CLASS_NAME.search(name) or (VECTOR_NAME.search(name) and "operand" in facts.uses)
+    usual = 1 if is_vector or by_name else 2
+    if dtype == "i64" or usual == 1:
+        ranks = sorted(ranks, key=lambda r: (r != usual, r))
+    likely = facts.likely_rank or (4 if IMAGE_NAME.search(name) else None)
+    if likely is not None:
+        ranks = sorted({likely, *ranks}, key=lambda r: (r != likely, [*ranks, r].index(r)))
+    return ranks
+
+
+def _image_sizes(channels: int | None, spatial: int, taken: set[int]) -> tuple[int, ...]:
+    """Return the sizes of a batch of images or signals, whose sides are like no size that is taken."""
+    batch, any_channels = fresh_sizes(2, taken, features=False)
+    side = next((side for side in SIDES if side not in taken), SIDES[0])
+    return batch, channels or any_channels, *[side] * spatial
+
+
 def _demanded(sizes: tuple[int, ...], facts: Facts, is_mask: bool) -> tuple[int, ...]:
-    """The sizes with those that the code demands. A mask is the same for all channels and heads: [B, 1, T]."""
+    """Return the sizes with those that the code demands. A mask is the same for all channels and heads: [B, 1, T]."""
     changed = list(sizes)
     if is_mask and len(sizes) > 2:
         changed[1] = 1
@@ -234,11 +241,12 @@ def _from_class(annotation: type, name: str, facts: Facts, taken: set[int], cont
         return tensors(name, dataclasses.replace(facts, dtype=dtype), taken, context)
     if annotation is bool:
         return [value(False, "search"), value(True, "search")]
-    if annotation in (int, float):
-        numbers = integers(name, facts, context) if annotation is int else [_float(name)]
-        return [value(n, "search") for n in numbers]
+    if annotation is float:
+        return [value(_float(name), "search")]
+    if annotation is int:
+        return [value(n, "search") for n in integers(name, facts, context)]
     if annotation is str:
-        return [value(s, "search") for s in [*(x for x in facts.literals if isinstance(x, str)), ""]]
+        return [value(s, "search") for s in [*filter(_is_text, facts.literals), ""]]
     if annotation in (torch.dtype, torch.device):
         return [value(torch.float32 if annotation is torch.dtype else torch.device("cpu"), "search")]
     if annotation is torch.Size:
@@ -252,8 +260,11 @@ def _from_class(annotation: type, name: str, facts: Facts, taken: set[int], cont
         return []
     if (holder := _holder_of_tensors(annotation, facts, taken, context)) is not None:
         return [holder]
-    kinds = _concrete(annotation)
-    return [*(_instance(kind, context) for kind in kinds), *context.complete(annotation)]
+    return [*(_instance(kind, context) for kind in _concrete(annotation)), *context.complete(annotation)]
+
+
+def _is_text(literal: Any) -> bool:
+    return isinstance(literal, str)
 
 
 def _instance(cls: type, context: Context) -> ValuePlan:

@@ -56,18 +56,18 @@ def _by_position(text: str) -> Iterator[tuple[str, int, str]]:
     """The arguments that were tensors and would be something else, by the overload with the fewest of them."""
     got, _, overloads = text.partition("but expected one of")
     listed = re.search(r"- got \(([^()]*)\)", got)
-    given = [kind for kind in listed[1].split(", ") if "=" not in kind] if listed else []
+    kinds = [kind for kind in listed[1].split(", ") if "=" not in kind] if listed else []
     options: list[list[tuple[str, int, str]]] = []
     for overload in re.findall(r"\* \(([^()]*)\)", overloads):
         takes = re.findall(r"(?:^|, )([\w. ]+?) (\w+)(?: = [^,]*)?(?=,|$)", overload.partition(", *")[0])
-        if len(takes) >= len(given):
-            pairs = enumerate(zip(given, takes, strict=False), start=1)
+        if len(takes) >= len(kinds):
+            pairs = enumerate(zip(kinds, takes, strict=False), start=1)
             options.append([(n, i, k) for i, (have, (k, n)) in pairs if "Tensor" in have and not _TENSOR.search(k)])
     yield from min((option for option in options if option), key=len, default=[])
 
 
 _TENSOR = re.compile(r"Tensor|object|Parameter")
-"""What PyTorch calls the types of arguments that tensors may be given as."""
+"""What PyTorch calls the types of arguments that tensors may be kinds as."""
 _KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (
     (r"bool", (False, True)),
     (r"torch\.dtype", (torch.float32,)),
@@ -98,9 +98,9 @@ def _given_as(attempt: Attempt, argument: str, position: int) -> list[str]:
 def guarded(attempt: Attempt, text: str) -> Iterator[Plans]:
     """The innermost condition of those that led to a `raise` which says something of sizes."""
     for guard in guards(attempt):
-        found = list(_kept_from(guard, attempt))
-        yield from found
-        if found:
+        kept = list(_kept_from(guard, attempt))
+        yield from kept
+        if kept:
             return
 
 

@@ -64,12 +64,12 @@ def partially_applied(attempt: Attempt, text: str) -> Iterator[Plans]:
         if not callable(factory) or missing[1].removesuffix(".__init__") != getattr(factory, "__qualname__", ""):
             continue
         wanted = re.findall(r"'(\w+)'", missing[2])
-        given = {argument: number_named(argument) for argument in wanted}
-        if "kernel_size" in given and "padding" in getattr(signature_of(factory), "parameters", ()):
-            given["padding"] = given["kernel_size"] // 2
-        shown = ", ".join([plan.shown, *(f"{argument}={number}" for argument, number in given.items())])
-        made = functools.partial(factory, **given)
-        other = ValuePlan(lambda made=made: made, f"functools.partial({shown})", "search", "from an error")
+        numbers = {argument: number_named(argument) for argument in wanted}
+        if "kernel_size" in numbers and "padding" in getattr(signature_of(factory), "parameters", ()):
+            numbers["padding"] = numbers["kernel_size"] // 2
+        shown = ", ".join([plan.shown, *(f"{argument}={number}" for argument, number in numbers.items())])
+        partial = functools.partial(factory, **numbers)
+        other = ValuePlan(lambda partial=partial: partial, f"functools.partial({shown})", "search", "from an error")
         yield attempt.plans.with_plan(name, other)
 
 

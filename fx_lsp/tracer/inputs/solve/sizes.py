@@ -154,7 +154,7 @@ def same_for_all_channels(attempt: Attempt, text: str) -> Iterator[Plans]:
 
 def other_rank(attempt: Attempt, text: str) -> Iterator[Plans]:
     """Other ranks for the tensors that an error is about, then for any, then one dimension more for all."""
-    if not _RANK_ERROR.search(text):
+    if not _RANK_ERROR.search(text) and not _has_operands_of_several_ranks(attempt):
         return
     wanted = [int(next(g for g in groups if g)) for groups in _RANK.findall(text) if any(groups)]
     for path in dict.fromkeys(
@@ -170,6 +170,13 @@ def other_rank(attempt: Attempt, text: str) -> Iterator[Plans]:
                 yield with_ranks(attempt.plans, alike, other)
     leading = fresh_sizes(1, attempt.plans.sizes())
     yield resized(attempt.plans, lambda sizes: (*leading, *sizes), "rank from an error")
+
+
+def _has_operands_of_several_ranks(attempt: Attempt) -> bool:
+    """Return True if the call that failed was given tensors of different ranks, none of them a vector."""
+    failed = attempt.run.failed
+    ranks = {tensor.dim() for tensor in tensors_among(failed.args, failed.kwargs)} if failed is not None else set[int]()
+    return len(ranks) > 1 and min(ranks) > 1
 
 
 def with_rank(plans: Plans, path: str, rank: int) -> Plans:

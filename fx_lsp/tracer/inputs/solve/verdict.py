@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from fx_lsp.tracer.compat import sympy
+from fx_lsp.tracer.compat import FakeTensor, sympy
 from fx_lsp.tracer.failures.exceptions import kind_of
 from fx_lsp.tracer.inputs.plan.plans import (
     Plan,
@@ -21,8 +21,8 @@ from fx_lsp.tracer.inputs.plan.plans import (
     input_specs,
     with_size,
 )
-from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_of_sizes, place_of
-from fx_lsp.tracer.inputs.solve.conditions import expression_at
+from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_data_dependent, is_of_sizes, place_of
+from fx_lsp.tracer.inputs.solve.conditions import expression_at, value_in
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
 from fx_lsp.tracer.inputs.solve.repairs import missing_name
 from fx_lsp.tracer.inputs.solve.sizes import plain_conflicts
@@ -80,6 +80,18 @@ def _other_dtypes(plans: Plans) -> Iterator[Plans]:
             yield changed
 
 
+def _with_any_dtypes(plans: Plans) -> Iterator[Plans]:
+    """Yield the plans with other dtypes for each tensor that was guessed, and for all at once."""
+    guessed = [path for path, plan in plans.tensors() if plan.source == "search"]
+    for paths in (*((path,) for path in guessed), tuple(guessed)):
+        for dtype in ("f32", "i64", "b8"):
+
+            def change(path: str, plan: TensorPlan, paths: Sequence[str] = paths, dtype: str = dtype) -> TensorPlan:
+                return replace(plan, spec=replace(plan.spec, dtype=dtype), grad=False) if path in paths else plan
+
+            yield plans.map_tensors(change)
+
+
 def _mixes_dtypes(attempt: Attempt) -> bool:
     """Return True if the failing call was given tensors of several dtypes; others may be wrong here only."""
     failed = attempt.run.failed
@@ -90,13 +102,20 @@ def _conflict(attempt: Attempt) -> tuple[int, int] | None:
     return next(iter(plain_conflicts(str(attempt.run.error))), None)
 
 
-def is_own_fault(best: Attempt, rivals: Iterable[Attempt], exploration: Exploration) -> bool:
+def is_own_fault(
+    best: Attempt,
+    rivals: Iterable[Attempt],
+    exploration: Exploration,
+    ranks_known: bool,
+    evaluate: Callable[[Plans], Attempt],
+) -> bool:
     """Return True if the furthest attempt of a search failed for no reason that lies in what was guessed.
 
-    Every rival, an attempt that came as far, has to fail at the same place. `exploration` is the attempt on symbols.
+    Every rival, an attempt that came as far, has to fail at the same place. `exploration` is the attempt on symbols;
+    with `ranks_known` the code says the ranks of tensors, or all others have been tried.
     """
-    error = best.run.error
-    if not isinstance(error, _OWN_FAULTS) or kind_of(error, best.run.failed) not in ("shape", "dtype", "error"):
+    error, kind = best.run.error, kind_of(best.run.error, best.run.failed) if best.run.error is not None else ""
+    if not isinstance(error, _OWN_FAULTS) or kind not in ("shape", "dtype", "error"):
         return False
     if (
         _is_made_elsewhere(best)
@@ -108,14 +127,30 @@ def is_own_fault(best: Attempt, rivals: Iterable[Attempt], exploration: Explorat
         return False
     if _is_no_tensor(best):
         return True
-    if not has_known_ranks(best):
+    if not ranks_known:
         return False
-    if _is_of_constants(best, exploration):
+    if is_of_sizes(best) and _is_of_constants(best, exploration):
         return True
-    if best.run.failed is not None and is_of_sizes(best) and kind_of(error, best.run.failed) == "shape":
+    if kind == "dtype":
+        return _fits_no_dtypes(best, evaluate)
+    if best.run.failed is not None and is_of_sizes(best) and kind == "shape":
         return _fits_no_sizes(best, exploration)
+    return kind == "error" and not _reads_nothing(best) and _is_of_no_input(best, exploration, evaluate)
+
+
+def _is_of_no_input(best: Attempt, exploration: Exploration, evaluate: Callable[[Plans], Attempt]) -> bool:
+    """Return True if what failed reads no input that was guessed, or asks nothing of its sizes and fits no dtype."""
     guessed = [name for name, plan in best.plans.items if getattr(plan, "source", "search") == "search"]
-    return kind_of(error, best.run.failed) == "error" and not _mentions(best, guessed) and not _reads_nothing(best)
+    if not _mentions(best, guessed):
+        return True
+    refused = best.run.failed is not None and isinstance(best.run.error, (RuntimeError, ValueError))
+    return refused and next(exploration.stopping(), None) is None and _fits_no_dtypes(best, evaluate)
+
+
+def _fits_no_dtypes(best: Attempt, evaluate: Callable[[Plans], Attempt]) -> bool:
+    """Return True if an attempt fails with other dtypes of its tensors as well, and not for want of their values."""
+    attempts = (evaluate(plans) for plans in _with_any_dtypes(best.plans))
+    return all(attempt.run.error is not None and not is_data_dependent(attempt) for attempt in attempts)
 
 
 def _is_made_elsewhere(best: Attempt) -> bool:
@@ -162,10 +197,12 @@ def _has_known_rank(alternatives: Sequence[Plan]) -> bool:
 
 def is_of_environment(attempt: Attempt) -> bool:
     """Return True if something that is not here stopped it: what could not be had before a step, a list that other
-    parts of the program fill, or a library that PyTorch needs for what is neither an operation nor a layer."""
+    parts of the program fill, values of fake tensors, or a library that PyTorch needs for what is neither an operation
+    nor a layer."""
     call = attempt.run.failed
     is_empty = call is not None and any(isinstance(value, (list, tuple)) and not value for value in call.args)
-    if isinstance(attempt.run.error, AbsentError) or is_empty:
+    is_of_fakes = isinstance(attempt.run.error, RuntimeError) and FakeTensor.__name__ in str(attempt.run.error)
+    if isinstance(attempt.run.error, AbsentError) or is_empty or is_of_fakes:
         return True
     traceback = attempt.run.error.__traceback__ if attempt.run.error is not None else None
     while traceback is not None and traceback.tb_next is not None:
@@ -234,7 +271,7 @@ def _reads_nothing(attempt: Attempt) -> bool:
 
 
 def _mentions(attempt: Attempt, names: Collection[str]) -> bool:
-    """Return True if the expression that failed reads one of `names`, as the input that it was."""
+    """Return True if the expression that failed reads one of `names`, or what holds it, as the input that it was."""
     traceback = attempt.run.error.__traceback__ if attempt.run.error is not None else None
     read: dict[str, Any] = {}
     while traceback is not None:
@@ -243,6 +280,8 @@ def _mentions(attempt: Attempt, names: Collection[str]) -> bool:
             node = expression_at(attempt, traceback)
             inside = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} if node is not None else set(names)
             read = {name: frame.f_locals[name] for name in inside if name in frame.f_locals}
+            held = (n for n in ast.walk(node) if isinstance(n, ast.Attribute)) if node is not None else ()
+            read |= {ast.unparse(n): value_in(n, frame) for n in held}
         traceback = traceback.tb_next
     inputs = (value for value in read.values() if isinstance(value, torch.Tensor))
     others = (name for name, value in read.items() if not isinstance(value, (torch.Tensor, tuple)) and name in names)
