@@ -250,10 +250,7 @@ def _of_other_rank(
 def _of_other_ranks(
     found: Found, start: Plans, evaluate: Evaluate, deadline: float, seen: set[Plans], solver: Solver | None
 ) -> Found:
-    """What comes of other ranks where a search ended: they may run, or come further.
-
-    What runs because a layer takes one example without its batch as well is none of them.
-    """
+    """What comes of other ranks where a search ended: they may run, or come further."""
     single = ((plans, REPAIRS_PER_RANK) for plans in _other_ranks(found.best.plans))
     combined = ((plans, REPAIRS_PER_COMBINATION) for plans in _rank_combinations(start))
     for plans, attempts in concat(single, combined):
@@ -263,10 +260,10 @@ def _of_other_ranks(
             continue
         seen.add(plans)
         other = _first_that_runs(plans, evaluate, deadline, attempts, solver)
-        if other.best.run.error is None and not other.best.run.unbatched:
+        if other.best.run.error is None:
             return other
         found.of_other_ranks += [a for a in other.failures if a.run.calls >= found.best.run.calls]
-        if other.best.run.error is not None and reached(other.best) > reached(found.best):
+        if reached(other.best) > reached(found.best):
             found.best = other.best
     found.exhausted = True
     return found
