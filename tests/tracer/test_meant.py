@@ -310,6 +310,15 @@ def test_an_argument_by_position_that_is_no_tensor(trace):
     )
 
 
+def test_what_may_be_no_tensor_is_no_mistake(trace):
+    source = """
+    def spread(places, amounts, size, other):
+        grid = torch.sparse_coo_tensor(places, amounts, size, torch.float32, "cpu", False)
+        return torch.matmul(grid, other)
+    """
+    assert trace(HEAD + _dedented(source), "spread").failure.severity == "information"
+
+
 def test_data_that_is_not_here_is_left_out_of_a_file(trace):
     source = """
     KIND = "small"

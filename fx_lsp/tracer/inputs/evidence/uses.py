@@ -177,6 +177,7 @@ _OPERAND_RANKS = {
     "mm": {0: 2, 1: 2},
     "addmm": {1: 2, 2: 2},
     "scaled_dot_product_attention": {0: 4, 1: 4, 2: 4},
+    "sparse_coo_tensor": {0: 2, 1: 1},
     "conv1d": {2: 1},
     "conv2d": {2: 1},
     "conv3d": {2: 1},

@@ -21,7 +21,7 @@ from fx_lsp.tracer.inputs.plan.plans import (
     input_specs,
     with_size,
 )
-from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_data_dependent, is_of_sizes, place_of
+from fx_lsp.tracer.inputs.solve.attempt import Attempt, involved, is_data_dependent, is_of_sizes, place_of
 from fx_lsp.tracer.inputs.solve.conditions import expression_at, value_in
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
 from fx_lsp.tracer.inputs.solve.repairs import missing_name
@@ -132,7 +132,8 @@ def is_own_fault(
     if is_of_sizes(best) and _is_of_constants(best, exploration):
         return True
     if kind == "dtype":
-        return _fits_no_dtypes(best, evaluate)
+        is_of_kind = isinstance(error, TypeError) and bool(involved(best))  # it may be no tensor at all that is meant
+        return not is_of_kind and _fits_no_dtypes(best, evaluate)
     if best.run.failed is not None and is_of_sizes(best) and kind == "shape":
         return _fits_no_sizes(best, exploration)
     return kind == "error" and not _reads_nothing(best) and _is_of_no_input(best, exploration, evaluate)
