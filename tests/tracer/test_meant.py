@@ -117,7 +117,7 @@ def test_a_class_of_layers_that_is_called_with_too_little_is_applied_in_part(tra
             "init.channels: 64 · search",
             "init.make: functools.partial(torch.nn.modules.conv.Conv2d, kernel_size=3, padding=1) · search",
             "init.squash: torch.nn.functional.relu · search",
-            "x: f32[4, 64, 12, 8] · search",
+            "x: f32[4, 64, 32, 32] · search",
         ]
     )
 
@@ -248,7 +248,7 @@ def test_channels_that_are_cut_off_may_be_those_of_images(trace):
         pass
     """
     assert guessed(trace(HEAD + _dedented(source), "Cut")) == snapshot(
-        ["init.channels: 64 · search", "x: f32[12, 64, 4, 8] · search"]
+        ["init.channels: 64 · search", "x: f32[4, 64, 32, 32] · search"]
     )
 
 

@@ -21,7 +21,7 @@ from fx_lsp.tracer.inputs.evidence.callers import Watcher, watcher
 from fx_lsp.tracer.inputs.evidence.command_line import CommandLine, started_as
 from fx_lsp.tracer.inputs.evidence.offers import Offer
 from fx_lsp.tracer.inputs.plan.facts import Facts
-from fx_lsp.tracer.inputs.plan.plans import Plan, TensorPlan, ValuePlan
+from fx_lsp.tracer.inputs.plan.plans import Plan, SequencePlan, TensorPlan, ValuePlan
 from fx_lsp.tracer.inputs.plan.values import proposals
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.program.absences import Absences, Absent, tolerant
@@ -113,6 +113,8 @@ def _without_absent(offer: Offer, absences: Absences, line: CommandLine, is_tole
 
 
 def _is_absent(plan: Plan) -> bool:
+    if isinstance(plan, SequencePlan):
+        return any(map(_is_absent, plan.items))
     return isinstance(plan, ValuePlan) and isinstance(plan.make(), Absent)
 
 
