@@ -148,7 +148,7 @@ VAGUE_VARIABLES: dict[str, int] = {
     "fx_lsp.specs": 2,
     "fx_lsp.syntax": 1,
     "fx_lsp.tracer": 282,
-    "fx_lsp.tracing": 135,
+    "fx_lsp.tracing": 134,
     "fx_lsp.wire": 2,
 }
 

@@ -187,7 +187,7 @@ COMPARED = {
     "without_tensors": ["out"],
     "strided": ["out", "gradient of x", "gradient of y"],
     "spread": [
-        *("out", "gradient of x", "gradient of more[0]", "gradient of more[1]"),
+        *("out", "gradient of x", "gradient of more[0]"),
         *("gradient of bias", "gradient of further['y']"),
     ],
     "outside": ["out", "gradient of x"],

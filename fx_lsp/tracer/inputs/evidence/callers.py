@@ -127,7 +127,7 @@ class Watcher:
         return Observed(function, Offer(args, init, receiver, mode=self.seen.mode))
 
     def made(self, failure: Failure) -> Observed | Failure:
-        """What a caller that failed had made of the target's class until then; the failure where it made none."""
+        """Return what a caller that failed had made of the target's class by then; the failure where it made none."""
         offer = self._made()
         return failure if offer is None else Observed(None, offer)
 
