@@ -337,7 +337,7 @@ def test_objects_with_tensors_in_them(trace):
         """,
         "Masked",
     )
-    assert traced.inputs() == snapshot(["nested.tensors: f32[4, 8, 64] · search", "nested.mask: b8[4, 8, 64] · search"])
+    assert traced.inputs() == snapshot(["nested.tensors: f32[4, 8, 64] · search", "nested.mask: b8[4, 1, 64] · search"])
     assert "aten.bitwise_not" in traced.graph("forward")
 
 

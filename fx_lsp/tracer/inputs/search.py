@@ -285,7 +285,7 @@ def _other_ranks(plans: Plans) -> Iterator[Plans]:
     """The plans with another rank for all tensors that have the same, which may belong together, then for one."""
     ranks = Counter(len(plan.spec.sizes) for _, plan in plans.tensors() if plan.source == "search")
     for rank in (rank for rank, tensors in ranks.items() if tensors > 1):
-        for other in (r for r in (rank - 1, rank + 1, rank + 2) if r > 0):
+        for other in (r for r in (rank - 1, rank + 1, rank + 2) if r > 1):
             together = plans
             for path, plan in plans.tensors():
                 if plan.source == "search" and len(plan.spec.sizes) == rank:
