@@ -132,8 +132,7 @@ def is_own_fault(
     if is_of_sizes(best) and _is_of_constants(best, exploration):
         return True
     if kind == "dtype":
-        is_of_kind = isinstance(error, TypeError) and bool(involved(best))  # it may be no tensor at all that is meant
-        return not is_of_kind and _fits_no_dtypes(best, evaluate)
+        return not _may_be_no_tensor(best) and _fits_no_dtypes(best, evaluate)
     if best.run.failed is not None and is_of_sizes(best) and kind == "shape":
         return _fits_no_sizes(best, exploration)
     return kind == "error" and not _reads_nothing(best) and _is_of_no_input(best, exploration, evaluate)
@@ -146,6 +145,11 @@ def _is_of_no_input(best: Attempt, exploration: Exploration, evaluate: Callable[
         return True
     refused = best.run.failed is not None and isinstance(best.run.error, (RuntimeError, ValueError))
     return refused and next(exploration.stopping(), None) is None and _fits_no_dtypes(best, evaluate)
+
+
+def _may_be_no_tensor(best: Attempt) -> bool:
+    """Return True if a call did not take an input as the kind of thing that it is: something else may be meant."""
+    return isinstance(best.run.error, TypeError) and bool(involved(best))
 
 
 def _fits_no_dtypes(best: Attempt, evaluate: Callable[[Plans], Attempt]) -> bool:
