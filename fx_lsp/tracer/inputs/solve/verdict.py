@@ -117,11 +117,7 @@ def is_own_fault(
     error, kind = best.run.error, kind_of(best.run.error, best.run.failed) if best.run.error is not None else ""
     if not isinstance(error, _OWN_FAULTS) or kind not in ("shape", "dtype", "error"):
         return False
-    if (
-        _is_made_elsewhere(best)
-        or _is_raised_by_user(best)
-        or any(place_of(rival) != place_of(best) for rival in rivals)
-    ):
+    if _is_made_elsewhere(best) or _is_raised_by_user(best) or {place_of(a) for a in rivals} - {place_of(best)}:
         return False
     if not all(_is_tensor_or_number(plan) for _, plan in best.plans.items):
         return False
