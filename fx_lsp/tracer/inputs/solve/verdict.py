@@ -129,9 +129,9 @@ def is_own_fault(
         return True
     if kind == "dtype":
         return not _may_be_no_tensor(best) and _fits_no_dtypes(best, evaluate)
-    if best.run.failed is not None and is_of_sizes(best) and kind == "shape":
-        return _fits_no_sizes(best, exploration)
-    return kind == "error" and not _reads_nothing(best) and _is_of_no_input(best, exploration, evaluate)
+    if kind == "shape":
+        return best.run.failed is not None and is_of_sizes(best) and _fits_no_sizes(best, exploration)
+    return not _reads_nothing(best) and _is_of_no_input(best, exploration, evaluate)
 
 
 def _is_of_no_input(best: Attempt, exploration: Exploration, evaluate: Callable[[Plans], Attempt]) -> bool:
