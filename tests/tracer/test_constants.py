@@ -36,6 +36,7 @@ def test_values_that_are_there(trace: TraceFixture, body: str) -> None:
     "body",
     [
         pytest.param("return x * int((torch.rand(4) > 0.5).sum())", id="random"),
+        pytest.param("return x[:, : int(torch.empty_like(torch.ones(4)).sum())]", id="not written yet"),
         pytest.param(
             "y = torch.zeros(4)\ny += x[:, 0]\nreturn x if y.sum() > 1 else x * 2", id="written to from an input"
         ),

@@ -43,11 +43,11 @@ class _Storage:
 @dataclass(frozen=True)
 class _Value:
     tensor: torch.Tensor
-    memory: _Storage = field(default_factory=_Storage)
+    storage: _Storage = field(default_factory=_Storage)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Value:
         with no_dispatch():
-            return _Value(self.tensor.clone(), _Storage(self.memory.is_known))
+            return _Value(self.tensor.clone(), _Storage(self.storage.is_known))
 
 
 def keep_values(mode: FakeTensorMode) -> None:
@@ -103,22 +103,22 @@ def _value(tensor: torch.Tensor) -> _Value | None:
         plain = type(tensor) is torch.Tensor and not tensor.requires_grad and not tensor.is_meta and _is_small(tensor)
         return _Value(tensor) if plain else None
     value: _Value | None = tensor.__dict__.get(_VALUE)
-    return value if value is not None and value.memory.is_known and not tensor.requires_grad else None
+    return value if value is not None and value.storage.is_known and not tensor.requires_grad else None
 
 
 def _has_values(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     """Return True if the result of an operation depends on nothing unknown."""
     if func.namespace == "prim" or torch.Tag.nondeterministic_seeded in func.tags:
         return False
-    has_operands = False
-    for item in _leaves((args, kwargs)):
-        if isinstance(item, torch.Tensor):
-            has_operands = True
-            if _value(item) is None:
-                return False
-        elif isinstance(item, (torch.SymInt, torch.SymFloat, torch.SymBool, torch.Generator)):
-            return False
-    return has_operands or func.overloadpacket.__name__ not in _UNINITIALIZED
+    if func.overloadpacket.__name__ in _UNINITIALIZED:
+        return False
+    return not any(_is_unknown(item) for item in _leaves((args, kwargs)))
+
+
+def _is_unknown(item: Any) -> bool:
+    if isinstance(item, torch.Tensor):
+        return _value(item) is None
+    return isinstance(item, (torch.SymInt, torch.SymFloat, torch.SymBool, torch.Generator))
 
 
 def _leaves(item: Any) -> Iterator[Any]:
@@ -166,11 +166,11 @@ def _attach(result: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any])
         _forget_written(func, args, kwargs)
         return
     operands = [value for tensor in _tensors((args, kwargs)) if (value := _value(tensor)) is not None]
-    memories = {value.tensor.untyped_storage().data_ptr(): value.memory for value in operands}
+    storages = {value.tensor.untyped_storage().data_ptr(): value.storage for value in operands}
     for fake, real in zip(_tensors(result), _tensors(computed), strict=True):
         if isinstance(fake, FakeTensor) and fake.shape == real.shape and not fake.is_meta:
-            memory = memories.get(real.untyped_storage().data_ptr()) or _Storage()
-            setattr(fake, _VALUE, _Value(real, memory))
+            storage = storages.get(real.untyped_storage().data_ptr()) or _Storage()
+            setattr(fake, _VALUE, _Value(real, storage))
 
 
 def _forget_written(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
@@ -184,7 +184,7 @@ def _forget_written(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> N
         for tensor in _tensors(written):
             value: _Value | None = tensor.__dict__.get(_VALUE)
             if value is not None:
-                value.memory.is_known = False
+                value.storage.is_known = False
 
 
 def _as_fake(tensor: torch.Tensor, mode: FakeTensorMode, device: torch.device) -> torch.Tensor:
