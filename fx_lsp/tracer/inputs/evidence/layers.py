@@ -6,12 +6,13 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
 
 from fx_lsp.syntax import FunctionNode, axis_terms
+from fx_lsp.tracer.inputs.evidence.body import rebound_lines
 from fx_lsp.tracer.inputs.evidence.patterns import take_term
 from fx_lsp.tracer.inputs.plan.facts import Facts
 
@@ -20,35 +21,22 @@ MAX_DEPTH = 4
 
 
 def add_layer_facts(
-    forward: FunctionNode | None, facts: dict[str, Facts], module: nn.Module, depth: int = MAX_DEPTH
+    forward: FunctionNode | None, facts: Mapping[str, Facts], module: nn.Module, depth: int = MAX_DEPTH
 ) -> None:
     """Take in what parameters have to be that go into a layer as they are: `self.conv(images)` wants images.
 
     So do parts of the module that hand them to a layer of their own.
     """
-    for call in _calls_with_parameters(forward) if forward is not None else ():
+    if forward is None:
+        return
+    rebound = rebound_lines(forward, facts)
+    calls = [node for node in ast.walk(forward) if isinstance(node, ast.Call)]
+    for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset)):
         layer = _layer(call.func, forward, module)
-        for position, argument in enumerate(call.args):
+        for position, argument in enumerate(call.args if layer is not None else ()):
             name = argument.id if isinstance(argument, ast.Name) else ""
-            if name in facts and layer is not None:
+            if name in facts and call.lineno <= rebound.get(name, call.lineno):
                 _add(facts[name], layer, position, depth)
-
-
-def _calls_with_parameters(function: FunctionNode) -> Iterator[ast.Call]:
-    """Yield the calls that read parameters before these are bound to something else, in the order of the code."""
-    bound: dict[str, tuple[int, int]] = {}
-    for node in ast.walk(function):
-        if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            place = (node.end_lineno or node.lineno, node.end_col_offset or 0)
-            for name in (n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)):
-                bound[name] = min(bound.get(name, place), place)
-    calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
-    for call in sorted(calls, key=lambda c: (c.lineno, c.col_offset)):
-        names = [a.id for a in call.args if isinstance(a, ast.Name)]
-        place = call.end_lineno or call.lineno, call.end_col_offset or 0
-        if names and all(place <= bound.get(name, place) for name in names):
-            yield call
 
 
 def _layer(called: ast.expr, function: FunctionNode | None, module: nn.Module) -> Any:
