@@ -315,8 +315,7 @@ def _solved_init(
     constructed: Constructed, failed: Attempt, exploration: Exploration | None
 ) -> Iterator[Mapping[str, Plan]]:
     """Other numbers for the constructor, which a run on symbols asks for, or that would make sizes the same."""
-    run = exploration.attempt.run if exploration is not None else None
-    if exploration is not None and run is not None and run.calls == failed.run.calls and run.error is not None:
+    if exploration is not None and exploration.ends_like(failed):
         for sizes in solved(exploration):
             other = dict(with_sizes(constructed.plans, exploration, sizes, INIT).items)
             changed = {n: plan for n, plan in other.items() if plan != constructed.plans[n]}

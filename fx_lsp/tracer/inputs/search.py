@@ -183,10 +183,10 @@ class Solver:
 
 def _fitting(attempt: Attempt, plans: Plans, exploration: Exploration) -> Iterator[Plans]:
     """Yield plans with sizes that fit, as far as a run of `plans` on symbols, the same in other sizes, tells."""
-    error, calls = exploration.attempt.run.error, exploration.attempt.run.calls
-    if error is not None and calls == attempt.run.calls:
+    run = exploration.attempt.run
+    if exploration.ends_like(attempt):
         yield from (with_sizes(attempt.plans, exploration, sizes) for sizes in solved(exploration))
-    elif plans != attempt.plans and (error is None or calls > attempt.run.calls):
+    elif plans != attempt.plans and (run.error is None or run.calls > attempt.run.calls):
         yield plans
 
 

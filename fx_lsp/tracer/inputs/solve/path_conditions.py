@@ -56,6 +56,10 @@ class Exploration:
     dimensions: Mapping[sympy.Symbol, Dimension]
     hints: Mapping[sympy.Symbol, int]
 
+    def ends_like(self, attempt: Attempt) -> bool:
+        """Return True if the run failed where an attempt did, with as many torch calls before."""
+        return self.attempt.run.error is not None and self.attempt.run.calls == attempt.run.calls
+
     def stopping(self) -> Iterator[Condition]:
         """The conditions asked since the last torch call that returned, the last first: one of them ended the run."""
         calls = self.attempt.run.calls

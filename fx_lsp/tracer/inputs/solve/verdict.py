@@ -181,8 +181,7 @@ def _is_no_tensor(best: Attempt) -> bool:
 def _is_of_constants(best: Attempt, exploration: Exploration) -> bool:
     """Return True if what ended the run is a condition on numbers that depend on nothing that was guessed."""
     last = next(exploration.stopping(), None)
-    ended = exploration.attempt.run.error is not None and exploration.attempt.run.calls == best.run.calls
-    return ended and last is not None and last.expression == sympy.false
+    return exploration.ends_like(best) and last is not None and last.expression == sympy.false
 
 
 def has_known_ranks(attempt: Attempt) -> bool:
@@ -222,7 +221,7 @@ def are_numbers(plans: Iterable[Plan]) -> bool:
 
 def _fits_no_sizes(best: Attempt, exploration: Exploration) -> bool:
     """Return True if the sizes that do not fit are the code's own numbers, or fit only where one of them is 1."""
-    if exploration.attempt.run.calls != best.run.calls or exploration.attempt.run.error is None:
+    if not exploration.ends_like(best):
         return False
     numbered = enumerate(islice(exploration.stopping(), MAX_GOALS))
     goals = [goal for number, goal in numbered if number == 0 or not is_one(goal)]
