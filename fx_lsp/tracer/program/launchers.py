@@ -13,11 +13,6 @@ from dataclasses import dataclass, field
 from types import CodeType, FunctionType
 from typing import Any
 
-import torch
-from torch import nn
-
-from fx_lsp.tracer.program.process_group import start_group
-
 Invent = Callable[[str, Any, Any], Any]
 """Makes up a value for an argument from its name, its type and its choices."""
 _REQUIRED = inspect.Parameter.empty
@@ -84,21 +79,6 @@ def _instead(*args: Any, **kwargs: Any) -> Any:
 def _spawned(original: Any, fn: Callable[..., Any], args: tuple[Any, ...] = (), *rest: Any, **options: Any) -> Any:
     """Run the first of several processes here."""
     return fn(0, *args)
-
-
-def _alone(original: Any, *rest: Any, **options: Any) -> None:
-    """Set up a group of this process alone."""
-    if options.get("backend") == "fake" or rest[:1] == ("fake",):
-        original(*rest, **options)
-    elif not torch.distributed.is_initialized():
-        start_group()
-
-
-def _parallel(original: Any, parallel: nn.Module, module: nn.Module, *rest: Any, **options: Any) -> None:
-    """Make a module that calls the one that would be copied to other processes."""
-    nn.Module.__init__(parallel)
-    parallel.module = module
-    parallel.forward = module.__call__
 
 
 def _worker(
@@ -231,8 +211,6 @@ _KINDS = (
     _Kind("process", ("BaseProcess",), "BaseProcess", "__init__", lambda invent: _worker),
     _Kind("process", ("BaseProcess",), "BaseProcess", "start", lambda invent: _started),
     _Kind("process", ("BaseProcess",), "BaseProcess", "join", lambda invent: _joined),
-    _Kind("distributed_c10d", ("ProcessGroup",), "", "init_process_group", lambda invent: _alone),
-    _Kind("distributed", ("DistributedDataParallel",), "DistributedDataParallel", "__init__", lambda invent: _parallel),
     _Kind("core", ("Command", "Parameter"), "Command", "make_context", _Commands),
     _Kind("core", ("Fire",), "", "Fire", _Component),
     _Kind("app", ("UsageError",), "", "run", lambda invent: _run_main),
