@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from fx_lsp.features.inputs import input_text
-from fx_lsp.model import Outcome, TargetVariant, Trace, Value, known_trace
+from fx_lsp.model import TargetVariant, Trace, Value
 
 
 def with_variant(trace: Trace, variant: TargetVariant, values: Iterable[Value]) -> Trace:
@@ -18,9 +18,3 @@ def variant_text(variant: TargetVariant) -> str:
     """Return what a variant is given: `with targets: ~i64[4, 8]`."""
     items = [item for item in variant.inputs if item.name.partition("[")[0] == variant.name]
     return f"with {', '.join(map(input_text, items)) or variant.name}"
-
-
-def find_variant(outcome: Outcome, name: str) -> TargetVariant | None:
-    """Return the variant of a target that has a name."""
-    trace = known_trace(outcome)
-    return next((v for v in trace.variants if v.name == name), None) if trace is not None else None

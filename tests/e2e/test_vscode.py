@@ -174,7 +174,7 @@ def test_partitioners_and_kernels_are_documents(views: dict[str, Any]) -> None:
 
 
 def test_inputs_are_pinned(views: dict[str, Any]) -> None:
-    assert "# fx: q=f32[4, 64], k=f32[8, 64], v=f32[8, 96]" in views["pinned"]
+    assert "# fx: q=f32[4, 8, 12, 64], k=f32[4, 8, 24, 64], v=f32[4, 8, 24, 96]" in views["pinned"]
 
 
 def test_a_large_graph_is_read_and_drawn(large: dict[str, Any]) -> None:

@@ -11,7 +11,6 @@ from fx_lsp.syntax import FunctionNode, assigned, bound_lambda, is_main_guard
 from fx_lsp.tracing.source.parsing import walk
 from fx_lsp.tracing.source.tensor_code import collect_imports, dotted, is_stdlib, parameters
 
-DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 

@@ -7,7 +7,7 @@ const MARKED = 'rgba(230, 180, 80';
 await drive(async (w) => {
   const found = {};
   const code = w.editor('/attention.py');
-  found.lenses = await w.lenses('11 ops forward');
+  found.lenses = await w.lenses('22 ops forward');
   await w.traced();
   found.code = await w.text(code);
   await w.shot('code');
@@ -30,7 +30,7 @@ await drive(async (w) => {
   found.colors = await w.page.locator('.view-overlays .cdr[class*="ced-"]').count();
   await w.shot('graph-document');
 
-  await w.click(forward, 'mm_1: ');
+  await w.click(forward, 'bmm_1: ');
   await w.until(async () => (await w.marked(code, MARKED)).some((line) => line.includes('return weights @ v')), 'the line of the code');
   found.back = await w.marked(code, MARKED);
 

@@ -10,7 +10,7 @@ await drive(async (w) => {
   const found = {};
   const { page } = w;
   const code = w.editor('/attention.py');
-  await w.lens('11 ops forward').waitFor();
+  await w.lens('22 ops forward').waitFor();
   await w.traced();
 
   await page.locator('.activitybar .action-item', { has: page.locator('[aria-label^="FX"]') }).first().click();
