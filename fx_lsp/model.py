@@ -235,7 +235,7 @@ class TargetVariant:
 
 @dataclass(frozen=True)
 class NamedSizes:
-    """What the code calls the sizes of one tensor; "" is the name of a size that it has none for.
+    """Hold what the code calls the sizes of one tensor; "" is the name of a size that it has none for.
 
     A "value" is what the variable `name` held at `span`, as in `Value`; an "operation" is one that the expression at
     `span` came to, and the tensor what it was given or gave; an "input" is known by its name alone.

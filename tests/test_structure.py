@@ -139,9 +139,9 @@ VAGUE_VARIABLES: dict[str, int] = {
     "fx_lsp.bench": 46,
     "fx_lsp.choices": 1,
     "fx_lsp.cli": 1,
-    "fx_lsp.commands": 31,
+    "fx_lsp.commands": 30,
     "fx_lsp.comments": 3,
-    "fx_lsp.features": 62,
+    "fx_lsp.features": 61,
     "fx_lsp.model": 1,
     "fx_lsp.plots": 4,
     "fx_lsp.server": 56,
@@ -162,8 +162,8 @@ QUESTION_DOCSTRINGS: dict[str, int] = {
     "fx_lsp.plots": 2,
     "fx_lsp.server": 22,
     "fx_lsp.specs": 3,
-    "fx_lsp.tracer": 146,
-    "fx_lsp.tracing": 110,
+    "fx_lsp.tracer": 144,
+    "fx_lsp.tracing": 109,
     "fx_lsp.wire": 1,
 }
 

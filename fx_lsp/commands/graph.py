@@ -58,8 +58,8 @@ async def _graph(arguments: argparse.Namespace) -> int:
         outcome = await engine.outcome(chosen.file, chosen.name, work, final=True)
         trace, stages = shown_trace(outcome, chosen.file), list[Stage]()
         if trace is not None:
-            found = await stages_of(engine, chosen, (info.name for info in trace.stages), work)
-            outcome, stages = (found, []) if isinstance(found, Failure) else (outcome, found)
+            answer = await stages_of(engine, chosen, (info.name for info in trace.stages), work)
+            outcome, stages = (answer, []) if isinstance(answer, Failure) else (outcome, answer)
     if arguments.json:
         print(json.dumps(to_contract(arguments.target, outcome, stages), indent=2))
     elif isinstance(outcome, Failure):

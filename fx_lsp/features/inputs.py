@@ -46,8 +46,8 @@ def source_text(item: InputSpec) -> str:
     }
     if item.source in words:
         return words[item.source]
-    found = "found by search" if item.source == "search" else item.source
-    return f"{found}, {detail}" if detail else found
+    origin = "found by search" if item.source == "search" else item.source
+    return f"{origin}, {detail}" if detail else origin
 
 
 def _names(items: list[InputSpec], sizes: SizeNames | None) -> str:

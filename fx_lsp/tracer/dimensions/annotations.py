@@ -31,7 +31,7 @@ _CALCULATED = (ast.Expression, ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.FloorD
 
 @dataclass
 class _Sizes:
-    """What names stand for, each with the variable that says so; those with a star stand for several sizes."""
+    """Hold what names stand for, each with the variable that says so; a name with a star stands for several sizes."""
 
     named: dict[str, tuple[tuple[int, ...], str]] = field(default_factory=dict[str, "tuple[tuple[int, ...], str]"])
 

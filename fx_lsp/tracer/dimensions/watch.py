@@ -67,7 +67,7 @@ class FunctionRun:
 
 @dataclass
 class SymbolicRun:
-    """What a run on symbols showed, `calls` torch calls of it; `symbols` are those that its call was made with."""
+    """Hold what a run on symbols showed, `calls` torch calls of it; `symbols` are those that its call was made with."""
 
     symbols: SymbolicCall
     scopes: list[FunctionRun]

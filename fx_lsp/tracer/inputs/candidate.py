@@ -434,8 +434,8 @@ def _single_batch(candidate: Candidate, ran: Attempt) -> Remark | None:
 
 @dataclass(frozen=True)
 class _Optional:
-    """What running a target with its optional tensors shows: what is wrong with that, its variants, and which of the
-    code that was not reached they reach."""
+    """Hold what a run of a target with its optional tensors shows: what is wrong with that, its variants, and which of
+    the code that was not reached they reach."""
 
     unreached: tuple[Unreached, ...]
     remarks: tuple[Remark, ...] = ()

@@ -199,7 +199,7 @@ def _ones(plans: Plans) -> int:
 
 
 def reached(attempt: Attempt) -> tuple[int, int, int]:
-    """How far an attempt came: torch calls, the line in the target's file, and what ended it there.
+    """Return how far an attempt came: torch calls, the line in the target's file, and what ended it there.
 
     Where code asks for the value of a tensor its sizes fit (2); last comes what is only there for gradients (0).
     """

@@ -30,7 +30,7 @@ _UNKNOWN = object()
 
 @dataclass
 class Coverage:
-    """What ran of a file: the first lines of functions that were entered, lines, and what conditions were made of.
+    """Hold what ran of a file: the first lines of functions that were entered, lines, and what conditions were made of.
 
     `operands` has for each condition (by where it starts) its operands with the values that they had, `_UNKNOWN` for
     one that changed; `notes` counts how often it was looked at.

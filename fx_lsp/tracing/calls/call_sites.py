@@ -343,7 +343,7 @@ def _needed(
     depth: int = MAX_DEPTH,
     read: Collection[str] = (),
 ) -> _Needed | None:
-    """What a call needs; where it stands in a function with parameters, what a call of that needs as well.
+    """Hold what a call needs; where it stands in a function with parameters, what a call of that needs as well.
 
     What is called reads names of the module, too: of those, functions on the way may assign some that are `global`.
     """

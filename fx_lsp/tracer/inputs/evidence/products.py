@@ -19,7 +19,7 @@ BATCH_RANK, HEADS_RANK = 3, 4
 
 @dataclass
 class _Dataflow:
-    """What expressions are, in the order of the statements: `lines` are those from which a parameter is another value.
+    """Tell what expressions are, in the order of statements: `lines` are those from which a parameter is another value.
 
     `scores` and `weights` are variables with the parameters whose products they hold, before and after a softmax.
     """

@@ -59,8 +59,8 @@ def start_plans(
 
 
 def _spread(name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
-    """What `*args` may be: as many tensors as the body takes, two or modules where it looks at them, nothing where it
-    hands them on."""
+    """Return what `*args` may be: as many tensors as the body takes, two or modules where it looks at them, nothing
+    where it hands them on."""
     if context.constructing:
         return [SequencePlan(MODULES if "modules" in facts.uses else ())]
     first = tensors(name, Facts(), taken, context)

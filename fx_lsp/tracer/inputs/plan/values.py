@@ -56,7 +56,7 @@ _FLOATS: tuple[tuple[re.Pattern[str], float], ...] = tuple(
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """What proposals may look at besides the parameter itself; `named` are sizes by the name that people gave them.
+    """Hold what proposals may look at besides the parameter; `named` are sizes by the name that people gave them.
 
     `fits` gives the configurations that a parameter may mean (`init.config`: a constructor's), `complete` an instance
     of a class with numbers in place of those that its author left open, and `modules` the modules of the project that
