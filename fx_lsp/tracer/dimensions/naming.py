@@ -17,7 +17,7 @@ from fx_lsp.tracer.compat import FakeTensorMode, FloorDiv, sympy
 from fx_lsp.tracer.dimensions.sources import Place, named_shapes, reads_sizes
 from fx_lsp.tracer.dimensions.symbolic import Sizes
 from fx_lsp.tracer.dimensions.watch import FunctionRun, SymbolicRun, observed
-from fx_lsp.tracer.inputs.candidate import Prepared
+from fx_lsp.tracer.inputs.outcome import Prepared
 from fx_lsp.tracer.inputs.plan.dims import Shape
 from fx_lsp.tracer.inputs.solve.path_conditions import Condition
 from fx_lsp.tracer.run.observation import Statements

@@ -15,16 +15,18 @@ from typing import Any
 from fx_lsp.model import Caller, Failure, TraceRequest
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.failures.exceptions import sentence
-from fx_lsp.tracer.inputs.candidate import FUNCTION_RANKS, Prepared, prepare_with
+from fx_lsp.tracer.inputs.candidate import FUNCTION_RANKS
 from fx_lsp.tracer.inputs.evidence.call_sites import seen_at_call_sites
 from fx_lsp.tracer.inputs.evidence.callers import Observed, caller_request, watcher
 from fx_lsp.tracer.inputs.evidence.configurations import fitting_plans
 from fx_lsp.tracer.inputs.evidence.offers import Offer, Written, conventions, unmakable, written_offers
 from fx_lsp.tracer.inputs.evidence.steps import offers_of_step
+from fx_lsp.tracer.inputs.outcome import Prepared
 from fx_lsp.tracer.inputs.plan.configs import completed, constructor, modules_with, namespaces
 from fx_lsp.tracer.inputs.plan.signatures import hints_of, signature_of, takes_any
 from fx_lsp.tracer.inputs.plan.start import needs_objects
 from fx_lsp.tracer.inputs.plan.values import Context
+from fx_lsp.tracer.inputs.prepare import prepare_with
 from fx_lsp.tracer.inputs.search import HARD
 from fx_lsp.tracer.inputs.subject import Subject, subject_of
 from fx_lsp.tracer.inputs.task import Task

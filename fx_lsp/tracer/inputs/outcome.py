@@ -1,0 +1,118 @@
+"""What comes of a search over a candidate: a call that can be captured, or whose fault it is that there is none."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from fx_lsp.model import Failure, InputSpec, Remark, Severity, TargetVariant, Unreached
+from fx_lsp.tracer.inputs.candidate import Candidate
+from fx_lsp.tracer.inputs.plan.plans import (
+    Plans,
+    input_specs,
+)
+from fx_lsp.tracer.inputs.plan.start import is_given
+from fx_lsp.tracer.inputs.remarks import demands_of
+from fx_lsp.tracer.inputs.search import Found, reached, search
+from fx_lsp.tracer.inputs.settle import Settled
+from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
+from fx_lsp.tracer.inputs.solve.path_conditions import Exploration
+from fx_lsp.tracer.inputs.solve.verdict import (
+    are_numbers,
+    has_known_ranks,
+    is_of_environment,
+    is_own_fault,
+    persists,
+)
+from fx_lsp.tracer.inputs.task import MIN_SECONDS
+from fx_lsp.tracer.run.branches import unreached
+from fx_lsp.tracer.run.call import Call, tensors_in
+from fx_lsp.tracer.run.conditions import Conditions, under
+from fx_lsp.tracer.run.observation import Run, Stopped
+
+
+@dataclass
+class Prepared:
+    """A call with fake arguments that ran once under `conditions`, how they read to the user, and what was seen.
+
+    `otherwise` is what to take where it cannot be captured so; `unreached` and `variants` as in `Trace`.
+    """
+
+    call: Call
+    inputs: tuple[InputSpec, ...]
+    run: Run
+    notes: list[str] = field(default_factory=list[str])
+    conditions: Conditions = field(default_factory=Conditions)
+    otherwise: Prepared | Failure | None = None
+    remarks: tuple[Remark, ...] = ()
+    unreached: tuple[Unreached, ...] = ()
+    variants: tuple[TargetVariant, ...] = ()
+
+
+def search_candidate(candidate: Candidate, start: Plans, seconds: float, earlier: Plans | None = None) -> Found:
+    """Search for inputs that a candidate runs with, from `start` on, as `search` does."""
+
+    def demanding(attempt: Attempt) -> bool:
+        return bool(demands_of(candidate, attempt))
+
+    return search(start, candidate.evaluate, seconds, earlier, candidate.explore, demanding)
+
+
+def severity_of(candidate: Candidate, outcome: Found, exploration: Exploration | None = None) -> Severity:
+    """Tell how sure it is that the code itself is what ended a search."""
+    task, constructed, failed = candidate.task, candidate.constructed, outcome.best
+    several = any(candidate.facts[n].may_be_several for n, _ in failed.plans.items if n in candidate.facts)
+    if several or is_of_environment(failed):
+        return "information"
+    if constructed.trusted and is_given(candidate.start):
+        return "information" if candidate.offer.guessed else "error"
+    rivals = [a for a in (*outcome.failures, *outcome.of_other_ranks) if reached(a)[:2] >= reached(failed)[:2]]
+    sure = constructed.trusted and task.seconds > MIN_SECONDS and has_known_ranks(failed)
+    if sure and persists(failed, rivals, candidate.evaluate):
+        return "error"
+    is_unsure = is_given(candidate.start) or not are_numbers(plan for _, plan in constructed.plans.items)
+    owner = candidate.subject.owner
+    if is_unsure or (owner is not None and inspect.isabstract(owner)):
+        return "information"
+    return "warning" if _is_own_fault(candidate, outcome, rivals, exploration) else "information"
+
+
+def _is_own_fault(
+    candidate: Candidate, outcome: Found, rivals: Sequence[Attempt], exploration: Exploration | None
+) -> bool:
+    failed = outcome.best
+    whole = exploration or candidate.explore(failed.plans, whole=True)
+    ranks_known = has_known_ranks(failed) or (outcome.exhausted and failed.run.failed is not None)
+    return is_own_fault(failed, rivals, whole, ranks_known, candidate.evaluate)
+
+
+def note_stopped(candidate: Candidate, failed: Attempt, inputs: tuple[InputSpec, ...], failure: Failure) -> None:
+    """Run an attempt that failed once more, to record what ran before it did."""
+    task, conditions = candidate.task, failed.conditions
+    calls: list[Call] = []
+
+    def make() -> tuple[Call, dict[int, str]]:
+        named, symbols = candidate.written.named, conditions.symbols
+        call, paths = candidate.call_of(failed.plans, named if symbols is None else symbols.sizes(named))
+        calls.append(call)
+        return call, paths
+
+    with under(task.mode, conditions):
+        again = attempt(task, failed.plans, candidate.alternatives, make, Run(recorded=[]))
+    if calls and again.run.error is not None and again.run.calls == failed.run.calls:
+        task.stopped[failure] = Stopped(again.run, calls[-1], conditions, inputs)
+
+
+def prepared_call(candidate: Candidate, settled: Settled, failure: Failure | None) -> Prepared:
+    run, task = settled.attempt.run, candidate.task
+    module = settled.call.modules.get("")
+    mode = [] if module is None or module.training else ["traced in evaluation mode"]
+    returned = {id(tensor) for _, tensor in tensors_in(run.result, "")}
+    call = dataclasses.replace(settled.call, touched=frozenset(run.touched | returned))
+    otherwise = failure if settled.plain is None else prepared_call(candidate, settled.plain, failure)
+    inputs = candidate.constructed.inputs + input_specs(settled.attempt.plans)
+    code = unreached(task.tree, task.request.file, run.coverage)
+    notes = [*mode, *settled.notes]
+    return Prepared(call, inputs, run, notes, settled.conditions, otherwise, unreached=code)

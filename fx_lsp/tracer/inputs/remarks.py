@@ -1,0 +1,109 @@
+"""What is wrong with code that runs: sizes that fit only as they were guessed, all pairs, changes in place."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from fx_lsp.model import Remark, Span
+from fx_lsp.tracer.inputs.candidate import Candidate
+from fx_lsp.tracer.inputs.construct import INIT
+from fx_lsp.tracer.inputs.plan.plans import (
+    TensorPlan,
+    fresh_sizes,
+    is_single_batch,
+)
+from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_of_sizes, place_of
+from fx_lsp.tracer.inputs.solve.forced import dimension_names, forced, name_of
+from fx_lsp.tracer.inputs.solve.path_conditions import Dimension
+from fx_lsp.tracer.inputs.solve.solver import Sizes, with_sizes
+from fx_lsp.tracer.run.call import tensors_in
+from fx_lsp.tracer.run.in_place import overwritten
+from fx_lsp.tracer.source.expressions import shown_expression
+
+MAX_CALLS_RETRACED = 500
+"""Up to how many torch calls a run is repeated on symbols to see what it demands of sizes."""
+
+
+def remarks_of(candidate: Candidate, ran: Attempt) -> tuple[Remark, ...]:
+    """Tell what is wrong with code that runs: it pairs all elements of two tensors, or wants sizes nobody means."""
+    crossed = (
+        Remark(
+            f"{' and '.join(specs)} broadcast to all pairs of their elements: one of them has a dimension too many",
+            span,
+            "warning",
+        )
+        for span, *specs in dict.fromkeys(ran.run.crossed)
+    )
+    demands = demands_of(candidate, ran) or list(_unbatched(candidate, ran))
+    return (*crossed, *_overwritten(ran), *demands)
+
+
+def _overwritten(ran: Attempt) -> Iterator[Remark]:
+    """Tell of values that are kept for the backward pass and changed in place before it, which ends that pass."""
+    outputs = (tensor for _, tensor in tensors_in(ran.run.result, ""))
+    for write in overwritten(outputs, ran.run.writes):
+        severity = "error" if write.trains else "warning"
+        message = f"the backward pass fails: this changes in place what {write.saved_by.lower()} keeps for it"
+        yield Remark(message, write.chain[0], severity)
+
+
+def _unbatched(candidate: Candidate, ran: Attempt) -> Iterator[Remark]:
+    """Tell of layers that take their input for one example without a batch, if its rank was guessed."""
+    guessed = any(plan.source == "search" and not plan.rank_known for _, plan in ran.plans.tensors())
+    for chain in dict.fromkeys(ran.run.unbatched if guessed else ()):
+        if chain:
+            shown = shown_expression(chain[0], candidate.task.lines)
+            yield Remark(f"`{shown}` gets one example without a batch: only so it runs", chain[0], "warning")
+
+
+def demands_of(candidate: Candidate, ran: Attempt) -> list[Remark]:
+    """Return the sizes that an attempt ran with only because they were guessed so."""
+    if ran.plans not in candidate.demands:
+        candidate.demands[ran.plans] = _retraced_demands(candidate, ran)
+    return candidate.demands[ran.plans]
+
+
+def _retraced_demands(candidate: Candidate, ran: Attempt) -> list[Remark]:
+    task, init = candidate.task, candidate.constructed.plans
+    guessed = any(plan.source == "search" for _, plan in ran.plans.tensors())
+    if not guessed or ran.run.calls > MAX_CALLS_RETRACED or task.request.work:
+        return []
+    single = _single_batch(candidate, ran)
+    if single is not None:
+        return [single]
+    exploration = candidate.explore(ran.plans, whole=True, chains=True)
+    if exploration.attempt.run.error is not None:
+        return []
+
+    def again(sizes: Sizes) -> Attempt:
+        other = with_sizes(init, exploration, sizes, INIT)
+        return candidate.evaluate(with_sizes(ran.plans, exploration, sizes), other)
+
+    remarks = forced(exploration, candidate.node, task.lines, again)
+    return [remark for remark in remarks if remark.span is not None and remark.span.file == task.request.file]
+
+
+def _single_batch(candidate: Candidate, ran: Attempt) -> Remark | None:
+    """Tell of code that runs with a batch of one alone: no symbol stands for a size of 1."""
+    ones = [p for p, plan in ran.plans.tensors() if plan.source == "search" and is_single_batch(plan)]
+    if not ones:
+        return None
+    others = [plan.spec.sizes[0] for path, plan in ran.plans.tensors() if plan.spec.sizes and path not in ones]
+    span: object = None
+    for batch in (*others, *fresh_sizes(1, ran.plans.sizes(), features=False)):
+
+        def larger(path: str, plan: TensorPlan, batch: int | str = batch) -> TensorPlan:
+            sizes = (batch, *plan.spec.sizes[1:])
+            return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, sizes=sizes)) if path in ones else plan
+
+        attempt = candidate.evaluate(ran.plans.map_tensors(larger))
+        if attempt.run.error is None or attempt.run.failed is None or not is_of_sizes(attempt):
+            return None
+        span = place_of(attempt)
+    if not isinstance(span, Span):
+        return None
+    names = dimension_names(candidate.node)
+    text = name_of(Dimension(ones[0], 0, 2), names)
+    shown = shown_expression(span, candidate.task.lines)
+    return Remark(f"{text} is 1 here: `{shown}` works only so", span, "warning")
