@@ -329,6 +329,7 @@ class Pass:
     file: str
     name: str
     kind: PassKind
+    span: Span
     name_span: Span
     uses: tuple[str, ...] = ()
 

@@ -51,26 +51,23 @@
   "Note the server's status MESSAGE."
   (setq fx-lsp-status (or message "")))
 
-(defun fx-lsp--target-at-point (names)
-  "The innermost of NAMES that point is in."
-  (let ((here (or (python-info-current-defun) "")))
-    (car (sort (cl-remove-if-not
-                (lambda (name) (or (equal name here) (string-prefix-p (concat name ".") here)))
-                names)
-               (lambda (a b) (> (length a) (length b)))))))
+(defun fx-lsp--target-at-point (functions)
+  "The name of the innermost of FUNCTIONS around point, or nil."
+  (let* ((line (1- (line-number-at-pos nil t)))
+         (edge (lambda (function end) (plist-get (plist-get (plist-get function :range) end) :line)))
+         (around (cl-remove-if-not
+                  (lambda (function) (<= (funcall edge function :start) line (funcall edge function :end)))
+                  functions)))
+    (plist-get (car (cl-sort around #'> :key (lambda (function) (funcall edge function :start)))) :name)))
 
-(defun fx-lsp--target (&optional first)
-  "The URI of the buffer, and the name of the target at point.
-Or of the one that a lens with the command FIRST is about."
-  (let* ((document (eglot--TextDocumentIdentifier))
-         (lenses (jsonrpc-request (eglot--current-server-or-lose)
-                                  :textDocument/codeLens (list :textDocument document)))
-         (name-of (lambda (lens) (aref (plist-get (plist-get lens :command) :arguments) 1)))
-         (about (cl-find first lenses :key (lambda (lens) (plist-get (plist-get lens :command) :command)) :test #'equal))
-         (names (mapcar name-of lenses)))
-    (list (plist-get document :uri)
-          (or (and about (funcall name-of about))
-              (fx-lsp--target-at-point names) (user-error "No traced function at point")))))
+(defun fx-lsp--target (&optional otherwise)
+  "The URI of the buffer, and the name of the target at point, traced or not yet.
+The name is OTHERWISE, where that is given, if point is in no target."
+  (let* ((uri (plist-get (eglot--TextDocumentIdentifier) :uri))
+         (known (jsonrpc-request (eglot--current-server-or-lose) :fxLsp/functions (list :uri uri))))
+    (list uri (or (fx-lsp--target-at-point (append (plist-get known :functions) nil))
+                  otherwise
+                  (user-error "No function that is traced at point")))))
 
 (defun fx-lsp--execute (command &rest arguments)
   "What the server answers to COMMAND with ARGUMENTS."
@@ -84,7 +81,7 @@ With a prefix argument ask for the FILE, which is otherwise one beside the
 source.  Once more, there or in the source: bring it up to date; edits stay."
   (interactive (list (and current-prefix-arg (read-file-name "Kernels: "))))
   (eglot--signal-textDocument/didChange) ; edits are refused for a text that the server has not seen
-  (let* ((target (fx-lsp--target "fxLsp.writeKernel"))
+  (let* ((target (fx-lsp--target "")) ; a file of kernels says itself whose they are
          (eglot-confirm-server-initiated-edits nil)
          (eglot-confirm-server-edits nil)
          (path (plist-get (apply #'fx-lsp--execute "fxLsp.writeKernel"

@@ -203,8 +203,12 @@ def _state(outcome: Outcome | None, pending: bool) -> str:
 
 
 def _pass(found: Pass, range_: Callable[[Span], types.Range]) -> Json:
-    place = range_(found.name_span)
-    return {"name": found.name, "kind": found.kind, "selectionRange": place}
+    return {
+        "name": found.name,
+        "kind": found.kind,
+        "range": range_(found.span),
+        "selectionRange": range_(found.name_span),
+    }
 
 
 def _view(params: Any) -> View:

@@ -23,9 +23,8 @@ NAME = Span("/w/model.py", 3, 4, 3, 5)
 
 
 def ending(file: str, line: int) -> tuple[str, Span | None]:
-    source = PassSource(
-        Pass("/w/passes.py", "forever", "function", Span("/w/passes.py", 1, 4, 1, 11)), PASSES, PASSES, "passes", "", ()
-    )
+    whole, name = Span("/w/passes.py", 1, 0, 3, 20), Span("/w/passes.py", 1, 4, 1, 11)
+    source = PassSource(Pass("/w/passes.py", "forever", "function", whole, name), PASSES, PASSES, "passes", "", ())
     request = replace(request_for("/w/model.py", TARGET, "f"), passes=(source,))
     failure = timed_out(request, Limits(seconds=5), WorkerTimeout("", STACK.format(file, line)), NAME)
     return failure.message, failure.span

@@ -39,6 +39,7 @@ export interface FunctionData {
 export interface PassData {
   name: string;
   kind: string;
+  range: Range;
   selectionRange: Range;
 }
 

@@ -54,7 +54,7 @@ export class Functions implements vscode.TreeDataProvider<Item>, vscode.Disposab
       return undefined;
     }
     const { line } = editor.selection.active;
-    const pass = this.data?.passes.find((known) => holds(known.selectionRange, line));
+    const pass = this.data?.passes.find((known) => holds(known.range, line));
     const around = (this.data?.functions ?? []).filter((known) => holds(known.range, line));
     const inner = around.sort((a, b) => size(a.range) - size(b.range))[0];
     const found = pass ? { ...pass, kind: 'pass' } : inner;

@@ -51,13 +51,15 @@ def find_passes(file: str, text: str, tree: ast.Module) -> tuple[Pass, ...]:
     lines = split_lines(text)
     functions = {n.name: n for n in tree.body if isinstance(n, _FUNCTIONS)}
     found: dict[str, Pass] = {}
-    for name, line, kind, uses in _candidates(tree, functions, imports):
-        found.setdefault(name, Pass(file, name, kind, _name_span(file, lines, line, name), uses))
+    for name, node, kind, uses in _candidates(tree, functions, imports):
+        end = (node.end_lineno or node.lineno, node.end_col_offset or 0)
+        whole = Span(file, node.lineno, node.col_offset, *end)
+        found.setdefault(name, Pass(file, name, kind, whole, _name_span(file, lines, node.lineno, name), uses))
     used = {use for item in found.values() for use in item.uses} | _checks(tree)
     return tuple(sorted((p for p in found.values() if p.name not in used), key=lambda p: p.name_span.line))
 
 
-_Candidate = tuple[str, int, PassKind, tuple[str, ...]]
+_Candidate = tuple[str, ast.stmt, PassKind, tuple[str, ...]]
 
 
 def _candidates(
@@ -70,14 +72,14 @@ def _candidates(
             kinds: list[PassKind] = [known[base] for base in map(_last, node.bases) if base in known]
             if kinds:
                 classes[node.name] = kinds[0]
-                yield node.name, node.lineno, kinds[0], ()
+                yield node.name, node, kinds[0], ()
         elif isinstance(node, _FUNCTIONS) and _takes_graph(node):
-            yield node.name, node.lineno, "function", ()
+            yield node.name, node, "function", ()
         for name, value in assigned(node):
             if isinstance(value, ast.Call) and (kind := _made(value, functions, classes)) is not None:
-                yield name, node.lineno, kind, ()
+                yield name, node, kind, ()
             elif isinstance(value, ast.Tuple) and _is_rewriting(value, functions):
-                yield name, node.lineno, "rewrite", ()
+                yield name, node, "rewrite", ()
     yield from _pairs(tree, functions)
 
 
@@ -139,12 +141,12 @@ def _pairs(tree: ast.Module, functions: Mapping[str, FunctionNode]) -> Iterator[
             names = [a.id for a in node.args[1:3] if isinstance(a, ast.Name) and a.id in functions]
             if len(names) == 2:
                 filters = _filters(node, functions)
-                yield names[0], functions[names[0]].lineno, "rewrite", (names[1], *filters)
+                yield names[0], functions[names[0]], "rewrite", (names[1], *filters)
     for name, function in functions.items():
         other = re.sub(r"pattern$", "replacement", name)
         if other != name and other in functions:
             filters = [n for n in (re.sub(r"pattern$", "filter", name),) if n in functions]
-            yield name, function.lineno, "rewrite", (other, *filters)
+            yield name, function, "rewrite", (other, *filters)
 
 
 def _filters(call: ast.Call, functions: Mapping[str, FunctionNode]) -> list[str]:

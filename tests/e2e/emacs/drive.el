@@ -42,12 +42,6 @@
   (let ((answer (jsonrpc-request (eglot-current-server) :textDocument/hover (eglot--TextDocumentPositionParams))))
     (plist-get (plist-get answer :contents) :value)))
 
-(defun lenses ()
-  (mapcar (lambda (lens) (plist-get (plist-get lens :command) :title))
-          (with-current-buffer source
-            (jsonrpc-request (eglot-current-server) :textDocument/codeLens
-                             (list :textDocument (eglot--TextDocumentIdentifier))))))
-
 (defun graph ()
   (list (cons 'name (buffer-name)) (cons 'text (buffer-string)) (cons 'mode (symbol-name major-mode))
         (cons 'readonly (and buffer-read-only t))))
@@ -70,8 +64,7 @@
       (apply #'eglot (eglot--guess-contact))
       (wait "a problem" (lambda () (problems)))
       (note 'problems (vconcat (problems)))
-      (note 'lenses (vconcat (wait "lenses" (lambda () (let ((found (lenses))) (and (> (length found) 8) found))))))
-      (note 'hover (hover "relu(x @ w)"))
+      (note 'hover (wait "a hover" (lambda () (hover "relu(x @ w)"))))
       (note 'gap gap)
 
       (go "x.sum()")

@@ -178,25 +178,37 @@ function M.status()
   return text, status
 end
 
---- Calls `run` with the client, the document's URI and the name of the function or pass at the cursor, or of what a lens
---- with the command `first` is about.
-local function at_cursor(buf, run, first)
+--- The innermost of `known`, functions or passes, around a line (from 0), or nil.
+local function around(known, line)
+  local best
+  for _, item in ipairs(known) do
+    local first, last = item.range.start.line, item.range['end'].line
+    if first <= line and line <= last and (not best or first >= best.range.start.line) then
+      best = item
+    end
+  end
+  return best
+end
+
+--- Calls `run` with the client, the document's URI, the name of the function or pass at the cursor, traced or not yet, and
+--- whether it is a pass. The name is `otherwise`, where that is given, if the cursor is in neither.
+local function at_cursor(buf, run, otherwise)
   local client = M.client(buf)
   if not client then
     return warn('no server is running for this buffer')
   end
-  local line = vim.api.nvim_win_get_cursor(0)[1]
-  local params = { textDocument = vim.lsp.util.make_text_document_params() }
-  compat.request(client, 'textDocument/codeLens', params, function(err, lenses)
-    local name, command = M._at(buf, not err and lenses or {}, line)
-    for _, lens in ipairs(not err and lenses or {}) do
-      name = first == lens.command.command and lens.command.arguments[2] or name
-    end
+  local line = vim.api.nvim_win_get_cursor(0)[1] - 1
+  local uri = vim.uri_from_bufnr(buf)
+  compat.request(client, 'fxLsp/functions', { uri = uri }, function(err, known)
+    local all = not err and known and known ~= vim.NIL and known or { functions = {}, passes = {} }
+    local pass = around(all.passes, line)
+    local target = pass or around(all.functions, line)
+    local name = target and target.name or otherwise
     if name then
-      run(client, params.textDocument.uri, name, command == 'fxLsp.runPass')
+      run(client, uri, name, pass ~= nil)
     else
       local text, status = M.status()
-      warn(status and not status.quiescent and text:gsub('^fx%-lsp: ', '') or 'no traced function at the cursor')
+      warn(status and not status.quiescent and text:gsub('^fx%-lsp: ', '') or 'no function that is traced at the cursor')
     end
   end, buf)
 end
@@ -255,7 +267,7 @@ function M.save_kernel(path)
   end
   at_cursor(buf, function(_, uri, name)
     save(uri, name)
-  end, 'fxLsp.writeKernel')
+  end, '') -- a file of kernels says itself whose they are
 end
 
 --- Measures the function at the cursor in the background, and opens the page about it, which follows. `text` names hosts
@@ -367,28 +379,6 @@ function M.refresh_lenses(buf)
     local params = { textDocument = { uri = vim.uri_from_bufnr(buf) } }
     compat.request(client, 'textDocument/codeLens', params, vim.lsp.codelens.on_codelens, buf)
   end
-end
-
---- The name of the innermost target around a line, and the command of its lens: the closest lens above the line, unless
---- its block ended before that.
-function M._at(buf, lenses, line)
-  local text = vim.api.nvim_buf_get_lines(buf, 0, line, false)
-  local function indent(at)
-    return #text[at]:match('^%s*')
-  end
-  local best, name, command
-  for _, lens in ipairs(lenses) do
-    local start = lens.range.start.line + 1
-    local inside = start <= line
-    for at = start + 1, inside and line or 0 do
-      -- A bracket or a comment in the first column ends no block.
-      inside = inside and (indent(at) > indent(start) or not text[at]:find('^%s*[^%s#%)%]}]'))
-    end
-    if inside and start >= (best or 0) then
-      best, name, command = start, lens.command.arguments[2], lens.command.command
-    end
-  end
-  return name, command
 end
 
 return M
