@@ -140,6 +140,57 @@ class Stack(nn.Module):
 def small():
     return Stack([16, 32, 64])
 """
+ROTARY = """
+class Rotary(nn.Module):
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads, self.query = heads, nn.Linear(dim, dim)
+        self.register_buffer("rates", 1.0 / 10000 ** (torch.arange(0, dim // heads) / (dim // heads)))
+
+    def forward(self, x):
+        B, T, C = x.shape
+        q = self.query(x).view(B, T, self.heads, -1)
+        angles = torch.outer(torch.arange(T), self.rates)
+        return q * angles[:, None, :].cos()
+"""
+SLOPES = """
+class Slopes(nn.Module):
+    def __init__(self, dim: int = 96, heads: int = 6):
+        super().__init__()
+        self.heads, self.qk = heads, nn.Linear(dim, 2 * dim)
+        self.register_buffer("slopes", torch.ones(heads).view(-1, 1, 1))
+
+    def forward(self, x):
+        B, T, C = x.shape
+        q, k = (y.view(B, T, self.heads, -1).transpose(1, 2) for y in self.qk(x).chunk(2, -1))
+        distance = torch.arange(T)[None, :] - torch.arange(T)[:, None]
+        return (q @ k.transpose(-2, -1) + self.slopes * distance).softmax(-1)
+"""
+GRAM = """
+def gram(features):
+    b, c, h, w = features.shape
+    flat = features.view(b, c, h * w)
+    return torch.bmm(flat, flat.transpose(1, 2))
+"""
+BRANCHES = """
+class Branches(nn.Module):
+    def __init__(self, channels, narrow, wide):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(channels, narrow, 1), nn.Conv2d(channels, wide, 3, padding=1)
+
+    def forward(self, x):
+        return torch.cat([self.first(x), self.second(x)], 1)
+"""
+LOW_RANK = """
+class LowRank(nn.Module):
+    def __init__(self, width, outputs, rank=8):
+        super().__init__()
+        self.base = nn.Linear(width, outputs)
+        self.down, self.up = nn.Parameter(torch.zeros(rank, width)), nn.Parameter(torch.zeros(outputs, rank))
+
+    def forward(self, x):
+        return self.base(x) + x @ self.down.T @ self.up.T
+"""
 
 
 def said(trace: TraceFixture, source: str, name: str) -> list[tuple[str, str]]:
@@ -246,6 +297,46 @@ def said(trace: TraceFixture, source: str, name: str) -> list[tuple[str, str]]:
             "nn.Linear(widths[0], 10)",
             [("error", "self.head(x)")],
             id="what a factory makes",
+        ),
+        pytest.param(
+            ROTARY,
+            "Rotary",
+            "angles[:, None, :].cos()",
+            "angles.cos()",
+            [("warning", "q * angles.cos()")],
+            id="as many positions as heads",
+        ),
+        pytest.param(
+            SLOPES,
+            "Slopes",
+            "torch.ones(heads).view(-1, 1, 1)",
+            "torch.ones(heads)",
+            [("warning", "self.slopes * distance")],
+            id="as many pairs as heads",
+        ),
+        pytest.param(
+            GRAM,
+            "gram",
+            "flat.transpose(1, 2)",
+            "flat",
+            [("warning", "torch.bmm(flat, flat)")],
+            id="a matrix times itself",
+        ),
+        pytest.param(
+            BRANCHES,
+            "Branches",
+            "self.second(x)], 1)",
+            "self.second(x)], 2)",
+            [("warning", "torch.cat([self.first(x), self.second(x)], 2)")],
+            id="two numbers of a constructor that are one",
+        ),
+        pytest.param(
+            LOW_RANK,
+            "LowRank",
+            "self.down.T @ self.up.T",
+            "self.down @ self.up",
+            [("warning", "x @ self.down")],
+            id="a default that is the width",
         ),
     ],
 )  # fmt: skip

@@ -97,7 +97,8 @@ def search(
     if found.best.run.error is None and fits_by_accident(found.best):
 
         def fits(attempt: Attempt) -> bool:
-            return not _accidents(attempt) and not fits_by_accident(attempt)
+            ranks = [len(plan.spec.sizes) for _, plan in attempt.plans.tensors() if plan.source == "search"]
+            return all(ranks) and not _accidents(attempt) and not fits_by_accident(attempt)
 
         found.best = _of_other_rank(found.best, start, evaluate, deadline, seen, solver, fits) or found.best
     if found.best.run.error is not None and not is_data_dependent(found.best):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import product
 from typing import Any
 
@@ -52,10 +53,14 @@ def forced(exploration: Exploration, function: FunctionNode | None, lines: list[
 
 
 def _is_needed(demand: Demand, exploration: Exploration, again: Again) -> bool:
-    """Return True if the target fails at the demand's expression where the sizes are others."""
-    sizes = {symbol: 2 * exploration.hints[symbol] for symbol in demand.symbols}
-    attempt = again(sizes)
-    return attempt.run.error is not None and place_of(attempt) == demand.span
+    """Return True if the target fails at the demand's expression where the sizes are others: larger, or smaller where
+    larger ones fit nowhere else."""
+    for factor in (2, Fraction(1, 2)):
+        sizes = {symbol: max(int(exploration.hints[symbol] * factor), 1) for symbol in demand.symbols}
+        attempt = again(sizes)
+        if attempt.run.error is None or place_of(attempt) == demand.span:
+            return attempt.run.error is not None
+    return False
 
 
 @dataclass
@@ -86,9 +91,9 @@ def _suspected(exploration: Exploration, names: Mapping[tuple[str, int], str]) -
     for condition in exploration.conditions:
         sides = _equal_sizes(condition)
         if sides is None:
-            demand = _of_counts(condition, exploration, names) if condition.chain else None
-            if demand is not None:
-                yield demand
+            if condition.chain:
+                found = _of_product(condition, exploration, names) or _of_counts(condition, exploration, names)
+                yield from () if found is None else (found,)
             continue
         first, second = (classes.root(side) for side in sides)
         if first == second:
@@ -112,18 +117,23 @@ def _of_classes(
         return
     if any(_is_of_state(condition, symbol) for symbol in (*mine, *others)):
         return
-    dimensions, plans = exploration.dimensions, exploration.attempt.plans
-    numbered = constant is not None or any(
-        side and not any(dimensions[s].rank for s in side) for side in (mine, others)
-    )
-    images = _are_of_images((*mine, *others), dimensions)
+    dimensions = exploration.dimensions
+    are_numbers = [not any(dimensions[s].rank for s in side) for side in (mine, others) if side]
+    if constant is None and all(are_numbers):
+        if condition.function in _JOINING:
+            text = f"{name_of(dimensions[mine[0]], names)} equals {name_of(dimensions[others[0]], names)}"
+            yield Demand(text, condition.chain[0], tuple(mine))
+        return
+    numbered = constant is not None or any(are_numbers)
+    images = condition.function not in _CONTRACTIONS and _are_of_images((*mine, *others), dimensions)
     crosses = _crosses(condition, first, second, numbered and not images, classes)
-    for symbol in mine or others:
-        if dimensions[symbol].rank and (crosses or _counts(condition, symbol, dimensions[symbol], numbered, plans)):
-            is_what = f"is {constant}" if constant is not None else f"equals {name_of(dimensions[others[0]], names)}"
-            text = f"{name_of(dimensions[symbol], names)} {is_what}"
-            yield Demand(text, condition.chain[0], tuple(mine or others))
-            return
+    for side, rest in ((mine, others), (others, mine)):
+        for symbol in side:
+            dimension = dimensions[symbol]
+            if dimension.rank and (crosses or (numbered and _counts(condition, symbol, exploration))):
+                is_what = f"is {constant}" if constant is not None else f"equals {name_of(dimensions[rest[0]], names)}"
+                yield Demand(f"{name_of(dimension, names)} {is_what}", condition.chain[0], tuple(side))
+                return
 
 
 def _of_one_input(
@@ -143,12 +153,15 @@ def _of_one_input(
     return None
 
 
-def _counts(condition: Condition, symbol: sympy.Symbol, dimension: Dimension, numbered: bool, plans: Plans) -> bool:
-    """Return True if a dimension says how many there are of something, and becomes a number of the model's."""
-    is_image = dimension.rank == 3 and _meets_a_parameter(condition)  # without a batch
-    if not numbered or is_image or _is_of_weight(condition, symbol):
+def _counts(condition: Condition, symbol: sympy.Symbol, exploration: Exploration) -> bool:
+    """Return True if a dimension that becomes a number of the model's says how many there are of something."""
+    dimension = exploration.dimensions[symbol]
+    meets_a_parameter = _meets_a_parameter(condition, exploration.dimensions)
+    is_image = dimension.rank == 3 and meets_a_parameter  # without a batch
+    if is_image or _is_of_weight(condition, symbol):
         return False
-    return _is_batch(dimension) or (_counts_examples(dimension, plans) and _has_constant(condition))
+    counts = _counts_examples(dimension, exploration.attempt.plans)
+    return _is_batch(dimension) or (counts and (_has_constant(condition) or not meets_a_parameter))
 
 
 def _has_constant(condition: Condition) -> bool:
@@ -163,17 +176,22 @@ def _are_of_images(symbols: Iterable[sympy.Symbol], dimensions: Mapping[sympy.Sy
 
 
 def _crosses(condition: Condition, first: Any, second: Any, numbered: bool, classes: _Classes) -> bool:
-    """Return True if an operand has a size of either class, at different places, and meets no parameter.
+    """Return True if an operand has a size of either class, at different places, or one twice that becomes a number of
+    the model's (`numbered`), and meets no parameter.
 
-    A matrix may well be square; not so one with a number of the model's on a side (`numbered`).
+    A matrix may well be square; not so one with a number of the model's on a side.
     """
-    if _adds_a_parameter(condition):
+    if _adds_a_parameter(condition, classes.dimensions):
         return False
+    contracts = condition.function in _CONTRACTIONS
     for operand in condition.operands:
         sizes = [size.node.expr if isinstance(size, torch.SymInt) else int(size) for size in operand.shape]
         roots = [classes.root(size) for size in sizes]
         places = {(i, j) for i, a in enumerate(roots) for j, b in enumerate(roots) if (a, b) == (first, second)}
         if any(numbered or min(place) != len(sizes) - 2 for place in places):
+            return True
+        is_pair = any(roots.count(root) > 1 for root in (first, second) if isinstance(root, sympy.Symbol))
+        if numbered and is_pair and not contracts and _depends(operand, classes.dimensions):
             return True
     return False
 
@@ -207,22 +225,55 @@ def _constants(condition: Condition) -> list[int]:
     return [side for side in _equal_sizes(condition) or () if isinstance(side, int)]
 
 
-def _adds_a_parameter(condition: Condition) -> bool:
-    """Return True if an element-wise operation takes an operand that does not depend on the inputs: `x + positions`."""
-    shapes = [
-        tuple(int(size.node.hint if isinstance(size, torch.SymInt) else size) for size in o.shape)
-        for o in condition.operands
-    ]
-    try:
-        torch.broadcast_shapes(*shapes)
-    except RuntimeError:
-        return False
-    return _meets_a_parameter(condition)
+def _adds_a_parameter(condition: Condition, dimensions: Mapping[sympy.Symbol, Dimension]) -> bool:
+    """Return True if an element-wise operation takes a matrix that does not depend on the inputs: `x + positions`."""
+    matrices = [operand for operand in condition.operands if operand.dim() > 1 or _depends(operand, dimensions)]
+    return condition.function not in _CONTRACTIONS and any(not _depends(o, dimensions) for o in matrices)
 
 
-def _meets_a_parameter(condition: Condition) -> bool:
+def _meets_a_parameter(condition: Condition, dimensions: Mapping[sympy.Symbol, Dimension]) -> bool:
     """Return True if an operand depends on no input."""
-    return any(not any(isinstance(size, torch.SymInt) for size in o.shape) for o in condition.operands)
+    return any(not _depends(operand, dimensions) for operand in condition.operands)
+
+
+def _depends(tensor: torch.Tensor, dimensions: Mapping[sympy.Symbol, Dimension]) -> bool:
+    """Return True if a size of a tensor follows from one of an input's."""
+    symbols = (size.node.expr.free_symbols for size in tensor.shape if isinstance(size, torch.SymInt))
+    return any(symbol in dimensions and dimensions[symbol].rank for found in symbols for symbol in found)
+
+
+_JOINING = frozenset({torch.cat, torch.concat, torch.concatenate, torch.stack})
+_CONTRACTIONS = frozenset(
+    {
+        torch.matmul,
+        torch.mm,
+        torch.bmm,
+        torch.einsum,
+        torch.Tensor.matmul,
+        torch.Tensor.__matmul__,
+        torch.Tensor.__rmatmul__,
+        torch.Tensor.mm,
+        torch.Tensor.bmm,
+        torch.nn.functional.linear,
+    }
+)
+
+
+def _of_product(condition: Condition, exploration: Exploration, names: Mapping[Any, str]) -> Demand | None:
+    """Find the demand that a dimension of a tensor is the product of others of it: a matrix times itself."""
+    expression: Any = condition.expression
+    if not condition.held or expression.func is not sympy.Eq:
+        return None
+    sides = sorted(expression.args, key=lambda side: len(side.free_symbols))
+    single, several = sides
+    symbols = [s for s in (single, *several.args) if isinstance(s, sympy.Symbol) and s in exploration.dimensions]
+    if several.func is not sympy.Mul or len(symbols) != 1 + len(several.args):
+        return None
+    dimensions = [exploration.dimensions[symbol] for symbol in symbols]
+    if len({dimension.path for dimension in dimensions}) > 1 or not dimensions[0].rank:
+        return None
+    text = f"{name_of(dimensions[0], names)} equals {' * '.join(name_of(d, names) for d in dimensions[1:])}"
+    return Demand(text, condition.chain[0], (single,))
 
 
 def _of_counts(condition: Condition, exploration: Exploration, names: Mapping[Any, str]) -> Demand | None:

@@ -28,7 +28,7 @@ class Condition:
     """An expression of sizes whose truth the code, or an operation, asked for, and the answer.
 
     `calls` is how many torch calls had returned by then. Of equalities that hold, `chain` says where they were asked,
-    and `operands` are the tensors of the torch call that did.
+    `function` is the torch call that did, and `operands` are its tensors.
     """
 
     expression: sympy.Basic
@@ -36,6 +36,7 @@ class Condition:
     calls: int
     chain: Chain = ()
     operands: tuple[torch.Tensor, ...] = ()
+    function: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -136,11 +137,13 @@ class PathConditions(ShapeEnv):
         self._seen.add(key)
         chain: Chain = ()
         operands: tuple[torch.Tensor, ...] = ()
+        function = None
         calling = self._run.calling
         if self._chains and held and isinstance(expression, sympy.Eq):
             chain = self._sources.chain(sys._getframe(2), RUN_CODE)
-            operands = tuple(tensors_among(calling.args, calling.kwargs)) if calling is not None else ()
-        self.conditions.append(Condition(expression, held, self._run.calls, chain, operands))
+            if calling is not None:
+                operands, function = tuple(tensors_among(calling.args, calling.kwargs)), calling.func
+        self.conditions.append(Condition(expression, held, self._run.calls, chain, operands, function))
 
 
 CallOf: TypeAlias = Callable[[Plans, Mapping[str, Any]], tuple[Call, dict[int, str]]]
