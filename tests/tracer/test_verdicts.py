@@ -191,6 +191,35 @@ class LowRank(nn.Module):
     def forward(self, x):
         return self.base(x) + x @ self.down.T @ self.up.T
 """
+CRITIC = """
+class Critic(nn.Module):
+    def __init__(self, state_dim, action_dim):
+        super().__init__()
+        self.value = nn.Linear(state_dim + action_dim, 1)
+
+    def forward(self, states, action):
+        return self.value(torch.cat([states, action], -1)).squeeze(-1)
+"""
+PATCHES = """
+from dataclasses import dataclass
+
+@dataclass
+class Settings:
+    image_size: int = 32
+    patch: int = 4
+
+class Patches(nn.Module):
+    def __init__(self, settings: Settings):
+        super().__init__()
+        count = (settings.image_size // settings.patch) ** 2
+        self.patches = nn.Conv2d(3, 64, settings.patch, settings.patch)
+        self.first, self.places = nn.Parameter(torch.zeros(1, 1, 64)), nn.Parameter(torch.zeros(1, count + 1, 64))
+
+    def forward(self, pixels):
+        x = self.patches(pixels).flatten(2).transpose(1, 2)
+        x = torch.cat([self.first.expand(len(x), -1, -1), x], 1)
+        return x + self.places
+"""
 
 
 def said(trace: TraceFixture, source: str, name: str) -> list[tuple[str, str]]:
@@ -337,6 +366,22 @@ def said(trace: TraceFixture, source: str, name: str) -> list[tuple[str, str]]:
             "self.down @ self.up",
             [("warning", "x @ self.down")],
             id="a default that is the width",
+        ),
+        pytest.param(
+            CRITIC,
+            "Critic",
+            "state_dim + action_dim, 1",
+            "state_dim, 1",
+            [("warning", "self.value(torch.cat([states, action], -1))")],
+            id="inputs of another width than the numbers named after them",
+        ),
+        pytest.param(
+            PATCHES,
+            "Patches",
+            "count + 1, 64",
+            "count, 64",
+            [("warning", "x + self.places")],
+            id="images of another size than the configuration says",
         ),
     ],
 )  # fmt: skip

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,13 +18,12 @@ from fx_lsp.tracer.failures.no_tensor_code import may_be_none, nothing
 from fx_lsp.tracer.inputs.construct import INIT, MODULE_RANKS, Constructed, construct, shown_init, switch
 from fx_lsp.tracer.inputs.evidence.body import body_facts, find_function, lend_facts
 from fx_lsp.tracer.inputs.evidence.layers import add_layer_facts
+from fx_lsp.tracer.inputs.evidence.named_numbers import NamedSize, named_sizes, with_named_sizes
 from fx_lsp.tracer.inputs.evidence.offers import Offer, Written
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import (
     Plan,
     Plans,
-    TensorPlan,
-    ValuePlan,
     materialize,
 )
 from fx_lsp.tracer.inputs.plan.signatures import hints_of
@@ -44,8 +42,8 @@ FUNCTION_RANKS = (2, 3, 4, 1)
 class Candidate:
     """The target with what one offer says of it, and what its body shows of the rest.
 
-    `constructed` is the object that it belongs to, and `bound` the target as a callable of that; `demands` keeps what
-    was found of plans.
+    `constructed` is the object that it belongs to, and `bound` the target as a callable of that; `named` are sizes that
+    names tell, and `demands` keeps what was found of plans.
     """
 
     task: Task
@@ -58,6 +56,7 @@ class Candidate:
     facts: Mapping[str, Facts]
     start: Plans
     alternatives: dict[str, list[Plan]]
+    named: list[NamedSize]
     demands: dict[Plans, list[Remark]] = field(default_factory=dict[Plans, "list[Remark]"])
 
     def call_of(self, plans: Plans, sizes: Mapping[str, Any]) -> tuple[Call, dict[int, str]]:
@@ -113,28 +112,11 @@ def candidate_of(
     start, alternatives = start_plans(
         signature, hints_of(subject.described, task.module), facts, offer.args, context, task.tree
     )
-    start = _with_image_size(start, constructed.plans.items or tuple((offer.init or {}).items()))
+    named = named_sizes(start, facts, constructed.plans.items or tuple((offer.init or {}).items()))
+    start = with_named_sizes(start, named)
     if offer.instance is None:
         _move(bound.modules, start)
-    return Candidate(task, subject, offer, written, constructed, bound, node, facts, start, alternatives)
-
-
-def _with_image_size(start: Plans, init: Iterable[tuple[str, Plan]]) -> Plans:
-    """The plans with images of the height and width that their module is constructed for."""
-    numbers = {plan.make() for name, plan in init if isinstance(plan, ValuePlan) and _IMAGE_SIZE.search(name)}
-    size = next(iter(numbers)) if len(numbers) == 1 else None
-
-    def change(path: str, plan: TensorPlan) -> TensorPlan:
-        sizes = plan.spec.sizes
-        if plan.source != "search" or len(sizes) != 4 or plan.detail or type(size) is not int:
-            return plan
-        return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, sizes=(*sizes[:2], size, size)))
-
-    return start.map_tensors(change)
-
-
-_IMAGE_SIZE = re.compile(r"(^|_)(image|img|input)_?(size|resolution)$|^resolution$")
-"""What constructors call the height and width of images."""
+    return Candidate(task, subject, offer, written, constructed, bound, node, facts, start, alternatives, named)
 
 
 def _move(modules: Mapping[str, nn.Module], start: Plans) -> None:

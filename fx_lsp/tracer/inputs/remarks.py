@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from fx_lsp.model import Remark, Span
 from fx_lsp.tracer.inputs.candidate import Candidate
 from fx_lsp.tracer.inputs.construct import INIT
+from fx_lsp.tracer.inputs.evidence.named_numbers import with_named_sizes
 from fx_lsp.tracer.inputs.plan.plans import (
     TensorPlan,
     fresh_sizes,
@@ -69,9 +70,9 @@ def _retraced_demands(candidate: Candidate, ran: Attempt) -> list[Remark]:
     guessed = any(plan.source == "search" for _, plan in ran.plans.tensors())
     if not guessed or ran.run.calls > MAX_CALLS_RETRACED or task.request.work:
         return []
-    single = _single_batch(candidate, ran)
-    if single is not None:
-        return [single]
+    telling = _unlike_its_name(candidate, ran) or _single_batch(candidate, ran)
+    if telling is not None:
+        return [telling]
     exploration = candidate.explore(ran.plans, whole=True, chains=True)
     if exploration.attempt.run.error is not None:
         return []
@@ -82,6 +83,23 @@ def _retraced_demands(candidate: Candidate, ran: Attempt) -> list[Remark]:
 
     remarks = forced(exploration, candidate.node, task.lines, again)
     return [remark for remark in remarks if remark.span is not None and remark.span.file == task.request.file]
+
+
+def _unlike_its_name(candidate: Candidate, ran: Attempt) -> Remark | None:
+    """Tell of code that runs only where an input has another size than the number that is named after it."""
+    sizes = {path: plan.spec.sizes for path, plan in ran.plans.tensors()}
+    others = [named for named in candidate.named if named.size not in sizes.get(named.path, (named.size,))]
+    if not others:
+        return None
+    attempt = candidate.evaluate(with_named_sizes(ran.plans, others))
+    span = place_of(attempt)
+    if attempt.run.error is None or not is_of_sizes(attempt) or not isinstance(span, Span):
+        return None
+    first, names = others[0], dimension_names(candidate.node)
+    dimension = name_of(Dimension(first.path, first.index, len(sizes[first.path])), names)
+    shown = shown_expression(span, candidate.task.lines)
+    told = f"{dimension} is {sizes[first.path][first.index]} here and {first.name} is {first.size}"
+    return Remark(f"{told}: `{shown}` works only so", span, "warning")
 
 
 def _single_batch(candidate: Candidate, ran: Attempt) -> Remark | None:

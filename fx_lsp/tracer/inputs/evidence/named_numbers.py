@@ -1,0 +1,80 @@
+"""What names say about sizes: a network with an `obs_dim` gets an `obs` of that width, images are `image_size` wide."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from fx_lsp.tracer.inputs.plan.facts import Facts
+from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, TensorPlan, ValuePlan
+
+_WIDTHS = ("dim", "dims", "features", "channels")
+_IMAGE_SIZE = re.compile(r"(^|_)(image|img|input)_?(size|resolution)$|^resolution$")
+"""What constructors call the height and width of images."""
+
+
+@dataclass(frozen=True)
+class NamedSize:
+    """A number of the constructor, or of an object that it takes, and the dimension of an input that has that size.
+
+    `index` counts from the end where it is negative.
+    """
+
+    path: str
+    index: int
+    size: int
+    name: str
+
+
+def named_sizes(start: Plans, facts: Mapping[str, Facts], constructor: Iterable[tuple[str, Plan]]) -> list[NamedSize]:
+    """Return the sizes of guessed tensors that the names of numbers tell."""
+    numbers: dict[str, int] = {}
+    for name, plan in constructor:
+        numbers |= dict(_numbers(name, plan))
+    guessed = ((path, plan) for path, plan in start.tensors() if plan.source == "search" and not plan.detail)
+    return [size for path, plan in guessed for size in _of_tensor(path, plan, facts.get(path, Facts()), numbers)]
+
+
+def with_named_sizes(plans: Plans, sizes: Iterable[NamedSize]) -> Plans:
+    """Return plans with the dimensions that have a named size."""
+    named = list(sizes)
+
+    def change(path: str, plan: TensorPlan) -> TensorPlan:
+        rank = len(plan.spec.sizes)
+        known = {size.index % rank: size.size for size in named if size.path == path and -rank <= size.index < rank}
+        given = (known.get(index, size) for index, size in enumerate(plan.spec.sizes))
+        return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, sizes=tuple(given)))
+
+    return plans.map_tensors(change)
+
+
+def _numbers(name: str, plan: Plan) -> Iterator[tuple[str, int]]:
+    """Yield the whole numbers that a constructor is given under their names, alone or as attributes of an object."""
+    if not isinstance(plan, ValuePlan):
+        return
+    try:
+        value = plan.make()
+    except Exception:
+        return
+    held = value if isinstance(value, dict) else getattr(value, "__dict__", {})
+    for key, item in {name: value, **held}.items():
+        if type(item) is int and item > 1 and isinstance(key, str):
+            yield key, item
+
+
+def _of_tensor(path: str, plan: TensorPlan, facts: Facts, numbers: Mapping[str, int]) -> Iterator[NamedSize]:
+    rank = len(plan.spec.sizes)
+    if not plan.spec.dtype.startswith(("f", "bf")) or rank < 2:
+        return
+    images = {size: name for name, size in numbers.items() if _IMAGE_SIZE.search(name)}
+    if rank == 4 and len(images) == 1:
+        ((size, name),) = images.items()
+        yield from (NamedSize(path, index, size, name) for index in (-2, -1))
+    called = path.rpartition(".")[2]
+    index = 1 if facts.spatial or rank > 3 else -1
+    names = (f"{word}_{width}" for word in (called, called.removesuffix("s")) for width in _WIDTHS)
+    named = next((name for name in names if name in numbers), None)
+    if named is not None and not {index, index % rank} & facts.sizes.keys() and (rank < 4 or "channels" in named):
+        yield NamedSize(path, index, numbers[named], named)
