@@ -88,7 +88,7 @@ def _retraced_demands(candidate: Candidate, ran: Attempt) -> list[Remark]:
 def _unlike_its_name(candidate: Candidate, ran: Attempt) -> Remark | None:
     """Tell of code that runs only where an input has another size than the number that is named after it."""
     sizes = {path: plan.spec.sizes for path, plan in ran.plans.tensors()}
-    others = [named for named in candidate.named if named.size not in sizes.get(named.path, (named.size,))]
+    others = [named for named in candidate.named if not named.is_met(sizes.get(named.path, ()))]
     if not others:
         return None
     attempt = candidate.evaluate(with_named_sizes(ran.plans, others))
@@ -96,7 +96,8 @@ def _unlike_its_name(candidate: Candidate, ran: Attempt) -> Remark | None:
     if attempt.run.error is None or not is_of_sizes(attempt) or not isinstance(span, Span):
         return None
     first, names = others[0], dimension_names(candidate.node)
-    dimension = name_of(Dimension(first.path, first.index, len(sizes[first.path])), names)
+    rank = len(sizes[first.path])
+    dimension = name_of(Dimension(first.path, first.index % rank, rank), names)
     shown = shown_expression(span, candidate.task.lines)
     told = f"{dimension} is {sizes[first.path][first.index]} here and {first.name} is {first.size}"
     return Remark(f"{told}: `{shown}` works only so", span, "warning")

@@ -238,7 +238,7 @@ def _of_other_rank(
     is_better: Callable[[Attempt], bool],
 ) -> Attempt | None:
     """An attempt with other ranks than `best` has, or than it started with, that runs and is better."""
-    for plans in concat(_other_ranks(best.plans), _rank_combinations(start)):
+    for plans in concat(_rank_combinations(start), _other_ranks(best.plans)):
         if plans in seen or time.process_time() > deadline:
             continue
         seen.add(plans)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from fx_lsp.tracer.inputs.plan.facts import Facts
-from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, TensorPlan, ValuePlan
+from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, Sizes, TensorPlan, ValuePlan
 
 _WIDTHS = ("dim", "dims", "features", "channels")
 _IMAGE_SIZE = re.compile(r"(^|_)(image|img|input)_?(size|resolution)$|^resolution$")
@@ -26,6 +26,11 @@ class NamedSize:
     index: int
     size: int
     name: str
+
+    def is_met(self, sizes: Sizes) -> bool:
+        """Return True if a tensor of some sizes has that one there, or as its channels, or has no such dimension."""
+        there = [sizes[index] for index in (self.index, 1) if -len(sizes) <= index < len(sizes)]
+        return not there or self.size in there
 
 
 def named_sizes(start: Plans, facts: Mapping[str, Facts], constructor: Iterable[tuple[str, Plan]]) -> list[NamedSize]:

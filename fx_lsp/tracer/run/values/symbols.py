@@ -146,8 +146,9 @@ class Symbols(ShapeEnv):
             self.guards_seen.append(Guard(g, chain, number))
 
     def _set_replacement(self, a: sympy.Symbol, tgt: sympy.Expr, msg: str) -> None:
+        is_least = tgt.is_Integer and self.bound_sympy(a).lower == tgt
         super()._set_replacement(a, tgt, msg)
-        if a in self._made and tgt.is_Integer:
+        if a in self._made and tgt.is_Integer and not is_least:
             self._demanded.setdefault(self.sources.chain(sys._getframe(1), RUN_CODE), (self._made[a], int(tgt)))
         if self.guards_seen and a in self.named and all(a not in guard.fixed for guard in self.guards_seen):
             self.guards_seen[-1].fixed[a] = tgt
@@ -169,7 +170,7 @@ class Symbols(ShapeEnv):
         return (*found, *self._checks.remarks(), *self._demands())
 
     def _demands(self) -> Iterator[Remark]:
-        """Tell where a size that depends on values has to be a number, as no values make it."""
+        """Tell where a size that depends on values has to be a number, as no values make it but the least there is."""
         for chain, (name, size) in self._demanded.items():
             node = self._expression(chain)
             if node is not None and "_check" not in ast.unparse(node):
