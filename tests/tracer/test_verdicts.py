@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from conftest import TraceFixture
+from inline_snapshot import snapshot
 
 from fx_lsp.model import Failure
 
@@ -220,6 +221,26 @@ class Patches(nn.Module):
         x = torch.cat([self.first.expand(len(x), -1, -1), x], 1)
         return x + self.places
 """
+STATEFUL = """
+class Stateful(nn.Module):
+    def __init__(self, words):
+        super().__init__()
+        self.words, self.rnn, self.head = nn.Embedding(words, 32), nn.LSTM(32, 48, 2), nn.Linear(48, words)
+
+    def forward(self, ids, state):
+        y, state = self.rnn(self.words(ids).transpose(0, 1), state)
+        return self.head(y.transpose(0, 1).reshape(-1, 48)), state
+"""
+MASKED = """
+class Masked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention, self.norm = nn.MultiheadAttention(64, 4, batch_first=True), nn.LayerNorm(64)
+
+    def forward(self, x, causal, padding):
+        y, _ = self.attention(x, x, x, attn_mask=causal, key_padding_mask=padding)
+        return self.norm(x + y)
+"""
 
 
 def said(trace: TraceFixture, source: str, name: str) -> list[tuple[str, str]]:
@@ -383,6 +404,14 @@ def said(trace: TraceFixture, source: str, name: str) -> list[tuple[str, str]]:
             [("warning", "x + self.places")],
             id="images of another size than the configuration says",
         ),
+        pytest.param(
+            STATEFUL,
+            "Stateful",
+            "y.transpose(0, 1).reshape(-1, 48)",
+            "y.transpose(0, 1).view(-1, 48)",
+            [("warning", "y.transpose(0, 1).view(-1, 48)")],
+            id="after a layer that takes two states",
+        ),
     ],
 )  # fmt: skip
 def test_a_mistake_and_its_twin(
@@ -398,3 +427,14 @@ def test_what_is_wrong_with_an_optional_tensor_is_told_again_after_an_edit(trace
     first = trace(text, "Model").trace
     assert [remark.severity for remark in first.remarks] == ["warning"]
     assert trace(text, "Model", previous=first.inputs).trace.remarks == first.remarks
+
+
+def test_states_and_masks_are_what_the_layers_take_that_get_them(trace: TraceFixture) -> None:
+    inputs = trace(PRELUDE + STATEFUL, "Stateful").trace.inputs
+    assert [(i.name, i.spec) for i in inputs if i.name.startswith("state")] == snapshot(
+        [("state[0]", "f32[2, 4, 48]"), ("state[1]", "f32[2, 4, 48]")]
+    )
+    inputs = trace(PRELUDE + MASKED, "Masked").trace.inputs
+    assert [(i.name, i.spec) for i in inputs] == snapshot(
+        [("x", "f32[16, 96, 64]"), ("causal", "f32[96, 96]"), ("padding", "b8[16, 96]")]
+    )

@@ -81,8 +81,19 @@ def _retraced_demands(candidate: Candidate, ran: Attempt) -> list[Remark]:
         other = with_sizes(init, exploration, sizes, INIT)
         return candidate.evaluate(with_sizes(ran.plans, exploration, sizes), other)
 
-    remarks = forced(exploration, candidate.node, task.lines, again)
+    remarks = forced(exploration, candidate.node, task.lines, again, set(_known_sizes(candidate, ran)))
     return [remark for remark in remarks if remark.span is not None and remark.span.file == task.request.file]
+
+
+def _known_sizes(candidate: Candidate, ran: Attempt) -> Iterator[tuple[str, int]]:
+    """Yield the dimensions, by path and index, that have the sizes that layers take there."""
+    for path, plan in ran.plans.tensors():
+        name, _, is_item = path.partition("[")
+        facts = candidate.facts.get(name)
+        sizes, facts = plan.spec.sizes, facts.element if facts is not None and is_item else facts
+        for index, size in facts.sizes.items() if facts is not None else ():
+            if -len(sizes) <= index < len(sizes) and sizes[index] == size:
+                yield path, index % len(sizes)
 
 
 def _unlike_its_name(candidate: Candidate, ran: Attempt) -> Remark | None:

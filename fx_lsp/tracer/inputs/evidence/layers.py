@@ -6,7 +6,7 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from torch import nn
@@ -33,10 +33,16 @@ def add_layer_facts(
     calls = [node for node in ast.walk(forward) if isinstance(node, ast.Call)]
     for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset)):
         layer = _layer(call.func, forward, module)
-        for position, argument in enumerate(call.args if layer is not None else ()):
+        for place, argument in _arguments(call) if layer is not None else ():
             name = argument.id if isinstance(argument, ast.Name) else ""
             if name in facts and call.lineno <= rebound.get(name, call.lineno):
-                _add(facts[name], layer, position, depth)
+                _add(facts[name], layer, place, depth)
+
+
+def _arguments(call: ast.Call) -> Iterator[tuple[int | str, ast.expr]]:
+    """Yield the arguments of a call, each with its position or its name."""
+    yield from enumerate(call.args)
+    yield from ((keyword.arg, keyword.value) for keyword in call.keywords if keyword.arg is not None)
 
 
 def _layer(called: ast.expr, function: FunctionNode | None, module: nn.Module) -> Any:
@@ -51,22 +57,46 @@ def _layer(called: ast.expr, function: FunctionNode | None, module: nn.Module) -
     return None
 
 
-def _add(facts: Facts, layer: Any, position: int, depth: int) -> None:
+def _add(facts: Facts, layer: Any, place: int | str, depth: int) -> None:
     while isinstance(layer, nn.Sequential) and len(layer):
         layer = layer[0]
     kind = next((c.__name__ for c in type(layer).__mro__ if c.__module__.startswith("torch.nn.modules.")), "")
-    if isinstance(layer, (nn.Embedding, nn.EmbeddingBag)):
+    if place != 0 and kind not in ("", "Module"):
+        _add_besides(facts, layer, _parameter(type(layer).forward, place))
+    elif isinstance(layer, (nn.Embedding, nn.EmbeddingBag)):
         facts.dtype = facts.dtype or "i64"
         facts.likely_rank = facts.likely_rank or 2
     elif isinstance(layer, nn.RNNBase):
         facts.likely_rank = facts.likely_rank or 3
+        facts.sizes.setdefault(-1, layer.input_size)
     elif isinstance(layer, nn.Linear) and layer.in_features:
         facts.sizes.setdefault(-1, layer.in_features)
     elif (spatial := re.search(r"([123])d$", kind)) and not kind.startswith(("BatchNorm1d", "InstanceNorm1d")):
         _add_images(facts, layer, int(spatial[1]))
     elif isinstance(layer, nn.Module) and kind == "Module":
         _add_pattern(facts, layer)
-        _add_of_part(facts, layer, position, depth)
+        _add_of_part(facts, layer, place, depth)
+
+
+def _parameter(function: Callable[..., Any], place: int | str) -> str:
+    """Return the name of the parameter of a method that an argument is for, "" for none."""
+    names = list(inspect.signature(function).parameters)[1:]
+    return place if isinstance(place, str) else names[place] if place < len(names) else ""
+
+
+def _add_besides(facts: Facts, layer: nn.Module, parameter: str) -> None:
+    """Take in what PyTorch's layers take besides their input: states, one or two of them, and masks."""
+    if isinstance(layer, nn.RNNBase) and parameter == "hx":
+        state = facts
+        if isinstance(layer, nn.LSTM):
+            facts.length, state = 2, Facts()
+            facts.element = state
+        state.rank = state.rank or 3
+        state.sizes |= {0: layer.num_layers * (1 + layer.bidirectional), 2: layer.proj_size or layer.hidden_size}
+    elif parameter.endswith("padding_mask"):
+        facts.likely_rank, facts.dtype = facts.likely_rank or 2, facts.dtype or "b8"
+    elif parameter.endswith("mask"):
+        facts.likely_rank = facts.likely_rank or 2
 
 
 def _add_images(facts: Facts, layer: nn.Module, spatial: int) -> None:
@@ -81,8 +111,8 @@ def _add_images(facts: Facts, layer: nn.Module, spatial: int) -> None:
         facts.sizes.setdefault(1, channels)
 
 
-def _add_of_part(facts: Facts, part: nn.Module, position: int, depth: int) -> None:
-    """Take in what a part of the module does with a parameter that it is handed as its argument `position`."""
+def _add_of_part(facts: Facts, part: nn.Module, place: int | str, depth: int) -> None:
+    """Take in what a part of the module does with a parameter that it is handed as one of its arguments."""
     forward = type(part).forward
     if depth == 0 or forward.__module__.startswith("torch."):
         return
@@ -90,9 +120,8 @@ def _add_of_part(facts: Facts, part: nn.Module, position: int, depth: int) -> No
         tree = ast.parse(textwrap.dedent(inspect.getsource(forward)))
     except (OSError, TypeError, SyntaxError):
         return
-    definition = tree.body[0]
-    if isinstance(definition, ast.FunctionDef) and len(definition.args.args) > position + 1:
-        name = definition.args.args[position + 1].arg
+    definition, name = tree.body[0], _parameter(forward, place)
+    if isinstance(definition, ast.FunctionDef) and name in {argument.arg for argument in definition.args.args}:
         add_layer_facts(definition, {name: facts}, part, depth - 1)
 
 

@@ -373,6 +373,8 @@ def _from_use(name: str, facts: Facts, taken: set[int], context: Context) -> lis
         return [LAYER]
     if objects := _objects(name, facts, taken, context):
         return objects
+    if facts.length and facts.element is not None and facts.element.rank is not None:
+        return [SequencePlan((tensors(name, facts.element, taken, context)[0],) * facts.length)]
     if context.constructing and (facts.length or "indexed" in facts.uses):
         number = integers(name, facts, context)[0]
         return [value((number,) * (facts.item_count or 2), "search")]

@@ -9,7 +9,7 @@ what a mistake looks like on inputs that were searched until it ran. It is a dem
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import product
@@ -42,10 +42,22 @@ class Demand:
     symbols: tuple[sympy.Symbol, ...]
 
 
-def forced(exploration: Exploration, function: FunctionNode | None, lines: list[str], again: Again) -> list[Remark]:
-    """Find the demands of a run on symbols, each on the expression that makes it."""
+def forced(
+    exploration: Exploration,
+    function: FunctionNode | None,
+    lines: list[str],
+    again: Again,
+    known: Collection[tuple[str, int]] = (),
+) -> list[Remark]:
+    """Find the demands of a run on symbols, each on the expression that makes it.
+
+    `known` are dimensions, by path and index, whose sizes were not guessed: the layers that take them say them.
+    """
     remarks: dict[Span, Remark] = {}
     for demand in _suspected(exploration, dimension_names(function)):
+        places = ((exploration.dimensions[s].path, exploration.dimensions[s].index) for s in demand.symbols)
+        if all(place in known for place in places):
+            continue
         if len(remarks) < MAX_DEMANDS and demand.span not in remarks and _is_needed(demand, exploration, again):
             told = f"{demand.text} here: `{shown_expression(demand.span, lines)}` works only so"
             remarks[demand.span] = Remark(told, demand.span, "warning")

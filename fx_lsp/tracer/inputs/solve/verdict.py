@@ -238,7 +238,8 @@ def _is_tensor_or_number(plan: Plan) -> bool:
     if isinstance(plan, TensorPlan):
         return True
     if isinstance(plan, SequencePlan):
-        return all(i.source != "search" for i in input_specs(Plans((("", plan),))))
+        is_known = all(isinstance(item, TensorPlan) and item.rank_known for item in plan.items)
+        return is_known or all(i.source != "search" for i in input_specs(Plans((("", plan),))))
     if plan.source == "annotation":
         return plan.certain or plan.kind in _PLAIN_KINDS
     return plan.source != "search" or guessed_number(plan) is not None
