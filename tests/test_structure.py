@@ -106,7 +106,7 @@ COMPLEX: dict[str, int] = {
     "fx_lsp.steps:_taken_apart": 36,
     "fx_lsp.tracer.inputs.evidence.body:_visit": 46,
     "fx_lsp.tracer.inputs.evidence.patterns:visit_pattern": 24,
-    "fx_lsp.tracer.inputs.evidence.uses:visit_call": 36,
+    "fx_lsp.tracer.inputs.evidence.uses:visit_call": 26,
     "fx_lsp.tracer.inputs.plan.values:_anything": 22,
     "fx_lsp.tracer.inputs.plan.values:_from_annotation": 25,
     "fx_lsp.tracer.inputs.plan.values:_from_use": 22,

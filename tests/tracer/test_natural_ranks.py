@@ -60,3 +60,30 @@ def test_axes_from_the_end_have_a_batch_before_them(trace: TraceFixture) -> None
 def test_functions_of_images(trace: TraceFixture, call: str, rank: int) -> None:
     (spec,) = inputs(trace, f"def f(x):\n    return F.relu({call})\n")[:1]
     assert spec.count(",") + 1 == rank
+
+
+CACHE = """
+class Cache(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("kept", torch.zeros(64, 32))
+
+    def update(self, places, rows):
+        return self.kept.index_copy(0, places, rows)
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cache, self.words = Cache(), torch.nn.Embedding(100, 32)
+
+    def forward(self, ids, places):
+        return self.remember(ids.view(-1), places)
+
+    def remember(self, ids, places):
+        return self.cache.update(places, self.words(ids))
+"""
+
+
+def test_what_methods_and_parts_do_with_an_input_says_what_it_is(trace: TraceFixture) -> None:
+    found = trace(HEAD + CACHE, "Model").trace.inputs
+    assert [f"{i.name}: {i.spec}" for i in found] == snapshot(["ids: i64[4, 8]", "places: i64[32]"])

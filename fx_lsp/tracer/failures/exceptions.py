@@ -32,7 +32,10 @@ _SHAPE = re.compile(
     re.IGNORECASE,
 )
 _DEVICE = re.compile(r"found (at least )?two (different )?devices,? (\S+?),? (?:and )?(\S+?)(!|$)")
-_DTYPE = re.compile(r"dtype|scalar type|data type|must be long|(Float|Long|Half|Int|Bool|Double|BFloat16)Tensor")
+_DTYPE = re.compile(
+    r"dtype|scalar type|data type|must be long|(Float|Long|Half|Int|Bool|Double|BFloat16)Tensor|not implemented for '|"
+    r"bool tensor|floating point or complex"
+)
 
 
 def failure_of(

@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from fx_lsp.syntax import FunctionNode, axis_terms
-from fx_lsp.tracer.inputs.evidence.body import rebound_lines
+from fx_lsp.tracer.inputs.evidence.body import body_facts, rebound_lines
 from fx_lsp.tracer.inputs.evidence.patterns import take_term
 from fx_lsp.tracer.inputs.plan.facts import Facts
 
@@ -32,11 +32,14 @@ def add_layer_facts(
     rebound = rebound_lines(forward, facts)
     calls = [node for node in ast.walk(forward) if isinstance(node, ast.Call)]
     for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset)):
-        layer = _layer(call.func, forward, module)
-        for place, argument in _arguments(call) if layer is not None else ():
+        layer, method = _layer(call.func, forward, module), _method(call.func, module)
+        for place, argument in _arguments(call):
             name = argument.id if isinstance(argument, ast.Name) else ""
             if name in facts and call.lineno <= rebound.get(name, call.lineno):
-                _add(facts[name], layer, place, depth)
+                if method is not None:
+                    _add_of_method(facts[name], *method, place, depth)
+                elif layer is not None:
+                    _add(facts[name], layer, place, depth)
 
 
 def _arguments(call: ast.Call) -> Iterator[tuple[int | str, ast.expr]]:
@@ -57,6 +60,16 @@ def _layer(called: ast.expr, function: FunctionNode | None, module: nn.Module) -
     return None
 
 
+def _method(called: ast.expr, module: nn.Module) -> tuple[nn.Module, Callable[..., Any]] | None:
+    """Return the method that is called and what it is of: `self.attend`, `self.cache.update`."""
+    if not isinstance(called, ast.Attribute):
+        return None
+    is_own = isinstance(called.value, ast.Name) and called.value.id == "self"
+    owner = module if is_own else _layer(called.value, None, module)
+    method = inspect.getattr_static(type(owner), called.attr, None)
+    return (owner, method) if isinstance(owner, nn.Module) and inspect.isfunction(method) else None
+
+
 def _add(facts: Facts, layer: Any, place: int | str, depth: int) -> None:
     while isinstance(layer, nn.Sequential) and len(layer):
         layer = layer[0]
@@ -75,7 +88,7 @@ def _add(facts: Facts, layer: Any, place: int | str, depth: int) -> None:
         _add_images(facts, layer, int(spatial[1]))
     elif isinstance(layer, nn.Module) and kind == "Module":
         _add_pattern(facts, layer)
-        _add_of_part(facts, layer, place, depth)
+        _add_of_method(facts, layer, type(layer).forward, place, depth)
 
 
 def _parameter(function: Callable[..., Any], place: int | str) -> str:
@@ -111,17 +124,18 @@ def _add_images(facts: Facts, layer: nn.Module, spatial: int) -> None:
         facts.sizes.setdefault(1, channels)
 
 
-def _add_of_part(facts: Facts, part: nn.Module, place: int | str, depth: int) -> None:
-    """Take in what a part of the module does with a parameter that it is handed as one of its arguments."""
-    forward = type(part).forward
-    if depth == 0 or forward.__module__.startswith("torch."):
+def _add_of_method(facts: Facts, part: nn.Module, method: Callable[..., Any], place: int | str, depth: int) -> None:
+    """Take in what a method of the module, or of a part of it, does with a parameter that it is handed."""
+    if depth == 0 or method.__module__.startswith("torch."):
         return
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(forward)))
+        tree = ast.parse(textwrap.dedent(inspect.getsource(method)))
     except (OSError, TypeError, SyntaxError):
         return
-    definition, name = tree.body[0], _parameter(forward, place)
+    definition, name = tree.body[0], _parameter(method, place)
     if isinstance(definition, ast.FunctionDef) and name in {argument.arg for argument in definition.args.args}:
+        inside = body_facts(definition)[name]
+        facts.dtype, facts.rank = facts.dtype or inside.dtype, facts.rank or inside.rank
         add_layer_facts(definition, {name: facts}, part, depth - 1)
 
 

@@ -48,9 +48,9 @@ def with_named_sizes(plans: Plans, sizes: Iterable[NamedSize]) -> Plans:
 
     def change(path: str, plan: TensorPlan) -> TensorPlan:
         rank = len(plan.spec.sizes)
-        known = {size.index % rank: size.size for size in named if size.path == path and -rank <= size.index < rank}
-        given = (known.get(index, size) for index, size in enumerate(plan.spec.sizes))
-        return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, sizes=tuple(given)))
+        by_index = {size.index % rank: size.size for size in named if size.path == path and -rank <= size.index < rank}
+        sizes_there = (by_index.get(index, size) for index, size in enumerate(plan.spec.sizes))
+        return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, sizes=tuple(sizes_there)))
 
     return plans.map_tensors(change)
 

@@ -107,14 +107,21 @@ def visit_call(node: ast.Call, of: Any) -> None:
         for position, rank in _OPERAND_RANKS.get(name, {}).items():
             if position < len(node.args) and (found := of(node.args[position])) is not None:
                 found.rank = rank
-    for table, dtype in ((_INDEX_ARGUMENT, "i64"), (_MASK_ARGUMENT, "b8")):
-        if name in table:
-            index = table[name] - (
-                1 if method and table is _INDEX_ARGUMENT and name in ("gather", "index_select") else 0
-            )
-            index += 1 if not method and table is _MASK_ARGUMENT and name != "where" else 0
-            if 0 <= index < len(node.args) and (found := of(node.args[index])) is not None:
-                found.dtype = dtype
+    _visit_positions(node, name, of)
+
+
+def _visit_positions(node: ast.Call, name: str, of: Any) -> None:
+    """Take in what is an index, and what a mask: `x.gather(1, index)`, `torch.gather(x, 1, index)`."""
+    is_method = isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) not in _MODULES
+    name = name.removesuffix("_")
+    position, dtype = _LABELING.get(name, (0, "")) if not is_method else (0, "b8" if name == "where" else "")
+    if name in _INDEXING:
+        position, dtype = _INDEXING[name][0] + (not is_method), _INDEXING[name][1]
+    named = [k.value for k in node.keywords if dtype and k.arg == ("index" if dtype == "i64" else "mask")]
+    for argument in [*node.args[position : position + bool(dtype)], *named]:
+        if (facts := of(argument)) is not None:
+            facts.dtype = dtype
+            facts.rank = 1 if name.startswith("index_") else facts.rank
 
 
 def visit_loop(node: ast.AST, of: Any) -> None:
@@ -204,8 +211,20 @@ def _visit_images(node: ast.Call, name: str, of: Any) -> None:
         image.likely_rank = image.likely_rank or (int(spatial[1]) + 2 if spatial else 4)
 
 
-_INDEX_ARGUMENT = {"embedding": 0, "one_hot": 0, "gather": 1, "index_select": 1, "cross_entropy": 1, "nll_loss": 1}
-_MASK_ARGUMENT = {"masked_fill": 0, "masked_fill_": 0, "where": 0, "masked_select": 0}
+_MODULES = frozenset({"torch", "F", "functional", "nn.functional", "torch.nn.functional"})
+_INDEXING: dict[str, tuple[int, str]] = {
+    **dict.fromkeys(("gather", "index_select", "index_add", "index_copy", "index_fill"), (1, "i64")),
+    **dict.fromkeys(("scatter", "scatter_add", "scatter_reduce"), (1, "i64")),
+    **dict.fromkeys(("take", "take_along_dim"), (0, "i64")),
+    **dict.fromkeys(("masked_fill", "masked_select", "masked_scatter"), (0, "b8")),
+}
+"""Which argument of a tensor's method is an index, or a mask."""
+_LABELING: dict[str, tuple[int, str]] = {
+    **dict.fromkeys(("embedding", "one_hot"), (0, "i64")),
+    **dict.fromkeys(("cross_entropy", "nll_loss"), (1, "i64")),
+    "where": (0, "b8"),
+}
+"""The same of functions."""
 
 
 _AXES: dict[str, slice] = {

@@ -373,8 +373,6 @@ def _from_use(name: str, facts: Facts, taken: set[int], context: Context) -> lis
         return [LAYER]
     if objects := _objects(name, facts, taken, context):
         return objects
-    if facts.length and facts.element is not None and facts.element.rank is not None:
-        return [SequencePlan((tensors(name, facts.element, taken, context)[0],) * facts.length)]
     if context.constructing and (facts.length or "indexed" in facts.uses):
         number = integers(name, facts, context)[0]
         return [value((number,) * (facts.item_count or 2), "search")]
@@ -391,7 +389,10 @@ def _from_use(name: str, facts: Facts, taken: set[int], context: Context) -> lis
 
 
 def _objects(name: str, facts: Facts, in_use: set[int], context: Context) -> list[Plan]:
-    """Return objects and dictionaries, or lists of them, where names are read of a parameter or of its elements."""
+    """Return what is more than a tensor or a number: so many tensors of a known rank, or objects and dictionaries, or
+    lists of them, where names are read of a parameter or of its elements."""
+    if facts.length and facts.element is not None and facts.element.rank is not None:
+        return [SequencePlan((tensors(name, facts.element, in_use, context)[0],) * facts.length)]
     if facts.element is not None and _is_named(facts.element):
         return [SequencePlan((plan,) * 2, list) for plan in _named(name, facts.element, in_use, context)]
     return _named(name, facts, in_use, context) if _is_named(facts) else []

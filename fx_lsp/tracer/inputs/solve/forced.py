@@ -47,16 +47,16 @@ def forced(
     function: FunctionNode | None,
     lines: list[str],
     again: Again,
-    known: Collection[tuple[str, int]] = (),
+    fixed: Collection[tuple[str, int]] = (),
 ) -> list[Remark]:
     """Find the demands of a run on symbols, each on the expression that makes it.
 
-    `known` are dimensions, by path and index, whose sizes were not guessed: the layers that take them say them.
+    `fixed` are dimensions, by path and index, whose sizes were not guessed: the layers that take them say them.
     """
     remarks: dict[Span, Remark] = {}
     for demand in _suspected(exploration, dimension_names(function)):
         places = ((exploration.dimensions[s].path, exploration.dimensions[s].index) for s in demand.symbols)
-        if all(place in known for place in places):
+        if all(place in fixed for place in places):
             continue
         if len(remarks) < MAX_DEMANDS and demand.span not in remarks and _is_needed(demand, exploration, again):
             told = f"{demand.text} here: `{shown_expression(demand.span, lines)}` works only so"
@@ -104,8 +104,8 @@ def _suspected(exploration: Exploration, names: Mapping[tuple[str, int], str]) -
         sides = _equal_sizes(condition)
         if sides is None:
             if condition.chain:
-                found = _of_product(condition, exploration, names) or _of_counts(condition, exploration, names)
-                yield from () if found is None else (found,)
+                demand = _of_product(condition, exploration, names) or _of_counts(condition, exploration, names)
+                yield from () if demand is None else (demand,)
             continue
         first, second = (classes.root(side) for side in sides)
         if first == second:
@@ -126,23 +126,43 @@ def _of_classes(
     demand = _of_one_input(condition, mine, others, exploration, names)
     if demand is not None:
         yield demand
-        return
-    if any(_is_of_state(condition, symbol) for symbol in (*mine, *others)):
-        return
+    elif not any(_is_of_state(condition, symbol) for symbol in (*mine, *others)):
+        dimensions = exploration.dimensions
+        are_numbers = [not any(dimensions[s].rank for s in side) for side in (mine, others) if side]
+        if constant is None and all(are_numbers):
+            yield from _of_numbers(condition, mine, dimensions[others[0]], exploration)
+        else:
+            numbered = constant is not None or any(are_numbers)
+            yield from _of_dimensions(condition, (first, second), numbered, exploration, classes, names)
+
+
+def _of_numbers(
+    condition: Condition, mine: Sequence[sympy.Symbol], other: Dimension, exploration: Exploration
+) -> Iterator[Demand]:
+    """Find the demand that two numbers of a constructor are one, where their tensors are joined."""
+    if condition.function in _JOINING:
+        text = f"{exploration.dimensions[mine[0]].path} equals {other.path}"
+        yield Demand(text, condition.chain[0], tuple(mine))
+
+
+def _of_dimensions(
+    condition: Condition,
+    joined: tuple[Any, Any],
+    numbered: bool,
+    exploration: Exploration,
+    classes: _Classes,
+    names: Mapping[Any, str],
+) -> Iterator[Demand]:
+    """Find the demand that a dimension is another, or a number of the model's (`numbered`)."""
     dimensions = exploration.dimensions
-    are_numbers = [not any(dimensions[s].rank for s in side) for side in (mine, others) if side]
-    if constant is None and all(are_numbers):
-        if condition.function in _JOINING:
-            text = f"{name_of(dimensions[mine[0]], names)} equals {name_of(dimensions[others[0]], names)}"
-            yield Demand(text, condition.chain[0], tuple(mine))
-        return
-    numbered = constant is not None or any(are_numbers)
+    mine, others = (classes.members(side) for side in joined)
     images = condition.function not in _CONTRACTIONS and _are_of_images((*mine, *others), dimensions)
-    crosses = _crosses(condition, first, second, numbered and not images, classes)
+    crosses = _crosses(condition, *joined, numbered and not images, classes)
     for side, rest in ((mine, others), (others, mine)):
         for symbol in side:
             dimension = dimensions[symbol]
             if dimension.rank and (crosses or (numbered and _counts(condition, symbol, exploration))):
+                constant = next((int(root) for root in joined if not isinstance(root, sympy.Symbol)), None)
                 is_what = f"is {constant}" if constant is not None else f"equals {name_of(dimensions[rest[0]], names)}"
                 yield Demand(f"{name_of(dimension, names)} {is_what}", condition.chain[0], tuple(side))
                 return
@@ -250,8 +270,8 @@ def _meets_a_parameter(condition: Condition, dimensions: Mapping[sympy.Symbol, D
 
 def _depends(tensor: torch.Tensor, dimensions: Mapping[sympy.Symbol, Dimension]) -> bool:
     """Return True if a size of a tensor follows from one of an input's."""
-    symbols = (size.node.expr.free_symbols for size in tensor.shape if isinstance(size, torch.SymInt))
-    return any(symbol in dimensions and dimensions[symbol].rank for found in symbols for symbol in found)
+    sizes = (size.node.expr for size in tensor.shape if isinstance(size, torch.SymInt))
+    return any(symbol in dimensions and dimensions[symbol].rank for size in sizes for symbol in size.free_symbols)
 
 
 _JOINING = frozenset({torch.cat, torch.concat, torch.concatenate, torch.stack})

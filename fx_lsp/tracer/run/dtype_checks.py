@@ -1,0 +1,84 @@
+"""What kernels ask of dtypes that their fakes do not: masks are not subtracted, indices are `Long`, sources have the
+dtype of what they are copied into.
+
+A kernel is asked itself, once for each choice of dtypes and ranks: it runs on real tensors of one element.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from fx_lsp.tracer.compat import FakeTensorMode
+
+_OF_DTYPES = re.compile(
+    r"not implemented for '(Bool|Byte|Char|Short|Int|Long)'|dtype|scalar type|bool tensor|boolean mask"
+)
+_OF_DEVICE = "not implemented for"
+"""What a kernel on the CPU says that another device's may not say."""
+_RANDOM = torch.Tag.nondeterministic_seeded
+
+_refusals: dict[object, Exception | None] = {}
+
+
+def check_dtypes(mode: FakeTensorMode) -> None:
+    """Have a mode refuse the dtypes that kernels refuse."""
+    run: Callable[..., Any] = mode.dispatch
+
+    def dispatch(func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+        result = run(func, types, args, kwargs)
+        refusal = _refusal(func, args, kwargs or {})
+        if refusal is not None:
+            raise type(refusal)(*refusal.args)
+        return result
+
+    mode.__dict__["dispatch"] = dispatch
+
+
+def _refusal(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Exception | None:
+    """Return what a kernel raises for the dtypes of its operands."""
+    if not isinstance(func, OpOverload) or func.namespace != "aten" or _RANDOM in func.tags:
+        return None
+    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    dtypes = {tensor.dtype for tensor in tensors}
+    if not tensors or (len(dtypes) == 1 and next(iter(dtypes)).is_floating_point):
+        return None
+    key = (func, *_described(args), *kwargs, *_described(kwargs))
+    try:
+        if key not in _refusals:
+            _refusals[key] = _asked(func, args, kwargs)
+    except TypeError:  # an argument that is no key of a dictionary
+        return None
+    refusal = _refusals[key]
+    is_elsewhere = any(tensor.device.type != "cpu" for tensor in tensors)
+    return None if is_elsewhere and _OF_DEVICE in str(refusal) else refusal
+
+
+def _described(arguments: Any) -> Iterator[object]:
+    for leaf in tree_leaves(arguments):
+        if isinstance(leaf, torch.Tensor):
+            yield leaf.dtype, leaf.dim()
+        else:
+            yield type(leaf) if isinstance(leaf, (int, float, torch.SymInt, torch.SymFloat, torch.SymBool)) else leaf
+
+
+def _asked(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Exception | None:
+    def single(tensor: torch.Tensor) -> torch.Tensor:
+        return torch.zeros((1,) * tensor.dim(), dtype=tensor.dtype)
+
+    with unset_fake_temporarily(), torch.no_grad():
+        arguments = tree_map_only(torch.Tensor, single, (tuple(args), kwargs))
+        arguments = tree_map_only(torch.device, lambda _: torch.device("cpu"), arguments)
+        try:
+            func(*arguments[0], **arguments[1])
+        except (RuntimeError, TypeError, IndexError) as error:
+            return error if _OF_DTYPES.search(str(error)) else None
+        except Exception:
+            return None
+    return None

@@ -1,0 +1,62 @@
+"""What kernels refuse because of a dtype is an error in a trace as well, although their fakes take it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import TraceFixture
+from torch import Tensor
+
+from fx_lsp.model import Failure
+from fx_lsp.tracer.run.fakes import fake_mode
+
+WORDS, MASK, HALVES = (
+    torch.zeros(4, 8, dtype=torch.int64),
+    torch.zeros(4, 8, dtype=torch.bool),
+    torch.zeros(2, 8).half(),
+)
+IMAGES, ROWS = torch.zeros(4, 3, 8, 8, dtype=torch.uint8), torch.tensor([0, 1])
+REFUSED: dict[str, tuple[Callable[..., object], tuple[Tensor, ...]]] = {
+    "a mask that is subtracted": (lambda mask: 1 - mask, (MASK,)),
+    "probabilities of integers": (lambda words: F.softmax(words, -1), (WORDS,)),
+    "a deviation of integers": (lambda words: words.std(), (WORDS,)),
+    "pixels that are bytes": (lambda images: F.avg_pool2d(images, 2), (IMAGES,)),
+    "nearest words": (lambda images: F.interpolate(images.long(), scale_factor=2), (IMAGES,)),
+    "rows of another dtype": (lambda rows, halves: torch.zeros(4, 8).index_copy_(0, rows, halves), (ROWS, HALVES)),
+}
+TAKEN: dict[str, tuple[Callable[..., object], tuple[Tensor, ...]]] = {
+    "a mask that is inverted": (lambda mask: ~mask, (MASK,)),
+    "a mask that weighs": (lambda mask: 1.0 - mask.float(), (MASK,)),
+    "a sum of integers": (lambda words: words.sum(-1) * 0.5, (WORDS,)),
+    "the largest pixels": (lambda images: F.max_pool2d(images, 2), (IMAGES,)),
+    "integers among numbers": (lambda words: torch.where(words > 0, torch.ones(4, 8), 0), (WORDS,)),
+    "rows": (lambda rows: torch.zeros(4, 8)[rows], (ROWS,)),
+}
+
+
+def outcome(function: Callable[..., object], tensors: tuple[Tensor, ...]) -> type[Exception] | None:
+    try:
+        function(*tensors)
+    except Exception as error:
+        return type(error)
+    return None
+
+
+@pytest.mark.parametrize("name", [*REFUSED, *TAKEN])
+def test_fakes_take_what_kernels_take(name: str) -> None:
+    function, tensors = (REFUSED | TAKEN)[name]
+    assert (outcome(function, tensors) is not None) == (name in REFUSED)
+    mode = fake_mode()
+    with mode:
+        assert outcome(function, tuple(mode.from_tensor(tensor) for tensor in tensors)) == outcome(function, tensors)
+
+
+def test_the_error_stands_on_the_expression(trace: TraceFixture) -> None:
+    source = "import torch\n\ndef keep(x: torch.Tensor):\n    padding = x == 0\n    return x * (1 - padding)\n"
+    failure = trace(source, "keep").outcome
+    assert isinstance(failure, Failure) and failure.span is not None
+    assert (failure.severity, failure.kind) == ("warning", "dtype")
+    assert source.splitlines()[4][failure.span.col : failure.span.end_col] == "1 - padding"
