@@ -45,7 +45,7 @@ def test_values_of_lines_that_only_a_variant_reaches(trace: TraceFixture) -> Non
     traced = trace(SOURCE, "Net")
     targets, scale = traced.trace.variants
     assert [f"{i.name}: {i.spec}" for i in targets.inputs] == snapshot(
-        ["idx: i64[4, 6]", "targets: i64[24]", "scale: None"]
+        ["idx: i64[4, 6]", "targets: i64[4, 6]", "scale: None"]
     )
     assert [(traced.at(v.span), v.spec) for v in targets.values if v.name] == snapshot(
         [

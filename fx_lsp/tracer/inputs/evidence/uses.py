@@ -119,9 +119,25 @@ def _visit_positions(node: ast.Call, name: str, of: Any) -> None:
         position, dtype = _INDEXING[name][0] + (not is_method), _INDEXING[name][1]
     named = [k.value for k in node.keywords if dtype and k.arg == ("index" if dtype == "i64" else "mask")]
     for argument in [*node.args[position : position + bool(dtype)], *named]:
-        if (facts := of(argument)) is not None:
+        if (facts := of(_before_views(argument))) is not None:
             facts.dtype = dtype
-            facts.rank = 1 if name.startswith("index_") else facts.rank
+            if of(argument) is None:  # what is flattened had more dimensions
+                facts.likely_rank = facts.likely_rank or 2
+            elif name.startswith("index_"):
+                facts.rank = 1
+
+
+def _before_views(expression: ast.expr) -> ast.expr:
+    """Return what is viewed, of the same dtype: `targets` of `targets.view(-1)` or `targets[:, 1:].reshape(-1)`."""
+    while True:
+        if isinstance(expression, ast.Subscript):
+            expression = expression.value
+        elif isinstance(expression, ast.Call) and isinstance(expression.func, ast.Attribute):
+            if expression.func.attr not in _VIEWS:
+                return expression
+            expression = expression.func.value
+        else:
+            return expression
 
 
 def visit_loop(node: ast.AST, of: Any) -> None:
@@ -219,6 +235,9 @@ _INDEXING: dict[str, tuple[int, str]] = {
     **dict.fromkeys(("masked_fill", "masked_select", "masked_scatter"), (0, "b8")),
 }
 """Which argument of a tensor's method is an index, or a mask."""
+_VIEWS = frozenset(
+    {"view", "reshape", "flatten", "contiguous", "squeeze", "unsqueeze", "expand", "transpose", "permute"}
+)
 _LABELING: dict[str, tuple[int, str]] = {
     **dict.fromkeys(("embedding", "one_hot"), (0, "i64")),
     **dict.fromkeys(("cross_entropy", "nll_loss"), (1, "i64")),

@@ -135,8 +135,45 @@ def solved(exploration: Exploration) -> Iterator[Sizes]:
     for number, goal in enumerate(islice(exploration.stopping(), MAX_GOALS)):
         if number == 0 or not is_one(goal):  # operations ask for 1 on their way, to broadcast
             asked = {s: hint for s, hint in exploration.hints.items() if s in goal.expression.free_symbols}
+            alike = _of_one_shape(exploration, goal)
+            yield from ({**asked, **alike},) if alike else ()
             sizes = (solution.sizes for solution in solutions(exploration, goal) if not solution.degenerate)
             yield from ({**asked, **changed} for changed in sizes)
+
+
+def _of_one_shape(exploration: Exploration, goal: Condition) -> Sizes:
+    """Return the sizes of one tensor for another, where both are to have as many elements: labels of a batch of tokens
+    are [B, T] as well."""
+    condition: Any = goal.expression
+    if condition.func is not (sympy.Ne if goal.held else sympy.Eq):
+        return {}
+    hints = exploration.hints
+    shapes = [shape for side in condition.args if (shape := _shape(side, exploration))]
+    kept, changed = (
+        sorted((shapes[0], shapes[-1]), key=lambda shape: list(hints).index(shape[0])) if shapes else ([], [])
+    )
+    number = next((int(side) for side in condition.args if side.is_Integer), None)
+    sizes = [hints[symbol] for symbol in kept] if number is None else _with_elements(exploration, number, len(changed))
+    is_other = number is not None or set(kept).isdisjoint(changed)
+    return dict(zip(changed, sizes, strict=True)) if is_other and len(sizes) == len(changed) else {}
+
+
+def _with_elements(exploration: Exploration, number: int, rank: int) -> list[int]:
+    """Return the sizes of an input that is given and has so many elements, in so many dimensions."""
+    for _, plan in exploration.attempt.plans.tensors():
+        sizes = [size for size in plan.spec.sizes if isinstance(size, int)]
+        if len(sizes) == len(plan.spec.sizes) == rank and math.prod(sizes) == number:
+            return sizes
+    return []
+
+
+def _shape(product: Any, exploration: Exploration) -> list[sympy.Symbol]:
+    """Return the dimensions of one tensor whose sizes are multiplied, in their order; none for any other product."""
+    dimensions = exploration.dimensions
+    if not product.is_Mul or not all(dimensions.get(factor) for factor in product.args):
+        return []
+    of_one = len({dimensions[factor].path for factor in product.args}) == 1
+    return sorted(product.args, key=lambda factor: dimensions[factor].index) if of_one else []
 
 
 def with_sizes(plans: Plans, exploration: Exploration, sizes: Sizes, prefix: str = "") -> Plans:
