@@ -23,7 +23,7 @@ from fx_lsp.syntax import is_main_guard
 from fx_lsp.tracer.compat import DATA_DEPENDENT
 from fx_lsp.tracer.program.absences import Absences, Absent, tolerant
 from fx_lsp.tracer.program.effects import forbid_effects
-from fx_lsp.tracer.program.time_limit import time_limit
+from fx_lsp.tracer.program.time_limit import TimeUp, time_limit
 
 
 @dataclass
@@ -160,10 +160,13 @@ def _run(request: TraceRequest, tree: ast.Module, is_tolerant: bool) -> ModuleTy
 
 def _run_program(request: TraceRequest, tree: ast.Module, module: ModuleType) -> None:
     """Run what comes before a step, which is a program and no module that is imported: it writes nothing."""
-    with time_limit(PROGRAM_SECONDS):
-        for code, imports in codes_of(tree, request.file):
-            with forbid_effects(imports=imports):
-                exec(code, module.__dict__)
+    try:
+        with time_limit(PROGRAM_SECONDS):
+            for code, imports in codes_of(tree, request.file):
+                with forbid_effects(imports=imports):
+                    exec(code, module.__dict__)
+    except TimeUp as error:
+        raise TimeoutError(f"what comes before the loop took more than {PROGRAM_SECONDS:.0f} s") from error
 
 
 def codes_of(tree: ast.Module, file: str) -> Iterator[tuple[Any, bool]]:

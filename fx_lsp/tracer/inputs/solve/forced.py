@@ -120,9 +120,11 @@ def _of_classes(
     crosses = _crosses(condition, first, second, numbered and not images, classes)
     for symbol in mine or others:
         if dimensions[symbol].rank and (crosses or _counts(condition, symbol, dimensions[symbol], numbered, plans)):
-            is_what = f"is {constant}" if constant is not None else f"equals {name_of(dimensions[others[0]], names)}"
-            text = f"{name_of(dimensions[symbol], names)} {is_what}"
-            yield Demand(text, condition.chain[0], tuple(mine or others))
+            if constant is not None:  # sizes that are that number already would have to be another one as well
+                is_what, changed = f"is {constant}", (*mine, *others)
+            else:
+                is_what, changed = f"equals {name_of(dimensions[others[0]], names)}", tuple(mine or others)
+            yield Demand(f"{name_of(dimensions[symbol], names)} {is_what}", condition.chain[0], changed)
             return
 
 
