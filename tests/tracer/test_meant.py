@@ -436,3 +436,28 @@ def test_what_a_search_constructs_is_no_evidence(trace):
     """
     failure = trace(HEAD + _dedented(source), "Block._forward").outcome
     assert (failure.severity, failure.inputs[0].spec) == ("information", "64")
+
+
+STATISTICS = """
+class Frozen(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.conv = nn.Conv2d(channels, 16, 3)
+        self.mean, self.var = nn.Parameter(torch.zeros(16)), nn.Parameter(torch.ones(16))
+
+    def forward(self, x):
+        return F.relu(F.batch_norm(self.conv(x), self.mean, self.var, training=TRAINING))
+"""
+
+
+def test_parameters_of_which_there_is_no_gradient_want_none(trace):
+    """The module is one that is never trained, and has its statistics as parameters."""
+    traced = trace(HEAD + STATISTICS.replace("TRAINING", "False"), "Frozen")
+    note = "its parameters want no gradient here: it does what PyTorch does not differentiate"
+    assert traced.trace.notes[-1] == note
+    assert "batch_norm" in traced.graph("forward")
+
+
+def test_parameters_that_are_changed_in_training_fail(trace):
+    failure = trace(HEAD + STATISTICS.replace("TRAINING", "True"), "Frozen").failure
+    assert "not differentiable" in failure.message
