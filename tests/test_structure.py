@@ -104,7 +104,7 @@ COMPLEX: dict[str, int] = {
     "fx_lsp.steps:_evaluates": 30,
     "fx_lsp.steps:_function_of": 22,
     "fx_lsp.steps:_taken_apart": 36,
-    "fx_lsp.tracer.inputs.evidence.body:_visit": 46,
+    "fx_lsp.tracer.inputs.evidence.body:_visit": 44,
     "fx_lsp.tracer.inputs.evidence.patterns:visit_pattern": 24,
     "fx_lsp.tracer.inputs.evidence.uses:visit_call": 26,
     "fx_lsp.tracer.inputs.plan.values:_anything": 22,

@@ -130,6 +130,8 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
                     reply = built(request, loaded, sources, mode, started)
                 else:
                     reply, naming = _trace(request, loaded, sources, mode, devices, started)
+                    if loaded.missing is not None and isinstance(reply.outcome, Failure):
+                        reply = TraceReply(load_failure(loaded.missing, sources))
                     reply = _with_notes(reply, [*attention, *REPLICATED])
                     if naming is not None and isinstance(reply.outcome, Trace):
                         first = _with_dependencies(reply, request, package_dir, site_dirs, before, whole)

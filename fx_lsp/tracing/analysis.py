@@ -43,7 +43,7 @@ from fx_lsp.tracing.slicing.module_slice import Slice, SourceGraph
 from fx_lsp.tracing.slicing.passes import find_passes
 from fx_lsp.tracing.slicing.step_slice import step_sites, step_slice
 from fx_lsp.tracing.source.parsing import module_name, parse, split_lines
-from fx_lsp.tracing.source.project import PYPROJECT, Project, read_project
+from fx_lsp.tracing.source.project import PYPROJECT, Project, import_roots, read_project
 from fx_lsp.tracing.source.targets import discover
 
 T = TypeVar("T")
@@ -218,11 +218,12 @@ class Analysis:
 
 def analyse(file: str, text: str, workspace: tuple[str, ...]) -> Analysis:
     """Parse a text and find its targets. `workspace` are the roots of the editor's workspace."""
-    module, package, root = module_name(file)
+    module, package, root = module_name(file, text)
     roots = tuple(dict.fromkeys((root, *workspace, str(Path(file).parent))))
     tree, project, recorded = parse(file, text), read_project(file), recorded_calls(file)
     if isinstance(tree, Failure):
         return Analysis(file, text, roots, module, package, {}, tree, None, project, recorded)
+    roots = (*roots, *import_roots(file, tree, roots))
     found = discover(file, text, tree, project.inputs.keys() | recorded.keys())
     passes = find_passes(file, text, tree)
     rewriting = {p.name for p in passes if p.kind != "rewrite"}

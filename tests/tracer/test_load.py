@@ -106,3 +106,37 @@ def test_a_module_that_a_package_does_not_have(trace):
     failure = trace(source, files={"pack/__init__.py": ""}).failure
     assert failure.message == "the package `pack` has no module `pack.missing` in the interpreter that fx-lsp uses"
     assert failure.hint.startswith("Check the name and the package's version, or choose another interpreter")
+
+
+HELPERS = """
+import no_such_package as nsp
+from no_such_package.layers import Fast
+try:
+    import another_one
+except ImportError:
+    another_one = None
+
+def double(x):
+    return x * 2 if another_one is None else x * 3
+
+def fast(x):
+    return Fast(8)(x) + nsp.bias(x)
+"""
+
+
+def test_a_package_that_is_missing_and_that_the_target_does_without(trace, tmp_path):
+    (tmp_path / "helpers.py").write_text(HELPERS)
+    source = PRELUDE + "\nimport helpers\n\ndef f(x: Tensor):\n    return helpers.double(x)\n"
+    traced = trace(source, "f")
+    assert traced.graph("forward").splitlines()[1] == "mul: f32[4, 64] = aten.mul.Tensor(x, 2)"
+    assert traced.trace.notes[0] == "not installed, and left out: `no_such_package`"
+    failure = trace(source.replace("double", "fast"), "f").failure
+    assert failure.message == "the package `no_such_package` is not installed in the interpreter that fx-lsp uses"
+
+
+def test_a_folder_without_sources_is_no_package(trace, tmp_path):
+    """So a submodule of git looks that nobody has fetched."""
+    (tmp_path / "no_such_package").mkdir()
+    (tmp_path / "helpers.py").write_text(HELPERS)
+    traced = trace(PRELUDE + "\nimport helpers\n\ndef f(x: Tensor):\n    return helpers.double(x)\n", "f")
+    assert traced.trace.notes[0] == "not installed, and left out: `no_such_package`"

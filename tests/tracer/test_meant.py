@@ -346,3 +346,118 @@ def _dedented(source):
     import textwrap
 
     return textwrap.dedent(source)
+
+
+def test_layers_with_names_of_their_own(trace):
+    source = """
+    class Scales(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.models = nn.ModuleList()
+            for i in range(2):
+                self.models.add_module(f"scale_{i}", nn.Conv2d(5, 8, 3))
+
+        def forward(self, x):
+            outputs = []
+            for model in self.models:
+                outputs.append(model(x))
+                x = F.avg_pool2d(x, 2)
+            return outputs
+    """
+    assert guessed(trace(HEAD + _dedented(source), "Scales")) == snapshot(["x: f32[4, 5, 64, 64] · search"])
+
+
+def test_modules_that_a_variable_holds(trace):
+    source = """
+    class Branch(nn.Module):
+        def __init__(self, blocks):
+            super().__init__()
+            self.blocks = blocks
+
+        def forward(self, x):
+            blocks = self.blocks
+            y = blocks[0](x)
+            for i in range(1, len(blocks)):
+                y = blocks[i](y)
+            return y * 2
+    """
+    assert guessed(trace(HEAD + _dedented(source), "Branch")) == snapshot(
+        [
+            "init.blocks[0]: nn.Identity() · search",
+            "init.blocks[1]: nn.Identity() · search",
+            "x: f32[4, 8, 64] · search",
+        ]
+    )
+
+
+def test_any_arguments_that_are_handed_on_are_no_mistake(trace):
+    source = """
+    class Source:
+        def integers(self, *args, **kwargs):
+            return torch.randint(*args, **kwargs)
+    """
+    failure = trace(HEAD + _dedented(source), "Source.integers").outcome
+    assert (failure.kind, failure.severity) == ("inputs", "information")
+
+
+def test_what_a_search_constructs_is_no_evidence(trace):
+    """The method is looked for in runs of others, whose module cannot be made: no attempt to make it is a call."""
+    source = """
+    kinds = {}
+
+
+    def normalization(channels):
+        return nn.GroupNorm(4, channels)
+
+    class Block(nn.Module):
+        def __init__(self, channels):
+            super().__init__()
+            self.norm = normalization(channels)
+            self.attention = kinds["flash"](channels)
+
+        def forward(self, x):
+            return self._forward(x) + x
+
+        def _forward(self, x):
+            b, _, *spatial = x.shape
+            return self.attention(self.norm(x).view(b, -1, *spatial))
+
+        def doubled(self, x):
+            b, _, *spatial = x.shape
+            return self._forward(x).view(b, -1) * 2
+
+    class Net(nn.Module):
+        def __init__(self, channels):
+            super().__init__()
+            self.block = Block(channels)
+
+        def forward(self, x):
+            return self.block(x)
+    """
+    failure = trace(HEAD + _dedented(source), "Block._forward").outcome
+    assert (failure.severity, failure.inputs[0].spec) == ("information", "64")
+
+
+STATISTICS = """
+class Frozen(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.conv = nn.Conv2d(channels, 16, 3)
+        self.mean, self.var = nn.Parameter(torch.zeros(16)), nn.Parameter(torch.ones(16))
+
+    def forward(self, x):
+        return F.relu(F.batch_norm(self.conv(x), self.mean, self.var, training=TRAINING))
+"""
+
+
+def test_parameters_of_which_there_is_no_gradient_want_none(trace):
+    """The module is one that is never trained, and has its statistics as parameters."""
+    traced = trace(HEAD + STATISTICS.replace("TRAINING", "False"), "Frozen")
+    note = "its parameters want no gradient here: it does what PyTorch does not differentiate"
+    assert traced.trace.notes[-1] == note
+    assert "batch_norm" in traced.graph("forward")
+
+
+def test_parameters_that_are_changed_in_training_fail(trace):
+    failure = trace(HEAD + STATISTICS.replace("TRAINING", "True"), "Frozen").failure
+    assert "not differentiable" in failure.message

@@ -302,3 +302,85 @@ for epoch in range(10):
     )
     assert traced.failure.severity == "information"
     assert traced.failure.message.startswith("train cannot be run: ")
+
+
+IMAGES = (
+    NET
+    + """
+options = argparse.ArgumentParser()
+options.add_argument("--img_size", type=int, default=48)
+options.add_argument("--channels", type=int, default=1)
+opt = options.parse_args()
+
+class Critic(nn.Module):
+    def __init__(self, channels=opt.channels, size=opt.img_size):
+        super().__init__()
+        self.conv = nn.Conv2d(channels, 8, 3, 2, 1)
+        self.out = nn.Linear(8 * (size // 2) ** 2, 1)
+
+    def forward(self, *images):
+        return self.out(F.relu(self.conv(torch.cat(images, 1))).flatten(1))
+
+class Flat(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Linear(opt.channels * opt.img_size ** 2, 1)
+
+    def forward(self, image):
+        return self.out(image.view(image.size(0), -1))
+
+model = MODEL
+loader = DataLoader(torch.load("/nowhere/images.pt"), batch_size=16)
+Tensor = torch.FloatTensor
+
+for images, others in loader:
+    real = torch.autograd.Variable(images.type(Tensor))
+    LOSS
+    loss.backward()
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("model", "loss", "expected"),
+    [
+        ("Critic()", "loss = model(real).mean()", {"images": "f32[4, 1, 48, 48]"}),
+        ("Flat()", "loss = model(real).mean()", {"images": "f32[4, 1, 48, 48]"}),
+        (
+            "Critic(6)",
+            "loss = model(real, others).mean()",
+            {"images": "f32[4, 3, 48, 48]", "others": "f32[4, 3, 48, 48]"},
+        ),
+    ],
+)
+def test_images_of_the_size_that_the_program_has(trace, model, loss, expected):
+    """Here the model is given what a variable makes of the batch, and the numbers are options of the program."""
+    traced = trace(IMAGES.replace("MODEL", model).replace("LOSS", loss), "step")
+    images = {i.name: i.spec for i in traced.trace.inputs if i.name in expected}
+    assert images == expected, traced.outcome
+
+
+def test_a_batch_that_leaves_the_trace_is_no_number_of_the_model(trace):
+    """NumPy takes the batch as a number, and a loss then compares labels with what that number made."""
+    traced = trace(
+        NET
+        + """
+def loss(x: torch.Tensor, labels: torch.Tensor):
+    count, width = x.shape
+    noise = torch.from_numpy(np.random.normal(0, 1, (count, 5)).astype(np.float32))
+    return F.cross_entropy(Net(width, 5)(x) + noise, labels)
+""",
+        "loss",
+    )
+    assert [remark.message for remark in traced.trace.remarks] == []
+
+
+def test_a_program_that_takes_too_long_is_told(trace, monkeypatch):
+    monkeypatch.setattr("fx_lsp.tracer.program.load.PROGRAM_SECONDS", 0.2)
+    source = script("TensorDataset(torch.randn(100, 20), torch.randint(0, 4, (100,)))")
+    source = source.split("def main")[0] + "while True:\n    model = Net(20)\n    break_ = sum(range(10**5))\n"
+    source += (
+        "\nfor x, y in [(torch.randn(2, 20), torch.zeros(2).long())]:\n    F.cross_entropy(model(x), y).backward()\n"
+    )
+    failure = trace(source, "step").failure
+    assert failure.message.startswith("TimeoutError: what comes before the loop took more than 0 s")

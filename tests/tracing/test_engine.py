@@ -26,7 +26,7 @@ from fx_lsp.model import (
     Unreached,
     Value,
 )
-from fx_lsp.tracing.analysis import module_name
+from fx_lsp.tracing.analysis import analyse, module_name
 from fx_lsp.tracing.engine import Engine, EngineSettings, EngineStatus
 from fx_lsp.tracing.open_file import SLOW_SECONDS, urgency
 from fx_lsp.tracing.workers.channels import EarlyReply
@@ -545,6 +545,30 @@ def test_module_names_follow_packages(tmp_path: Path) -> None:
     assert module_name(str(package / "m.py")) == ("pkg.sub.m", "pkg.sub", root)
     assert module_name(str(package / "__init__.py")) == ("pkg.sub", "pkg.sub", root)
     assert module_name(str(tmp_path / "__main__.py")) == ("main", "", root)
+
+
+def test_directories_that_relative_imports_go_up_to_are_packages(tmp_path: Path) -> None:
+    folder = tmp_path / "models" / "blocks"
+    folder.mkdir(parents=True)
+    (folder / "attention.py").write_text("from ..utils import norm\nfrom .rotary import turn\n")
+    assert module_name(str(folder / "attention.py")) == ("models.blocks.attention", "models.blocks", str(tmp_path))
+    one = module_name(str(folder / "attention.py"), "from .rotary import turn\n")
+    assert one == ("blocks.attention", "blocks", str(tmp_path / "models"))
+    assert module_name(str(folder / "attention.py"), "import torch\n") == ("attention", "", str(folder))
+
+
+@pytest.mark.parametrize("is_project", [True, False])
+def test_what_a_file_imports_is_looked_for_above_it(tmp_path: Path, is_project: bool) -> None:
+    """As where a program is started in another directory than that of its models; never outside of the project."""
+    for folder in ("task/models", "task/utils", "utils", "lib", "empty", *([".git"] if is_project else [])):
+        (tmp_path / folder).mkdir(parents=True)
+    for name in ("task/utils/embedding.py", "utils/other.py", "lib/solvers.py"):
+        (tmp_path / name).touch()
+    file = tmp_path / "task" / "models" / "net.py"
+    text = "import torch\nfrom utils.embedding import Embedding\nfrom lib.solvers import solve\nimport empty\n"
+    above = (str(tmp_path), str(tmp_path / "task")) if is_project else ()
+    assert analyse(str(file), text, ()).roots == (str(file.parent), *above)
+    assert analyse(str(file), "import torch\nimport empty\n", ()).roots == (str(file.parent),)
 
 
 async def test_passes_are_offered_all_targets_that_are_traced_and_graphs_that_are_built(bench: Bench) -> None:

@@ -18,6 +18,7 @@ from fx_lsp.specs import Comment, names_used, parse_comment
 from fx_lsp.tracer.compat import DATA_DEPENDENT
 from fx_lsp.tracer.failures.data_dependent import NO_VALUES, explain
 from fx_lsp.tracer.failures.fake_kernels import lacks_fake_kernel, missing_kernel
+from fx_lsp.tracer.program.absences import AbsentError
 from fx_lsp.tracer.program.effects import EffectBlocked
 from fx_lsp.tracer.run.coroutines import Unfinished
 from fx_lsp.tracer.run.observation import FailedCall
@@ -88,7 +89,7 @@ def kind_of(error: BaseException, failed: FailedCall | None = None) -> FailureKi
         return "memory"
     if needs_value(error) or "data-dependent" in text or "on FakeTensor" in text:
         return "data-dependent"
-    if isinstance(error, ImportError):
+    if _is_of_import(error):
         return "import"
     if isinstance(error, RuntimeError) and _DEVICE.search(text):
         return "device"
@@ -98,6 +99,11 @@ def kind_of(error: BaseException, failed: FailedCall | None = None) -> FailureKi
         if (failed is not None or not isinstance(error, TypeError)) and _SHAPE.search(text):
             return "shape"
     return "error"
+
+
+def _is_of_import(error: BaseException) -> bool:
+    """Return True if a package could not be had, when it was imported or now that it is used."""
+    return isinstance(error.__cause__ if isinstance(error, AbsentError) else error, ImportError)
 
 
 def needs_value(error: BaseException) -> bool:

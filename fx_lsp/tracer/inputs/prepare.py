@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain as concat
+from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map_only
 
 from fx_lsp.model import Failure, variant_of
 from fx_lsp.tracer.failures.exceptions import kind_of
@@ -23,10 +25,11 @@ from fx_lsp.tracer.inputs.plan.plans import (
     input_specs,
     value,
 )
+from fx_lsp.tracer.inputs.plan.signatures import signature_of
 from fx_lsp.tracer.inputs.plan.start import resumed
 from fx_lsp.tracer.inputs.reconstruct import rebuilt
 from fx_lsp.tracer.inputs.remarks import remarks_of
-from fx_lsp.tracer.inputs.search import search_failure
+from fx_lsp.tracer.inputs.search import Found, search_failure
 from fx_lsp.tracer.inputs.settle import settle
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_of_sizes
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
@@ -34,10 +37,11 @@ from fx_lsp.tracer.inputs.solve.solver import FITS, solved, with_sizes
 from fx_lsp.tracer.inputs.subject import Subject
 from fx_lsp.tracer.inputs.task import MIN_SECONDS, Task
 from fx_lsp.tracer.inputs.variants import prepared_variant, with_optional_arguments
-from fx_lsp.tracer.run.observation import tensors_among
+from fx_lsp.tracer.run.observation import FailedCall, tensors_among
 
 MAX_REBUILDS = 3
 """How often an object may be constructed in another way because the call misses something."""
+NO_GRADIENT = "its parameters want no gradient here: it does what PyTorch does not differentiate"
 SEARCH_SHARE = 0.6
 """How much of its time a search may use where callers can be looked at afterwards."""
 
@@ -80,12 +84,10 @@ def prepare_with(
         again = prepare_with(task, subject, signature, offered, written, rebuilds - 1)
         if isinstance(again, Prepared):
             return again
-    for dtype in _other_dtypes(candidate, failed) if rebuilds else ():
-        cast = dataclasses.replace(offer, instance=copy.deepcopy(constructed.instance).to(dtype))
-        again = prepare_with(task, subject, signature, cast, written, 0)
+    for instance, note in _with_other_parameters(candidate, outcome) if rebuilds else ():
+        again = prepare_with(task, subject, signature, dataclasses.replace(offer, instance=instance), written, 0)
         if isinstance(again, Prepared):
-            name = str(dtype).removeprefix("torch.")
-            return dataclasses.replace(again, notes=[*again.notes, f"traced as {name}, in which its code computes"])
+            return dataclasses.replace(again, notes=[*again.notes, note])
     bad = severity_of(candidate, outcome, exploration) if rebuilds == MAX_REBUILDS else "information"
     failure = search_failure(task, outcome, bad, inputs)
     if bad == "information" and shows_no_tensors(task.request, failed.run, inputs):
@@ -115,6 +117,16 @@ def _solved_init(
         yield from _equal_numbers(constructed.plans, failed)
 
 
+def _with_other_parameters(candidate: Candidate, outcome: Found) -> Iterator[tuple[Any, str]]:
+    """Yield copies of the module with the same parameters in other dtypes, or that want no gradient, and why."""
+    instance = candidate.constructed.instance
+    for dtype in _other_dtypes(candidate, outcome.best):
+        name = str(dtype).removeprefix("torch.")
+        yield copy.deepcopy(instance).to(dtype), f"traced as {name}, in which its code computes"
+    if _asks_for_no_gradient((outcome.best, *outcome.failures), candidate):
+        yield copy.deepcopy(instance).requires_grad_(False), NO_GRADIENT
+
+
 def _other_dtypes(candidate: Candidate, failed: Attempt) -> list[torch.dtype]:
     """The dtypes that a module may be cast to where it is made, as its operands do not fit its parameters.
 
@@ -126,6 +138,32 @@ def _other_dtypes(candidate: Candidate, failed: Attempt) -> list[torch.dtype]:
     operands = [t for t in tensors_among(call.args, call.kwargs) if t.is_floating_point()]
     mine = {t.dtype for module in modules.values() for t in module.parameters() if t.is_floating_point()}
     return list(dict.fromkeys(t.dtype for t in operands if t.dtype not in mine)) if mine == {torch.float32} else []
+
+
+def _asks_for_no_gradient(attempts: Iterable[Attempt], candidate: Candidate) -> bool:
+    """Return True if a module does what PyTorch does not differentiate, and that is all that is wrong with it."""
+    if not any(p.requires_grad for module in candidate.bound.modules.values() for p in module.parameters()):
+        return False
+    calls = (attempt.run.failed for attempt in attempts if isinstance(attempt.run.error, RuntimeError))
+    return any(call is not None and _runs_without_gradient(call) for call in calls)
+
+
+def _runs_without_gradient(call: FailedCall) -> bool:
+    """Return True if a call that failed runs with the same tensors where nobody wants a gradient, and changes none.
+
+    What is told that it is `training` does change some, which no version counts.
+    """
+    signature = signature_of(call.func)
+    arguments = signature.bind_partial(*call.args, **call.kwargs).arguments if signature is not None else call.kwargs
+    has_gradient = any(tensor.requires_grad for tensor in tensors_among(call.args, call.kwargs))
+    if not has_gradient or arguments.get("training"):
+        return False
+    args, kwargs = tree_map_only(torch.Tensor, torch.Tensor.detach, (call.args, call.kwargs))
+    try:
+        call.func(*args, **kwargs)
+    except Exception:
+        return False
+    return not any(tensor._version for tensor in tensors_among(args, kwargs))
 
 
 def _equal_numbers(plans: Plans, failed: Attempt) -> Iterator[Mapping[str, Plan]]:

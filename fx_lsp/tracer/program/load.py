@@ -23,19 +23,22 @@ from fx_lsp.syntax import is_main_guard
 from fx_lsp.tracer.compat import DATA_DEPENDENT
 from fx_lsp.tracer.program.absences import Absences, Absent, tolerant
 from fx_lsp.tracer.program.effects import forbid_effects
-from fx_lsp.tracer.program.time_limit import time_limit
+from fx_lsp.tracer.program.missing_packages import MissingPackages
+from fx_lsp.tracer.program.time_limit import TimeUp, time_limit
 
 
 @dataclass
 class Loaded:
     """The module that defines the target, and what there is to say about how it was loaded.
 
-    `whole` says that more than the slice had to run.
+    `whole` says that more than the slice had to run, and `missing` is what its first import of a package raised that is
+    not installed, and that something stands in for.
     """
 
     module: ModuleType
     whole: bool
     notes: tuple[str, ...] = ()
+    missing: ImportError | None = None
 
 
 class LoadError(Exception):
@@ -59,7 +62,7 @@ def load(request: TraceRequest, mode: AbstractContextManager[object]) -> Loaded:
     trouble = None
     try:
         trouble = _import_package(request.package) if request.package else None
-        loaded = _load(request, mode)
+        loaded = _load_without_packages(request, mode)
     except SystemExit:
         raise
     except Exception as error:
@@ -90,6 +93,24 @@ def _import_package(name: str) -> Exception | None:
                 sys.modules[package] = importlib.util.module_from_spec(spec)
         return error
     return None
+
+
+def _load_without_packages(request: TraceRequest, mode: AbstractContextManager[object]) -> Loaded:
+    """The target's module, where something stands in for packages that are not installed.
+
+    What they raised first counts where it cannot be had without them.
+    """
+    missing = MissingPackages()
+    while True:
+        try:
+            loaded = _load(request, mode)
+        except ImportError as error:
+            if not missing.take(error):
+                raise missing.first or error from None
+        except Exception as error:
+            raise missing.first or error from None
+        else:
+            return replace(loaded, notes=(*loaded.notes, *missing.notes()), missing=missing.first)
 
 
 def _load(request: TraceRequest, mode: AbstractContextManager[object]) -> Loaded:
@@ -160,10 +181,13 @@ def _run(request: TraceRequest, tree: ast.Module, is_tolerant: bool) -> ModuleTy
 
 def _run_program(request: TraceRequest, tree: ast.Module, module: ModuleType) -> None:
     """Run what comes before a step, which is a program and no module that is imported: it writes nothing."""
-    with time_limit(PROGRAM_SECONDS):
-        for code, imports in codes_of(tree, request.file):
-            with forbid_effects(imports=imports):
-                exec(code, module.__dict__)
+    try:
+        with time_limit(PROGRAM_SECONDS):
+            for code, imports in codes_of(tree, request.file):
+                with forbid_effects(imports=imports):
+                    exec(code, module.__dict__)
+    except TimeUp as error:
+        raise TimeoutError(f"what comes before the loop took more than {PROGRAM_SECONDS:.0f} s") from error
 
 
 def codes_of(tree: ast.Module, file: str) -> Iterator[tuple[Any, bool]]:

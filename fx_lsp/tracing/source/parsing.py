@@ -6,6 +6,7 @@ import ast
 import re
 import warnings
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from fx_lsp.model import Failure, Span
@@ -74,15 +75,17 @@ def end_of(node: ast.stmt) -> tuple[int, int]:
     return line, col
 
 
-def module_name(file: str) -> tuple[str, str, str]:
+def module_name(file: str, text: str | None = None) -> tuple[str, str, str]:
     """`__name__` and `__package__` of a file, and the directory to import it from: above the outermost `__init__.py`.
 
-    The name is never `__main__`.
+    So many directories as its relative imports go up are packages without one. The name is never `__main__`. Without
+    a `text`, that of the file on disk counts.
     """
     path = Path(file)
     directory = path.parent
     packages: list[str] = []
-    while (directory / "__init__.py").is_file() and directory.parent != directory:
+    levels = _relative_levels(text) if text is not None else _levels_on_disk(path)
+    while directory.parent != directory and ((directory / "__init__.py").is_file() or len(packages) < levels):
         packages.insert(0, directory.name)
         directory = directory.parent
     package = ".".join(packages)
@@ -90,6 +93,26 @@ def module_name(file: str) -> tuple[str, str, str]:
         return package, package, str(directory)
     stem = path.stem if packages or path.stem != "__main__" else "main"
     return ".".join([*packages, stem]), package, str(directory)
+
+
+_RELATIVE = re.compile(r"^[ \t]*from[ \t]+(\.+)", re.MULTILINE)
+
+
+def _relative_levels(text: str) -> int:
+    """Return how many packages the relative imports of a text need around it: 2 for `from ..blocks import Block`."""
+    return max((len(match[1]) for match in _RELATIVE.finditer(text)), default=0)
+
+
+def _levels_on_disk(path: Path) -> int:
+    try:
+        return _levels_of(str(path), path.stat().st_mtime_ns)
+    except (OSError, ValueError):
+        return 0
+
+
+@lru_cache(maxsize=512)
+def _levels_of(path: str, mtime_ns: int) -> int:
+    return _relative_levels(Path(path).read_text("utf-8", errors="replace"))
 
 
 def _error_span(file: str, text: str, error: SyntaxError) -> Span:

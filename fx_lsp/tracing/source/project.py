@@ -11,17 +11,18 @@ Targets and passes have paths relative to the pyproject.toml; the value of an in
 
 from __future__ import annotations
 
+import ast
 import logging
 import os
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path, PurePath
 from typing import Any, cast
 
 from fx_lsp.model import Given
-from fx_lsp.tracing.source.parsing import module_name
+from fx_lsp.tracing.source.parsing import module_name, walk
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -53,6 +54,32 @@ def project_root(file: str) -> str:
     """The directory of the project that a file is part of: the nearest with a project marker, else the one to import
     the file from."""
     return _marked(Path(file).parent) or module_name(file)[2]
+
+
+def import_roots(file: str, tree: ast.Module, roots: Sequence[str]) -> list[str]:
+    """Return the directories between a file and its project's that have what it imports, which none of `roots` has.
+
+    A program that is started elsewhere than it stands, or that changes `sys.path`, imports from there.
+    """
+    outermost = [root for root in (_marked(Path(file).parent), *roots) if root is not None]
+    above = [path for path in Path(file).parents if any(path.is_relative_to(root) for root in outermost)]
+    imported = {n.module for n in walk(tree) if isinstance(n, ast.ImportFrom) and n.module and not n.level}
+    imported |= {alias.name for n in walk(tree) if isinstance(n, ast.Import) for alias in n.names}
+    holders: dict[str, None] = {}
+    for name in sorted(imported):
+        holder = next((path for path in (*map(Path, roots), *above) if _has_module(path, name)), None)
+        if holder is not None and str(holder) not in roots:
+            holders[str(holder)] = None
+    return list(holders)
+
+
+def _has_module(directory: Path, name: str) -> bool:
+    """Return True if a module of a dotted name is in a directory, or a package with sources in it."""
+    path = directory.joinpath(*name.split("."))
+    try:
+        return path.with_name(f"{path.name}.py").is_file() or (path.is_dir() and any(path.glob("*.py")))
+    except (OSError, ValueError):
+        return False
 
 
 def read_project(file: str) -> Project:

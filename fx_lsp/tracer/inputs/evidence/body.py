@@ -89,15 +89,24 @@ def constructor_facts(definition: ast.ClassDef | None) -> dict[str, Facts]:
     kept: dict[str, str] = {}
     for node in ast.walk(constructor) if constructor is not None else ():
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id in facts:
-            kept |= {t.attr: node.value.id for t in node.targets if isinstance(t, ast.Attribute)}
+            kept |= {ast.unparse(t): node.value.id for t in node.targets if isinstance(t, ast.Attribute)}
     made = {name for name, found in facts.items() if "called" in found.uses}
     for method in methods:
+        held = kept | _held_by_variables(method, kept)
         for node in ast.walk(method):
-            _visit(node, facts, {}, kept)
+            _visit(node, facts, {}, held)
     for name, found in facts.items():
         if "called" in found.uses and name not in made:
             found.uses.add("applied")
     return facts
+
+
+def _held_by_variables(method: FunctionNode, kept: Mapping[str, str]) -> dict[str, str]:
+    """Return the parameter that each variable of a method holds that is bound once, to an attribute that keeps it."""
+    stored = [n.id for n in ast.walk(method) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    bound = (n for n in ast.walk(method) if isinstance(n, ast.Assign) and isinstance(n.value, ast.Attribute))
+    pairs = ((target.id, ast.unparse(n.value)) for n in bound for target in n.targets if isinstance(target, ast.Name))
+    return {name: kept[value] for name, value in pairs if value in kept and stored.count(name) == 1}
 
 
 def lend_facts(tree: ast.Module, facts: dict[str, Facts], methods: bool) -> None:
@@ -142,12 +151,21 @@ def _still_shaped(assignment: ast.Assign) -> Iterator[ast.AST]:
         targets = target.elts if both and isinstance(target, ast.Tuple) else [target]
         values = assignment.value.elts if both and isinstance(assignment.value, ast.Tuple) else [assignment.value]
         for name, given in zip(targets, values, strict=False):
-            while isinstance(given, ast.Call) and isinstance(given.func, ast.Attribute):
-                if given.func.attr not in _KEEP_SHAPE:
-                    break
-                given = given.func.value
-            if isinstance(name, ast.Name) and isinstance(given, ast.Name) and name.id == given.id:
+            if isinstance(name, ast.Name) and name.id == shaped_like(given):
                 yield name
+
+
+def shaped_like(expression: ast.expr) -> str:
+    """Return the name of the variable whose shape an expression has, as `x` of `Variable(x.float())`, or ""."""
+    while isinstance(expression, ast.Call):
+        called = expression.func
+        if expression.args and ast.unparse(called).rpartition(".")[2] == "Variable":
+            expression = expression.args[0]
+        elif isinstance(called, ast.Attribute) and called.attr in _KEEP_SHAPE:
+            expression = called.value
+        else:
+            break
+    return expression.id if isinstance(expression, ast.Name) else ""
 
 
 _KEEP_SHAPE = frozenset(
@@ -163,7 +181,7 @@ def _visit(
     kept: Mapping[str, str] | None = None,
     variables: Mapping[str, Facts] | None = None,
 ) -> None:
-    """Take in what one node shows; with `kept` only of attributes of `self`, by the parameter that each holds.
+    """Take in what one node shows; with `kept` only of parameters, by the expression that holds each: `self.blocks`.
 
     `variables` stand for elements of parameters.
     """
@@ -180,9 +198,8 @@ def _visit(
     def of(expression: ast.expr) -> Facts | None:
         if kept is None:
             return variable(expression) or _part(expression, of)
-        if isinstance(expression, ast.Attribute) and isinstance(expression.value, ast.Name):
-            return facts.get(kept.get(expression.attr, "")) if expression.value.id == "self" else None
-        return None
+        is_name = isinstance(expression, (ast.Attribute, ast.Name))
+        return facts.get(kept.get(ast.unparse(expression), "")) if is_name else None
 
     visit_loop(node, of)
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], (ast.Tuple, ast.List)):

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import CodeType, FrameType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -48,6 +48,14 @@ class Seen:
     mode: ValuePlan | None = None
 
 
+class Instance(NamedTuple):
+    """An instance of the target's class with its constructor's arguments, made by the program or by a search."""
+
+    receiver: Any
+    args: dict[str, Plan]
+    by_program: bool
+
+
 class Reached(BaseException):
     """Unwinds what runs once the target was entered: there is nothing more to see. No `except Exception` stops it."""
 
@@ -56,7 +64,7 @@ class Reached(BaseException):
 class Watcher:
     """Looks at every Python call for that of the target.
 
-    `code` is the target's where it is known beforehand; `constructed` are constructor arguments by object. `site` is
+    `code` is the target's where it is known beforehand; `constructed` are instances by their ids. `site` is
     the file whose line is told where that is not the target's `file`, and `shown` how it reads; with `stop`, Reached
     is raised instead of running the target.
     """
@@ -66,9 +74,7 @@ class Watcher:
     code: CodeType | None = None
     constructors: frozenset[CodeType] = frozenset()
     seen: Seen | None = None
-    constructed: dict[int, tuple[Any, dict[str, Plan]]] = field(
-        default_factory=dict[int, "tuple[Any, dict[str, Plan]]"]
-    )
+    constructed: dict[int, Instance] = field(default_factory=dict[int, "Instance"])
     site: str = ""
     shown: str = ""
     stop: bool = False
@@ -94,7 +100,7 @@ class Watcher:
             return
         if frame.f_code in self.constructors:
             receiver, args = _arguments(frame, self._detail(frame), method=True)
-            self.constructed[id(receiver)] = receiver, args
+            self.constructed[id(receiver)] = Instance(receiver, args, self._caller(frame) is not None)
         elif self.seen is None and self.matches(frame) and not _is_symbolic_trace(frame):
             method = frame.f_code.co_varnames[:1] == ("self",)
             receiver, args = _arguments(frame, self._detail(frame), method)
@@ -104,11 +110,15 @@ class Watcher:
             if self.stop:
                 raise Reached
 
-    def _line(self, frame: FrameType) -> int:
+    def _caller(self, frame: FrameType) -> FrameType | None:
+        """Return the frame of the program's that a call comes from; None for one that the search makes."""
         caller = frame.f_back
         while caller is not None and caller.f_code.co_filename != (self.site or self.file):
             caller = caller.f_back
-        return caller.f_lineno if caller is not None else frame.f_lineno
+        return caller
+
+    def _line(self, frame: FrameType) -> int:
+        return (self._caller(frame) or frame).f_lineno
 
     def _detail(self, frame: FrameType) -> str:
         return f"{self.shown}:{self._line(frame)}" if self.shown else f"line {self._line(frame)}"
@@ -119,8 +129,8 @@ class Watcher:
             function = function_of(self.code, result=result) if self.code is not None else None
             return Observed(function, self._made())
         receiver, function = self.seen.receiver, self.seen.function
-        constructed = self.constructed.get(id(receiver))
-        init = constructed[1] if constructed is not None and constructed[0] is receiver else None
+        instance = self.constructed.get(id(receiver))
+        init = instance.args if instance is not None and instance.receiver is receiver else None
         if init is not None:
             init = _beside_defaults(init, type(receiver).__init__)
         args = _beside_defaults(self.seen.args, function)
@@ -132,9 +142,10 @@ class Watcher:
         return failure if offer is None else Observed(None, offer)
 
     def _made(self) -> Offer | None:
-        """The arguments of the last instance of the target's class that was made, where none was called."""
-        for receiver, init in reversed(self.constructed.values()):
-            return Offer({}, _beside_defaults(init, type(receiver).__init__))
+        """The arguments of the last instance of the target's class that the program made, where none was called."""
+        for instance in reversed(self.constructed.values()):
+            if instance.by_program:
+                return Offer({}, _beside_defaults(instance.args, type(instance.receiver).__init__))
         return None
 
 

@@ -56,7 +56,7 @@ def _layer(called: ast.expr, function: FunctionNode | None, module: nn.Module) -
     for node in ast.walk(function) if function is not None and name else ():
         if isinstance(node, ast.For) and isinstance(node.target, ast.Name) and node.target.id == name:
             layers = _layer(node.iter, None, module)
-            return layers[0] if isinstance(layers, (nn.ModuleList, nn.Sequential)) and len(layers) else None
+            return next(iter(layers), None) if isinstance(layers, (nn.ModuleList, nn.Sequential)) else None
     return None
 
 

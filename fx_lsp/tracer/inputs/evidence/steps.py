@@ -4,8 +4,11 @@ What the loop goes through says what it is called with, as far as that can be ha
 
 from __future__ import annotations
 
+import argparse
 import ast
 import inspect
+import math
+import re
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -22,11 +25,12 @@ from fx_lsp.specs import TensorSpec
 from fx_lsp.steps import BATCHES, calls_by_name
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.failures.exceptions import sentence
+from fx_lsp.tracer.inputs.evidence.body import shaped_like
 from fx_lsp.tracer.inputs.evidence.call_sites import modules_kept, new_module, prefer, statements_of, target_module
 from fx_lsp.tracer.inputs.evidence.callers import Reached
 from fx_lsp.tracer.inputs.evidence.command_line import started_as
 from fx_lsp.tracer.inputs.evidence.offers import Offer
-from fx_lsp.tracer.inputs.plan.plans import TensorPlan, plan_of_made
+from fx_lsp.tracer.inputs.plan.plans import Plan, TensorPlan, plan_of_made
 from fx_lsp.tracer.program.absences import Absences, absent_names
 from fx_lsp.tracer.program.data_loaders import one_batch_each
 from fx_lsp.tracer.program.effects import forbid_effects
@@ -224,20 +228,60 @@ def _first_batch(function: Any) -> Mapping[str, Any] | None:
 
 
 def _images_for_models(function: Any, definition: ast.AST) -> Iterator[Offer]:
-    """Images of a size that the convolutional model runs with that a step gives them to."""
-    parameters = inspect.signature(function).parameters
+    """Images of a size that the models run with that a step gives them to."""
+    parameters, images = inspect.signature(function).parameters, dict[str, Plan]()
+    renamed = {name: name for name in parameters}
+    numbers = _image_numbers(function)
+    until = time.monotonic() + MODEL_SECONDS
+    for node in ast.walk(definition):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            renamed.setdefault(node.targets[0].id, renamed.get(shaped_like(node.value), ""))
     for node in ast.walk(definition):
         if not isinstance(node, ast.Call) or not node.args or node.keywords:
             continue
-        names = [argument.id for argument in node.args if isinstance(argument, ast.Name)]
-        convolution = _first_convolution(_object_of(function, node.func))
-        if convolution is None or len(names) < len(node.args) or not all(name in parameters for name in names):
+        names = [renamed.get(shaped_like(argument), "") for argument in node.args]
+        model = _object_of(function, node.func)
+        if not _is_module(model) or not all(names) or images.keys() >= set(names) or time.monotonic() > until:
             continue
-        size = _size_for(_object_of(function, node.func), convolution.in_channels, len(names))
-        if size is not None:
-            images = TensorPlan(TensorSpec("f32", (BATCH, convolution.in_channels, size, size)), "search", FROM_MODEL)
-            yield Offer(dict.fromkeys(names, images), guessed=True)
-            return
+        shape = _shape_for(model, numbers, len(names))
+        if shape is not None:
+            images |= dict.fromkeys(names, TensorPlan(TensorSpec("f32", (BATCH, *shape)), "search", FROM_MODEL))
+    if images:
+        yield Offer(images, guessed=True)
+
+
+@dataclass(frozen=True)
+class _ImageNumbers:
+    """What a program says of its images: their channels, and heights with widths."""
+
+    channels: tuple[int, ...]
+    sizes: tuple[tuple[int, int], ...]
+
+
+_CHANNELS = re.compile(r"^(n_?)?((image|img|input|in)_?)?channels$|^nc$")
+_SIZE = re.compile(r"^((image|img|input)_?)?(size|resolution|height)$")
+_WIDTH = ("height", "width")
+_SHAPE = re.compile(r"^(image|img|input)_?(shape|dims?)$")
+"""What programs call channels, heights (with widths of the same name) and both together."""
+
+
+def _image_numbers(function: Any) -> _ImageNumbers:
+    """Return what the names say that a function sees, and the options of its program."""
+    seen = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
+    named = [{n: v for n, v in seen.items() if type(v) in (int, tuple)}]
+    named += [vars(value) for value in seen.values() if isinstance(value, argparse.Namespace)]
+    channels, sizes = list[int](), list[tuple[int, int]]()
+    for values in named:
+        for name, value in values.items():
+            if _SHAPE.search(name) and isinstance(value, tuple) and list(map(type, value)) == [int, int, int]:
+                channels.append(value[0])
+                sizes.append((value[1], value[2]))
+            elif type(value) is int and _CHANNELS.search(name):
+                channels.append(value)
+            elif type(value) is int and _SIZE.search(name):
+                width = values.get(name.replace(*_WIDTH))
+                sizes.append((value, width if type(width) is int else value))
+    return _ImageNumbers(tuple(dict.fromkeys(channels)), tuple(dict.fromkeys(sizes)))
 
 
 def _object_of(function: Any, node: ast.expr) -> Any:
@@ -250,22 +294,35 @@ def _object_of(function: Any, node: ast.expr) -> Any:
     return contents_of(cells[node.id]) if node.id in cells else function.__globals__.get(node.id)
 
 
-def _first_convolution(model: Any) -> nn.Conv2d | None:
-    """The convolution that images go through first, of a module that has no other layers before it."""
-    layers = [layer for layer in model.modules() if next(layer.children(), None) is None] if _is_module(model) else []
-    first = next((layer for layer in layers if isinstance(layer, (nn.Conv2d, nn.Linear, nn.Embedding))), None)
-    return first if isinstance(first, nn.Conv2d) else None
+def _first_layer(model: nn.Module) -> nn.Module | None:
+    """Return the layer with weights that comes first in a module: what it is given goes through that."""
+    layers = (layer for layer in model.modules() if next(layer.children(), None) is None)
+    return next((layer for layer in layers if isinstance(layer, (nn.Conv2d, nn.Linear, nn.Embedding))), None)
 
 
 def _is_module(value: Any) -> bool:
     return isinstance(value, nn.Module)
 
 
-def _size_for(model: nn.Module, channels: int, count: int) -> int | None:
-    """The side of squares that a model runs with, given `count` batches of them."""
+def _shapes_for(layer: nn.Module | None, numbers: _ImageNumbers, count: int) -> Iterator[tuple[int, int, int]]:
+    """Yield images that may go through a layer: those that the program has numbers for before any other.
+
+    Where there are `count` of them they may go through it one upon the other.
+    """
+    if isinstance(layer, nn.Conv2d):
+        sizes = dict.fromkeys((*numbers.sizes, *((size, size) for size in IMAGE_SIZES)))
+        channels = dict.fromkeys((layer.in_channels, max(layer.in_channels // count, 1)))
+        yield from ((number, *size) for number in channels for size in sizes)
+    elif isinstance(layer, nn.Linear):
+        shapes = ((channels, *size) for channels in numbers.channels for size in numbers.sizes)
+        yield from (shape for shape in shapes if math.prod(shape) == layer.in_features)
+
+
+def _shape_for(model: nn.Module, numbers: _ImageNumbers, count: int) -> tuple[int, int, int] | None:
+    """Return the channels, height and width that a model runs with, given `count` batches of them."""
     with unchanged([model]), torch.no_grad(), suppress(TimeUp), time_limit(MODEL_SECONDS):
-        for size in IMAGE_SIZES:
+        for shape in _shapes_for(_first_layer(model), numbers, count):
             with suppress(Exception):
-                model(*(torch.empty(BATCH, channels, size, size) for _ in range(count)))
-                return size
+                model(*(torch.empty(BATCH, *shape) for _ in range(count)))
+                return shape
     return None

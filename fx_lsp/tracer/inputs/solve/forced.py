@@ -163,8 +163,11 @@ def _of_dimensions(
             dimension = dimensions[symbol]
             if dimension.rank and (crosses or (numbered and _counts(condition, symbol, exploration))):
                 constant = next((int(root) for root in joined if not isinstance(root, sympy.Symbol)), None)
-                is_what = f"is {constant}" if constant is not None else f"equals {name_of(dimensions[rest[0]], names)}"
-                yield Demand(f"{name_of(dimension, names)} {is_what}", condition.chain[0], tuple(side))
+                if constant is not None:  # sizes that are that number already would have to be another one as well
+                    is_what, changed = f"is {constant}", (*mine, *others)
+                else:
+                    is_what, changed = f"equals {name_of(dimensions[rest[0]], names)}", tuple(side)
+                yield Demand(f"{name_of(dimension, names)} {is_what}", condition.chain[0], changed)
                 return
 
 
