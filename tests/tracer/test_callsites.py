@@ -530,3 +530,52 @@ if __name__ == "__main__":
         "Block",
     )
     assert lines(traced)[0].startswith("init.dim: 24")
+
+
+PYRAMID = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+class Backbone(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stages = nn.ModuleList([nn.Conv2d(3, 8, 3, 2, 1), nn.Conv2d(8, 16, 3, 2, 1)])
+
+    def forward(self, x):
+        features = []
+        for stage in self.stages:
+            x = stage(x)
+            features.append(x)
+        return features
+
+class Neck(nn.Module):
+    def __init__(self, widths):
+        super().__init__()
+        self.lateral = nn.ModuleList([nn.Conv2d(width, 4, 1) for width in widths])
+
+    def forward(self, features):
+        low, high = [conv(f) for conv, f in zip(self.lateral, features)]
+        return low + F.interpolate(high, size=low.shape[-2:])
+
+if __name__ == "__main__":
+    backbone, neck = Backbone(), Neck((8, 16))
+    for level in neck(backbone(torch.randn(2, 3, 32, 48))):
+        print(level.shape)
+"""
+
+
+def test_variables_that_are_assigned_together_and_a_call_that_a_loop_goes_over(trace):
+    assert lines(trace(PYRAMID, "Neck")) == snapshot(
+        [
+            "init.widths[0]: 8 · line 27",
+            "init.widths[1]: 16 · line 27",
+            "features[0]: f32[2, 8, 16, 24] · line 28",
+            "features[1]: f32[2, 16, 8, 12] · line 28",
+        ]
+    )
+
+
+def test_what_is_gone_over_and_given_is_no_guess(trace):
+    traced = trace(PYRAMID.replace("F.interpolate(high, size=low.shape[-2:])", "high"), "Neck")
+    assert (traced.failure.severity, traced.at(traced.failure.span)) == ("error", "low + high")

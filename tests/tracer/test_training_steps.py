@@ -384,3 +384,35 @@ def test_a_program_that_takes_too_long_is_told(trace, monkeypatch):
     )
     failure = trace(source, "step").failure
     assert failure.message.startswith("TimeoutError: what comes before the loop took more than 0 s")
+
+
+RAGGED = """
+class Words(Dataset):
+    def __len__(self):
+        return 40
+
+    def __getitem__(self, index):
+        return torch.arange(3 + index % 5), index % 4
+
+def collate(samples):
+    words, labels = zip(*samples)
+    return JOIN, torch.tensor(labels)
+
+def main():
+    embed, head = nn.Embedding(10, 8), Net(8)
+    for words, labels in DataLoader(Words(), batch_size=16, collate_fn=collate):
+        loss = F.cross_entropy(head(embed(words).sum(1)), labels)
+        loss.backward()
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_samples_that_make_no_batch_are_an_error_where_they_are_joined(trace):
+    padded = trace(NET + RAGGED.replace("JOIN", "nn.utils.rnn.pad_sequence(words, batch_first=True)"), "main.step")
+    assert padded.inputs()[0] == "words: i64[16, 7] · call site"
+    stacked = trace(NET + RAGGED.replace("JOIN", "torch.stack(words)"), "main.step")
+    assert stacked.failure.severity == "error"
+    assert stacked.failure.message.startswith("stack expects each tensor to be equal size")
+    assert stacked.at(stacked.failure.span) == "torch.stack(words)"

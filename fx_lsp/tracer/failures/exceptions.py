@@ -29,7 +29,7 @@ from fx_lsp.tracer.source.provenance import Sources
 _SHAPE = re.compile(
     r"shapes? cannot be multiplied|must match|reduction dim|size mismatch|sizes? of tensors|invalid for input of size|"
     r"broadcast|expected (input|size)|expanded size|Dimension out of range|dimension|normalized_shape|shape|"
-    r"\d+D|channels|unpack|size of tensor|index .* out of bounds|split",
+    r"\d+D|channels|unpack|size of tensor|equal size|index .* out of bounds|split",
     re.IGNORECASE,
 )
 _DEVICE = re.compile(r"found (at least )?two (different )?devices,? (\S+?),? (?:and )?(\S+?)(!|$)")

@@ -63,8 +63,7 @@ def search_candidate(candidate: Candidate, start: Plans, seconds: float, earlier
 def severity_of(candidate: Candidate, outcome: Found, exploration: Exploration | None = None) -> Severity:
     """Tell how sure it is that the code itself is what ended a search."""
     task, constructed, failed = candidate.task, candidate.constructed, outcome.best
-    several = any(candidate.facts[n].may_be_several for n, _ in failed.plans.items if n in candidate.facts)
-    if several or is_of_environment(failed):
+    if _may_be_several(candidate, failed) or is_of_environment(failed):
         return "information"
     if constructed.trusted and is_given(candidate.start):
         return "information" if candidate.offer.guessed else "error"
@@ -77,6 +76,12 @@ def severity_of(candidate: Candidate, outcome: Found, exploration: Exploration |
     if is_unsure or (owner is not None and inspect.isabstract(owner)):
         return "information"
     return "warning" if _is_own_fault(candidate, outcome, rivals, exploration) else "information"
+
+
+def _may_be_several(candidate: Candidate, failed: Attempt) -> bool:
+    """Return True if an argument that was guessed may be a list or a tuple of things."""
+    names = (name for name, plan in failed.plans.items if any(i.guessed for i in input_specs(Plans(((name, plan),)))))
+    return any(candidate.facts[name].may_be_several for name in names if name in candidate.facts)
 
 
 def _is_own_fault(

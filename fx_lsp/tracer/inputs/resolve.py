@@ -20,7 +20,7 @@ from fx_lsp.tracer.inputs.evidence.call_sites import seen_at_call_sites
 from fx_lsp.tracer.inputs.evidence.callers import Observed, caller_request, watcher
 from fx_lsp.tracer.inputs.evidence.configurations import fitting_plans
 from fx_lsp.tracer.inputs.evidence.offers import Offer, Written, conventions, unmakable, written_offers
-from fx_lsp.tracer.inputs.evidence.steps import offers_of_step
+from fx_lsp.tracer.inputs.evidence.steps import offers_of_step, wrong_batch
 from fx_lsp.tracer.inputs.outcome import Prepared
 from fx_lsp.tracer.inputs.plan.configs import completed, constructor, modules_with, namespaces
 from fx_lsp.tracer.inputs.plan.signatures import hints_of, signature_of, takes_any
@@ -92,7 +92,7 @@ def _prepare_subject(task: Task, subject: Subject, written: Written, observe: Ob
     if unknown is not None:
         return unknown
     failure: Failure | None = None
-    wrong: Failure | None = None
+    wrong = wrong_batch(subject.function, task)
     for offer in _offers(task, subject, signature, written, observe):
         if wrong is not None and (offer.is_empty or offer.guessed):
             return wrong

@@ -120,7 +120,16 @@ class _Scope:
         return [found for part in walk(*nodes) if (found := self.leads(part)) is not None]
 
     def bind(self, statement: ast.stmt) -> None:
-        """Take note of what a statement assigns."""
+        """Take note of what a statement assigns, of `backbone, neck = Backbone(), Neck()` one after the other."""
+        match statement:
+            case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)) if len(targets) == len(
+                values
+            ):
+                for target, value in zip(targets, values, strict=True):
+                    self.bind(ast.copy_location(ast.Assign([target], value), statement))
+                return
+            case _:
+                pass
         names = [part for part in header_nodes(statement) if isinstance(part, (ast.Name, ast.Attribute))]
         found = [direct for part in names if not _is_store(part) and (direct := self.leads(part)) is not None]
         if found and not isinstance(statement, (*FUNCTIONS, ast.ClassDef)):

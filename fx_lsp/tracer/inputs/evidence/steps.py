@@ -24,13 +24,14 @@ from fx_lsp.model import CallSite, Failure, TraceRequest
 from fx_lsp.specs import TensorSpec
 from fx_lsp.steps import BATCHES, calls_by_name
 from fx_lsp.tracer.compat import FakeTensorMode
-from fx_lsp.tracer.failures.exceptions import sentence
+from fx_lsp.tracer.failures.exceptions import failure_of, kind_of, sentence
 from fx_lsp.tracer.inputs.evidence.body import shaped_like
 from fx_lsp.tracer.inputs.evidence.call_sites import modules_kept, new_module, prefer, statements_of, target_module
 from fx_lsp.tracer.inputs.evidence.callers import Reached
 from fx_lsp.tracer.inputs.evidence.command_line import started_as
 from fx_lsp.tracer.inputs.evidence.offers import Offer
 from fx_lsp.tracer.inputs.plan.plans import Plan, TensorPlan, plan_of_made
+from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.program.absences import Absences, absent_names
 from fx_lsp.tracer.program.data_loaders import one_batch_each
 from fx_lsp.tracer.program.effects import forbid_effects
@@ -48,6 +49,8 @@ MODEL_SECONDS = 3.0
 """How long it may take to find images that a model runs with."""
 IMAGE_SIZES = (32, 224, 28, 64, 128, 96, 256, 299, 84)
 BATCH = 4
+UNMAKABLE = "unmakable"
+"""The attribute of a step's function that holds what was raised in place of its first batch."""
 IMAGES = "images"
 """The attribute of a step's function that says what its model runs with."""
 FROM_MODEL = "the model runs with it"
@@ -221,10 +224,19 @@ def _first_batch(function: Any) -> Mapping[str, Any] | None:
             batch = next(iter(batches()), None)
     except KeyboardInterrupt:
         raise
-    except BaseException:
-        batch = None
+    except BaseException as error:
+        vars(function)[UNMAKABLE] = error
     setattr(function, BATCHES, batch)
     return batch
+
+
+def wrong_batch(function: Any, task: Task) -> Failure | None:
+    """Return why the samples of a step's data set make no batch, if their sizes or dtypes do not fit each other."""
+    error = getattr(function, UNMAKABLE, None)
+    if error is None or kind_of(error) not in ("shape", "dtype"):
+        return None
+    failure = failure_of(error, task.sources, None, task.lines, "error")
+    return failure if failure.span is not None else None
 
 
 def _images_for_models(function: Any, definition: ast.AST) -> Iterator[Offer]:
