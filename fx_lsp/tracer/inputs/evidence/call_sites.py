@@ -29,6 +29,7 @@ from fx_lsp.tracer.program.data_loaders import one_batch_each
 from fx_lsp.tracer.program.effects import forbid_effects
 from fx_lsp.tracer.program.load import codes_of, find, load, syntax_of, with_inputs
 from fx_lsp.tracer.program.time_limit import time_limit
+from fx_lsp.tracer.run.values.constants import integers_are_drawn
 
 SHARE = 0.4
 """How much of the time that is left one call site may use."""
@@ -81,6 +82,7 @@ def _seen_at(
         line = stack.enter_context(started_as(site.file))
         stack.enter_context(time_limit(seconds))
         stack.enter_context(one_batch_each())
+        stack.enter_context(integers_are_drawn())
         target = None if own else target_module(request, site, mode)
         module = new_module(request, site)
         vars(module).update(namespace)

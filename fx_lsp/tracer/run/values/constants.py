@@ -1,7 +1,8 @@
 """Values of tensors that depend on no input: masks, index tables, schedules, all that code makes from numbers.
 
 An operation whose operands all have values is run on them, too, beside its run on fake tensors. Whoever asks for such a
-value (`if mask.all()`, `betas.tolist()`, `lengths.max()`) has it. What is trained, or random, has none.
+value (`if mask.all()`, `betas.tolist()`, `lengths.max()`) has it. What is trained, or random, has none; but a program
+that is followed to a call draws its integers, as lengths and places.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -106,9 +108,24 @@ def _value(tensor: torch.Tensor) -> _Value | None:
     return value if value is not None and value.storage.is_known and not tensor.requires_grad else None
 
 
+@contextmanager
+def integers_are_drawn() -> Generator[None, None, None]:
+    """Inside, integers drawn at random have values: whatever they are, a program goes on with them."""
+    token = _drawing.set(True)
+    try:
+        yield
+    finally:
+        _drawing.reset(token)
+
+
+_drawing = ContextVar("drawing", default=False)
+_DRAWN = frozenset({"randint", "randperm", "random", "random_"})
+
+
 def _has_values(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     """Return True if the result of an operation depends on nothing unknown."""
-    if func.namespace == "prim" or torch.Tag.nondeterministic_seeded in func.tags:
+    is_drawn = _drawing.get() and func.overloadpacket.__name__ in _DRAWN
+    if func.namespace == "prim" or (torch.Tag.nondeterministic_seeded in func.tags and not is_drawn):
         return False
     if func.overloadpacket.__name__ in _UNINITIALIZED:
         return False
