@@ -120,3 +120,26 @@ def f(x: Tensor, n):
 """
     (n,) = (i for i in trace(PRELUDE + source).outcome.inputs if i.name == "n")
     assert "steps" not in n.detail
+
+
+GENERATED_BY_A_CALL = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.head = nn.Embedding(50, 16), nn.Linear(16, 50)
+
+    def generate(self, ids, new_words):
+        for _ in range(new_words):
+            following = self.head(self.words(ids[:, -1:])).argmax(-1)
+            ids = torch.cat([ids, following], 1)
+        return ids
+
+if __name__ == "__main__":
+    Model().generate(torch.zeros(1, 4, dtype=torch.long), 5000)
+"""
+
+
+def test_hundreds_of_steps_of_a_call_are_few(trace):
+    traced = trace(PRELUDE + GENERATED_BY_A_CALL, "Model.generate")
+    assert traced.inputs() == snapshot(["ids: i64[1, 4] · call site", "new_words: 2 · search"])
+    assert traced.outcome.inputs[-1].detail == "2 steps for 5000, as a loop goes over it"

@@ -438,3 +438,20 @@ def test_states_and_masks_are_what_the_layers_take_that_get_them(trace: TraceFix
     assert [(i.name, i.spec) for i in inputs] == snapshot(
         [("x", "f32[16, 96, 64]"), ("causal", "f32[96, 96]"), ("padding", "b8[16, 96]")]
     )
+
+
+HELD = """
+class Mask:
+    def __init__(self, rows, device="cpu"):
+        self.mask = torch.ones(rows, 1, rows, rows, dtype=torch.bool)
+
+class Attention(nn.Module):
+    def forward(self, queries, keys, mask: Mask):
+        B, L, H, E = queries.shape
+        scores = torch.einsum("blhe,bshe->bhls", queries, keys)
+        return scores.masked_fill(mask.mask, 0.0)
+"""
+
+
+def test_sizes_of_an_object_that_was_made_up_are_no_demand(trace: TraceFixture) -> None:
+    assert said(trace, HELD, "Attention") == []

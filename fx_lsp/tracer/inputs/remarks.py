@@ -18,6 +18,7 @@ from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_of_sizes, place_of
 from fx_lsp.tracer.inputs.solve.forced import dimension_names, forced, name_of
 from fx_lsp.tracer.inputs.solve.path_conditions import Dimension
 from fx_lsp.tracer.inputs.solve.solver import Sizes, with_sizes
+from fx_lsp.tracer.inputs.solve.verdict import are_tensors_or_numbers
 from fx_lsp.tracer.run.call import tensors_in
 from fx_lsp.tracer.run.in_place import overwritten
 from fx_lsp.tracer.source.expressions import shown_expression
@@ -68,7 +69,7 @@ def demands_of(candidate: Candidate, ran: Attempt) -> list[Remark]:
 def _retraced_demands(candidate: Candidate, ran: Attempt) -> list[Remark]:
     task, init = candidate.task, candidate.constructed.plans
     guessed = any(plan.source == "search" for _, plan in ran.plans.tensors())
-    if not guessed or ran.run.calls > MAX_CALLS_RETRACED or task.request.work:
+    if not guessed or ran.run.calls > MAX_CALLS_RETRACED or task.request.work or not are_tensors_or_numbers(ran):
         return []
     telling = _unlike_its_name(candidate, ran) or _single_batch(candidate, ran)
     if telling is not None:

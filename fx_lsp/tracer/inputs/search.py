@@ -19,7 +19,7 @@ from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_data_dependent, is_of
 from fx_lsp.tracer.inputs.solve.demands import of_one_shape
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration
 from fx_lsp.tracer.inputs.solve.repairs import is_of_gradients, repairs
-from fx_lsp.tracer.inputs.solve.short_loops import with_short_loops
+from fx_lsp.tracer.inputs.solve.short_loops import with_few_steps, with_short_loops
 from fx_lsp.tracer.inputs.solve.sizes import batched, with_rank
 from fx_lsp.tracer.inputs.solve.solver import enlarged, has_vanishing_sizes, solved, with_sizes
 from fx_lsp.tracer.inputs.task import Task
@@ -149,7 +149,7 @@ def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts
         if stop == parent:
             doubt += NO_EFFECT
         fitting = solver.plans(attempt) if solver is not None else ()
-        offered = concat(batched(attempt), of_one_shape(attempt), fitting, repairs(attempt))
+        offered = concat(with_few_steps(attempt), batched(attempt), of_one_shape(attempt), fitting, repairs(attempt))
         ones = _ones(plans)
         children = (c for c in offered if c not in seen and max(c.sizes(), default=0) <= MAX_SIZE and _ones(c) <= ones)
         for unlikely, child in enumerate(children):

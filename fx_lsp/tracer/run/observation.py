@@ -58,7 +58,8 @@ class Run:
     of each of the user's expressions, where values were recorded. `calling` is the torch call that is under way;
     `crossed` are calls that paired every element of one tensor with every one of another, with the specs of both.
     `coverage` tells which lines of the target's file ran, where values were recorded. `recorded` are the torch calls
-    that returned, for a run that begins with an empty list of them.
+    that returned, for a run that begins with an empty list of them. A run of at most `limit` calls raises
+    TooManyCallsError in place of any other.
     """
 
     result: Any = None
@@ -75,6 +76,7 @@ class Run:
     crossed: list[tuple[Span, str, str]] = field(default_factory=list["tuple[Span, str, str]"])
     coverage: Coverage = field(default_factory=Coverage)
     recorded: list[TorchCall] | None = None
+    limit: int | None = None
 
     def record(self, call: TorchCall) -> None:
         """Keep a torch call, if this is a run whose calls are recorded."""
@@ -92,6 +94,10 @@ class Stopped:
     inputs: tuple[InputSpec, ...]
 
 
+class TooManyCallsError(Exception):
+    """Raised in place of a torch call of a run that has made as many as it may."""
+
+
 class Watch(TorchFunctionMode):
     """Counts torch calls and remembers the one that failed; with `values`, also what each expression gave."""
 
@@ -106,6 +112,8 @@ class Watch(TorchFunctionMode):
         kwargs = kwargs or {}
         if func in METADATA or func in _OF_NUMBERS:
             return func(*args, **kwargs)
+        if self._run.limit is not None and self._run.calls >= self._run.limit:
+            raise TooManyCallsError(f"{self._run.limit} torch calls were made, and there were more")
         if _is_unbatched(func, args):
             self._run.unbatched.append(self._sources.chain(sys._getframe(1), self._stop))
         written = written_tensor(func, args, kwargs)

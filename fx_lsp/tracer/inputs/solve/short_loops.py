@@ -9,6 +9,7 @@ from itertools import islice
 from fx_lsp.model import InputSource
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, TensorPlan, ValuePlan, value
 from fx_lsp.tracer.inputs.solve.attempt import Attempt
+from fx_lsp.tracer.run.observation import TooManyCallsError
 
 LONG = 256
 """How often one expression runs in a loop that is worth shortening where the size of the dimension was made up."""
@@ -24,6 +25,8 @@ HEAVY = 200
 """From how many torch calls on a loop over such a number is shortened."""
 SHARE = 0.7
 """What is left of the torch calls, at most, where a number was one of steps."""
+MAX_CALLS = 2000
+"""How many torch calls a run may make where a number of hundreds may be that of its steps."""
 OFFERED: frozenset[InputSource] = frozenset({"convention", "call site", "recorded", "annotation"})
 """Sources that say what the code runs with, not what the author wants to see traced."""
 
@@ -43,6 +46,28 @@ def with_short_loops(best: Attempt, evaluate: Callable[[Plans], Attempt]) -> Att
         if attempt.run.error is None and max(attempt.run.repeats.values(), default=0) < steps:
             return with_short_loops(attempt, evaluate)
     return best
+
+
+def call_limit(plans: Plans) -> int | None:
+    """Return how many torch calls a run of plans may make; None for any number of them."""
+    return MAX_CALLS if next(_many_steps(plans), None) is not None else None
+
+
+def with_few_steps(attempt: Attempt) -> Iterator[Plans]:
+    """Yield plans with few steps in place of a number of hundreds, for a run that made too many torch calls."""
+    if isinstance(attempt.run.error, TooManyCallsError):
+        for name, number in _many_steps(attempt.plans):
+            few = value(FEW, "search", f"{FEW} steps for {number}, as a loop goes over it")
+            yield attempt.plans.with_plan(name, few)
+
+
+def _many_steps(plans: Plans) -> Iterator[tuple[str, int]]:
+    """Yield the numbers of hundreds, with the parameters that have them, that no comment and no setting says."""
+    for name, plan in plans.items:
+        if isinstance(plan, ValuePlan) and plan.source not in ("comment", "settings") and plan.kind == "int":
+            number = plan.make()
+            if number >= OFTEN:
+                yield name, number
 
 
 def _with_few_steps(best: Attempt, evaluate: Callable[[Plans], Attempt]) -> Attempt:

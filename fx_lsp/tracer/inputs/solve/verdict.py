@@ -119,7 +119,7 @@ def is_own_fault(
         return False
     if _is_made_elsewhere(best) or _is_raised_by_user(best) or {place_of(a) for a in rivals} - {place_of(best)}:
         return False
-    if not _are_tensors_or_numbers(best):
+    if not are_tensors_or_numbers(best):
         return False
     if _is_no_tensor(best):
         return True
@@ -233,7 +233,7 @@ def _fits_no_sizes(best: Attempt, exploration: Exploration) -> bool:
     return not any(solution.coherent and not solution.degenerate for solution in fitting)
 
 
-def _are_tensors_or_numbers(attempt: Attempt) -> bool:
+def are_tensors_or_numbers(attempt: Attempt) -> bool:
     """Return True if nothing but tensors and numbers was guessed, and not how many arguments `*args` are."""
     is_open = attempt.plans.starred in attempt.alternatives
     return not is_open and all(_is_tensor_or_number(plan) for _, plan in attempt.plans.items)
