@@ -100,6 +100,7 @@ def test_json_of_a_check(checked: dict[str, Any], project: Path):
             "problems": 2,
             "sources": {"convention": 1, "search": 1},
             "failures": {"syntax": 1, "shape": 1},
+            "warnings": 0,
         }
     )
     assert {Path(f["file"]).relative_to(project).as_posix(): len(f["targets"]) for f in checked["files"]} == {
@@ -369,3 +370,29 @@ def start_check(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         command, cwd=folder, stdout=pipe, stderr=pipe, text=True, encoding="utf-8", preexec_fn=interruptible
     )
+
+
+ACCIDENT = """\
+import torch
+
+
+def gram(features):
+    b, c, h, w = features.shape
+    flat = features.view(b, c, h * w)
+    return torch.bmm(flat, flat)
+
+
+def weigh(x: torch.Tensor):
+    return x * (1 - (x > 0))
+"""
+
+
+def test_warnings_are_told_and_end_with_0(tmp_path: Path):
+    (tmp_path / "model.py").write_text(ACCIDENT)
+    listed = check(tmp_path, "model.py")
+    assert listed.returncode == 0
+    assert "    warning: line 7: c equals h * w here: `torch.bmm(flat, flat)` works only so\n" in listed.stdout
+    assert "model.py:11: warning (dtype): Subtraction, the `-` operator" in listed.stdout
+    assert " · 0 problems · 2 warnings · " in listed.stdout
+    (run,) = json.loads(check(tmp_path, "model.py", "--sarif").stdout)["runs"]
+    assert [result["level"] for result in run["results"]] == ["warning", "warning"]

@@ -50,6 +50,7 @@ def one_line_summary(summary: Summary, seconds: float) -> str:
         f"{summary.traced:,} traced",
         f"{summary.found - summary.traced:,} not",
         count("problem", summary.problems),
+        *([count("warning", summary.warnings)] if summary.warnings else []),
         f"{seconds:.1f} s",
     ]
     return " · ".join(parts)
@@ -92,7 +93,9 @@ class Progress:
 
 def _remark(remark: Remark, colour: bool) -> str:
     text = one_line(remark_text(remark), 200)
-    return f"    {_paint('error:', _RED, colour)} {text}" if remark.severity == "error" else f"    {text}"
+    colours = {"error": _RED, "warning": _YELLOW}
+    style = colours.get(remark.severity)
+    return f"    {text}" if style is None else f"    {_paint(f'{remark.severity}:', style, colour)} {text}"
 
 
 def _owners(report: FileReport) -> dict[str, str]:
@@ -133,10 +136,11 @@ def _why(
 ) -> str:
     span = failure.span or name_span
     where = f"{shown_path(span.file)}:{span.line}: " if span else f"{shown_path(file)}: "
+    kind = f" ({failure.kind})" if failure.kind != "error" else ""
     if is_problem(failure, whole_file):
-        return f"{where}{_paint(f'error ({failure.kind}):', _RED, colour)} {one_line(describe(failure), 1000)}"
-    said = one_line(describe(failure), 400)
-    return f"{where}{_paint(f'{otherwise} ({failure.kind}):', _YELLOW, colour)} {said}"
+        return f"{where}{_paint(f'error{kind}:', _RED, colour)} {one_line(describe(failure), 1000)}"
+    label = "warning" if failure.severity == "warning" else otherwise
+    return f"{where}{_paint(f'{label}{kind}:', _YELLOW, colour)} {one_line(describe(failure), 400)}"
 
 
 def _counts(numbers: Iterable[tuple[str, int]]) -> str:

@@ -16,11 +16,12 @@ from fx_lsp.features.text import sentence
 from fx_lsp.model import Failure, Remark, Span
 from fx_lsp.tracing.source.parsing import split_lines
 
+_TOLD = ("error", "warning")
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def to_sarif(reports: Iterable[FileReport], base: Path) -> dict[str, Any]:
-    """One SARIF log: errors as level "error", what was not traced for another reason as "note".
+    """One SARIF log: errors and warnings as such levels, what was not traced for another reason as "note".
 
     Paths below `base` are written relative to it. A failure in another file stands at the target's name, with the
     other place as related.
@@ -31,7 +32,7 @@ def to_sarif(reports: Iterable[FileReport], base: Path) -> dict[str, Any]:
             start = report.failure.span or Span(report.file, 1, 0, 1, 0)
             results.append(_result(report.failure, sentence(describe(report.failure)), start, base, whole_file=True))
         results += [_target_result(target, target.failure, base) for target in report.targets if target.failure]
-        results += [_remark(t, r, base) for t in report.targets for r in t.remarks if r.severity == "error"]
+        results += [_remark(t, r, base) for t in report.targets for r in t.remarks if r.severity in _TOLD]
         results += [_result(c, sentence(c.message), c.span, base) for c in report.comments if c.span is not None]
     kinds = sorted({result["ruleId"] for result in results})
     driver = {"name": "fx-lsp", "version": __version__, "rules": [{"id": kind} for kind in kinds]}
@@ -62,7 +63,8 @@ def _target_result(report: TargetReport, failure: Failure, base: Path) -> dict[s
 
 def _remark(report: TargetReport, remark: Remark, base: Path) -> dict[str, Any]:
     span = remark.span or report.target.name_span
-    result = _result(Failure("shape", remark.message, severity="error"), sentence(remark.message), span, base)
+    severity = "error" if remark.severity == "error" else "warning"
+    result = _result(Failure("shape", remark.message, severity=severity), sentence(remark.message), span, base)
     result["locations"][0]["logicalLocations"] = [{"fullyQualifiedName": report.target.name}]
     if remark.related:
         others = [(_location(other.span, base), sentence(other.message)) for other in remark.related]
@@ -73,10 +75,14 @@ def _remark(report: TargetReport, remark: Remark, base: Path) -> dict[str, Any]:
 def _result(failure: Failure, message: str, span: Span, base: Path, whole_file: bool = False) -> dict[str, Any]:
     return {
         "ruleId": failure.kind,
-        "level": "error" if is_problem(failure, whole_file) else "note",
+        "level": "error" if is_problem(failure, whole_file) else _level(failure),
         "message": {"text": message},
         "locations": [_location(span, base)],
     }
+
+
+def _level(failure: Failure) -> str:
+    return "warning" if failure.severity == "warning" else "note"
 
 
 def _location(span: Span, base: Path) -> dict[str, Any]:

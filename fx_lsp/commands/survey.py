@@ -73,7 +73,8 @@ class FileReport:
 
 @dataclass(frozen=True)
 class Summary:
-    """Counts over all files. `problems` are errors in the code and in comments, and whole files that cannot be read."""
+    """Counts over all files. `problems` are errors in the code and in comments, and whole files that cannot be read;
+    `warnings` are what runs only by accident, or with nothing."""
 
     files: int
     found: int
@@ -81,6 +82,7 @@ class Summary:
     problems: int
     sources: dict[InputSource, int]
     failures: dict[FailureKind, int]
+    warnings: int = 0
 
 
 async def survey(
@@ -220,7 +222,7 @@ def is_problem(failure: Failure, whole_file: bool = False) -> bool:
 
 def summarize(reports: Iterable[FileReport]) -> Summary:
     """Counts over `reports`; sources and kinds that did not occur are left out, the most frequent kind is first."""
-    files = found = problems = 0
+    files = found = problems = warnings = 0
     sources: Counter[InputSource] = Counter()
     failures: Counter[FailureKind] = Counter()
     for report in reports:
@@ -228,10 +230,13 @@ def summarize(reports: Iterable[FileReport]) -> Summary:
         sources.update(t.source for t in report.targets if t.failure is None and t.source is not None)
         failures.update(f.kind for f in report.failures)
         problems += sum(is_problem(f, whole_file=f is report.failure) for f in (*report.failures, *report.comments))
+        said = [item.severity for target in report.targets for item in (*target.remarks, target.failure) if item]
         problems += sum(remark.severity == "error" for target in report.targets for remark in target.remarks)
+        warnings += said.count("warning")
     order: tuple[InputSource, ...] = (*WEAKNESS[1:], WEAKNESS[0])
     ordered: dict[InputSource, int] = {source: sources[source] for source in order if sources[source]}
-    return Summary(files, found, sources.total(), problems, ordered, dict[FailureKind, int](failures.most_common()))
+    by_kind = dict[FailureKind, int](failures.most_common())
+    return Summary(files, found, sources.total(), problems, ordered, by_kind, warnings)
 
 
 def to_json(report: FileReport) -> dict[str, Any]:

@@ -307,7 +307,8 @@ def _of_product(condition: Condition, exploration: Exploration, names: Mapping[A
     dimensions = [exploration.dimensions[symbol] for symbol in symbols]
     if len({dimension.path for dimension in dimensions}) > 1 or not dimensions[0].rank:
         return None
-    text = f"{name_of(dimensions[0], names)} equals {' * '.join(name_of(d, names) for d in dimensions[1:])}"
+    others = sorted(dimensions[1:], key=lambda dimension: dimension.index)
+    text = f"{name_of(dimensions[0], names)} equals {' * '.join(name_of(d, names) for d in others)}"
     return Demand(text, condition.chain[0], (single,))
 
 
