@@ -231,7 +231,7 @@ def test_what_is_searched_takes_the_name_of_the_size_it_fits(trace: TraceFixture
         def f(x, y):
             return x @ x.T + torch.softmax(y, 0)[:, None]
     """)
-    assert details(traced) == snapshot(["x: f32[B, 8] (comment)", "y: f32[B] (search, rank from an error)"])
+    assert details(traced) == snapshot(["x: f32[B, 8] (comment)", "y: f32[B] (search, sizes that fit)"])
     assert remarks(traced) == []
 
 

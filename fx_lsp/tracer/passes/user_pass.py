@@ -213,7 +213,7 @@ def _load(request: TraceRequest, source: PassSource, name: str) -> Any:
         overlays={},
     )
     try:
-        return find(load(wanted, nullcontext()).module, name)
+        return find(load(wanted, nullcontext(), with_stand_ins=False).module, name)
     except (LoadError, SystemExit) as error:
         cause = error.__cause__ if isinstance(error, LoadError) and error.__cause__ is not None else error
         raise Wrong(f"{source.found.name} cannot be loaded: {sentence(cause)}") from cause

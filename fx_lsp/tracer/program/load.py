@@ -52,17 +52,18 @@ ENTRY_SECONDS = 2.0
 _SLICE_TOO_SMALL = (NameError, AttributeError, KeyError)
 
 
-def load(request: TraceRequest, mode: AbstractContextManager[object]) -> Loaded:
+def load(request: TraceRequest, mode: AbstractContextManager[object], with_stand_ins: bool = True) -> Loaded:
     """Execute the target's slice as a module; raises LoadError from what the user's code raised.
 
-    Its top level runs under `mode`, so that tensors that it makes there are fake.
+    Its top level runs under `mode`, so that tensors that it makes there are fake; `with_stand_ins` for packages that
+    are not installed, which raise when they are used.
     """
     if request.overlays:
         sys.meta_path.insert(0, _Overlays(request.overlays))
     trouble = None
     try:
         trouble = _import_package(request.package) if request.package else None
-        loaded = _load_without_packages(request, mode)
+        loaded = _load_without_packages(request, mode) if with_stand_ins else _load(request, mode)
     except SystemExit:
         raise
     except Exception as error:

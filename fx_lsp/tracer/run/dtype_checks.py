@@ -22,6 +22,7 @@ _OF_DTYPES = re.compile(
 )
 _OF_DEVICE = "not implemented for"
 """What a kernel on the CPU says that another device's may not say."""
+_SYMBOLS = torch.SymInt, torch.SymFloat, torch.SymBool
 _RANDOM = torch.Tag.nondeterministic_seeded
 
 _refusals: dict[object, Exception | None] = {}
@@ -65,7 +66,7 @@ def _described(arguments: Any) -> Iterator[object]:
         if isinstance(leaf, torch.Tensor):
             yield leaf.dtype, leaf.dim()
         else:
-            yield type(leaf) if isinstance(leaf, (int, float, torch.SymInt, torch.SymFloat, torch.SymBool)) else leaf
+            yield type(leaf) if isinstance(leaf, (int, float, *_SYMBOLS)) else leaf
 
 
 def _asked(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Exception | None:
@@ -75,6 +76,7 @@ def _asked(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Exc
     with unset_fake_temporarily(), torch.no_grad():
         arguments = tree_map_only(torch.Tensor, single, (tuple(args), kwargs))
         arguments = tree_map_only(torch.device, lambda _: torch.device("cpu"), arguments)
+        arguments = tree_map_only(_SYMBOLS, lambda _: 1, arguments)  # a number in place of one would be a guard
         try:
             func(*arguments[0], **arguments[1])
         except (RuntimeError, TypeError, IndexError) as error:

@@ -325,6 +325,10 @@ def _of_counts(condition: Condition, exploration: Exploration, names: Mapping[An
     if len({dimension.path for dimension in dimensions}) > 1:
         return _of_counts_of_several(condition, involved, exploration, names)
     batches = [s for s, dimension in zip(involved, dimensions, strict=True) if _is_batch(dimension)]
+    ordered = sorted(involved, key=lambda symbol: exploration.dimensions[symbol].index)
+    shape = tuple(exploration.hints[symbol] for symbol in ordered)
+    if any(plan.spec.sizes == shape for _, plan in exploration.attempt.plans.tensors()):
+        return None  # an input that is given has as many elements, and that shape
     if len(batches) != 1 or not any(side.is_Integer for side in expression.args):
         return None
     text = f"{name_of(exploration.dimensions[batches[0]], names)} is {exploration.hints[batches[0]]}"
