@@ -28,7 +28,7 @@ _RANDOM = torch.Tag.nondeterministic_seeded
 _refusals: dict[object, Exception | None] = {}
 
 
-def check_dtypes(mode: FakeTensorMode) -> None:
+def ask_kernels(mode: FakeTensorMode) -> None:
     """Have a mode refuse the dtypes that kernels refuse."""
     run: Callable[..., Any] = mode.dispatch
 

@@ -14,7 +14,7 @@ from torch.nn.parameter import is_lazy
 
 from fx_lsp.tracer.compat import DATA_DEPENDENT, FakeTensor, FakeTensorMode
 from fx_lsp.tracer.run import grouped_mm
-from fx_lsp.tracer.run.dtype_checks import check_dtypes
+from fx_lsp.tracer.run.dtype_checks import ask_kernels
 from fx_lsp.tracer.run.values.constants import keep_values
 
 grouped_mm.register()
@@ -28,7 +28,7 @@ def fake_mode() -> FakeTensorMode:
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     mode.__dict__["__deepcopy__"] = lambda memo: mode  # pyright: ignore[reportUnknownLambdaType]
     keep_values(mode)
-    check_dtypes(mode)
+    ask_kernels(mode)
     return mode
 
 
