@@ -77,7 +77,6 @@ def _why_no_gradient(error: BaseException | None) -> str | None:
 _NO_GRADIENT = {
     "leaf Variable": "no gradient: written in place",
     "cannot have requires_grad True": "no gradient: PyTorch has none for it",
-    "numpy() on Tensor that requires grad": "no gradient: NumPy reads it",
 }
 """What errors about inputs say that cannot need a gradient, and what is said of such an input."""
 
