@@ -28,6 +28,10 @@ REFUSED: dict[str, Case] = {
     "a deviation of integers": (lambda words: words.std(), WORDS),
     "pixels that are bytes": (lambda images: F.avg_pool2d(images, 2), IMAGES),
     "nearest words": (lambda images: F.interpolate(images.long(), scale_factor=2), IMAGES),
+    "a product with integers": (lambda words: torch.randn(2, 4) @ words, WORDS),
+    "a layer of integers": (lambda words: F.linear(words, torch.randn(2, 8)), WORDS),
+    "a convolution of bytes": (lambda images: F.conv2d(images, torch.randn(2, 3, 3, 3), torch.randn(2)), IMAGES),
+    "a loss of integers": (lambda words: F.binary_cross_entropy(torch.rand(4, 8), words), WORDS),
     "rows of another dtype": (lambda rows: torch.zeros(4, 8).index_copy_(0, rows, torch.zeros(2, 8).half()), ROWS),
 }
 TAKEN: dict[str, Case] = {

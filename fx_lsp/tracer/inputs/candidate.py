@@ -30,12 +30,10 @@ from fx_lsp.tracer.inputs.plan.signatures import hints_of
 from fx_lsp.tracer.inputs.plan.start import start_plans
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, Free, explore
-from fx_lsp.tracer.inputs.solve.short_loops import call_limit
 from fx_lsp.tracer.inputs.subject import Subject
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.run.call import Call
 from fx_lsp.tracer.run.fakes import construct_fake
-from fx_lsp.tracer.run.observation import Run
 
 FUNCTION_RANKS = (2, 3, 4, 1)
 
@@ -67,10 +65,7 @@ class Candidate:
 
     def evaluate(self, plans: Plans, init: Plans | None = None) -> Attempt:
         """One run of plans; of another instance, where `init` says what that is constructed with."""
-        run = Run(limit=call_limit(plans))
-        return attempt(
-            self.task, plans, self.alternatives, lambda: self._whole_call(init, plans, self.written.named), run
-        )
+        return attempt(self.task, plans, self.alternatives, lambda: self._whole_call(init, plans, self.written.named))
 
     def explore(self, plans: Plans, whole: bool = False, chains: bool = False) -> Exploration:
         """One run of plans with a symbol for every size that was guessed.

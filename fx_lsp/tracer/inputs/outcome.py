@@ -19,7 +19,6 @@ from fx_lsp.tracer.inputs.search import Found, reached, search
 from fx_lsp.tracer.inputs.settle import Settled
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration
-from fx_lsp.tracer.inputs.solve.short_loops import call_limit
 from fx_lsp.tracer.inputs.solve.verdict import (
     are_numbers,
     has_known_ranks,
@@ -106,8 +105,7 @@ def note_stopped(candidate: Candidate, failed: Attempt, inputs: tuple[InputSpec,
         return call, paths
 
     with under(task.mode, conditions):
-        run = Run(recorded=[], limit=call_limit(failed.plans))
-        again = attempt(task, failed.plans, candidate.alternatives, make, run)
+        again = attempt(task, failed.plans, candidate.alternatives, make, Run(recorded=[]))
     if calls and again.run.error is not None and again.run.calls == failed.run.calls:
         task.stopped[failure] = Stopped(again.run, calls[-1], conditions, inputs)
 

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain as concat
 from itertools import count, islice, product
 from typing import TypeAlias
@@ -77,6 +78,7 @@ def search(
     operations have to make up dimensions, and when they do not fit by accident. What an
     `earlier` search found is taken as it is where it runs still.
     """
+    evaluate = partial(with_few_steps, evaluate)
     if earlier is not None and earlier != start:
         attempt = evaluate(earlier)
         if attempt.run.error is None:
@@ -149,7 +151,7 @@ def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts
         if stop == parent:
             doubt += NO_EFFECT
         fitting = solver.plans(attempt) if solver is not None else ()
-        offered = concat(with_few_steps(attempt), batched(attempt), of_one_shape(attempt), fitting, repairs(attempt))
+        offered = concat(batched(attempt), of_one_shape(attempt), fitting, repairs(attempt))
         ones = _ones(plans)
         children = (c for c in offered if c not in seen and max(c.sizes(), default=0) <= MAX_SIZE and _ones(c) <= ones)
         for unlikely, child in enumerate(children):

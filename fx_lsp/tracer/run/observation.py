@@ -58,8 +58,7 @@ class Run:
     of each of the user's expressions, where values were recorded. `calling` is the torch call that is under way;
     `crossed` are calls that paired every element of one tensor with every one of another, with the specs of both.
     `coverage` tells which lines of the target's file ran, where values were recorded. `recorded` are the torch calls
-    that returned, for a run that begins with an empty list of them. A run of at most `limit` calls raises
-    TooManyCallsError in place of any other.
+    that returned, for a run that begins with an empty list of them.
     """
 
     result: Any = None
@@ -76,7 +75,6 @@ class Run:
     crossed: list[tuple[Span, str, str]] = field(default_factory=list["tuple[Span, str, str]"])
     coverage: Coverage = field(default_factory=Coverage)
     recorded: list[TorchCall] | None = None
-    limit: int | None = None
 
     def record(self, call: TorchCall) -> None:
         """Keep a torch call, if this is a run whose calls are recorded."""
@@ -94,10 +92,6 @@ class Stopped:
     inputs: tuple[InputSpec, ...]
 
 
-class TooManyCallsError(Exception):
-    """Raised in place of a torch call of a run that has made as many as it may."""
-
-
 class Watch(TorchFunctionMode):
     """Counts torch calls and remembers the one that failed; with `values`, also what each expression gave."""
 
@@ -112,8 +106,6 @@ class Watch(TorchFunctionMode):
         kwargs = kwargs or {}
         if func in METADATA or func in _OF_NUMBERS:
             return func(*args, **kwargs)
-        if self._run.limit is not None and self._run.calls >= self._run.limit:
-            raise TooManyCallsError(f"{self._run.limit} torch calls were made, and there were more")
         if _is_unbatched(func, args):
             self._run.unbatched.append(self._sources.chain(sys._getframe(1), self._stop))
         written = written_tensor(func, args, kwargs)
@@ -122,7 +114,6 @@ class Watch(TorchFunctionMode):
         if tracer is not None:
             sys.settrace(None)
         try:
-            check_dtypes(func, args, kwargs)
             check_masks(func, args)
             check_dimension(func, args, kwargs)
             self._run.calling = FailedCall(func, args, kwargs, ())
@@ -204,20 +195,6 @@ def tensors_among(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tor
             yield from (item for item in a if isinstance(item, torch.Tensor))
 
 
-def check_dtypes(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raise RuntimeError where operands that have to be of one dtype are not: real kernels do, fake ones go on."""
-    if (
-        getattr(func, "__name__", "") not in _PRODUCTS
-        or torch.is_autocast_enabled("cpu")
-        or torch.is_autocast_enabled("cuda")
-    ):
-        return
-    operands = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.Tensor)]
-    dtypes = list(dict.fromkeys(a.dtype for a in operands[:2]))
-    if len(dtypes) > 1:
-        raise RuntimeError(f"expected both operands to have the same dtype, but got {dtypes[0]} and {dtypes[1]}")
-
-
 def check_masks(func: Callable[..., Any], args: tuple[Any, ...]) -> None:
     """Raise IndexError where `x[mask] = …` has a mask of other sizes than `x`: fake tensors let it pass."""
     if getattr(func, "__name__", "") != "__setitem__":
@@ -250,10 +227,6 @@ def check_dimension(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dic
 
 
 _OF_ANY_DIMENSION = frozenset({"softmax", "log_softmax", "softmin", "sort", "argsort"})
-_PRODUCTS = frozenset(
-    {"matmul", "__matmul__", "__rmatmul__", "mm", "bmm", "mv", "dot", "linear", "conv1d", "conv2d", "conv3d", "inner"}
-    | {"binary_cross_entropy"}
-)
 _OF_NUMBERS = frozenset(getattr(torch, name) for name in dir(torch) if name.startswith(("sym_", "_sym_")))
 """Calls on symbols that are none where the same numbers are plain ones."""
 _ELEMENTWISE = frozenset(

@@ -9,7 +9,6 @@ from itertools import islice
 from fx_lsp.model import InputSource
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, TensorPlan, ValuePlan, value
 from fx_lsp.tracer.inputs.solve.attempt import Attempt
-from fx_lsp.tracer.run.observation import TooManyCallsError
 
 LONG = 256
 """How often one expression runs in a loop that is worth shortening where the size of the dimension was made up."""
@@ -25,8 +24,6 @@ HEAVY = 200
 """From how many torch calls on a loop over such a number is shortened."""
 SHARE = 0.7
 """What is left of the torch calls, at most, where a number was one of steps."""
-MAX_CALLS = 2000
-"""How many torch calls a run may make where a number of hundreds may be that of its steps."""
 OFFERED: frozenset[InputSource] = frozenset({"convention", "call site", "recorded", "annotation"})
 """Sources that say what the code runs with, not what the author wants to see traced."""
 
@@ -36,7 +33,7 @@ def with_short_loops(best: Attempt, evaluate: Callable[[Plans], Attempt]) -> Att
 
     What a comment or a setting says is left as it is.
     """
-    best = _with_few_steps(best, evaluate)
+    best = _with_few_guessed_steps(best, evaluate)
     steps = max(best.run.repeats.values(), default=0)
     sources: set[InputSource] = {"search"} if steps >= LONG else set()
     if steps >= OFTEN and best.run.calls >= MANY:
@@ -48,17 +45,19 @@ def with_short_loops(best: Attempt, evaluate: Callable[[Plans], Attempt]) -> Att
     return best
 
 
-def call_limit(plans: Plans) -> int | None:
-    """Return how many torch calls a run of plans may make; None for any number of them."""
-    return MAX_CALLS if next(_many_steps(plans), None) is not None else None
-
-
-def with_few_steps(attempt: Attempt) -> Iterator[Plans]:
-    """Yield plans with few steps in place of a number of hundreds, for a run that made too many torch calls."""
-    if isinstance(attempt.run.error, TooManyCallsError):
-        for name, number in _many_steps(attempt.plans):
-            few = value(FEW, "search", f"{FEW} steps for {number}, as a loop goes over it")
-            yield attempt.plans.with_plan(name, few)
+def with_few_steps(evaluate: Callable[[Plans], Attempt], plans: Plans) -> Attempt:
+    """Evaluate plans with few steps in place of a number of hundreds, if it is one of steps: a run with one more makes
+    more torch calls."""
+    few: Attempt | None = None
+    for name, number in _many_steps(plans):
+        detail = f"{FEW} steps for {number}, as a loop goes over it"
+        first = evaluate(plans.with_plan(name, value(FEW, "search", detail)))
+        if first.run.error is not None:
+            continue
+        growth = evaluate(plans.with_plan(name, value(FEW + 1, "search", detail))).run.calls - first.run.calls
+        if growth > 0 and first.run.calls + growth * (number - FEW) >= HEAVY:
+            plans, few = first.plans, first
+    return few or evaluate(plans)
 
 
 def _many_steps(plans: Plans) -> Iterator[tuple[str, int]]:
@@ -70,31 +69,27 @@ def _many_steps(plans: Plans) -> Iterator[tuple[str, int]]:
                 yield name, number
 
 
-def _with_few_steps(best: Attempt, evaluate: Callable[[Plans], Attempt]) -> Attempt:
-    """An attempt with few steps in place of a number of them that was guessed, or of a default of hundreds."""
+def _with_few_guessed_steps(best: Attempt, evaluate: Callable[[Plans], Attempt]) -> Attempt:
+    """Return an attempt with few steps in place of a number of them that was guessed."""
     for name, plan in best.plans.items if best.run.calls >= HEAVY else ():
-        number = _steps(plan, best.run.repeats.values())
-        if number <= FEW:
-            continue
-        instead = f" for {number}" if isinstance(plan, ValuePlan) and plan.source == "default" else ""
-        few = value(FEW, "search", f"{FEW} steps{instead}, as a loop goes over it")
-        attempt = evaluate(best.plans.with_plan(name, few))
-        if attempt.run.error is None and attempt.run.calls < SHARE * best.run.calls:
-            best = attempt
+        if _guessed_steps(plan, best.run.repeats.values()) > FEW:
+            few = value(FEW, "search", f"{FEW} steps, as a loop goes over it")
+            attempt = evaluate(best.plans.with_plan(name, few))
+            if attempt.run.error is None and attempt.run.calls < SHARE * best.run.calls:
+                best = attempt
     return best
 
 
-def _steps(plan: Plan, repeated: Iterable[int]) -> int:
-    """The whole number that a plan for a parameter is and that may be one of steps; else 0.
+def _guessed_steps(plan: Plan, repeated: Iterable[int]) -> int:
+    """Return the whole number that was guessed for a parameter, if it may be one of steps; else 0.
 
     One of steps is where something was `repeated` as often, once less or more, or several times that.
     """
-    if not isinstance(plan, ValuePlan) or plan.kind != "int":
+    if not isinstance(plan, ValuePlan) or plan.kind != "int" or plan.source != "search":
         return 0
     number = plan.make()
-    is_long = plan.source == "search" or (plan.source == "default" and number >= OFTEN)
     goes_over = (count >= number - 1 and (count + 1) % number < 3 for count in repeated) if number > FEW else ()
-    return number if is_long and any(goes_over) else 0
+    return number if any(goes_over) else 0
 
 
 def _shorter(plans: Plans, steps: int, sources: set[InputSource]) -> Iterator[Plans]:
