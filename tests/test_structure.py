@@ -147,7 +147,7 @@ VAGUE_VARIABLES: dict[str, int] = {
     "fx_lsp.server": 56,
     "fx_lsp.specs": 2,
     "fx_lsp.syntax": 1,
-    "fx_lsp.tracer": 282,
+    "fx_lsp.tracer": 281,
     "fx_lsp.tracing": 134,
     "fx_lsp.wire": 2,
 }
@@ -162,7 +162,7 @@ QUESTION_DOCSTRINGS: dict[str, int] = {
     "fx_lsp.plots": 2,
     "fx_lsp.server": 22,
     "fx_lsp.specs": 3,
-    "fx_lsp.tracer": 144,
+    "fx_lsp.tracer": 143,
     "fx_lsp.tracing": 109,
     "fx_lsp.wire": 1,
 }

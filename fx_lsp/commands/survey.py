@@ -230,9 +230,9 @@ def summarize(reports: Iterable[FileReport]) -> Summary:
         sources.update(t.source for t in report.targets if t.failure is None and t.source is not None)
         failures.update(f.kind for f in report.failures)
         problems += sum(is_problem(f, whole_file=f is report.failure) for f in (*report.failures, *report.comments))
-        said = [item.severity for target in report.targets for item in (*target.remarks, target.failure) if item]
-        problems += sum(remark.severity == "error" for target in report.targets for remark in target.remarks)
-        warnings += said.count("warning")
+        remarks = [remark for target in report.targets for remark in target.remarks]
+        problems += sum(remark.severity == "error" for remark in remarks)
+        warnings += sum(item.severity == "warning" for item in (*remarks, *report.failures))
     order: tuple[InputSource, ...] = (*WEAKNESS[1:], WEAKNESS[0])
     ordered: dict[InputSource, int] = {source: sources[source] for source in order if sources[source]}
     by_kind = dict[FailureKind, int](failures.most_common())

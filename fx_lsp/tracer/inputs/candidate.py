@@ -18,7 +18,7 @@ from fx_lsp.tracer.failures.no_tensor_code import may_be_none, nothing
 from fx_lsp.tracer.inputs.construct import INIT, MODULE_RANKS, Constructed, construct, shown_init, switch
 from fx_lsp.tracer.inputs.evidence.body import body_facts, find_function, lend_facts
 from fx_lsp.tracer.inputs.evidence.layers import add_layer_facts
-from fx_lsp.tracer.inputs.evidence.named_numbers import NamedSize, named_sizes, with_named_sizes
+from fx_lsp.tracer.inputs.evidence.named_numbers import NamedSize, sizes_by_name, with_named_sizes
 from fx_lsp.tracer.inputs.evidence.offers import Offer, Written
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import (
@@ -42,8 +42,8 @@ FUNCTION_RANKS = (2, 3, 4, 1)
 class Candidate:
     """The target with what one offer says of it, and what its body shows of the rest.
 
-    `constructed` is the object that it belongs to, and `bound` the target as a callable of that; `named` are sizes that
-    names tell, and `demands` keeps what was found of plans.
+    `constructed` is the object that it belongs to, and `bound` the target as a callable of that; `named_sizes` are
+    those that names tell, and `demands` keeps what was found of plans.
     """
 
     task: Task
@@ -56,7 +56,7 @@ class Candidate:
     facts: Mapping[str, Facts]
     start: Plans
     alternatives: dict[str, list[Plan]]
-    named: list[NamedSize]
+    named_sizes: list[NamedSize]
     demands: dict[Plans, list[Remark]] = field(default_factory=dict[Plans, "list[Remark]"])
 
     def call_of(self, plans: Plans, sizes: Mapping[str, Any]) -> tuple[Call, dict[int, str]]:
@@ -112,7 +112,7 @@ def candidate_of(
     start, alternatives = start_plans(
         signature, hints_of(subject.described, task.module), facts, offer.args, context, task.tree
     )
-    named = named_sizes(start, facts, constructed.plans.items or tuple((offer.init or {}).items()))
+    named = sizes_by_name(start, facts, constructed.plans.items or tuple((offer.init or {}).items()))
     start = with_named_sizes(start, named)
     if offer.instance is None:
         _move(bound.modules, start)

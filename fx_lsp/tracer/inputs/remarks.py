@@ -100,7 +100,7 @@ def _known_sizes(candidate: Candidate, ran: Attempt) -> Iterator[tuple[str, int]
 def _unlike_its_name(candidate: Candidate, ran: Attempt) -> Remark | None:
     """Tell of code that runs only where an input has another size than the number that is named after it."""
     sizes = {path: plan.spec.sizes for path, plan in ran.plans.tensors()}
-    others = [named for named in candidate.named if not named.is_met(sizes.get(named.path, ()))]
+    others = [named for named in candidate.named_sizes if not named.is_met(sizes.get(named.path, ()))]
     if not others:
         return None
     attempt = candidate.evaluate(with_named_sizes(ran.plans, others))

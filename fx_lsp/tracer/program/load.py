@@ -97,7 +97,7 @@ def _import_package(name: str) -> Exception | None:
 
 
 def _load_without_packages(request: TraceRequest, mode: AbstractContextManager[object]) -> Loaded:
-    """The target's module, where something stands in for packages that are not installed.
+    """Load the target's module, where something stands in for packages that are not installed.
 
     What they raised first counts where it cannot be had without them.
     """

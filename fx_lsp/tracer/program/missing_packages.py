@@ -43,7 +43,7 @@ class MissingPackages(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return next(iter(self.errors.values()), None)
 
     def notes(self) -> tuple[str, ...]:
-        """A sentence on the packages, if there are any."""
+        """Return a sentence on the packages, if there are any."""
         names = ", ".join(f"`{name}`" for name in self.errors)
         return (f"not installed, and left out: {names}",) if names else ()
 
@@ -58,7 +58,7 @@ class MissingPackages(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return _MissingModule(spec.name, self.errors[spec.name.partition(".")[0]])
 
     def exec_module(self, module: ModuleType) -> None:
-        """There is nothing to run."""
+        """Run nothing: a stand-in is complete as it is made."""
 
 
 class _MissingModule(ModuleType):

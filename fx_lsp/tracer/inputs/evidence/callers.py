@@ -142,7 +142,7 @@ class Watcher:
         return failure if offer is None else Observed(None, offer)
 
     def _made(self) -> Offer | None:
-        """The arguments of the last instance of the target's class that the program made, where none was called."""
+        """Return what the program made the last instance of the target's class with, where none was called."""
         for instance in reversed(self.constructed.values()):
             if instance.by_program:
                 return Offer({}, _beside_defaults(instance.args, type(instance.receiver).__init__))

@@ -1,4 +1,4 @@
-"""What names say about sizes: a network with an `obs_dim` gets an `obs` of that width, images are `image_size` wide."""
+"""Sizes that names tell: a network with an `obs_dim` gets an `obs` of that width, images are `image_size` wide."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, Sizes, TensorPlan, ValuePlan
 
 _WIDTHS = ("dim", "dims", "features", "channels")
-_IMAGE_SIZE = re.compile(r"(^|_)(image|img|input)_?(size|resolution)$|^resolution$")
-"""What constructors call the height and width of images."""
+IMAGE_SIZE = re.compile(r"(^|_)(image|img|input)_?(size|resolution)$|^resolution$")
+"""Names of numbers that are the height and width of images."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class NamedSize:
         return not there or self.size in there
 
 
-def named_sizes(start: Plans, facts: Mapping[str, Facts], constructor: Iterable[tuple[str, Plan]]) -> list[NamedSize]:
+def sizes_by_name(start: Plans, facts: Mapping[str, Facts], constructor: Iterable[tuple[str, Plan]]) -> list[NamedSize]:
     """Return the sizes of guessed tensors that the names of numbers tell."""
     numbers: dict[str, int] = {}
     for name, plan in constructor:
@@ -73,7 +73,7 @@ def _of_tensor(path: str, plan: TensorPlan, facts: Facts, numbers: Mapping[str, 
     rank = len(plan.spec.sizes)
     if not plan.spec.dtype.startswith(("f", "bf")) or rank < 2:
         return
-    images = {size: name for name, size in numbers.items() if _IMAGE_SIZE.search(name)}
+    images = {size: name for name, size in numbers.items() if IMAGE_SIZE.search(name)}
     if rank == 4 and len(images) == 1:
         ((size, name),) = images.items()
         yield from (NamedSize(path, index, size, name) for index in (-2, -1))

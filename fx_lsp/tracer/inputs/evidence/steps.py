@@ -29,6 +29,7 @@ from fx_lsp.tracer.inputs.evidence.body import shaped_like
 from fx_lsp.tracer.inputs.evidence.call_sites import modules_kept, new_module, prefer, statements_of, target_module
 from fx_lsp.tracer.inputs.evidence.callers import Reached
 from fx_lsp.tracer.inputs.evidence.command_line import started_as
+from fx_lsp.tracer.inputs.evidence.named_numbers import IMAGE_SIZE
 from fx_lsp.tracer.inputs.evidence.offers import Offer
 from fx_lsp.tracer.inputs.plan.plans import Plan, TensorPlan, plan_of_made
 from fx_lsp.tracer.inputs.task import Task
@@ -266,14 +267,14 @@ def _images_for_models(function: Any, definition: ast.AST) -> Iterator[Offer]:
 
 @dataclass(frozen=True)
 class _ImageNumbers:
-    """What a program says of its images: their channels, and heights with widths."""
+    """Hold what a program says of its images: their channels, and heights with widths."""
 
     channels: tuple[int, ...]
     sizes: tuple[tuple[int, int], ...]
 
 
 _CHANNELS = re.compile(r"^(n_?)?((image|img|input|in)_?)?channels$|^nc$")
-_SIZE = re.compile(r"^((image|img|input)_?)?(size|resolution|height)$")
+_SIZE = re.compile(rf"{IMAGE_SIZE.pattern}|^((image|img|input)_?)?height$|^size$")
 _WIDTH = ("height", "width")
 _SHAPE = re.compile(r"^(image|img|input)_?(shape|dims?)$")
 """What programs call channels, heights (with widths of the same name) and both together."""
@@ -281,9 +282,9 @@ _SHAPE = re.compile(r"^(image|img|input)_?(shape|dims?)$")
 
 def _image_numbers(function: Any) -> _ImageNumbers:
     """Return what the names say that a function sees, and the options of its program."""
-    seen = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
-    named = [{n: v for n, v in seen.items() if type(v) in (int, tuple)}]
-    named += [vars(value) for value in seen.values() if isinstance(value, argparse.Namespace)]
+    values_by_name = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
+    named = [{n: v for n, v in values_by_name.items() if type(v) in (int, tuple)}]
+    named += [vars(value) for value in values_by_name.values() if isinstance(value, argparse.Namespace)]
     channels, sizes = list[int](), list[tuple[int, int]]()
     for values in named:
         for name, value in values.items():

@@ -157,13 +157,13 @@ def visit_loop(node: ast.AST, of: Any) -> None:
 
 
 def _visit_layers(node: ast.Call, name: str, of: Any) -> None:
-    """What several modules are taken from: `nn.ModuleList(layers)`, `nn.Sequential(*layers)`, `layers[0](x)`."""
-    taken = node.args if name == "ModuleList" else []
+    """Take in what holds several modules: `nn.ModuleList(layers)`, `nn.Sequential(*layers)`, `layers[0](x)`."""
+    holders = node.args if name == "ModuleList" else []
     if isinstance(node.func, ast.Subscript):
-        taken = [node.func.value]
+        holders = [node.func.value]
     if name == "Sequential":
-        taken = [argument.value for argument in node.args if isinstance(argument, ast.Starred)]
-    for argument in taken:
+        holders = [argument.value for argument in node.args if isinstance(argument, ast.Starred)]
+    for argument in holders:
         if (found := of(argument)) is not None:
             found.uses.add("modules")
 
