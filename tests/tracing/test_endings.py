@@ -11,6 +11,7 @@ from fx_lsp.errors import WorkerTimeout
 from fx_lsp.model import Pass, PassSource, Span
 from fx_lsp.tracing.workers.failures import timed_out
 from fx_lsp.tracing.workers.launch import Limits
+from fx_lsp.tracing.workers.stack import ends_with_stack
 
 TARGET = "import torch\n\ndef f(x: torch.Tensor):\n    return x.relu()\n"
 PASSES = "def forever(graph):\n    while True:\n        graph.lint()\n"
@@ -20,6 +21,13 @@ Current thread 0x1 (most recent call first):
   File "/ours.py", line 3 in run
 """
 NAME = Span("/w/model.py", 3, 4, 3, 5)
+
+
+def test_a_stack_is_there_once_its_outermost_frame_is() -> None:
+    stack = STACK.format("/w/model.py", 4)
+    whole = stack + '  File "/w/bootstrap.py", line 9 in <module>\n'
+    assert ends_with_stack(f"printed\n{whole}") and ends_with_stack(stack + "  ...\n")
+    assert not ends_with_stack(stack) and not ends_with_stack(f"{whole}more") and not ends_with_stack("")
 
 
 def ending(file: str, line: int) -> tuple[str, Span | None]:

@@ -14,12 +14,13 @@ from fx_lsp.errors import ProtocolError, WorkerDied
 from fx_lsp.model import Failure, TraceReply, TraceRequest
 from fx_lsp.tracing.workers.channels import EarlyReply, OutputTail, ask
 from fx_lsp.tracing.workers.processes import describe_status
+from fx_lsp.tracing.workers.stack import ends_with_stack
 
 FAILURE_OUTPUT_BYTES = 4 << 10
 _MOMENT = 1.0
 _REPORT = 40.0  # longer than any preload, during which a zygote reports no exits
 _KILLED = -9
-_STACK = 0.2  # time to print one stack
+_STACK = 0.2, 10  # how long it is waited for a stack to be printed, and how often on a busy machine
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +65,11 @@ class Child:
         if sys.platform != "win32" and not self.exited.done():
             with suppress(OSError):
                 os.kill(self.pid, signal.SIGUSR1)
-            await self.output.ended(_STACK)
+            seconds, times = _STACK
+            for _ in range(times):
+                await self.output.ended(seconds)
+                if ends_with_stack(self.output.text()):
+                    break
 
     async def end(self) -> None:
         """Kill what is left of the process group, wait until it is gone, free the channel."""

@@ -11,6 +11,13 @@ _HEADING = "(most recent call first):"
 _FRAME = re.compile(r'^\s*File "(?P<file>.*)", line (?P<line>\d+) in ')
 
 
+def ends_with_stack(output: str) -> bool:
+    """Return True if the last that was printed is a stack, down to its outermost frame or as far as it is printed."""
+    _, heading, stack = output.rpartition(_HEADING)
+    outermost = stack.rstrip().rpartition("\n")[2]
+    return bool(heading) and (outermost.endswith(" in <module>") or outermost.strip() == "...")
+
+
 def stopped_at(output: str, file: str, source: str) -> Span | None:
     """The innermost line of `file` (whose text is `source`) in the last stack of `output`; None where there is none."""
     _, heading, stack = output.rpartition(_HEADING)
