@@ -48,6 +48,37 @@ def raising(attempt: Attempt) -> tuple[TracebackType, TracebackType | None] | No
     return traceback, caller
 
 
+def statements_raising(attempt: Attempt) -> Iterator[tuple[FrameType, ast.stmt]]:
+    """Yield the simple statements that were running when the error was raised, the innermost first, with frames."""
+    for traceback in _tracebacks(attempt):
+        frame, line = traceback.tb_frame, traceback.tb_lineno
+        tree = _function_around("".join(linecache.getlines(frame.f_code.co_filename)), frame.f_code.co_firstlineno)
+        nodes = ast.walk(tree) if tree is not None else ()
+        statements = (node for node in nodes if isinstance(node, ast.stmt) and _within([node], line))
+        statement = max(statements, key=lambda node: node.lineno, default=None)
+        if statement is not None and not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield frame, statement
+
+
+def expressions_raising(attempt: Attempt) -> Iterator[tuple[FrameType, ast.expr]]:
+    """Yield the expressions that were running when the error was raised, the innermost first, with frames."""
+    for traceback in _tracebacks(attempt):
+        node = expression_at(attempt, traceback)
+        if node is not None:
+            yield traceback.tb_frame, node
+
+
+def _tracebacks(attempt: Attempt) -> list[TracebackType]:
+    """Return the tracebacks of an error in code other than PyTorch's, the innermost first."""
+    traceback = attempt.run.error.__traceback__ if attempt.run.error else None
+    tracebacks: list[TracebackType] = []
+    while traceback is not None:
+        if attempt.sources.rank(traceback.tb_frame.f_code.co_filename) < 2:
+            tracebacks.append(traceback)
+        traceback = traceback.tb_next
+    return tracebacks[::-1]
+
+
 def conditions_at(tree: ast.AST, line: int) -> list[tuple[ast.expr, bool]]:
     """The assertion at a line, or the branches that it is in, innermost first, with the truth that leads elsewhere."""
     found: list[tuple[int, ast.expr, bool]] = []

@@ -21,11 +21,17 @@ from fx_lsp.tracer.inputs.plan.plans import (
     input_specs,
     with_size,
 )
-from fx_lsp.tracer.inputs.solve.attempt import Attempt, involved, is_data_dependent, is_of_sizes, place_of
+from fx_lsp.tracer.inputs.solve.attempt import (
+    Attempt,
+    involved,
+    is_data_dependent,
+    is_of_sizes,
+    missing_name,
+    place_of,
+)
 from fx_lsp.tracer.inputs.solve.conditions import expression_at, value_in
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
-from fx_lsp.tracer.inputs.solve.repairs import missing_name
-from fx_lsp.tracer.inputs.solve.sizes import plain_conflicts
+from fx_lsp.tracer.inputs.solve.sizes import conflict
 from fx_lsp.tracer.inputs.solve.solver import is_one, is_readable, solutions
 from fx_lsp.tracer.program.absences import AbsentError
 from fx_lsp.tracer.run.observation import tensors_among
@@ -57,8 +63,8 @@ def persists(best: Attempt, rivals: Iterable[Attempt], evaluate: Callable[[Plans
         return _mixes_dtypes(best) and all(place_of(a) == place_of(best) for a in others)
     again = [evaluate(plans) for plans in _other_sizes(best.plans)]
     same_place = [a for a in again if place_of(a) == place_of(best) and a.run.calls == best.run.calls]
-    conflict = _conflict(best)
-    persistent = conflict is not None and all(_conflict(a) == conflict for a in [*same_place, *rivals])
+    sizes = conflict(best)
+    persistent = sizes is not None and all(conflict(a) == sizes for a in [*same_place, *rivals])
     return persistent and bool(same_place) and all(a.run.error for a in again)
 
 
@@ -96,10 +102,6 @@ def _mixes_dtypes(attempt: Attempt) -> bool:
     """Return True if the failing call was given tensors of several dtypes; others may be wrong here only."""
     failed = attempt.run.failed
     return failed is not None and len({t.dtype for t in tensors_among(failed.args, failed.kwargs)}) > 1
-
-
-def _conflict(attempt: Attempt) -> tuple[int, int] | None:
-    return next(iter(plain_conflicts(str(attempt.run.error))), None)
 
 
 def is_own_fault(
