@@ -11,6 +11,7 @@ from functools import cached_property
 from fx_lsp.tracer.failures.exceptions import expression, kind_of
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans
 from fx_lsp.tracer.inputs.plan.values import Context
+from fx_lsp.tracer.inputs.solve.frames import refused_call
 from fx_lsp.tracer.inputs.solve.operands import Question, is_of_gradients
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.program.process_group import wants_launcher
@@ -39,8 +40,9 @@ class Attempt:
 
     @cached_property
     def question(self) -> Question | None:
-        """Return what asks the torch call that failed, where one did, and where shapes and dtypes are why."""
-        question = Question(self.run.failed) if self.run.failed is not None else None
+        """Return what asks the torch call that failed, where one did, and where its arguments are why."""
+        failed = self.run.failed or refused_call(self.run.error, self.sources)
+        question = Question(failed, self.run.error) if failed is not None else None
         return question if question is not None and question.refused is not None else None
 
     @cached_property

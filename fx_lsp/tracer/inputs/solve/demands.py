@@ -10,7 +10,8 @@ from fx_lsp.tracer.inputs.evidence.requirements import Requirement, demanded, sh
 from fx_lsp.tracer.inputs.plan.dims import Shape, shapes_in
 from fx_lsp.tracer.inputs.plan.plans import Plans, Sizes, reranked, resized, with_size
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, mentioned_tensors
-from fx_lsp.tracer.inputs.solve.conditions import Guard, guards, raising, value_in
+from fx_lsp.tracer.inputs.solve.conditions import Guard, guards, raising
+from fx_lsp.tracer.inputs.solve.frames import value_in
 from fx_lsp.tracer.inputs.solve.sizes import SINGLE, path_of
 
 

@@ -16,7 +16,7 @@ from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, ValuePlan
 from fx_lsp.tracer.inputs.plan.signatures import hints_of, signature_of
 from fx_lsp.tracer.inputs.plan.values import TENSOR_ATTRIBUTES, proposals, tensors
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, mentioned_names, missing_name
-from fx_lsp.tracer.inputs.solve.conditions import expressions_raising, value_in
+from fx_lsp.tracer.inputs.solve.frames import expressions_raising, value_in
 from fx_lsp.tracer.source.likely_numbers import number_named
 
 
@@ -51,7 +51,7 @@ def handed_on(attempt: Attempt) -> Iterator[Plans]:
 
 def _lacking(attempt: Attempt) -> _Lacking | None:
     """Return what the innermost call of the user's lacks, if that is why it failed."""
-    frame, call = next(expressions_raising(attempt), (None, None))
+    frame, call = next(expressions_raising(attempt.run.error, attempt.sources), (None, None))
     if not isinstance(attempt.run.error, TypeError) or frame is None or not isinstance(call, ast.Call):
         return None
     function = value_in(call.func, frame)

@@ -8,7 +8,8 @@ asked.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -19,7 +20,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils._pytree import tree_leaves, tree_map
 
 from fx_lsp.tracer.inputs.plan.signatures import signature_of
-from fx_lsp.tracer.run.observation import FailedCall
+from fx_lsp.tracer.run.observation import FailedCall, checked_call
 from fx_lsp.tracer.run.values.symbols import size_hint
 
 Shape = tuple[int, ...]
@@ -56,19 +57,23 @@ class Change:
 
 
 class Question:
-    """Asks a call that failed, on tensors without storage, whether it runs with other arguments.
+    """Asks a call that failed whether it runs with other arguments.
 
-    `refused` is what it raises with those that it was given; None where it fails for a reason that shapes and dtypes do
-    not have, and so nothing can be learned of it.
+    It runs on tensors without storage; on fake ones, which are slower, where it raises something else on those.
+    `refused` is what it raises with the arguments that it was given; None where it runs, and nothing can be learned.
     """
 
-    def __init__(self, call: FailedCall) -> None:
+    def __init__(self, call: FailedCall, error: BaseException | None) -> None:
         self.call = call
-        leaves = tree_leaves((call.args, call.kwargs))
-        self.tensors = list({id(leaf): leaf for leaf in leaves if isinstance(leaf, torch.Tensor)}.values())
+        self.tensors = list({id(tensor): tensor for tensor in _tensors(call)}.values())
         with unset_fake_temporarily():
             self._stand_ins = {id(tensor): _without_storage(tensor) for tensor in self.tensors}
+        self._mode: Callable[[], AbstractContextManager[Any]] = unset_fake_temporarily
+        self._device = "meta"
         self.refused = self.error_with({})
+        if self.refused is None or not _is_alike(self.refused, error):
+            self._stand_ins, self._mode, self._device = {}, nullcontext, "cpu"
+            self.refused = self.error_with({})
 
     @property
     def operands(self) -> list[torch.Tensor]:
@@ -77,12 +82,19 @@ class Question:
 
     def fitting(self, changes: Sequence[Change]) -> list[Change]:
         """Return the changes with which the call runs; if there are none, those with which it raises something else."""
-        errors = [self.error_with({id(c.operand): (c.shape, c.dtype)}) for c in changes]
+        return self._fitting(changes, [{id(change.operand): (change.shape, change.dtype)} for change in changes])
+
+    def fitting_values(self, arguments: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
+        """Return the same of values in place of arguments, which have names; `SEVERAL` stands for several tensors."""
+        changes = [(name, argument, value) for name, argument in arguments for value in _values_like(argument)]
+        fitting = self._fitting(changes, [{id(argument): value} for _, argument, value in changes])
+        return [(name, value) for name, _, value in fitting]
+
+    def _fitting(self, changes: Sequence[Any], replacements: Sequence[Mapping[int, Any]]) -> list[Any]:
+        errors = list(map(self.error_with, replacements))
         fitting = [change for change, error in zip(changes, errors, strict=True) if error is None]
-        if fitting or self.refused is None:
-            return fitting
         others = (change for change, error in zip(changes, errors, strict=True) if not _is_alike(error, self.refused))
-        return list(islice(others, MAX_MOVED))
+        return fitting or list(islice(others, MAX_MOVED))
 
     def takes(self, operand: torch.Tensor, shape: Shape, dtype: torch.dtype) -> bool:
         """Return True if the call runs with such a tensor in place of an operand."""
@@ -98,13 +110,11 @@ class Question:
     def error_with(self, others: Mapping[int, Any]) -> Exception | None:
         """Return what the call raises with other arguments; None if it runs."""
         try:
-            with unset_fake_temporarily(), torch.no_grad():
-                made = {key: _made(other) for key, other in others.items()}
-                replaced = {**self._stand_ins, **made}
-                arguments = tree_map(
-                    lambda leaf: replaced.get(id(leaf), _hint(leaf)), (self.call.args, self.call.kwargs)
-                )
-                self.call.func(*arguments[0], **arguments[1])
+            with self._mode(), torch.no_grad():
+                leaves = self._stand_ins | {key: _made(other, self._device) for key, other in others.items()}
+                given = (self.call.args, self.call.kwargs)
+                args, kwargs = tree_map(lambda leaf: leaves.get(id(leaf), _hint(leaf, self._device)), given)
+                checked_call(self.call.func, args, kwargs)
         except Exception as error:
             return error
         return None
@@ -155,20 +165,18 @@ def of_other_dtypes(question: Question) -> Iterator[Change]:
             yield from (Change(operand, _shape(operand), dtype) for operand in operands if operand.dtype != dtype)
 
 
-def values_for(question: Question, argument: Any) -> list[Any]:
-    """Return values with which a call runs in place of one of its arguments; None stands for several of a tensor."""
+def _values_like(argument: Any) -> tuple[Any, ...]:
     if isinstance(argument, str):
-        return [mode for mode in MODES if question.runs_with({id(argument): mode})]
-    several = [SEVERAL] if isinstance(argument, torch.Tensor) and question.runs_with({id(argument): SEVERAL}) else []
-    return [*several, *(value for value in VALUES if question.runs_with({id(argument): value}))]
+        return MODES
+    return (*((SEVERAL,) if isinstance(argument, torch.Tensor) else ()), *VALUES)
 
 
-def _is_alike(error: Exception | None, other: Exception) -> bool:
+def _is_alike(error: BaseException | None, other: BaseException | None) -> bool:
     """Return True if two errors say the same of other numbers."""
     return type(error) is type(other) and _without_digits(error) == _without_digits(other)
 
 
-def _without_digits(error: Exception | None) -> str:
+def _without_digits(error: BaseException | None) -> str:
     return "".join(c for c in str(error) if not c.isdigit())
 
 
@@ -217,19 +225,19 @@ def _without_storage(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(sizes, strides, dtype=tensor.dtype, device="meta")
 
 
-def _made(other: Any) -> Any:
+def _made(other: Any, device: str) -> Any:
     """Return a tensor for a shape and a dtype, a list of two for `SEVERAL`, any other value as it is."""
     if other is SEVERAL:
-        return [torch.empty(2, device="meta")] * 2
+        return [torch.empty(2, device=device)] * 2
     if isinstance(other, tuple) and len(other) == 2 and isinstance(other[1], torch.dtype):
-        return torch.empty(other[0], dtype=other[1], device="meta")
+        return torch.empty(other[0], dtype=other[1], device=device)
     return other
 
 
-def _hint(leaf: Any) -> Any:
+def _hint(leaf: Any, device: str) -> Any:
     if isinstance(leaf, torch.SymInt):
         return size_hint(leaf)
-    return torch.device("meta") if isinstance(leaf, torch.device) else leaf
+    return torch.device(device) if isinstance(leaf, torch.device) else leaf
 
 
 def _shape(tensor: torch.Tensor) -> Shape:

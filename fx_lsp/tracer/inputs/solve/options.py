@@ -11,7 +11,8 @@ from typing import Any
 
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, ValuePlan, value
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, by_relevance
-from fx_lsp.tracer.inputs.solve.conditions import expression_at, guards, raising, value_in
+from fx_lsp.tracer.inputs.solve.conditions import guards, raising
+from fx_lsp.tracer.inputs.solve.frames import expression_at, value_in
 
 _PLAIN = re.compile(r"-?\d+|\(\d+(?:, \d+)*,?\)|'.*'")
 """How numbers, tuples of them and strings are shown."""
@@ -86,7 +87,7 @@ def _compared(attempt: Attempt, have: Any) -> Iterator[Any]:
             if isinstance(node, ast.Compare) and isinstance(left, str) and left.lower() == have.lower():
                 sides += [value_in(side, guard.frame) for side in node.comparators]
     if isinstance(attempt.run.error, KeyError):
-        node = expression_at(attempt, found[0])
+        node = expression_at(found[0], attempt.sources)
         tables = [n.value for n in ast.walk(node) if isinstance(n, ast.Subscript)] if node is not None else []
         sides += [value_in(table, found[0].tb_frame) for table in tables]
     options: list[Any] = []

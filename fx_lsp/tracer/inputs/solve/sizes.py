@@ -21,7 +21,8 @@ from fx_lsp.tracer.inputs.plan.plans import (
 )
 from fx_lsp.tracer.inputs.plan.values import MASK_NAME
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, involved, is_of_sizes, mentioned_names, mentioned_tensors
-from fx_lsp.tracer.inputs.solve.conditions import statements_raising, value_in
+from fx_lsp.tracer.inputs.solve.conditions import statements_raising
+from fx_lsp.tracer.inputs.solve.frames import value_in
 from fx_lsp.tracer.inputs.solve.operands import (
     ASKS_ONE_ELEMENT,
     SEVERAL,
@@ -29,7 +30,6 @@ from fx_lsp.tracer.inputs.solve.operands import (
     of_other_dtypes,
     of_other_ranks,
     of_other_sizes,
-    values_for,
 )
 from fx_lsp.tracer.run.observation import tensors_among
 from fx_lsp.tracer.run.tensors import short_name
@@ -77,13 +77,17 @@ def fitting_values(attempt: Attempt) -> Iterator[Plans]:
     if attempt.question is None:
         return
     call, mentioned = attempt.question.call, mentioned_names(attempt)
+    given: list[tuple[str, Any]] = []
     for argument in (*call.args, *call.kwargs.values()):
-        for name, plan in attempt.plans.items:
-            if getattr(plan, "source", "") != "search" or not _is_given(attempt, name, argument, mentioned):
-                continue
-            for other in values_for(attempt.question, argument):
-                change = SequencePlan((plan, plan)) if other is SEVERAL else value(other, "search", TAKEN)
-                yield attempt.plans.with_plan(name, change)
+        if isinstance(argument, str) or isinstance(
+            attempt.run.error, TypeError
+        ):  # else its sizes or its dtype are wrong
+            guesses = ((n, p) for n, p in attempt.plans.items if getattr(p, "source", "") == "search")
+            given += [(name, argument) for name, _ in guesses if _is_given(attempt, name, argument, mentioned)]
+    for name, other in attempt.question.fitting_values(given):
+        plan = attempt.plans[name]
+        several = SequencePlan((plan, plan)) if other is SEVERAL else None
+        yield attempt.plans.with_plan(name, several or value(other, "search", TAKEN))
 
 
 def _is_given(attempt: Attempt, name: str, argument: Any, mentioned: Iterable[str]) -> bool:
@@ -226,14 +230,14 @@ def _changed_sizes(change: Change) -> list[tuple[int, int]]:
 def _as_changed(attempt: Attempt, change: Change) -> Iterator[Plans]:
     """Yield plans in which an operand has other sizes: of the input that it is, or of all sizes that made its own."""
     path, pairs, plans = path_of(attempt, change.operand), _changed_sizes(change), attempt.plans
+    if path is not None and len(dict(plans.tensors())[path].spec.sizes) == len(change.shape):
+        yield resized(plans, lambda _: change.shape, RESIZED, path)
     sizes = plans.sizes()
     if all(have in sizes for have, _ in pairs):
         together = plans
         for have, need in pairs:
             together = with_size(together, have, need)
         yield together
-    if path is not None and len(dict(plans.tensors())[path].spec.sizes) == len(change.shape):
-        yield resized(plans, lambda _: change.shape, RESIZED, path)
     for have, need in pairs if len(pairs) == 1 else ():
         yield from _multiplied(plans, have, need, sizes)
 

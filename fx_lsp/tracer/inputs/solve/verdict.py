@@ -29,7 +29,7 @@ from fx_lsp.tracer.inputs.solve.attempt import (
     missing_name,
     place_of,
 )
-from fx_lsp.tracer.inputs.solve.conditions import expression_at, value_in
+from fx_lsp.tracer.inputs.solve.frames import expression_at, value_in
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
 from fx_lsp.tracer.inputs.solve.sizes import conflict
 from fx_lsp.tracer.inputs.solve.solver import is_one, is_readable, solutions
@@ -263,7 +263,7 @@ def _is_raised_by_user(attempt: Attempt) -> bool:
         traceback = traceback.tb_next
     if traceback is None or attempt.sources.rank(traceback.tb_frame.f_code.co_filename) == 2:
         return False
-    return expression_at(attempt, traceback) is None
+    return expression_at(traceback, attempt.sources) is None
 
 
 def _reads_nothing(attempt: Attempt) -> bool:
@@ -273,7 +273,7 @@ def _reads_nothing(attempt: Attempt) -> bool:
     node, instance = None, None
     while traceback is not None:
         if attempt.sources.rank(traceback.tb_frame.f_code.co_filename) == 0:
-            node, instance = expression_at(attempt, traceback), traceback.tb_frame.f_locals.get("self")
+            node, instance = expression_at(traceback, attempt.sources), traceback.tb_frame.f_locals.get("self")
         traceback = traceback.tb_next
     read = (n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)) if node is not None else ()
     return instance is not None and any(vars(instance).get(name, instance) is None for name in read)
@@ -286,7 +286,7 @@ def _mentions(attempt: Attempt, names: Collection[str]) -> bool:
     while traceback is not None:
         frame = traceback.tb_frame
         if attempt.sources.rank(frame.f_code.co_filename) == 0:
-            node = expression_at(attempt, traceback)
+            node = expression_at(traceback, attempt.sources)
             inside = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} if node is not None else set(names)
             read = {name: frame.f_locals[name] for name in inside if name in frame.f_locals}
             held = (n for n in ast.walk(node) if isinstance(n, ast.Attribute)) if node is not None else ()
