@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, product
 from typing import Any
 
 import torch
@@ -26,8 +26,10 @@ from fx_lsp.tracer.run.values.symbols import size_hint
 Shape = tuple[int, ...]
 
 MAX_RANK = 5
-MAX_SHAPES, MAX_SHAPES_OF_RANK = 40, 8
+MAX_SHAPES, MAX_SHAPES_OF_RANK = 50, 8
 """With how many other shapes of one operand a call is tried: of as many dimensions, and of each other number."""
+MAX_DISTINCT = 4
+"""How many sizes of other operands are tried in pairs, as a mask of attention has them."""
 MAX_MOVED = 6
 """How many changes are looked at with which a call raises something else."""
 MAX_NUMBER = 1 << 16
@@ -260,6 +262,9 @@ def _other_shapes(shape: Shape, operand: torch.Tensor, question: Question) -> It
         for ends in range(2, len(shape) + 1):  # several dimensions from an end, as of two batches of sequences
             shapes[(*other[:ends], *shape[ends:])] = None
             shapes[(*shape[: len(shape) - ends], *other[len(shape) - ends :])] = None
+    distinct = list(dict.fromkeys(size for other in others for size in other if size > 1))
+    for pair in product(distinct[:MAX_DISTINCT], repeat=2) if len(shape) > 1 else ():
+        shapes[(*shape[:-2], *pair)] = None
     yield from (other for other in shapes if other != shape)
 
 
