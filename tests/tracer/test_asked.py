@@ -163,7 +163,7 @@ def test_what_is_asked_for_is_given(trace: TraceFixture, name: str, found: list[
 
 def test_an_argument_says_what_it_is_for(trace: TraceFixture) -> None:
     (depth,) = (given for given in trace(SOURCE, "Groups").trace.inputs if given.name == "init.depth")
-    assert (depth.source, depth.detail) == ("search", "for Layer.__init__")
+    assert (depth.source, depth.detail) == ("search", "for Layer")
 
 
 def test_an_abstract_method_that_is_called_has_no_graph(trace: TraceFixture) -> None:

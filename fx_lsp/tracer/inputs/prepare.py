@@ -10,7 +10,6 @@ from itertools import chain as concat
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_map_only
 
 from fx_lsp.model import Failure, variant_of
 from fx_lsp.tracer.failures.exceptions import kind_of
@@ -25,19 +24,19 @@ from fx_lsp.tracer.inputs.plan.plans import (
     input_specs,
     value,
 )
-from fx_lsp.tracer.inputs.plan.signatures import signature_of
 from fx_lsp.tracer.inputs.plan.start import resumed
 from fx_lsp.tracer.inputs.reconstruct import rebuilt
 from fx_lsp.tracer.inputs.remarks import remarks_of
 from fx_lsp.tracer.inputs.search import Found, search_failure
 from fx_lsp.tracer.inputs.settle import settle
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_of_sizes
+from fx_lsp.tracer.inputs.solve.operands import runs_without_gradient
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
 from fx_lsp.tracer.inputs.solve.solver import FITS, solved, with_sizes
 from fx_lsp.tracer.inputs.subject import Subject
 from fx_lsp.tracer.inputs.task import MIN_SECONDS, Task
 from fx_lsp.tracer.inputs.variants import prepared_variant, with_optional_arguments
-from fx_lsp.tracer.run.observation import FailedCall, tensors_among
+from fx_lsp.tracer.run.observation import tensors_among
 
 MAX_REBUILDS = 3
 """How often an object may be constructed in another way because the call misses something."""
@@ -145,25 +144,7 @@ def _asks_for_no_gradient(attempts: Iterable[Attempt], candidate: Candidate) -> 
     if not any(p.requires_grad for module in candidate.bound.modules.values() for p in module.parameters()):
         return False
     calls = (attempt.run.failed for attempt in attempts if isinstance(attempt.run.error, RuntimeError))
-    return any(call is not None and _runs_without_gradient(call) for call in calls)
-
-
-def _runs_without_gradient(call: FailedCall) -> bool:
-    """Return True if a call that failed runs with the same tensors where nobody wants a gradient, and changes none.
-
-    What is told that it is `training` does change some, which no version counts.
-    """
-    signature = signature_of(call.func)
-    arguments = signature.bind_partial(*call.args, **call.kwargs).arguments if signature is not None else call.kwargs
-    has_gradient = any(tensor.requires_grad for tensor in tensors_among(call.args, call.kwargs))
-    if not has_gradient or arguments.get("training"):
-        return False
-    args, kwargs = tree_map_only(torch.Tensor, torch.Tensor.detach, (call.args, call.kwargs))
-    try:
-        call.func(*args, **kwargs)
-    except Exception:
-        return False
-    return not any(tensor._version for tensor in tensors_among(args, kwargs))
+    return any(call is not None and runs_without_gradient(call) for call in calls)
 
 
 def _equal_numbers(plans: Plans, failed: Attempt) -> Iterator[Mapping[str, Plan]]:

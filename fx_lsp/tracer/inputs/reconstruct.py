@@ -16,7 +16,7 @@ from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import Plan, ValuePlan, value
 from fx_lsp.tracer.inputs.plan.values import IDENTITY
 from fx_lsp.tracer.inputs.solve import options
-from fx_lsp.tracer.inputs.solve.repairs import missing_name
+from fx_lsp.tracer.inputs.solve.attempt import missing_name
 from fx_lsp.tracer.inputs.task import Task
 
 Path: TypeAlias = tuple[str, ...]
@@ -38,7 +38,7 @@ def rebuilt(task: Task, made: Constructed, error: BaseException | None) -> Itera
     if isinstance(error, TypeError) and (called := _NOT_CALLABLE.search(str(error))):
         yield from _callables(task, made, guessed, called[1])
     for name, have in options.guessed(made.plans.items).items():
-        yield from ({name: value(other, "search", "from an error")} for other in options.worded(error, have))
+        yield from ({name: value(other, "search", "from an error")} for other in options.worded(error, name, have))
     missing = missing_name(error)
     if missing is None or not missing.kind:
         return

@@ -19,7 +19,7 @@ from fx_lsp.tracer.inputs.plan.plans import FROM_ERROR, Plans
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_data_dependent, is_of_sizes, place_of
 from fx_lsp.tracer.inputs.solve.demands import of_one_shape
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration
-from fx_lsp.tracer.inputs.solve.repairs import is_of_gradients, repairs
+from fx_lsp.tracer.inputs.solve.repairs import repairs
 from fx_lsp.tracer.inputs.solve.short_loops import with_few_steps, with_short_loops
 from fx_lsp.tracer.inputs.solve.sizes import batched, with_rank
 from fx_lsp.tracer.inputs.solve.solver import enlarged, has_vanishing_sizes, solved, with_sizes
@@ -209,7 +209,7 @@ def reached(attempt: Attempt) -> tuple[int, int, int]:
     error = attempt.run.error
     chain = attempt.sources.traceback_chain(error.__traceback__ if error else None)
     lines = [span.line for span in chain if span.file == attempt.sources.file]
-    ended = 0 if is_of_gradients(error) else 2 if is_data_dependent(attempt) else 1
+    ended = 0 if attempt.is_of_gradients else 2 if is_data_dependent(attempt) else 1
     return attempt.run.calls, lines[-1] if lines else 0, ended
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -14,6 +13,7 @@ from fx_lsp.tracer.failures.exceptions import kind_of, sentence
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, TensorPlan
 from fx_lsp.tracer.inputs.search import Found, search
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
+from fx_lsp.tracer.inputs.solve.operands import of_other_sizes
 from fx_lsp.tracer.inputs.solve.path_conditions import CallOf
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.run.call import Call
@@ -170,13 +170,14 @@ def _with_other_hints(trial: _Trial, best: Attempt, hints: dict[str, int]) -> tu
 def _numbers(task: Task, failed: Attempt) -> Iterator[int]:
     chain = failed.sources.traceback_chain(failed.run.error.__traceback__ if failed.run.error else None)
     lines = [n for span in chain if span.file == task.sources.file for n in range(span.line, span.end_line + 1)]
-    told = [int(n) for n in re.findall(r"(?<![\w.])\d+(?![\w.])", str(failed.run.error))]
+    changes = of_other_sizes(failed.question) if failed.question is not None else ()
+    asked = [size for change in changes for size in change.shape]
     written = [
         node.value
         for node in ast.walk(task.tree)
         if isinstance(node, ast.Constant) and type(node.value) is int and node.lineno in lines
     ]
-    yield from (n for n in dict.fromkeys([*told, *written, 64, 12]) if 1 < n <= 4096)
+    yield from (n for n in dict.fromkeys([*asked, *written, 64, 12]) if 1 < n <= 4096)
 
 
 def _without_values(

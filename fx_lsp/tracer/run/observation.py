@@ -114,10 +114,8 @@ class Watch(TorchFunctionMode):
         if tracer is not None:
             sys.settrace(None)
         try:
-            check_masks(func, args)
-            check_dimension(func, args, kwargs)
             self._run.calling = FailedCall(func, args, kwargs, ())
-            result = func(*args, **kwargs)
+            result = checked_call(func, args, kwargs)
         except BaseException:
             if self._run.failed is None:
                 self._run.failed = FailedCall(func, args, kwargs, self._sources.chain(sys._getframe(1), self._stop))
@@ -195,9 +193,16 @@ def tensors_among(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tor
             yield from (item for item in a if isinstance(item, torch.Tensor))
 
 
+def checked_call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a function of PyTorch's; what fake tensors let pass raises as it does on real ones."""
+    check_masks(func, args)
+    check_dimension(func, args, kwargs)
+    return func(*args, **kwargs)
+
+
 def check_masks(func: Callable[..., Any], args: tuple[Any, ...]) -> None:
-    """Raise IndexError where `x[mask] = …` has a mask of other sizes than `x`: fake tensors let it pass."""
-    if getattr(func, "__name__", "") != "__setitem__":
+    """Raise IndexError where `x[mask]` has a mask of other sizes than `x`, which fake tensors do not see."""
+    if getattr(func, "__name__", "") not in ("__getitem__", "__setitem__") or not isinstance(args[0], torch.Tensor):
         return
     shape, position = args[0].shape, 0
     for part in args[1] if isinstance(args[1], tuple) else (args[1],):

@@ -6,10 +6,13 @@ import ast
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from fx_lsp.tracer.failures.exceptions import expression, kind_of
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans
 from fx_lsp.tracer.inputs.plan.values import Context
+from fx_lsp.tracer.inputs.solve.frames import refused_call
+from fx_lsp.tracer.inputs.solve.operands import Question, is_of_gradients
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.program.process_group import wants_launcher
 from fx_lsp.tracer.run.call import RUN_CODE, Call
@@ -34,6 +37,19 @@ class Attempt:
     context: Context
     created: tuple[str, ...] = ()
     conditions: Conditions = field(default_factory=Conditions)
+
+    @cached_property
+    def question(self) -> Question | None:
+        """Return what asks the torch call that failed, where one did, and where its arguments are why."""
+        failed = self.run.failed or refused_call(self.run.error, self.sources)
+        question = Question(failed, self.run.error) if failed is not None else None
+        return question if question is not None and question.refused is not None else None
+
+    @cached_property
+    def is_of_gradients(self) -> bool:
+        """Return True if it ended only because a tensor was made to want a gradient: without one the call runs."""
+        error, failed = self.run.error, self.run.failed
+        return isinstance(error, RuntimeError) and failed is not None and is_of_gradients(failed, error)
 
 
 def attempt(
@@ -115,3 +131,20 @@ def mentioned_tensors(attempt: Attempt) -> list[str]:
     """Paths of the tensors that those expressions mention by name."""
     names = mentioned_names(attempt)
     return [p for p, _ in attempt.plans.tensors() if re.split(r"\W", p)[0] in names]
+
+
+@dataclass(frozen=True)
+class Missing:
+    """An attribute that an object of type `kind` lacks, or a key that some dict does."""
+
+    name: str
+    kind: str = ""
+
+
+def missing_name(error: BaseException | None) -> Missing | None:
+    """Return what an object lacks, if that is why an attempt failed."""
+    if isinstance(error, AttributeError) and error.name and error.obj is not None:
+        return Missing(error.name, type(error.obj).__name__)
+    if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str):
+        return Missing(error.args[0])
+    return None

@@ -8,10 +8,9 @@ import linecache
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType, TracebackType
-from typing import Any
 
 from fx_lsp.tracer.inputs.solve.attempt import Attempt
-from fx_lsp.tracer.source.expressions import expression
+from fx_lsp.tracer.inputs.solve.frames import expression_at, tracebacks
 
 
 @dataclass(frozen=True)
@@ -48,6 +47,18 @@ def raising(attempt: Attempt) -> tuple[TracebackType, TracebackType | None] | No
     return traceback, caller
 
 
+def statements_raising(attempt: Attempt) -> Iterator[tuple[FrameType, ast.stmt]]:
+    """Yield the simple statements that were running when the error was raised, the innermost first, with frames."""
+    for traceback in tracebacks(attempt.run.error, attempt.sources):
+        frame, line = traceback.tb_frame, traceback.tb_lineno
+        tree = _function_around("".join(linecache.getlines(frame.f_code.co_filename)), frame.f_code.co_firstlineno)
+        nodes = ast.walk(tree) if tree is not None else ()
+        statements = (node for node in nodes if isinstance(node, ast.stmt) and _within([node], line))
+        statement = max(statements, key=lambda node: node.lineno, default=None)
+        if statement is not None and not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield frame, statement
+
+
 def conditions_at(tree: ast.AST, line: int) -> list[tuple[ast.expr, bool]]:
     """The assertion at a line, or the branches that it is in, innermost first, with the truth that leads elsewhere."""
     found: list[tuple[int, ast.expr, bool]] = []
@@ -76,7 +87,7 @@ def _handed(guard: Guard, attempt: Attempt, caller: TracebackType | None) -> Gua
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     if caller is None or not isinstance(test, ast.Name) or test.id not in parameters:
         return None
-    call = expression_at(attempt, caller)
+    call = expression_at(caller, attempt.sources)
     if not isinstance(call, ast.Call):
         return None
     given = [k.value for k in call.keywords if k.arg == test.id]
@@ -84,13 +95,6 @@ def _handed(guard: Guard, attempt: Attempt, caller: TracebackType | None) -> Gua
     position = parameters.index(test.id) - bound
     argument = next(iter([*given, *call.args[position : position + 1]]), None)
     return Guard(caller.tb_frame, argument, truth) if argument is not None else None
-
-
-def expression_at(attempt: Attempt, traceback: TracebackType) -> ast.expr | None:
-    """The expression that was running in a frame of a traceback."""
-    code = traceback.tb_frame.f_code
-    span = attempt.sources.span(code, traceback.tb_lasti, traceback.tb_lineno)
-    return expression(span, [line.rstrip("\n") for line in linecache.getlines(code.co_filename)])
 
 
 def _function_around(text: str, line: int) -> ast.AST | None:
@@ -104,18 +108,3 @@ def _function_around(text: str, line: int) -> ast.AST | None:
             if line in (first, node.lineno):
                 return node
     return tree
-
-
-def value_in(node: ast.expr, frame: FrameType) -> Any:
-    """The value of an expression in a frame that calls nothing but what gives sizes; None for anything else."""
-    calls = [n.func for n in ast.walk(node) if isinstance(n, ast.Call)]
-    if any((f.id if isinstance(f, ast.Name) else getattr(f, "attr", "")) not in _HARMLESS for f in calls):
-        return None
-    try:
-        code = compile(ast.fix_missing_locations(ast.Expression(node)), "<condition>", "eval")
-        return eval(code, frame.f_globals, frame.f_locals)
-    except Exception:
-        return None
-
-
-_HARMLESS = frozenset({"len", "size", "dim", "int", "numel", "lower", "upper", "strip", "keys"})

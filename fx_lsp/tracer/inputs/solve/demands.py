@@ -3,99 +3,19 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
 
-import torch
-
-from fx_lsp.tracer.failures.exceptions import expression
 from fx_lsp.tracer.inputs.evidence.requirements import Requirement, demanded, shape_of
 from fx_lsp.tracer.inputs.plan.dims import Shape, shapes_in
-from fx_lsp.tracer.inputs.plan.plans import Plans, SequencePlan, Sizes, TensorPlan, reranked, resized, value, with_size
-from fx_lsp.tracer.inputs.solve.attempt import Attempt, mentioned_names, mentioned_tensors
-from fx_lsp.tracer.inputs.solve.conditions import Guard, guards, raising, value_in
-from fx_lsp.tracer.run.observation import tensors_among
+from fx_lsp.tracer.inputs.plan.plans import Plans, Sizes, reranked, resized, with_size
+from fx_lsp.tracer.inputs.solve.attempt import Attempt, mentioned_tensors
+from fx_lsp.tracer.inputs.solve.conditions import Guard, guards, raising
+from fx_lsp.tracer.inputs.solve.frames import value_in
+from fx_lsp.tracer.inputs.solve.sizes import SINGLE, path_of
 
 
-def typed(attempt: Attempt, text: str) -> Iterator[Plans]:
-    """What PyTorch takes as an argument where it was given a guessed tensor: "argument 'largest' must be bool"."""
-    for argument, position, kind in _wrong_arguments(text):
-        values = next((values for pattern, values in _KINDS if re.search(pattern, kind)), ())
-        for name in _given_as(attempt, argument, position):
-            plan = attempt.plans[name]
-            if kind.endswith("of Tensors") and isinstance(plan, TensorPlan):
-                yield attempt.plans.with_plan(name, SequencePlan((plan, plan)))
-            elif getattr(plan, "source", "") == "search":
-                yield from (attempt.plans.with_plan(name, value(v, "search", "from an error")) for v in values)
-
-
-def single_number(attempt: Attempt, text: str) -> Iterator[Plans]:
-    """A number in place of a guessed tensor of which the code wants one, to compare it or to count with it."""
-    if not re.search(r"Boolean value of Tensor with more than one|converted to (an index|Scalar|Python scalar)", text):
-        return
-    for path in mentioned_tensors(attempt):
-        plan = dict(attempt.plans.items).get(path)
-        if isinstance(plan, TensorPlan) and plan.source == "search":
-            yield from (attempt.plans.with_plan(path, value(v, "search", "from an error")) for v in (0.5, 2))
-
-
-def _wrong_arguments(text: str) -> Iterator[tuple[str, int, str]]:
-    """The name of an argument, its position from 1 (0: unknown), and what PyTorch calls the type that it takes."""
-    if plain := re.search(r"argument '(\w+)' (?:\(position (\d+)\) )?must be ([\w. ]+?), (?:but found|not) ", text):
-        yield plain[1], int(plain[2] or 0), plain[3]
-    if "invalid combination of arguments" in text:
-        yield from _by_position(text)
-        for name in re.findall(r"(\w+)=\w*Tensor\b", text.partition("expected")[0]):
-            for kind in dict.fromkeys(re.findall(rf"[(,] ?((?:tuple of )?[\w.]+) {name}\b", text)):
-                yield name, 0, kind
-
-
-def _by_position(text: str) -> Iterator[tuple[str, int, str]]:
-    """The arguments that were tensors and would be something else, by the overload with the fewest of them."""
-    got, _, overloads = text.partition("but expected one of")
-    listed = re.search(r"- got \(([^()]*)\)", got)
-    kinds = [kind for kind in listed[1].split(", ") if "=" not in kind] if listed else []
-    options: list[list[tuple[str, int, str]]] = []
-    for overload in re.findall(r"\* \(([^()]*)\)", overloads):
-        takes = re.findall(r"(?:^|, )([\w. ]+?) (\w+)(?: = [^,]*)?(?=,|$)", overload.partition(", *")[0])
-        if len(takes) >= len(kinds):
-            pairs = enumerate(zip(kinds, takes, strict=False), start=1)
-            options.append([(n, i, k) for i, (have, (k, n)) in pairs if "Tensor" in have and not _TENSOR.search(k)])
-    yield from min((option for option in options if option), key=len, default=[])
-
-
-_TENSOR = re.compile(r"Tensor|object|Parameter")
-"""What PyTorch calls the types of arguments that tensors may be kinds as."""
-_KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (
-    (r"bool", (False, True)),
-    (r"torch\.dtype", (torch.float32,)),
-    (r"torch\.device", (torch.device("cpu"),)),
-    (r"tuple of .*ints", ((1, 1), (2,), (1, 1, 1, 1), (1, 1, 1), (-1,))),
-    (r"int", (1, 2)),
-    (r"float|Number", (0.5,)),
-)
-"""Values for what PyTorch calls the types of its arguments."""
-
-
-def _given_as(attempt: Attempt, argument: str, position: int) -> list[str]:
-    """The parameters that the call which failed was given as that argument; else those that stand near it."""
-    error = attempt.run.error
-    parameters = [name for name, _ in attempt.plans.items]
-    for span in attempt.sources.traceback_chain(error.__traceback__ if error else None):
-        node = expression(span, attempt.lines) if span.file == attempt.sources.file else None
-        for call in ast.walk(node) if node is not None else ():
-            if isinstance(call, ast.Call):
-                given = [k.value for k in call.keywords if k.arg == argument] or call.args[position - 1 : position]
-                found = [g.id for g in given if isinstance(g, ast.Name) and g.id in parameters]
-                if found:
-                    return found
-    mentioned = mentioned_names(attempt)
-    return sorted((name for name in parameters if name in mentioned), key=lambda name: mentioned[name])
-
-
-def guarded(attempt: Attempt, text: str) -> Iterator[Plans]:
+def guarded(attempt: Attempt) -> Iterator[Plans]:
     """The innermost condition of those that led to a `raise` which says something of sizes."""
     for guard in guards(attempt):
         kept = list(_kept_from(guard, attempt))
@@ -164,9 +84,9 @@ def _compared_numbers(guard: Guard) -> Iterator[tuple[int, int]]:
             yield right, left
 
 
-def described(attempt: Attempt, text: str) -> Iterator[Plans]:
+def described(attempt: Attempt) -> Iterator[Plans]:
     """Shapes in the words of a `raise`: one that is there, `[4, 64]`, and one that is wanted, `(B, 3, H, W)`."""
-    shapes = shapes_in(text) if raising(attempt) is not None else []
+    shapes = shapes_in(str(attempt.run.error)) if raising(attempt) is not None else []
     tensors = dict(attempt.plans.tensors())
     there = {s: [p for p, t in tensors.items() if t.spec.sizes == s] for s in shapes}
     for wanted in shapes:
@@ -180,33 +100,14 @@ def described(attempt: Attempt, text: str) -> Iterator[Plans]:
                 yield plans
 
 
-def one_that_is_asked(attempt: Attempt, text: str) -> Iterator[Plans]:
-    """One example where code asks whether a tensor is true that has a value for each of several."""
-    if "Boolean value of Tensor with more than one" in text and attempt.run.failed is not None:
-        asked = next(iter(tensors_among(attempt.run.failed.args, attempt.run.failed.kwargs)), None)
-        several = {int(size) for size in asked.shape if size > 1} if asked is not None else set[int]()
-        yield resized(attempt.plans, lambda sizes: tuple(1 if s in several else s for s in sizes), SINGLE)
-
-
-SINGLE = "one example, as an error says"
-
-
-def single_batch(attempt: Attempt, text: str) -> Iterator[Plans]:
+def single_batch(attempt: Attempt) -> Iterator[Plans]:
     """Code that takes one example at a time says so."""
-    if not re.search(r"batch", text, re.IGNORECASE) or raising(attempt) is None:
+    if "batch" not in str(attempt.run.error).lower() or raising(attempt) is None:
         return
     firsts = [plan.spec.sizes[0] for _, plan in attempt.plans.tensors() if plan.spec.sizes[:1] not in ((), (1,))]
     if firsts:
         batch = firsts[0]
         yield resized(attempt.plans, lambda sizes: (1, *sizes[1:]) if sizes[:1] == (batch,) else sizes, SINGLE)
-
-
-def path_of(attempt: Attempt, value: Any) -> str | None:
-    """Which input a tensor is, or is a view of."""
-    if not isinstance(value, torch.Tensor):
-        return None
-    base = value._base if value._base is not None else value
-    return attempt.paths.get(id(value)) or attempt.paths.get(id(base))
 
 
 def _meeting(plans: Plans, path: str, demand: Requirement) -> Plans:

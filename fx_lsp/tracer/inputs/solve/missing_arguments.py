@@ -2,68 +2,99 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import functools
 import inspect
-import operator
-import re
 from collections.abc import Iterator
+from typing import Any
+
+from torch import nn
 
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, ValuePlan
 from fx_lsp.tracer.inputs.plan.signatures import hints_of, signature_of
 from fx_lsp.tracer.inputs.plan.values import TENSOR_ATTRIBUTES, proposals, tensors
-from fx_lsp.tracer.inputs.solve.attempt import Attempt, mentioned_names
+from fx_lsp.tracer.inputs.solve.attempt import Attempt, mentioned_names, missing_name
+from fx_lsp.tracer.inputs.solve.frames import expressions_raising, value_in
 from fx_lsp.tracer.source.likely_numbers import number_named
 
-_MISSING_ARGUMENTS = re.compile(r"([\w.]+)\(\) missing \d+ required (?:keyword-only|positional) arguments?: (.+)$")
-_NOT_IN = re.compile(r"'(int|float|bool|NoneType)' object has no attribute '(\w+)'")
+
+@dataclasses.dataclass(frozen=True)
+class _Lacking:
+    """A function or a class that was called without the arguments `names`, by the dotted name `path`."""
+
+    function: Any
+    path: str
+    names: tuple[str, ...]
 
 
-def handed_on(attempt: Attempt, text: str) -> Iterator[Plans]:
-    """Arguments that something lacks which is given `**kwargs`: `Net(dim, **kwargs)`, `kwargs["eps"]`."""
+def handed_on(attempt: Attempt) -> Iterator[Plans]:
+    """Yield plans with what something lacks that is given `**kwargs`: `Net(dim, **kwargs)`, `kwargs["eps"]`."""
     if not attempt.plans.takes_more:
         return
-    missing = _MISSING_ARGUMENTS.search(text) if isinstance(attempt.run.error, TypeError) else None
-    key = re.fullmatch(r"'(\w+)'", text) if isinstance(attempt.run.error, KeyError) else None
-    names = re.findall(r"'(\w+)'", missing[2] if missing else key[0] if key else "")
+    lacking = _lacking(attempt)
+    missing = missing_name(attempt.run.error)
+    names = (
+        lacking.names if lacking is not None else (missing.name,) if missing is not None and not missing.kind else ()
+    )
     plans, known = attempt.plans, {name for name, _ in attempt.plans.items}
     for name in names:
-        if name in known:
+        if name in known or not name.isidentifier():
             return
-        found = _proposed(attempt, missing[1] if missing else "", name)
-        attempt.alternatives.setdefault(name, found)
-        plans = plans.with_keyword(name, found[0])
+        proposed = _proposed(attempt, lacking, name)
+        attempt.alternatives.setdefault(name, proposed)
+        plans = plans.with_keyword(name, proposed[0])
     if names:
         yield plans
 
 
-def _proposed(attempt: Attempt, asking: str, name: str) -> list[Plan]:
-    """Plans for an argument of what the target's module knows by the dotted name `asking`, if it does."""
-    try:
-        function = operator.attrgetter(asking)(attempt.context.module)
-    except AttributeError:
-        function = None
+def _lacking(attempt: Attempt) -> _Lacking | None:
+    """Return what the innermost call of the user's lacks, if that is why it failed."""
+    frame, call = next(expressions_raising(attempt.run.error, attempt.sources), (None, None))
+    if not isinstance(attempt.run.error, TypeError) or frame is None or not isinstance(call, ast.Call):
+        return None
+    function = value_in(call.func, frame)
+    signature = signature_of(function.forward if isinstance(function, nn.Module) else function) if function else None
+    if signature is None:
+        return None
+    spread = [value_in(a.value, frame) or () if isinstance(a, ast.Starred) else (a,) for a in call.args]
+    mappings = [value_in(k.value, frame) or {} for k in call.keywords if k.arg is None]
+    given = {k.arg for k in call.keywords} | {name for mapping in mappings for name in mapping}
+    positions = [n for n, p in signature.parameters.items() if p.kind <= p.POSITIONAL_OR_KEYWORD]
+    given.update(positions[: sum(map(len, spread))])
+    required = (n for n, p in signature.parameters.items() if p.default is p.empty and p.kind not in _SPREAD)
+    names = tuple(name for name in required if name not in given)
+    return _Lacking(function, ast.unparse(call.func), names) if names else None
+
+
+_SPREAD = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def _proposed(attempt: Attempt, lacking: _Lacking | None, name: str) -> list[Plan]:
+    """Return plans for an argument of what lacks it."""
+    function = lacking.function if lacking is not None else None
+    function = function.__init__ if isinstance(function, type) else function
     annotation = hints_of(function, attempt.context.module).get(name, inspect.Parameter.empty)
     parameter = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY)
     found = proposals(parameter, annotation, Facts(), attempt.plans.sizes(), attempt.context)
-    detail = f"for {asking}" if asking else ""
+    detail = f"for {lacking.path}" if lacking is not None else ""
     return [dataclasses.replace(p, detail=detail) if isinstance(p, ValuePlan) else p for p in found]
 
 
-def partially_applied(attempt: Attempt, text: str) -> Iterator[Plans]:
+def partially_applied(attempt: Attempt) -> Iterator[Plans]:
     """A class of layers, or a factory, with the numbers that the code leaves to whoever chose it.
 
     `which_conv(channels, 2 * channels)` is meant for `functools.partial(nn.Conv2d, kernel_size=3, padding=1)`.
     """
-    missing = _MISSING_ARGUMENTS.search(text) if isinstance(attempt.run.error, TypeError) else None
+    lacking = _lacking(attempt)
     for name, plan in attempt.plans.items:
-        if missing is None or not isinstance(plan, ValuePlan) or plan.source not in ("default", "search"):
+        if lacking is None or not isinstance(plan, ValuePlan) or plan.source not in ("default", "search"):
             continue
         factory = plan.make()
-        if not callable(factory) or missing[1].removesuffix(".__init__") != getattr(factory, "__qualname__", ""):
+        if not callable(factory) or factory is not lacking.function:
             continue
-        wanted = re.findall(r"'(\w+)'", missing[2])
+        wanted = lacking.names
         numbers = {argument: number_named(argument) for argument in wanted}
         if "kernel_size" in numbers and "padding" in getattr(signature_of(factory), "parameters", ()):
             numbers["padding"] = numbers["kernel_size"] // 2
@@ -73,13 +104,16 @@ def partially_applied(attempt: Attempt, text: str) -> Iterator[Plans]:
         yield attempt.plans.with_plan(name, other)
 
 
-def tensor_for_default(attempt: Attempt, text: str) -> Iterator[Plans]:
+def tensor_for_default(attempt: Attempt) -> Iterator[Plans]:
     """A tensor for a parameter whose default is a number or None, and which the code asks what only tensors know."""
-    asked = _NOT_IN.search(text)
-    if asked is None or asked[2] not in TENSOR_ATTRIBUTES:
+    asked = missing_name(attempt.run.error)
+    if asked is None or asked.kind not in _NO_TENSORS or asked.name not in TENSOR_ATTRIBUTES:
         return
     mentioned = mentioned_names(attempt)
     for name, plan in attempt.plans.items:
-        if name in mentioned and isinstance(plan, ValuePlan) and plan.source == "default" and plan.kind == asked[1]:
+        if name in mentioned and isinstance(plan, ValuePlan) and plan.source == "default" and plan.kind == asked.kind:
             for found in tensors(name, Facts(), attempt.plans.sizes(), attempt.context):
                 yield attempt.plans.with_plan(name, found)
+
+
+_NO_TENSORS = frozenset({"int", "float", "bool", "NoneType"})

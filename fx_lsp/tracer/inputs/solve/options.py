@@ -4,40 +4,33 @@ words of an error."""
 from __future__ import annotations
 
 import ast
+import linecache
 import re
 from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, ValuePlan, value
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, by_relevance
-from fx_lsp.tracer.inputs.solve.conditions import expression_at, guards, raising, value_in
+from fx_lsp.tracer.inputs.solve.conditions import guards, raising
+from fx_lsp.tracer.inputs.solve.frames import expression_at, value_in
 
 _PLAIN = re.compile(r"-?\d+|\(\d+(?:, \d+)*,?\)|'.*'")
 """How numbers, tuples of them and strings are shown."""
 _MOST = 8
 """How many options of one parameter are tried."""
 _QUOTED = re.compile(r"""(?<!\w)(['"`])([\w.+-]{1,40})\1""")
-_SEVERAL = re.compile(
-    r"'int' object is not (subscriptable|iterable)|non-iterable int|'int' has no len|concatenate tuple \(not \"int\"\)"
-)
 _LIST = re.compile(
     r"\b(?:one of|either|supported|valid|available|allowed|choose from|expected|must be|should be|modes|options)\b"
     r"[^:.\n]*?(?::|\bare\b|\bis\b|\bbe\b|\bof\b)\s*(.*)",
     re.IGNORECASE,
 )
-_UNNAMED: tuple[tuple[str, tuple[str, ...]], ...] = (
-    (r"[Uu]nrecogni[sz]ed padding mode", ("constant", "reflect", "replicate", "circular")),
-    (r"not a valid value for reduction", ("mean", "sum", "none")),
-    (r"[Ii]nvalid normalization mode", ("backward", "ortho", "forward")),
-)
-"""Errors of PyTorch that do not say what they accept."""
 
 
-def accepted(attempt: Attempt, text: str) -> Iterator[Plans]:
+def accepted(attempt: Attempt) -> Iterator[Plans]:
     """What is accepted in place of a guessed string, number, or tuple of numbers."""
     values = guessed(attempt.plans.items)
     for name in by_relevance(attempt, values):
-        for other in (*_compared(attempt, values[name]), *worded(attempt.run.error, values[name])):
+        for other in (*_compared(attempt, values[name]), *worded(attempt.run.error, name, values[name])):
             yield attempt.plans.with_plan(name, value(other, "search", "from an error"))
 
 
@@ -47,22 +40,31 @@ def guessed(plans: Iterable[tuple[str, Plan]]) -> dict[str, Any]:
     return {n: p.make() for n, p in nobodys.items() if _PLAIN.fullmatch(p.shown)}
 
 
-def worded(error: BaseException | None, have: Any) -> Iterator[Any]:
-    """What the words of an error ask for in place of a value."""
+def worded(error: BaseException | None, name: str, have: Any) -> Iterator[Any]:
+    """Yield what an error asks for in place of a value that has a name: by its words, or by what raised it."""
     text = str(error)
     if type(have) is int:
         wanted = re.search(r"\b(odd|even)\b", text)
         if wanted and have % 2 != (wanted[1] == "odd"):
             yield have + 1
-        if _SEVERAL.search(text):
+        if isinstance(error, TypeError) and name in _words_raising(error):
             yield (have, have)
-    if isinstance(have, tuple) and re.search(r"(tuple|list) index out of range", text):
+    if isinstance(have, tuple) and isinstance(error, IndexError):
         yield have + have[-1:]
     if isinstance(have, str) and not isinstance(error, (AttributeError, NameError)):  # they quote names of code
         quoted = [match[1] for match in _QUOTED.findall(text)]
-        known = [option for pattern, options in _UNNAMED if re.search(pattern, text) for option in options]
-        options = dict.fromkeys([*known, *quoted, *_listed(text)])
+        options = dict.fromkeys([*quoted, *_listed(text)])
         yield from [option for option in options if option not in (have, "")][:_MOST]
+
+
+def _words_raising(error: BaseException) -> set[str]:
+    """Return the words of the line that raised an error."""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    if traceback is None:
+        return set()
+    return set(re.findall(r"\w+", linecache.getline(traceback.tb_frame.f_code.co_filename, traceback.tb_lineno)))
 
 
 def _listed(text: str) -> list[str]:
@@ -85,7 +87,7 @@ def _compared(attempt: Attempt, have: Any) -> Iterator[Any]:
             if isinstance(node, ast.Compare) and isinstance(left, str) and left.lower() == have.lower():
                 sides += [value_in(side, guard.frame) for side in node.comparators]
     if isinstance(attempt.run.error, KeyError):
-        node = expression_at(attempt, found[0])
+        node = expression_at(found[0], attempt.sources)
         tables = [n.value for n in ast.walk(node) if isinstance(n, ast.Subscript)] if node is not None else []
         sides += [value_in(table, found[0].tb_frame) for table in tables]
     options: list[Any] = []

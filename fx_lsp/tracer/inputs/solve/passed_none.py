@@ -20,8 +20,10 @@ def handed_as_none(error: BaseException, sources: Sources) -> list[str]:
     frames = [at for at in _frames(error.__traceback__) if sources.rank(at[0].f_code.co_filename) < 2]
     if not frames:
         return []
-    *outer, (raised, _, _) = frames
-    names = [n for n in _parameters(raised.f_code) if raised.f_locals.get(n, 0) is None and _speaks_of(str(error), n)]
+    *outer, (raised, _, line) = frames
+    text = linecache.getline(raised.f_code.co_filename, line) + str(error)
+    read = set(re.findall(r"\w+", text))
+    names = [n for n in _parameters(raised.f_code) if raised.f_locals.get(n, 0) is None and n in read]
     callee = raised.f_code
     for frame, lasti, lineno in reversed(outer):
         span = sources.span(frame.f_code, lasti, lineno)
@@ -42,10 +44,6 @@ def _frames(traceback: TracebackType | None) -> Iterator[tuple[FrameType, int, i
 
 def _parameters(code: CodeType) -> tuple[str, ...]:
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-
-
-def _speaks_of(text: str, name: str) -> bool:
-    return re.search(rf"\b{re.escape(name)}\b", text) is not None
 
 
 def _given_as(call: ast.Call, callee: CodeType, name: str) -> Iterator[str]:

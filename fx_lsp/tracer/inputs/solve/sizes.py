@@ -1,145 +1,165 @@
-"""What an exception says about ranks and sizes: plans with others, the most plausible first."""
+"""Plans with the sizes, ranks, dtypes and values that the operation which failed takes for its operands."""
 
 from __future__ import annotations
 
+import ast
 import dataclasses
-import math
-import re
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from typing import Any
 
-from torch import nn
+import torch
 
-from fx_lsp.tracer.inputs.plan.plans import Plans, TensorPlan, fresh_sizes, reranked, resized, with_size
+from fx_lsp.tracer.inputs.plan.plans import (
+    Plans,
+    SequencePlan,
+    TensorPlan,
+    ValuePlan,
+    reranked,
+    resized,
+    value,
+    with_size,
+)
 from fx_lsp.tracer.inputs.plan.values import MASK_NAME
-from fx_lsp.tracer.inputs.solve.attempt import Attempt, involved, mentioned_tensors
+from fx_lsp.tracer.inputs.solve.attempt import Attempt, involved, is_of_sizes, mentioned_names, mentioned_tensors
+from fx_lsp.tracer.inputs.solve.conditions import statements_raising
+from fx_lsp.tracer.inputs.solve.frames import value_in
+from fx_lsp.tracer.inputs.solve.operands import (
+    ASKS_ONE_ELEMENT,
+    SEVERAL,
+    Change,
+    of_other_dtypes,
+    of_other_ranks,
+    of_other_sizes,
+)
 from fx_lsp.tracer.run.observation import tensors_among
+from fx_lsp.tracer.run.tensors import short_name
 from fx_lsp.tracer.run.values.symbols import size_hint
 
-_NUMBER = r"-?\d+"
-_LIST = re.compile(r"[\[(]\s*(-?\d+(?:\s*[,x×]\s*-?\d+)*),?\s*[\])]")
-_RANK = re.compile(r"(\d)-?[Dd]\b|expected (\d)[,)]|(?:must have|expected) (\d) dim|(\d)-dimensional|rank (\d)")
-_RANK_ERROR = re.compile(
-    r"values to unpack|Dimension out of range|too many indices|\dD |\dD\b|\d-d |\d dims?\b|number of dim|ndim|"
-    r"dimensional|permute|at least \d|dim\(\)|Dimension specified as|must be a matrix|must match|batch1 must|\dD",
-)
+RESIZED = "sizes that the operation takes"
+RERANKED = "rank that the operation takes"
+RETYPED = "dtype that the operation takes"
+TAKEN = "what the operation takes"
+SINGLE = "one example, as the code takes no more at a time"
 
 
-def named_sizes(attempt: Attempt, text: str) -> Iterator[Plans]:
-    """Sizes that an error names plainly."""
-    sizes = attempt.plans.sizes()
-    for have, need in plain_conflicts(text):
-        if (broadcast := _BROADCAST.search(text)) and _is_of_parameter(attempt, -int(broadcast[2]), have):
-            apart = with_size(attempt.plans, have, fresh_sizes(1, sizes, features=False)[0])
-            yield with_size(apart, need, have)
-            yield with_size(attempt.plans, need, have)
-        elif have in sizes and 0 < need != have:
-            yield with_size(attempt.plans, have, need)
+def fitting_sizes(attempt: Attempt) -> Iterator[Plans]:
+    """Yield plans with the sizes that the failing call takes, for the inputs that its operands are or come from."""
+    for change in of_other_sizes(attempt.question) if attempt.question is not None else ():
+        yield from _as_changed(attempt, change)
 
 
-def _is_of_parameter(attempt: Attempt, index: int, size: int) -> bool:
-    """Whether the failing call was given a parameter of a module with this size at the index: no input changes it."""
-    failed = attempt.run.failed
-    given = tensors_among(failed.args, failed.kwargs) if failed is not None else ()
-    return any(isinstance(t, nn.Parameter) and t.ndim >= -index and t.shape[index] == size for t in given)
-
-
-def other_sizes(attempt: Attempt, text: str) -> Iterator[Plans]:
-    """Sizes for those that an error may be about, or that they are multiples of."""
-    sizes = attempt.plans.sizes()
-    for have, need in _conflicts(attempt, text):
-        yield from _resized(attempt.plans, have, need, sizes)
-
-
-def _resized(plans: Plans, have: int, need: int, sizes: set[int]) -> Iterator[Plans]:
-    if have == need or need < 0 or have <= 0:
-        return
-    if have in sizes:
-        yield with_size(plans, have, need)
-    for size in sorted(sizes, reverse=True):
-        if size == have or size == 0:
+def fitting_ranks(attempt: Attempt) -> Iterator[Plans]:
+    """Yield plans with as many dimensions as the failing call takes of its operands."""
+    for change in of_other_ranks(attempt.question) if attempt.question is not None else ():
+        path, rank = path_of(attempt, change.operand), len(change.shape)
+        if path is None:
             continue
-        if have % size == 0 and need % (have // size) == 0 and need:
-            yield with_size(plans, size, need // (have // size))
-        elif size % have == 0:
-            yield with_size(plans, size, need * (size // have))
+        yield from _with_rank_of_all(attempt.plans, path, rank)
+        if change.shape != _of_rank(change.operand, rank):
+            taken = with_rank(attempt.plans, path, rank)
+            yield resized(taken, lambda _, shape=change.shape: shape, RERANKED, path)
 
 
-def _conflicts(attempt: Attempt, text: str) -> Iterator[tuple[int, int]]:
-    """Pairs (size that is there, size that is wanted) which an error may be about."""
-    pairs = plain_conflicts(text)
-    lists = [[int(n) for n in re.findall(_NUMBER, m)] for m in _LIST.findall(text)]
-    for left, right in pairwise(lists):
-        if len(left) == len(right):
-            pairs += [(b, a) for a, b in zip(left, right, strict=True) if a != b]
-    plain = [int(n) for n in re.findall(r"(?<![\w.])\d+(?![\w.])", _LIST.sub(" ", text))]
-    pairs += [(a, b) for a in plain for b in plain if a != b][:12]
-    failed = attempt.run.failed
-    if failed is not None:
-        shapes = [tuple(map(size_hint, a.shape)) for a in tensors_among(failed.args, failed.kwargs)]
-        for first in shapes:
-            for second in shapes:
-                if first is not second and first and second:
-                    pairs += [(first[-1], second[max(len(second) - 2, 0)]), (first[-1], second[-1])]
-                    pairs += [(a, b) for a, b in zip(reversed(first), reversed(second), strict=False) if a != b]
-        numbers = [n for values in lists for n in values if n > 0]
-        last = [s[-1] for s in shapes if s]
-        pairs += [(a, b) for a in last for b in [*plain, *numbers] if a != b]
-    for have, need in dict.fromkeys(p for p in pairs if min(p) > 1):
-        yield have, need
-        yield need, have
+def fitting_dtypes(attempt: Attempt) -> Iterator[Plans]:
+    """Yield plans with the dtypes that the failing call takes of its operands."""
+    changes = list(of_other_dtypes(attempt.question)) if attempt.question is not None else []
+    for change in changes:
+        path = path_of(attempt, change.operand)
+        if path is not None:
+            yield _with_dtype(attempt.plans, path, short_name(change.dtype))
+    for dtype in dict.fromkeys(short_name(change.dtype) for change in changes):
+        for path, _ in attempt.plans.tensors():
+            yield _with_dtype(attempt.plans, path, dtype)
 
 
-def plain_conflicts(text: str) -> list[tuple[int, int]]:
-    """The two sizes that an error says do not fit, where its text names them plainly."""
-    if broadcast := _BROADCAST.search(text):
-        expected = [int(n) for n in broadcast[3].split(",")]
-        return [(int(broadcast[1]), expected[-int(broadcast[2])])]
-    if mask := re.search(r"shape of the mask .*?\[([\d, ]+)\].*indexed tensor .*?\[([\d, ]+)\]", text):
-        mask_sizes, sizes = ([int(n) for n in re.findall(r"\d+", found)] for found in mask.groups())
-        return [(a, b) for a, b in zip(mask_sizes, sizes, strict=False) if a != b]
-    if parts := re.search(r"sum exactly to (\d+) .*split_sizes=\[([\d, ]+)\]", text):
-        return [(int(parts[1]), sum(map(int, parts[2].split(","))))]
-    matches = (re.search(pattern, text) for pattern in _CONFLICTS)
-    return [(int(match["have"]), int(match["need"])) for match in matches if match]
-
-
-_BROADCAST = re.compile(r"dimension of length (\d+) at -(\d+)!.*broadcastable to \[([\d, ]+)\]")
-_CONFLICTS = (
-    r"\(\d+x(?P<have>\d+) and (?P<need>\d+)x\d+\)",
-    r"\[\d+, (?P<have>\d+)\] X \[(?P<need>\d+), \d+\]",
-    r"size of tensor a \((?P<have>\d+)\) must match the size of tensor b \((?P<need>\d+)\)",
-    r"to have (?P<need>\d+) channels, but got (?P<have>\d+) channels",
-    r"Expected size (?P<need>\d+) but got size (?P<have>\d+)",
-    r"Expected (?P<need>\d+) but got (?P<have>\d+)",
-    r"normalized_shape=\[(?P<need>\d+)\].*\[(?:\d+, )*(?P<have>\d+)\]",
-    r"expanded size of the tensor \((?P<need>\d+)\) must match the existing size \((?P<have>\d+)\)",
-    r"has size (?P<have>\d+) for operand \d+ which does not broadcast with previously seen size (?P<need>\d+)",
-    r"but got (?P<have>\d+) != (?P<need>\d+)",
-)
-
-
-def divisible(attempt: Attempt, text: str) -> Iterator[Plans]:
-    """A view, chunk or assertion about divisibility: sizes that make the numbers come out even."""
-    view = re.search(r"shape '\[([-\d, ]+)\]' is invalid for input of size (\d+)", text)
-    if view:
-        wanted, there = math.prod(int(n) for n in view[1].split(",") if int(n) > 0), int(view[2])
-        for size in sorted(attempt.plans.sizes(), reverse=True):
-            if there and "-1" not in view[1] and wanted * size % there == 0:
-                yield with_size(attempt.plans, size, wanted * size // there)
-    if not re.search(r"invalid for input of size|divisible|multiple|split|chunk|evenly", text):
+def fitting_values(attempt: Attempt) -> Iterator[Plans]:
+    """Yield plans with what the failing call takes in place of a guess that it was given as it is."""
+    if attempt.question is None:
         return
-    numbers = [int(n) for n in re.findall(r"\d+", text) if 1 < int(n) <= 8192]
-    for size in sorted(attempt.plans.sizes(), reverse=True):
-        for number in numbers:
-            if size % number and number % size == 0:
-                yield with_size(attempt.plans, size, number)
-            elif size % number:
-                yield with_size(attempt.plans, size, size * number)
+    call, mentioned = attempt.question.call, mentioned_names(attempt)
+    given: list[tuple[str, Any]] = []
+    for argument in (*call.args, *call.kwargs.values()):
+        if isinstance(argument, str) or isinstance(
+            attempt.run.error, TypeError
+        ):  # else its sizes or its dtype are wrong
+            guesses = ((n, p) for n, p in attempt.plans.items if getattr(p, "source", "") == "search")
+            given += [(name, argument) for name, _ in guesses if _is_given(attempt, name, argument, mentioned)]
+    for name, other in attempt.question.fitting_values(given):
+        plan = attempt.plans[name]
+        several = SequencePlan((plan, plan)) if other is SEVERAL else None
+        yield attempt.plans.with_plan(name, several or value(other, "search", TAKEN))
 
 
-def same_for_all_channels(attempt: Attempt, text: str) -> Iterator[Plans]:
-    """Masks with one row for all channels or heads, [B, 1, T], where those of a guessed number of them do not fit."""
+def _is_given(attempt: Attempt, name: str, argument: Any, mentioned: Iterable[str]) -> bool:
+    """Return True if an argument of the failing call is the guess for a parameter."""
+    plan = attempt.plans[name]
+    if isinstance(argument, torch.Tensor):
+        return attempt.paths.get(id(argument)) == name
+    return isinstance(plan, ValuePlan) and name in mentioned and plan.shown == repr(argument)
+
+
+def single_number(attempt: Attempt) -> Iterator[Plans]:
+    """Yield plans with a number for a guessed tensor of which the code wants one, or with one example."""
+    call = attempt.run.failed
+    if call is None or call.func not in ASKS_ONE_ELEMENT:
+        return
+    asked = next(tensors_among(call.args, call.kwargs), None)
+    several = {size_hint(size) for size in asked.shape if size_hint(size) > 1} if asked is not None else set[int]()
+    if several:
+        yield resized(attempt.plans, lambda sizes: tuple(1 if s in several else s for s in sizes), SINGLE)
+    for path in mentioned_tensors(attempt) if several else ():
+        plan = dict(attempt.plans.items).get(path)
+        if isinstance(plan, TensorPlan) and plan.source == "search":
+            yield from (attempt.plans.with_plan(path, value(number, "search", TAKEN)) for number in (0.5, 2))
+
+
+def unpacked_ranks(attempt: Attempt) -> Iterator[Plans]:
+    """Yield plans with as many dimensions as the code takes sizes: `b, t, c = x.shape`, `x.shape[2]`."""
+    if attempt.run.failed is not None:
+        return
+    for frame, node in statements_raising(attempt):
+        for shape, rank in _asked_ranks(node):
+            tensor = value_in(shape, frame)
+            path = path_of(attempt, tensor)
+            paths = [path] if path is not None else mentioned_tensors(attempt)
+            for path in paths if isinstance(tensor, torch.Tensor) and tensor.dim() != rank else ():
+                yield from _with_rank_of_all(attempt.plans, path, rank)
+
+
+def _asked_ranks(node: ast.AST) -> Iterator[tuple[ast.expr, int]]:
+    """Yield the expressions whose sizes a statement takes, and of how many dimensions."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Assign) and isinstance(part.targets[0], (ast.Tuple, ast.List)):
+            names = part.targets[0].elts
+            sized = _sized(part.value)
+            if sized is not None and not any(isinstance(name, ast.Starred) for name in names):
+                yield sized, len(names)
+        elif isinstance(part, ast.Subscript) and isinstance(part.slice, ast.Constant):
+            sized, index = _sized(part.value), part.slice.value
+            if sized is not None and isinstance(index, int) and index >= 0:
+                yield sized, index + 1
+
+
+def _sized(node: ast.expr) -> ast.expr | None:
+    """Return `x` of `x.shape` and `x.size()`."""
+    if isinstance(node, ast.Call) and not node.args and isinstance(node.func, ast.Attribute):
+        return node.func.value if node.func.attr == "size" else None
+    return node.value if isinstance(node, ast.Attribute) and node.attr == "shape" else None
+
+
+def other_rank(attempt: Attempt) -> Iterator[Plans]:
+    """Yield plans with other ranks for the tensors that the failing expression is about."""
+    if not is_of_sizes(attempt):
+        return
+    tensors = dict(attempt.plans.tensors())
+    for path in dict.fromkeys([*involved(attempt), *mentioned_tensors(attempt), *tensors]):
+        rank = len(tensors[path].spec.sizes)
+        for other in sorted(set(range(6)) - {rank}, key=lambda r: (abs(r - rank), -r))[:2]:
+            yield from _with_rank_of_all(attempt.plans, path, other)
+
+
+def same_for_all_channels(attempt: Attempt) -> Iterator[Plans]:
+    """Yield plans with masks of one row for all channels or heads, [B, 1, T], where a guessed number does not fit."""
 
     def change(path: str, plan: TensorPlan) -> TensorPlan:
         sizes = plan.spec.sizes
@@ -148,48 +168,8 @@ def same_for_all_channels(attempt: Attempt, text: str) -> Iterator[Plans]:
         spec = dataclasses.replace(plan.spec, sizes=(sizes[0], 1, *sizes[2:]))
         return dataclasses.replace(plan, spec=spec, detail="the same for all channels")
 
-    if re.search(r"broadcast|must match", text):
+    if is_of_sizes(attempt):
         yield attempt.plans.map_tensors(change)
-
-
-def other_rank(attempt: Attempt, text: str) -> Iterator[Plans]:
-    """Other ranks for the tensors that an error is about, then for any, then one dimension more for all."""
-    if not _RANK_ERROR.search(text) and not _has_operands_of_several_ranks(attempt):
-        return
-    wanted = [int(next(g for g in groups if g)) for groups in _RANK.findall(text) if any(groups)]
-    for path in dict.fromkeys(
-        [*involved(attempt), *mentioned_tensors(attempt), *(p for p, _ in attempt.plans.tensors())]
-    ):
-        plan = dict(attempt.plans.tensors())[path]
-        rank = len(plan.spec.sizes)
-        order = sorted(set(range(6)) - {rank}, key=lambda r: (r not in wanted, abs(r - rank), -r))
-        alike = [p for p, t in attempt.plans.tensors() if t.spec.sizes == plan.spec.sizes]
-        for other in order[:3]:
-            yield with_rank(attempt.plans, path, other)
-            if len(alike) > 1:
-                yield with_ranks(attempt.plans, alike, other)
-    leading = fresh_sizes(1, attempt.plans.sizes())
-    yield resized(attempt.plans, lambda sizes: (*leading, *sizes), "rank from an error")
-
-
-def _has_operands_of_several_ranks(attempt: Attempt) -> bool:
-    """Return True if the call that failed was given tensors of different ranks, none of them a vector."""
-    failed = attempt.run.failed
-    ranks = {tensor.dim() for tensor in tensors_among(failed.args, failed.kwargs)} if failed is not None else set[int]()
-    return len(ranks) > 1 and min(ranks) > 1
-
-
-def with_rank(plans: Plans, path: str, rank: int) -> Plans:
-    """The plans with the tensor at `path` given `rank` dimensions; added ones stand in front."""
-    return with_ranks(plans, [path], rank)
-
-
-def with_ranks(plans: Plans, paths: Iterable[str], rank: int) -> Plans:
-    """Return the plans with several tensors of the same sizes given `rank` dimensions, which stay the same."""
-    taken = plans.sizes()
-    for path in paths:
-        plans = resized(plans, lambda sizes: reranked(sizes, rank, taken), "rank from an error", path)
-    return plans
 
 
 def batched(attempt: Attempt) -> Iterator[Plans]:
@@ -201,25 +181,82 @@ def batched(attempt: Attempt) -> Iterator[Plans]:
                 yield with_rank(attempt.plans, path, len(plan.spec.sizes) + 1)
 
 
-def tied(attempt: Attempt, text: str) -> Iterator[Plans]:
-    """The sizes of one tensor for another that is used with it: all of them, or that of one dimension."""
-    if not re.search(r"broadcast|must match|size", text):
-        return
-    tensors = dict(attempt.plans.tensors())
-    used = [tensors[path].spec.sizes for path in mentioned_tensors(attempt)]
-    for ours, theirs in (pair for pair in pairwise(used) if len(pair[0]) == len(pair[1])):
-        pairs = zip(ours, theirs, strict=True)
-        differ = [(a, b) for a, b in pairs if isinstance(a, int) and isinstance(b, int) and a != b]
-        alike = attempt.plans
-        for a, b in differ:
-            alike = with_size(alike, b, a)
-        yield alike
-        yield from (with_size(attempt.plans, b, a) for a, b in differ)
+def conflict(attempt: Attempt) -> tuple[int, int] | None:
+    """Return a size of an operand that the failing call refuses, and the one that it takes in its place."""
+    changes = of_other_sizes(attempt.question) if attempt.question is not None else ()
+    return next((pair for change in changes for pair in _changed_sizes(change)), None)
 
 
-def single_element(attempt: Attempt, text: str) -> Iterator[Plans]:
-    """A tensor of one element in place of one whose sizes fit to nothing."""
-    if re.search(r"broadcast|must match", text):
-        every = (path for path, _ in attempt.plans.tensors())
-        for path in dict.fromkeys([*involved(attempt), *mentioned_tensors(attempt), *every]):
-            yield with_rank(attempt.plans, path, 0)
+def path_of(attempt: Attempt, value: Any) -> str | None:
+    """Return which input a tensor is, or is a view of."""
+    if not isinstance(value, torch.Tensor):
+        return None
+    base = value._base if value._base is not None else value
+    return attempt.paths.get(id(value)) or attempt.paths.get(id(base))
+
+
+def with_rank(plans: Plans, path: str, rank: int) -> Plans:
+    """Return the plans with the tensor at `path` given `rank` dimensions; added ones stand in front."""
+    return _with_ranks(plans, [path], rank)
+
+
+def _with_ranks(plans: Plans, paths: Iterable[str], rank: int) -> Plans:
+    """Return the plans with several tensors of the same sizes given `rank` dimensions, which stay the same."""
+    taken = plans.sizes()
+    for path in paths:
+        plans = resized(plans, lambda sizes: reranked(sizes, rank, taken), RERANKED, path)
+    return plans
+
+
+def _with_rank_of_all(plans: Plans, path: str, rank: int) -> Iterator[Plans]:
+    """Yield the plans with another rank for one tensor, then for all that have its sizes."""
+    yield with_rank(plans, path, rank)
+    sizes = dict(plans.tensors())[path].spec.sizes
+    alike = [other for other, tensor in plans.tensors() if tensor.spec.sizes == sizes]
+    if len(alike) > 1:
+        yield _with_ranks(plans, alike, rank)
+
+
+def _of_rank(tensor: torch.Tensor, rank: int) -> tuple[int, ...]:
+    return tuple(map(size_hint, tensor.shape))[max(tensor.dim() - rank, 0) :]
+
+
+def _changed_sizes(change: Change) -> list[tuple[int, int]]:
+    """Return each size of an operand that is another in a change of it."""
+    pairs = zip(map(size_hint, change.operand.shape), change.shape, strict=True)
+    return [(have, need) for have, need in pairs if have != need]
+
+
+def _as_changed(attempt: Attempt, change: Change) -> Iterator[Plans]:
+    """Yield plans in which an operand has other sizes: of the input that it is, or of all sizes that made its own."""
+    path, pairs, plans = path_of(attempt, change.operand), _changed_sizes(change), attempt.plans
+    if path is not None and len(dict(plans.tensors())[path].spec.sizes) == len(change.shape):
+        yield resized(plans, lambda _: change.shape, RESIZED, path)
+    sizes = plans.sizes()
+    if all(have in sizes for have, _ in pairs):
+        together = plans
+        for have, need in pairs:
+            together = with_size(together, have, need)
+        yield together
+    for have, need in pairs if len(pairs) == 1 else ():
+        yield from _multiplied(plans, have, need, sizes)
+
+
+def _multiplied(plans: Plans, have: int, need: int, sizes: Iterable[int]) -> Iterator[Plans]:
+    """Yield plans whose sizes, multiplied or divided as they were, make another size of the one that is there."""
+    for size in sorted(sizes, reverse=True):
+        if size in (have, 0) or have == 0:
+            continue
+        if have % size == 0 and need % (have // size) == 0:
+            yield with_size(plans, size, need // (have // size))
+        elif size % have == 0:
+            yield with_size(plans, size, need * (size // have))
+
+
+def _with_dtype(plans: Plans, wanted: str, dtype: str) -> Plans:
+    def change(path: str, plan: TensorPlan) -> TensorPlan:
+        if path != wanted or plan.source != "search" or plan.dtype_known:
+            return plan
+        return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, dtype=dtype), detail=RETYPED)
+
+    return plans.map_tensors(change)

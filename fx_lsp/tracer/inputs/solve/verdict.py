@@ -21,11 +21,17 @@ from fx_lsp.tracer.inputs.plan.plans import (
     input_specs,
     with_size,
 )
-from fx_lsp.tracer.inputs.solve.attempt import Attempt, involved, is_data_dependent, is_of_sizes, place_of
-from fx_lsp.tracer.inputs.solve.conditions import expression_at, value_in
+from fx_lsp.tracer.inputs.solve.attempt import (
+    Attempt,
+    involved,
+    is_data_dependent,
+    is_of_sizes,
+    missing_name,
+    place_of,
+)
+from fx_lsp.tracer.inputs.solve.frames import expression_at, value_in
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
-from fx_lsp.tracer.inputs.solve.repairs import missing_name
-from fx_lsp.tracer.inputs.solve.sizes import plain_conflicts
+from fx_lsp.tracer.inputs.solve.sizes import conflict
 from fx_lsp.tracer.inputs.solve.solver import is_one, is_readable, solutions
 from fx_lsp.tracer.program.absences import AbsentError
 from fx_lsp.tracer.run.observation import tensors_among
@@ -57,8 +63,8 @@ def persists(best: Attempt, rivals: Iterable[Attempt], evaluate: Callable[[Plans
         return _mixes_dtypes(best) and all(place_of(a) == place_of(best) for a in others)
     again = [evaluate(plans) for plans in _other_sizes(best.plans)]
     same_place = [a for a in again if place_of(a) == place_of(best) and a.run.calls == best.run.calls]
-    conflict = _conflict(best)
-    persistent = conflict is not None and all(_conflict(a) == conflict for a in [*same_place, *rivals])
+    sizes = conflict(best)
+    persistent = sizes is not None and all(conflict(a) == sizes for a in [*same_place, *rivals])
     return persistent and bool(same_place) and all(a.run.error for a in again)
 
 
@@ -96,10 +102,6 @@ def _mixes_dtypes(attempt: Attempt) -> bool:
     """Return True if the failing call was given tensors of several dtypes; others may be wrong here only."""
     failed = attempt.run.failed
     return failed is not None and len({t.dtype for t in tensors_among(failed.args, failed.kwargs)}) > 1
-
-
-def _conflict(attempt: Attempt) -> tuple[int, int] | None:
-    return next(iter(plain_conflicts(str(attempt.run.error))), None)
 
 
 def is_own_fault(
@@ -261,7 +263,7 @@ def _is_raised_by_user(attempt: Attempt) -> bool:
         traceback = traceback.tb_next
     if traceback is None or attempt.sources.rank(traceback.tb_frame.f_code.co_filename) == 2:
         return False
-    return expression_at(attempt, traceback) is None
+    return expression_at(traceback, attempt.sources) is None
 
 
 def _reads_nothing(attempt: Attempt) -> bool:
@@ -271,7 +273,7 @@ def _reads_nothing(attempt: Attempt) -> bool:
     node, instance = None, None
     while traceback is not None:
         if attempt.sources.rank(traceback.tb_frame.f_code.co_filename) == 0:
-            node, instance = expression_at(attempt, traceback), traceback.tb_frame.f_locals.get("self")
+            node, instance = expression_at(traceback, attempt.sources), traceback.tb_frame.f_locals.get("self")
         traceback = traceback.tb_next
     read = (n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)) if node is not None else ()
     return instance is not None and any(vars(instance).get(name, instance) is None for name in read)
@@ -284,7 +286,7 @@ def _mentions(attempt: Attempt, names: Collection[str]) -> bool:
     while traceback is not None:
         frame = traceback.tb_frame
         if attempt.sources.rank(frame.f_code.co_filename) == 0:
-            node = expression_at(attempt, traceback)
+            node = expression_at(traceback, attempt.sources)
             inside = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} if node is not None else set(names)
             read = {name: frame.f_locals[name] for name in inside if name in frame.f_locals}
             held = (n for n in ast.walk(node) if isinstance(n, ast.Attribute)) if node is not None else ()

@@ -1,0 +1,77 @@
+"""What ran in the frames of an error: expressions, their values, and the call that PyTorch refused to begin."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Iterator
+from types import BuiltinMethodType, FrameType, TracebackType
+from typing import Any
+
+import torch
+
+from fx_lsp.tracer.run.observation import FailedCall
+from fx_lsp.tracer.source.expressions import expression
+from fx_lsp.tracer.source.provenance import Sources
+
+
+def tracebacks(error: BaseException | None, sources: Sources) -> list[TracebackType]:
+    """Return the tracebacks of an error in code other than PyTorch's, the innermost first."""
+    traceback = error.__traceback__ if error is not None else None
+    of_users: list[TracebackType] = []
+    while traceback is not None:
+        if sources.rank(traceback.tb_frame.f_code.co_filename) < 2:
+            of_users.append(traceback)
+        traceback = traceback.tb_next
+    return of_users[::-1]
+
+
+def expressions_raising(error: BaseException | None, sources: Sources) -> Iterator[tuple[FrameType, ast.expr]]:
+    """Yield the expressions that were running when an error was raised, the innermost first, with frames."""
+    for traceback in tracebacks(error, sources):
+        node = expression_at(traceback, sources)
+        if node is not None:
+            yield traceback.tb_frame, node
+
+
+def expression_at(traceback: TracebackType, sources: Sources) -> ast.expr | None:
+    """Return the expression that was running in a frame of a traceback."""
+    code = traceback.tb_frame.f_code
+    span = sources.span(code, traceback.tb_lasti, traceback.tb_lineno)
+    return expression(span, [line.rstrip("\n") for line in linecache.getlines(code.co_filename)])
+
+
+def value_in(node: ast.expr, frame: FrameType) -> Any:
+    """Return the value of an expression in a frame that calls nothing but what gives sizes; None for anything else."""
+    calls = [n.func for n in ast.walk(node) if isinstance(n, ast.Call)]
+    if any((f.id if isinstance(f, ast.Name) else getattr(f, "attr", "")) not in _HARMLESS for f in calls):
+        return None
+    try:
+        code = compile(ast.fix_missing_locations(ast.Expression(node)), "<condition>", "eval")
+        return eval(code, frame.f_globals, frame.f_locals)
+    except Exception:
+        return None
+
+
+_HARMLESS = frozenset({"len", "size", "dim", "int", "numel", "lower", "upper", "strip", "keys"})
+
+
+def refused_call(error: BaseException | None, sources: Sources) -> FailedCall | None:
+    """Return the call of a function of PyTorch's that did not begin, as it did not take what it was given."""
+    frame, call = next(expressions_raising(error, sources), (None, None))
+    if not isinstance(error, TypeError) or frame is None or not isinstance(call, ast.Call):
+        return None
+    function = value_in(call.func, frame)
+    arguments = [value_in(argument, frame) for argument in (*call.args, *(k.value for k in call.keywords))]
+    is_plain = not any(isinstance(argument, ast.Starred) for argument in call.args) and all(
+        k.arg for k in call.keywords
+    )
+    if not is_plain or not callable(function) or any(argument is None for argument in arguments):
+        return None
+    args = tuple(arguments[: len(call.args)])
+    kwargs = {k.arg: value for k, value in zip(call.keywords, arguments[len(call.args) :], strict=True) if k.arg}
+    owner = getattr(function, "__self__", None)
+    if isinstance(function, BuiltinMethodType) and isinstance(owner, torch.Tensor):
+        return FailedCall(getattr(type(owner), function.__name__), (owner, *args), kwargs, ())
+    is_torch = (getattr(function, "__module__", None) or "torch").startswith("torch") or isinstance(owner, torch.Tensor)
+    return FailedCall(function, args, kwargs, ()) if is_torch else None

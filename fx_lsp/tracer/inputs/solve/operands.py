@@ -1,0 +1,306 @@
+"""What an operation that refused its operands takes: it is asked itself, with one of them changed at a time.
+
+The call that failed runs again, on tensors without storage, with another tensor or value in place of one that it was
+given. So no message is read, and no operation is known by name: any function of PyTorch's, or of a library's, can be
+asked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from itertools import islice, product
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.utils._pytree import tree_leaves, tree_map
+
+from fx_lsp.tracer.inputs.plan.signatures import signature_of
+from fx_lsp.tracer.run.observation import FailedCall, checked_call
+from fx_lsp.tracer.run.values.symbols import size_hint
+
+Shape = tuple[int, ...]
+
+MAX_RANK = 5
+MAX_SHAPES, MAX_SHAPES_OF_RANK = 50, 8
+"""With how many other shapes of one operand a call is tried: of as many dimensions, and of each other number."""
+MAX_DISTINCT = 4
+"""How many sizes of other operands are tried in pairs, as a mask of attention has them."""
+MAX_MOVED = 6
+"""How many changes are looked at with which a call raises something else."""
+MAX_NUMBER = 1 << 16
+DTYPES = (torch.int64, torch.float32, torch.bool, torch.complex64)
+VALUES: tuple[Any, ...] = (
+    *(False, 1, 2, 0.5, torch.float32, torch.device("cpu")),
+    *((1, 1), (2,), (1, 1, 1, 1), (1, 1, 1), (-1,)),
+)
+"""What is tried in place of a tensor: one of each type that PyTorch's functions take."""
+MODES = ("constant", "reflect", "replicate", "circular", "mean", "sum", "none", "backward", "ortho", "forward")
+"""What is tried in place of a string: the modes that PyTorch's functions have."""
+SEVERAL = object()
+"""Stands for a list of several tensors."""
+ASKS_ONE_ELEMENT = frozenset(
+    getattr(torch.Tensor, name) for name in ("__bool__", "__int__", "__float__", "__index__", "item")
+)
+"""The functions that take a tensor of one element alone."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A call runs with a tensor of `shape` and `dtype` in place of an operand."""
+
+    operand: torch.Tensor
+    shape: Shape
+    dtype: torch.dtype
+
+
+class Question:
+    """Asks a call that failed whether it runs with other arguments.
+
+    It runs on tensors without storage; on fake ones, which are slower, where it raises something else on those.
+    `refused` is what it raises with the arguments that it was given; None where it runs, and nothing can be learned.
+    """
+
+    def __init__(self, call: FailedCall, error: BaseException | None) -> None:
+        self.call = call
+        self.tensors = list({id(tensor): tensor for tensor in _tensors(call)}.values())
+        with unset_fake_temporarily():
+            self._stand_ins = {id(tensor): _without_storage(tensor) for tensor in self.tensors}
+        self._mode: Callable[[], AbstractContextManager[Any]] = unset_fake_temporarily
+        self._device = "meta"
+        self.refused = self.error_with({})
+        if self.refused is None or not _is_alike(self.refused, error):
+            self._stand_ins, self._mode, self._device = {}, nullcontext, "cpu"
+            self.refused = self.error_with({})
+
+    @property
+    def operands(self) -> list[torch.Tensor]:
+        """Return the tensors that other inputs may change: parameters of modules stay as they are."""
+        return [tensor for tensor in self.tensors if not isinstance(tensor, nn.Parameter)] if self.refused else []
+
+    def fitting(self, changes: Sequence[Change]) -> list[Change]:
+        """Return the changes with which the call runs; if there are none, those with which it raises something else."""
+        return self._fitting(changes, [{id(change.operand): (change.shape, change.dtype)} for change in changes])
+
+    def fitting_values(self, arguments: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
+        """Return the same of values in place of arguments, which have names; `SEVERAL` stands for several tensors."""
+        changes = [(name, argument, value) for name, argument in arguments for value in _values_like(argument)]
+        fitting = self._fitting(changes, [{id(argument): value} for _, argument, value in changes])
+        return [(name, value) for name, _, value in fitting]
+
+    def _fitting(self, changes: Sequence[Any], replacements: Sequence[Mapping[int, Any]]) -> list[Any]:
+        errors = list(map(self.error_with, replacements))
+        fitting = [change for change, error in zip(changes, errors, strict=True) if error is None]
+        others = (change for change, error in zip(changes, errors, strict=True) if not _is_alike(error, self.refused))
+        return fitting or list(islice(others, MAX_MOVED))
+
+    def takes(self, operand: torch.Tensor, shape: Shape, dtype: torch.dtype) -> bool:
+        """Return True if the call runs with such a tensor in place of an operand."""
+        return self.runs_with({id(operand): (shape, dtype)})
+
+    def runs_with(self, others: Mapping[int, Any]) -> bool:
+        """Return True if the call runs with other arguments, by the identity of those that it was given.
+
+        A pair of a shape and a dtype stands for a tensor.
+        """
+        return self.error_with(others) is None
+
+    def error_with(self, others: Mapping[int, Any]) -> Exception | None:
+        """Return what the call raises with other arguments; None if it runs."""
+        try:
+            with self._mode(), torch.no_grad():
+                leaves = self._stand_ins | {key: _made(other, self._device) for key, other in others.items()}
+                given = (self.call.args, self.call.kwargs)
+                args, kwargs = tree_map(lambda leaf: leaves.get(id(leaf), _hint(leaf, self._device)), given)
+                checked_call(self.call.func, args, kwargs)
+        except Exception as error:
+            return error
+        return None
+
+
+def of_other_sizes(question: Question) -> Iterator[Change]:
+    """Yield the operands whose sizes a call refused, each with as many dimensions and sizes that it runs with.
+
+    The last operands come first: `scale` follows `x` in `x * scale`. Where several are wrong, so that it runs with no
+    change of one, those follow with which it raises something else.
+    """
+    changes = [
+        Change(operand, shape, operand.dtype)
+        for operand in reversed(question.operands)
+        for shape in islice(_other_shapes(_shape(operand), operand, question), MAX_SHAPES)
+    ]
+    yield from question.fitting(changes)
+
+
+def of_other_ranks(question: Question) -> Iterator[Change]:
+    """Yield the operands whose number of dimensions a call refused, each with a shape that it runs with.
+
+    Dimensions are added in front, or left out there; the sizes of the others change where the call wants that too.
+    """
+    changes: list[Change] = []
+    for operand in question.operands:
+        shape = _shape(operand)
+        for rank in sorted(set(range(MAX_RANK + 1)) - {len(shape)}, key=lambda r: (abs(r - len(shape)), -r)):
+            other = _of_rank(shape, rank)
+            shapes = (other, *islice(_other_shapes(other, operand, question), MAX_SHAPES_OF_RANK))
+            changes += [Change(operand, shape, operand.dtype) for shape in shapes]
+    of_ranks: dict[tuple[int, int], Change] = {}
+    for change in question.fitting(changes):
+        of_ranks.setdefault((id(change.operand), len(change.shape)), change)
+    yield from of_ranks.values()
+
+
+def of_other_dtypes(question: Question) -> Iterator[Change]:
+    """Yield the operands whose dtype a call refused, each with one that it runs with: first those of the others."""
+    dtypes = dict.fromkeys((*(tensor.dtype for tensor in question.tensors), *DTYPES))
+    operands = question.operands
+    for operand in operands:
+        for dtype in dtypes:
+            if dtype != operand.dtype and question.takes(operand, _shape(operand), dtype):
+                yield Change(operand, _shape(operand), dtype)
+    for dtype in dtypes if len(operands) > 1 else ():
+        if question.runs_with({id(operand): (_shape(operand), dtype) for operand in operands}):
+            yield from (Change(operand, _shape(operand), dtype) for operand in operands if operand.dtype != dtype)
+
+
+def _values_like(argument: Any) -> tuple[Any, ...]:
+    if isinstance(argument, str):
+        return MODES
+    return (*((SEVERAL,) if isinstance(argument, torch.Tensor) else ()), *VALUES)
+
+
+def _is_alike(error: BaseException | None, other: BaseException | None) -> bool:
+    """Return True if two errors say the same of other numbers."""
+    return type(error) is type(other) and _without_digits(error) == _without_digits(other)
+
+
+def _without_digits(error: BaseException | None) -> str:
+    return "".join(c for c in str(error) if not c.isdigit())
+
+
+def is_of_gradients(call: FailedCall, error: BaseException) -> bool:
+    """Return True if a call raised an error only because its tensors want gradients: without them, none or another."""
+    tensors = _tensors(call)
+    if not any(tensor.requires_grad for tensor in tensors):
+        return False
+    other = _error_of(call, {id(tensor): tensor.detach() for tensor in tensors})
+    return other is None or (type(other), str(other)) != (type(error), str(error))
+
+
+def runs_without_gradient(call: FailedCall) -> bool:
+    """Return True if a call that failed runs with the same tensors where nobody wants a gradient, and changes none.
+
+    What is told that it is `training` does change some, which no version counts.
+    """
+    tensors = _tensors(call)
+    versions = sum(tensor._version for tensor in tensors)
+    if _arguments(call).get("training") or not any(tensor.requires_grad for tensor in tensors):
+        return False
+    error = _error_of(call, {id(tensor): tensor.detach() for tensor in tensors})
+    return error is None and sum(tensor._version for tensor in tensors) == versions
+
+
+def _error_of(call: FailedCall, others: Mapping[int, torch.Tensor]) -> Exception | None:
+    args, kwargs = tree_map(lambda leaf: others.get(id(leaf), leaf), (call.args, call.kwargs))
+    try:
+        call.func(*args, **kwargs)
+    except Exception as error:
+        return error
+    return None
+
+
+def _tensors(call: FailedCall) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves((call.args, call.kwargs)) if isinstance(leaf, torch.Tensor)]
+
+
+def _arguments(call: FailedCall) -> Mapping[str, Any]:
+    signature = signature_of(call.func)
+    return signature.bind_partial(*call.args, **call.kwargs).arguments if signature is not None else call.kwargs
+
+
+def _without_storage(tensor: torch.Tensor) -> torch.Tensor:
+    sizes, strides = (tuple(map(size_hint, numbers)) for numbers in (tensor.shape, tensor.stride()))
+    return torch.empty_strided(sizes, strides, dtype=tensor.dtype, device="meta")
+
+
+def _made(other: Any, device: str) -> Any:
+    """Return a tensor for a shape and a dtype, a list of two for `SEVERAL`, any other value as it is."""
+    if other is SEVERAL:
+        return [torch.empty(2, device=device)] * 2
+    if isinstance(other, tuple) and len(other) == 2 and isinstance(other[1], torch.dtype):
+        return torch.empty(other[0], dtype=other[1], device=device)
+    return other
+
+
+def _hint(leaf: Any, device: str) -> Any:
+    if isinstance(leaf, torch.SymInt):
+        return size_hint(leaf)
+    return torch.device(device) if isinstance(leaf, torch.device) else leaf
+
+
+def _shape(tensor: torch.Tensor) -> Shape:
+    return tuple(map(size_hint, tensor.shape))
+
+
+def _of_rank(shape: Shape, rank: int) -> Shape:
+    return (*(2 for _ in range(rank - len(shape))), *shape[max(len(shape) - rank, 0) :])
+
+
+def _other_shapes(shape: Shape, operand: torch.Tensor, question: Question) -> Iterator[Shape]:
+    """Yield shapes of as many dimensions, the likeliest first: those that the call's other arguments speak of."""
+    others = [_shape(tensor) for tensor in question.tensors if tensor is not operand]
+    shapes: dict[Shape, None] = {}
+    for sizes in _sizes(shape, others, list(_numbers(question.call))):
+        for index, size in sizes:
+            if 0 < size <= MAX_NUMBER and size != shape[index]:
+                shapes[(*shape[:index], size, *shape[index + 1 :])] = None
+    for other in (other for other in others if len(other) == len(shape)):
+        for ends in range(2, len(shape) + 1):  # several dimensions from an end, as of two batches of sequences
+            shapes[(*other[:ends], *shape[ends:])] = None
+            shapes[(*shape[: len(shape) - ends], *other[len(shape) - ends :])] = None
+    distinct = list(dict.fromkeys(size for other in others for size in other if size > 1))
+    for pair in product(distinct[:MAX_DISTINCT], repeat=2) if len(shape) > 1 else ():
+        shapes[(*shape[:-2], *pair)] = None
+    yield from (other for other in shapes if other != shape)
+
+
+def _sizes(
+    shape: Shape, others: Sequence[Shape], numbers: Sequence[tuple[int, ...]]
+) -> Iterator[Iterator[tuple[int, int]]]:
+    """Yield sizes for dimensions, by their indices: those of other operands at the same place, what makes whole numbers
+    of the call come out even, then any size of another operand."""
+    places, elements = range(len(shape) - 1, -1, -1), math.prod(shape)
+    for other in others:
+        yield ((i, other[i - len(shape)]) for i in places if len(other) >= len(shape) - i)
+        yield ((i, other[i]) for i in places if i < len(other))
+    for group in numbers:
+        wanted = math.prod(number for number in group if number > 0)
+        if elements and -1 not in group:
+            yield ((i, wanted * shape[i] // elements) for i in places if wanted * shape[i] % elements == 0)
+        if elements and wanted > 1 and elements % wanted:
+            yield ((i, shape[i] * (wanted // math.gcd(elements, wanted))) for i in places)
+        if len(group) > 1:
+            yield ((i, sum(group)) for i in places)
+        yield ((i, number) for i in places for number in group if number > 1)
+    yield ((i, size) for i in places for other in others for size in reversed(other) if size > 1)
+
+
+def _numbers(call: FailedCall) -> Iterator[tuple[int, ...]]:
+    """Yield the whole numbers among the arguments of a call: those of a list together, then each by itself."""
+    values = [*call.args, *call.kwargs.values()]
+    plain = tuple(size_hint(value) for value in values if _is_number(value))
+    if len(plain) > 1:
+        yield plain
+    for value in values:
+        leaves = tree_leaves(value) if isinstance(value, (list, tuple)) else []
+        if leaves and all(map(_is_number, leaves)):
+            yield tuple(map(size_hint, leaves))
+    yield from ((number,) for number in plain)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool)
