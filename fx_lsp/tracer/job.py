@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import linecache
 import logging
 import os
 import site
@@ -50,6 +51,7 @@ from fx_lsp.tracer.inputs.resolve import Prepared, prepare
 from fx_lsp.tracer.program.absences import numbers_note
 from fx_lsp.tracer.program.devices import Devices, possible_devices
 from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
+from fx_lsp.tracer.program.gpu.triton_kernels import triton_launches
 from fx_lsp.tracer.program.higher_order import as_written, differentiable_attention
 from fx_lsp.tracer.program.lazy_modules import lazy_tensors
 from fx_lsp.tracer.program.load import (
@@ -68,6 +70,7 @@ from fx_lsp.tracer.program.weights import weights_note, without_weights
 from fx_lsp.tracer.run.call import RUN_CODE, tensors_in
 from fx_lsp.tracer.run.conditions import under
 from fx_lsp.tracer.run.fakes import fake_mode, movable_modules
+from fx_lsp.tracer.run.lengths import ASSUMED
 from fx_lsp.tracer.run.observation import Run, Statements, Stopped, watched_run
 from fx_lsp.tracer.run.values.checks import Checks
 from fx_lsp.tracer.run.values.constants import checks_pass
@@ -102,6 +105,7 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
     warnings.simplefilter("ignore")
     torch.compile = as_written
     logging.getLogger("torch.__trace").handlers.clear()  # otherwise every graph is printed for it, whether kept or not
+    linecache.cache[request.file] = (len(request.source), None, request.source.splitlines(True), request.file)
     insert_user_paths(list(request.roots))
     before = frozenset(sys.modules)
     site_dirs = _site_dirs()
@@ -118,6 +122,7 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
             lazy_tensors(),
             without_weights(),
             differentiable_attention() as attention,
+            triton_launches(),
             fake_processes(request.source),
         ):
             builds = request.kind == "graph"
@@ -132,7 +137,7 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
                     reply, naming = _trace(request, loaded, sources, mode, devices, started)
                     if loaded.missing is not None and isinstance(reply.outcome, Failure):
                         reply = TraceReply(load_failure(loaded.missing, sources))
-                    reply = _with_notes(reply, [*attention, *REPLICATED])
+                    reply = _with_notes(reply, [*attention, *REPLICATED, *ASSUMED])
                     if naming is not None and isinstance(reply.outcome, Trace):
                         first = _with_dependencies(reply, request, package_dir, site_dirs, before, whole)
                         yield replace(first, final=False)

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 
 from fx_lsp.model import Node, Saved, SavedKind, Span, Stage
+from fx_lsp.tracer.capture.triton_launches import Launch, launch_of
+from fx_lsp.tracer.capture.triton_launches import name_of as name_of_launch
 from fx_lsp.tracer.compat import annotation, descriptor
 from fx_lsp.tracer.run.call import FlatInput
 from fx_lsp.tracer.run.tensors import spec_of
@@ -135,9 +137,9 @@ class Names:
 
 
 def _own_name(node: torch.fx.Node) -> str:
-    """What a node is called that no variable holds: a size by its own name where it has one, `B`."""
+    """What a node is called that no variable holds: a size by its own name, `B`, a launch by that of its kernel."""
     text = scalar_text(node.meta.get("val"))
-    return text if text is not None and text.isidentifier() else node.name
+    return text if text is not None and text.isidentifier() else name_of_launch(node) or node.name
 
 
 def stage_of(name: str, graph: torch.fx.Graph, names: Names, forward_ops: set[str] | None = None) -> Stage:
@@ -145,20 +147,31 @@ def stage_of(name: str, graph: torch.fx.Graph, names: Names, forward_ops: set[st
     nodes: list[Node] = []
     for node in graph.nodes:
         recomputed = forward_ops is not None and node.op == "call_function" and node.name in forward_ops
+        launch = launch_of(node)
         nodes.append(
             Node(
                 name=names[node],
                 op=node.op,
                 target=target_name(node.target),
-                args=arguments_of(node, names),
+                args=arguments_of(node, names) if launch is None else _launch_arguments(launch, names),
                 inputs=tuple(names[n] for n in node.all_input_nodes),
                 users=tuple(names[n] for n in node.users),
                 spec=node_spec(node),
                 spans=names.chain(node),
-                comment="recomputed from forward" if recomputed else _role(node, names) or _collective(node),
+                comment="recomputed from forward" if recomputed else _comment(node, names, launch),
             )
         )
     return Stage(name, tuple(nodes))
+
+
+def _comment(node: torch.fx.Node, names: Names, launch: Launch | None) -> str:
+    return launch.comment if launch is not None else _role(node, names) or _collective(node)
+
+
+def _launch_arguments(launch: Launch, names: Names) -> tuple[str, ...]:
+    """Return the arguments of a launch as they are shown: the kernel, its grid, its parameters by name."""
+    named = (f"{name}={_argument(value, names)}" for name, value in launch.arguments.items())
+    return (launch.kernel, f"grid={_argument(launch.grid, names)}", *named)
 
 
 def arguments_of(node: torch.fx.Node, names: Names) -> tuple[str, ...]:

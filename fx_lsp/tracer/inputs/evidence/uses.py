@@ -202,6 +202,9 @@ _OPERAND_RANKS = {
     "mm": {0: 2, 1: 2},
     "addmm": {1: 2, 2: 2},
     "scaled_dot_product_attention": {0: 4, 1: 4, 2: 4},
+    "flex_attention": {0: 4, 1: 4, 2: 4},
+    "ctc_loss": {0: 3, 1: 2, 2: 1, 3: 1},
+    "pack_padded_sequence": {0: 3, 1: 1},
     "sparse_coo_tensor": {0: 2, 1: 1},
     "conv1d": {2: 1},
     "conv2d": {2: 1},
@@ -242,7 +245,7 @@ _VIEWS = frozenset(
 )
 _LABELING: dict[str, tuple[int, str]] = {
     **dict.fromkeys(("embedding", "one_hot"), (0, "i64")),
-    **dict.fromkeys(("cross_entropy", "nll_loss"), (1, "i64")),
+    **dict.fromkeys(("cross_entropy", "nll_loss", "ctc_loss", "pack_padded_sequence"), (1, "i64")),
     "where": (0, "b8"),
 }
 """The same of functions."""

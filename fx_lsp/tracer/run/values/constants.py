@@ -204,6 +204,20 @@ def _forget_written(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> N
                 value.storage.is_known = False
 
 
+def known_list(tensor: torch.Tensor) -> list[Any] | None:
+    """Return the numbers in a tensor; None where they are not known."""
+    value = _value(_inner(tensor))
+    if value is None:
+        return None
+    with no_dispatch():
+        return value.tensor.tolist()
+
+
+def fake_of(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
+    """Return a fake tensor on the CPU with the value of a real one."""
+    return _as_fake(tensor, mode, torch.device("cpu"))
+
+
 def _as_fake(tensor: torch.Tensor, mode: FakeTensorMode, device: torch.device) -> torch.Tensor:
     fake = mode.from_tensor(tensor, static_shapes=True)
     fake = fake if device.type == "cpu" else FakeTensor(mode, fake.to("meta"), device)
