@@ -251,6 +251,7 @@ def _trace(
         infos, found, remarks = ledger.infos, ledger.stages, list(ledger.remarks)
     else:
         remarks += _of_operators(captured)
+    remarks += captured.remarks
     remarks += [] if request.work else _of_annotations(request, loaded, tree, prepared)
     saved = _saved(captured)
     if saved and symbols is not None and (counted := symbols.counted()):

@@ -61,6 +61,25 @@ def f(x):
     assert traced.stage("backward").nodes[-1].args == ("(grad_x,)",)
 
 
+SORTED = """
+# fx: x=f32[4, 9, 8], lens=i64[4]
+class Sorted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.GRU(8, 8, batch_first=True)
+
+    def forward(self, x, lens):
+        lens, order = lens.sort(descending=True)
+        packed = pack_padded_sequence(x[order], lens.tolist(), batch_first=True)
+        states, _ = self.rnn(packed)
+        return pad_packed_sequence(states, batch_first=True, total_length=x.size(1))[0][order.argsort()]
+"""
+
+
+def test_lengths_that_become_numbers_on_the_way(trace):
+    assert trace(HEAD + SORTED, "Sorted").trace.outputs == snapshot(("f32[4, 9, 8]",))
+
+
 @pytest.mark.parametrize(
     ("lengths", "message"),
     [
@@ -121,3 +140,25 @@ def test_the_loss_of_alignments(trace):
 def test_an_alignment_that_does_not_fit_is_an_error(comment: str, message: str, trace):
     failure = trace(HEAD + CTC, "losses", comment=comment).failure
     assert (failure.severity, failure.message.partition(" (")[0]) == ("error", message)
+
+
+ALIGNED = """
+class Aligned(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.loss = nn.CTCLoss()
+
+    def forward(self, scores, targets, times, counts):
+        return self.loss(scores.log_softmax(2), targets, times, counts)
+"""
+
+
+def test_a_loss_of_alignments_that_is_a_module(trace):
+    assert trace(HEAD + ALIGNED, "Aligned").inputs() == snapshot(
+        [
+            "scores: f32[4, 8, 64] · search",
+            "targets: i64[8, 16] · search",
+            "times: i64[8] · search",
+            "counts: i64[8] · search",
+        ]
+    )

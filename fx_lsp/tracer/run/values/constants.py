@@ -25,6 +25,8 @@ from fx_lsp.tracer.run.values.checks import Checks
 
 MAX_ELEMENTS = 1 << 20
 """How many numbers a tensor may have for its value to be computed."""
+MAX_NUMBERS = 512
+"""For how many numbers of one tensor that nobody knows there are symbols."""
 _VALUE = "_fx_lsp_value"
 """The attribute of a fake tensor that holds its value."""
 _CHECKS = "_fx_lsp_checks"
@@ -240,6 +242,8 @@ def _as_list(original: Callable[..., Any]) -> Callable[..., Any]:
     def tolist(self: torch.Tensor) -> Any:
         value = _value(_inner(self))
         if value is None:
+            if self.numel() > MAX_NUMBERS:
+                raise DATA_DEPENDENT[0](torch.ops.aten._local_scalar_dense.default)
             return original(self)
         with no_dispatch():
             return value.tensor.tolist()
