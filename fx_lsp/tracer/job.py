@@ -45,6 +45,7 @@ from fx_lsp.tracer.dimensions.naming import finder_of_names
 from fx_lsp.tracer.failures.exceptions import failure_of, load_failure, sentence
 from fx_lsp.tracer.failures.no_tensor_code import nothing, ran_without_tensors
 from fx_lsp.tracer.inputs.evidence.body import find_function
+from fx_lsp.tracer.inputs.evidence.call_sites import unfollowed_notes
 from fx_lsp.tracer.inputs.evidence.command_line import flags_parsed, started_as
 from fx_lsp.tracer.inputs.evidence.steps import cannot_run, step_function
 from fx_lsp.tracer.inputs.resolve import Prepared, prepare
@@ -137,7 +138,7 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
                     reply, naming = _trace(request, loaded, sources, mode, devices, started)
                     if loaded.missing is not None and isinstance(reply.outcome, Failure):
                         reply = TraceReply(load_failure(loaded.missing, sources))
-                    reply = _with_notes(reply, [*attention, *REPLICATED, *ASSUMED])
+                    reply = _with_notes(reply, [*attention, *REPLICATED, *ASSUMED, *_unfollowed(reply)])
                     if naming is not None and isinstance(reply.outcome, Trace):
                         first = _with_dependencies(reply, request, package_dir, site_dirs, before, whole)
                         yield replace(first, final=False)
@@ -151,6 +152,13 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
         yield from _replies(request, available=True)
     else:
         yield _with_dependencies(reply, request, package_dir, site_dirs, before, whole)
+
+
+def _unfollowed(reply: TraceReply) -> list[str]:
+    """Return which calls were not followed, where guesses stand in for what they pass."""
+    notes = unfollowed_notes()
+    guessed = isinstance(reply.outcome, Trace) and any(i.source == "search" for i in reply.outcome.inputs)
+    return notes if guessed else []
 
 
 def _with_notes(reply: TraceReply, notes: Sequence[str]) -> TraceReply:

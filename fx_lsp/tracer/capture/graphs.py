@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from fx_lsp.model import Node, Saved, SavedKind, Span, Stage
-from fx_lsp.tracer.capture.triton_launches import Launch, launch_of
+from fx_lsp.tracer.capture.triton_launches import TritonLaunch, launch_of
 from fx_lsp.tracer.capture.triton_launches import name_of as name_of_launch
 from fx_lsp.tracer.compat import annotation, descriptor
 from fx_lsp.tracer.run.call import FlatInput
@@ -42,8 +42,11 @@ class Names:
         for position, node in enumerate(n for n in nodes if n.op == "placeholder"):
             source = _input_index(node, position)
             if source is not None and source < len(inputs):
-                self.inputs[node.name] = inputs[source]
-                self._name(node, inputs[source].name)
+                if isinstance(value_of(node), torch.Tensor):
+                    self.inputs[node.name] = inputs[source]
+                    self._name(node, inputs[source].name)
+                else:  # of a tensor that is distributed
+                    self._name(node, f"{inputs[source].name}_size")
             else:
                 self._name(node, _tangent_name(node, labels))
         for node, of in _gradients(nodes[-1], inputs).items():
@@ -164,11 +167,11 @@ def stage_of(name: str, graph: torch.fx.Graph, names: Names, forward_ops: set[st
     return Stage(name, tuple(nodes))
 
 
-def _comment(node: torch.fx.Node, names: Names, launch: Launch | None) -> str:
+def _comment(node: torch.fx.Node, names: Names, launch: TritonLaunch | None) -> str:
     return launch.comment if launch is not None else _role(node, names) or _collective(node)
 
 
-def _launch_arguments(launch: Launch, names: Names) -> tuple[str, ...]:
+def _launch_arguments(launch: TritonLaunch, names: Names) -> tuple[str, ...]:
     """Return the arguments of a launch as they are shown: the kernel, its grid, its parameters by name."""
     named = (f"{name}={_argument(value, names)}" for name, value in launch.arguments.items())
     return (launch.kernel, f"grid={_argument(launch.grid, names)}", *named)
@@ -290,8 +293,8 @@ def _input_index(node: torch.fx.Node, position: int) -> int | None:
     found = descriptor(node)
     if found is None:
         return None if node.name.startswith("tangents") else position
-    while not hasattr(found, "idx") and hasattr(found, "base_of"):
-        found = found.base_of
+    while (of := getattr(found, "base_of", None) or getattr(found, "base", None)) is not None:
+        found = of
     return found.idx if type(found).__name__ in ("PlainAOTInput", "DummyAOTInput") else None
 
 

@@ -17,7 +17,7 @@ _OPERATIONS = (triton_kernel_wrap.triton_kernel_wrapper_mutation, triton_kernel_
 
 
 @dataclass(frozen=True)
-class Launch:
+class TritonLaunch:
     """Hold a kernel's name, its grid, the values of its parameters, and which of them it reads and writes."""
 
     kernel: str
@@ -33,23 +33,23 @@ class Launch:
         return "; ".join(f"{verb} {', '.join(names)}" for verb, names in both if names)
 
 
-def launch_of(node: torch.fx.Node) -> Launch | None:
+def launch_of(node: torch.fx.Node) -> TritonLaunch | None:
     """Return the launch that a node stands for; None for any other node."""
     if node.op != "call_function" or node.target not in _OPERATIONS:
         return None
     options: dict[str, Any] = dict(node.kwargs)
     table = triton_kernel_wrap.kernel_side_table
     kernel: Any = table.get_kernel(options["kernel_idx"])
-    given = {**options["kwargs"], **table.get_constant_args(options["constant_args_idx"])}
-    names: list[str] = [name for name in kernel.arg_names if name in given]
-    values = {name: _value_of(value) for name, value in given.items()}
+    arguments = {**options["kwargs"], **table.get_constant_args(options["constant_args_idx"])}
+    names: list[str] = [name for name in kernel.arg_names if name in arguments]
+    values = {name: _value_of(value) for name, value in arguments.items()}
     reads, writes = tensors_of_launch(kernel, values, options["tma_descriptor_metadata"])
     if "tensors_to_clone" in options:
         writes = tuple(options["tensors_to_clone"])
-    return Launch(
+    return TritonLaunch(
         kernel=str(getattr(getattr(kernel, "fn", kernel), "__name__", "kernel")),
         grid=tuple(options["grid"][0]),
-        arguments={name: given[name] for name in names},
+        arguments={name: arguments[name] for name in names},
         reads=tuple(name for name in names if name in reads),
         writes=tuple(name for name in names if name in writes),
     )

@@ -41,12 +41,13 @@ def take_lengths(mode: FakeTensorMode) -> None:
 
 def _packed(mode: FakeTensorMode, padded: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> Any:
     """Run `aten._pack_padded_sequence`: the data, and how many sequences go on at each step."""
-    batch, steps = padded.size(0 if batch_first else 1), padded.size(1 if batch_first else 0)
+    batch: int | torch.SymInt = padded.size(0 if batch_first else 1)
+    steps: int | torch.SymInt = padded.size(1 if batch_first else 0)
     if lengths.dim() != 1 or lengths.size(0) != batch:
         raise RuntimeError(f"Expected `len(lengths)` to be equal to batch_size, but got {lengths.size(0)} and {batch}")
     if lengths.device.type != "cpu":
         raise RuntimeError("'lengths' argument should be a 1D CPU int64 tensor, but got one on another device")
-    if not isinstance(batch, int) or not isinstance(steps, int):
+    if isinstance(batch, torch.SymInt) or isinstance(steps, torch.SymInt):
         raise DATA_DEPENDENT[0](aten._pack_padded_sequence.default)
     values = known_list(lengths)
     if values is None:
@@ -124,10 +125,10 @@ def _ctc_losses(
         raise RuntimeError(f"Expected targets for {batch} examples, but got {targets.size(0)}")
     if not -labels < blank < labels:
         raise RuntimeError("blank must be in label range")
-    known = known_list(target_lengths)
+    counts = known_list(target_lengths)
     if (times := known_list(input_lengths)) and max(times) > steps:
         raise RuntimeError(f"Expected input_lengths to have value at most {steps}, but got value {max(times)}")
-    longest = max(known) if known else targets.size(1) if targets.dim() == 2 else targets.size(0) // batch
+    longest = max(counts) if counts else targets.size(1) if targets.dim() == 2 else targets.size(0) // batch
     with mode:
         return log_probs.new_empty([batch]), log_probs.new_empty([batch, steps, 2 * longest + 1])
 

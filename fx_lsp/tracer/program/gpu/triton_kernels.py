@@ -7,6 +7,7 @@ compiles nothing.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from types import ModuleType, SimpleNamespace
@@ -14,6 +15,7 @@ from typing import Any
 from unittest import mock
 
 import torch
+from torch.fx.node import base_types
 from torch.overrides import handle_torch_function
 
 from fx_lsp.tracer.compat import launches_analyzed_once
@@ -64,14 +66,12 @@ def triton_launches() -> Generator[None, None, None]:
     """Inside, a launch of a Triton kernel runs nothing, and stands in graphs as one operation."""
     with ExitStack() as stack:
         with suppress(ImportError):
-            from triton.backends.compiler import GPUTarget
-            from triton.runtime import driver
-            from triton.runtime.autotuner import Autotuner
-            from triton.runtime.jit import JITFunction
-
-            stack.enter_context(mock.patch.object(JITFunction, "run", _run))
-            stack.enter_context(mock.patch.object(Autotuner, "run", _run_first_configuration))
-            stack.enter_context(mock.patch.object(driver, "_active", _Driver(GPUTarget("cuda", 90, 32))))
+            compiler: Any = importlib.import_module("triton.backends.compiler")
+            runtime: Any = importlib.import_module("triton.runtime")
+            driver = _Driver(compiler.GPUTarget("cuda", 90, 32))
+            stack.enter_context(mock.patch.object(runtime.JITFunction, "run", _run))
+            stack.enter_context(mock.patch.object(runtime.Autotuner, "run", _run_first_configuration))
+            stack.enter_context(mock.patch.object(runtime.driver, "_active", driver))
             stack.enter_context(launches_analyzed_once())
         yield
 
@@ -94,7 +94,8 @@ def _run(self: Any, *args: Any, grid: Any, warmup: bool = False, **options: Any)
     for name in (parameter.name for parameter in self.params if parameter.is_constexpr):
         if isinstance(arguments[name], torch.SymInt):
             arguments[name] = int(arguments[name])
-    blocks = tuple(grid(arguments) if callable(grid) else grid)
+    sizes: Any = grid(arguments) if callable(grid) else grid
+    blocks: tuple[Any, ...] = tuple(sizes)
     _launch(self, (*blocks, 1, 1)[:3], arguments)
 
 
@@ -120,10 +121,9 @@ def _arguments_of(kernel: Any, args: Sequence[Any], options: Mapping[str, Any]) 
 
 def _launch_options() -> frozenset[str]:
     """Return what is given to Triton's compiler and to none of a kernel's parameters."""
-    from triton.compiler.compiler import make_backend
-    from triton.runtime import driver
-
-    return frozenset(make_backend(driver.active.get_current_target()).parse_options({}).__dict__)
+    compiler: Any = importlib.import_module("triton.compiler.compiler")
+    runtime: Any = importlib.import_module("triton.runtime")
+    return frozenset(compiler.make_backend(runtime.driver.active.get_current_target()).parse_options({}).__dict__)
 
 
 def _check_devices(name: str, arguments: Mapping[str, Any]) -> None:
@@ -148,7 +148,7 @@ def _launch(kernel: Any, grid: tuple[Any, ...], arguments: Mapping[str, Any]) ->
         if isinstance(getattr(value, "base", None), torch.Tensor) and hasattr(value, "block_shape"):
             descriptors[name] = wrap.create_tma_stable_metadata(value.block_shape)
             tensors[name] = value.base
-        elif isinstance(value, torch.fx.node.base_types):
+        elif isinstance(value, base_types):
             tensors[name] = value
         else:
             constants[name] = value
