@@ -163,3 +163,16 @@ def test_programs_ask_for_the_device_that_triton_runs_on(trace):
     assert [f"{i.name}={i.spec} by {i.source}" for i in inputs] == snapshot(
         ["x=f32[512]@cuda by call site", "w=f32[512]@cuda by call site"]
     )
+
+
+def test_a_launch_of_as_many_programs_as_the_gpu_has_multiprocessors(trace):
+    source = """
+# fx: x=f32[4096]@cuda, w=f32[4096]@cuda
+def f(x, w):
+    out = torch.empty_like(x)
+    programs = torch.cuda.get_device_properties(x.device).multi_processor_count
+    with torch.cuda.device(x.device.index):
+        scale_kernel[(programs,)](x, w, out, x.numel())
+    return out
+"""
+    assert launches(trace(HEAD + source, "f"), "inference")[0].startswith("scale_kernel, grid=(132, 1, 1), ")

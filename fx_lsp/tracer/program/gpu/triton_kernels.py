@@ -19,9 +19,7 @@ from torch.fx.node import base_types
 from torch.overrides import handle_torch_function
 
 from fx_lsp.tracer.compat import launches_analyzed_once
-
-MULTIPROCESSORS, REGISTERS, SHARED_MEMORY = 132, 65536, 232448
-"""Of the device that Triton is told of."""
+from fx_lsp.tracer.program.gpu.torch_cuda import PROPERTIES
 
 
 class _Driver:
@@ -30,10 +28,10 @@ class _Driver:
     def __init__(self, target: Any) -> None:
         self._target = target
         properties = {
-            "max_shared_mem": SHARED_MEMORY,
-            "max_num_regs": REGISTERS,
-            "multiprocessor_count": MULTIPROCESSORS,
-            "warpSize": target.warp_size,
+            "max_shared_mem": PROPERTIES.shared_memory_per_block_optin,
+            "max_num_regs": PROPERTIES.regs_per_multiprocessor,
+            "multiprocessor_count": PROPERTIES.multi_processor_count,
+            "warpSize": PROPERTIES.warp_size,
         }
         self.utils = SimpleNamespace(get_device_properties=lambda device: dict(properties))
 
