@@ -57,6 +57,7 @@ __all__ = [
     "enable_python_dispatcher",
     "exact_positions",
     "kept_meta",
+    "launches_analyzed_once",
     "memory_budget",
     "min_cut_partition",
     "options_of",
@@ -65,6 +66,7 @@ __all__ = [
     "preserve_node_meta",
     "report_layouts",
     "sympy",
+    "tensors_of_launch",
     "uncached",
     "unwrapped",
     "with_meta",
@@ -304,3 +306,40 @@ def unwrapped(tensor: torch.Tensor) -> torch.Tensor | None:
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # pyright: ignore[reportAttributeAccessIssue]
         return torch._C._functorch.get_unwrapped(tensor)  # pyright: ignore[reportAttributeAccessIssue]
     return None
+
+
+def tensors_of_launch(
+    kernel: Any, arguments: dict[str, Any], descriptors: Any
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the arguments that a Triton kernel reads, and those that it writes; none where this torch cannot tell."""
+    from torch._higher_order_ops import triton_kernel_wrap
+
+    identify = getattr(triton_kernel_wrap, "identify_accessed_tensors", None)
+    if identify is None:
+        return (), ()
+    accesses = identify(kernel, dict(arguments), descriptors).read_writes
+    return tuple(one.name for one in accesses.reads), tuple(one.name for one in accesses.writes)
+
+
+@contextmanager
+def launches_analyzed_once() -> Generator[None, None, None]:
+    """Inside, what a Triton kernel writes is found once for the same types and constants of its arguments."""
+    from torch._higher_order_ops import triton_kernel_wrap
+
+    results: dict[Any, Any] = {}
+
+    def once(identify: Callable[..., Any]) -> Callable[..., Any]:
+        def identified(kernel: Any, arguments: dict[str, Any], *rest: Any) -> Any:
+            kinds = [(n, v.dtype if isinstance(v, torch.Tensor) else repr(v)) for n, v in arguments.items()]
+            key = (identify, id(kernel), tuple(kinds), repr(rest))
+            if key not in results:
+                results[key] = identify(kernel, arguments, *rest)
+            return results[key]
+
+        return identified
+
+    with ExitStack() as stack:
+        for name in ("identify_accessed_tensors", "identify_mutated_tensors"):
+            if (identify := getattr(triton_kernel_wrap, name, None)) is not None:
+                stack.enter_context(mock.patch.object(triton_kernel_wrap, name, once(identify)))
+        yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import linecache
 import logging
 import os
 import site
@@ -44,12 +45,14 @@ from fx_lsp.tracer.dimensions.naming import finder_of_names
 from fx_lsp.tracer.failures.exceptions import failure_of, load_failure, sentence
 from fx_lsp.tracer.failures.no_tensor_code import nothing, ran_without_tensors
 from fx_lsp.tracer.inputs.evidence.body import find_function
+from fx_lsp.tracer.inputs.evidence.call_sites import unfollowed_notes
 from fx_lsp.tracer.inputs.evidence.command_line import flags_parsed, started_as
 from fx_lsp.tracer.inputs.evidence.steps import cannot_run, step_function
 from fx_lsp.tracer.inputs.resolve import Prepared, prepare
 from fx_lsp.tracer.program.absences import numbers_note
 from fx_lsp.tracer.program.devices import Devices, possible_devices
 from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
+from fx_lsp.tracer.program.gpu.triton_kernels import triton_launches
 from fx_lsp.tracer.program.higher_order import as_written, differentiable_attention
 from fx_lsp.tracer.program.lazy_modules import lazy_tensors
 from fx_lsp.tracer.program.load import (
@@ -68,6 +71,7 @@ from fx_lsp.tracer.program.weights import weights_note, without_weights
 from fx_lsp.tracer.run.call import RUN_CODE, tensors_in
 from fx_lsp.tracer.run.conditions import under
 from fx_lsp.tracer.run.fakes import fake_mode, movable_modules
+from fx_lsp.tracer.run.lengths import ASSUMED
 from fx_lsp.tracer.run.observation import Run, Statements, Stopped, watched_run
 from fx_lsp.tracer.run.values.checks import Checks
 from fx_lsp.tracer.run.values.constants import checks_pass
@@ -102,6 +106,7 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
     warnings.simplefilter("ignore")
     torch.compile = as_written
     logging.getLogger("torch.__trace").handlers.clear()  # otherwise every graph is printed for it, whether kept or not
+    linecache.cache[request.file] = (len(request.source), None, request.source.splitlines(True), request.file)
     insert_user_paths(list(request.roots))
     before = frozenset(sys.modules)
     site_dirs = _site_dirs()
@@ -118,6 +123,7 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
             lazy_tensors(),
             without_weights(),
             differentiable_attention() as attention,
+            triton_launches(),
             fake_processes(request.source),
         ):
             builds = request.kind == "graph"
@@ -132,7 +138,7 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
                     reply, naming = _trace(request, loaded, sources, mode, devices, started)
                     if loaded.missing is not None and isinstance(reply.outcome, Failure):
                         reply = TraceReply(load_failure(loaded.missing, sources))
-                    reply = _with_notes(reply, [*attention, *REPLICATED])
+                    reply = _with_notes(reply, [*attention, *REPLICATED, *ASSUMED, *_unfollowed(reply)])
                     if naming is not None and isinstance(reply.outcome, Trace):
                         first = _with_dependencies(reply, request, package_dir, site_dirs, before, whole)
                         yield replace(first, final=False)
@@ -146,6 +152,13 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
         yield from _replies(request, available=True)
     else:
         yield _with_dependencies(reply, request, package_dir, site_dirs, before, whole)
+
+
+def _unfollowed(reply: TraceReply) -> list[str]:
+    """Return which calls were not followed, where guesses stand in for what they pass."""
+    notes = unfollowed_notes()
+    guessed = isinstance(reply.outcome, Trace) and any(i.source == "search" for i in reply.outcome.inputs)
+    return notes if guessed else []
 
 
 def _with_notes(reply: TraceReply, notes: Sequence[str]) -> TraceReply:
@@ -246,6 +259,7 @@ def _trace(
         infos, found, remarks = ledger.infos, ledger.stages, list(ledger.remarks)
     else:
         remarks += _of_operators(captured)
+    remarks += captured.remarks
     remarks += [] if request.work else _of_annotations(request, loaded, tree, prepared)
     saved = _saved(captured)
     if saved and symbols is not None and (counted := symbols.counted()):

@@ -113,3 +113,23 @@ def test_a_fake_kernel_that_says_something_else(trace):
 def test_a_fake_kernel_that_is_right_is_not_mentioned(trace):
     source = HEAD + SCALE + "\n# fx: x=f32[4, 8]\ndef f(x):\n    return scale(x, 2.0)\n"
     assert trace(source, "f").trace.remarks == ()
+
+
+def test_an_operator_is_called_with_the_parameters_of_its_function(trace):
+    source = (
+        HEAD
+        + SCALE
+        + """
+@custom_op("mine::crop", mutates_args=())
+def crop(images: Tensor, box: list[int]) -> Tensor:
+    return images[..., box[0] : box[1]].clone()
+
+@crop.register_fake
+def _(images, box):
+    return images.new_empty(*images.shape[:-1], box[1] - box[0])
+"""
+    )
+    assert trace(source, "scale").inputs() == snapshot(["x: f32[4, 64] · search", "by: 0.5 · search"])
+    assert trace(source, "crop", comment="images=f32[4, 3, 8, 8], box=[2, 5]").trace.outputs == snapshot(
+        ("f32[4, 3, 8, 3]",)
+    )

@@ -115,3 +115,53 @@ def f(x):
     failure = trace(HEAD + source, "f").failure
     assert (failure.kind, failure.severity) == ("shape", "error")
     assert failure.message.startswith("matrices of 4×8 and 4×8 cannot be multiplied: the inner sizes 8 and 4 differ")
+
+
+def test_attention_is_guessed_as_batches_of_heads(trace):
+    source = """
+def f(q: torch.Tensor, k, v, slopes):
+    return flex_attention(q, k, v, score_mod=lambda score, b, h, i, j: score + slopes[h] * (j - i))
+"""
+    traced = trace(HEAD + source, "f")
+    assert traced.inputs() == snapshot(
+        [
+            "q: f32[4, 8, 12, 32] · search",
+            "k: f32[4, 8, 12, 32] · search",
+            "v: f32[4, 8, 12, 32] · search",
+            "slopes: f32[44, 160] · search",
+        ]
+    )
+    assert not traced.trace.refused
+
+
+def test_values_of_another_length_than_their_keys_are_an_error(trace):
+    comment = "# fx: q=f32[2, 4, 32, 16], k=f32[2, 4, 64, 16], v=f32[2, 4, 32, 16]"
+    source = f"{comment}\ndef f(q, k, v):\n    return flex_attention(q, k, v)\n"
+    failure = trace(HEAD + source, "f").failure
+    assert (failure.severity, failure.message) == snapshot(
+        ("error", "key and value are of different sizes: [2, 4, 64, 16] and [2, 4, 32, 16]")
+    )
+
+
+def test_what_is_compiled_is_traced_as_it_is_written(trace):
+    source = """
+# fx: x=f32[4, 8]
+class Compiled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(8, 8)
+        self.fc.compile()
+        self.compile(dynamic=True)
+        self.act = torch.compile(nn.GELU(), mode="max-autotune")
+
+    @torch.compile(fullgraph=True)
+    def scaled(self, x):
+        return x * 2
+
+    def forward(self, x):
+        return self.act(self.fc(self.scaled(x)))
+"""
+    traced = trace(HEAD + source, "Compiled")
+    assert [n.target for n in traced.stage("forward").nodes if n.op == "call_function"] == snapshot(
+        ["aten.mul.Tensor", "aten.t.default", "aten.addmm.default", "aten.gelu.default"]
+    )

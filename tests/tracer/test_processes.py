@@ -88,3 +88,28 @@ def f(x):
     assert trace(HEAD + source, "f").trace.notes == snapshot(
         ("DistributedDataParallel averages the gradients over all processes, outside of these graphs",)
     )
+
+
+def test_a_distributed_parameter_has_its_name(trace):
+    source = """
+import torch
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.wide = nn.Linear(8, 32, bias=False)
+
+    def forward(self, x):
+        return self.wide(x)
+
+def main():
+    net = parallelize_module(Net(), init_device_mesh("cpu", (2,)), {"wide": ColwiseParallel()})
+    net(torch.randn(4, 8))
+
+main()
+"""
+    inputs = [f"{n.name}: {n.spec}" for n in trace(source, "Net").stage("forward").nodes if n.op == "placeholder"]
+    assert inputs == snapshot(["wide_weight: f32[16, 8]", "wide_weight_size: None", "x: f32[4, 8]"])

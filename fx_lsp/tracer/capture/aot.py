@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 
-from fx_lsp.model import Stage
+from fx_lsp.model import Remark, Stage
 from fx_lsp.tracer.capture.checkpointing import tagged_checkpoints
+from fx_lsp.tracer.capture.gradients import GradientCountError, counted_gradients
 from fx_lsp.tracer.capture.graphs import Names, stage_of
 from fx_lsp.tracer.compat import aot_function, min_cut_partition, preserve_node_meta, without_compilation
 from fx_lsp.tracer.failures.exceptions import sentence
@@ -39,10 +40,13 @@ class Captured:
     saved: list[torch.fx.Node] = field(default_factory=list)
     notes: tuple[str, ...] = ()
     refused: bool = False
+    remarks: tuple[Remark, ...] = ()
 
     def refuse(self, error: Exception) -> None:
         """Note why there is no backward graph."""
         self.refused = True
+        if isinstance(error, GradientCountError):
+            self.remarks = (error.remark,)
         self.notes = (f"it has no backward graph: {sentence(error)}", *self.notes)
 
 
@@ -131,6 +135,7 @@ def capture(
         preserve_node_meta(),
         tagged_checkpoints(),
         annotated_backwards(sources),
+        counted_gradients(),
         suppress(_Done),
     ):
         compiled(*(i.tensor if differentiate else i.tensor.detach() for i in captured.inputs))

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 
 from fx_lsp.model import Node, Saved, SavedKind, Span, Stage
+from fx_lsp.tracer.capture.triton_launches import TritonLaunch, launch_of
+from fx_lsp.tracer.capture.triton_launches import name_of as name_of_launch
 from fx_lsp.tracer.compat import annotation, descriptor
 from fx_lsp.tracer.run.call import FlatInput
 from fx_lsp.tracer.run.tensors import spec_of
@@ -40,8 +42,11 @@ class Names:
         for position, node in enumerate(n for n in nodes if n.op == "placeholder"):
             source = _input_index(node, position)
             if source is not None and source < len(inputs):
-                self.inputs[node.name] = inputs[source]
-                self._name(node, inputs[source].name)
+                if isinstance(value_of(node), torch.Tensor):
+                    self.inputs[node.name] = inputs[source]
+                    self._name(node, inputs[source].name)
+                else:  # of a tensor that is distributed
+                    self._name(node, f"{inputs[source].name}_size")
             else:
                 self._name(node, _tangent_name(node, labels))
         for node, of in _gradients(nodes[-1], inputs).items():
@@ -135,9 +140,9 @@ class Names:
 
 
 def _own_name(node: torch.fx.Node) -> str:
-    """What a node is called that no variable holds: a size by its own name where it has one, `B`."""
+    """What a node is called that no variable holds: a size by its own name, `B`, a launch by that of its kernel."""
     text = scalar_text(node.meta.get("val"))
-    return text if text is not None and text.isidentifier() else node.name
+    return text if text is not None and text.isidentifier() else name_of_launch(node) or node.name
 
 
 def stage_of(name: str, graph: torch.fx.Graph, names: Names, forward_ops: set[str] | None = None) -> Stage:
@@ -145,20 +150,31 @@ def stage_of(name: str, graph: torch.fx.Graph, names: Names, forward_ops: set[st
     nodes: list[Node] = []
     for node in graph.nodes:
         recomputed = forward_ops is not None and node.op == "call_function" and node.name in forward_ops
+        launch = launch_of(node)
         nodes.append(
             Node(
                 name=names[node],
                 op=node.op,
                 target=target_name(node.target),
-                args=arguments_of(node, names),
+                args=arguments_of(node, names) if launch is None else _launch_arguments(launch, names),
                 inputs=tuple(names[n] for n in node.all_input_nodes),
                 users=tuple(names[n] for n in node.users),
                 spec=node_spec(node),
                 spans=names.chain(node),
-                comment="recomputed from forward" if recomputed else _role(node, names) or _collective(node),
+                comment="recomputed from forward" if recomputed else _comment(node, names, launch),
             )
         )
     return Stage(name, tuple(nodes))
+
+
+def _comment(node: torch.fx.Node, names: Names, launch: TritonLaunch | None) -> str:
+    return launch.comment if launch is not None else _role(node, names) or _collective(node)
+
+
+def _launch_arguments(launch: TritonLaunch, names: Names) -> tuple[str, ...]:
+    """Return the arguments of a launch as they are shown: the kernel, its grid, its parameters by name."""
+    named = (f"{name}={_argument(value, names)}" for name, value in launch.arguments.items())
+    return (launch.kernel, f"grid={_argument(launch.grid, names)}", *named)
 
 
 def arguments_of(node: torch.fx.Node, names: Names) -> tuple[str, ...]:
@@ -277,8 +293,8 @@ def _input_index(node: torch.fx.Node, position: int) -> int | None:
     found = descriptor(node)
     if found is None:
         return None if node.name.startswith("tangents") else position
-    while not hasattr(found, "idx") and hasattr(found, "base_of"):
-        found = found.base_of
+    while (of := getattr(found, "base_of", None) or getattr(found, "base", None)) is not None:
+        found = of
     return found.idx if type(found).__name__ in ("PlainAOTInput", "DummyAOTInput") else None
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from unittest import mock
 
 import torch
+from torch import nn
 from torch._dynamo.exc import TorchDynamoException
 from torch.overrides import handle_torch_function
 
@@ -26,7 +27,8 @@ def as_written(model: Any = None, **options: Any) -> Any:
     """Stand in for `torch.compile`."""
     if model is None:
         return lambda function: as_written(function, **options)
-    if sys._getframe(1).f_globals.get("__name__", "").partition(".")[0] != "torch":
+    caller: str = sys._getframe(1).f_globals.get("__name__", "")
+    if caller.partition(".")[0] != "torch" or caller == nn.Module.__module__:  # that is `Module.compile`
         return model
     compiled = _compile(model, **options)
 
@@ -75,6 +77,8 @@ def differentiable_attention() -> Generator[list[str], None, None]:
 
     def validate(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
         assert original is not None
+        if key.shape[:-1] != value.shape[:-1]:  # kernels read past the end of one, without a word
+            raise ValueError(f"key and value are of different sizes: {list(key.shape)} and {list(value.shape)}")
         if query.device.type == "cpu" and any(t.requires_grad for t in (query, key, value)):
             notes[:] = ["FlexAttention runs forward alone on the CPU: its backward is shown as a GPU runs it"]
             return

@@ -15,6 +15,7 @@ from torch.nn.parameter import is_lazy
 from fx_lsp.tracer.compat import DATA_DEPENDENT, FakeTensor, FakeTensorMode
 from fx_lsp.tracer.run import grouped_mm
 from fx_lsp.tracer.run.dtype_checks import ask_kernels
+from fx_lsp.tracer.run.lengths import take_lengths
 from fx_lsp.tracer.run.values.constants import keep_values
 
 grouped_mm.register()
@@ -28,6 +29,7 @@ def fake_mode() -> FakeTensorMode:
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     mode.__dict__["__deepcopy__"] = lambda memo: mode  # pyright: ignore[reportUnknownLambdaType]
     keep_values(mode)
+    take_lengths(mode)
     ask_kernels(mode)
     return mode
 

@@ -6,11 +6,21 @@ import inspect
 from functools import partial
 from typing import Any
 
+from torch._library.custom_ops import CustomOpDef
+
+
+def is_operator(function: Any) -> bool:
+    """Return True for what `torch.library.custom_op` makes of a function."""
+    return isinstance(function, CustomOpDef)
+
 
 def innermost(function: Any) -> Any:
     """The function that runs in the end, under bound methods, `functools.partial` and decorators that say so."""
     while True:
-        under = function.func if isinstance(function, partial) else getattr(function, "__func__", function)
+        if is_operator(function):
+            under = function._init_fn
+        else:
+            under = function.func if isinstance(function, partial) else getattr(function, "__func__", function)
         under = inspect.unwrap(under)
         if under is function:
             return function

@@ -5,17 +5,25 @@ Elsewhere PyTorch unrolls them: an LSTM over 512 steps would be a graph of thous
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from types import FrameType
 from typing import Any
 
 import torch
+from torch.nn.utils.rnn import pack_padded_sequence
 from torch.overrides import TorchFunctionMode
+
+from fx_lsp.tracer.run.lengths import check_examples, pad_packed
 
 aten = torch.ops.aten
 
 MODES: dict[str, int] = {"rnn_relu": 0, "rnn_tanh": 1, "lstm": 2, "gru": 3}
 """Functions of torch that run a whole recurrent layer, with the number that cuDNN has for each."""
+
+MAX_MODES = 8
+"""How many frames of other modes a call may have gone through."""
 
 NOTE = (
     "recurrent layers stand as the one operation that cuDNN runs (its reserve space is not counted as saved); "
@@ -34,10 +42,26 @@ class OneOperation(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         name = getattr(func, "__name__", "")
+        if name == "_pad_packed_sequence":
+            return pad_packed(*args)
+        if name == "index_select" and _is_packing():
+            check_examples(*args)
+        if name == "as_tensor" and any(isinstance(n, torch.SymInt) for n in args[0]) and _is_packing():
+            return torch.empty(len(args[0]), dtype=torch.int64)  # lengths that depend on values: nobody knows them
         if name not in MODES or not args or len(args) != 9 or kwargs or func is not getattr(torch, name, None):
             return func(*args, **(kwargs or {}))
         self.used = True
         return _layer(MODES[name], args)
+
+
+def _is_packing() -> bool:
+    """Return True for a call in `pack_padded_sequence`, below those of other modes."""
+    frame: FrameType | None = sys._getframe(2)
+    for _ in range(MAX_MODES):
+        if frame is None or frame.f_code is pack_padded_sequence.__code__:
+            break
+        frame = frame.f_back
+    return frame is not None and frame.f_code is pack_padded_sequence.__code__
 
 
 def _layer(mode: int, args: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:

@@ -8,8 +8,8 @@ import inspect
 import linecache
 import os
 import sys
-from collections.abc import Collection, Generator, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -28,7 +28,7 @@ from fx_lsp.tracer.program.absences import Absences, Absent, tolerant
 from fx_lsp.tracer.program.data_loaders import one_batch_each
 from fx_lsp.tracer.program.effects import forbid_effects
 from fx_lsp.tracer.program.load import codes_of, find, load, syntax_of, with_inputs
-from fx_lsp.tracer.program.time_limit import time_limit
+from fx_lsp.tracer.program.time_limit import TimeUp, time_limit
 from fx_lsp.tracer.run.values.constants import integers_are_drawn
 
 SHARE = 0.4
@@ -45,15 +45,38 @@ def seen_at_call_sites(task: Task, signature: inspect.Signature, hints: Mapping[
     request = task.request
     for site in request.sites:
         with modules_kept((request.module, site.imported, site.module)):
-            offer = _seen_at(request, site, task.tree, task.seconds * SHARE, task.mode)
-            if offer is None and not request.step:
+            offer = first = _seen_at(request, site, task.tree, task.seconds * SHARE, task.mode)
+            if not isinstance(offer, Offer) and not request.step:
                 offer = _seen_at(request, site, task.tree, task.seconds * SHARE, task.mode, is_tolerant=True)
-        if offer is None:
+        if not isinstance(offer, Offer):
+            _note_unfollowed(site, request, (first, offer))
             continue
         rest = {name: plan for name, plan in offer.args.items() if not _is_stated(name, signature, hints, task)}
         if len(rest) < len(offer.args):
             yield replace(offer, args=rest)
         yield offer
+
+
+_UNFOLLOWED: list[str] = []
+"""Calls that could not be followed although they may be right, and why."""
+
+
+def unfollowed_notes() -> list[str]:
+    """Return a sentence for each call that could not be followed since the last time for want of time or a package."""
+    notes = list(dict.fromkeys(_UNFOLLOWED))
+    _UNFOLLOWED.clear()
+    return notes
+
+
+def _note_unfollowed(site: CallSite, request: TraceRequest, raised: Sequence[Offer | BaseException | None]) -> None:
+    """Note that a call was not followed, where that is no fault of the program's."""
+    shown = _shown(site.file, request)
+    place = f"the call in line {site.line}{f' of {shown}' if shown else ''}"
+    missing = next((e for e in raised if isinstance(e, ModuleNotFoundError) and e.name), None)
+    if any(isinstance(error, TimeUp) for error in raised):
+        _UNFOLLOWED.append(f"{place} was not followed: what leads to it takes too long")
+    elif missing is not None:
+        _UNFOLLOWED.append(f"{place} was not followed: `{(missing.name or '').partition('.')[0]}` is not installed")
 
 
 def _is_stated(name: str, signature: inspect.Signature, hints: Mapping[str, Any], task: Task) -> bool:
@@ -72,12 +95,14 @@ def _seen_at(
     seconds: float,
     mode: FakeTensorMode,
     is_tolerant: bool = False,
-) -> Offer | None:
+) -> Offer | BaseException | None:
+    """Return what a site gives the target; what it raised where it does not get there."""
     own = site.file == request.file
     watch: Watcher | None = None
     line, absences = CommandLine(), Absences()
     namespace = absences.namespace() if request.step or is_tolerant else {}
-    with suppress(BaseException), ExitStack() as stack:
+    raised: list[BaseException] = []
+    with _kept(raised), ExitStack() as stack:
         stack.enter_context(forbid_effects())
         line = stack.enter_context(started_as(site.file))
         stack.enter_context(time_limit(seconds))
@@ -99,7 +124,18 @@ def _seen_at(
             with watch.watching():
                 eval(site.then, module.__dict__)
     offer = watch.observed(None).offer if watch is not None else None
-    return _without_absent(offer, absences, line, is_tolerant) if offer is not None else None
+    if offer is not None:
+        return _without_absent(offer, absences, line, is_tolerant)
+    return raised[0] if raised else None
+
+
+@contextmanager
+def _kept(raised: list[BaseException]) -> Generator[None, None, None]:
+    """Keep what is raised inside, of whatever kind."""
+    try:
+        yield
+    except BaseException as error:
+        raised.append(error)
 
 
 def _without_absent(offer: Offer, absences: Absences, line: CommandLine, is_tolerant: bool) -> Offer:

@@ -73,6 +73,9 @@ def _method(called: ast.expr, module: nn.Module) -> tuple[nn.Module, Callable[..
 def _add(facts: Facts, layer: Any, place: int | str, depth: int) -> None:
     while isinstance(layer, nn.Sequential) and len(layer):
         layer = layer[0]
+    if isinstance(layer, nn.modules.loss._Loss):
+        _add_of_body(facts, layer, type(layer).forward, place, 1)  # it is the function of the same name
+        return
     kind = next((c.__name__ for c in type(layer).__mro__ if c.__module__.startswith("torch.nn.modules.")), "")
     if place != 0 and kind not in ("", "Module"):
         _add_besides(facts, layer, _parameter(type(layer).forward, place))
@@ -126,8 +129,11 @@ def _add_images(facts: Facts, layer: nn.Module, spatial: int) -> None:
 
 def _add_of_method(facts: Facts, part: nn.Module, method: Callable[..., Any], place: int | str, depth: int) -> None:
     """Take in what a method of the module, or of a part of it, does with a parameter that it is handed."""
-    if depth == 0 or method.__module__.startswith("torch."):
-        return
+    if depth > 0 and not method.__module__.startswith("torch."):
+        _add_of_body(facts, part, method, place, depth)
+
+
+def _add_of_body(facts: Facts, part: nn.Module, method: Callable[..., Any], place: int | str, depth: int) -> None:
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(method)))
     except (OSError, TypeError, SyntaxError):

@@ -114,6 +114,9 @@ def _visit_positions(node: ast.Call, name: str, of: Any) -> None:
     """Take in what is an index, and what a mask: `x.gather(1, index)`, `torch.gather(x, 1, index)`."""
     is_method = isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) not in _MODULES
     name = name.removesuffix("_")
+    for position in _LENGTHS.get(name, ()):
+        if position < len(node.args) and (lengths := of(_before_views(node.args[position]))) is not None:
+            lengths.dtype, lengths.rank = "i64", 1
     position, dtype = _LABELING.get(name, (0, "")) if not is_method else (0, "b8" if name == "where" else "")
     if name in _INDEXING:
         position, dtype = _INDEXING[name][0] + (not is_method), _INDEXING[name][1]
@@ -202,6 +205,9 @@ _OPERAND_RANKS = {
     "mm": {0: 2, 1: 2},
     "addmm": {1: 2, 2: 2},
     "scaled_dot_product_attention": {0: 4, 1: 4, 2: 4},
+    "flex_attention": {0: 4, 1: 4, 2: 4},
+    "ctc_loss": {0: 3, 1: 2},
+    "pack_padded_sequence": {0: 3},
     "sparse_coo_tensor": {0: 2, 1: 1},
     "conv1d": {2: 1},
     "conv2d": {2: 1},
@@ -237,12 +243,29 @@ _INDEXING: dict[str, tuple[int, str]] = {
     **dict.fromkeys(("masked_fill", "masked_select", "masked_scatter"), (0, "b8")),
 }
 """Which argument of a tensor's method is an index, or a mask."""
+_LENGTHS: dict[str, tuple[int, ...]] = {"ctc_loss": (2, 3), "pack_padded_sequence": (1,)}
+"""Which arguments of a function are lengths, one for each example."""
 _VIEWS = frozenset(
-    {"view", "reshape", "flatten", "contiguous", "squeeze", "unsqueeze", "expand", "transpose", "permute"}
+    {
+        "cpu",
+        "to",
+        "long",
+        "int",
+        "tolist",
+        "view",
+        "reshape",
+        "flatten",
+        "contiguous",
+        "squeeze",
+        "unsqueeze",
+        "expand",
+        "transpose",
+        "permute",
+    }
 )
 _LABELING: dict[str, tuple[int, str]] = {
     **dict.fromkeys(("embedding", "one_hot"), (0, "i64")),
-    **dict.fromkeys(("cross_entropy", "nll_loss"), (1, "i64")),
+    **dict.fromkeys(("cross_entropy", "nll_loss", "ctc_loss"), (1, "i64")),
     "where": (0, "b8"),
 }
 """The same of functions."""

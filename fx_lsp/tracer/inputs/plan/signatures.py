@@ -12,13 +12,13 @@ from typing import Any
 
 import torch
 
-from fx_lsp.tracer.run.functions import innermost
+from fx_lsp.tracer.run.functions import innermost, is_operator
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
     """The signature of a callable, or None where Python cannot read one."""
     try:
-        return inspect.signature(function)
+        return inspect.signature(innermost(function) if is_operator(function) else function)
     except (TypeError, ValueError):
         return None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, nullcontext
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -56,14 +57,34 @@ def _state(device: Any = None) -> torch.Tensor:
     return torch.zeros(16, dtype=torch.uint8)
 
 
+PROPERTIES = SimpleNamespace(
+    name="GPU",
+    major=9,
+    minor=0,
+    multi_processor_count=132,
+    total_memory=80 << 30,
+    warp_size=32,
+    max_threads_per_multi_processor=2048,
+    regs_per_multiprocessor=65536,
+    shared_memory_per_block_optin=232448,
+    L2_cache_size=50 << 20,
+)
+"""Of a GPU of the last years: programs choose the size of a launch by them."""
+
 _ANSWERS: dict[str, Callable[..., Any]] = {
     "current_device": lambda: 0,
     "current_stream": Idle,
     "default_stream": Idle,
     "device_count": lambda: 1,
     "empty_cache": lambda: None,
+    "get_device_capability": lambda device=None: (PROPERTIES.major, PROPERTIES.minor),
+    "get_device_name": lambda device=None: PROPERTIES.name,
+    "get_device_properties": lambda device=None: PROPERTIES,
     "get_rng_state": _state,
     "is_bf16_supported": lambda *args, **kwargs: True,
+    "max_memory_allocated": lambda device=None: 0,
+    "mem_get_info": lambda device=None: (PROPERTIES.total_memory, PROPERTIES.total_memory),
+    "memory_allocated": lambda device=None: 0,
     "reset_peak_memory_stats": lambda device=None: None,
     "set_device": lambda device: None,
     "set_rng_state": lambda state, device=None: None,

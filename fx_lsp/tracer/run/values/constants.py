@@ -25,6 +25,8 @@ from fx_lsp.tracer.run.values.checks import Checks
 
 MAX_ELEMENTS = 1 << 20
 """How many numbers a tensor may have for its value to be computed."""
+MAX_NUMBERS = 512
+"""For how many numbers of one tensor that nobody knows there are symbols."""
 _VALUE = "_fx_lsp_value"
 """The attribute of a fake tensor that holds its value."""
 _CHECKS = "_fx_lsp_checks"
@@ -204,6 +206,20 @@ def _forget_written(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> N
                 value.storage.is_known = False
 
 
+def known_list(tensor: torch.Tensor) -> list[Any] | None:
+    """Return the numbers in a tensor; None where they are not known."""
+    value = _value(_inner(tensor))
+    if value is None:
+        return None
+    with no_dispatch():
+        return value.tensor.tolist()
+
+
+def fake_of(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
+    """Return a fake tensor on the CPU with the value of a real one."""
+    return _as_fake(tensor, mode, torch.device("cpu"))
+
+
 def _as_fake(tensor: torch.Tensor, mode: FakeTensorMode, device: torch.device) -> torch.Tensor:
     fake = mode.from_tensor(tensor, static_shapes=True)
     fake = fake if device.type == "cpu" else FakeTensor(mode, fake.to("meta"), device)
@@ -226,6 +242,8 @@ def _as_list(original: Callable[..., Any]) -> Callable[..., Any]:
     def tolist(self: torch.Tensor) -> Any:
         value = _value(_inner(self))
         if value is None:
+            if self.numel() > MAX_NUMBERS:
+                raise DATA_DEPENDENT[0](torch.ops.aten._local_scalar_dense.default)
             return original(self)
         with no_dispatch():
             return value.tensor.tolist()
