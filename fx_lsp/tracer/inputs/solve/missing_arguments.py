@@ -55,14 +55,17 @@ def _lacking(attempt: Attempt) -> _Lacking | None:
     if not isinstance(attempt.run.error, TypeError) or frame is None or not isinstance(call, ast.Call):
         return None
     function = value_in(call.func, frame)
-    signature = signature_of(function.forward if isinstance(function, nn.Module) else function) if function else None
+    function = function.forward if isinstance(function, nn.Module) else function
+    signature = signature_of(function) if callable(function) else None
     if signature is None:
         return None
-    spread = [value_in(a.value, frame) or () if isinstance(a, ast.Starred) else (a,) for a in call.args]
-    mappings = [value_in(k.value, frame) or {} for k in call.keywords if k.arg is None]
-    given = {k.arg for k in call.keywords} | {name for mapping in mappings for name in mapping}
+    spread = [value_in(a.value, frame) for a in call.args if isinstance(a, ast.Starred)]
+    mappings = [value_in(k.value, frame) for k in call.keywords if k.arg is None]
+    named = {k.arg for k in call.keywords}
+    named.update(name for mapping in mappings if isinstance(mapping, dict) for name in mapping)
+    count = len(call.args) - len(spread) + sum(len(items) for items in spread if isinstance(items, (list, tuple)))
     positions = [n for n, p in signature.parameters.items() if p.kind <= p.POSITIONAL_OR_KEYWORD]
-    given.update(positions[: sum(map(len, spread))])
+    given = {*named, *positions[:count]}
     required = (n for n, p in signature.parameters.items() if p.default is p.empty and p.kind not in _SPREAD)
     names = tuple(name for name in required if name not in given)
     return _Lacking(function, ast.unparse(call.func), names) if names else None

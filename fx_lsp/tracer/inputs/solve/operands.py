@@ -67,6 +67,8 @@ class Question:
 
     def __init__(self, call: FailedCall, error: BaseException | None) -> None:
         self.call = call
+        self._leaves = tree_leaves((call.args, call.kwargs))
+        self._described = (call.func, *call.kwargs, *map(_described, self._leaves))
         self.tensors = list({id(tensor): tensor for tensor in _tensors(call)}.values())
         with unset_fake_temporarily():
             self._stand_ins = {id(tensor): _without_storage(tensor) for tensor in self.tensors}
@@ -110,7 +112,14 @@ class Question:
         return self.error_with(others) is None
 
     def error_with(self, others: Mapping[int, Any]) -> Exception | None:
-        """Return what the call raises with other arguments; None if it runs."""
+        """Return what the call raises with other arguments; None if it runs. It is asked once."""
+        changed = tuple((i, _described(others[id(leaf)])) for i, leaf in enumerate(self._leaves) if id(leaf) in others)
+        key = (self._device, self._described, changed)
+        if key not in _answers:
+            _answers[key] = self._ask(others)
+        return _answers[key]
+
+    def _ask(self, others: Mapping[int, Any]) -> Exception | None:
         try:
             with self._mode(), torch.no_grad():
                 leaves = self._stand_ins | {key: _made(other, self._device) for key, other in others.items()}
@@ -118,8 +127,18 @@ class Question:
                 args, kwargs = tree_map(lambda leaf: leaves.get(id(leaf), _hint(leaf, self._device)), given)
                 checked_call(self.call.func, args, kwargs)
         except Exception as error:
-            return error
+            return error.with_traceback(None)
         return None
+
+
+_answers: dict[object, Exception | None] = {}
+
+
+def _described(leaf: Any) -> object:
+    """Return what a call can tell of an argument: the sizes, strides and dtype of a tensor, else how it is written."""
+    if isinstance(leaf, torch.Tensor):
+        return _shape(leaf), tuple(map(size_hint, leaf.stride())), leaf.dtype
+    return size_hint(leaf) if isinstance(leaf, torch.SymInt) else (type(leaf), repr(leaf))
 
 
 def of_other_sizes(question: Question) -> Iterator[Change]:

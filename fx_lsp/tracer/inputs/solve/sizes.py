@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from fx_lsp.tracer.failures.exceptions import kind_of
 from fx_lsp.tracer.inputs.plan.plans import (
     Plans,
     SequencePlan,
@@ -149,7 +150,8 @@ def _sized(node: ast.expr) -> ast.expr | None:
 
 def other_rank(attempt: Attempt) -> Iterator[Plans]:
     """Yield plans with other ranks for the tensors that the failing expression is about."""
-    if not is_of_sizes(attempt):
+    error = attempt.run.error
+    if error is None or kind_of(error, attempt.run.failed) != "shape":
         return
     tensors = dict(attempt.plans.tensors())
     for path in dict.fromkeys([*involved(attempt), *mentioned_tensors(attempt), *tensors]):
