@@ -58,7 +58,7 @@ class Run:
     of each of the user's expressions, where values were recorded. `calling` is the torch call that is under way;
     `crossed` are calls that paired every element of one tensor with every one of another, with the specs of both.
     `coverage` tells which lines of the target's file ran, where values were recorded. `recorded` are the torch calls
-    that returned, for a run that begins with an empty list of them.
+    that returned, for a run that begins with an empty list of them. Without values, `pairs` has `crossed` filled, too.
     """
 
     result: Any = None
@@ -75,6 +75,7 @@ class Run:
     crossed: list[tuple[Span, str, str]] = field(default_factory=list["tuple[Span, str, str]"])
     coverage: Coverage = field(default_factory=Coverage)
     recorded: list[TorchCall] | None = None
+    pairs: bool = False
 
     def record(self, call: TorchCall) -> None:
         """Keep a torch call, if this is a run whose calls are recorded."""
@@ -130,7 +131,9 @@ class Watch(TorchFunctionMode):
         self._count(func, args, kwargs, result)
         if maker is not None:
             self._run.writes.append(Write(self._sources.chain(frame, self._stop), maker))
-        if self._values is not None:
+        if self._values is None and self._run.pairs:
+            self._note_pairs(TorchCall(func, args, kwargs, result, self._sources.chain(frame, self._stop)))
+        elif self._values is not None:
             self._keep(
                 self._values, TorchCall(func, args, kwargs, result, self._sources.chain(frame, self._stop)), frame
             )
@@ -147,15 +150,21 @@ class Watch(TorchFunctionMode):
 
     def _keep(self, values: Values, call: TorchCall, frame: FrameType) -> None:
         """Keep what a call gave, by the expressions it came from."""
-        name, chain = getattr(call.func, "__name__", ""), call.chain
-        if chain and name in _PAIRING and (pair := self._columns.crossed(call.args)) is not None:
-            self._run.crossed.append((chain[0], str(pair[0]), str(pair[1])))
-        self._columns.note(name, call.args, call.kwargs, call.result)
+        chain = call.chain
+        self._note_pairs(call)
         if chain and chain[0].file == self._sources.file:
             direct = frame.f_code.co_filename == self._sources.file
             values.add(chain[0], "", call.result, last=not direct)
             self._run.repeats[chain[0]] += 1
         self._run.record(call)
+
+
+    def _note_pairs(self, call: TorchCall) -> None:
+        """Take note of a call that pairs all elements of two tensors."""
+        name, chain = getattr(call.func, "__name__", ""), call.chain
+        if chain and name in _PAIRING and (pair := self._columns.crossed(call.args)) is not None:
+            self._run.crossed.append((chain[0], str(pair[0]), str(pair[1])))
+        self._columns.note(name, call.args, call.kwargs, call.result)
 
 
 class Columns:
