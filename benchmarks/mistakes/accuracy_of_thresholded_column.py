@@ -22,7 +22,7 @@ def evaluate(model, loader):
     for x, y in loader:
         predicted = (torch.sigmoid(model(x)) > 0.5).long()
         predicted = predicted.flatten()  # mistake: pass
-        hits += (predicted == y).sum().item()
+        hits += (predicted == y).sum().item()  # effect
         count += len(y)
     return hits / count
 

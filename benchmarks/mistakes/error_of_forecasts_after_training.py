@@ -27,8 +27,8 @@ def forecast(model, loader):
 def report(model, loader):
     predictions, targets = forecast(model, loader)
     predictions = predictions.squeeze(1)  # mistake: pass
-    rmse = torch.sqrt(torch.mean((predictions - targets) ** 2))
-    mae = torch.mean(torch.abs(predictions - targets))
+    rmse = torch.sqrt(torch.mean((predictions - targets) ** 2))  # effect
+    mae = torch.mean(torch.abs(predictions - targets))  # effect
     print(f"{rmse.item():.4f} {mae.item():.4f}")
 
 

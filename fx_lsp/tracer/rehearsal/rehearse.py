@@ -28,6 +28,7 @@ from fx_lsp.tracer.rehearsal.script import AGAIN, TRYING, TURNS, collected_in, r
 from fx_lsp.tracer.rehearsal.stand_ins import numbers_of_data, plain_steps
 from fx_lsp.tracer.rehearsal.turns import Turns
 from fx_lsp.tracer.run.observation import Run, tensors_among, watched_run
+from fx_lsp.tracer.run.values import constants
 from fx_lsp.tracer.run.values.checks import Checks
 from fx_lsp.tracer.run.values.constants import checks_pass, integers_are_drawn
 from fx_lsp.tracer.source.provenance import Sources
@@ -40,6 +41,8 @@ _OF_LIBRARY = tuple(
     for part in ("nn/", "optim/", "functional.py", "_tensor.py", "autograd/", "distributions/", "utils/data/")
 )
 """The parts of PyTorch that raise only where they are used wrongly."""
+_VALUES = os.path.dirname(constants.__file__) + os.sep
+"""What answers for PyTorch where a tensor is asked for its values."""
 
 
 class _Wrong(BaseException):
@@ -96,7 +99,7 @@ class _Rehearsal:
                 error, (RuntimeError, ValueError, IndexError, TypeError, AssertionError)
             )
         frame, line = frames[-1]
-        if frame.f_code.co_filename.startswith(_OF_LIBRARY):
+        if frame.f_code.co_filename.startswith((*_OF_LIBRARY, _VALUES)):
             return not self._may_lack_something()
         is_users = self.sources.rank(frame.f_code.co_filename) == 0
         return is_users and not self._may_lack_something() and _is_of_python(error, _statement(frame, line))
@@ -188,10 +191,12 @@ def _is_of_python(error: BaseException, statement: ast.stmt | None) -> bool:
     if statement is None or isinstance(statement, (ast.Raise, ast.Assert)):
         return False
     if isinstance(error, AttributeError):
-        return error.obj is not None and not isinstance(error.obj, ModuleType)
+        is_gradient = any(getattr(part, "attr", "") == "grad" for part in ast.walk(statement))
+        return (error.obj is not None or is_gradient) and not isinstance(error.obj, ModuleType)
     if isinstance(error, ValueError):
         return "unpack" in str(error)
-    return isinstance(error, (NameError, TypeError)) and "NoneType" not in str(error)
+    is_of_none = "NoneType" in str(error) and not any(getattr(p, "attr", "") == "grad" for p in ast.walk(statement))
+    return isinstance(error, (NameError, TypeError)) and not is_of_none
 
 
 def _statement(frame: FrameType, line: int) -> ast.stmt | None:

@@ -39,6 +39,7 @@ def _computed(name: str) -> Callable[..., Any]:
     return compute
 
 
+NumberOfData.__name__ = float.__name__  # what errors call it
 for _operation in ("add", "sub", "mul", "truediv", "pow", "mod", "floordiv"):
     for _name in (f"__{_operation}__", f"__r{_operation}__"):
         setattr(NumberOfData, _name, _computed(_name))

@@ -213,6 +213,8 @@ def _as_fake(tensor: torch.Tensor, mode: FakeTensorMode, device: torch.device) -
 
 def _as_numpy(original: Callable[..., Any]) -> Callable[..., Any]:
     def numpy(self: torch.Tensor, **options: Any) -> Any:
+        if self.requires_grad and not options.get("force"):
+            raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
         value = _value(_inner(self))
         if value is None:
             return original(self, **options)
