@@ -41,6 +41,8 @@ _OF_LIBRARY = tuple(
     for part in ("nn/", "optim/", "functional.py", "_tensor.py", "autograd/", "distributions/", "utils/data/")
 )
 """The parts of PyTorch that raise only where they are used wrongly."""
+_COMPILERS = tuple(f"{_HOME}{part}/" for part in ("jit", "onnx", "export"))
+"""The parts of PyTorch that look at code with tensors of their own."""
 _VALUES = os.path.dirname(constants.__file__) + os.sep
 """What answers for PyTorch where a tensor is asked for its values."""
 
@@ -78,7 +80,7 @@ class _Rehearsal:
     def absent(self, error: BaseException, imported: bool) -> Any:
         """Return what stands for the result of a statement that raised an error; raise that where the code catches it,
         or is itself to blame."""
-        if isinstance(error, SystemExit) or (self.caught and not isinstance(error, AbsentError)):
+        if isinstance(error, SystemExit) or (self.caught and not isinstance(error, AbsentError)) or _is_check(error):
             raise error
         if self._is_own(error):
             raise _Wrong from error
@@ -91,6 +93,8 @@ class _Rehearsal:
         if self.line.invented or _stems_from_absence(error) or not is_wrong(error, failed):
             return False
         frames = list(_frames(error.__traceback__))
+        if any(frame.f_code.co_filename.startswith(_COMPILERS) for frame, _ in frames):
+            return False
         users = [frame for frame in frames if self.sources.rank(frame[0].f_code.co_filename) == 0]
         if not users or any(self._reads_what_was_cut(*frame) for frame in users):
             return False
@@ -102,7 +106,8 @@ class _Rehearsal:
         if frame.f_code.co_filename.startswith((*_OF_LIBRARY, _VALUES)):
             return not self._may_lack_something()
         is_users = self.sources.rank(frame.f_code.co_filename) == 0
-        return is_users and not self._may_lack_something() and _is_of_python(error, _statement(frame, line))
+        imports = any(frame.f_code.co_filename.startswith("<frozen importlib") for frame, _ in frames)
+        return is_users and not imports and not self._may_lack_something() and _is_of_python(error, frame, line)
 
     def _may_lack_something(self) -> bool:
         return bool(self.absences.errors)
@@ -170,6 +175,12 @@ def _frames(traceback: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
         traceback = traceback.tb_next
 
 
+def _is_check(error: BaseException) -> bool:
+    """Return True if an assertion of the statement itself does not hold."""
+    traceback = error.__traceback__
+    return isinstance(error, AssertionError) and traceback is not None and traceback.tb_next is None
+
+
 def _stems_from_absence(error: BaseException | None) -> bool:
     while error is not None:
         if isinstance(error, AbsentError):
@@ -186,17 +197,35 @@ def _is_vague(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return any(isinstance(value, (Absent, torch.SymInt)) for value in values) or not all(type(s) is int for s in sizes)
 
 
-def _is_of_python(error: BaseException, statement: ast.stmt | None) -> bool:
+def _is_of_python(error: BaseException, frame: FrameType, line: int) -> bool:
     """Return True if an error that Python itself raised in a statement is one whatever the data."""
+    statement = _statement(frame, line)
     if statement is None or isinstance(statement, (ast.Raise, ast.Assert)):
         return False
     if isinstance(error, AttributeError):
         is_gradient = any(getattr(part, "attr", "") == "grad" for part in ast.walk(statement))
         return (error.obj is not None or is_gradient) and not isinstance(error.obj, ModuleType)
     if isinstance(error, ValueError):
-        return "unpack" in str(error)
+        return isinstance(statement, ast.Assign) and _gives_tensors(statement.value, frame)
     is_of_none = "NoneType" in str(error) and not any(getattr(p, "attr", "") == "grad" for p in ast.walk(statement))
     return isinstance(error, (NameError, TypeError)) and not is_of_none
+
+
+def _gives_tensors(node: ast.expr, frame: FrameType) -> bool:
+    """Return True if an expression is what a module gives, or a tensor or a tuple with some."""
+    value = _value_of(node.func if isinstance(node, ast.Call) else node, frame)
+    if isinstance(node, ast.Call):
+        return isinstance(value, nn.Module)
+    parts = value if isinstance(value, (tuple, list)) else [value]
+    return any(isinstance(part, torch.Tensor) for part in parts)
+
+
+def _value_of(node: ast.expr, frame: FrameType) -> Any:
+    """Return what an expression of names and attributes stands for in a frame."""
+    if isinstance(node, ast.Attribute):
+        return getattr(_value_of(node.value, frame), node.attr, None)
+    name = node.id if isinstance(node, ast.Name) else ""
+    return frame.f_locals.get(name, frame.f_globals.get(name))
 
 
 def _statement(frame: FrameType, line: int) -> ast.stmt | None:

@@ -14,7 +14,7 @@ TURNS, AGAIN, TRYING = " turns", " again", " trying"
 """The names of what rehearsed code calls: around what a loop goes through, at each turn of another loop, and where the
 code itself catches what is raised. No identifier of the user's has a space in front."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_PLAIN = (ast.Return, ast.Break, ast.Continue, ast.Pass, ast.Global, ast.Nonlocal, ast.Raise, ast.Assert)
+_PLAIN = (ast.Return, ast.Break, ast.Continue, ast.Pass, ast.Global, ast.Nonlocal, ast.Raise)
 _CATCHING = frozenset({"suppress", "raises", "assertRaises"})
 _COLLECTING = frozenset({"append", "extend", "add", "update", "insert", "appendleft"})
 
