@@ -5,8 +5,9 @@ the files of `mistakes/` as they should be, and as they were before someone foun
     python benchmarks/mistakes.py --verify [--only NAME…]
 
 A file of `mistakes/` is correct as it stands. Where a line ends with `# mistake: …`, that text is what people write
-there instead; where it takes effect without a word elsewhere, that line ends with `# effect`. The first two lines say what goes wrong (`crash` or `silent`) and how much the file says of its inputs
-(`evidence`); what stands behind a line `# run:` runs the code with real tensors, and fx-lsp does not see it. Prints a
+there instead; where it takes effect without a word elsewhere, that line ends with `# effect`. The first two lines say
+what goes wrong (`crash` or `silent`) and how much the file says of its inputs (`evidence`); what stands behind a line
+`# run:` runs the code with real tensors, and fx-lsp does not see it. Prints a
 Markdown table. `--verify` only runs the files: the correct ones have to end well, the mistakes have to be mistakes.
 """
 

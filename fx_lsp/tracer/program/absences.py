@@ -227,7 +227,8 @@ def _is_future(node: ast.stmt) -> bool:
 def guarded(node: ast.stmt, is_whole: bool = False) -> ast.stmt:
     """A statement that leaves absent what it binds, where it raises.
 
-    With `is_whole`, also the attributes and items that it assigns and what it would add to a collection.
+    With `is_whole`, also what is bound inside of it already, the attributes and items that it assigns and what it
+    would add to a collection.
     """
     imported = isinstance(node, (ast.Import, ast.ImportFrom))
     error = ast.Name(f" {_ERROR}", ast.Load())
@@ -235,7 +236,7 @@ def guarded(node: ast.stmt, is_whole: bool = False) -> ast.stmt:
     names = _bound(node)
     targets: list[ast.expr] = [ast.Name(name, ast.Store()) for name in names]
     records: list[ast.stmt] = [ast.Assign(targets, value) if targets else ast.Expr(value)]
-    if blocks_of(node) and not isinstance(node, ast.ClassDef):
+    if blocks_of(node) and not isinstance(node, ast.ClassDef) and not is_whole:
         records = [_unless_bound(name, value) for name in names] or [ast.Expr(value)]
     records += _absent_parts(node, value) if is_whole else []
     handler = ast.ExceptHandler(ast.Name(f" {_CAUGHT}", ast.Load()), f" {_ERROR}", records)
@@ -252,20 +253,24 @@ _COLLECTING = frozenset({"append", "extend", "add", "insert", "appendleft"})
 def _absent_parts(node: ast.stmt, value: ast.expr) -> Iterator[ast.stmt]:
     """Yield what makes absent the attributes and items that a statement assigns, and what it adds to collections."""
     if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
-        calls = (part.func for part in ast.walk(node) if isinstance(part, ast.Call))
-        filled = (f.value for f in calls if isinstance(f, ast.Attribute) and f.attr in _COLLECTING)
+        filled = (collection for part in ast.walk(node) if (collection := _collection(part)) is not None)
         names = dict.fromkeys(target.id for target in filled if isinstance(target, ast.Name))
         yield from (ast.Assign([ast.Name(name, ast.Store())], value) for name in names)
         return
-    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-    parts = [part for target in targets if target is not None for part in ast.walk(target)]
-    for part in parts:
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None) or ast.Pass()]
+    for part in (part for target in targets for part in ast.walk(target)):
         if isinstance(part, (ast.Attribute, ast.Subscript)) and isinstance(part.ctx, ast.Store):
             yield _if_possible(ast.Assign([copy.deepcopy(part)], value))
-    call = node.value if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else None
-    if call is not None and isinstance(call.func, ast.Attribute) and call.func.attr in _COLLECTING:
-        added = ast.Attribute(copy.deepcopy(call.func.value), "append", ast.Load())
+    collection = _collection(node.value) if isinstance(node, ast.Expr) else None
+    if collection is not None:
+        added = ast.Attribute(copy.deepcopy(collection), "append", ast.Load())
         yield _if_possible(ast.Expr(ast.Call(added, [value], [])))
+
+
+def _collection(node: ast.AST) -> ast.expr | None:
+    """Return `rows` of `rows.append(…)`."""
+    function = node.func if isinstance(node, ast.Call) else None
+    return function.value if isinstance(function, ast.Attribute) and function.attr in _COLLECTING else None
 
 
 def _if_possible(node: ast.stmt) -> ast.stmt:

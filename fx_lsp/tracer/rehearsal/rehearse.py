@@ -5,17 +5,16 @@ from __future__ import annotations
 import ast
 import linecache
 import os
-import sys
-from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from types import CodeType, FrameType, ModuleType, TracebackType
+from types import FrameType, ModuleType, TracebackType
 from typing import Any
 
 import torch
 from torch import nn
 
-from fx_lsp.model import Failure, Span, TraceRequest
+from fx_lsp.model import Failure, TraceRequest
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.failures.exceptions import failure_of, is_wrong
 from fx_lsp.tracer.inputs.evidence.command_line import CommandLine, started_as
@@ -24,10 +23,12 @@ from fx_lsp.tracer.program.data_loaders import one_batch_each
 from fx_lsp.tracer.program.effects import forbid_effects
 from fx_lsp.tracer.program.load import codes_of, empty_module
 from fx_lsp.tracer.program.time_limit import time_limit
-from fx_lsp.tracer.rehearsal.script import AGAIN, TRYING, TURNS, collected_in, rehearsed
-from fx_lsp.tracer.rehearsal.stand_ins import numbers_of_data, plain_steps
+from fx_lsp.tracer.program.weights import are_weights_left_out
+from fx_lsp.tracer.rehearsal.script import AGAIN, TRYING, TURNS, rehearsed
+from fx_lsp.tracer.rehearsal.stand_ins import no_remote_calls, numbers_of_data, plain_steps
 from fx_lsp.tracer.rehearsal.turns import Turns
 from fx_lsp.tracer.run.observation import Run, tensors_among, watched_run
+from fx_lsp.tracer.run.pairs import pairs_told
 from fx_lsp.tracer.run.values import constants
 from fx_lsp.tracer.run.values.checks import Checks
 from fx_lsp.tracer.run.values.constants import checks_pass, integers_are_drawn
@@ -41,10 +42,14 @@ _OF_LIBRARY = tuple(
     for part in ("nn/", "optim/", "functional.py", "_tensor.py", "autograd/", "distributions/", "utils/data/")
 )
 """The parts of PyTorch that raise only where they are used wrongly."""
-_COMPILERS = tuple(f"{_HOME}{part}/" for part in ("jit", "onnx", "export"))
-"""The parts of PyTorch that look at code with tensors of their own."""
+_FOLDERS = ("jit", "onnx", "export", "testing", "multiprocessing", "distributed", "cuda", "profiler", "ao")
+_FILES = ("storage.py", "serialization.py", "hub.py", "utils/tensorboard/")
+_ABOUT_MORE = tuple(_HOME + part for part in (*(f"{folder}/" for folder in _FOLDERS), *_FILES))
+"""The parts of PyTorch that do more with tensors than compute: with storages, code, other processes."""
 _VALUES = os.path.dirname(constants.__file__) + os.sep
 """What answers for PyTorch where a tensor is asked for its values."""
+_OF_OPERATIONS = (RuntimeError, ValueError, IndexError, TypeError, AssertionError)
+"""What an operation raises that does not fit what it is given."""
 
 
 class _Wrong(BaseException):
@@ -61,7 +66,7 @@ class _Rehearsal:
     caught: int = 0
 
     def namespace(self) -> dict[str, Any]:
-        """What the rehearsed code calls."""
+        """Return what the rehearsed code calls."""
         names = self.absences.namespace(self.absent)
         return {**names, TURNS: self.turns.through, AGAIN: self.turns.again, TRYING: self._trying}
 
@@ -93,15 +98,15 @@ class _Rehearsal:
         if self.line.invented or _stems_from_absence(error) or not is_wrong(error, failed):
             return False
         frames = list(_frames(error.__traceback__))
-        if any(frame.f_code.co_filename.startswith(_COMPILERS) for frame, _ in frames):
+        if any(frame.f_code.co_filename.startswith(_ABOUT_MORE) for frame, _ in frames):
             return False
         users = [frame for frame in frames if self.sources.rank(frame[0].f_code.co_filename) == 0]
         if not users or any(self._reads_what_was_cut(*frame) for frame in users):
             return False
         if failed is not None and failed.chain[:1] == self.sources.traceback_chain(error.__traceback__)[:1]:
-            return not _is_vague(failed.args, failed.kwargs) and isinstance(
-                error, (RuntimeError, ValueError, IndexError, TypeError, AssertionError)
-            )
+            is_vague = _is_vague(failed.args, failed.kwargs)
+            is_vague = is_vague or (self._may_lack_something() and _has_empty_list(failed.args, failed.kwargs))
+            return not is_vague and isinstance(error, _OF_OPERATIONS)
         frame, line = frames[-1]
         if frame.f_code.co_filename.startswith((*_OF_LIBRARY, _VALUES)):
             return not self._may_lack_something()
@@ -110,7 +115,8 @@ class _Rehearsal:
         return is_users and not imports and not self._may_lack_something() and _is_of_python(error, frame, line)
 
     def _may_lack_something(self) -> bool:
-        return bool(self.absences.errors)
+        """Return True if something was left out so far, so that what stands for it may be what is in the way."""
+        return bool(self.absences.errors) or are_weights_left_out()
 
     def _reads_what_was_cut(self, frame: FrameType, line: int) -> bool:
         """Return True if a frame is at a statement that reads what a loop would have added more to."""
@@ -140,6 +146,7 @@ def rehearse(request: TraceRequest, sources: Sources, mode: FakeTensorMode) -> F
         stack.enter_context(one_batch_each(and_last=True))
         stack.enter_context(integers_are_drawn())
         stack.enter_context(plain_steps())
+        stack.enter_context(no_remote_calls())
         stack.enter_context(numbers_of_data(rehearsal.forget_failed))
         stack.enter_context(rehearsal.turns.counting())
         watched_run(sources, whole, _run.__code__, None, run)
@@ -153,11 +160,7 @@ def _of_pairs(request: TraceRequest, rehearsal: _Rehearsal) -> Iterator[Failure]
     """Yield what there is to say of calls that paired all elements of two tensors."""
     for span, *specs in dict.fromkeys(rehearsal.run.crossed):
         if span.file == request.file:
-            yield Failure("shape", pairs_message(specs), span, severity="warning")
-
-
-def pairs_message(specs: list[str]) -> str:
-    return f"{' and '.join(specs)} broadcast to all pairs of their elements: one of them has a dimension too many"
+            yield Failure("shape", pairs_told(specs), span, severity="warning")
 
 
 def _run(request: TraceRequest, rehearsal: _Rehearsal, tree: ast.Module, module: ModuleType) -> None:
@@ -195,6 +198,11 @@ def _is_vague(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     values += [item for value in values if isinstance(value, (list, tuple)) for item in value]
     sizes = (size for tensor in tensors_among(args, kwargs) for size in tensor.shape)
     return any(isinstance(value, (Absent, torch.SymInt)) for value in values) or not all(type(s) is int for s in sizes)
+
+
+def _has_empty_list(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Return True if a call is given an empty collection: what would have filled it may not have run."""
+    return any(isinstance(value, (list, tuple, dict)) and not value for value in (*args, *kwargs.values()))
 
 
 def _is_of_python(error: BaseException, frame: FrameType, line: int) -> bool:

@@ -30,7 +30,7 @@ def rehearsed(tree: ast.Module) -> ast.Module:
 
 
 def collected_in(node: ast.AST) -> Iterator[str]:
-    """Yield the names that a statement adds to, turn by turn: `losses` of `losses.append(…)`, `total` of `total += …`."""
+    """Yield the names that a statement adds to: `losses` of `losses.append(…)`, `total` of `total += …`."""
     for part in ast.walk(node):
         if isinstance(part, ast.AugAssign):
             yield from _last_name(part.target)
@@ -49,9 +49,9 @@ def _block(block: Sequence[ast.stmt], is_caught: bool = False) -> list[ast.stmt]
     """The statements of a block; what `is_caught` by the code itself is left to it."""
     statements: list[ast.stmt] = []
     for node in block:
-        made = _statement(node, is_caught)
+        replacement = _statement(node, is_caught)
         keeps = is_caught or isinstance(node, (*_PLAIN, *_FUNCTIONS)) or _is_future(node)
-        statements += made if keeps else [*made[:-1], guarded(made[-1], is_whole=True)]
+        statements += replacement if keeps else [*replacement[:-1], guarded(replacement[-1], is_whole=True)]
     return statements
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
 import torch
+import torch.distributed as dist
 from torch.optim import Optimizer
 
 from fx_lsp.tracer.compat import DATA_DEPENDENT, FakeTensor
@@ -25,7 +27,7 @@ class NumberOfData(float):
 
     __int__ = __trunc__ = __floor__ = __ceil__ = _no_count
 
-    def __round__(self, digits: int | None = None) -> Any:
+    def __round__(self, digits: Any = None) -> Any:
         return self._no_count() if digits is None else self
 
 
@@ -88,9 +90,25 @@ def _truth(tensor: torch.Tensor) -> Any:
 def plain_steps() -> Generator[None, None, None]:
     """Inside, PyTorch's optimizers change each parameter by its gradient, in place, and compute no more."""
     with ExitStack() as stack:
-        for kind in vars(torch.optim).values():
-            if isinstance(kind, type) and issubclass(kind, Optimizer) and "step" in vars(kind) and kind is not Optimizer:
+        kinds = [kind for kind in vars(torch.optim).values() if isinstance(kind, type) and issubclass(kind, Optimizer)]
+        for kind in kinds:
+            if "step" in vars(kind) and kind is not Optimizer:
                 stack.enter_context(patch.object(kind, "step", _plain_step))
+        yield
+
+
+@contextmanager
+def no_remote_calls() -> Generator[None, None, None]:
+    """Inside, there are no other processes that a script could wait for."""
+    if not dist.is_available():
+        yield
+        return
+    rpc: Any = importlib.import_module("torch.distributed.rpc")
+
+    def init_rpc(*args: Any, **kwargs: Any) -> Any:
+        raise AbsentError(NotImplementedError("the other processes are not there"))
+
+    with patch.object(rpc, "init_rpc", init_rpc):
         yield
 
 

@@ -49,7 +49,7 @@ class Turns:
         def is_wanted() -> bool:
             trained.append(self._backwards)
             last = trained[-TRAINING_TURNS - 1 :]
-            is_over = len(last) > TRAINING_TURNS and all(a < b for a, b in zip(last, last[1:], strict=False))
+            is_over = len(last) > TRAINING_TURNS and all(last[i] < last[i + 1] for i in range(TRAINING_TURNS))
             if is_over:
                 self.collected |= set(names)
             return not is_over

@@ -157,11 +157,12 @@ class Watch(TorchFunctionMode):
             self._run.repeats[chain[0]] += 1
         self._run.record(call)
 
-
     def _note_pairs(self, call: TorchCall) -> None:
         """Take note of a call that pairs all elements of two tensors."""
         name = getattr(call.func, "__name__", "")
-        pairing = self._columns.pairing(name, call.args, call.kwargs, call.result, call.chain[0] if call.chain else None)
+        pairing = self._columns.pairing(
+            name, call.args, call.kwargs, call.result, call.chain[0] if call.chain else None
+        )
         if pairing is not None:
             self._run.crossed.append((pairing.span, str(pairing.first), str(pairing.second)))
 

@@ -1,11 +1,12 @@
 """Columns that meet rows, `[n, 1]` and `[n]`, so that every element of one is paired with every one of the other.
 
-Code that makes a column on purpose (`x[:, None]`, `unsqueeze`, `view`) means all pairs. A dimension that was merely kept
-(`keepdim=True`, `x[:, 1:2]`) is no sign of either: then it counts what is done with the pairs. Who only adds them all up
-means a sum of n terms."""
+Code that makes a column on purpose (`x[:, None]`, `unsqueeze`, `view`) means all pairs. A dimension that was merely
+kept (`keepdim=True`, `x[:, 1:2]`) is no sign of either: then it counts what is done with the pairs. Who only adds them
+all up means a sum of n terms."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,8 @@ ELEMENTWISE = frozenset(
     {"add", "sub", "mul", "div", "true_divide", "__add__", "__radd__", "__mul__", "__rmul__", "__sub__", "__rsub__"}
     | {"__truediv__", "__rtruediv__", "where", "pow", "maximum", "minimum", "__iadd__", "__imul__"}
 )
-_COMPARING = frozenset({"eq", "ne", "lt", "le", "gt", "ge"} | {f"__{n}__" for n in ("eq", "ne", "lt", "le", "gt", "ge")})
+_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+_COMPARING = frozenset({*_COMPARISONS, *(f"__{name}__" for name in _COMPARISONS)})
 _PAIRING = ELEMENTWISE | _COMPARING | {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "rsub", "max", "min"}
 """Calls that broadcast, of which code seldom means all pairs."""
 _SHAPING = frozenset({"unsqueeze", "view", "reshape", "expand", "unflatten", "expand_dims", "view_as", "reshape_as"})
@@ -39,6 +41,11 @@ class Pairing:
     second: TensorSpec
 
 
+def pairs_told(specs: Iterable[str]) -> str:
+    """Say what happens to tensors of some specs that meet so."""
+    return f"{' and '.join(specs)} broadcast to all pairs of their elements: one of them has a dimension too many"
+
+
 class Columns:
     """Follows tensors of one run: which are columns on purpose, and what becomes of pairs that may be meant."""
 
@@ -51,10 +58,10 @@ class Columns:
     ) -> Pairing | None:
         """Take note of a call, and return the pairing that shows in it to be an accident."""
         pairing = self._crossed(args, span) if span is not None and name in _PAIRING else None
-        if pairing is not None and any(isinstance(a, torch.Tensor) and a in self._kept for a in args[:2]):
-            if isinstance(result, torch.Tensor) and result.dim() == 2:
-                self._doubtful[result] = pairing
-                return None
+        is_doubtful = pairing is not None and any(isinstance(a, torch.Tensor) and a in self._kept for a in args[:2])
+        if is_doubtful and isinstance(result, torch.Tensor) and result.dim() == 2:
+            self._doubtful[result] = pairing
+            return None
         self._note(name, args, kwargs, result)
         return pairing or self._added_up(name, args, kwargs, result)
 
@@ -64,11 +71,10 @@ class Columns:
             return
         operands = args[:1] if name in _SELECTING else args
         tensors = [a for a in operands if isinstance(a, torch.Tensor)]
+        keeps = kwargs.get("keepdim") or any(a is True for a in args[2:]) or name == "__getitem__"
         if any(a in self._meant for a in tensors) or name in _SHAPING or (name == "__getitem__" and _adds_axis(args)):
             self._meant[result] = True
-        elif any(a in self._kept for a in tensors) or kwargs.get("keepdim") or any(a is True for a in args[2:]):
-            self._kept[result] = True
-        elif name == "__getitem__":
+        elif keeps or any(a in self._kept for a in tensors):
             self._kept[result] = True
 
     def _added_up(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Pairing | None:

@@ -99,9 +99,9 @@ def _check_bounds(func: Any, args: Sequence[Any]) -> None:
         return
     size = indexed.shape[min(dimension, indexed.dim() - 1)]
     with no_dispatch():
-        known = indices.tensor if "nll" not in func.overloadpacket.__name__ else _counted(indices.tensor, args)
-        low, high = (int(known.min()), int(known.max())) if known.numel() else (0, 0)
-    if type(size) is int and not (0 <= low and high < size):
+        counted = indices.tensor if "nll" not in func.overloadpacket.__name__ else _counted(indices.tensor, args)
+        low, high = (int(counted.min()), int(counted.max())) if counted.numel() else (0, 0)
+    if type(size) is int and not (low >= 0 and high < size):
         outside = high if high >= size else low
         raise IndexError(f"index {outside} is out of bounds for dimension {dimension} with size {size}")
 
