@@ -27,7 +27,7 @@ from fx_lsp.tracer.program.weights import are_weights_left_out
 from fx_lsp.tracer.rehearsal.script import AGAIN, TRYING, TURNS, rehearsed
 from fx_lsp.tracer.rehearsal.stand_ins import no_remote_calls, numbers_of_data, plain_steps
 from fx_lsp.tracer.rehearsal.turns import Turns
-from fx_lsp.tracer.run.observation import Run, tensors_among, watched_run
+from fx_lsp.tracer.run.observation import FailedCall, Run, tensors_among, watched_run
 from fx_lsp.tracer.run.pairs import pairs_told
 from fx_lsp.tracer.run.values import constants
 from fx_lsp.tracer.run.values.checks import Checks
@@ -104,15 +104,19 @@ class _Rehearsal:
         if not users or any(self._reads_what_was_cut(*frame) for frame in users):
             return False
         if failed is not None and failed.chain[:1] == self.sources.traceback_chain(error.__traceback__)[:1]:
-            is_vague = _is_vague(failed.args, failed.kwargs)
-            is_vague = is_vague or (self._may_lack_something() and _has_empty_list(failed.args, failed.kwargs))
-            return not is_vague and isinstance(error, _OF_OPERATIONS)
+            return isinstance(error, _OF_OPERATIONS) and not self._is_vague(failed)
         frame, line = frames[-1]
         if frame.f_code.co_filename.startswith((*_OF_LIBRARY, _VALUES)):
             return not self._may_lack_something()
         is_users = self.sources.rank(frame.f_code.co_filename) == 0
         imports = any(frame.f_code.co_filename.startswith("<frozen importlib") for frame, _ in frames)
         return is_users and not imports and not self._may_lack_something() and _is_of_python(error, frame, line)
+
+    def _is_vague(self, failed: FailedCall) -> bool:
+        """Return True if what a call was given may be otherwise once everything is there."""
+        if self._may_lack_something() and _has_empty_list(failed.args, failed.kwargs):
+            return True
+        return _is_vague(failed.args, failed.kwargs)
 
     def _may_lack_something(self) -> bool:
         """Return True if something was left out so far, so that what stands for it may be what is in the way."""

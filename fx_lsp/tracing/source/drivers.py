@@ -24,7 +24,7 @@ def driver_of(tree: ast.Module) -> ast.stmt | None:
 
 def _drives(node: ast.stmt, functions: set[str], defined: set[str]) -> bool:
     if isinstance(node, ast.If) and is_main_guard(node):
-        return not (len(node.body) == 1 and _calls_main_of_tool(node.body[0]))
+        return not all(isinstance(part, (*_DEFINITIONS, ast.Pass)) or _calls_main_of_tool(part) for part in node.body)
     if isinstance(node, (ast.For, ast.While, ast.With)):
         return any(isinstance(part, ast.Call) for part in walk(node))
     called = {part.func.id for part in walk(node) if isinstance(part, ast.Call) and isinstance(part.func, ast.Name)}
