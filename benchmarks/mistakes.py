@@ -5,8 +5,9 @@ the files of `mistakes/` as they should be, and as they were before someone foun
     python benchmarks/mistakes.py --verify [--only NAME…]
 
 A file of `mistakes/` is correct as it stands. Where a line ends with `# mistake: …`, that text is what people write
-there instead. The first two lines say what goes wrong (`crash` or `silent`) and how much the file says of its inputs
-(`evidence`); what stands behind a line `# run:` runs the code with real tensors, and fx-lsp does not see it. Prints a
+there instead; where it takes effect without a word elsewhere, that line ends with `# effect`. The first two lines say
+what goes wrong (`crash` or `silent`) and how much the file says of its inputs (`evidence`); what stands behind a line
+`# run:` runs the code with real tensors, and fx-lsp does not see it. Prints a
 Markdown table. `--verify` only runs the files: the correct ones have to end well, the mistakes have to be mistakes.
 """
 
@@ -33,6 +34,7 @@ EVIDENCE = ("none", "call", "config")
 OUTCOMES = ("found", "elsewhere", "clean", "not traced")
 HEADINGS = ("kind", "evidence", "mistakes", "found", "%", *OUTCOMES[1:], "twins", "errors", "warnings")
 RUN = "# run:"
+EFFECT = "  # effect"
 TIMEOUT = 900
 LENGTHS = range(25, 91)
 
@@ -85,6 +87,11 @@ class Case:
     def marked(self) -> frozenset[int]:
         """The lines that differ, counted from 1."""
         return frozenset(number for number, line in enumerate(self.lines, 1) if "# mistake:" in line)
+
+    @cached_property
+    def effects(self) -> frozenset[int]:
+        """The lines where it takes effect that nobody hears of."""
+        return frozenset(number for number, line in enumerate(self.lines, 1) if line.endswith(EFFECT))
 
     def text(self, mistaken: bool, driver: bool) -> str:
         """The file as it should be or with the mistake, line by line as it is, without what tells of the mistake."""
@@ -150,7 +157,7 @@ def read_cases(names: Iterable[str]) -> list[Case]:
 
 def _without_marker(line: str, mistaken: bool) -> str:
     found = _MARKED.fullmatch(line)
-    return line if found is None else found["indent"] + found["mistake" if mistaken else "code"]
+    return line.removesuffix(EFFECT) if found is None else found["indent"] + found["mistake" if mistaken else "code"]
 
 
 def write(cases: Iterable[Case], folder: Path, mistaken: bool, driver: bool) -> dict[str, Path]:
@@ -250,7 +257,7 @@ def said(report: Report) -> tuple[list[Problem], list[Problem]]:
 def judge(case: Case, ran: Ran | None, mistaken: Report, correct: Report) -> Result:
     """Judge what was said of a case, whose mistake ended as in `ran`."""
     wrong, other = said(mistaken)
-    lines = case.marked | (ran.lines if ran is not None and case.kind == "crash" else frozenset[int]())
+    lines = case.marked | case.effects | (ran.lines if ran is not None and case.kind == "crash" else frozenset[int]())
     hits = [problem for problem in wrong if any(line in lines for line in problem.lines)]
     outcome: Outcome = "clean"
     if wrong:

@@ -29,14 +29,15 @@ class Span:
         )
 
 
-TargetKind = Literal["function", "module", "method", "graph", "step"]
+TargetKind = Literal["function", "module", "method", "graph", "step", "script"]
 
 
 @dataclass(frozen=True)
 class Target:
     """Something that can be traced: a function, an `nn.Module` class, or a method of a class. A "graph" is a function
     that builds one of torch.fx, or a name of the module that holds one: it is shown as it is. A "step" is the body of a
-    loop over batches, up to its loss, or a function that calls `backward`.
+    loop over batches, up to its loss, or a function that calls `backward`. A "script" is a file that runs as a program:
+    it has no graph, and shows only where it is wrong.
 
     `name` is the qualified name (`f`, `Block`, `Block.extra`); `name_span` covers the identifier that
     hovers and lenses attach to; `span` covers the whole definition with its decorators. `evident`: its text shows that

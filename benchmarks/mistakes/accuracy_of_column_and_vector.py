@@ -21,7 +21,7 @@ def evaluate(model, x, y, batch_size=50):
     with torch.no_grad():
         for xb, yb in zip(x.split(batch_size), y.split(batch_size), strict=True):
             pred = model(xb).round().squeeze(1)  # mistake: pred = model(xb).round()
-            correct += (pred == yb).sum().item()
+            correct += (pred == yb).sum().item()  # effect
     return correct / len(y)
 
 

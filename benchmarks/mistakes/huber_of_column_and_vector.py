@@ -36,7 +36,7 @@ def main() -> None:
     for step in range(args.steps):
         history, load = synthetic(64)
         forecast = model(history)[:, 0]  # mistake: forecast = model(history)
-        loss = F.huber_loss(forecast, load, delta=args.delta)
+        loss = F.huber_loss(forecast, load, delta=args.delta)  # effect
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -21,7 +21,7 @@ class SolubilityMLP(nn.Module):
 
 def r2_score(pred, target):
     pred = pred.view(-1)  # mistake: pass
-    residual = ((target - pred) ** 2).sum()
+    residual = ((target - pred) ** 2).sum()  # effect
     total = ((target - target.mean()) ** 2).sum()
     return 1 - residual / total
 

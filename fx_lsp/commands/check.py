@@ -35,6 +35,7 @@ KINDS: dict[str, TargetKind] = {
     "methods": "method",
     "graphs": "graph",
     "steps": "step",
+    "scripts": "script",
 }
 
 

@@ -37,8 +37,12 @@ def problems(
     it does not parse, or there is nothing to trace it with.
     """
     known = list(outcomes)
-    found = [_target_problem(target, outcome) for target, outcome in known if isinstance(outcome, Failure)]
+    failed = [(t, o) for t, o in known if t.kind != "script" and isinstance(o, Failure)]
+    found = [_target_problem(target, outcome) for target, outcome in failed]
     found += [_remark(t, remark) for t, outcome in known if isinstance(outcome, Trace) for remark in outcome.remarks]
+    told = {p.span.line for p in found if p.severity in ("error", "warning")}
+    programs = [(t, o) for t, o in known if t.kind == "script" and isinstance(o, Failure)]
+    found += [p for p in (_target_problem(t, o) for t, o in programs) if p.span.line not in told]
     if whole is not None:
         found.append(_file_problem(file, whole, stale=any(outcome is not None for _, outcome in known)))
     merged: dict[tuple[object, str], Problem] = {}

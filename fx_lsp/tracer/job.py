@@ -68,6 +68,7 @@ from fx_lsp.tracer.program.load import (
 from fx_lsp.tracer.program.paths import insert_user_paths
 from fx_lsp.tracer.program.process_group import REPLICATED, fake_processes
 from fx_lsp.tracer.program.weights import weights_note, without_weights
+from fx_lsp.tracer.rehearsal.rehearse import rehearse
 from fx_lsp.tracer.run.call import RUN_CODE, tensors_in
 from fx_lsp.tracer.run.conditions import under
 from fx_lsp.tracer.run.fakes import fake_mode, movable_modules
@@ -128,6 +129,10 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
         ):
             builds = request.kind == "graph"
             with marked(sources, _replies.__code__) if builds else nullcontext():
+                if request.kind == "script":
+                    reply = TraceReply(rehearse(request, sources, mode) or nothing(request.name))
+                    yield _with_dependencies(reply, request, package_dir, site_dirs, before, False)
+                    return
                 with forbid_effects(imports=True), started_as(request.file):
                     loaded = load(request, mode)
                 flags_parsed()

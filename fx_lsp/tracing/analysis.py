@@ -93,9 +93,15 @@ class Analysis:
             extra = range(comment.span.line, comment.span.end_line + 1) if comment else ()
             given = (*((comment.given,) if comment else ()), *self.project.given(name), *self.recorded.get(name, ()))
             names = _names_in(given) | fitting_classes(self.graph.tree, name)
-            part = self.graph.slice(name, names) if target.kind != "step" else self._step_slice(name, names)
+            part = self._slice(target, names)
             self._plans[name] = Plan(target, part, given, (*part.lines, *extra))
         return self._plans[name]
+
+    def _slice(self, target: Target, names: Collection[str]) -> Slice:
+        assert self.graph is not None, "a text with targets has been parsed"
+        if target.kind == "script":
+            return self.graph.slice_of(dict(enumerate(split_lines(self.text), 1)))
+        return self.graph.slice(target.name, names) if target.kind != "step" else self._step_slice(target.name, names)
 
     def key(self, name: str, interpreter: str, search_seconds: float) -> str:
         """The cache key of the target `name` under an interpreter's identity."""
@@ -160,7 +166,7 @@ class Analysis:
 
     def _fits(self, target: Target, overlays: Mapping[str, str]) -> tuple[Fit, ...]:
         """Return the configurations of the project that the target's parameters may mean."""
-        if self.graph is None or target.kind in ("graph", "step"):
+        if self.graph is None or target.kind in ("graph", "step", "script"):
             return ()
         reads = parameter_reads(target.name, ProjectFile(self.file, self.text, self.graph), self.roots, overlays)
         fits = (Fit(n, json.dumps(r.to_data()), self._configurations(r, overlays)) for n, r in reads.items())
@@ -170,7 +176,7 @@ class Analysis:
         return configurations_for(reads, self.file, self.roots, overlays)
 
     def _callers(self, target: Target) -> tuple[Caller, ...]:
-        if self.graph is None or target.kind in ("graph", "step"):
+        if self.graph is None or target.kind in ("graph", "step", "script"):
             return ()
         return callers_of(target.name, self.targets, self.graph)
 

@@ -258,7 +258,7 @@ class OpenFile:
 
 def urgency(files: Iterable[OpenFile], focused: OpenFile | None, key: str, unasked: bool) -> Urgency | None:
     """Return how urgent the trace `key` is: asked for, at the cursor, in the focused file, elsewhere, a variant of a
-    target; quick first.
+    target or a script as a whole; quick first.
 
     None where nobody wants it; without `unasked`, only what is asked for is wanted.
     """
@@ -274,7 +274,9 @@ def urgency(files: Iterable[OpenFile], focused: OpenFile | None, key: str, unask
         elif unasked:
             target = found.resolved.targets[split_entry(name)[0]] if found is focused and found.resolved else None
             at_focus = target and found.focus and target.span.line <= found.focus <= target.span.end_line
-            wanted.append((1 if at_focus else 2 if found is focused else 3, *found.slowness(name)))
+            is_script = found.resolved is not None and found.resolved.targets[split_entry(name)[0]].kind == "script"
+            rank = 4 if is_script else 1 if at_focus else 2 if found is focused else 3
+            wanted.append((rank, *found.slowness(name)))
     return min(wanted, default=None)
 
 

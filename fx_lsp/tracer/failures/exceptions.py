@@ -60,7 +60,7 @@ def failure_of(
         message = f"{message} ({operands})"
     if chain and span is not None and chain[0].file != span.file:
         message = f"{message}, raised in {chain[0].file}:{chain[0].line}"
-    if kind in _NOT_WRONG or isinstance(error, (OSError, EOFError)):
+    if not is_wrong(error, failed):
         severity = "information"
     hint = "" if severity == "error" else _hint(kind, inputs)
     if (lacks := missing_kernel(error)) is not None:
@@ -74,6 +74,11 @@ def failure_of(
 
 _NOT_WRONG = frozenset({"effect", "unsupported", "exit", "memory", "data-dependent", "import"})
 """What correct code may do as well, so that it is no error."""
+
+
+def is_wrong(error: BaseException, failed: FailedCall | None = None) -> bool:
+    """Return True if what an exception is about is code, and not the machine, files or values that are missing."""
+    return kind_of(error, failed) not in _NOT_WRONG and not isinstance(error, (OSError, EOFError))
 
 
 def kind_of(error: BaseException, failed: FailedCall | None = None) -> FailureKind:

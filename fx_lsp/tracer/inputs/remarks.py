@@ -21,6 +21,7 @@ from fx_lsp.tracer.inputs.solve.solver import Sizes, with_sizes
 from fx_lsp.tracer.inputs.solve.verdict import are_tensors_or_numbers
 from fx_lsp.tracer.run.call import tensors_in
 from fx_lsp.tracer.run.in_place import overwritten
+from fx_lsp.tracer.run.pairs import pairs_told
 from fx_lsp.tracer.source.expressions import shown_expression
 
 MAX_CALLS_RETRACED = 500
@@ -31,7 +32,7 @@ def remarks_of(candidate: Candidate, ran: Attempt) -> tuple[Remark, ...]:
     """Tell what is wrong with code that runs: it pairs all elements of two tensors, or wants sizes nobody means."""
     crossed = (
         Remark(
-            f"{' and '.join(specs)} broadcast to all pairs of their elements: one of them has a dimension too many",
+            pairs_told(specs),
             span,
             "warning",
         )

@@ -5,6 +5,7 @@ Most of what stops such code is about data that is not here, and most of a step 
 from __future__ import annotations
 
 import ast
+import copy
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -73,10 +74,10 @@ class Absences:
     errors: list[BaseException] = field(default_factory=list[BaseException])
     numbers: dict[str, int] = field(default_factory=dict[str, int])
 
-    def namespace(self) -> dict[str, Any]:
-        """The names that tolerant code needs."""
+    def namespace(self, absent: Callable[[BaseException, bool], Any] | None = None) -> dict[str, Any]:
+        """The names that tolerant code needs; `absent` is asked what stands for what a statement that raises binds."""
         caught = {f" {_CAUGHT}": (Exception, SystemExit), BACKWARD: backward_of}
-        return {f" {_RECORD}": self._record, f" {_NUMBER}": self._number, **caught}
+        return {f" {_RECORD}": absent or self.record, f" {_NUMBER}": self._number, **caught}
 
     def _number(self, compute: Callable[[], Any], name: str) -> Any:
         """Return a number of data, or one that its name suggests where the data is absent."""
@@ -90,7 +91,8 @@ class Absences:
         """Have the numbers that were made up told with the trace."""
         _MADE_UP.update(self.numbers)
 
-    def _record(self, error: BaseException, imported: bool) -> Absent:
+    def record(self, error: BaseException, imported: bool) -> Absent:
+        """Return what stands for what a statement binds that raised an error."""
         self.errors.append(error)
         return Absent(error, imported)
 
@@ -186,7 +188,7 @@ def tolerant(tree: ast.Module, functions: Collection[int]) -> ast.Module:
     """The module with each statement that raises leaving absent what it binds, at its top level and in the functions
     that begin at some lines. Numbers of data that is absent are made up."""
     body = _tolerant_block(tree.body, functions)
-    tree.body = [_guarded(node) if isinstance(node, ast.ClassDef) else node for node in body]
+    tree.body = [guarded(node) if isinstance(node, ast.ClassDef) else node for node in body]
     return ast.fix_missing_locations(tree)
 
 
@@ -205,7 +207,7 @@ def _tolerant_block(block: Sequence[ast.stmt], functions: Collection[int]) -> li
         else:
             for inner in blocks_of(node):
                 inner[:] = _tolerant_block(inner, functions)
-            statements.append(_guarded(_Numbers().visit(node) if not blocks_of(node) else node))
+            statements.append(guarded(_Numbers().visit(node) if not blocks_of(node) else node))
     return statements
 
 
@@ -222,21 +224,57 @@ def _is_future(node: ast.stmt) -> bool:
     return isinstance(node, ast.ImportFrom) and (node.module == "__future__" or node.names[0].name == "*")
 
 
-def _guarded(node: ast.stmt) -> ast.stmt:
+def guarded(node: ast.stmt, is_whole: bool = False) -> ast.stmt:
+    """A statement that leaves absent what it binds, where it raises.
+
+    With `is_whole`, also what is bound inside of it already, the attributes and items that it assigns and what it
+    would add to a collection.
+    """
     imported = isinstance(node, (ast.Import, ast.ImportFrom))
     error = ast.Name(f" {_ERROR}", ast.Load())
     value = ast.Call(ast.Name(f" {_RECORD}", ast.Load()), [error, ast.Constant(imported)], [])
     names = _bound(node)
     targets: list[ast.expr] = [ast.Name(name, ast.Store()) for name in names]
     records: list[ast.stmt] = [ast.Assign(targets, value) if targets else ast.Expr(value)]
-    if blocks_of(node) and not isinstance(node, ast.ClassDef):
+    if blocks_of(node) and not isinstance(node, ast.ClassDef) and not is_whole:
         records = [_unless_bound(name, value) for name in names] or [ast.Expr(value)]
+    records += _absent_parts(node, value) if is_whole else []
     handler = ast.ExceptHandler(ast.Name(f" {_CAUGHT}", ast.Load()), f" {_ERROR}", records)
     guarded = ast.Try([node], [handler], [], [])
     for part in ast.walk(handler):
         if "lineno" in getattr(part, "_attributes", ()):
             ast.copy_location(part, node)
     return ast.copy_location(guarded, node)
+
+
+_COLLECTING = frozenset({"append", "extend", "add", "insert", "appendleft"})
+
+
+def _absent_parts(node: ast.stmt, value: ast.expr) -> Iterator[ast.stmt]:
+    """Yield what makes absent the attributes and items that a statement assigns, and what it adds to collections."""
+    if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
+        filled = (collection for part in ast.walk(node) if (collection := _collection(part)) is not None)
+        names = dict.fromkeys(target.id for target in filled if isinstance(target, ast.Name))
+        yield from (ast.Assign([ast.Name(name, ast.Store())], value) for name in names)
+        return
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None) or ast.Pass()]
+    for part in (part for target in targets for part in ast.walk(target)):
+        if isinstance(part, (ast.Attribute, ast.Subscript)) and isinstance(part.ctx, ast.Store):
+            yield _if_possible(ast.Assign([copy.deepcopy(part)], value))
+    collection = _collection(node.value) if isinstance(node, ast.Expr) else None
+    if collection is not None:
+        added = ast.Attribute(copy.deepcopy(collection), "append", ast.Load())
+        yield _if_possible(ast.Expr(ast.Call(added, [value], [])))
+
+
+def _collection(node: ast.AST) -> ast.expr | None:
+    """Return `rows` of `rows.append(…)`."""
+    function = node.func if isinstance(node, ast.Call) else None
+    return function.value if isinstance(function, ast.Attribute) and function.attr in _COLLECTING else None
+
+
+def _if_possible(node: ast.stmt) -> ast.stmt:
+    return ast.Try([node], [ast.ExceptHandler(ast.Name("Exception", ast.Load()), None, [ast.Pass()])], [], [])
 
 
 def _unless_bound(name: str, value: ast.expr) -> ast.stmt:

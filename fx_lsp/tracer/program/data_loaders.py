@@ -13,17 +13,29 @@ from torch.utils.data import DataLoader, IterableDataset, Subset
 
 
 @contextmanager
-def one_batch_each() -> Generator[None, None, None]:
-    """Inside, a loader has one batch, of its first samples, that it draws in this process; what splits data sets at
-    random has real numbers to do so."""
+def one_batch_each(and_last: bool = False) -> Generator[None, None, None]:
+    """Inside, a loader has one batch, of its first samples, that it draws in this process, `and_last` a second one that
+    is as large as its last; what splits data sets at random has real numbers to do so."""
     kind: Any = DataLoader
     sets: Any = sys.modules[Subset.__module__]
     before = kind.__iter__, sets.randperm
-    kind.__iter__, sets.randperm = _first_samples, _permutation
+    kind.__iter__, sets.randperm = _first_and_last if and_last else _first_samples, _permutation
     try:
         yield
     finally:
         kind.__iter__, sets.randperm = before
+
+
+def _first_and_last(loader: Any) -> Iterator[Any]:
+    """Yield the batches of a loader that are unlike each other: a full one, and what is left."""
+    yield from _first_samples(loader)
+    size, is_counted = loader.batch_size, IterableDataset not in type(loader.dataset).__mro__
+    count = len(loader.sampler) if is_counted and size is not None else 0
+    if size is None or count <= size:
+        return
+    left = size if loader.drop_last else count % size or size
+    if count - count % size > size or not loader.drop_last:
+        yield loader.collate_fn([loader.dataset[index] for index in range(left)])
 
 
 def _first_samples(loader: Any) -> Iterator[Any]:

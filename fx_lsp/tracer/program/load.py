@@ -164,12 +164,18 @@ def syntax_of(request: TraceRequest, text: str, inputs: Collection[str] = ()) ->
     return as_functions(tree, request.step, request.name, inputs) if request.step else tree
 
 
-def _run(request: TraceRequest, tree: ast.Module, is_tolerant: bool) -> ModuleType:
+def empty_module(request: TraceRequest) -> ModuleType:
+    """A module for the target's file, under its name and without its contents."""
     module = ModuleType(request.module)
     module.__file__ = request.file
     module.__package__ = request.package
     module.__spec__ = importlib.machinery.ModuleSpec(request.module, None, origin=request.file)
     sys.modules[request.module] = module
+    return module
+
+
+def _run(request: TraceRequest, tree: ast.Module, is_tolerant: bool) -> ModuleType:
+    module = empty_module(request)
     if request.step or is_tolerant:
         vars(module).update(Absences().namespace())
     if request.step:

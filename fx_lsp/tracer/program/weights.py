@@ -85,6 +85,11 @@ def _not_downloaded(
     return fx_lsp.tracer.program.weights.left_out(url)
 
 
+def are_weights_left_out() -> bool:
+    """Return True if weights were left out since that was last told."""
+    return bool(_LOADED_FROM)
+
+
 def weights_note() -> list[str]:
     """A sentence about the weights that were left out since the last time, if there were any."""
     sources = list(dict.fromkeys(_LOADED_FROM))

@@ -12,16 +12,15 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from fx_lsp.model import InputSpec, Span, Value
-from fx_lsp.specs import TensorSpec
 from fx_lsp.tracer.run.branches import Branches, Coverage
 from fx_lsp.tracer.run.call import Call
 from fx_lsp.tracer.run.conditions import Conditions
 from fx_lsp.tracer.run.in_place import Write, written_tensor
+from fx_lsp.tracer.run.pairs import ELEMENTWISE, Columns
 from fx_lsp.tracer.run.recurrent import OneOperation
-from fx_lsp.tracer.run.tensors import describe, spec_of
+from fx_lsp.tracer.run.tensors import describe
 from fx_lsp.tracer.source.provenance import METADATA, Chain, Sources
 
 MAX_VALUES = 20_000
@@ -58,7 +57,7 @@ class Run:
     of each of the user's expressions, where values were recorded. `calling` is the torch call that is under way;
     `crossed` are calls that paired every element of one tensor with every one of another, with the specs of both.
     `coverage` tells which lines of the target's file ran, where values were recorded. `recorded` are the torch calls
-    that returned, for a run that begins with an empty list of them.
+    that returned, for a run that begins with an empty list of them. Without values, `pairs` has `crossed` filled, too.
     """
 
     result: Any = None
@@ -75,6 +74,7 @@ class Run:
     crossed: list[tuple[Span, str, str]] = field(default_factory=list["tuple[Span, str, str]"])
     coverage: Coverage = field(default_factory=Coverage)
     recorded: list[TorchCall] | None = None
+    pairs: bool = False
 
     def record(self, call: TorchCall) -> None:
         """Keep a torch call, if this is a run whose calls are recorded."""
@@ -128,7 +128,9 @@ class Watch(TorchFunctionMode):
         self._count(func, args, kwargs, result)
         if maker is not None:
             self._run.writes.append(Write(self._sources.chain(frame, self._stop), maker))
-        if self._values is not None:
+        if self._values is None and self._run.pairs:
+            self._note_pairs(TorchCall(func, args, kwargs, result, self._sources.chain(frame, self._stop)))
+        elif self._values is not None:
             self._keep(
                 self._values, TorchCall(func, args, kwargs, result, self._sources.chain(frame, self._stop)), frame
             )
@@ -140,48 +142,27 @@ class Watch(TorchFunctionMode):
         self._run.calls += result is not None or bool(tensors)  # else it only switches something on or off
         self._run.touched.update(map(id, tensors))
         ranks = {a.dim() for a in args if isinstance(a, torch.Tensor)}
-        if len(ranks) > 1 and min(ranks) > 1 and getattr(func, "__name__", "") in _ELEMENTWISE:
+        if len(ranks) > 1 and min(ranks) > 1 and getattr(func, "__name__", "") in ELEMENTWISE:
             self._run.expansions += 1
 
     def _keep(self, values: Values, call: TorchCall, frame: FrameType) -> None:
         """Keep what a call gave, by the expressions it came from."""
-        name, chain = getattr(call.func, "__name__", ""), call.chain
-        if chain and name in _PAIRING and (pair := self._columns.crossed(call.args)) is not None:
-            self._run.crossed.append((chain[0], str(pair[0]), str(pair[1])))
-        self._columns.note(name, call.args, call.kwargs, call.result)
+        chain = call.chain
+        self._note_pairs(call)
         if chain and chain[0].file == self._sources.file:
             direct = frame.f_code.co_filename == self._sources.file
             values.add(chain[0], "", call.result, last=not direct)
             self._run.repeats[chain[0]] += 1
         self._run.record(call)
 
-
-class Columns:
-    """The tensors that code made into columns on purpose, to pair their elements with those of another."""
-
-    def __init__(self) -> None:
-        self._meant = WeakTensorKeyDictionary()
-
-    def note(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-        """Take note of a result that has a dimension of size 1 because the code says so, or stems from such a one."""
-        if not isinstance(result, torch.Tensor) or not any(type(size) is int and size == 1 for size in result.shape):
-            return
-        stems = any(isinstance(a, torch.Tensor) and a in self._meant for a in args)
-        if stems or kwargs.get("keepdim") or name in _SHAPING or any(a is True for a in args[2:]):
-            self._meant[result] = True
-
-    def crossed(self, args: tuple[Any, ...]) -> tuple[TensorSpec, TensorSpec] | None:
-        """A column `[n, 1]` and a row `[n]` that a call is given, where nothing says that all pairs are meant."""
-        tensors = [a for a in args[:2] if isinstance(a, torch.Tensor)]
-        if len(tensors) < 2 or tensors[0].dim() == tensors[1].dim():
-            return None
-        row, column = sorted(tensors, key=lambda tensor: tensor.dim())
-        sizes = column.shape
-        if not all(type(size) is int for size in (*sizes, *row.shape)):
-            return None
-        if row.dim() != 1 or len(sizes) != 2 or sizes[1] != 1 or sizes[0] != row.shape[0] or row.shape[0] == 1:
-            return None
-        return None if column in self._meant else (spec_of(tensors[0]), spec_of(tensors[1]))
+    def _note_pairs(self, call: TorchCall) -> None:
+        """Take note of a call that pairs all elements of two tensors."""
+        name = getattr(call.func, "__name__", "")
+        pairing = self._columns.pairing(
+            name, call.args, call.kwargs, call.result, call.chain[0] if call.chain else None
+        )
+        if pairing is not None:
+            self._run.crossed.append((pairing.span, str(pairing.first), str(pairing.second)))
 
 
 def tensors_among(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
@@ -234,12 +215,6 @@ def check_dimension(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dic
 _OF_ANY_DIMENSION = frozenset({"softmax", "log_softmax", "softmin", "sort", "argsort"})
 _OF_NUMBERS = frozenset(getattr(torch, name) for name in dir(torch) if name.startswith(("sym_", "_sym_")))
 """Calls on symbols that are none where the same numbers are plain ones."""
-_ELEMENTWISE = frozenset(
-    {"add", "sub", "mul", "div", "true_divide", "__add__", "__radd__", "__mul__", "__rmul__", "__sub__", "__rsub__"}
-    | {"__truediv__", "__rtruediv__", "where", "pow", "maximum", "minimum", "__iadd__", "__imul__"}
-)
-
-
 _UNBATCHED_DIMS = {f"conv{kind}{n}d": n + 1 for kind in ("", "_transpose") for n in (1, 2, 3)} | {
     "multi_head_attention_forward": 2
 }
@@ -253,12 +228,6 @@ def _is_unbatched(func: Callable[..., Any], args: tuple[Any, ...]) -> bool:
         return sys._getframe(2).f_globals.get("__name__") == "torch.nn.modules.rnn"
     dims = _UNBATCHED_DIMS.get(name)
     return dims is not None and bool(args) and isinstance(args[0], torch.Tensor) and args[0].dim() == dims
-
-
-_SHAPING = frozenset({"unsqueeze", "__getitem__", "view", "reshape", "expand", "unflatten", "expand_dims"})
-"""Calls that say of a dimension that it has the size 1."""
-_PAIRING = _ELEMENTWISE | {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "__sub__", "__rsub__", "rsub"}
-"""Calls that broadcast, of which code seldom means all pairs."""
 
 
 class Values:

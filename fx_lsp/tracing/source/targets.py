@@ -12,6 +12,7 @@ from fx_lsp.specs import FX_COMMENT
 from fx_lsp.steps import Step, steps_of
 from fx_lsp.tracing.source.arrays import strangers
 from fx_lsp.tracing.source.calculations import handed_tensors
+from fx_lsp.tracing.source.drivers import SCRIPT, driver_of
 from fx_lsp.tracing.source.graph_builders import find_builders
 from fx_lsp.tracing.source.outline import Function, Outline, outline_of, target_classes
 from fx_lsp.tracing.source.parsing import end_of, parse, split_lines, start_of, walk
@@ -58,6 +59,8 @@ def discover(file: str, text: str, tree: ast.Module | None = None, asked: Collec
     steps = {s.name: s for s in (steps_of(tree) if outline.uses_torch else ()) if s.is_hook or s.name not in by_name}
     targets = [target for target in targets if target.name not in steps]
     targets += [_step_target(file, lines, step) for step in steps.values()]
+    driver = driver_of(tree) if outline.uses_torch else None
+    targets += [_script_target(file, driver)] if driver is not None else []
     return Discovery(tuple(sorted(targets, key=_start)), None, steps)
 
 
@@ -202,6 +205,11 @@ def _step_target(file: str, lines: list[str], step: Step) -> Target:
     line, col = start_of(region)
     keyword = Span(file, line, col, line, col + len("for" if isinstance(region, ast.For) else "while"))
     return Target(file, step.name, "step", keyword, Span(file, line, col, *end_of(region)))
+
+
+def _script_target(file: str, driver: ast.stmt) -> Target:
+    line, col = start_of(driver)
+    return Target(file, SCRIPT, "script", Span(file, line, col, line, col + 1), Span(file, line, col, *end_of(driver)))
 
 
 def _name_span(file: str, lines: list[str], name: bytes, node: ast.stmt) -> Span:

@@ -63,6 +63,7 @@ def keep_values(mode: FakeTensorMode) -> None:
         if not isinstance(func, OpOverload):
             return run(func, types, args, kwargs)
         if not _has_values(func, args, kwargs):
+            _check_bounds(func, args)
             _forget_written(func, args, kwargs)
             return _run_or_assume(mode, run, func, types, args, kwargs)
         if any(tag in func.tags for tag in _ASKING):
@@ -77,6 +78,39 @@ def keep_values(mode: FakeTensorMode) -> None:
         return result
 
     mode.__dict__["dispatch"] = dispatch
+
+
+_INDEXED = {
+    # operation: (its operand that is indexed, the dimension or what argument says which, its operand of indices)
+    "embedding": (0, 0, 1),
+    "nll_loss_forward": (0, 1, 1),
+    "nll_loss2d_forward": (0, 1, 1),
+    "index_select": (0, None, 2),
+    "gather": (0, None, 2),
+}
+
+
+def _check_bounds(func: Any, args: Sequence[Any]) -> None:
+    """Raise IndexError where indices whose values are known lie outside of what they select from."""
+    place = _INDEXED.get(func.overloadpacket.__name__)
+    if place is None or len(args) <= max(place[0], place[2]) or not isinstance(args[place[2]], torch.Tensor):
+        return
+    indexed, dimension, indices = args[place[0]], place[1], _value(args[place[2]])
+    dimension = args[1] if dimension is None else dimension
+    if indices is None or indices.tensor.numel() == 0 or not isinstance(indexed, torch.Tensor) or indexed.dim() == 0:
+        return
+    size = indexed.shape[min(dimension, indexed.dim() - 1)]
+    with no_dispatch():
+        counted = indices.tensor if "nll" not in func.overloadpacket.__name__ else _counted(indices.tensor, args)
+        low, high = (int(counted.min()), int(counted.max())) if counted.numel() else (0, 0)
+    if type(size) is int and not (low >= 0 and high < size):
+        outside = high if high >= size else low
+        raise IndexError(f"index {outside} is out of bounds for dimension {dimension} with size {size}")
+
+
+def _counted(labels: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
+    """The labels without those that a loss is told to ignore."""
+    return labels[labels != (args[4] if len(args) > 4 else -100)]
 
 
 def _run_or_assume(mode: FakeTensorMode, run: Dispatch, func: Any, *arguments: Any) -> Any:
@@ -229,6 +263,8 @@ def _as_fake(tensor: torch.Tensor, mode: FakeTensorMode, device: torch.device) -
 
 def _as_numpy(original: Callable[..., Any]) -> Callable[..., Any]:
     def numpy(self: torch.Tensor, **options: Any) -> Any:
+        if self.requires_grad and not options.get("force"):
+            raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
         value = _value(_inner(self))
         if value is None:
             return original(self, **options)

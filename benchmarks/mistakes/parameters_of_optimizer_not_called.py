@@ -1,0 +1,31 @@
+# crash: the optimizer is given the method and not the parameters, "params argument should be an iterable"
+# evidence: call
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self, n_in=20, hidden=64, n_out=10):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(n_in, hidden), nn.ReLU())
+        self.head = nn.Linear(hidden, n_out)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+def train(model, loader, lr=1e-3):
+    weights = model.parameters()  # mistake: weights = model.parameters
+    optimizer = torch.optim.AdamW(weights, lr=lr)
+    for x, y in loader:
+        loss = F.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+if __name__ == "__main__":
+    data = TensorDataset(torch.randn(128, 20), torch.randint(0, 10, (128,)))
+    train(Net(), DataLoader(data, batch_size=32, shuffle=True))

@@ -1,0 +1,35 @@
+# crash: the scheduler for plateaus is stepped without the metric, "missing 1 required positional argument: 'metrics'"
+# evidence: call
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self, n_in=20, hidden=64, n_out=10):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(n_in, hidden), nn.ReLU())
+        self.head = nn.Linear(hidden, n_out)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+def train(model, loader, epochs=2):
+    optimizer = torch.optim.Adam(model.parameters())
+    scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=2)
+    for _ in range(epochs):
+        total = 0.0
+        for x, y in loader:
+            loss = F.cross_entropy(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            total += loss.item()
+        scheduler.step(total)  # mistake: scheduler.step()
+
+
+if __name__ == "__main__":
+    data = TensorDataset(torch.randn(128, 20), torch.randint(0, 10, (128,)))
+    train(Net(), DataLoader(data, batch_size=32))

@@ -1,0 +1,1 @@
+"""Scripts from their first statement to their last, on fake tensors and with real autograd: what raises is wrong."""

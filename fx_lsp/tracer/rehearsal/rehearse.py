@@ -1,0 +1,251 @@
+"""A script run to its end on fake tensors, with real autograd: the first thing that it does wrong."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import os
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from types import FrameType, ModuleType, TracebackType
+from typing import Any
+
+import torch
+from torch import nn
+
+from fx_lsp.model import Failure, TraceRequest
+from fx_lsp.tracer.compat import FakeTensorMode
+from fx_lsp.tracer.failures.exceptions import failure_of, is_wrong
+from fx_lsp.tracer.inputs.evidence.command_line import CommandLine, started_as
+from fx_lsp.tracer.program.absences import Absences, Absent, AbsentError
+from fx_lsp.tracer.program.data_loaders import one_batch_each
+from fx_lsp.tracer.program.effects import forbid_effects
+from fx_lsp.tracer.program.load import codes_of, empty_module
+from fx_lsp.tracer.program.time_limit import time_limit
+from fx_lsp.tracer.program.weights import are_weights_left_out
+from fx_lsp.tracer.rehearsal.script import AGAIN, TRYING, TURNS, rehearsed
+from fx_lsp.tracer.rehearsal.stand_ins import no_remote_calls, numbers_of_data, plain_steps
+from fx_lsp.tracer.rehearsal.turns import Turns
+from fx_lsp.tracer.run.observation import FailedCall, Run, tensors_among, watched_run
+from fx_lsp.tracer.run.pairs import pairs_told
+from fx_lsp.tracer.run.values import constants
+from fx_lsp.tracer.run.values.checks import Checks
+from fx_lsp.tracer.run.values.constants import checks_pass, integers_are_drawn
+from fx_lsp.tracer.source.provenance import Sources
+
+SECONDS = 10.0
+"""How long a rehearsal may take."""
+_HOME = os.path.dirname(torch.__file__) + os.sep
+_OF_LIBRARY = tuple(
+    _HOME + part
+    for part in ("nn/", "optim/", "functional.py", "_tensor.py", "autograd/", "distributions/", "utils/data/")
+)
+"""The parts of PyTorch that raise only where they are used wrongly."""
+_FOLDERS = ("jit", "onnx", "export", "testing", "multiprocessing", "distributed", "cuda", "profiler", "ao")
+_FILES = ("storage.py", "serialization.py", "hub.py", "utils/tensorboard/")
+_ABOUT_MORE = tuple(_HOME + part for part in (*(f"{folder}/" for folder in _FOLDERS), *_FILES))
+"""The parts of PyTorch that do more with tensors than compute: with storages, code, other processes."""
+_VALUES = os.path.dirname(constants.__file__) + os.sep
+"""What answers for PyTorch where a tensor is asked for its values."""
+_OF_OPERATIONS = (RuntimeError, ValueError, IndexError, TypeError, AssertionError)
+"""What an operation raises that does not fit what it is given."""
+
+
+class _Wrong(BaseException):
+    """Ends a rehearsal; `__cause__` is what the script itself did wrong."""
+
+
+@dataclass
+class _Rehearsal:
+    sources: Sources
+    run: Run
+    absences: Absences = field(default_factory=Absences)
+    turns: Turns = field(default_factory=Turns)
+    line: CommandLine = field(default_factory=CommandLine)
+    caught: int = 0
+
+    def namespace(self) -> dict[str, Any]:
+        """Return what the rehearsed code calls."""
+        names = self.absences.namespace(self.absent)
+        return {**names, TURNS: self.turns.through, AGAIN: self.turns.again, TRYING: self._trying}
+
+    @contextmanager
+    def _trying(self) -> Generator[None, None, None]:
+        self.caught += 1
+        try:
+            yield
+        finally:
+            self.caught -= 1
+
+    def forget_failed(self) -> None:
+        """Forget the torch call that failed last: something else stands for its result."""
+        self.run.failed = None
+
+    def absent(self, error: BaseException, imported: bool) -> Any:
+        """Return what stands for the result of a statement that raised an error; raise that where the code catches it,
+        or is itself to blame."""
+        if isinstance(error, SystemExit) or (self.caught and not isinstance(error, AbsentError)) or _is_check(error):
+            raise error
+        if self._is_own(error):
+            raise _Wrong from error
+        self.forget_failed()
+        return self.absences.record(error, imported)
+
+    def _is_own(self, error: BaseException) -> bool:
+        """Return True if an error is the script's own doing: nothing of what is not here had a part in it."""
+        failed = self.run.failed
+        if self.line.invented or _stems_from_absence(error) or not is_wrong(error, failed):
+            return False
+        frames = list(_frames(error.__traceback__))
+        if any(frame.f_code.co_filename.startswith(_ABOUT_MORE) for frame, _ in frames):
+            return False
+        users = [frame for frame in frames if self.sources.rank(frame[0].f_code.co_filename) == 0]
+        if not users or any(self._reads_what_was_cut(*frame) for frame in users):
+            return False
+        if failed is not None and failed.chain[:1] == self.sources.traceback_chain(error.__traceback__)[:1]:
+            return isinstance(error, _OF_OPERATIONS) and not self._is_vague(failed)
+        frame, line = frames[-1]
+        if frame.f_code.co_filename.startswith((*_OF_LIBRARY, _VALUES)):
+            return not self._may_lack_something()
+        is_users = self.sources.rank(frame.f_code.co_filename) == 0
+        imports = any(frame.f_code.co_filename.startswith("<frozen importlib") for frame, _ in frames)
+        return is_users and not imports and not self._may_lack_something() and _is_of_python(error, frame, line)
+
+    def _is_vague(self, failed: FailedCall) -> bool:
+        """Return True if what a call was given may be otherwise once everything is there."""
+        if self._may_lack_something() and _has_empty_list(failed.args, failed.kwargs):
+            return True
+        return _is_vague(failed.args, failed.kwargs)
+
+    def _may_lack_something(self) -> bool:
+        """Return True if something was left out so far, so that what stands for it may be what is in the way."""
+        return bool(self.absences.errors) or are_weights_left_out()
+
+    def _reads_what_was_cut(self, frame: FrameType, line: int) -> bool:
+        """Return True if a frame is at a statement that reads what a loop would have added more to."""
+        statement = _statement(frame, line) if self.turns.collected else None
+        names = {getattr(part, "id", getattr(part, "attr", "")) for part in ast.walk(statement)} if statement else set()
+        return bool(names & self.turns.collected)
+
+
+def rehearse(request: TraceRequest, sources: Sources, mode: FakeTensorMode) -> Failure | None:
+    """Return what a script does wrong, if it does."""
+    run = Run(pairs=True)
+    rehearsal = _Rehearsal(sources, run)
+    tree = rehearsed(ast.parse(request.source, request.file))
+    lines = request.source.splitlines()
+    linecache.cache[request.file] = (len(request.source), None, request.source.splitlines(keepends=True), request.file)
+    module = empty_module(request)
+    vars(module).update(rehearsal.namespace())
+
+    def whole() -> None:
+        _run(request, rehearsal, tree, module)
+
+    with ExitStack() as stack:
+        stack.enter_context(mode)
+        stack.enter_context(checks_pass(mode, Checks(sources, lines)))
+        stack.enter_context(forbid_effects())
+        rehearsal.line = stack.enter_context(started_as(request.file))
+        stack.enter_context(one_batch_each(and_last=True))
+        stack.enter_context(integers_are_drawn())
+        stack.enter_context(plain_steps())
+        stack.enter_context(no_remote_calls())
+        stack.enter_context(numbers_of_data(rehearsal.forget_failed))
+        stack.enter_context(rehearsal.turns.counting())
+        watched_run(sources, whole, _run.__code__, None, run)
+    error = run.error.__cause__ if isinstance(run.error, _Wrong) else None
+    if error is not None:
+        return failure_of(error, sources, run.failed, lines, "error")
+    return next(_of_pairs(request, rehearsal), None)
+
+
+def _of_pairs(request: TraceRequest, rehearsal: _Rehearsal) -> Iterator[Failure]:
+    """Yield what there is to say of calls that paired all elements of two tensors."""
+    for span, *specs in dict.fromkeys(rehearsal.run.crossed):
+        if span.file == request.file:
+            yield Failure("shape", pairs_told(specs), span, severity="warning")
+
+
+def _run(request: TraceRequest, rehearsal: _Rehearsal, tree: ast.Module, module: ModuleType) -> None:
+    with time_limit(SECONDS):
+        for code, imports in codes_of(tree, request.file):
+            with forbid_effects(imports=imports):
+                exec(code, module.__dict__)
+            if imports:
+                rehearsal.line.imported()
+
+
+def _frames(traceback: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
+    while traceback is not None:
+        yield traceback.tb_frame, traceback.tb_lineno
+        traceback = traceback.tb_next
+
+
+def _is_check(error: BaseException) -> bool:
+    """Return True if an assertion of the statement itself does not hold."""
+    traceback = error.__traceback__
+    return isinstance(error, AssertionError) and traceback is not None and traceback.tb_next is None
+
+
+def _stems_from_absence(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, AbsentError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _is_vague(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Return True if the arguments of a call are in part absent, or of sizes that depend on data."""
+    values = [*args, *kwargs.values()]
+    values += [item for value in values if isinstance(value, (list, tuple)) for item in value]
+    sizes = (size for tensor in tensors_among(args, kwargs) for size in tensor.shape)
+    return any(isinstance(value, (Absent, torch.SymInt)) for value in values) or not all(type(s) is int for s in sizes)
+
+
+def _has_empty_list(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Return True if a call is given an empty collection: what would have filled it may not have run."""
+    return any(isinstance(value, (list, tuple, dict)) and not value for value in (*args, *kwargs.values()))
+
+
+def _is_of_python(error: BaseException, frame: FrameType, line: int) -> bool:
+    """Return True if an error that Python itself raised in a statement is one whatever the data."""
+    statement = _statement(frame, line)
+    if statement is None or isinstance(statement, (ast.Raise, ast.Assert)):
+        return False
+    if isinstance(error, AttributeError):
+        is_gradient = any(getattr(part, "attr", "") == "grad" for part in ast.walk(statement))
+        return (error.obj is not None or is_gradient) and not isinstance(error.obj, ModuleType)
+    if isinstance(error, ValueError):
+        return isinstance(statement, ast.Assign) and _gives_tensors(statement.value, frame)
+    is_of_none = "NoneType" in str(error) and not any(getattr(p, "attr", "") == "grad" for p in ast.walk(statement))
+    return isinstance(error, (NameError, TypeError)) and not is_of_none
+
+
+def _gives_tensors(node: ast.expr, frame: FrameType) -> bool:
+    """Return True if an expression is what a module gives, or a tensor or a tuple with some."""
+    value = _value_of(node.func if isinstance(node, ast.Call) else node, frame)
+    if isinstance(node, ast.Call):
+        return isinstance(value, nn.Module)
+    parts = value if isinstance(value, (tuple, list)) else [value]
+    return any(isinstance(part, torch.Tensor) for part in parts)
+
+
+def _value_of(node: ast.expr, frame: FrameType) -> Any:
+    """Return what an expression of names and attributes stands for in a frame."""
+    if isinstance(node, ast.Attribute):
+        return getattr(_value_of(node.value, frame), node.attr, None)
+    name = node.id if isinstance(node, ast.Name) else ""
+    return frame.f_locals.get(name, frame.f_globals.get(name))
+
+
+def _statement(frame: FrameType, line: int) -> ast.stmt | None:
+    """Return the innermost statement of a frame's file at a line."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(frame.f_code.co_filename)))
+    except (SyntaxError, ValueError):
+        return None
+    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.stmt))
+    around = [node for node in nodes if node.lineno <= line <= (node.end_lineno or node.lineno)]
+    return max(around, key=lambda node: (node.lineno, -(node.end_lineno or 0)), default=None)

@@ -1,0 +1,100 @@
+"""The syntax of a script as it is rehearsed: statements that need what is not here leave it absent, training loops have
+two turns, and what stands under `if __name__ == "__main__":` runs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from fx_lsp.steps import blocks_of
+from fx_lsp.syntax import is_main_guard
+from fx_lsp.tracer.program.absences import guarded
+
+TURNS, AGAIN, TRYING = " turns", " again", " trying"
+"""The names of what rehearsed code calls: around what a loop goes through, at each turn of another loop, and where the
+code itself catches what is raised. No identifier of the user's has a space in front."""
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_PLAIN = (ast.Return, ast.Break, ast.Continue, ast.Pass, ast.Global, ast.Nonlocal, ast.Raise)
+_CATCHING = frozenset({"suppress", "raises", "assertRaises"})
+_COLLECTING = frozenset({"append", "extend", "add", "update", "insert", "appendleft"})
+
+
+def rehearsed(tree: ast.Module) -> ast.Module:
+    """Return the module that a script is rehearsed as; the tree is changed."""
+    statements: list[ast.stmt] = []
+    for node in tree.body:
+        is_entry = is_main_guard(node)
+        statements += node.body if is_entry and isinstance(node, ast.If) else [node]
+    tree.body = _block(statements)
+    return ast.fix_missing_locations(tree)
+
+
+def collected_in(node: ast.AST) -> Iterator[str]:
+    """Yield the names that a statement adds to: `losses` of `losses.append(…)`, `total` of `total += …`."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.AugAssign):
+            yield from _last_name(part.target)
+        elif isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr in _COLLECTING:
+            yield from _last_name(part.func.value)
+
+
+def _last_name(node: ast.AST) -> Iterator[str]:
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        yield node.id if isinstance(node, ast.Name) else node.attr
+
+
+def _block(block: Sequence[ast.stmt], is_caught: bool = False) -> list[ast.stmt]:
+    """The statements of a block; what `is_caught` by the code itself is left to it."""
+    statements: list[ast.stmt] = []
+    for node in block:
+        replacement = _statement(node, is_caught)
+        keeps = is_caught or isinstance(node, (*_PLAIN, *_FUNCTIONS)) or _is_future(node)
+        statements += replacement if keeps else [*replacement[:-1], guarded(replacement[-1], is_whole=True)]
+    return statements
+
+
+def _statement(node: ast.stmt, is_caught: bool) -> list[ast.stmt]:
+    if isinstance(node, _FUNCTIONS):
+        node.body = _block(node.body)
+        return [node]
+    if isinstance(node, ast.ClassDef):
+        node.body = [inner for member in node.body for inner in _statement(member, True)]
+        return [node]
+    if isinstance(node, ast.Try) and node.handlers:
+        node.body = [_caught(_block(node.body, True), node)]
+        return [node]
+    if isinstance(node, (ast.With, ast.AsyncWith)) and any(_catches(item) for item in node.items):
+        node.body = [_caught(_block(node.body, True), node)]
+        return [node]
+    for inner in blocks_of(node):
+        inner[:] = _block(inner, is_caught)
+    if isinstance(node, ast.For):
+        names: list[ast.expr] = [ast.Constant(name) for name in dict.fromkeys(collected_in(node))]
+        node.iter = ast.copy_location(ast.Call(_name(TURNS), [node.iter, *names], []), node.iter)
+    elif isinstance(node, ast.While):
+        names = [ast.Constant(name) for name in dict.fromkeys(collected_in(node))]
+        variable = f"{AGAIN} {node.lineno}"
+        begin = ast.Assign([ast.Name(variable, ast.Store())], ast.Call(_name(AGAIN), names, []))
+        turn = ast.copy_location(ast.Call(_name(variable), [], []), node.test)
+        node.test = ast.copy_location(ast.BoolOp(ast.And(), [turn, node.test]), node.test)
+        return [ast.copy_location(begin, node), node]
+    return [node]
+
+
+def _caught(body: list[ast.stmt], node: ast.stmt) -> ast.stmt:
+    return ast.copy_location(ast.With([ast.withitem(ast.Call(_name(TRYING), [], []))], body), node)
+
+
+def _catches(item: ast.withitem) -> bool:
+    function = item.context_expr.func if isinstance(item.context_expr, ast.Call) else None
+    return isinstance(function, (ast.Name, ast.Attribute)) and next(_last_name(function), "") in _CATCHING
+
+
+def _is_future(node: ast.stmt) -> bool:
+    return isinstance(node, ast.ImportFrom) and (node.module == "__future__" or node.names[0].name == "*")
+
+
+def _name(name: str) -> ast.Name:
+    return ast.Name(name, ast.Load())

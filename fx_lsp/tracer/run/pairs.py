@@ -1,0 +1,110 @@
+"""Columns that meet rows, `[n, 1]` and `[n]`, so that every element of one is paired with every one of the other.
+
+Code that makes a column on purpose (`x[:, None]`, `unsqueeze`, `view`) means all pairs. A dimension that was merely
+kept (`keepdim=True`, `x[:, 1:2]`) is no sign of either: then it counts what is done with the pairs. Who only adds them
+all up means a sum of n terms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from fx_lsp.model import Span
+from fx_lsp.specs import TensorSpec
+from fx_lsp.tracer.run.tensors import spec_of
+
+ELEMENTWISE = frozenset(
+    {"add", "sub", "mul", "div", "true_divide", "__add__", "__radd__", "__mul__", "__rmul__", "__sub__", "__rsub__"}
+    | {"__truediv__", "__rtruediv__", "where", "pow", "maximum", "minimum", "__iadd__", "__imul__"}
+)
+_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+_COMPARING = frozenset({*_COMPARISONS, *(f"__{name}__" for name in _COMPARISONS)})
+_PAIRING = ELEMENTWISE | _COMPARING | {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "rsub", "max", "min"}
+"""Calls that broadcast, of which code seldom means all pairs."""
+_SHAPING = frozenset({"unsqueeze", "view", "reshape", "expand", "unflatten", "expand_dims", "view_as", "reshape_as"})
+"""Calls that say of a dimension that it has the size 1."""
+_SELECTING = frozenset({"gather", "take_along_dim"})
+"""Calls whose result has the shape of their index, which says nothing of what is done with it."""
+_TOTALS = frozenset({"mean", "sum", "nanmean", "nansum"})
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """A call at `span` that paired all elements of two tensors."""
+
+    span: Span
+    first: TensorSpec
+    second: TensorSpec
+
+
+def pairs_told(specs: Iterable[str]) -> str:
+    """Say what happens to tensors of some specs that meet so."""
+    return f"{' and '.join(specs)} broadcast to all pairs of their elements: one of them has a dimension too many"
+
+
+class Columns:
+    """Follows tensors of one run: which are columns on purpose, and what becomes of pairs that may be meant."""
+
+    def __init__(self) -> None:
+        self._meant, self._kept = WeakTensorKeyDictionary(), WeakTensorKeyDictionary()
+        self._doubtful = WeakTensorKeyDictionary()
+
+    def pairing(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, span: Span | None
+    ) -> Pairing | None:
+        """Take note of a call, and return the pairing that shows in it to be an accident."""
+        pairing = self._crossed(args, span) if span is not None and name in _PAIRING else None
+        is_doubtful = pairing is not None and any(isinstance(a, torch.Tensor) and a in self._kept for a in args[:2])
+        if is_doubtful and isinstance(result, torch.Tensor) and result.dim() == 2:
+            self._doubtful[result] = pairing
+            return None
+        self._note(name, args, kwargs, result)
+        return pairing or self._added_up(name, args, kwargs, result)
+
+    def _note(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        """Take note of a result that has a dimension of size 1 because the code says so, or stems from such a one."""
+        if not isinstance(result, torch.Tensor) or not any(type(size) is int and size == 1 for size in result.shape):
+            return
+        operands = args[:1] if name in _SELECTING else args
+        tensors = [a for a in operands if isinstance(a, torch.Tensor)]
+        keeps = kwargs.get("keepdim") or any(a is True for a in args[2:]) or name == "__getitem__"
+        if any(a in self._meant for a in tensors) or name in _SHAPING or (name == "__getitem__" and _adds_axis(args)):
+            self._meant[result] = True
+        elif keeps or any(a in self._kept for a in tensors):
+            self._kept[result] = True
+
+    def _added_up(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Pairing | None:
+        """Return the doubtful pairing that a call adds up as a whole; what has the shape of the pairs is followed."""
+        tensors = [a for a in args if isinstance(a, torch.Tensor)]
+        pairs = [a for a in tensors if a in self._doubtful]
+        if not pairs or not isinstance(result, torch.Tensor):
+            return None
+        pairing: Pairing = self._doubtful[pairs[0]]
+        if name in _TOTALS:
+            return pairing if len(args) == 1 and not {"dim", "axis"} & kwargs.keys() else None
+        if result.shape == pairs[0].shape and all(a in self._doubtful or a.dim() < 2 for a in tensors):
+            self._doubtful[result] = pairing
+        return None
+
+    def _crossed(self, args: tuple[Any, ...], span: Span | None) -> Pairing | None:
+        """A column `[n, 1]` and a row `[n]` that a call is given, where nothing says that all pairs are meant."""
+        tensors = [a for a in args[:2] if isinstance(a, torch.Tensor)]
+        if span is None or len(tensors) < 2 or tensors[0].dim() == tensors[1].dim():
+            return None
+        row, column = sorted(tensors, key=lambda tensor: tensor.dim())
+        sizes = column.shape
+        if not all(type(size) is int for size in (*sizes, *row.shape)):
+            return None
+        if row.dim() != 1 or len(sizes) != 2 or sizes[1] != 1 or sizes[0] != row.shape[0] or row.shape[0] == 1:
+            return None
+        return None if column in self._meant else Pairing(span, spec_of(tensors[0]), spec_of(tensors[1]))
+
+
+def _adds_axis(args: tuple[Any, ...]) -> bool:
+    """Return True for `x[:, None]`."""
+    index = args[1] if len(args) > 1 else None
+    return index is None or (isinstance(index, tuple) and any(part is None for part in index))
