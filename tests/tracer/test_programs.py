@@ -384,3 +384,147 @@ def test_a_name_that_the_program_declares_global(trace):
     assert lines(traced) == snapshot(
         ["init.width: 24 · train.py:8", "init.depth: 2 · train.py:8", "x: f32[5, 24] · train.py:8"]
     )
+
+
+DIFFUSION = """
+import enum
+import numpy as np
+import torch
+
+class Kind(enum.Enum):
+    NOISE = 1
+    IMAGE = 2
+
+def schedule(steps):
+    return np.linspace(0.001, 0.02, steps)
+
+class Diffusion:
+    def __init__(self, *, betas, kind):
+        self.betas = np.array(betas)
+        assert (self.betas > 0).all() and self.betas.ndim == 1
+        self.kind = kind
+
+    def loss(self, model, x, t):
+        noise = torch.randn_like(x)
+        return (model(self.noised(x, t, noise)) - noise).pow(2).mean()
+
+    def noised(self, x, t, noise):
+        assert self.kind == Kind.NOISE
+        scale = torch.from_numpy(self.betas)[t].float()
+        return x + scale[:, None] * noise
+
+    def unused(self, x, t):
+        return self.noised(x, t, torch.ones_like(x))
+"""
+SPACED = {
+    "spaced.py": """
+    from user import Diffusion
+
+    class Spaced(Diffusion):
+        def __init__(self, every, **kwargs):
+            whole = Diffusion(**kwargs)
+            kwargs["betas"] = whole.betas[::every]
+            super().__init__(**kwargs)
+            self.every = every
+
+        def loss(self, model, *args):
+            return super().loss(lambda x: model(x) * self.every, *args)
+    """,
+    "factory.py": """
+    import user as u
+    from spaced import Spaced
+
+    def create(steps=100):
+        return Spaced(every=4, betas=u.schedule(steps), kind=u.Kind.NOISE)
+    """,
+    "train.py": """
+    import torch
+    from torch import nn
+    from factory import create
+    import nowhere
+
+    def main(path):
+        diffusion = create(steps=40)
+        model = nn.Linear(16, 16)
+        rows = nowhere.read(path)
+        for x in [rows]:
+            diffusion.loss(model, torch.randn(len(rows), 16), torch.randint(0, 10, (len(rows),)))
+
+    if __name__ == "__main__":
+        main("rows.csv")
+    """,
+}
+
+
+def test_an_object_of_a_subclass_that_a_factory_makes_in_another_file(trace):
+    traced = trace(DIFFUSION, "Diffusion.noised", files=SPACED)
+    assert lines(traced) == snapshot(
+        [
+            "init.betas: ndarray(…) · train.py:7",
+            "init.kind: <Kind.NOISE: 1> · train.py:7",
+            "x: f32[2, 16] · train.py:11",
+            "t: i64[2] · train.py:11",
+            "noise: f32[2, 16] · train.py:11",
+        ]
+    )
+
+
+def test_of_a_method_that_is_overridden_that_of_the_class_is_traced(trace):
+    traced = trace(DIFFUSION, "Diffusion.loss", files=SPACED)
+    assert lines(traced) == snapshot(
+        [
+            "init.betas: ndarray(…) · train.py:7",
+            "init.kind: <Kind.NOISE: 1> · train.py:7",
+            "model: Spaced.loss.<locals>.<lambda> · train.py:11",
+            "x: f32[2, 16] · train.py:11",
+            "t: i64[2] · train.py:11",
+        ]
+    )
+
+
+def test_a_method_that_the_program_does_not_come_to_has_the_programs_object(trace):
+    traced = trace(DIFFUSION, "Diffusion.unused", files=SPACED)
+    assert lines(traced) == snapshot(["init.betas: ndarray(…) · train.py:7", "init.kind: <Kind.NOISE: 1> · train.py:7"])
+
+
+def test_a_parameter_that_is_used_as_an_array_is_one(trace):
+    source = """
+    import numpy as np
+    import torch
+
+    class Table:
+        def __init__(self, weights):
+            self.weights = np.array(weights, dtype=np.float64)
+            assert len(self.weights.shape) == 1 and (self.weights > 0).all()
+
+        def weighted(self, losses, t):
+            return losses * torch.from_numpy(self.weights)[t]
+    """
+    traced = trace(source, "Table.weighted")
+    assert [f"{i.name}: {i.spec}" for i in traced.trace.inputs] == snapshot(
+        ["init.weights: np.linspace(0.01, 0.99, 64)", "losses: f32[4, 64]", "t: 0"]
+    )
+
+
+def test_an_argument_that_holds_a_module(trace):
+    source = """
+    import torch
+    from torch import nn
+
+    class Scaled:
+        def __init__(self, model):
+            self.model = model
+
+        def __call__(self, x):
+            return self.model(x) * 2
+
+    def loss(model, x):
+        return model(x).mean()
+
+    if __name__ == "__main__":
+        linear = nn.Linear(8, 4)
+        HELD
+    """
+    for held in ("loss(Scaled(linear), torch.randn(2, 8))", "loss(linear.forward, torch.randn(2, 8))"):
+        traced = trace(source.replace("HELD", held), "loss")
+        assert "mm" in traced.graph("joint")

@@ -11,8 +11,8 @@ import importlib.util
 import linecache
 import os
 import sys
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Collection, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
@@ -306,6 +306,35 @@ def forget_project(request: TraceRequest, before: Collection[str]) -> None:
         file = getattr(module, "__file__", None)
         if name not in before and isinstance(file, str) and any(file.startswith(r + os.sep) for r in request.roots):
             del sys.modules[name]
+
+
+@contextmanager
+def project_anew(request: TraceRequest, but: Collection[str]) -> Generator[None, None, None]:
+    """Have the project's modules imported anew inside, `but` some, so that they take these as they are now.
+
+    Afterwards those that were loaded before are back.
+    """
+    modules = {name: module for name, module in list(sys.modules.items()) if name not in but}
+    kept = {name: module for name, module in modules.items() if _is_of_project(name, module, request.roots)}
+    for name in kept:
+        del sys.modules[name]
+    try:
+        yield
+    finally:
+        sys.modules.update(kept)
+
+
+def _is_of_project(name: str, module: ModuleType, roots: Sequence[str]) -> bool:
+    """Return True for a module below the roots that is not installed there."""
+    file = getattr(module, "__file__", None)
+    if not isinstance(file, str) or name.partition(".")[0] in _NEVER_PRELOADED:
+        return False
+    folders = file.split(os.sep)
+    return any(file.startswith(root + os.sep) for root in roots) and not _INSTALLED.intersection(folders)
+
+
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+"""Folders of installed packages, which an environment inside the project has."""
 
 
 def _changed(file: str, since: float) -> bool:

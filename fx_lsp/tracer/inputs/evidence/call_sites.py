@@ -27,7 +27,7 @@ from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.program.absences import Absences, Absent, tolerant
 from fx_lsp.tracer.program.data_loaders import one_batch_each
 from fx_lsp.tracer.program.effects import forbid_effects
-from fx_lsp.tracer.program.load import codes_of, find, load, syntax_of, with_inputs
+from fx_lsp.tracer.program.load import LoadError, codes_of, find, load, project_anew, syntax_of, with_inputs
 from fx_lsp.tracer.program.time_limit import time_limit
 from fx_lsp.tracer.run.values.constants import integers_are_drawn
 
@@ -84,6 +84,8 @@ def _seen_at(
         stack.enter_context(one_batch_each())
         stack.enter_context(integers_are_drawn())
         target = None if own else target_module(request, site, mode)
+        if target is not None:
+            stack.enter_context(project_anew(request, (request.module, site.imported)))
         module = new_module(request, site)
         vars(module).update(namespace)
         for code, imports in statements_of(request, site, is_tolerant=is_tolerant):
@@ -140,9 +142,20 @@ def statements_of(
 def target_module(
     request: TraceRequest, site: CallSite, mode: FakeTensorMode, inputs: Collection[str] = ()
 ) -> ModuleType:
-    """What a test uses of the target's file, importable under its name and under the test's name for it."""
+    """The target's file as other files import it, whole where that runs, under its name and under a site's for it.
+
+    Of the file of a step there is only what the site uses of it.
+    """
     asked = replace(request, sliced=site.sliced, overlays={})
-    module = with_inputs(asked, inputs, mode) if inputs else load(asked, mode).module
+    if inputs:
+        module = with_inputs(asked, inputs, mode)
+    elif request.step:
+        module = load(asked, mode).module
+    else:
+        try:
+            module = load(replace(asked, sliced=request.source), mode).module
+        except (LoadError, SystemExit):
+            module = load(asked, mode).module
     if site.imported:
         sys.modules[site.imported] = module
     return module

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from fx_lsp.specs import TensorSpec
+from fx_lsp.tracer.inputs.plan.arrays import array_plans
 from fx_lsp.tracer.inputs.plan.dims import shapes_in, sizes_of, words
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import Plan, SequencePlan, TensorPlan, ValuePlan, fresh_sizes, value
@@ -85,7 +86,8 @@ def proposals(
     if parameter.default is not inspect.Parameter.empty:
         found.append(value(parameter.default, "default"))
     found += context.fits(f"init.{parameter.name}" if context.constructing else parameter.name)
-    annotated = _from_annotation(annotation, parameter.name, facts, taken, context)
+    arrays = array_plans(annotation, facts, context.module)
+    annotated = arrays or _from_annotation(annotation, parameter.name, facts, taken, context)
     found += annotated
     if not found and not facts.uses:
         found += _handed_on(facts, context.module)
