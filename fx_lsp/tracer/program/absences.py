@@ -17,7 +17,7 @@ from fx_lsp.steps import BACKWARD, blocks_of
 from fx_lsp.tracer.run.state import contents_of
 from fx_lsp.tracer.source.likely_numbers import number_named
 
-_RECORD, _CAUGHT, _ERROR, _NUMBER = "absent", "caught", "error", "number"
+_RECORD, _CAUGHT, _ERROR, _NUMBER, _TURNS = "absent", "caught", "error", "number", "turns"
 """Names of the code around statements. No identifier of the user's has a space in front."""
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _LEFT = (ast.Return, ast.Break, ast.Continue, ast.Pass, ast.Global, ast.Nonlocal)
@@ -76,7 +76,7 @@ class Absences:
     def namespace(self) -> dict[str, Any]:
         """The names that tolerant code needs."""
         caught = {f" {_CAUGHT}": (Exception, SystemExit), BACKWARD: backward_of}
-        return {f" {_RECORD}": self._record, f" {_NUMBER}": self._number, **caught}
+        return {f" {_RECORD}": self._record, f" {_NUMBER}": self._number, f" {_TURNS}": self._turns, **caught}
 
     def _number(self, compute: Callable[[], Any], name: str) -> Any:
         """Return a number of data, or one that its name suggests where the data is absent."""
@@ -86,6 +86,21 @@ class Absences:
             self.numbers[name] = number_named(name)
             return self.numbers[name]
 
+    def _turns(self, compute: Callable[[], Any], pattern: Any) -> Iterator[Any]:
+        """Yield what a loop goes over; where that cannot be had, one turn with what is absent in the form of `pattern`,
+        None for each variable."""
+        empty = object()
+        first: Any = empty
+        rest: Iterator[Any] = iter(())
+        try:
+            rest = iter(compute())
+            first = next(rest, empty)
+        except Exception as error:
+            first = _in_form(pattern, self._record(error, False))
+        if first is not empty:
+            yield first
+        yield from rest
+
     def tell(self) -> None:
         """Have the numbers that were made up told with the trace."""
         _MADE_UP.update(self.numbers)
@@ -93,6 +108,10 @@ class Absences:
     def _record(self, error: BaseException, imported: bool) -> Absent:
         self.errors.append(error)
         return Absent(error, imported)
+
+
+def _in_form(pattern: Any, absent: Absent) -> Any:
+    return absent if pattern is None else tuple(_in_form(part, absent) for part in pattern)
 
 
 _MADE_UP: dict[str, int] = {}
@@ -182,12 +201,33 @@ def _last_name(node: ast.AST) -> str:
     return sensible[-1] if sensible else ""
 
 
-def tolerant(tree: ast.Module, functions: Collection[int]) -> ast.Module:
+def tolerant(tree: ast.Module, functions: Collection[int], line: int = 0) -> ast.Module:
     """The module with each statement that raises leaving absent what it binds, at its top level and in the functions
-    that begin at some lines. Numbers of data that is absent are made up."""
+    that begin at some lines. Numbers of data that is absent are made up, and loops around the `line` have a turn."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.For) and node.lineno < line <= (node.end_lineno or 0):
+            _take_turn(node)
     body = _tolerant_block(tree.body, functions)
     tree.body = [_guarded(node) if isinstance(node, ast.ClassDef) else node for node in body]
     return ast.fix_missing_locations(tree)
+
+
+def _take_turn(loop: ast.For) -> None:
+    """Have a loop over what is absent run once."""
+    nothing = ast.arguments([], [], None, [], [], None, [])
+    arguments = [ast.Lambda(nothing, loop.iter), _pattern(loop.target)]
+    call = ast.Call(ast.Name(f" {_TURNS}", ast.Load()), arguments, [])
+    for part in ast.walk(call):
+        if "lineno" in getattr(part, "_attributes", ()) and not hasattr(part, "lineno"):
+            ast.copy_location(part, loop.iter)
+    loop.iter = call
+
+
+def _pattern(target: ast.expr) -> ast.expr:
+    """Return the form of what a loop binds as an expression."""
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return ast.Tuple([_pattern(part) for part in target.elts], ast.Load())
+    return ast.Constant(None)
 
 
 def _tolerant_block(block: Sequence[ast.stmt], functions: Collection[int]) -> list[ast.stmt]:

@@ -22,7 +22,7 @@ from fx_lsp.tracer.inputs.evidence.command_line import CommandLine, started_as
 from fx_lsp.tracer.inputs.evidence.offers import Offer
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import Plan, SequencePlan, TensorPlan, ValuePlan
-from fx_lsp.tracer.inputs.plan.values import proposals
+from fx_lsp.tracer.inputs.plan.values import proposals, tensors
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.program.absences import Absences, Absent, tolerant
 from fx_lsp.tracer.program.data_loaders import one_batch_each
@@ -31,7 +31,7 @@ from fx_lsp.tracer.program.load import LoadError, codes_of, find, load, project_
 from fx_lsp.tracer.program.time_limit import time_limit
 from fx_lsp.tracer.run.values.constants import integers_are_drawn
 
-SHARE = 0.4
+SHARE = 0.6
 """How much of the time that is left one call site may use."""
 
 
@@ -48,6 +48,7 @@ def seen_at_call_sites(task: Task, signature: inspect.Signature, hints: Mapping[
             offer = _seen_at(request, site, task.tree, task.seconds * SHARE, task.mode)
             if offer is None and not request.step:
                 offer = _seen_at(request, site, task.tree, task.seconds * SHARE, task.mode, is_tolerant=True)
+                offer = _with_guesses(offer, task) if offer is not None else None
         if offer is None:
             continue
         rest = {name: plan for name, plan in offer.args.items() if not _is_stated(name, signature, hints, task)}
@@ -111,15 +112,34 @@ def _without_absent(offer: Offer, absences: Absences, line: CommandLine, is_tole
         return replace(offer, args=args, guessed=bool(line.invented))
     absences.tell()
     init = {name: plan for name, plan in (offer.init or {}).items() if not _is_absent(plan)}
-    is_whole = offer.init is None or len(init) == len(offer.init)
+    is_whole = offer.init is None or not any(map(_has_absent, offer.init.values()))
     instance = offer.instance if is_whole else None
     return replace(offer, args=args, init=init if offer.init is not None else None, instance=instance, guessed=True)
 
 
 def _is_absent(plan: Plan) -> bool:
-    if isinstance(plan, SequencePlan):
+    """Return True for what is absent, and for a list that has something absent in it: how long it is says nothing."""
+    if isinstance(plan, SequencePlan) and plan.keys is None:
         return any(map(_is_absent, plan.items))
     return isinstance(plan, ValuePlan) and isinstance(plan.make(), Absent)
+
+
+def _has_absent(plan: Plan) -> bool:
+    return any(map(_has_absent, plan.items)) if isinstance(plan, SequencePlan) else _is_absent(plan)
+
+
+def _with_guesses(offer: Offer, task: Task) -> Offer:
+    """Return an offer with guesses for what is absent of its dictionaries: their keys are known."""
+
+    def guessed(name: str, plan: Plan) -> Plan:
+        if isinstance(plan, SequencePlan):
+            names = plan.keys or (name,) * len(plan.items)
+            return replace(plan, items=tuple(guessed(str(n), p) for n, p in zip(names, plan.items, strict=True)))
+        return tensors(name, Facts(), set(), task.context)[0] if _is_absent(plan) else plan
+
+    args = {name: guessed(name, plan) for name, plan in offer.args.items()}
+    init = {name: guessed(name, plan) for name, plan in offer.init.items()} if offer.init is not None else None
+    return replace(offer, args=args, init=init)
 
 
 def statements_of(
@@ -135,7 +155,7 @@ def statements_of(
     if request.step:
         tree = tolerant(tree, (*site.functions, *functions_around(tree, request.step)) if own else site.functions)
     elif is_tolerant:
-        tree = tolerant(tree, site.functions)
+        tree = tolerant(tree, site.functions, site.line)
     yield from codes_of(tree, site.file)
 
 

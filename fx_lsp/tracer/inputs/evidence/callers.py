@@ -70,9 +70,9 @@ class Reached(BaseException):
 class Watcher:
     """Looks at every Python call for that of the target.
 
-    `code` is the target's where it is known beforehand; `constructed` are instances of its `owner` by their ids. `site` is
-    the file whose line is told where that is not the target's `file`, and `shown` how it reads; with `stop`, Reached
-    is raised instead of running the target.
+    `code` is the target's where it is known beforehand; `constructed` are instances of its `owner` by their ids.
+    `site` is the file whose line is told where that is not the target's `file`, and `shown` how it reads; with `stop`,
+    Reached is raised instead of running the target.
     """
 
     file: str
