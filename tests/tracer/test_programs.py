@@ -564,3 +564,55 @@ def test_a_loop_over_absent_data_has_a_turn(trace):
             "extra['z']: f32[24] call site",
         ]
     )
+
+
+TRAINER = """
+import torch
+from torch import nn
+
+class Trainer:
+    def __init__(self, rows, width):
+        self.rows = rows
+        self.scale = torch.ones(width)
+        self.writer = make_writer()
+        self.net = nn.Linear(width, width)
+
+    def scaled(self, x):
+        return self.net(x) * self.scale
+
+    def logged(self, x):
+        scaled = x * self.scale
+        self.writer.add(scaled.mean())
+        return scaled
+
+def make_writer():
+    from nowhere import Writer
+    return Writer()
+"""
+TRAINS = {
+    "train.py": """
+    from user import Trainer
+
+    def main(path):
+        rows = open(path).read()
+        trainer = Trainer(rows, width=24)
+        trainer.fit()
+
+    if __name__ == "__main__":
+        main("rows.csv")
+    """
+}
+
+
+def test_a_constructor_goes_on_after_what_cannot_be_had(trace):
+    traced = trace(TRAINER, "Trainer.scaled", files=TRAINS)
+    assert lines(traced) == snapshot(["init.width: 24 · train.py:5"])
+    alone = trace(TRAINER, "Trainer.scaled")
+    assert [i.name for i in alone.trace.inputs] == snapshot(["init.rows", "init.width", "x"])
+
+
+def test_what_needs_something_absent_of_an_object_says_what_is_missing(trace):
+    failure = trace(TRAINER, "Trainer.logged", files=TRAINS).failure
+    assert (failure.kind, failure.message) == snapshot(
+        ("import", "it needs what could not be had: ModuleNotFoundError: No module named 'nowhere'")
+    )

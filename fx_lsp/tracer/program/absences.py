@@ -268,6 +268,7 @@ def _guarded(node: ast.stmt) -> ast.stmt:
     value = ast.Call(ast.Name(f" {_RECORD}", ast.Load()), [error, ast.Constant(imported)], [])
     names = _bound(node)
     targets: list[ast.expr] = [ast.Name(name, ast.Store()) for name in names]
+    targets += [ast.Attribute(ast.Name(of, ast.Load()), name, ast.Store()) for of, name in _bound_attributes(node)]
     records: list[ast.stmt] = [ast.Assign(targets, value) if targets else ast.Expr(value)]
     if blocks_of(node) and not isinstance(node, ast.ClassDef):
         records = [_unless_bound(name, value) for name in names] or [ast.Expr(value)]
@@ -295,6 +296,13 @@ def _bound(node: ast.stmt) -> list[str]:
         return [alias.asname or alias.name.partition(".")[0] for alias in node.names]
     stored = (part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store))
     return list(dict.fromkeys(stored))
+
+
+def _bound_attributes(node: ast.stmt) -> list[tuple[str, str]]:
+    """Return the attributes of variables that an assignment binds: `self`, `writer` of `self.writer = Writer()`."""
+    stored = node.targets if isinstance(node, ast.Assign) else []
+    attributes = [part for part in stored if isinstance(part, ast.Attribute)]
+    return [(part.value.id, part.attr) for part in attributes if isinstance(part.value, ast.Name)]
 
 
 def absent_names(function: FunctionType) -> Iterator[tuple[str, Absent]]:

@@ -138,6 +138,21 @@ def _without_data(request: TraceRequest, mode: AbstractContextManager[object], e
     return Loaded(module, whole=False, notes=(note,))
 
 
+def without_what_raises(request: TraceRequest, mode: AbstractContextManager[object]) -> ModuleType:
+    """The target's module, of which statements that raise leave absent what they bind, also those of the constructor of
+    its class."""
+    if request.package:
+        _import_package(request.package)
+    return _execute(request, request.sliced, mode, is_tolerant=True)
+
+
+def constructor_lines(tree: ast.Module, name: str) -> list[int]:
+    """The line at which the constructor begins of the class that a qualified name is or is in, if it has one."""
+    classes = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name.partition(".")[0])
+    methods = (part for node in classes for part in node.body if isinstance(part, ast.FunctionDef))
+    return [method.lineno for method in methods if method.name == "__init__"]
+
+
 def _execute(
     request: TraceRequest,
     text: str,
@@ -146,7 +161,9 @@ def _execute(
     is_tolerant: bool = False,
 ) -> ModuleType:
     tree = syntax_of(request, text, inputs)
-    tree = tolerant(tree, functions_around(tree, request.step)) if request.step or is_tolerant else tree
+    if request.step or is_tolerant:
+        constructors = constructor_lines(tree, request.name) if is_tolerant else []
+        tree = tolerant(tree, [*functions_around(tree, request.step), *constructors])
     linecache.cache[request.file] = (len(text), None, text.splitlines(keepends=True), request.file)
     try:
         with mode:

@@ -14,6 +14,8 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
+from torch import nn
+
 from fx_lsp.model import CallSite, TraceRequest
 from fx_lsp.steps import functions_around
 from fx_lsp.tracer.compat import FakeTensorMode
@@ -23,16 +25,26 @@ from fx_lsp.tracer.inputs.evidence.offers import Offer
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import Plan, SequencePlan, TensorPlan, ValuePlan
 from fx_lsp.tracer.inputs.plan.values import proposals, tensors
-from fx_lsp.tracer.inputs.task import Task
+from fx_lsp.tracer.inputs.task import MIN_SECONDS, Task
 from fx_lsp.tracer.program.absences import Absences, Absent, tolerant
 from fx_lsp.tracer.program.data_loaders import one_batch_each
 from fx_lsp.tracer.program.effects import forbid_effects
-from fx_lsp.tracer.program.load import LoadError, codes_of, find, load, project_anew, syntax_of, with_inputs
+from fx_lsp.tracer.program.load import (
+    LoadError,
+    codes_of,
+    constructor_lines,
+    find,
+    load,
+    project_anew,
+    syntax_of,
+    with_inputs,
+    without_what_raises,
+)
 from fx_lsp.tracer.program.time_limit import time_limit
 from fx_lsp.tracer.run.values.constants import integers_are_drawn
 
-SHARE = 0.6
-"""How much of the time that is left one call site may use."""
+SHARE, KEPT = 0.6, 0.25
+"""How much of the time that is left one call site may use, and how much of all is kept for what comes after them."""
 
 
 def seen_at_call_sites(task: Task, signature: inspect.Signature, hints: Mapping[str, Any]) -> Iterator[Offer]:
@@ -45,9 +57,12 @@ def seen_at_call_sites(task: Task, signature: inspect.Signature, hints: Mapping[
     request = task.request
     for site in request.sites:
         with modules_kept((request.module, site.imported, site.module)):
-            offer = _seen_at(request, site, task.tree, task.seconds * SHARE, task.mode)
-            if offer is None and not request.step:
-                offer = _seen_at(request, site, task.tree, task.seconds * SHARE, task.mode, is_tolerant=True)
+            until = _time_after(task)
+            offer = _seen_at(request, site, task.tree, task.seconds - until, task.mode)
+            if offer is None and not request.step and task.seconds > until:
+                offer = _seen_at(
+                    request, site, task.tree, task.seconds - _time_after(task), task.mode, is_tolerant=True
+                )
                 offer = _with_guesses(offer, task) if offer is not None else None
         if offer is None:
             continue
@@ -55,6 +70,11 @@ def seen_at_call_sites(task: Task, signature: inspect.Signature, hints: Mapping[
         if len(rest) < len(offer.args):
             yield replace(offer, args=rest)
         yield offer
+
+
+def _time_after(task: Task) -> float:
+    """Return how many seconds have to be left when a call site ends."""
+    return min(max(task.seconds * (1 - SHARE), task.request.seconds * KEPT), task.seconds - MIN_SECONDS)
 
 
 def _is_stated(name: str, signature: inspect.Signature, hints: Mapping[str, Any], task: Task) -> bool:
@@ -84,7 +104,7 @@ def _seen_at(
         stack.enter_context(time_limit(seconds))
         stack.enter_context(one_batch_each())
         stack.enter_context(integers_are_drawn())
-        target = None if own else target_module(request, site, mode)
+        target = None if own else target_module(request, site, mode, is_tolerant=is_tolerant)
         if target is not None:
             stack.enter_context(project_anew(request, (request.module, site.imported)))
         module = new_module(request, site)
@@ -113,7 +133,7 @@ def _without_absent(offer: Offer, absences: Absences, line: CommandLine, is_tole
     absences.tell()
     init = {name: plan for name, plan in (offer.init or {}).items() if not _is_absent(plan)}
     is_whole = offer.init is None or not any(map(_has_absent, offer.init.values()))
-    instance = offer.instance if is_whole else None
+    instance = offer.instance if is_whole or not isinstance(offer.instance, nn.Module) else None
     return replace(offer, args=args, init=init if offer.init is not None else None, instance=instance, guessed=True)
 
 
@@ -155,20 +175,27 @@ def statements_of(
     if request.step:
         tree = tolerant(tree, (*site.functions, *functions_around(tree, request.step)) if own else site.functions)
     elif is_tolerant:
-        tree = tolerant(tree, site.functions, site.line)
+        constructors = constructor_lines(tree, request.name) if own else ()
+        tree = tolerant(tree, (*site.functions, *constructors), site.line)
     yield from codes_of(tree, site.file)
 
 
 def target_module(
-    request: TraceRequest, site: CallSite, mode: FakeTensorMode, inputs: Collection[str] = ()
+    request: TraceRequest,
+    site: CallSite,
+    mode: FakeTensorMode,
+    inputs: Collection[str] = (),
+    is_tolerant: bool = False,
 ) -> ModuleType:
     """The target's file as other files import it, whole where that runs, under its name and under a site's for it.
 
-    Of the file of a step there is only what the site uses of it.
+    Of the file of a step there is only what the site uses of it. What raises in it is left out where `is_tolerant`.
     """
     asked = replace(request, sliced=site.sliced, overlays={})
     if inputs:
         module = with_inputs(asked, inputs, mode)
+    elif is_tolerant:
+        module = without_what_raises(replace(asked, sliced=request.source), mode)
     elif request.step:
         module = load(asked, mode).module
     else:
