@@ -616,3 +616,34 @@ def test_what_needs_something_absent_of_an_object_says_what_is_missing(trace):
     assert (failure.kind, failure.message) == snapshot(
         ("import", "it needs what could not be had: ModuleNotFoundError: No module named 'nowhere'")
     )
+
+
+def test_a_package_that_another_file_misses(trace):
+    files = {
+        "helpers.py": """
+        import torch
+        import nowhere
+
+        def device():
+            return torch.device("cpu")
+
+        def read(path):
+            return nowhere.read(path)
+        """,
+        "train.py": """
+        import torch
+        from user import Net
+        from helpers import device, read
+
+        def main(path):
+            width = 24
+            rows = read(path)
+            model = Net(width).to(device())
+            model(torch.zeros(len(rows), width, device=device()))
+
+        if __name__ == "__main__":
+            main("rows.csv")
+        """,
+    }
+    traced = trace(NET, "Net", files=files)
+    assert lines(traced) == snapshot(["init.width: 24 · train.py:8", "x: f32[2, 24] · train.py:9"])

@@ -40,6 +40,7 @@ from fx_lsp.tracer.program.load import (
     with_inputs,
     without_what_raises,
 )
+from fx_lsp.tracer.program.missing_packages import stand_in_for
 from fx_lsp.tracer.program.time_limit import time_limit
 from fx_lsp.tracer.run.values.constants import integers_are_drawn
 
@@ -109,6 +110,9 @@ def _seen_at(
             stack.enter_context(project_anew(request, (request.module, site.imported)))
         module = new_module(request, site)
         vars(module).update(namespace)
+        if is_tolerant:
+            with forbid_effects(imports=True):
+                stand_in_for(site.text, module)
         for code, imports in statements_of(request, site, is_tolerant=is_tolerant):
             if watch is None:
                 watch = _watcher(request, target or module, tree, site)

@@ -76,6 +76,9 @@ def visit_call(node: ast.Call, of: Any) -> None:
         called.uses.add("called")
         called.arguments = len(node.args)
     _visit_handed(node, of)
+    for spread in (keyword.value for keyword in node.keywords if keyword.arg is None):
+        if (options := of(spread)) is not None:
+            options.uses.add("keywords")
     name = (
         node.func.attr
         if isinstance(node.func, ast.Attribute)

@@ -94,6 +94,7 @@ def proposals(
     precise = bool(annotated) and _is_precise(annotation)
     if not precise:
         found += _from_use(parameter.name, facts, taken, context)
+    precise = precise or "keywords" in facts.uses
     if not precise and any(parameter.default is nothing for nothing in (inspect.Parameter.empty, None)):
         known = {_key(p) for p in found}
         found += [p for p in _anything(parameter.name, facts, taken, context) if _key(p) not in known]
@@ -371,6 +372,8 @@ def _from_use(name: str, facts: Facts, taken: set[int], context: Context) -> lis
         return [*context.modules(facts.attributes), *_callables(name, facts, context)]
     if "modules" in facts.uses:
         return [SequencePlan(MODULES, list)]
+    if "keywords" in facts.uses and not _is_named(facts):
+        return [ValuePlan(dict, "{}", "search")]
     if _is_module(facts):
         return [LAYER]
     if objects := _objects(name, facts, taken, context):
