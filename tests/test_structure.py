@@ -162,7 +162,7 @@ QUESTION_DOCSTRINGS: dict[str, int] = {
     "fx_lsp.plots": 2,
     "fx_lsp.server": 22,
     "fx_lsp.specs": 3,
-    "fx_lsp.tracer": 143,
+    "fx_lsp.tracer": 142,
     "fx_lsp.tracing": 109,
     "fx_lsp.wire": 1,
 }

@@ -108,21 +108,23 @@ def _held_at(name: str, container: Any, key: Any, value: Any, seen: set[int], de
         return held_tensors(value, name)
     if isinstance(value, MethodType) and not isinstance(value.__self__, torch.Tensor):
         return _held_at(name, container, key, value.__self__, seen, depth)
+    inner = _inner(name, value)
+    return [held for where, at, k, item in inner for held in _held_at(where, at, k, item, seen, depth - 1)]
+
+
+def _inner(name: str, value: Any) -> list[tuple[str, Any, Any, Any]]:
+    """What a value holds: the name of each, the container and the key that refer to it, and what it is."""
     if isinstance(value, FunctionType):
         cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=False)
-        inner: list[tuple[str, Any, Any, Any]] = [
-            (f"{name}.{variable}", cell, "cell_contents", contents_of(cell)) for variable, cell in cells
-        ]
-    elif isinstance(value, partial):
-        inner = [(f"{name}.func", value, "func", value.func)]
-        inner += [(f"{name}.{k}", value.keywords, k, item) for k, item in value.keywords.items()]
-        inner += [(f"{name}[{k}]", None, k, item) for k, item in enumerate(value.args) if not _is_tensor(item)]
-    elif isinstance(value, (list, dict)):
-        inner = [(f"{name}[{k!r}]", value, k, item) for k, item in _entries(value)]
-    else:
-        attributes: dict[str, Any] = getattr(value, "__dict__", {})
-        inner = [(f"{name}.{k}", attributes, k, item) for k, item in list(attributes.items())]
-    return [held for where, at, k, item in inner for held in _held_at(where, at, k, item, seen, depth - 1)]
+        return [(f"{name}.{variable}", cell, "cell_contents", contents_of(cell)) for variable, cell in cells]
+    if isinstance(value, partial):
+        held = [(f"{name}[{k}]", None, k, item) for k, item in enumerate(value.args) if not _is_tensor(item)]
+        held += [(f"{name}.{k}", value.keywords, k, item) for k, item in value.keywords.items()]
+        return [(f"{name}.func", None, "func", value.func), *held]
+    if isinstance(value, (list, dict)):
+        return [(f"{name}[{k!r}]", value, k, item) for k, item in _entries(value)]
+    attributes: dict[str, Any] = getattr(value, "__dict__", {})
+    return [(f"{name}.{k}", attributes, k, item) for k, item in list(attributes.items())]
 
 
 def _is_tensor(value: Any) -> bool:

@@ -242,8 +242,8 @@ class _There:
         known = Known(
             frozenset(names.keys() | helpers.keys()),
             called(lead.direct) | lead.direct,
-            called(lead.classes) | lead.classes | {n for n, node in helpers.items() if isinstance(node, ast.ClassDef)},
-            called(lead.programs) | {n for n, node in helpers.items() if isinstance(node, FUNCTIONS) and trains(node)},
+            called(lead.classes) | lead.classes | {*filter(self.user.graph.is_class, helpers)},
+            called(lead.programs) | _programs(helpers),
             frozenset(aliases),
             lead.names,
             methods=lead.methods,
@@ -285,6 +285,11 @@ class _There:
             imported,
             needed.functions,
         )
+
+
+def _programs(definitions: Mapping[str, ast.stmt]) -> set[str]:
+    """The functions among some definitions that go on to train."""
+    return {name for name, node in definitions.items() if isinstance(node, FUNCTIONS) and trains(node)}
 
 
 def _users(graph: SourceGraph, names: Collection[str]) -> set[str]:

@@ -14,8 +14,8 @@ from fx_lsp.tracing.source.parsing import walk
 
 PER_SCOPE = 2
 """How many calls of one function count."""
-_BY_HELPER = 3
-"""The rank of a call of a function of the same file that leads to the target: all of it would run."""
+_LEADS, _BY_HELPER = 2, 3
+"""The rank of a call of what leads to the target, and of a function of the same file that does: all of it would run."""
 _DOUBTFUL = 4
 MADE = 5
 """The rank of a call that only makes an instance of the target's class, or of a class that uses it."""
@@ -177,18 +177,16 @@ class _Scope:
                 return MADE if kind != "function" else None
             if name in self.known.direct:
                 return 0
-            helps = _BY_HELPER if name in self.known.helpers else 2
-            return helps if arguments and name not in self.known.programs else None
+            leads = (_LEADS, _BY_HELPER)[name in self.known.helpers]
+            return leads if arguments and name not in self.known.programs else None
         if isinstance(function, ast.Call):
             found = self.mentions(function)
             return None if not found else 0 if any(found) and kind == "module" else 1
         root = root_of(function)
         if not isinstance(function, ast.Attribute) or not isinstance(root, ast.Name) or not self.mentions(function):
             return None
-        if function.attr == (last if kind == "method" else "forward"):
-            return 0
-        if function.attr in self.known.methods:
-            return 1
+        if function.attr in (last if kind == "method" else "forward", *self.known.methods):
+            return int(function.attr in self.known.methods)
         if not arguments or root.id not in self.variables:
             return None
         return _DOUBTFUL if self.variables[root.id] else _REMOTE

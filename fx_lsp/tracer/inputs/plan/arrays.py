@@ -47,5 +47,5 @@ def _takes_arrays(path: str, place: int | str, module: ModuleType) -> bool:
         function = operator.attrgetter(path)(module)
     except AttributeError:
         return False
-    known = (_of_numpy(name) if name != "from_numpy" else torch.from_numpy for name in _TAKE_ARRAYS)
-    return place == 0 and function is not None and any(function is taking for taking in known)
+    taking = (_of_numpy(name) if name != "from_numpy" else torch.from_numpy for name in _TAKE_ARRAYS)
+    return place == 0 and function is not None and any(function is other for other in taking)

@@ -372,8 +372,6 @@ def _from_use(name: str, facts: Facts, taken: set[int], context: Context) -> lis
         return [*context.modules(facts.attributes), *_callables(name, facts, context)]
     if "modules" in facts.uses:
         return [SequencePlan(MODULES, list)]
-    if "keywords" in facts.uses and not _is_named(facts):
-        return [ValuePlan(dict, "{}", "search")]
     if _is_module(facts):
         return [LAYER]
     if objects := _objects(name, facts, taken, context):
@@ -400,6 +398,8 @@ def _objects(name: str, facts: Facts, in_use: set[int], context: Context) -> lis
         return [SequencePlan((tensors(name, facts.element, in_use, context)[0],) * facts.length)]
     if facts.element is not None and _is_named(facts.element):
         return [SequencePlan((plan,) * 2, list) for plan in _named(name, facts.element, in_use, context)]
+    if "keywords" in facts.uses and not _is_named(facts):
+        return [ValuePlan(dict, "{}", "search")]
     return _named(name, facts, in_use, context) if _is_named(facts) else []
 
 
