@@ -607,8 +607,11 @@ TRAINS = {
 def test_a_constructor_goes_on_after_what_cannot_be_had(trace):
     traced = trace(TRAINER, "Trainer.scaled", files=TRAINS)
     assert lines(traced) == snapshot(["init.width: 24 · train.py:5"])
-    alone = trace(TRAINER, "Trainer.scaled")
-    assert [i.name for i in alone.trace.inputs] == snapshot(["init.rows", "init.width", "x"])
+
+
+def test_a_constructor_goes_on_without_a_program(trace):
+    traced = trace(TRAINER, "Trainer.scaled")
+    assert [i.name for i in traced.trace.inputs] == snapshot(["init.rows", "init.width", "x"])
 
 
 def test_what_needs_something_absent_of_an_object_says_what_is_missing(trace):

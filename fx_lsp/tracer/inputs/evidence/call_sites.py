@@ -44,7 +44,7 @@ from fx_lsp.tracer.program.missing_packages import stand_in_for
 from fx_lsp.tracer.program.time_limit import time_limit
 from fx_lsp.tracer.run.values.constants import integers_are_drawn
 
-SHARE, KEPT = 0.6, 0.25
+SHARE, KEPT = 0.6, 0.4
 """How much of the time that is left one call site may use, and how much of all is kept for what comes after them."""
 
 
