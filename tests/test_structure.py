@@ -126,7 +126,7 @@ COMPLEX: dict[str, int] = {
     "fx_lsp.tracer.source.names:_parts": 21,
     "fx_lsp.tracer.stages.equivalence:_compare": 21,
     "fx_lsp.tracer.stages.equivalence:run_for_real": 30,
-    "fx_lsp.tracing.calls.call_sites:_There._imports": 34,
+    "fx_lsp.tracing.calls.call_sites:_There._imports": 32,
     "fx_lsp.tracing.calls.straight_line:_Scope.rank": 23,
     "fx_lsp.tracing.remote.hosts:_host": 21,
     "fx_lsp.tracing.source.arrays:strangers": 34,
@@ -162,7 +162,7 @@ QUESTION_DOCSTRINGS: dict[str, int] = {
     "fx_lsp.plots": 2,
     "fx_lsp.server": 22,
     "fx_lsp.specs": 3,
-    "fx_lsp.tracer": 143,
+    "fx_lsp.tracer": 142,
     "fx_lsp.tracing": 109,
     "fx_lsp.wire": 1,
 }

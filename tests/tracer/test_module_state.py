@@ -299,3 +299,26 @@ def test_what_a_comment_gives_is_not_changed(trace):
 
 def test_an_attribute_that_no_constructor_makes(trace):
     assert "no attribute 'nowhere'" in trace(PRELUDE + FLAGS, "Net.broken").failure.message
+
+
+def test_a_module_that_is_pickled_where_it_is_made(trace):
+    traced = trace(
+        """
+        import io
+        import pickle
+        import torch
+        from torch import nn
+
+        class Kept(nn.Module):
+            def __init__(self, width=8):
+                super().__init__()
+                self.fc = nn.Linear(width, width)
+                pickle.dump(self.state_dict(), io.BytesIO())
+                self.copy = pickle.loads(pickle.dumps(nn.Linear(width, 4)))
+
+            def forward(self, x):
+                return self.copy(self.fc(x))
+        """,
+        "Kept",
+    )
+    assert traced.graph("forward").count("= aten.addmm") == 2

@@ -406,3 +406,269 @@ def test_a_call_that_was_not_followed_is_said_beside_the_guess(head: str, call: 
     traced = trace(NET, "Net", files={"train.py": f"import torch\nfrom user import Net\n{head}{call}\n"})
     assert {i.source for i in traced.trace.inputs} == {"search"}
     assert traced.trace.notes == (note,)
+
+
+DIFFUSION = """
+import enum
+import numpy as np
+import torch
+
+class Kind(enum.Enum):
+    NOISE = 1
+    IMAGE = 2
+
+def schedule(steps):
+    return np.linspace(0.001, 0.02, steps)
+
+class Diffusion:
+    def __init__(self, *, betas, kind):
+        self.betas = np.array(betas)
+        assert (self.betas > 0).all() and self.betas.ndim == 1
+        self.kind = kind
+
+    def loss(self, model, x, t):
+        noise = torch.randn_like(x)
+        return (model(self.noised(x, t, noise)) - noise).pow(2).mean()
+
+    def noised(self, x, t, noise):
+        assert self.kind == Kind.NOISE
+        scale = torch.from_numpy(self.betas)[t].float()
+        return x + scale[:, None] * noise
+
+    def unused(self, x, t):
+        return self.noised(x, t, torch.ones_like(x))
+"""
+SPACED = {
+    "spaced.py": """
+    from user import Diffusion
+
+    class Spaced(Diffusion):
+        def __init__(self, every, **kwargs):
+            whole = Diffusion(**kwargs)
+            kwargs["betas"] = whole.betas[::every]
+            super().__init__(**kwargs)
+            self.every = every
+
+        def loss(self, model, *args):
+            return super().loss(lambda x: model(x) * self.every, *args)
+    """,
+    "factory.py": """
+    import user as u
+    from spaced import Spaced
+
+    def create(steps=100):
+        return Spaced(every=4, betas=u.schedule(steps), kind=u.Kind.NOISE)
+    """,
+    "train.py": """
+    import torch
+    from torch import nn
+    from factory import create
+    import nowhere
+
+    def main(path):
+        diffusion = create(steps=40)
+        model = nn.Linear(16, 16)
+        rows = nowhere.read(path)
+        for x in [rows]:
+            diffusion.loss(model, torch.randn(len(rows), 16), torch.randint(0, 10, (len(rows),)))
+
+    if __name__ == "__main__":
+        main("rows.csv")
+    """,
+}
+
+
+def test_an_object_of_a_subclass_that_a_factory_makes_in_another_file(trace):
+    traced = trace(DIFFUSION, "Diffusion.noised", files=SPACED)
+    assert lines(traced) == snapshot(
+        [
+            "init.betas: ndarray(…) · train.py:7",
+            "init.kind: <Kind.NOISE: 1> · train.py:7",
+            "x: f32[2, 16] · train.py:11",
+            "t: i64[2] · train.py:11",
+            "noise: f32[2, 16] · train.py:11",
+        ]
+    )
+
+
+def test_of_a_method_that_is_overridden_that_of_the_class_is_traced(trace):
+    traced = trace(DIFFUSION, "Diffusion.loss", files=SPACED)
+    assert lines(traced) == snapshot(
+        [
+            "init.betas: ndarray(…) · train.py:7",
+            "init.kind: <Kind.NOISE: 1> · train.py:7",
+            "model: Spaced.loss.<locals>.<lambda> · train.py:11",
+            "x: f32[2, 16] · train.py:11",
+            "t: i64[2] · train.py:11",
+        ]
+    )
+
+
+def test_a_method_that_the_program_does_not_come_to_has_the_programs_object(trace):
+    traced = trace(DIFFUSION, "Diffusion.unused", files=SPACED)
+    assert lines(traced) == snapshot(["init.betas: ndarray(…) · train.py:7", "init.kind: <Kind.NOISE: 1> · train.py:7"])
+
+
+def test_a_parameter_that_is_used_as_an_array_is_one(trace):
+    source = """
+    import numpy as np
+    import torch
+
+    class Table:
+        def __init__(self, weights):
+            self.weights = np.array(weights, dtype=np.float64)
+            assert len(self.weights.shape) == 1 and (self.weights > 0).all()
+
+        def weighted(self, losses, t):
+            return losses * torch.from_numpy(self.weights)[t]
+    """
+    traced = trace(source, "Table.weighted")
+    assert [f"{i.name}: {i.spec}" for i in traced.trace.inputs if "weights" in i.name] == snapshot(
+        ["init.weights: np.linspace(0.01, 0.99, 64)"]
+    )
+
+
+def test_an_argument_that_holds_a_module(trace):
+    source = """
+    import torch
+    from torch import nn
+
+    class Scaled:
+        def __init__(self, model):
+            self.model = model
+
+        def __call__(self, x):
+            return self.model(x) * 2
+
+    def loss(model, x):
+        return torch.relu(model(x)).mean()
+
+    if __name__ == "__main__":
+        linear = nn.Linear(8, 4)
+        HELD
+    """
+    for held in ("loss(Scaled(linear), torch.randn(2, 8))", "loss(linear.forward, torch.randn(2, 8))"):
+        traced = trace(source.replace("HELD", held), "loss")
+        assert "mm" in traced.graph("joint")
+
+
+def test_a_loop_over_absent_data_has_a_turn(trace):
+    source = """
+    import torch
+
+    def loss(x, scale, extra):
+        return (torch.relu(x) * scale + extra["y"] + extra["z"]).mean()
+    """
+    train = """
+    import torch
+    from user import loss
+    from nowhere import Loader
+
+    def main(path):
+        scale = torch.randn(24)
+        for epoch in range(3):
+            for number, (x, y) in enumerate(Loader(path)):
+                x = x.cuda()
+                if number > 100:
+                    break
+                loss(x, scale, extra=dict(y=y, z=torch.ones(24)))
+
+    if __name__ == "__main__":
+        main("rows.csv")
+    """
+    traced = trace(source, "loss", files={"train.py": train})
+    inputs = [f"{i.name}: {i.spec} {i.source}" for i in traced.trace.inputs]
+    assert inputs == snapshot(
+        [
+            "x: f32[4, 24] search",
+            "scale: f32[24] call site",
+            "extra['y']: f32[4, 24] search",
+            "extra['z']: f32[24] call site",
+        ]
+    )
+
+
+TRAINER = """
+import torch
+from torch import nn
+
+class Trainer:
+    def __init__(self, rows, width):
+        self.rows = rows
+        self.scale = torch.ones(width)
+        self.writer = make_writer()
+        self.net = nn.Linear(width, width)
+
+    def scaled(self, x):
+        return self.net(x) * self.scale
+
+    def logged(self, x):
+        scaled = x * self.scale
+        self.writer.add(scaled.mean())
+        return scaled
+
+def make_writer():
+    from nowhere import Writer
+    return Writer()
+"""
+TRAINS = {
+    "train.py": """
+    from user import Trainer
+
+    def main(path):
+        rows = open(path).read()
+        trainer = Trainer(rows, width=24)
+        trainer.fit()
+
+    if __name__ == "__main__":
+        main("rows.csv")
+    """
+}
+
+
+def test_a_constructor_goes_on_after_what_cannot_be_had(trace):
+    traced = trace(TRAINER, "Trainer.scaled", files=TRAINS)
+    assert lines(traced) == snapshot(["init.width: 24 · train.py:5"])
+
+
+def test_a_constructor_goes_on_without_a_program(trace):
+    traced = trace(TRAINER, "Trainer.scaled")
+    assert [i.name for i in traced.trace.inputs] == snapshot(["init.rows", "init.width", "x"])
+
+
+def test_what_needs_something_absent_of_an_object_says_what_is_missing(trace):
+    failure = trace(TRAINER, "Trainer.logged", files=TRAINS).failure
+    assert (failure.kind, failure.message) == snapshot(
+        ("import", "it needs what could not be had: ModuleNotFoundError: No module named 'nowhere'")
+    )
+
+
+def test_a_package_that_another_file_misses(trace):
+    files = {
+        "helpers.py": """
+        import torch
+        import nowhere
+
+        def device():
+            return torch.device("cpu")
+
+        def read(path):
+            return nowhere.read(path)
+        """,
+        "train.py": """
+        import torch
+        from user import Net
+        from helpers import device, read
+
+        def main(path):
+            width = 24
+            rows = read(path)
+            model = Net(width).to(device())
+            model(torch.zeros(len(rows), width, device=device()))
+
+        if __name__ == "__main__":
+            main("rows.csv")
+        """,
+    }
+    traced = trace(NET, "Net", files=files)
+    assert lines(traced) == snapshot(["init.width: 24 · train.py:8", "x: f32[2, 24] · train.py:9"])

@@ -120,7 +120,7 @@ def sentence(error: BaseException) -> str:
     """What an exception says, in one line."""
     if isinstance(error, SystemExit):
         return f"the code ends the process (sys.exit({error.code!r}))"
-    if isinstance(error, Unfinished):
+    if isinstance(error, (Unfinished, AbsentError)):
         return str(error)
     if isinstance(error, EffectBlocked):
         return f"the code {error.what}; tracing only runs code without such effects"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,9 @@ from fx_lsp.tracer.inputs.search import HARD, search, search_failure
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, explore
 from fx_lsp.tracer.inputs.task import Task
+from fx_lsp.tracer.program.absences import AbsentError
+from fx_lsp.tracer.program.effects import EffectBlocked
+from fx_lsp.tracer.program.load import constructor_lines, find, without_what_raises
 from fx_lsp.tracer.program.scratch import scratch_files
 from fx_lsp.tracer.run.call import Call
 from fx_lsp.tracer.run.fakes import construct_fake
@@ -46,8 +50,12 @@ class Constructed:
         return all(i.source != "search" for i in self.inputs)
 
 
-def construct(task: Task, cls: type, given: Mapping[str, Plan]) -> Constructed | Failure:
-    """Make an instance with the constructor arguments that are given; the rest is searched for."""
+def construct(task: Task, cls: type, given: Mapping[str, Plan], is_lenient: bool = False) -> Constructed | Failure:
+    """Make an instance with the constructor arguments that are given; the rest is searched for.
+
+    Where a constructor needs what cannot be had here, a package or data, it runs without the statements that raise; it
+    `is_lenient` then.
+    """
     signature, hints = signature_of(cls), hints_of(cls.__init__, task.module)
     if signature is None:
         return Failure("construct", f"the constructor of {cls.__name__} has no readable signature")
@@ -73,6 +81,11 @@ def construct(task: Task, cls: type, given: Mapping[str, Plan]) -> Constructed |
     earlier = resumed(start, alternatives, task.request.previous, INIT)
     found = search(start, evaluate, task.seconds / 2, earlier, explored)
     if found.best.run.error is not None:
+        lenient = _lenient(task, cls) if isinstance(found.best.run.error, _NOT_HERE) and not is_lenient else None
+        if lenient is not None:
+            again = construct(task, lenient, given, is_lenient=True)
+            if isinstance(again, Constructed):
+                return again
         bad: Severity = "error" if is_given(start) else "information"
         failure = search_failure(task, found, bad, input_specs(found.best.plans, INIT))
         if failure.kind in HARD:
@@ -84,6 +97,24 @@ def construct(task: Task, cls: type, given: Mapping[str, Plan]) -> Constructed |
         return dataclasses.replace(failure, kind="construct", message=message, hint=hint)
     plans = found.best.plans
     return Constructed(found.best.run.result, shown_init(dict(plans.items)), plans)
+
+
+_NOT_HERE = (ImportError, OSError, EffectBlocked, AbsentError)
+"""What raises where something cannot be had that is no mistake of the code."""
+
+
+def _lenient(task: Task, cls: type) -> type | None:
+    """Return the class with a constructor that goes on after what raises; None where its file has none for it."""
+    if not constructor_lines(task.tree, cls.__qualname__):
+        return None
+    before = sys.modules.get(task.request.module)
+    try:
+        return find(without_what_raises(task.request, task.mode), cls.__qualname__)
+    except Exception:
+        return None
+    finally:
+        if before is not None:
+            sys.modules[task.request.module] = before
 
 
 def switch(

@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from inspect import getattr_static
+from types import FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -53,12 +55,28 @@ class Subject:
         return Call(self.described, arguments.args, arguments.kwargs, held, names), arguments.paths
 
     def bind(self, instance: Any) -> Subject:
-        """The subject as a callable of that instance; a module is called itself, so that its hooks run."""
+        """The subject as a callable of that instance; a module is called itself, so that its hooks run.
+
+        Of an instance of a subclass that has a method of its own in that place, it is still this class's.
+        """
         if self.owner is None:
             return self
         is_module = isinstance(instance, nn.Module)
-        function = instance if is_module and self.attribute == "forward" else getattr(instance, self.attribute)
+        own, other = (getattr_static(kind, self.attribute, None) for kind in (self._class_of(instance), type(instance)))
+        if isinstance(own, FunctionType) and own is not other:
+            function = MethodType(own, instance)
+        elif is_module and self.attribute == "forward":
+            function = instance
+        else:
+            function = getattr(instance, self.attribute)
         return dataclasses.replace(self, function=function, modules={"": instance} if is_module else {})
+
+    def _class_of(self, instance: Any) -> type:
+        """Return the target's class as the instance has it: a program may have loaded the file once more."""
+        assert self.owner is not None
+        name = self.owner.__qualname__
+        same = (kind for kind in type(instance).__mro__ if kind.__qualname__ == name)
+        return next((kind for kind in same if kind.__module__ == self.owner.__module__), type(instance))
 
 
 def subject_of(task: Task, target: Any) -> Subject | Failure:

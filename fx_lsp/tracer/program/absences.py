@@ -18,7 +18,7 @@ from fx_lsp.steps import BACKWARD, blocks_of
 from fx_lsp.tracer.run.state import contents_of
 from fx_lsp.tracer.source.likely_numbers import number_named
 
-_RECORD, _CAUGHT, _ERROR, _NUMBER = "absent", "caught", "error", "number"
+_RECORD, _CAUGHT, _ERROR, _NUMBER, _TURNS = "absent", "caught", "error", "number", "turns"
 """Names of the code around statements. No identifier of the user's has a space in front."""
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _LEFT = (ast.Return, ast.Break, ast.Continue, ast.Pass, ast.Global, ast.Nonlocal)
@@ -77,7 +77,8 @@ class Absences:
     def namespace(self, absent: Callable[[BaseException, bool], Any] | None = None) -> dict[str, Any]:
         """The names that tolerant code needs; `absent` is asked what stands for what a statement that raises binds."""
         caught = {f" {_CAUGHT}": (Exception, SystemExit), BACKWARD: backward_of}
-        return {f" {_RECORD}": absent or self.record, f" {_NUMBER}": self._number, **caught}
+        record = absent or self.record
+        return {f" {_RECORD}": record, f" {_NUMBER}": self._number, f" {_TURNS}": self._turns, **caught}
 
     def _number(self, compute: Callable[[], Any], name: str) -> Any:
         """Return a number of data, or one that its name suggests where the data is absent."""
@@ -87,6 +88,21 @@ class Absences:
             self.numbers[name] = number_named(name)
             return self.numbers[name]
 
+    def _turns(self, compute: Callable[[], Any], pattern: Any) -> Iterator[Any]:
+        """Yield what a loop goes over; where that cannot be had, one turn with what is absent in the form of `pattern`,
+        None for each variable."""
+        empty = object()
+        first: Any = empty
+        rest: Iterator[Any] = iter(())
+        try:
+            rest = iter(compute())
+            first = next(rest, empty)
+        except Exception as error:
+            first = _in_form(pattern, self.record(error, False))
+        if first is not empty:
+            yield first
+        yield from rest
+
     def tell(self) -> None:
         """Have the numbers that were made up told with the trace."""
         _MADE_UP.update(self.numbers)
@@ -95,6 +111,10 @@ class Absences:
         """Return what stands for what a statement binds that raised an error."""
         self.errors.append(error)
         return Absent(error, imported)
+
+
+def _in_form(pattern: Any, absent: Absent) -> Any:
+    return absent if pattern is None else tuple(_in_form(part, absent) for part in pattern)
 
 
 _MADE_UP: dict[str, int] = {}
@@ -184,12 +204,33 @@ def _last_name(node: ast.AST) -> str:
     return sensible[-1] if sensible else ""
 
 
-def tolerant(tree: ast.Module, functions: Collection[int]) -> ast.Module:
+def tolerant(tree: ast.Module, functions: Collection[int], line: int = 0) -> ast.Module:
     """The module with each statement that raises leaving absent what it binds, at its top level and in the functions
-    that begin at some lines. Numbers of data that is absent are made up."""
+    that begin at some lines. Numbers of data that is absent are made up, and loops around the `line` have a turn."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.For) and node.lineno < line <= (node.end_lineno or 0):
+            _take_turn(node)
     body = _tolerant_block(tree.body, functions)
     tree.body = [guarded(node) if isinstance(node, ast.ClassDef) else node for node in body]
     return ast.fix_missing_locations(tree)
+
+
+def _take_turn(loop: ast.For) -> None:
+    """Have a loop over what is absent run once."""
+    nothing = ast.arguments([], [], None, [], [], None, [])
+    arguments = [ast.Lambda(nothing, loop.iter), _pattern(loop.target)]
+    call = ast.Call(ast.Name(f" {_TURNS}", ast.Load()), arguments, [])
+    for part in ast.walk(call):
+        if "lineno" in getattr(part, "_attributes", ()) and not hasattr(part, "lineno"):
+            ast.copy_location(part, loop.iter)
+    loop.iter = call
+
+
+def _pattern(target: ast.expr) -> ast.expr:
+    """Return the form of what a loop binds as an expression."""
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return ast.Tuple([_pattern(part) for part in target.elts], ast.Load())
+    return ast.Constant(None)
 
 
 def _tolerant_block(block: Sequence[ast.stmt], functions: Collection[int]) -> list[ast.stmt]:
@@ -235,6 +276,7 @@ def guarded(node: ast.stmt, is_whole: bool = False) -> ast.stmt:
     value = ast.Call(ast.Name(f" {_RECORD}", ast.Load()), [error, ast.Constant(imported)], [])
     names = _bound(node)
     targets: list[ast.expr] = [ast.Name(name, ast.Store()) for name in names]
+    targets += [ast.Attribute(ast.Name(of, ast.Load()), name, ast.Store()) for of, name in _bound_attributes(node)]
     records: list[ast.stmt] = [ast.Assign(targets, value) if targets else ast.Expr(value)]
     if blocks_of(node) and not isinstance(node, ast.ClassDef) and not is_whole:
         records = [_unless_bound(name, value) for name in names] or [ast.Expr(value)]
@@ -293,6 +335,13 @@ def _bound(node: ast.stmt) -> list[str]:
         return [alias.asname or alias.name.partition(".")[0] for alias in node.names]
     stored = (part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store))
     return list(dict.fromkeys(stored))
+
+
+def _bound_attributes(node: ast.stmt) -> list[tuple[str, str]]:
+    """Return the attributes of variables that an assignment binds: `self`, `writer` of `self.writer = Writer()`."""
+    stored = node.targets if isinstance(node, ast.Assign) else []
+    attributes = [part for part in stored if isinstance(part, ast.Attribute)]
+    return [(part.value.id, part.attr) for part in attributes if isinstance(part.value, ast.Name)]
 
 
 def absent_names(function: FunctionType) -> Iterator[tuple[str, Absent]]:

@@ -25,16 +25,20 @@ Replacement = Callable[..., Any]
 @dataclass
 class Launchers:
     """Replaces such functions, in place: programs have imported them under their own names. `invent` makes up what a
-    function requires."""
+    function requires. What modules have is looked at once."""
 
     invent: Invent
+    _modules: set[str] = field(default_factory=set[str])
     _codes: list[tuple[FunctionType, CodeType, Any]] = field(default_factory=list["tuple[FunctionType, CodeType, Any]"])
 
     def replace(self) -> None:
         """Replace those of the modules that are loaded by now."""
-        for name, module in list(sys.modules.items()):
+        fresh = sys.modules.keys() - self._modules
+        self._modules |= fresh
+        for name in fresh:
+            module, last = sys.modules.get(name), name.rpartition(".")[2]
             for kind in _KINDS:
-                if kind.module == name.rpartition(".")[2] and all(hasattr(module, sign) for sign in kind.signs):
+                if kind.module == last and all(hasattr(module, sign) for sign in kind.signs):
                     holder: Any = getattr(module, kind.holder) if kind.holder else module
                     function = inspect.getattr_static(holder, kind.name, None)
                     if isinstance(function, FunctionType) and _key(function) not in _REPLACED:

@@ -11,8 +11,8 @@ import importlib.util
 import linecache
 import os
 import sys
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Collection, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
@@ -138,6 +138,21 @@ def _without_data(request: TraceRequest, mode: AbstractContextManager[object], e
     return Loaded(module, whole=False, notes=(note,))
 
 
+def without_what_raises(request: TraceRequest, mode: AbstractContextManager[object]) -> ModuleType:
+    """The target's module, of which statements that raise leave absent what they bind, also those of the constructor of
+    its class."""
+    if request.package:
+        _import_package(request.package)
+    return _execute(request, request.sliced, mode, is_tolerant=True)
+
+
+def constructor_lines(tree: ast.Module, name: str) -> list[int]:
+    """The line at which the constructor begins of the class that a qualified name is or is in, if it has one."""
+    classes = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name.partition(".")[0])
+    methods = (part for node in classes for part in node.body if isinstance(part, ast.FunctionDef))
+    return [method.lineno for method in methods if method.name == "__init__"]
+
+
 def _execute(
     request: TraceRequest,
     text: str,
@@ -146,7 +161,9 @@ def _execute(
     is_tolerant: bool = False,
 ) -> ModuleType:
     tree = syntax_of(request, text, inputs)
-    tree = tolerant(tree, functions_around(tree, request.step)) if request.step or is_tolerant else tree
+    if request.step or is_tolerant:
+        constructors = constructor_lines(tree, request.name) if is_tolerant else []
+        tree = tolerant(tree, [*functions_around(tree, request.step), *constructors])
     linecache.cache[request.file] = (len(text), None, text.splitlines(keepends=True), request.file)
     try:
         with mode:
@@ -312,6 +329,35 @@ def forget_project(request: TraceRequest, before: Collection[str]) -> None:
         file = getattr(module, "__file__", None)
         if name not in before and isinstance(file, str) and any(file.startswith(r + os.sep) for r in request.roots):
             del sys.modules[name]
+
+
+@contextmanager
+def project_anew(request: TraceRequest, but: Collection[str]) -> Generator[None, None, None]:
+    """Have the project's modules imported anew inside, `but` some, so that they take these as they are now.
+
+    Afterwards those that were loaded before are back.
+    """
+    modules = {name: module for name, module in list(sys.modules.items()) if name not in but}
+    kept = {name: module for name, module in modules.items() if _is_of_project(name, module, request.roots)}
+    for name in kept:
+        del sys.modules[name]
+    try:
+        yield
+    finally:
+        sys.modules.update(kept)
+
+
+def _is_of_project(name: str, module: ModuleType, roots: Sequence[str]) -> bool:
+    """Return True for a module below the roots that is not installed there."""
+    file = getattr(module, "__file__", None)
+    if not isinstance(file, str) or name.partition(".")[0] in _NEVER_PRELOADED:
+        return False
+    folders = file.split(os.sep)
+    return any(file.startswith(root + os.sep) for root in roots) and not _INSTALLED.intersection(folders)
+
+
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+"""Folders of installed packages, which an environment inside the project has."""
 
 
 def _changed(file: str, since: float) -> bool:

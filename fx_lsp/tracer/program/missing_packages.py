@@ -4,13 +4,14 @@ Whatever is done with that raises, so that nothing is traced that needs them."""
 
 from __future__ import annotations
 
+import ast
 import importlib.abc
 import importlib.machinery
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from fx_lsp.tracer.program.absences import Absent
@@ -59,6 +60,29 @@ class MissingPackages(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Run nothing: a stand-in is complete as it is made."""
+
+
+def stand_in_for(text: str, module: ModuleType) -> None:
+    """Have something stand in for the packages that are not installed and that imports at the top level of a text need,
+    directly or by other files. `module` is that in which the text is going to run."""
+    missing = MissingPackages()
+    for node in ast.parse(text).body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            code = compile(ast.Module([node], []), module.__name__, "exec", dont_inherit=True)
+            while (error := _raised(code, module)) is not None and missing.take(error):
+                pass
+
+
+def _raised(code: CodeType, module: ModuleType) -> ImportError | None:
+    """Return what an import raises of packages that are not there."""
+    names = {name: getattr(module, name, None) for name in ("__name__", "__package__", "__spec__", "__file__")}
+    try:
+        exec(code, names)
+    except ImportError as error:
+        return error
+    except Exception:
+        return None
+    return None
 
 
 class _MissingModule(ModuleType):

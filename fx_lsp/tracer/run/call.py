@@ -41,12 +41,15 @@ class Call:
         inside = [held for prefix, module in self.modules.items() for held in held_tensors(module, prefix)]
         found = [held for held in inside if not held.plain or id(held.tensor) in self.touched]
         known = {id(held.tensor) for held in found} | {id(tensor) for _, tensor in self.arguments()}
-        return found + surroundings(self.function, self.touched - known, self.modules.values())
+        return found + surroundings(self.function, self.touched - known, self.modules.values(), self._named())
 
     def arguments(self) -> Iterator[tuple[str, torch.Tensor]]:
         """The tensors among the arguments, each with its path."""
-        for name, value in [*((_argument_name(self, i), a) for i, a in enumerate(self.args)), *self.kwargs.items()]:
+        for name, value in self._named():
             yield from tensors_in(value, name)
+
+    def _named(self) -> list[tuple[str, Any]]:
+        return [*((_argument_name(self, i), a) for i, a in enumerate(self.args)), *self.kwargs.items()]
 
     def run(self) -> Any:
         """Call the target, which remembers no other call; what it assigns to attributes of the modules is undone."""

@@ -66,6 +66,34 @@ def movable_modules() -> Generator[None, None, None]:
         nn.Module._apply = original
 
 
+@contextmanager
+def pickled_tensors() -> Generator[None, None, None]:
+    """Inside, fake tensors can be pickled, which have no bytes to write: what is loaded again is a copy of them."""
+
+    def reduce(tensor: torch.Tensor, protocol: Any) -> tuple[Callable[..., Any], tuple[int]]:
+        _PICKLED.append(tensor)
+        return _unpickled, (len(_PICKLED) - 1,)
+
+    kind: Any = FakeTensor
+    kind.__reduce_ex__ = reduce
+    try:
+        yield
+    finally:
+        del kind.__reduce_ex__
+        _PICKLED.clear()
+
+
+_PICKLED: list[torch.Tensor] = []
+
+
+def _unpickled(number: int) -> torch.Tensor:
+    original = _PICKLED[number]
+    loaded = original.detach().clone()
+    if isinstance(original, nn.Parameter):
+        return nn.Parameter(loaded, requires_grad=original.requires_grad)
+    return loaded.requires_grad_(original.requires_grad)
+
+
 def _changed(tensor: torch.Tensor, fn: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
     with torch.no_grad():
         found = fn(tensor)

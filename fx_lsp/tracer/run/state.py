@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
@@ -52,12 +52,16 @@ def held_tensors(module: nn.Module, prefix: str = "") -> list[Held]:
 
 
 def surroundings(
-    function: Callable[..., Any], touched: Collection[int], modules: Iterable[nn.Module] = ()
+    function: Callable[..., Any],
+    touched: Collection[int],
+    modules: Iterable[nn.Module] = (),
+    arguments: Iterable[tuple[str, Any]] = (),
 ) -> list[Held]:
     """The tensors that a function reads without being given them, of those whose ids are `touched`.
 
     It may find them in the variables of the function around it, in the object it is a method of, and at the top level
-    of its file; also inside modules, lists, dicts and objects that are there, and in those that `modules` hold.
+    of its file; also inside modules, lists, dicts, functions and objects that are there or among its `arguments`, and
+    in those that `modules` hold.
     """
     plain = innermost(type(function).forward if isinstance(function, nn.Module) else function)
     found: list[Held] = []
@@ -77,6 +81,9 @@ def surroundings(
             for name, value in part.__dict__.items():
                 if not isinstance(value, torch.Tensor) and name not in _OWN:
                     found += _held_at(f"{path}.{name}" if path else name, part.__dict__, name, value, seen)
+    for name, value in arguments:
+        if not isinstance(value, (torch.Tensor, nn.Module)):
+            found += _held_at(name, [value], 0, value, seen)
     namespace: dict[str, Any] = getattr(plain, "__globals__", {})
     for name, value in list(namespace.items()):
         found += _held_at(name, namespace, name, value, seen, depth=2)
@@ -89,7 +96,8 @@ _DEPTH = 4
 
 
 def _held_at(name: str, container: Any, key: Any, value: Any, seen: set[int], depth: int = _DEPTH) -> list[Held]:
-    """The tensors in a value: itself, or those inside of lists, dicts and objects with attributes."""
+    """The tensors in a value: itself, or those inside of lists, dicts and objects with attributes, in the variables
+    of a function and in what a method is bound to."""
     if isinstance(value, torch.Tensor):
         kind: SavedKind = "parameter" if isinstance(value, nn.Parameter) else "buffer"
         return [Held(name, value, kind, [(container, key)])]
@@ -98,16 +106,32 @@ def _held_at(name: str, container: Any, key: Any, value: Any, seen: set[int], de
     seen.add(id(value))
     if isinstance(value, nn.Module):
         return held_tensors(value, name)
-    if isinstance(value, (list, dict)):
-        entries = _entries(value)
-        inner = [(f"{name}[{k!r}]", value, k, item) for k, item in entries]
-    else:
-        attributes: dict[str, Any] = getattr(value, "__dict__", {})
-        inner = [(f"{name}.{k}", attributes, k, item) for k, item in list(attributes.items())]
+    if isinstance(value, MethodType) and not isinstance(value.__self__, torch.Tensor):
+        return _held_at(name, container, key, value.__self__, seen, depth)
+    inner = _inner(name, value)
     return [held for where, at, k, item in inner for held in _held_at(where, at, k, item, seen, depth - 1)]
 
 
-_LEAVES = (bool, int, float, complex, str, bytes, type(None), type, ModuleType, FunctionType, BuiltinFunctionType)
+def _inner(name: str, value: Any) -> list[tuple[str, Any, Any, Any]]:
+    """What a value holds: the name of each, the container and the key that refer to it, and what it is."""
+    if isinstance(value, FunctionType):
+        cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=False)
+        return [(f"{name}.{variable}", cell, "cell_contents", contents_of(cell)) for variable, cell in cells]
+    if isinstance(value, partial):
+        held = [(f"{name}[{k}]", None, k, item) for k, item in enumerate(value.args) if not _is_tensor(item)]
+        held += [(f"{name}.{k}", value.keywords, k, item) for k, item in value.keywords.items()]
+        return [(f"{name}.func", None, "func", value.func), *held]
+    if isinstance(value, (list, dict)):
+        return [(f"{name}[{k!r}]", value, k, item) for k, item in _entries(value)]
+    attributes: dict[str, Any] = getattr(value, "__dict__", {})
+    return [(f"{name}.{k}", attributes, k, item) for k, item in list(attributes.items())]
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+_LEAVES = (bool, int, float, complex, str, bytes, type(None), type, ModuleType, BuiltinFunctionType)
 
 
 def contents_of(cell: CellType) -> Any:

@@ -14,7 +14,7 @@ from fx_lsp.model import CallSite, Target
 from fx_lsp.syntax import FunctionNode
 from fx_lsp.tracing.calls.project_files import ProjectFile, users_of
 from fx_lsp.tracing.calls.pytest_calls import test_case
-from fx_lsp.tracing.calls.straight_line import FUNCTIONS, MADE, Found, Known, calls_in, trains
+from fx_lsp.tracing.calls.straight_line import FUNCTIONS, MADE, Found, Known, calling_methods, calls_in, trains
 from fx_lsp.tracing.slicing.backward_slice import Backwards, Path, decorators_of, render, root_of
 from fx_lsp.tracing.slicing.module_slice import SourceGraph
 from fx_lsp.tracing.slicing.step_slice import StepPart
@@ -131,7 +131,15 @@ class _Own:
             frozenset(programs),
             leading=frozenset(names),
             passed=self.part is not None or self.target.name == "main" or _is_command(definitions, top),
+            methods=self._methods(definitions),
         )
+
+    def _methods(self, definitions: Iterable[ast.stmt]) -> frozenset[str]:
+        """Return the methods of the target's class that call it."""
+        top, _, method = self.target.name.partition(".")
+        name = {"module": "forward", "method": method}.get(self.target.kind, "")
+        classes = (node for node in definitions if isinstance(node, ast.ClassDef) and node.name == top)
+        return frozenset(caller for node in classes if name for caller in calling_methods(node, name))
 
     @property
     def leading(self) -> _Leading:
@@ -185,7 +193,14 @@ class _There:
         functions = known.names
         if not functions:
             return None
-        outer = Known(functions, known.direct & functions, known.classes, known.programs, leading=functions)
+        outer = Known(
+            functions,
+            known.direct & functions,
+            known.classes,
+            known.programs,
+            leading=functions,
+            methods=known.methods,
+        )
         return _Leading(self.module, outer, imported, taken)
 
     @cached_property
@@ -227,10 +242,12 @@ class _There:
         known = Known(
             frozenset(names.keys() | helpers.keys()),
             called(lead.direct) | lead.direct,
-            called(lead.classes) | lead.classes,
-            called(lead.programs) | {name for name, node in helpers.items() if trains(node)},
+            called(lead.classes) | lead.classes | {*filter(self.user.graph.is_class, helpers)},
+            called(lead.programs) | _programs(helpers),
             frozenset(aliases),
             lead.names,
+            methods=lead.methods,
+            helpers=frozenset(helpers),
         )
         if self.lead.imported:
             return known, self.lead.imported, self.lead.taken
@@ -239,7 +256,8 @@ class _There:
     def _helpers(self, leading: Collection[str]) -> dict[str, ast.stmt]:
         """Functions and classes of the file that use what leads to the target."""
         helpers = _users(self.user.graph, leading)
-        return {node.name: node for node in self.user.tree.body if isinstance(node, FUNCTIONS) and node.name in helpers}
+        kinds = (*FUNCTIONS, ast.ClassDef)
+        return {node.name: node for node in self.user.tree.body if isinstance(node, kinds) and node.name in helpers}
 
     def _absolute(self, node: ast.ImportFrom) -> str:
         if not node.level:
@@ -267,6 +285,11 @@ class _There:
             imported,
             needed.functions,
         )
+
+
+def _programs(definitions: Mapping[str, ast.stmt]) -> set[str]:
+    """The functions among some definitions that go on to train."""
+    return {name for name, node in definitions.items() if isinstance(node, FUNCTIONS) and trains(node)}
 
 
 def _users(graph: SourceGraph, names: Collection[str]) -> set[str]:

@@ -14,10 +14,12 @@ from fx_lsp.tracing.source.parsing import walk
 
 PER_SCOPE = 2
 """How many calls of one function count."""
-_DOUBTFUL = 3
-MADE = 4
+_LEADS, _BY_HELPER = 2, 3
+"""The rank of a call of what leads to the target, and of a function of the same file that does: all of it would run."""
+_DOUBTFUL = 4
+MADE = 5
 """The rank of a call that only makes an instance of the target's class, or of a class that uses it."""
-_REMOTE = 5
+_REMOTE = 6
 """The rank of a call of an object that has something to do with the target, and may call it."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -28,7 +30,8 @@ class Known:
 
     `direct` are the names of the target itself (of its class, for a method), `classes` those that are classes,
     `programs` functions that do more than call it; `leading` are the attributes of `aliases` that count. Where they are
-    `passed`, what is given one of them is taken to call it: `spawn(worker, args=(…))`.
+    `passed`, what is given one of them is taken to call it: `spawn(worker, args=(…))`. `methods` are those of its class
+    that call the target on their own object, and `helpers` functions of the file that calls.
     """
 
     names: frozenset[str]
@@ -38,6 +41,8 @@ class Known:
     aliases: frozenset[str] = frozenset()
     leading: frozenset[str] = frozenset()
     passed: bool = False
+    methods: frozenset[str] = frozenset()
+    helpers: frozenset[str] = frozenset()
 
     def named(self, node: ast.AST) -> str | None:
         """The name of the target's file that an expression is, if it leads to the target."""
@@ -94,6 +99,30 @@ def calls_in(graph: SourceGraph, known: Known, target: Target, local_imports: bo
     return found
 
 
+def calling_methods(definition: ast.ClassDef, name: str) -> frozenset[str]:
+    """Return the methods of a class that call one of them on their own object, directly or by others of them.
+
+    What calls `self(…)` calls `forward`. Those that go on to train are left out.
+    """
+    methods = [node for node in definition.body if isinstance(node, FUNCTIONS) and not trains(node)]
+    called = {method.name: _called_on_self(method) for method in methods}
+    leading, waiting = set[str](), [name]
+    while waiting:
+        last = waiting.pop()
+        fresh = {method for method, names in called.items() if last in names} - leading - {name}
+        leading |= fresh
+        waiting += fresh
+    return frozenset(leading)
+
+
+def _called_on_self(method: ast.stmt) -> set[str]:
+    """Return the names of what a method calls of its own object."""
+    calls = [node.func for node in walk(method) if isinstance(node, ast.Call)]
+    own = {"forward" for function in calls if isinstance(function, ast.Name) and function.id == "self"}
+    attributes = (function for function in calls if isinstance(function, ast.Attribute))
+    return own | {f.attr for f in attributes if isinstance(f.value, ast.Name) and f.value.id == "self"}
+
+
 def trains(node: ast.stmt) -> bool:
     """Whether a function goes on to train: it would be run as a whole."""
     return any(isinstance(n, ast.Attribute) and n.attr in ("backward", "step", "parse_args") for n in walk(node))
@@ -148,15 +177,16 @@ class _Scope:
                 return MADE if kind != "function" else None
             if name in self.known.direct:
                 return 0
-            return 2 if arguments and name not in self.known.programs else None
+            leads = (_LEADS, _BY_HELPER)[name in self.known.helpers]
+            return leads if arguments and name not in self.known.programs else None
         if isinstance(function, ast.Call):
             found = self.mentions(function)
             return None if not found else 0 if any(found) and kind == "module" else 1
         root = root_of(function)
         if not isinstance(function, ast.Attribute) or not isinstance(root, ast.Name) or not self.mentions(function):
             return None
-        if function.attr == (last if kind == "method" else "forward"):
-            return 0
+        if function.attr in (last if kind == "method" else "forward", *self.known.methods):
+            return int(function.attr in self.known.methods)
         if not arguments or root.id not in self.variables:
             return None
         return _DOUBTFUL if self.variables[root.id] else _REMOTE

@@ -14,6 +14,8 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
+from torch import nn
+
 from fx_lsp.model import CallSite, TraceRequest
 from fx_lsp.steps import functions_around
 from fx_lsp.tracer.compat import FakeTensorMode
@@ -22,17 +24,28 @@ from fx_lsp.tracer.inputs.evidence.command_line import CommandLine, started_as
 from fx_lsp.tracer.inputs.evidence.offers import Offer
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import Plan, SequencePlan, TensorPlan, ValuePlan
-from fx_lsp.tracer.inputs.plan.values import proposals
-from fx_lsp.tracer.inputs.task import Task
+from fx_lsp.tracer.inputs.plan.values import proposals, tensors
+from fx_lsp.tracer.inputs.task import MIN_SECONDS, Task
 from fx_lsp.tracer.program.absences import Absences, Absent, tolerant
 from fx_lsp.tracer.program.data_loaders import one_batch_each
 from fx_lsp.tracer.program.effects import forbid_effects
-from fx_lsp.tracer.program.load import codes_of, find, load, syntax_of, with_inputs
+from fx_lsp.tracer.program.load import (
+    LoadError,
+    codes_of,
+    constructor_lines,
+    find,
+    load,
+    project_anew,
+    syntax_of,
+    with_inputs,
+    without_what_raises,
+)
+from fx_lsp.tracer.program.missing_packages import stand_in_for
 from fx_lsp.tracer.program.time_limit import TimeUp, time_limit
 from fx_lsp.tracer.run.values.constants import integers_are_drawn
 
-SHARE = 0.4
-"""How much of the time that is left one call site may use."""
+SHARE, KEPT = 0.6, 0.4
+"""How much of the time that is left one call site may use, and how much of all is kept for what comes after them."""
 
 
 def seen_at_call_sites(task: Task, signature: inspect.Signature, hints: Mapping[str, Any]) -> Iterator[Offer]:
@@ -45,9 +58,12 @@ def seen_at_call_sites(task: Task, signature: inspect.Signature, hints: Mapping[
     request = task.request
     for site in request.sites:
         with modules_kept((request.module, site.imported, site.module)):
-            offer = first = _seen_at(request, site, task.tree, task.seconds * SHARE, task.mode)
-            if not isinstance(offer, Offer) and not request.step:
-                offer = _seen_at(request, site, task.tree, task.seconds * SHARE, task.mode, is_tolerant=True)
+            until = _time_after(task)
+            offer = first = _seen_at(request, site, task.tree, task.seconds - until, task.mode)
+            if not isinstance(offer, Offer) and not request.step and task.seconds > until:
+                seconds = task.seconds - _time_after(task)
+                offer = _seen_at(request, site, task.tree, seconds, task.mode, is_tolerant=True)
+                offer = _with_guesses(offer, task) if isinstance(offer, Offer) else offer
         if not isinstance(offer, Offer):
             _note_unfollowed(site, request, (first, offer))
             continue
@@ -79,6 +95,11 @@ def _note_unfollowed(site: CallSite, request: TraceRequest, raised: Sequence[Off
         _UNFOLLOWED.append(f"{place} was not followed: `{(missing.name or '').partition('.')[0]}` is not installed")
 
 
+def _time_after(task: Task) -> float:
+    """Return how many seconds have to be left when a call site ends."""
+    return min(max(task.seconds * (1 - SHARE), task.request.seconds * KEPT), task.seconds - MIN_SECONDS)
+
+
 def _is_stated(name: str, signature: inspect.Signature, hints: Mapping[str, Any], task: Task) -> bool:
     """Whether the annotation of a parameter says its shape."""
     parameter = signature.parameters.get(name)
@@ -108,9 +129,14 @@ def _seen_at(
         stack.enter_context(time_limit(seconds))
         stack.enter_context(one_batch_each())
         stack.enter_context(integers_are_drawn())
-        target = None if own else target_module(request, site, mode)
+        target = None if own else target_module(request, site, mode, is_tolerant=is_tolerant)
+        if target is not None:
+            stack.enter_context(project_anew(request, (request.module, site.imported)))
         module = new_module(request, site)
         vars(module).update(namespace)
+        if is_tolerant:
+            with forbid_effects(imports=True):
+                stand_in_for(site.text, module)
         for code, imports in statements_of(request, site, is_tolerant=is_tolerant):
             if watch is None:
                 watch = _watcher(request, target or module, tree, site)
@@ -145,15 +171,34 @@ def _without_absent(offer: Offer, absences: Absences, line: CommandLine, is_tole
         return replace(offer, args=args, guessed=bool(line.invented))
     absences.tell()
     init = {name: plan for name, plan in (offer.init or {}).items() if not _is_absent(plan)}
-    is_whole = offer.init is None or len(init) == len(offer.init)
-    instance = offer.instance if is_whole else None
+    is_whole = offer.init is None or not any(map(_has_absent, offer.init.values()))
+    instance = offer.instance if is_whole or not isinstance(offer.instance, nn.Module) else None
     return replace(offer, args=args, init=init if offer.init is not None else None, instance=instance, guessed=True)
 
 
 def _is_absent(plan: Plan) -> bool:
-    if isinstance(plan, SequencePlan):
+    """Return True for what is absent, and for a list that has something absent in it: how long it is says nothing."""
+    if isinstance(plan, SequencePlan) and plan.keys is None:
         return any(map(_is_absent, plan.items))
     return isinstance(plan, ValuePlan) and isinstance(plan.make(), Absent)
+
+
+def _has_absent(plan: Plan) -> bool:
+    return any(map(_has_absent, plan.items)) if isinstance(plan, SequencePlan) else _is_absent(plan)
+
+
+def _with_guesses(offer: Offer, task: Task) -> Offer:
+    """Return an offer with guesses for what is absent of its dictionaries: their keys are known."""
+
+    def guessed(name: str, plan: Plan) -> Plan:
+        if isinstance(plan, SequencePlan):
+            names = plan.keys or (name,) * len(plan.items)
+            return replace(plan, items=tuple(guessed(str(n), p) for n, p in zip(names, plan.items, strict=True)))
+        return tensors(name, Facts(), set(), task.context)[0] if _is_absent(plan) else plan
+
+    args = {name: guessed(name, plan) for name, plan in offer.args.items()}
+    init = {name: guessed(name, plan) for name, plan in offer.init.items()} if offer.init is not None else None
+    return replace(offer, args=args, init=init)
 
 
 def statements_of(
@@ -169,16 +214,34 @@ def statements_of(
     if request.step:
         tree = tolerant(tree, (*site.functions, *functions_around(tree, request.step)) if own else site.functions)
     elif is_tolerant:
-        tree = tolerant(tree, site.functions)
+        constructors = constructor_lines(tree, request.name) if own else ()
+        tree = tolerant(tree, (*site.functions, *constructors), site.line)
     yield from codes_of(tree, site.file)
 
 
 def target_module(
-    request: TraceRequest, site: CallSite, mode: FakeTensorMode, inputs: Collection[str] = ()
+    request: TraceRequest,
+    site: CallSite,
+    mode: FakeTensorMode,
+    inputs: Collection[str] = (),
+    is_tolerant: bool = False,
 ) -> ModuleType:
-    """What a test uses of the target's file, importable under its name and under the test's name for it."""
+    """The target's file as other files import it, whole where that runs, under its name and under a site's for it.
+
+    Of the file of a step there is only what the site uses of it. What raises in it is left out where `is_tolerant`.
+    """
     asked = replace(request, sliced=site.sliced, overlays={})
-    module = with_inputs(asked, inputs, mode) if inputs else load(asked, mode).module
+    if inputs:
+        module = with_inputs(asked, inputs, mode)
+    elif is_tolerant:
+        module = without_what_raises(replace(asked, sliced=request.source), mode)
+    elif request.step:
+        module = load(asked, mode).module
+    else:
+        try:
+            module = load(replace(asked, sliced=request.source), mode).module
+        except (LoadError, SystemExit):
+            module = load(asked, mode).module
     if site.imported:
         sys.modules[site.imported] = module
     return module

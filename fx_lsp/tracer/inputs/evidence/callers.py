@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dis
 import gc
 import inspect
 import sys
@@ -11,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import CodeType, FrameType, FunctionType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
@@ -48,12 +49,17 @@ class Seen:
     mode: ValuePlan | None = None
 
 
-class Instance(NamedTuple):
-    """An instance of the target's class with its constructor's arguments, made by the program or by a search."""
+@dataclass
+class Instance:
+    """An instance of the target's class with its constructor's arguments, made by the program or by a search.
+
+    It is `is_whole` once every constructor that runs on it has come to its end, those of subclasses, too.
+    """
 
     receiver: Any
     args: dict[str, Plan]
     by_program: bool
+    is_whole: bool = False
 
 
 class Reached(BaseException):
@@ -64,15 +70,15 @@ class Reached(BaseException):
 class Watcher:
     """Looks at every Python call for that of the target.
 
-    `code` is the target's where it is known beforehand; `constructed` are instances by their ids. `site` is
-    the file whose line is told where that is not the target's `file`, and `shown` how it reads; with `stop`, Reached
-    is raised instead of running the target.
+    `code` is the target's where it is known beforehand; `constructed` are instances of its `owner` by their ids.
+    `site` is the file whose line is told where that is not the target's `file`, and `shown` how it reads; with `stop`,
+    Reached is raised instead of running the target.
     """
 
     file: str
     matches: Callable[[FrameType], bool]
     code: CodeType | None = None
-    constructors: frozenset[CodeType] = frozenset()
+    owner: type | None = None
     seen: Seen | None = None
     constructed: dict[int, Instance] = field(default_factory=dict[int, "Instance"])
     site: str = ""
@@ -96,11 +102,14 @@ class Watcher:
             self.code = _inner_code(_code_of(function), self.is_nested) or self.code
 
     def _event(self, frame: FrameType, event: str, arg: Any) -> None:
+        if event == "return" and self.constructed and frame.f_code.co_name == "__init__":
+            self._leave(frame)
         if event != "call" or frame.f_code.co_filename != self.file:
             return
-        if frame.f_code in self.constructors:
+        if self.owner is not None and frame.f_code is _code_of(self.owner.__init__):
             receiver, args = _arguments(frame, self._detail(frame), method=True)
-            self.constructed[id(receiver)] = Instance(receiver, args, self._caller(frame) is not None)
+            if isinstance(receiver, self.owner):
+                self.constructed[id(receiver)] = Instance(receiver, args, self._caller(frame) is not None)
         elif self.seen is None and self.matches(frame) and not _is_symbolic_trace(frame):
             method = frame.f_code.co_varnames[:1] == ("self",)
             receiver, args = _arguments(frame, self._detail(frame), method)
@@ -109,6 +118,17 @@ class Watcher:
             self.seen = Seen(args, receiver, function_of(frame.f_code, frame.f_locals), mode)
             if self.stop:
                 raise Reached
+
+    def _leave(self, frame: FrameType) -> None:
+        """Take note of whether a constructor came to its end or raised."""
+        receiver = frame.f_locals.get(next(iter(frame.f_code.co_varnames), ""))
+        instance = self.constructed.get(id(receiver))
+        if instance is not None and instance.receiver is receiver:
+            instance.is_whole = dis.opname[frame.f_code.co_code[frame.f_lasti]].startswith("RETURN")
+
+    @property
+    def _constructor(self) -> Callable[..., Any] | None:
+        return self.owner.__init__ if self.owner is not None else None
 
     def _caller(self, frame: FrameType) -> FrameType | None:
         """Return the frame of the program's that a call comes from; None for one that the search makes."""
@@ -132,7 +152,7 @@ class Watcher:
         instance = self.constructed.get(id(receiver))
         init = instance.args if instance is not None and instance.receiver is receiver else None
         if init is not None:
-            init = _beside_defaults(init, type(receiver).__init__)
+            init = _beside_defaults(init, self._constructor)
         args = _beside_defaults(self.seen.args, function)
         return Observed(function, Offer(args, init, receiver, mode=self.seen.mode))
 
@@ -142,10 +162,15 @@ class Watcher:
         return failure if offer is None else Observed(None, offer)
 
     def _made(self) -> Offer | None:
-        """Return what the program made the last instance of the target's class with, where none was called."""
+        """Return what the program made the last instance of the target's class with, where none was called.
+
+        A module is made anew with that. Any other object counts as the program has it.
+        """
         for instance in reversed(self.constructed.values()):
             if instance.by_program:
-                return Offer({}, _beside_defaults(instance.args, type(instance.receiver).__init__))
+                is_kept = instance.is_whole and not isinstance(instance.receiver, nn.Module)
+                init = _beside_defaults(instance.args, self._constructor)
+                return Offer({}, init, instance.receiver if is_kept else None)
         return None
 
 
@@ -199,20 +224,14 @@ def watcher(request: TraceRequest, module: ModuleType, tree: ast.Module) -> Watc
     if not isinstance(target, type):
         code, bound = _code_of(target), _bound(target)
         owner = find(module, request.name.rpartition(".")[0]) if request.kind == "method" else None
-        constructors = _constructors(owner)
-        return Watcher(request.file, lambda frame: frame.f_code is code and _given(frame, bound), code, constructors)
+        owner = owner if isinstance(owner, type) else None
+        return Watcher(request.file, lambda frame: frame.f_code is code and _given(frame, bound), code, owner)
     kind, forward = target, _code_of(getattr(target, "forward", None))
 
     def matches(frame: FrameType) -> bool:
         return frame.f_code is forward and isinstance(frame.f_locals.get("self"), kind)
 
-    return Watcher(request.file, matches, constructors=_constructors(target))
-
-
-def _constructors(kind: Any) -> frozenset[CodeType]:
-    """Return the code that makes an instance of a class."""
-    code = _code_of(kind.__init__) if isinstance(kind, type) else None
-    return frozenset([code] if code is not None else ())
+    return Watcher(request.file, matches, owner=kind)
 
 
 def _bound(target: Any) -> Mapping[str, Any]:

@@ -172,12 +172,15 @@ def _visit_layers(node: ast.Call, name: str, of: Any) -> None:
 
 
 def _visit_handed(node: ast.Call, of: Any) -> None:
-    """Which arguments of a function are parameters as they are."""
+    """Take in which arguments of a function are parameters as they are, and which are spread as its keywords."""
     positional = node.args if not any(isinstance(a, ast.Starred) for a in node.args) else []
     given = [*enumerate(positional), *((k.arg, k.value) for k in node.keywords if k.arg is not None)]
     for place, argument in given:
         if (found := of(argument)) is not None:
             found.handed.append((ast.unparse(node.func), place))
+    for spread in (keyword.value for keyword in node.keywords if keyword.arg is None):
+        if (options := of(spread)) is not None:
+            options.uses.add("keywords")
 
 
 def _inside_call(expression: ast.expr, name: ast.Name) -> bool:

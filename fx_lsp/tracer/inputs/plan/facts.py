@@ -7,7 +7,9 @@ from typing import Any, Literal
 
 from fx_lsp.tracer.inputs.plan.dims import Shape
 
-Use = Literal["tensor", "called", "applied", "modules", "iterated", "count", "compared", "operand", "indexed", "index"]
+Use = Literal[
+    "tensor", "called", "applied", "modules", "iterated", "count", "compared", "operand", "indexed", "index", "keywords"
+]
 
 
 @dataclass

@@ -7,7 +7,8 @@ changes every dimension that has it.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, TypeAlias
@@ -319,13 +320,32 @@ def plan_of_made(given: Any, source: InputSource, detail: str = "") -> Plan:
 
 
 def _snapshot(given: Any) -> Any:
-    """Return a copy of an object that a call may change, such as its settings; the object itself where it is shared."""
+    """Return a copy of an object that a call may change, such as its settings; the object itself where it is shared.
+
+    Modules in it are shared, too: every run has to find the same parameters.
+    """
     if isinstance(given, (nn.Module, type, FunctionType, ModuleType)) or not hasattr(given, "__dict__"):
         return given
     try:
-        snapshot = copy.deepcopy(given)
+        with _modules_shared():
+            snapshot = copy.deepcopy(given)
         if given.__dict__ is given:  # a dict whose items are its attributes
             snapshot.__dict__ = snapshot
         return snapshot
     except Exception:
         return given
+
+
+@contextmanager
+def _modules_shared() -> Generator[None, None, None]:
+    """Have copies of objects refer to the same modules."""
+
+    def shared(module: nn.Module, memo: dict[int, Any]) -> nn.Module:
+        return module
+
+    module: Any = nn.Module
+    module.__deepcopy__ = shared
+    try:
+        yield
+    finally:
+        del module.__deepcopy__

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from fx_lsp.specs import TensorSpec
+from fx_lsp.tracer.inputs.plan.arrays import array_plans
 from fx_lsp.tracer.inputs.plan.dims import shapes_in, sizes_of, words
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import Plan, SequencePlan, TensorPlan, ValuePlan, fresh_sizes, value
@@ -85,13 +86,15 @@ def proposals(
     if parameter.default is not inspect.Parameter.empty:
         found.append(value(parameter.default, "default"))
     found += context.fits(f"init.{parameter.name}" if context.constructing else parameter.name)
-    annotated = _from_annotation(annotation, parameter.name, facts, taken, context)
+    arrays = array_plans(annotation, facts, context.module)
+    annotated = arrays or _from_annotation(annotation, parameter.name, facts, taken, context)
     found += annotated
     if not found and not facts.uses:
         found += _handed_on(facts, context.module)
     precise = bool(annotated) and _is_precise(annotation)
     if not precise:
         found += _from_use(parameter.name, facts, taken, context)
+    precise = precise or "keywords" in facts.uses
     if not precise and any(parameter.default is nothing for nothing in (inspect.Parameter.empty, None)):
         known = {_key(p) for p in found}
         found += [p for p in _anything(parameter.name, facts, taken, context) if _key(p) not in known]
@@ -395,6 +398,8 @@ def _objects(name: str, facts: Facts, in_use: set[int], context: Context) -> lis
         return [SequencePlan((tensors(name, facts.element, in_use, context)[0],) * facts.length)]
     if facts.element is not None and _is_named(facts.element):
         return [SequencePlan((plan,) * 2, list) for plan in _named(name, facts.element, in_use, context)]
+    if "keywords" in facts.uses and not _is_named(facts):
+        return [ValuePlan(dict, "{}", "search")]
     return _named(name, facts, in_use, context) if _is_named(facts) else []
 
 
