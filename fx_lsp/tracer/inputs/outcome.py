@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from fx_lsp.model import Failure, InputSpec, Remark, Severity, TargetVariant, Unreached
 from fx_lsp.tracer.inputs.candidate import Candidate
@@ -19,6 +20,7 @@ from fx_lsp.tracer.inputs.search import Found, reached, search
 from fx_lsp.tracer.inputs.settle import Settled
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration
+from fx_lsp.tracer.inputs.solve.short_loops import with_few_steps
 from fx_lsp.tracer.inputs.solve.verdict import (
     are_numbers,
     has_known_ranks,
@@ -57,7 +59,8 @@ def search_candidate(candidate: Candidate, start: Plans, seconds: float, earlier
     def demanding(attempt: Attempt) -> bool:
         return bool(demands_of(candidate, attempt))
 
-    return search(start, candidate.evaluate, seconds, earlier, candidate.explore, demanding)
+    evaluate = partial(with_few_steps, candidate.evaluate)
+    return search(start, evaluate, seconds, earlier, candidate.explore, demanding)
 
 
 def severity_of(candidate: Candidate, outcome: Found, exploration: Exploration | None = None) -> Severity:

@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain as concat
 from itertools import count, islice, product
 from typing import TypeAlias
@@ -20,7 +19,7 @@ from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_data_dependent, is_of
 from fx_lsp.tracer.inputs.solve.demands import of_one_shape
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration
 from fx_lsp.tracer.inputs.solve.repairs import is_of_gradients, repairs
-from fx_lsp.tracer.inputs.solve.short_loops import with_few_steps, with_short_loops
+from fx_lsp.tracer.inputs.solve.short_loops import with_short_loops
 from fx_lsp.tracer.inputs.solve.sizes import batched, with_rank
 from fx_lsp.tracer.inputs.solve.solver import enlarged, has_vanishing_sizes, solved, with_sizes
 from fx_lsp.tracer.inputs.task import Task
@@ -78,7 +77,6 @@ def search(
     operations have to make up dimensions, and when they do not fit by accident. What an
     `earlier` search found is taken as it is where it runs still.
     """
-    evaluate = partial(with_few_steps, evaluate)
     if earlier is not None and earlier != start:
         attempt = evaluate(earlier)
         if attempt.run.error is None:
