@@ -17,7 +17,7 @@ from fx_lsp.tracer.failures.exceptions import failure_of
 from fx_lsp.tracer.inputs.plan.plans import FROM_ERROR, Plans
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_data_dependent, is_of_sizes, place_of
 from fx_lsp.tracer.inputs.solve.demands import of_one_shape
-from fx_lsp.tracer.inputs.solve.path_conditions import Exploration
+from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
 from fx_lsp.tracer.inputs.solve.repairs import is_of_gradients, repairs
 from fx_lsp.tracer.inputs.solve.short_loops import with_short_loops
 from fx_lsp.tracer.inputs.solve.sizes import batched, with_rank
@@ -26,8 +26,10 @@ from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.run.observation import Run
 
 Evaluate = Callable[[Plans], Attempt]
-Explore = Callable[[Plans], Exploration]
-"""Runs plans on symbols."""
+Explore = Callable[[Plans, bool], Exploration]
+"""Runs plans on symbols, if so told with numbers of the constructor among them."""
+Reconstruct = Callable[[Attempt], Iterator[Plans]]
+"""Gives plans with other arguments for the constructor."""
 
 MAX_ATTEMPTS = 400
 STAGNATION = 80
@@ -38,7 +40,7 @@ REPAIRS_PER_RANK, REPAIRS_PER_COMBINATION = 12, 4
 """How many attempts another rank gets to prove a better fit than plans that already run."""
 SHARE_OF_RANKS = 0.3
 """How much of its time a search keeps for other ranks than those that it begins with."""
-LATEST = 2.0
+LATEST = 3.0
 """How many seconds longer a search goes on whose last attempt came further than any before."""
 DETOUR = 5
 """How many attempts come no further until one is made from elsewhere."""
@@ -70,6 +72,7 @@ def search(
     earlier: Plans | None = None,
     explore: Explore | None = None,
     fits_by_accident: Callable[[Attempt], bool] = lambda attempt: False,
+    reconstruct: Reconstruct = lambda attempt: iter(()),
 ) -> Found:
     """Try plans from `start` on until one runs, within about `seconds`; then see whether other ranks fit better.
 
@@ -82,7 +85,7 @@ def search(
         if attempt.run.error is None:
             return Found(attempt)
     deadline = time.process_time() + seconds
-    solver = Solver(explore) if explore is not None else None
+    solver = Solver(explore, reconstruct) if explore is not None else None
     found = _first_that_runs(start, evaluate, deadline - seconds * SHARE_OF_RANKS, MAX_ATTEMPTS, solver)
     seen = {start}
     while found.best.run.error is None and (accidents := _accidents(found.best)):
@@ -148,7 +151,7 @@ def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts
         stop = (place_of(attempt), str(attempt.run.error))
         if stop == parent:
             doubt += NO_EFFECT
-        fitting = solver.plans(attempt) if solver is not None else ()
+        fitting = concat(solver.plans(attempt), solver.reconstruct(attempt)) if solver is not None else ()
         offered = concat(batched(attempt), of_one_shape(attempt), fitting, repairs(attempt))
         ones = _ones(plans)
         children = (c for c in offered if c not in seen and max(c.sizes(), default=0) <= MAX_SIZE and _ones(c) <= ones)
@@ -161,25 +164,48 @@ def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts
 
 @dataclass
 class Solver:
-    """Solves for sizes where a search stops, a few times for each place and choice of ranks."""
+    """Solves for sizes where a search stops, a few times for each place and choice of ranks, and for the arguments of
+    the constructor."""
 
     explore: Explore
+    reconstruct: Reconstruct
     visits: Counter[object] = field(default_factory=Counter[object])
 
     def plans(self, attempt: Attempt) -> Iterator[Plans]:
         """Plans with sizes that fit where these do not, if the same run on symbols stops at the same place."""
         if not is_of_sizes(attempt):
             return
-        place = place_of(attempt), tuple((path, len(plan.spec.sizes)) for path, plan in attempt.plans.tensors())
+        ranks = tuple((path, len(plan.spec.sizes)) for path, plan in attempt.plans.tensors())
+        place = place_of(attempt), attempt.run.calls, ranks
         self.visits[place] += 1
         if self.visits[place] > MAX_VISITS:
             return
-        small = self.explore(attempt.plans)
-        fitting = list(_fitting(attempt, attempt.plans, small))
-        if not fitting or has_vanishing_sizes(small):
-            large = enlarged(attempt.plans)
-            fitting = list(_fitting(attempt, large, self.explore(large))) or fitting
+        small = self.explore(attempt.plans, False)
+        fitting = self._fitting(attempt, small, False)
         yield from fitting
+        init = attempt.plans.init.items if attempt.plans.init is not None else ()
+        is_open = any(guessed_number(plan) is not None for _, plan in init) and small.ends_like(attempt)
+        if is_open and (not fitting or self.visits[place] > 2):
+            yield from self._fitting(attempt, self.explore(attempt.plans, True), True)
+
+    def _fitting(self, attempt: Attempt, small: Exploration, whole: bool) -> list[Plans]:
+        """Return plans with sizes that fit; with `whole`, or with other numbers for the constructor."""
+        fitting = list(_fitting(attempt, attempt.plans, small))
+        large = enlarged(attempt.plans)
+        if large != attempt.plans and small.ends_like(attempt) and (not fitting or has_vanishing_sizes(small)):
+            fitting = list(_fitting(attempt, large, self.explore(large, whole))) or fitting
+        return fitting
+
+
+def _fitting(self, attempt: Attempt, whole: bool) -> list[Plans]:
+    """Return plans with sizes that fit; with `whole`, or with other numbers for the constructor."""
+    small = self.explore(attempt.plans, whole)
+    fitting = list(_fitting(attempt, attempt.plans, small))
+    if not fitting or has_vanishing_sizes(small):
+        large = enlarged(attempt.plans)
+        if large != attempt.plans:
+            fitting = list(_fitting(attempt, large, self.explore(large, whole))) or fitting
+    return fitting
 
 
 def _fitting(attempt: Attempt, plans: Plans, exploration: Exploration) -> Iterator[Plans]:

@@ -199,7 +199,8 @@ def _visit(
         if kept is None:
             return variable(expression) or _part(expression, of)
         is_name = isinstance(expression, (ast.Attribute, ast.Name))
-        return facts.get(kept.get(ast.unparse(expression), "")) if is_name else None
+        name = kept.get(ast.unparse(expression)) if is_name else None
+        return facts.get(name) if name is not None else _part(expression, of)
 
     visit_loop(node, of)
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], (ast.Tuple, ast.List)):

@@ -66,7 +66,7 @@ class Context:
     module: ModuleType
     ranks: Sequence[int]
     construct: Callable[[type], Any]
-    namespace: Callable[[Collection[str], Collection[str]], Plan]
+    namespace: Callable[[Collection[str], Collection[str], Collection[str]], Plan]
     constructing: bool = False
     named: dict[str, int] = dataclasses.field(default_factory=dict[str, int])
     fits: Callable[[str], Sequence[Plan]] = lambda parameter: ()
@@ -369,6 +369,8 @@ def _from_use(name: str, facts: Facts, taken: set[int], context: Context) -> lis
         return [*context.modules(facts.attributes), *_callables(name, facts, context)]
     if "modules" in facts.uses:
         return [SequencePlan(MODULES, list)]
+    if facts.called_parts and (modules := context.modules(facts.attributes)):
+        return list(modules)
     if _is_module(facts):
         return [LAYER]
     if objects := _objects(name, facts, taken, context):
@@ -404,7 +406,7 @@ def _is_named(facts: Facts) -> bool:
 
 def _named(name: str, facts: Facts, in_use: set[int], context: Context) -> list[Plan]:
     """Return what has the attributes or keys that are read of a parameter: settings, or tensors by their names."""
-    settings = context.namespace(facts.attributes, facts.keys)
+    settings = context.namespace(facts.attributes, facts.keys, facts.called_parts)
     complete = context.complete(settings.cls) if isinstance(settings, ValuePlan) and settings.cls is not None else ()
     if context.constructing or _SETTINGS.search(name):
         return [settings, *complete]
