@@ -61,7 +61,7 @@ def namespaces(module: ModuleType, construct: Callable[[type], Any]) -> Namespac
     """Makes the plan for an object that has certain attributes and keys.
 
     An instance of a class that the file knows where one has them all; otherwise values by their names, and modules for
-    those that are called.
+    those that are called; one module where there are no others.
     """
 
     def namespace(attributes: Collection[str], keys: Collection[str], called: Collection[str]) -> ValuePlan:
@@ -71,6 +71,8 @@ def namespaces(module: ModuleType, construct: Callable[[type], Any]) -> Namespac
                 detail = "the class that has what is read of it"
                 certain = needs_nothing(cls)
                 return ValuePlan(lambda cls=cls: construct(cls), f"{name}()", "annotation", detail, certain, cls)
+        if called and not keys and wanted <= {*called, *dir(nn.Module)}:
+            return _module_of(sorted(called))
         values: dict[str, Any] = {name: value_for(name, module) for name in sorted({*wanted, *keys} - {*called})}
         values |= {name: nn.Identity() for name in sorted(called)}
         if not keys:
@@ -78,6 +80,14 @@ def namespaces(module: ModuleType, construct: Callable[[type], Any]) -> Namespac
         return settings_plan(AttributeDict(values) if wanted else values)
 
     return namespace
+
+
+def _module_of(parts: Collection[str]) -> ValuePlan:
+    """Return the plan for a module that has modules of those names, and what every module has."""
+    shown = ", ".join(f"{part!r}: nn.Identity()" for part in parts)
+    return ValuePlan(
+        lambda: nn.ModuleDict({part: nn.Identity() for part in parts}), f"nn.ModuleDict({{{shown}}})", "search"
+    )
 
 
 def completed(cls: type) -> list[Plan]:

@@ -42,6 +42,17 @@ LAYER = ValuePlan(lambda: nn.Linear(64, 64), "nn.Linear(64, 64)", "search")
 IDENTITY = ValuePlan(nn.Identity, "nn.Identity()", "search")
 """A module to call."""
 MODULES = (IDENTITY, IDENTITY)
+
+
+class FirstOfSeveral(nn.Module):
+    """Gives back the first of its arguments: a module to call with a tensor and what it is told besides."""
+
+    def forward(self, x: Any, *others: Any, **named: Any) -> Any:
+        """Return the first argument."""
+        return x
+
+
+FIRST = ValuePlan(FirstOfSeveral, "lambda x, *others, **named: x", "search")
 _AXIS = re.compile(r"(^|_)(dims?|axis|axes)$")
 _FLOATS: tuple[tuple[re.Pattern[str], float], ...] = tuple(
     (re.compile(pattern), number)
@@ -253,6 +264,8 @@ def _from_class(annotation: type, name: str, facts: Facts, taken: set[int], cont
         return [value(torch.Size(fresh_sizes(2, taken)), "search")]
     if issubclass(annotation, enum.Enum):
         return [value(member, "annotation") for member in annotation]
+    if annotation is nn.Module and "called" in facts.uses and facts.arguments > 1:
+        return [FIRST]
     if annotation in _CONTAINERS:
         make, shown = _CONTAINERS[annotation]
         return [ValuePlan(make, shown, "search")]
