@@ -57,7 +57,7 @@ def search_candidate(candidate: Candidate, start: Plans, seconds: float, earlier
     """Search for inputs that a candidate runs with, from `start` on, as `search` does."""
 
     def demanding(attempt: Attempt) -> bool:
-        return bool(demands_of(candidate, attempt))
+        return bool(demands_of(candidate.with_object_of(attempt.plans), attempt))
 
     evaluate = partial(with_few_steps, candidate.evaluate)
     reconstructed = partial(reconstructions, candidate.task, candidate.constructed.instance)

@@ -186,7 +186,10 @@ class Solver:
         init = attempt.plans.init.items if attempt.plans.init is not None else ()
         is_open = any(guessed_number(plan) is not None for _, plan in init) and small.ends_like(attempt)
         if is_open and (not fitting or self.visits[place] > 2):
-            yield from self._fitting(attempt, self.explore(attempt.plans, True), True)
+            fitting = self._fitting(attempt, self.explore(attempt.plans, True), True)
+            yield from fitting
+        if not fitting:  # nor will there be with other sizes
+            self.visits[place] = MAX_VISITS
 
     def _fitting(self, attempt: Attempt, small: Exploration, whole: bool) -> list[Plans]:
         """Return plans with sizes that fit; with `whole`, or with other numbers for the constructor."""
