@@ -1,11 +1,13 @@
 """Numbers of constructors and sizes of inputs, solved for in one search."""
 
+from conftest import Traced, TraceFixture
+
 PRELUDE = "import numpy as np\nimport torch\nfrom torch import nn, Tensor\n"
 
 
-def given(traced, prefix=""):
+def given(traced: Traced) -> dict[str, str]:
     """What the trace's inputs are, by name."""
-    return {i.name: i.spec for i in traced.trace.inputs if i.name.startswith(prefix)}
+    return {i.name: i.spec for i in traced.trace.inputs}
 
 
 ATTENTION = """
@@ -30,7 +32,7 @@ class Attention(nn.Module):
 """
 
 
-def test_numbers_of_the_constructor_and_sizes_are_solved_for_together(trace):
+def test_numbers_of_the_constructor_and_sizes_are_solved_for_together(trace: TraceFixture) -> None:
     inputs = given(trace(PRELUDE + ATTENTION, "Attention"))
     assert inputs["init.n_word_vec"] == inputs["init.d_model"] == "64"
     batch = inputs["tokens"].partition("[")[2].partition(",")[0]
@@ -51,9 +53,9 @@ class Positions(nn.Module):
 """
 
 
-def test_tables_of_numpy_follow_the_numbers_they_are_made_with(trace):
-    inputs = given(trace(PRELUDE + TABLE.replace("n_units", "n_things"), "Positions"))
-    assert inputs["init.d_hid"] == inputs["init.n_things"]
+def test_tables_of_numpy_follow_the_numbers_they_are_made_with(trace: TraceFixture) -> None:
+    inputs = given(trace(PRELUDE + TABLE, "Positions"))
+    assert inputs["init.d_hid"] == inputs["init.n_units"]
     assert inputs["x"].endswith(f", {inputs['init.d_hid']}]")
 
 
@@ -77,17 +79,17 @@ class Search(nn.Module):
 """
 
 
-def test_what_has_parts_that_are_called_is_the_module_that_has_them(trace):
+def test_what_has_parts_that_are_called_is_the_module_that_has_them(trace: TraceFixture) -> None:
     assert given(trace(PRELUDE + PARTS, "Search"))["init.model"] == "Net()"
 
 
-def test_parts_that_are_called_are_modules_where_nothing_has_them(trace):
+def test_parts_that_are_called_are_modules_where_nothing_has_them(trace: TraceFixture) -> None:
     source = PARTS[PARTS.index("class Search") :]
     shown = "nn.ModuleDict({'decoder': nn.Identity(), 'encoder': nn.Identity()})"
     assert given(trace(PRELUDE + source, "Search"))["init.model"] == shown
 
 
-def test_a_module_is_called_with_what_it_is_told_besides(trace):
+def test_a_module_is_called_with_what_it_is_told_besides(trace: TraceFixture) -> None:
     source = """
 class Diffusion(nn.Module):
     def __init__(self, model: nn.Module):
@@ -99,7 +101,7 @@ class Diffusion(nn.Module):
     assert given(trace(PRELUDE + source, "Diffusion"))["init.model"] == "lambda x, *others, **named: x"
 
 
-def test_a_constructor_runs_once_whatever_its_numbers(trace):
+def test_a_constructor_runs_once_whatever_its_numbers(trace: TraceFixture) -> None:
     source = """
 made = []
 
@@ -115,7 +117,7 @@ class Net(nn.Module):
     assert "tokens" in given(trace(PRELUDE + source, "Net"))
 
 
-def test_what_is_taken_by_number_is_no_single_number_as_another_of_its_name_is(trace):
+def test_what_is_taken_by_number_is_no_single_number_as_another_of_its_name_is(trace: TraceFixture) -> None:
     source = """
 class Tower(nn.Module):
     def __init__(self, layers: int):

@@ -195,20 +195,10 @@ class Solver:
         """Return plans with sizes that fit; with `whole`, or with other numbers for the constructor."""
         fitting = list(_fitting(attempt, attempt.plans, small))
         large = enlarged(attempt.plans)
-        if large != attempt.plans and small.ends_like(attempt) and (not fitting or has_vanishing_sizes(small)):
+        is_open = not fitting and any(condition.expression.free_symbols for condition in small.stopping())
+        if large != attempt.plans and small.ends_like(attempt) and (is_open or has_vanishing_sizes(small)):
             fitting = list(_fitting(attempt, large, self.explore(large, whole))) or fitting
         return fitting
-
-
-def _fitting(self, attempt: Attempt, whole: bool) -> list[Plans]:
-    """Return plans with sizes that fit; with `whole`, or with other numbers for the constructor."""
-    small = self.explore(attempt.plans, whole)
-    fitting = list(_fitting(attempt, attempt.plans, small))
-    if not fitting or has_vanishing_sizes(small):
-        large = enlarged(attempt.plans)
-        if large != attempt.plans:
-            fitting = list(_fitting(attempt, large, self.explore(large, whole))) or fitting
-    return fitting
 
 
 def _fitting(attempt: Attempt, plans: Plans, exploration: Exploration) -> Iterator[Plans]:

@@ -106,11 +106,14 @@ def floats_are_numbers() -> Generator[None, None, None]:
     def of_arrays(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         return getattr(ufunc, method)(*map(_number, inputs), **kwargs)
 
-    operations = {f"__{name}__": getattr(operator, name) for name in ("add", "sub", "mul", "truediv", "pow")}
-    reflected = {
-        name.replace("__", "__r", 1): lambda one, other, do=do: do(other, one) for name, do in operations.items()
+    operations: dict[str, Callable[[Any, Any], Any]] = {
+        f"__{name}__": getattr(operator, name) for name in ("add", "sub", "mul", "truediv", "pow")
     }
-    patches = {(torch.SymFloat, name): of_floats(do) for name, do in (operations | reflected).items()}
+    reflected = {name.replace("__", "__r", 1): _reflected(do) for name, do in operations.items()}
+    every = operations | reflected
+    patches: dict[tuple[type, str], Callable[..., Any]] = {
+        (torch.SymFloat, name): of_floats(do) for name, do in every.items()
+    }
     patches[torch.SymInt, "__rtruediv__"] = of_floats(reflected["__rtruediv__"])
     patches |= {(kind, "__array_ufunc__"): of_arrays for kind in (torch.SymInt, torch.SymFloat)}
     before = {place: place[0].__dict__.get(place[1]) for place in patches}
@@ -121,6 +124,10 @@ def floats_are_numbers() -> Generator[None, None, None]:
     finally:
         for (kind, name), method in before.items():
             setattr(kind, name, method) if method is not None else delattr(kind, name)
+
+
+def _reflected(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda one, other: operation(other, one)
 
 
 @contextmanager
