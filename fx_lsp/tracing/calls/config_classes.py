@@ -28,9 +28,13 @@ def fitting_classes(tree: ast.Module, name: str) -> set[str]:
     fitting = {name for name, fields in classes.items() if any(attributes <= fields for attributes in wanted + kept)}
     if all(any(attributes <= fields for fields in classes.values()) for attributes in kept):
         return fitting
+    return fitting | set(_imported_classes(tree))
+
+
+def _imported_classes(tree: ast.Module) -> Iterator[str]:
     imported = (alias for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names)
     names = (alias.asname or alias.name for alias in imported)
-    return fitting | {name for name in names if _CLASS_NAME.fullmatch(name)}
+    yield from (name for name in names if _CLASS_NAME.fullmatch(name))
 
 
 _CLASS_NAME = re.compile(r"_?[A-Z]\w*[a-z]\w*")

@@ -264,16 +264,20 @@ def _from_class(annotation: type, name: str, facts: Facts, taken: set[int], cont
         return [value(torch.Size(fresh_sizes(2, taken)), "search")]
     if issubclass(annotation, enum.Enum):
         return [value(member, "annotation") for member in annotation]
-    if annotation is nn.Module and "called" in facts.uses and facts.arguments > 1:
-        return [FIRST]
     if annotation in _CONTAINERS:
-        make, shown = _CONTAINERS[annotation]
-        return [ValuePlan(make, shown, "search")]
+        return [_container(annotation, facts)]
     if annotation.__module__ in ("builtins", "typing", "abc", "collections.abc"):
         return []
     if (holder := _holder_of_tensors(annotation, facts, taken, context)) is not None:
         return [holder]
     return [*(_instance(kind, context) for kind in _concrete(annotation)), *context.complete(annotation)]
+
+
+def _container(annotation: type, facts: Facts) -> ValuePlan:
+    if annotation is nn.Module and "called" in facts.uses and facts.arguments > 1:
+        return FIRST
+    make, shown = _CONTAINERS[annotation]
+    return ValuePlan(make, shown, "search")
 
 
 def _is_text(literal: Any) -> bool:
@@ -380,12 +384,8 @@ def _is_sequence_of_tensors(annotation: Any) -> bool:
 def _from_use(name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
     if "called" in facts.uses and not _is_module(facts):
         return [*context.modules(facts.attributes), *_callables(name, facts, context)]
-    if "modules" in facts.uses:
-        return [SequencePlan(MODULES, list)]
-    if facts.called_parts and (modules := context.modules(facts.attributes)):
-        return list(modules)
-    if _is_module(facts):
-        return [LAYER]
+    if modules := _modules(facts, context):
+        return modules
     if objects := _objects(name, facts, taken, context):
         return objects
     if context.constructing and (facts.length or "indexed" in facts.uses):
@@ -401,6 +401,14 @@ def _from_use(name: str, facts: Facts, taken: set[int], context: Context) -> lis
         first = tensors(name, Facts(), taken, context)
         return [SequencePlan((p,) * (facts.item_count or 2), list) for p in first[:2]]
     return []
+
+
+def _modules(facts: Facts, context: Context) -> list[Plan]:
+    """Return several modules, the one that has the parts that are called, or any where it is asked what all have."""
+    if "modules" in facts.uses:
+        return [SequencePlan(MODULES, list)]
+    with_parts = list(context.modules(facts.attributes)) if facts.called_parts else []
+    return with_parts or ([LAYER] if _is_module(facts) else [])
 
 
 def _objects(name: str, facts: Facts, in_use: set[int], context: Context) -> list[Plan]:

@@ -57,8 +57,7 @@ def solutions(exploration: Exploration, goal: Condition) -> list[Solution]:
     wanted = _test(expression, not goal.held)
     symbols = [s for s in hints if s in expression.free_symbols]
     variables = list(dict.fromkeys(groups[s] for s in symbols))
-    asked = (c for c in exploration.conditions[-MAX_PATH:] if c.expression != goal.expression)
-    path = [(c, _test(c.expression, c.held)) for c in asked if not _is_of_table(c, exploration)]
+    path = list(_path(exploration, goal))
     before = {str(s): n for s, n in hints.items()}
     fitting: dict[tuple[tuple[str, int], ...], tuple[Any, Solution]] = {}
     for change in _changes(variables, exploration, goal):
@@ -74,6 +73,13 @@ def solutions(exploration: Exploration, goal: Condition) -> list[Solution]:
     best = sorted(costs, key=lambda item: item[0])
     coherent = (replace(solution, coherent=not cost[1]) for cost, solution in islice(best, MAX_SOLUTIONS))
     return [_told_apart(solution, groups, exploration, path) for solution in coherent]
+
+
+def _path(exploration: Exploration, goal: Condition) -> Iterator[tuple[Condition, Test]]:
+    """Yield what was asked before, with how to ask it of other sizes."""
+    for condition in exploration.conditions[-MAX_PATH:]:
+        if condition.expression != goal.expression and not _is_of_table(condition, exploration):
+            yield condition, _test(condition.expression, condition.held)
 
 
 def _is_of_table(condition: Condition, exploration: Exploration) -> bool:
