@@ -15,13 +15,14 @@ from fx_lsp.model import Failure, Remark
 from fx_lsp.specs import MODE
 from fx_lsp.syntax import FunctionNode
 from fx_lsp.tracer.failures.no_tensor_code import may_be_none, nothing
-from fx_lsp.tracer.inputs.construct import INIT, MODULE_RANKS, Constructed, construct, shown_init, switch
+from fx_lsp.tracer.inputs.construct import MODULE_RANKS, Constructed, construct, instance_of, shown_init, switch
 from fx_lsp.tracer.inputs.evidence.body import body_facts, find_function, lend_facts
 from fx_lsp.tracer.inputs.evidence.layers import add_layer_facts
 from fx_lsp.tracer.inputs.evidence.named_numbers import NamedSize, sizes_by_name, with_named_sizes
 from fx_lsp.tracer.inputs.evidence.offers import Offer, Written
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import (
+    INIT,
     Plan,
     Plans,
     materialize,
@@ -33,7 +34,6 @@ from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, Free, explor
 from fx_lsp.tracer.inputs.subject import Subject
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.run.call import Call
-from fx_lsp.tracer.run.fakes import construct_fake
 
 FUNCTION_RANKS = (2, 3, 4, 1)
 
@@ -42,8 +42,9 @@ FUNCTION_RANKS = (2, 3, 4, 1)
 class Candidate:
     """The target with what one offer says of it, and what its body shows of the rest.
 
-    `constructed` is the object that it belongs to, and `bound` the target as a callable of that; `named_sizes` are
-    those that names tell, and `demands` keeps what was found of plans.
+    `constructed` is the object that it belongs to, and `bound` the target as a callable of that; `others` are objects
+    that were made with other arguments, with such callables of them. `named_sizes` are those that names tell, and
+    `demands` keeps what was found of plans.
     """
 
     task: Task
@@ -57,15 +58,19 @@ class Candidate:
     start: Plans
     alternatives: dict[str, list[Plan]]
     named_sizes: list[NamedSize]
+    others: dict[Plans, tuple[Any, Subject]] = field(default_factory=dict[Plans, "tuple[Any, Subject]"])
     demands: dict[Plans, list[Remark]] = field(default_factory=dict[Plans, "list[Remark]"])
 
     def call_of(self, plans: Plans, sizes: Mapping[str, Any]) -> tuple[Call, dict[int, str]]:
         """The call with arguments made from plans, of named `sizes`, and which input each tensor is."""
-        return self.bound.call(plans, sizes)
+        return self._bound_with(plans.init).call(plans, sizes)
 
     def evaluate(self, plans: Plans, init: Plans | None = None) -> Attempt:
         """One run of plans; of another instance, where `init` says what that is constructed with."""
-        return attempt(self.task, plans, self.alternatives, lambda: self._whole_call(init, plans, self.written.named))
+        named = self.written.named
+        return attempt(
+            self.task, plans, self.alternatives, lambda: self._bound_with(init or plans.init).call(plans, named)
+        )
 
     def explore(self, plans: Plans, whole: bool = False, chains: bool = False) -> Exploration:
         """One run of plans with a symbol for every size that was guessed.
@@ -74,17 +79,41 @@ class Candidate:
         """
 
         def free_call(free: Free) -> tuple[Call, dict[int, str]]:
-            init = free.plans(self.constructed.plans, INIT) if whole else None
-            return self._whole_call(init, free.plans(plans), {**self.written.named, **free.sizes})
+            init = plans.init or self.constructed.plans
+            freed = free.plans(init, INIT) if whole else init
+            bound = self._constructed_with(freed)[1] if freed != init else self._bound_with(init)
+            return bound.call(free.plans(plans), {**self.written.named, **free.sizes})
 
         return explore(self.task, plans, self.alternatives, free_call, chains)
 
-    def _whole_call(self, init: Plans | None, plans: Plans, sizes: Mapping[str, Any]) -> tuple[Call, dict[int, str]]:
-        bound = self.bound
-        if self.subject.owner is not None and init is not None and init != self.constructed.plans:
-            arguments = materialize(init, sizes)
-            bound = self.subject.bind(construct_fake(self.subject.owner, arguments.args, arguments.kwargs))
-        return bound.call(plans, sizes)
+    def _bound_with(self, init: Plans | None) -> Subject:
+        """Return the target as a callable of the object that is made with those arguments, once for each."""
+        if init is None or init == self.constructed.plans:
+            return self.bound
+        if init not in self.others:
+            self.others[init] = self._constructed_with(init)
+        return self.others[init][1]
+
+    def with_object_of(self, plans: Plans) -> Candidate:
+        """Return the candidate with the object that plans were tried with in place of its own."""
+        init = plans.init
+        if init is None or init not in self.others:
+            return self
+        instance, bound = self.others[init]
+        inputs = (*shown_init(dict(init.items)), *(i for i in self.constructed.inputs if i.name == MODE))
+        named = sizes_by_name(self.start, self.facts, init.items)
+        constructed = Constructed(instance, inputs, init)
+        return dataclasses.replace(self, constructed=constructed, bound=bound, named_sizes=named)
+
+    def _constructed_with(self, init: Plans) -> tuple[Any, Subject]:
+        """Return an object that is made with other arguments, and the target as a callable of it."""
+        arguments = materialize(init, self.written.named)
+        instance = instance_of(type(self.constructed.instance), *arguments.args, **arguments.kwargs)
+        bound = self.subject.bind(instance)
+        if self.offer.mode is not None and "" in bound.modules:
+            bound.modules[""].train(self.offer.mode.make())
+        _move(bound.modules, self.start)
+        return instance, bound
 
 
 def candidate_of(
@@ -116,6 +145,7 @@ def candidate_of(
     start = with_named_sizes(start, named)
     if offer.instance is None:
         _move(bound.modules, start)
+        start = dataclasses.replace(start, init=constructed.plans if subject.owner is not None else None)
     return Candidate(task, subject, offer, written, constructed, bound, node, facts, start, alternatives, named)
 
 

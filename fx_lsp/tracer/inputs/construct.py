@@ -6,6 +6,7 @@ import dataclasses
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from torch import nn
@@ -14,7 +15,7 @@ from fx_lsp.model import Failure, InputSpec, Severity, Span
 from fx_lsp.specs import MODE
 from fx_lsp.tracer.failures.exceptions import comment_hint, failure_of
 from fx_lsp.tracer.inputs.evidence.body import constructor_facts, find_class
-from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, ValuePlan, input_specs, materialize
+from fx_lsp.tracer.inputs.plan.plans import INIT, Plan, Plans, ValuePlan, input_specs, materialize
 from fx_lsp.tracer.inputs.plan.signatures import hints_of, signature_of
 from fx_lsp.tracer.inputs.plan.start import is_given, resumed, start_plans
 from fx_lsp.tracer.inputs.search import HARD, search, search_failure
@@ -29,8 +30,6 @@ from fx_lsp.tracer.run.call import Call
 from fx_lsp.tracer.run.fakes import construct_fake
 
 MODULE_RANKS = (3, 4, 2, 1, 5)
-INIT = "init."
-"""What the names of constructor arguments begin with, among the inputs of a trace."""
 
 
 @dataclass(frozen=True)
@@ -64,18 +63,14 @@ def construct(task: Task, cls: type, given: Mapping[str, Plan], is_lenient: bool
     task = dataclasses.replace(task, context=context)
     start, alternatives = start_plans(signature, hints, facts, given, context, task.tree)
 
-    def make(*args: Any, **kwargs: Any) -> Any:
-        with scratch_files():
-            return construct_fake(cls, args, kwargs)
-
     def call_of(plans: Plans, sizes: Mapping[str, Any]) -> tuple[Call, dict[int, str]]:
         made = materialize(plans, sizes)
-        return Call(make, made.args, made.kwargs), made.paths
+        return Call(partial(instance_of, cls), made.args, made.kwargs), made.paths
 
     def evaluate(plans: Plans) -> Attempt:
         return attempt(task, plans, alternatives, lambda: call_of(plans, {}))
 
-    def explored(plans: Plans) -> Exploration:
+    def explored(plans: Plans, whole: bool) -> Exploration:
         return explore(task, plans, alternatives, lambda free: call_of(free.plans(plans), free.sizes))
 
     earlier = resumed(start, alternatives, task.request.previous, INIT)
@@ -115,6 +110,12 @@ def _lenient(task: Task, cls: type) -> type | None:
     finally:
         if before is not None:
             sys.modules[task.request.module] = before
+
+
+def instance_of(cls: type, *args: Any, **kwargs: Any) -> Any:
+    """Make one instance, whose files are scratch files."""
+    with scratch_files():
+        return construct_fake(cls, args, kwargs)
 
 
 def switch(

@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from fx_lsp.model import Failure, InputSpec, Remark, Severity, TargetVariant, Unreached
 from fx_lsp.tracer.inputs.candidate import Candidate
@@ -14,11 +15,12 @@ from fx_lsp.tracer.inputs.plan.plans import (
     input_specs,
 )
 from fx_lsp.tracer.inputs.plan.start import is_given
+from fx_lsp.tracer.inputs.reconstruct import reconstructions
 from fx_lsp.tracer.inputs.remarks import demands_of
 from fx_lsp.tracer.inputs.search import Found, reached, search
 from fx_lsp.tracer.inputs.settle import Settled
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
-from fx_lsp.tracer.inputs.solve.path_conditions import Exploration
+from fx_lsp.tracer.inputs.solve.short_loops import with_few_steps
 from fx_lsp.tracer.inputs.solve.verdict import (
     are_numbers,
     has_known_ranks,
@@ -55,12 +57,14 @@ def search_candidate(candidate: Candidate, start: Plans, seconds: float, earlier
     """Search for inputs that a candidate runs with, from `start` on, as `search` does."""
 
     def demanding(attempt: Attempt) -> bool:
-        return bool(demands_of(candidate, attempt))
+        return bool(demands_of(candidate.with_object_of(attempt.plans), attempt))
 
-    return search(start, candidate.evaluate, seconds, earlier, candidate.explore, demanding)
+    evaluate = partial(with_few_steps, candidate.evaluate)
+    reconstructed = partial(reconstructions, candidate.task, candidate.constructed.instance)
+    return search(start, evaluate, seconds, earlier, candidate.explore, demanding, reconstructed)
 
 
-def severity_of(candidate: Candidate, outcome: Found, exploration: Exploration | None = None) -> Severity:
+def severity_of(candidate: Candidate, outcome: Found) -> Severity:
     """Tell how sure it is that the code itself is what ended a search."""
     task, constructed, failed = candidate.task, candidate.constructed, outcome.best
     if _may_be_several(candidate, failed) or is_of_environment(failed):
@@ -75,7 +79,7 @@ def severity_of(candidate: Candidate, outcome: Found, exploration: Exploration |
     owner = candidate.subject.owner
     if is_unsure or (owner is not None and inspect.isabstract(owner)):
         return "information"
-    return "warning" if _is_own_fault(candidate, outcome, rivals, exploration) else "information"
+    return "warning" if _is_own_fault(candidate, outcome, rivals) else "information"
 
 
 def _may_be_several(candidate: Candidate, failed: Attempt) -> bool:
@@ -84,11 +88,9 @@ def _may_be_several(candidate: Candidate, failed: Attempt) -> bool:
     return any(candidate.facts[name].may_be_several for name in names if name in candidate.facts)
 
 
-def _is_own_fault(
-    candidate: Candidate, outcome: Found, rivals: Sequence[Attempt], exploration: Exploration | None
-) -> bool:
+def _is_own_fault(candidate: Candidate, outcome: Found, rivals: Sequence[Attempt]) -> bool:
     failed = outcome.best
-    whole = exploration or candidate.explore(failed.plans, whole=True)
+    whole = candidate.explore(failed.plans, whole=True)
     ranks_known = has_known_ranks(failed) or (outcome.exhausted and failed.run.failed is not None)
     return is_own_fault(failed, rivals, whole, ranks_known, candidate.evaluate)
 

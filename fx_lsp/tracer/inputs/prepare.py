@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain as concat
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -15,33 +14,24 @@ from fx_lsp.model import Failure, variant_of
 from fx_lsp.tracer.failures.exceptions import kind_of
 from fx_lsp.tracer.failures.no_tensor_code import nothing, shows_no_tensors
 from fx_lsp.tracer.inputs.candidate import Candidate, candidate_of
-from fx_lsp.tracer.inputs.construct import INIT, Constructed
 from fx_lsp.tracer.inputs.evidence.offers import Offer, Written
 from fx_lsp.tracer.inputs.outcome import Prepared, note_stopped, prepared_call, search_candidate, severity_of
 from fx_lsp.tracer.inputs.plan.plans import (
-    Plan,
-    Plans,
     input_specs,
-    value,
 )
 from fx_lsp.tracer.inputs.plan.start import resumed
-from fx_lsp.tracer.inputs.reconstruct import rebuilt
 from fx_lsp.tracer.inputs.remarks import remarks_of
 from fx_lsp.tracer.inputs.search import Found, search_failure
 from fx_lsp.tracer.inputs.settle import settle
-from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_of_sizes
+from fx_lsp.tracer.inputs.solve.attempt import Attempt
 from fx_lsp.tracer.inputs.solve.operands import runs_without_gradient
-from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
-from fx_lsp.tracer.inputs.solve.solver import FITS, solved, with_sizes
 from fx_lsp.tracer.inputs.subject import Subject
-from fx_lsp.tracer.inputs.task import MIN_SECONDS, Task
+from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.inputs.variants import prepared_variant, with_optional_arguments
 from fx_lsp.tracer.run.observation import tensors_among
 
-MAX_REBUILDS = 3
-"""How often an object may be constructed in another way because the call misses something."""
 NO_GRADIENT = "its parameters want no gradient here: it does what PyTorch does not differentiate"
-SEARCH_SHARE = 0.6
+SEARCH_SHARE = 0.75
 """How much of its time a search may use where callers can be looked at afterwards."""
 
 
@@ -51,9 +41,12 @@ def prepare_with(
     signature: inspect.Signature,
     offer: Offer,
     written: Written,
-    rebuilds: int = MAX_REBUILDS,
+    is_copy: bool = False,
 ) -> Prepared | Failure:
-    """Find a call that runs with what an offer says; where there is none, say why."""
+    """Find a call that runs with what an offer says; where there is none, say why.
+
+    `is_copy` tells that the instance is a copy of one that was tried, with other parameters.
+    """
     candidate = candidate_of(task, subject, signature, offer, written)
     if isinstance(candidate, Failure):
         return candidate
@@ -61,8 +54,8 @@ def prepare_with(
     budget = task.seconds * (SEARCH_SHARE if task.request.callers and offer.is_empty else 1)
     earlier = resumed(candidate.start, candidate.alternatives, task.request.previous)
     outcome = search_candidate(candidate, candidate.start, budget, earlier)
-    constructed = candidate.constructed
-    inputs = constructed.inputs + input_specs(outcome.best.plans)
+    candidate = candidate.with_object_of(outcome.best.plans)
+    inputs = candidate.constructed.inputs + input_specs(outcome.best.plans)
     settled = settle(task, outcome, written.named, candidate.call_of, candidate.alternatives)
     if settled is not None:
         failed = outcome.best.run.error is not None
@@ -73,47 +66,17 @@ def prepare_with(
         optional = with_optional_arguments(candidate, settled.attempt, prepared.unreached)
         remarks = remarks_of(candidate, settled.attempt) + optional.remarks
         return dataclasses.replace(prepared, remarks=remarks, variants=optional.variants, unreached=optional.unreached)
-    failed = outcome.best
-    exploration = _explored_numbers(candidate, failed)
-    inits = concat(_solved_init(constructed, failed, exploration), rebuilt(task, constructed, failed.run.error))
-    for tried, init in enumerate(inits if rebuilds else ()):
-        if tried and task.seconds <= MIN_SECONDS:
-            break
-        offered = dataclasses.replace(offer, init={**(offer.init or {}), **init})
-        again = prepare_with(task, subject, signature, offered, written, rebuilds - 1)
-        if isinstance(again, Prepared):
-            return again
-    for instance, note in _with_other_parameters(candidate, outcome) if rebuilds else ():
-        again = prepare_with(task, subject, signature, dataclasses.replace(offer, instance=instance), written, 0)
+    for instance, note in _with_other_parameters(candidate, outcome) if not is_copy else ():
+        again = prepare_with(task, subject, signature, dataclasses.replace(offer, instance=instance), written, True)
         if isinstance(again, Prepared):
             return dataclasses.replace(again, notes=[*again.notes, note])
-    bad = severity_of(candidate, outcome, exploration) if rebuilds == MAX_REBUILDS else "information"
+    bad = severity_of(candidate, outcome) if not is_copy else "information"
     failure = search_failure(task, outcome, bad, inputs)
-    if bad == "information" and shows_no_tensors(task.request, failed.run, inputs):
+    if bad == "information" and shows_no_tensors(task.request, outcome.best.run, inputs):
         return nothing(task.request.name, failure.message)
-    if rebuilds == MAX_REBUILDS:
-        note_stopped(candidate, failed, inputs, failure)
+    if not is_copy:
+        note_stopped(candidate, outcome.best, inputs, failure)
     return failure
-
-
-def _explored_numbers(candidate: Candidate, failed: Attempt) -> Exploration | None:
-    """The failed run on symbols, if its sizes may come from numbers that were guessed for the constructor."""
-    numbers = any(guessed_number(plan) is not None for _, plan in candidate.constructed.plans.items)
-    return candidate.explore(failed.plans, whole=True) if numbers and is_of_sizes(failed) else None
-
-
-def _solved_init(
-    constructed: Constructed, failed: Attempt, exploration: Exploration | None
-) -> Iterator[Mapping[str, Plan]]:
-    """Other numbers for the constructor, which a run on symbols asks for, or that would make sizes the same."""
-    if exploration is not None and exploration.ends_like(failed):
-        for sizes in solved(exploration):
-            other = dict(with_sizes(constructed.plans, exploration, sizes, INIT).items)
-            changed = {n: plan for n, plan in other.items() if plan != constructed.plans[n]}
-            if changed:
-                yield changed
-    if is_of_sizes(failed):
-        yield from _equal_numbers(constructed.plans, failed)
 
 
 def _with_other_parameters(candidate: Candidate, outcome: Found) -> Iterator[tuple[Any, str]]:
@@ -145,13 +108,3 @@ def _asks_for_no_gradient(attempts: Iterable[Attempt], candidate: Candidate) -> 
         return False
     calls = (attempt.run.failed for attempt in attempts if isinstance(attempt.run.error, RuntimeError))
     return any(call is not None and runs_without_gradient(call) for call in calls)
-
-
-def _equal_numbers(plans: Plans, failed: Attempt) -> Iterator[Mapping[str, Plan]]:
-    """One guessed number for another, where the operands of the call that failed have both as sizes."""
-    operands = tensors_among(failed.run.failed.args, failed.run.failed.kwargs) if failed.run.failed is not None else ()
-    sizes = {size for tensor in operands for size in tensor.shape}
-    numbers = {n: number for n, plan in plans.items if (number := guessed_number(plan)) in sizes and number != 1}
-    for name, number in numbers.items():
-        for other in sorted({*numbers.values()} - {number}, reverse=True):
-            yield {name: value(other, "search", FITS)}

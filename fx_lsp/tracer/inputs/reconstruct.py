@@ -9,15 +9,17 @@ from typing import Any, TypeAlias
 
 import torch
 
-from fx_lsp.tracer.inputs.construct import Constructed
 from fx_lsp.tracer.inputs.evidence.body import FUNCTIONS, constructor_facts, find_class
 from fx_lsp.tracer.inputs.plan.configs import with_attribute, with_value
 from fx_lsp.tracer.inputs.plan.facts import Facts
-from fx_lsp.tracer.inputs.plan.plans import Plan, ValuePlan, value
+from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, ValuePlan, value
 from fx_lsp.tracer.inputs.plan.values import IDENTITY
 from fx_lsp.tracer.inputs.solve import options
-from fx_lsp.tracer.inputs.solve.attempt import missing_name
+from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_of_sizes, missing_name
+from fx_lsp.tracer.inputs.solve.path_conditions import guessed_number
+from fx_lsp.tracer.inputs.solve.solver import FITS
 from fx_lsp.tracer.inputs.task import Task
+from fx_lsp.tracer.run.observation import tensors_among
 
 Path: TypeAlias = tuple[str, ...]
 """A constructor parameter, or an attribute of one: `("bias",)`, `("config", "bias")`."""
@@ -27,24 +29,32 @@ _FUNCTIONS = (value(torch.nn.functional.relu, "search"), IDENTITY)
 _GUESSED = ("search", "annotation", "default")
 
 
-def rebuilt(task: Task, made: Constructed, error: BaseException | None) -> Iterator[Mapping[str, Plan]]:
-    """Constructor arguments with which what a call has missed is there; of those given none is changed.
+def reconstructions(task: Task, instance: Any, attempt: Attempt) -> Iterator[Plans]:
+    """Yield plans with other arguments for the constructor of `instance`, with which what a call has missed is there.
 
     An attribute is missing in the object itself, whose constructor says on what condition it makes it, or in an object
     that the constructor was given. What is called, and was given as a number, may be a module. Of a number or a string
-    that was guessed, the words of the error may say what it should be.
+    that was guessed, the words of the error may say what it should be. None that was given is changed.
     """
-    guessed = {n: p for n, p in made.plans.items if isinstance(p, ValuePlan) and p.source in _GUESSED}
+    if attempt.plans.init is not None:
+        yield from map(attempt.plans.with_init, _rebuilt(task, type(instance), attempt.plans.init, attempt))
+
+
+def _rebuilt(task: Task, cls: type, init: Plans, attempt: Attempt) -> Iterator[Mapping[str, Plan]]:
+    error = attempt.run.error
+    guessed = {n: p for n, p in init.items if isinstance(p, ValuePlan) and p.source in _GUESSED}
     if isinstance(error, TypeError) and (called := _NOT_CALLABLE.search(str(error))):
-        yield from _callables(task, made, guessed, called[1])
-    for name, have in options.guessed(made.plans.items).items():
+        yield from _callables(task, cls, init, guessed, called[1])
+    if is_of_sizes(attempt):
+        yield from _equal_numbers(init, attempt)
+    for name, have in options.guessed(init.items).items():
         yield from ({name: value(other, "search", "from an error")} for other in options.worded(error, name, have))
     missing = missing_name(error)
     if missing is None or not missing.kind:
         return
     owner, name = missing.kind, missing.name
-    if owner == type(made.instance).__name__:
-        for settings in _conditions(task.tree, type(made.instance), name):
+    if owner == cls.__name__:
+        for settings in _conditions(task.tree, cls, name):
             plans = _changed(guessed, settings, f"for self.{name}")
             if plans:
                 yield plans
@@ -55,18 +65,28 @@ def rebuilt(task: Task, made: Constructed, error: BaseException | None) -> Itera
                 yield {parameter: other}
 
 
+def _equal_numbers(init: Plans, failed: Attempt) -> Iterator[Mapping[str, Plan]]:
+    """One guessed number for another, where the operands of the call that failed have both as sizes."""
+    operands = tensors_among(failed.run.failed.args, failed.run.failed.kwargs) if failed.run.failed is not None else ()
+    sizes = {size for tensor in operands for size in tensor.shape}
+    numbers = {n: number for n, plan in init.items if (number := guessed_number(plan)) in sizes and number != 1}
+    for name, number in numbers.items():
+        for other in sorted({*numbers.values()} - {number}, reverse=True):
+            yield {name: value(other, "search", FITS)}
+
+
 def _callables(
-    task: Task, made: Constructed, guessed: Mapping[str, ValuePlan], kind: str
+    task: Task, cls: type, init: Plans, guessed: Mapping[str, ValuePlan], kind: str
 ) -> Iterator[Mapping[str, Plan]]:
     """Yield functions and modules for what is called and is of a kind that cannot be."""
     yield from ({n: IDENTITY} for n, p in guessed.items() if p.source == "search" and p.kind == kind)
-    yield from ({n: function} for n in _called(task, made) if kind == "NoneType" for function in _FUNCTIONS)
+    yield from ({n: function} for n in _called(task, cls, init) if kind == "NoneType" for function in _FUNCTIONS)
 
 
-def _called(task: Task, made: Constructed) -> Iterator[str]:
+def _called(task: Task, cls: type, init: Plans) -> Iterator[str]:
     """Find the parameters that are None by default and that methods call."""
-    facts = constructor_facts(find_class(task.tree, type(made.instance).__name__))
-    for name, plan in made.plans.items:
+    facts = constructor_facts(find_class(task.tree, cls.__name__))
+    for name, plan in init.items:
         if getattr(plan, "shown", "") == "None" and "called" in facts.get(name, Facts()).uses:
             yield name
 

@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain as concat
 from itertools import count, islice, product
 from typing import TypeAlias
@@ -18,17 +17,19 @@ from fx_lsp.tracer.failures.exceptions import failure_of
 from fx_lsp.tracer.inputs.plan.plans import FROM_ERROR, Plans
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_data_dependent, is_of_sizes, place_of
 from fx_lsp.tracer.inputs.solve.demands import of_one_shape
-from fx_lsp.tracer.inputs.solve.path_conditions import Exploration
+from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
 from fx_lsp.tracer.inputs.solve.repairs import repairs
-from fx_lsp.tracer.inputs.solve.short_loops import with_few_steps, with_short_loops
+from fx_lsp.tracer.inputs.solve.short_loops import with_short_loops
 from fx_lsp.tracer.inputs.solve.sizes import batched, with_rank
 from fx_lsp.tracer.inputs.solve.solver import enlarged, has_vanishing_sizes, solved, with_sizes
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.run.observation import Run
 
 Evaluate = Callable[[Plans], Attempt]
-Explore = Callable[[Plans], Exploration]
-"""Runs plans on symbols."""
+Explore = Callable[[Plans, bool], Exploration]
+"""Runs plans on symbols, if so told with numbers of the constructor among them."""
+Reconstruct = Callable[[Attempt], Iterator[Plans]]
+"""Gives plans with other arguments for the constructor."""
 
 MAX_ATTEMPTS = 400
 STAGNATION = 80
@@ -39,7 +40,7 @@ REPAIRS_PER_RANK, REPAIRS_PER_COMBINATION = 12, 4
 """How many attempts another rank gets to prove a better fit than plans that already run."""
 SHARE_OF_RANKS = 0.3
 """How much of its time a search keeps for other ranks than those that it begins with."""
-LATEST = 2.0
+LATEST = 3.0
 """How many seconds longer a search goes on whose last attempt came further than any before."""
 DETOUR = 5
 """How many attempts come no further until one is made from elsewhere."""
@@ -71,6 +72,7 @@ def search(
     earlier: Plans | None = None,
     explore: Explore | None = None,
     fits_by_accident: Callable[[Attempt], bool] = lambda attempt: False,
+    reconstruct: Reconstruct = lambda attempt: iter(()),
 ) -> Found:
     """Try plans from `start` on until one runs, within about `seconds`; then see whether other ranks fit better.
 
@@ -78,13 +80,12 @@ def search(
     operations have to make up dimensions, and when they do not fit by accident. What an
     `earlier` search found is taken as it is where it runs still.
     """
-    evaluate = partial(with_few_steps, evaluate)
     if earlier is not None and earlier != start:
         attempt = evaluate(earlier)
         if attempt.run.error is None:
             return Found(attempt)
     deadline = time.process_time() + seconds
-    solver = Solver(explore) if explore is not None else None
+    solver = Solver(explore, reconstruct) if explore is not None else None
     found = _first_that_runs(start, evaluate, deadline - seconds * SHARE_OF_RANKS, MAX_ATTEMPTS, solver)
     seen = {start}
     while found.best.run.error is None and (accidents := _accidents(found.best)):
@@ -150,7 +151,7 @@ def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts
         stop = (place_of(attempt), str(attempt.run.error))
         if stop == parent:
             doubt += NO_EFFECT
-        fitting = solver.plans(attempt) if solver is not None else ()
+        fitting = concat(solver.plans(attempt), solver.reconstruct(attempt)) if solver is not None else ()
         offered = concat(batched(attempt), of_one_shape(attempt), fitting, repairs(attempt))
         ones = _ones(plans)
         children = (c for c in offered if c not in seen and max(c.sizes(), default=0) <= MAX_SIZE and _ones(c) <= ones)
@@ -163,25 +164,41 @@ def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts
 
 @dataclass
 class Solver:
-    """Solves for sizes where a search stops, a few times for each place and choice of ranks."""
+    """Solves for sizes where a search stops, a few times for each place and choice of ranks, and for the arguments of
+    the constructor."""
 
     explore: Explore
+    reconstruct: Reconstruct
     visits: Counter[object] = field(default_factory=Counter[object])
 
     def plans(self, attempt: Attempt) -> Iterator[Plans]:
         """Plans with sizes that fit where these do not, if the same run on symbols stops at the same place."""
         if not is_of_sizes(attempt):
             return
-        place = place_of(attempt), tuple((path, len(plan.spec.sizes)) for path, plan in attempt.plans.tensors())
+        ranks = tuple((path, len(plan.spec.sizes)) for path, plan in attempt.plans.tensors())
+        place = place_of(attempt), attempt.run.calls, ranks
         self.visits[place] += 1
         if self.visits[place] > MAX_VISITS:
             return
-        small = self.explore(attempt.plans)
-        fitting = list(_fitting(attempt, attempt.plans, small))
-        if not fitting or has_vanishing_sizes(small):
-            large = enlarged(attempt.plans)
-            fitting = list(_fitting(attempt, large, self.explore(large))) or fitting
+        small = self.explore(attempt.plans, False)
+        fitting = self._fitting(attempt, small, False)
         yield from fitting
+        init = attempt.plans.init.items if attempt.plans.init is not None else ()
+        is_open = any(guessed_number(plan) is not None for _, plan in init) and small.ends_like(attempt)
+        if is_open and (not fitting or self.visits[place] > 2):
+            fitting = self._fitting(attempt, self.explore(attempt.plans, True), True)
+            yield from fitting
+        if not fitting:  # nor will there be with other sizes
+            self.visits[place] = MAX_VISITS
+
+    def _fitting(self, attempt: Attempt, small: Exploration, whole: bool) -> list[Plans]:
+        """Return plans with sizes that fit; with `whole`, or with other numbers for the constructor."""
+        fitting = list(_fitting(attempt, attempt.plans, small))
+        large = enlarged(attempt.plans)
+        is_open = not fitting and any(condition.expression.free_symbols for condition in small.stopping())
+        if large != attempt.plans and small.ends_like(attempt) and (is_open or has_vanishing_sizes(small)):
+            fitting = list(_fitting(attempt, large, self.explore(large, whole))) or fitting
+        return fitting
 
 
 def _fitting(attempt: Attempt, plans: Plans, exploration: Exploration) -> Iterator[Plans]:

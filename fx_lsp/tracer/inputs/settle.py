@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from fx_lsp.tracer.failures.exceptions import kind_of, sentence
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, TensorPlan
@@ -15,6 +16,7 @@ from fx_lsp.tracer.inputs.search import Found, search
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
 from fx_lsp.tracer.inputs.solve.operands import of_other_sizes
 from fx_lsp.tracer.inputs.solve.path_conditions import CallOf
+from fx_lsp.tracer.inputs.solve.short_loops import with_few_steps
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.run.call import Call
 from fx_lsp.tracer.run.conditions import Conditions, under
@@ -194,7 +196,7 @@ def _without_values(
     assert best.run.error is not None
     tried = evaluate(best.plans)
     if tried.run.error is not None and kind_of(tried.run.error, tried.run.failed) != "data-dependent":
-        tried = search(best.plans, evaluate, trial.task.seconds).best
+        tried = search(best.plans, partial(with_few_steps, evaluate), trial.task.seconds).best
     if tried.run.error is not None:
         return None, tried
     notes: list[str] = []

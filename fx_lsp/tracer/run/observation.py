@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Any
@@ -24,6 +26,21 @@ from fx_lsp.tracer.run.tensors import describe
 from fx_lsp.tracer.source.provenance import METADATA, Chain, Sources
 
 MAX_VALUES = 20_000
+_most_repeats: ContextVar[int | None] = ContextVar("most repeats", default=None)
+
+
+class LongLoop(BaseException):
+    """An expression was run as often as a watched run may: it is in a loop of so many steps."""
+
+
+@contextmanager
+def repeats_at_most(count: int) -> Generator[None, None, None]:
+    """Let watched runs end with a LongLoop where one of the user's expressions has run so often."""
+    token = _most_repeats.set(count)
+    try:
+        yield
+    finally:
+        _most_repeats.reset(token)
 
 
 @dataclass
@@ -99,6 +116,7 @@ class Watch(TorchFunctionMode):
         super().__init__()
         self._sources, self._stop, self._run, self._values = sources, stop, run, values
         self._columns = Columns()
+        self._most_repeats = _most_repeats.get()
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -152,8 +170,11 @@ class Watch(TorchFunctionMode):
         if chain and chain[0].file == self._sources.file:
             direct = frame.f_code.co_filename == self._sources.file
             values.add(chain[0], "", call.result, last=not direct)
-            self._run.repeats[chain[0]] += 1
         self._run.record(call)
+        if chain:
+            self._run.repeats[chain[0]] += 1
+            if self._run.repeats[chain[0]] == self._most_repeats:
+                raise LongLoop
 
     def _note_pairs(self, call: TorchCall) -> None:
         """Take note of a call that pairs all elements of two tensors."""
@@ -191,7 +212,7 @@ def check_masks(func: Callable[..., Any], args: tuple[Any, ...]) -> None:
             return
         if isinstance(part, torch.Tensor) and part.dtype is torch.bool:
             there = shape[position : position + part.dim()]
-            known = all(isinstance(size, int) for size in (*part.shape, *there))
+            known = all(type(size) is int for size in (*part.shape, *there))
             if known and part.shape != there:
                 raise IndexError(
                     f"The shape of the mask {list(part.shape)} at index 0 does not match the shape of the indexed "

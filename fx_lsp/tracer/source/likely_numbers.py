@@ -7,7 +7,7 @@ import re
 INTEGERS: tuple[tuple[re.Pattern[str], int], ...] = tuple(
     (re.compile(pattern), number)
     for pattern, number in (
-        (r"head_(dim|size)", 16),
+        (r"head_(dim|size)|(dim|d)_head$|^d_?[kqv]$", 16),
         (r"heads?$|groups?$", 4),
         (r"(^|_)(layers?|blocks?|depth|repeats?|reps?|rep|times|stages|experts)$", 2),
         (r"kernel", 3),
@@ -19,7 +19,7 @@ INTEGERS: tuple[tuple[re.Pattern[str], int], ...] = tuple(
         (r"vocab|num_embeddings|num_classes|classes|^n_?(class|tok)", 1000),
         (r"out(put)?_?(features|channels|dim|size|planes)|out_", 32),
         (r"inner|intermediate|mlp|ffn|ff_", 256),
-        (r"^n_?feat|dim|size|features|channels|hidden|width|planes|embe?d|d_model|units", 64),
+        (r"^n_?feat|dim|size|features|channels|hidden|width|planes|embe?d|^d_|units", 64),
         (r"len|steps|seq|num_|^n_|count|max", 8),
     )
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 
 from fx_lsp.tracing.source.parsing import walk
@@ -13,17 +14,30 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 def fitting_classes(tree: ast.Module, name: str) -> set[str]:
     """Return the names of the classes that have every attribute which a parameter of the target `name` is asked for.
 
-    The parameters are those of the function, of the class's constructor, or of both for a method.
+    The parameters are those of the function, of the class's constructor, or of both for a method. Where no class of the
+    file has what a constructor's argument is asked for that is kept, those that it imports may.
     """
     first = next((node for node in tree.body if getattr(node, "name", None) == name.partition(".")[0]), None)
     wanted = [
         attributes for function in _functions(first, name.split(".")) for attributes in _attributes_read(function)
     ]
-    wanted += _attributes_of_kept(first) if isinstance(first, ast.ClassDef) else []
-    if not wanted:
+    kept = _attributes_of_kept(first) if isinstance(first, ast.ClassDef) else []
+    if not wanted and not kept:
         return set()
     classes = {node.name: fields_of(node) for node in tree.body if isinstance(node, ast.ClassDef)}
-    return {name for name, fields in classes.items() if any(attributes <= fields for attributes in wanted)}
+    fitting = {name for name, fields in classes.items() if any(attributes <= fields for attributes in wanted + kept)}
+    if all(any(attributes <= fields for fields in classes.values()) for attributes in kept):
+        return fitting
+    return fitting | set(_imported_classes(tree))
+
+
+def _imported_classes(tree: ast.Module) -> Iterator[str]:
+    imported = (alias for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names)
+    names = (alias.asname or alias.name for alias in imported)
+    yield from (name for name in names if _CLASS_NAME.fullmatch(name))
+
+
+_CLASS_NAME = re.compile(r"_?[A-Z]\w*[a-z]\w*")
 
 
 def _functions(first: ast.stmt | None, path: Sequence[str]) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

@@ -198,8 +198,7 @@ def _visit(
     def of(expression: ast.expr) -> Facts | None:
         if kept is None:
             return variable(expression) or _part(expression, of)
-        is_name = isinstance(expression, (ast.Attribute, ast.Name))
-        return facts.get(kept.get(ast.unparse(expression), "")) if is_name else None
+        return _kept(expression, facts, kept) or _part(expression, of)
 
     visit_loop(node, of)
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], (ast.Tuple, ast.List)):
@@ -254,6 +253,12 @@ def _visit(
             if found is not None:
                 found.uses.add("tensor")
                 found.min_rank = max(found.min_rank, 2)
+
+
+def _kept(expression: ast.expr, facts: Mapping[str, Facts], kept: Mapping[str, str]) -> Facts | None:
+    """Return what is known of the parameter that an attribute or a variable keeps."""
+    is_name = isinstance(expression, (ast.Attribute, ast.Name))
+    return facts.get(kept.get(ast.unparse(expression), "")) if is_name else None
 
 
 def _visit_membership(node: ast.Compare, of: Callable[[ast.expr], Facts | None]) -> None:

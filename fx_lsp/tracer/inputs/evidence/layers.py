@@ -118,9 +118,9 @@ def _add_besides(facts: Facts, layer: nn.Module, parameter: str) -> None:
 def _add_images(facts: Facts, layer: nn.Module, spatial: int) -> None:
     """Take in that a layer goes over images, signals or volumes."""
     facts.spatial, rank = spatial, spatial + 2
-    if type(layer).__module__.startswith("torch."):
+    if type(layer).__module__.startswith("torch.") and "Pad" not in type(layer).__name__:
         facts.rank = facts.rank or rank
-    else:  # it may bring a forward of its own
+    else:  # it may bring a forward of its own, and padding is for the last dimensions of anything
         facts.likely_rank = facts.likely_rank or rank
     channels = getattr(layer, "in_channels", None)
     if type(channels) is int and channels and facts.rank in (None, rank):

@@ -54,28 +54,40 @@ def constructor(module: ModuleType) -> Callable[[type], Any]:
     return construct
 
 
-Namespace: TypeAlias = Callable[[Collection[str], Collection[str]], ValuePlan]
+Namespace: TypeAlias = Callable[[Collection[str], Collection[str], Collection[str]], ValuePlan]
 
 
 def namespaces(module: ModuleType, construct: Callable[[type], Any]) -> Namespace:
     """Makes the plan for an object that has certain attributes and keys.
 
-    An instance of a class that the file knows where one has them all; otherwise values by their names.
+    An instance of a class that the file knows where one has them all; otherwise values by their names, and modules for
+    those that are called; one module where there are no others.
     """
 
-    def namespace(attributes: Collection[str], keys: Collection[str]) -> ValuePlan:
+    def namespace(attributes: Collection[str], keys: Collection[str], called: Collection[str]) -> ValuePlan:
         wanted = {a for a in attributes if not a.startswith("__") and a not in DICT_METHODS}
         for name, cls in list(vars(module).items()):
             if isinstance(cls, type) and not issubclass(cls, nn.Module) and wanted and wanted <= _attributes(cls):
                 detail = "the class that has what is read of it"
                 certain = needs_nothing(cls)
                 return ValuePlan(lambda cls=cls: construct(cls), f"{name}()", "annotation", detail, certain, cls)
-        values = {name: value_for(name, module) for name in sorted({*wanted, *keys})}
+        if called and not keys and wanted <= {*called, *dir(nn.Module)}:
+            return _module_of(sorted(called))
+        values: dict[str, Any] = {name: value_for(name, module) for name in sorted({*wanted, *keys} - {*called})}
+        values |= {name: nn.Identity() for name in sorted(called)}
         if not keys:
             return settings_plan(SimpleNamespace(**values))
         return settings_plan(AttributeDict(values) if wanted else values)
 
     return namespace
+
+
+def _module_of(parts: Collection[str]) -> ValuePlan:
+    """Return the plan for a module that has modules of those names, and what every module has."""
+    shown = ", ".join(f"{part!r}: nn.Identity()" for part in parts)
+    return ValuePlan(
+        lambda: nn.ModuleDict({part: nn.Identity() for part in parts}), f"nn.ModuleDict({{{shown}}})", "search"
+    )
 
 
 def completed(cls: type) -> list[Plan]:
@@ -148,7 +160,7 @@ def value_for(name: str, module: ModuleType) -> Any:
     spelled = re.sub(r"\W|^(?=\d)", "_", name) + "_" * iskeyword(name)  # a key may be any text
     parameter = inspect.Parameter(spelled, inspect.Parameter.KEYWORD_ONLY)
 
-    def nothing(attributes: Collection[str], keys: Collection[str]) -> ValuePlan:
+    def nothing(attributes: Collection[str], keys: Collection[str], called: Collection[str]) -> ValuePlan:
         return settings_plan({})
 
     context = Context(module, (2,), constructor(module), nothing, constructing=True)

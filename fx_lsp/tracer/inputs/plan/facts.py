@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import torch
+from torch import nn
+
 from fx_lsp.tracer.inputs.plan.dims import Shape
 
 Use = Literal[
@@ -56,11 +59,17 @@ class Facts:
         return self.length or self.indexed or None
 
     @property
+    def called_parts(self) -> frozenset[str]:
+        """Return the names of its parts that are called, and are no methods of tensors, modules and the like."""
+        return frozenset(name for name, part in self.parts.items() if "called" in part.uses) - _METHODS
+
+    @property
     def may_be_several(self) -> bool:
         """Whether it may be a list or a tuple of things: it is gone over."""
         return bool(self.uses & {"iterated", "modules"}) or any(name in _OVER for name, _ in self.handed)
 
 
+_METHODS = frozenset(name for kind in (torch.Tensor, nn.Module, dict, list, str) for name in dir(kind))
 _OVER = frozenset(
     {"zip", "enumerate", "reversed", "sorted", "list", "tuple", "map", "iter", "len", "torch.cat", "torch.stack"}
 )

@@ -21,6 +21,8 @@ from fx_lsp.specs import Expression, TensorSpec
 from fx_lsp.tracer.run.call import tensors_in
 from fx_lsp.tracer.run.tensors import make_tensor, spec_of
 
+INIT = "init."
+"""What the names of constructor arguments begin with, among the inputs of a trace."""
 FROM_ERROR = "sizes from an error"
 """What is said of sizes that the numbers in an error suggested."""
 LEADING = (4, 8, 12, 16, 20, 24, 28, 36, 40, 44, 48, 52, 56, 60, 68, 72, 76, 80, 84, 88, 92, 100, 104)
@@ -96,13 +98,15 @@ class Plans:
     """A plan for each parameter that is passed, in the order of the signature.
 
     `positional` names those that are passed by position; `starred` is the one (a sequence) that is spread, as `*args`;
-    with `takes_more`, others may be passed by keyword, as `**kwargs`.
+    with `takes_more`, others may be passed by keyword, as `**kwargs`. `init` are the plans for the constructor of the
+    object whose method is called, where it is made for the call.
     """
 
     items: tuple[tuple[str, Plan], ...]
     positional: frozenset[str] = frozenset()
     starred: str | None = None
     takes_more: bool = False
+    init: Plans | None = None
 
     def __getitem__(self, name: str) -> Plan:
         return next(p for n, p in self.items if n == name)
@@ -110,6 +114,12 @@ class Plans:
     def with_plan(self, name: str, plan: Plan) -> Plans:
         """The same plans with another one for `name`."""
         return replace(self, items=tuple((n, plan if n == name else p) for n, p in self.items))
+
+    def with_init(self, changed: Mapping[str, Plan]) -> Plans:
+        """The same plans with other arguments for the constructor."""
+        assert self.init is not None, "an object that was given is not made anew"
+        items = tuple((name, changed.get(name, plan)) for name, plan in self.init.items)
+        return replace(self, init=replace(self.init, items=items))
 
     def with_keyword(self, name: str, plan: Plan) -> Plans:
         """The same plans with one more, which `**kwargs` takes."""

@@ -12,12 +12,14 @@ from torch import nn
 
 from fx_lsp.model import InputSpec
 from fx_lsp.specs import parse_spec
-from fx_lsp.tracer.inputs.plan.facts import Facts
+from fx_lsp.tracer.inputs.plan.facts import Facts, Use
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, SequencePlan, ValuePlan, input_specs
 from fx_lsp.tracer.inputs.plan.signatures import takes_any
 from fx_lsp.tracer.inputs.plan.values import MODULES, Context, proposals, tensors
 
 Alternatives = dict[str, list[Plan]]
+_SEVERAL: frozenset[Use] = frozenset({"indexed", "iterated", "modules"})
+"""Uses of what is no single number, whatever another of the name is."""
 
 
 def start_plans(
@@ -35,7 +37,8 @@ def start_plans(
     starred: str | None = None
     taken: set[int] = set()
     context = dataclasses.replace(context, named={})
-    lent = _lent_annotations(tree, context, [n for n in signature.parameters if n not in hints])
+    unknown = (name for name in signature.parameters if name not in hints)
+    lent = _lent_annotations(tree, context, [n for n in unknown if not facts.get(n, Facts()).uses & _SEVERAL])
     for name, parameter in signature.parameters.items():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             items += [(n, plan) for n, plan in given.items() if n not in signature.parameters]

@@ -43,6 +43,17 @@ LAYER = ValuePlan(lambda: nn.Linear(64, 64), "nn.Linear(64, 64)", "search")
 IDENTITY = ValuePlan(nn.Identity, "nn.Identity()", "search")
 """A module to call."""
 MODULES = (IDENTITY, IDENTITY)
+
+
+class FirstOfSeveral(nn.Module):
+    """Gives back the first of its arguments: a module to call with a tensor and what it is told besides."""
+
+    def forward(self, x: Any, *others: Any, **named: Any) -> Any:
+        """Return the first argument."""
+        return x
+
+
+FIRST = ValuePlan(FirstOfSeveral, "lambda x, *others, **named: x", "search")
 _AXIS = re.compile(r"(^|_)(dims?|axis|axes)$")
 _FLOATS: tuple[tuple[re.Pattern[str], float], ...] = tuple(
     (re.compile(pattern), number)
@@ -67,7 +78,7 @@ class Context:
     module: ModuleType
     ranks: Sequence[int]
     construct: Callable[[type], Any]
-    namespace: Callable[[Collection[str], Collection[str]], Plan]
+    namespace: Callable[[Collection[str], Collection[str], Collection[str]], Plan]
     constructing: bool = False
     named: dict[str, int] = dataclasses.field(default_factory=dict[str, int])
     fits: Callable[[str], Sequence[Plan]] = lambda parameter: ()
@@ -257,13 +268,19 @@ def _from_class(annotation: type, name: str, facts: Facts, taken: set[int], cont
     if issubclass(annotation, enum.Enum):
         return [value(member, "annotation") for member in annotation]
     if annotation in _CONTAINERS:
-        make, shown = _CONTAINERS[annotation]
-        return [ValuePlan(make, shown, "search")]
+        return [_container(annotation, facts)]
     if annotation.__module__ in ("builtins", "typing", "abc", "collections.abc"):
         return []
     if (holder := _holder_of_tensors(annotation, facts, taken, context)) is not None:
         return [holder]
     return [*(_instance(kind, context) for kind in _concrete(annotation)), *context.complete(annotation)]
+
+
+def _container(annotation: type, facts: Facts) -> ValuePlan:
+    if annotation is nn.Module and "called" in facts.uses and facts.arguments > 1:
+        return FIRST
+    make, shown = _CONTAINERS[annotation]
+    return ValuePlan(make, shown, "search")
 
 
 def _is_text(literal: Any) -> bool:
@@ -370,10 +387,8 @@ def _is_sequence_of_tensors(annotation: Any) -> bool:
 def _from_use(name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
     if "called" in facts.uses and not _is_module(facts):
         return [*context.modules(facts.attributes), *_callables(name, facts, context)]
-    if "modules" in facts.uses:
-        return [SequencePlan(MODULES, list)]
-    if _is_module(facts):
-        return [LAYER]
+    if modules := _modules(facts, context):
+        return modules
     if objects := _objects(name, facts, taken, context):
         return objects
     if context.constructing and (facts.length or "indexed" in facts.uses):
@@ -389,6 +404,14 @@ def _from_use(name: str, facts: Facts, taken: set[int], context: Context) -> lis
         first = tensors(name, Facts(), taken, context)
         return [SequencePlan((p,) * (facts.item_count or 2), list) for p in first[:2]]
     return []
+
+
+def _modules(facts: Facts, context: Context) -> list[Plan]:
+    """Return several modules, the one that has the parts that are called, or any where it is asked what all have."""
+    if "modules" in facts.uses:
+        return [SequencePlan(MODULES, list)]
+    with_parts = list(context.modules(facts.attributes)) if facts.called_parts else []
+    return with_parts or ([LAYER] if _is_module(facts) else [])
 
 
 def _objects(name: str, facts: Facts, in_use: set[int], context: Context) -> list[Plan]:
@@ -409,7 +432,7 @@ def _is_named(facts: Facts) -> bool:
 
 def _named(name: str, facts: Facts, in_use: set[int], context: Context) -> list[Plan]:
     """Return what has the attributes or keys that are read of a parameter: settings, or tensors by their names."""
-    settings = context.namespace(facts.attributes, facts.keys)
+    settings = context.namespace(facts.attributes, facts.keys, facts.called_parts)
     complete = context.complete(settings.cls) if isinstance(settings, ValuePlan) and settings.cls is not None else ()
     if context.constructing or _SETTINGS.search(name):
         return [settings, *complete]

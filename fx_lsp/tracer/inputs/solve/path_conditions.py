@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import operator
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import torch
+from torch import nn
 
 from fx_lsp.tracer.compat import ConstantSource, DimDynamic, ShapeEnv, sympy
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, SequencePlan, TensorPlan, ValuePlan
@@ -91,6 +93,68 @@ def symbols_are_integers() -> Generator[None, None, None]:
             del module.__dict__["isinstance"]
 
 
+@contextmanager
+def floats_are_numbers() -> Generator[None, None, None]:
+    """Let what is computed of symbols as floats, or by NumPy, be numbers: tables and scales, and no sizes.
+
+    `dim / 2` stays a symbol, which may be rounded to a size.
+    """
+
+    def of_floats(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        return lambda one, other: operation(_number(one), _number(other))
+
+    def of_arrays(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return getattr(ufunc, method)(*map(_number, inputs), **kwargs)
+
+    operations: dict[str, Callable[[Any, Any], Any]] = {
+        f"__{name}__": getattr(operator, name) for name in ("add", "sub", "mul", "truediv", "pow")
+    }
+    reflected = {name.replace("__", "__r", 1): _reflected(do) for name, do in operations.items()}
+    every = operations | reflected
+    patches: dict[tuple[type, str], Callable[..., Any]] = {
+        (torch.SymFloat, name): of_floats(do) for name, do in every.items()
+    }
+    patches[torch.SymInt, "__rtruediv__"] = of_floats(reflected["__rtruediv__"])
+    patches |= {(kind, "__array_ufunc__"): of_arrays for kind in (torch.SymInt, torch.SymFloat)}
+    before = {place: place[0].__dict__.get(place[1]) for place in patches}
+    for (kind, name), method in patches.items():
+        setattr(kind, name, method)
+    try:
+        yield
+    finally:
+        for (kind, name), method in before.items():
+            setattr(kind, name, method) if method is not None else delattr(kind, name)
+
+
+def _reflected(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda one, other: operation(other, one)
+
+
+@contextmanager
+def without_initialization() -> Generator[None, None, None]:
+    """Leave parameters as they are made: what they begin with says nothing of sizes."""
+
+    def leave(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        return tensor
+
+    names = [name for name in dir(nn.init) if name.endswith("_") and not name.startswith("_")]
+    before = {name: getattr(nn.init, name) for name in names}
+    for name in names:
+        setattr(nn.init, name, leave)
+    try:
+        yield
+    finally:
+        for name, initialize in before.items():
+            setattr(nn.init, name, initialize)
+
+
+def _number(value: Any) -> Any:
+    """Return what a symbol stands for."""
+    if isinstance(value, torch.SymInt):
+        return int(value)
+    return float(value) if isinstance(value, torch.SymFloat) else value
+
+
 class PathConditions(ShapeEnv):
     """Symbols that answer every question with the sizes that they stand for, and note it.
 
@@ -164,7 +228,12 @@ def explore(
     run = Run()
     conditions = PathConditions(run, task.sources, chains, task.seconds + GRACE)
     free = Free(conditions)
-    with with_shape_env(task.mode, conditions), symbols_are_integers():
+    with (
+        with_shape_env(task.mode, conditions),
+        symbols_are_integers(),
+        floats_are_numbers(),
+        without_initialization(),
+    ):
         tried = attempt(task, plans, alternatives, lambda: call_of(free), run)
     return Exploration(tried, conditions.conditions, free.dimensions, conditions.values)
 

@@ -9,6 +9,7 @@ from itertools import islice
 from fx_lsp.model import InputSource
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, TensorPlan, ValuePlan, value
 from fx_lsp.tracer.inputs.solve.attempt import Attempt
+from fx_lsp.tracer.run.observation import LongLoop, repeats_at_most
 
 LONG = 256
 """How often one expression runs in a loop that is worth shortening where the size of the dimension was made up."""
@@ -46,18 +47,21 @@ def with_short_loops(best: Attempt, evaluate: Callable[[Plans], Attempt]) -> Att
 
 
 def with_few_steps(evaluate: Callable[[Plans], Attempt], plans: Plans) -> Attempt:
-    """Evaluate plans with few steps in place of a number of hundreds, if it is one of steps: a run with one more makes
-    more torch calls."""
-    few: Attempt | None = None
-    for name, number in _many_steps(plans):
+    """Evaluate plans with few steps in place of a number of hundreds, if it is one of steps: something is run about as
+    often, and a run with one more makes more torch calls."""
+    for name, number in sorted(_many_steps(plans), key=lambda item: item[1]):
+        with repeats_at_most(min(number - 1, LONG)):
+            attempt = evaluate(plans)
+        if not isinstance(attempt.run.error, LongLoop):
+            return attempt
         detail = f"{FEW} steps for {number}, as a loop goes over it"
         first = evaluate(plans.with_plan(name, value(FEW, "search", detail)))
         if first.run.error is not None:
             continue
         growth = evaluate(plans.with_plan(name, value(FEW + 1, "search", detail))).run.calls - first.run.calls
         if growth > 0 and first.run.calls + growth * (number - FEW) >= HEAVY:
-            plans, few = first.plans, first
-    return few or evaluate(plans)
+            plans = first.plans
+    return evaluate(plans)
 
 
 def _many_steps(plans: Plans) -> Iterator[tuple[str, int]]:

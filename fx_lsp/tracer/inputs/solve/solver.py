@@ -10,7 +10,7 @@ from itertools import combinations, islice
 from typing import Any, TypeAlias
 
 from fx_lsp.tracer.compat import FloorDiv, Max, Mod, PythonMod, SymbolPrinter, sympy
-from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, SequencePlan, TensorPlan, fresh_sizes, value
+from fx_lsp.tracer.inputs.plan.plans import INIT, Plan, Plans, SequencePlan, TensorPlan, fresh_sizes, value
 from fx_lsp.tracer.inputs.solve.path_conditions import Condition, Dimension, Exploration, guessed_number
 
 Sizes: TypeAlias = "dict[sympy.Symbol, int]"
@@ -57,9 +57,7 @@ def solutions(exploration: Exploration, goal: Condition) -> list[Solution]:
     wanted = _test(expression, not goal.held)
     symbols = [s for s in hints if s in expression.free_symbols]
     variables = list(dict.fromkeys(groups[s] for s in symbols))
-    path = [
-        (c, _test(c.expression, c.held)) for c in exploration.conditions[-MAX_PATH:] if c.expression != goal.expression
-    ]
+    path = list(_path(exploration, goal))
     before = {str(s): n for s, n in hints.items()}
     fitting: dict[tuple[tuple[str, int], ...], tuple[Any, Solution]] = {}
     for change in _changes(variables, exploration, goal):
@@ -75,6 +73,22 @@ def solutions(exploration: Exploration, goal: Condition) -> list[Solution]:
     best = sorted(costs, key=lambda item: item[0])
     coherent = (replace(solution, coherent=not cost[1]) for cost, solution in islice(best, MAX_SOLUTIONS))
     return [_told_apart(solution, groups, exploration, path) for solution in coherent]
+
+
+def _path(exploration: Exploration, goal: Condition) -> Iterator[tuple[Condition, Test]]:
+    """Yield what was asked before, with how to ask it of other sizes."""
+    for condition in exploration.conditions[-MAX_PATH:]:
+        if condition.expression != goal.expression and not _is_of_table(condition, exploration):
+            yield condition, _test(condition.expression, condition.held)
+
+
+def _is_of_table(condition: Condition, exploration: Exploration) -> bool:
+    """Return True if a number of the constructor was to be what it is: it met what is made of it, where no symbols go,
+    and what will be made of another fits that."""
+    expression: Any = condition.expression
+    if not condition.held or expression.func is not sympy.Eq or not any(side.is_Integer for side in expression.args):
+        return False
+    return all(exploration.dimensions[s].path.startswith(INIT) for s in expression.free_symbols)
 
 
 def _told_apart(
@@ -177,7 +191,7 @@ def _shape(product: Any, exploration: Exploration) -> list[sympy.Symbol]:
 
 
 def with_sizes(plans: Plans, exploration: Exploration, sizes: Sizes, prefix: str = "") -> Plans:
-    """The plans (those whose paths began with `prefix`) with those sizes and numbers."""
+    """The plans (those whose paths began with `prefix`) with those sizes and numbers, also of the constructor."""
     by_place = {(d.path, d.index): sizes[s] for s, d in exploration.dimensions.items() if s in sizes}
 
     def changed(plan: Plan, path: str) -> Plan:
@@ -191,7 +205,8 @@ def with_sizes(plans: Plans, exploration: Exploration, sizes: Sizes, prefix: str
         number = by_place.get((path, 0)) if guessed_number(plan) is not None else None
         return plan if number is None else value(number, plan.source, FITS)
 
-    return replace(plans, items=tuple((n, changed(plan, f"{prefix}{n}")) for n, plan in plans.items))
+    init = None if plans.init is None else with_sizes(plans.init, exploration, sizes, INIT)
+    return replace(plans, items=tuple((n, changed(plan, f"{prefix}{n}")) for n, plan in plans.items), init=init)
 
 
 def has_vanishing_sizes(exploration: Exploration) -> bool:
@@ -274,13 +289,14 @@ def _told(goal: Condition, hints: Mapping[sympy.Symbol, int]) -> Iterator[int]:
 
 def _unlikeliness(solution: Solution, exploration: Exploration, before: Mapping[str, int]) -> tuple[Any, ...]:
     """Return a measure of how unnatural a solution is: whether images are no squares, how many sizes and how early a
-    tensor it changes, whether batches among them, how odd and how far its sizes are."""
+    tensor it changes, or numbers of the constructor, whether batches among them, how odd and how far its sizes are."""
     changed = solution.sizes
     sizes = {**before, **{str(s): n for s, n in changed.items()}}
     oblong = sum(sizes[str(a)] != sizes[str(b)] for a, b in _images(exploration) if {a, b} & changed.keys())
     values = {(n, before[str(s)]) for s, n in changed.items()}
     order = list(dict.fromkeys(d.path for d in exploration.dimensions.values()))
-    first = -min(order.index(exploration.dimensions[s].path) for s in changed)
+    paths = {exploration.dimensions[s].path for s in changed}
+    first = 0 if any(path.startswith(INIT) for path in paths) else -1 - min(map(order.index, paths))
     batches = sum(exploration.dimensions[s].rank > 1 and exploration.dimensions[s].index == 0 for s in changed)
     odd = sum(_oddness(n) for n, _ in values)
     far = sum(abs(math.log(max(n, 1) / was)) for n, was in values)
