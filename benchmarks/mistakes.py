@@ -34,7 +34,7 @@ OUTCOMES = ("found", "elsewhere", "clean", "not traced")
 HEADINGS = ("kind", "evidence", "mistakes", "found", "%", *OUTCOMES[1:], "twins", "errors", "warnings")
 RUN = "# run:"
 TIMEOUT = 900
-LENGTHS = range(25, 91)
+LENGTHS = range(20, 91)
 
 _HEADER = re.compile(rf"# ({'|'.join(KINDS)}): (.+)")
 _EVIDENCE = re.compile(rf"# evidence: ({'|'.join(EVIDENCE)})")

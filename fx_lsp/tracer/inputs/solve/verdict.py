@@ -5,10 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
+from types import TracebackType
 from typing import Any
 
 import torch
+from torch import nn
 
 from fx_lsp.tracer.compat import FakeTensor, sympy
 from fx_lsp.tracer.failures.exceptions import kind_of
@@ -21,17 +24,22 @@ from fx_lsp.tracer.inputs.plan.plans import (
     input_specs,
     with_size,
 )
+from fx_lsp.tracer.inputs.plan.signatures import signature_of
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, involved, is_data_dependent, is_of_sizes, place_of
 from fx_lsp.tracer.inputs.solve.conditions import expression_at, value_in
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
 from fx_lsp.tracer.inputs.solve.repairs import missing_name
 from fx_lsp.tracer.inputs.solve.sizes import plain_conflicts
-from fx_lsp.tracer.inputs.solve.solver import is_one, is_readable, solutions
+from fx_lsp.tracer.inputs.solve.solver import is_one, is_readable, solutions, with_sizes
 from fx_lsp.tracer.program.absences import AbsentError
 from fx_lsp.tracer.run.observation import tensors_among
 
 MAX_GOALS = 3
 """How many of the last conditions have to have no solution."""
+MIN_RANKS = 4
+"""With how many choices of ranks an expression has to fail, where nothing says which is meant."""
+MAX_DEPTH = 2
+"""How often sizes are solved for, one after the other, until none are said to fit."""
 _OWN_FAULTS = (RuntimeError, TypeError, AttributeError, ValueError, IndexError, NameError)
 
 
@@ -108,6 +116,7 @@ def is_own_fault(
     exploration: Exploration,
     ranks_known: bool,
     evaluate: Callable[[Plans], Attempt],
+    explore: Callable[[Plans], Exploration],
 ) -> bool:
     """Return True if the furthest attempt of a search failed for no reason that lies in what was guessed.
 
@@ -121,16 +130,18 @@ def is_own_fault(
         return False
     if not are_tensors_or_numbers(best):
         return False
-    if _is_no_tensor(best):
+    if _is_of_kinds(best, exploration):
         return True
+    if kind == "dtype":
+        return not _may_be_no_tensor(best) and _fits_no_dtypes(best, evaluate)
     if not ranks_known:
         return False
     if is_of_sizes(best) and _is_of_constants(best, exploration):
         return True
-    if kind == "dtype":
-        return not _may_be_no_tensor(best) and _fits_no_dtypes(best, evaluate)
     if kind == "shape":
-        return best.run.failed is not None and is_of_sizes(best) and _fits_no_sizes(best, exploration)
+        fits_none = partial(_fits_no_sizes, evaluate=evaluate, explore=explore)
+        is_of_torch = best.run.failed is not None or _is_raised_by_layer(best)
+        return is_of_torch and is_of_sizes(best) and fits_none(best, exploration)
     return not _reads_nothing(best) and _is_of_no_input(best, exploration, evaluate)
 
 
@@ -167,21 +178,89 @@ def _is_made_elsewhere(best: Attempt) -> bool:
     return False
 
 
-def _is_no_tensor(best: Attempt) -> bool:
-    """Return True if a torch call was given a tuple, or None, in place of a tensor, and that is no input."""
-    call = best.run.failed
-    if call is None or not isinstance(best.run.error, TypeError):
+def _is_of_kinds(best: Attempt, exploration: Exploration) -> bool:
+    """Return True if something is of the wrong kind, whatever the ranks, the sizes and the dtypes of inputs are.
+
+    That is an operand of an operation which is no input and no number that was guessed, an argument of a call that
+    takes none such, or a list of layers that is called as if it were one.
+    """
+    error, call = best.run.error, best.run.failed
+    if not isinstance(error, (TypeError, NotImplementedError)) or _reads_nothing(best):
         return False
+    if call is None:
+        return _fits_no_parameters(best) or _is_layer_without_forward(best)
     values = [*call.args, *call.kwargs.values()]
+    numbers = {exploration.hints[symbol] for symbol, place in exploration.dimensions.items() if not place.rank}
+    guessed = {None} if any(getattr(plan, "shown", "") == "None" for _, plan in best.plans.items) else set[None]()
+    is_guessed = any(isinstance(value, int | None) and value in numbers | guessed for value in values)
     several = any(isinstance(value, tuple) and any(isinstance(v, torch.Tensor) for v in value) for value in values)
-    nothing = bool(values) and values[0] is None
-    return several or (nothing and not any(getattr(plan, "shown", "") == "None" for _, plan in best.plans.items))
+    return isinstance(error, TypeError) and (several or not (is_guessed or involved(best)))
+
+
+def _is_raised_by_layer(attempt: Attempt) -> bool:
+    """Return True if one of PyTorch's layers refused what it was given before any operation did."""
+    innermost = _innermost(attempt)
+    module = innermost.tb_frame.f_globals.get("__name__", "") if innermost is not None else ""
+    return module.startswith("torch.nn.modules.")
+
+
+def _innermost(attempt: Attempt) -> TracebackType | None:
+    """Return the innermost frame of an error's traceback."""
+    traceback = attempt.run.error.__traceback__ if attempt.run.error is not None else None
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    return traceback
+
+
+def _fits_no_parameters(best: Attempt) -> bool:
+    """Return True if what failed is a call with arguments that the function called has no parameters for.
+
+    What PyTorch implements in C++ refuses only operands, and inputs may be of another kind than they are.
+    """
+    innermost = _innermost(best)
+    if innermost is None or not isinstance(best.run.error, TypeError):
+        return False
+    held, node = innermost.tb_frame.f_locals, expression_at(best, innermost)
+    if {"forward_call", "args", "kwargs"} <= held.keys():  # as a module calls its own `forward`
+        function, args, kwargs = held["forward_call"], held["args"], held["kwargs"]
+    elif isinstance(node, ast.Call):
+        function, args = value_in(node.func, innermost.tb_frame), tuple(node.args)
+        kwargs = {keyword.arg: keyword.value for keyword in node.keywords}
+        if None in kwargs or any(isinstance(argument, ast.Starred) for argument in args):
+            return False
+    else:
+        return False
+    signature = signature_of(function) if callable(function) else None
+    if signature is None:
+        of_tensor = isinstance(getattr(function, "__self__", None), torch.Tensor)
+        of_torch = of_tensor or (getattr(function, "__module__", None) or "").startswith("torch")
+        return of_torch and not _mentions(best, [name for name, _ in best.plans.items])
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError:
+        return True
+    return False
+
+
+def _is_layer_without_forward(best: Attempt) -> bool:
+    """Return True if a module of PyTorch's was called that only holds others, as lists and dictionaries of them do."""
+    innermost = _innermost(best)
+    module = innermost.tb_frame.f_locals.get("self") if innermost is not None else None
+    is_missing = isinstance(best.run.error, NotImplementedError) and isinstance(module, nn.Module)
+    return is_missing and type(module).__module__.startswith("torch.nn.")
 
 
 def _is_of_constants(best: Attempt, exploration: Exploration) -> bool:
     """Return True if what ended the run is a condition on numbers that depend on nothing that was guessed."""
     last = next(exploration.stopping(), None)
     return exploration.ends_like(best) and last is not None and last.expression == sympy.false
+
+
+def has_tried_ranks(best: Attempt, attempts: Iterable[Attempt]) -> bool:
+    """Return True if the expression at which a search ended fails with tensors of many ranks."""
+    place = place_of(best)
+    ranks = {tuple(len(plan.spec.sizes) for _, plan in a.plans.tensors()) for a in attempts if place_of(a) == place}
+    return len(ranks) >= MIN_RANKS
 
 
 def has_known_ranks(attempt: Attempt) -> bool:
@@ -204,9 +283,7 @@ def is_of_environment(attempt: Attempt) -> bool:
     is_of_fakes = isinstance(attempt.run.error, RuntimeError) and FakeTensor.__name__ in str(attempt.run.error)
     if isinstance(attempt.run.error, AbsentError) or is_empty or is_of_fakes:
         return True
-    traceback = attempt.run.error.__traceback__ if attempt.run.error is not None else None
-    while traceback is not None and traceback.tb_next is not None:
-        traceback = traceback.tb_next
+    traceback = _innermost(attempt)
     module = traceback.tb_frame.f_globals.get("__name__", "") if traceback is not None else ""
     return attempt.run.failed is None and module.startswith("torch.") and not module.startswith(_AS_USERS_WRITE)
 
@@ -219,18 +296,34 @@ def are_numbers(plans: Iterable[Plan]) -> bool:
     return all(_is_tensor_or_number(plan) and not isinstance(plan, TensorPlan) for plan in plans)
 
 
-def _fits_no_sizes(best: Attempt, exploration: Exploration) -> bool:
-    """Return True if the sizes that do not fit are the code's own numbers, or fit only where one of them is 1."""
+def _fits_no_sizes(
+    best: Attempt,
+    exploration: Exploration,
+    evaluate: Callable[[Plans], Attempt],
+    explore: Callable[[Plans], Exploration],
+    depth: int = MAX_DEPTH,
+) -> bool:
+    """Return True if the sizes that do not fit are the code's own numbers, or fit only where one of them is 1.
+
+    Nor do sizes fit with which the same expression fails again, for want of others that do.
+    """
     if not exploration.ends_like(best):
         return False
     numbered = enumerate(islice(exploration.stopping(), MAX_GOALS))
     goals = [goal for number, goal in numbered if number == 0 or not is_one(goal)]
-    if not goals:
-        return True
     if not all(is_readable(goal, exploration) for goal in goals):
         return False
-    fitting = [solution for goal in goals for solution in solutions(exploration, goal)]
-    return not any(solution.coherent and not solution.degenerate for solution in fitting)
+    fitting = [s for goal in goals for s in solutions(exploration, goal) if s.coherent and not s.degenerate]
+    if fitting and depth == 0:
+        return False
+    for solution in fitting:
+        again = evaluate(with_sizes(best.plans, exploration, solution.sizes))
+        of_inputs = all(exploration.dimensions[symbol].rank for symbol in solution.sizes)
+        if not of_inputs or again.run.error is None or place_of(again) != place_of(best):
+            return False
+        if not _fits_no_sizes(again, explore(again.plans), evaluate, explore, depth - 1):
+            return False
+    return True
 
 
 def are_tensors_or_numbers(attempt: Attempt) -> bool:
@@ -256,9 +349,7 @@ _PLAIN_KINDS = frozenset({"bool", "str", "NoneType", "dtype"})
 
 def _is_raised_by_user(attempt: Attempt) -> bool:
     """Return True if a `raise` or an `assert` ended an attempt, in code that is not PyTorch's."""
-    traceback = attempt.run.error.__traceback__ if attempt.run.error is not None else None
-    while traceback is not None and traceback.tb_next is not None:
-        traceback = traceback.tb_next
+    traceback = _innermost(attempt)
     if traceback is None or attempt.sources.rank(traceback.tb_frame.f_code.co_filename) == 2:
         return False
     return expression_at(attempt, traceback) is None
