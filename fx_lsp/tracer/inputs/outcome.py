@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,9 +22,10 @@ from fx_lsp.tracer.inputs.settle import Settled
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration
 from fx_lsp.tracer.inputs.solve.verdict import (
+    DeadEnd,
     are_numbers,
+    choices_of_ranks,
     has_known_ranks,
-    has_tried_ranks,
     is_of_environment,
     is_own_fault,
     persists,
@@ -106,10 +108,11 @@ def _is_own_fault(
 ) -> bool:
     failed = outcome.best
     whole = exploration or candidate.explore(failed.plans, whole=True)
-    are_tried = outcome.exhausted or has_tried_ranks(failed, (*outcome.failures, *outcome.of_other_ranks))
-    ranks_known = has_known_ranks(failed) or (are_tried and failed.run.failed is not None)
+    is_certain = has_known_ranks(failed) or (outcome.exhausted and failed.run.failed is not None)
+    attempts = (*outcome.failures, *outcome.of_other_ranks)
+    ranks = math.inf if is_certain else choices_of_ranks(failed, attempts)
     explore = partial(candidate.explore, whole=True)
-    return is_own_fault(failed, rivals, whole, ranks_known, candidate.evaluate, explore)
+    return is_own_fault(DeadEnd(failed, rivals, whole, ranks, candidate.evaluate, explore))
 
 
 def note_stopped(candidate: Candidate, failed: Attempt, inputs: tuple[InputSpec, ...], failure: Failure) -> None:

@@ -41,10 +41,9 @@ def sizes_by_name(start: Plans, facts: Mapping[str, Facts], constructor: Iterabl
     for name, plan in constructor:
         numbers |= dict(_numbers(name, plan))
     guessed = [(path, plan) for path, plan in start.tensors() if plan.source == "search" and not plan.detail]
-    is_only = len(list(start.tensors())) == 1
-    return [
-        size for path, plan in guessed for size in _of_tensor(path, plan, facts.get(path, Facts()), numbers, is_only)
-    ]
+    others = _OF_THE_INPUT if len(list(start.tensors())) == 1 else ()
+    sizes = (_of_tensor(path, plan, facts.get(path, Facts()), numbers, others) for path, plan in guessed)
+    return [size for of_one in sizes for size in of_one]
 
 
 def with_named_sizes(plans: Plans, sizes: Iterable[NamedSize]) -> Plans:
@@ -80,17 +79,14 @@ def _of_tensor(
     rank = len(plan.spec.sizes)
     if not plan.spec.dtype.startswith(("f", "bf")) or rank < 2:
         return
-    images = {size: name for name, size in numbers.items() if IMAGE_SIZE.search(name)}
-    if rank == 4 and len(images) == 1:
-        ((size, name),) = images.items()
+    images = {name: size for name, size in numbers.items() if IMAGE_SIZE.search(name)}
+    if rank == 4 and len({*images.values()}) == 1:
+        name, size = next(iter(images.items()))
         yield from (NamedSize(path, index, size, name) for index in (-2, -1))
     called = path.rpartition(".")[2]
     index = 1 if facts.spatial or rank > 3 else -1
     names = [f"{word}_{width}" for word in (called, called.removesuffix("s")) for width in _WIDTHS]
     named = next((name for name in (*names, *others) if name in numbers), None)
-    if (
-        named is not None
-        and not {index, index % rank} & facts.sizes.keys()
-        and (rank < 4 or "channels" in named or named in _OF_THE_INPUT)
-    ):
+    is_width = named is not None and (rank < 4 or "channels" in named or (named in others and named not in images))
+    if named is not None and is_width and not {index, index % rank} & facts.sizes.keys():
         yield NamedSize(path, index, numbers[named], named)

@@ -107,7 +107,7 @@ class _Classes:
 def _suspected(exploration: Exploration, names: Mapping[tuple[str, int], str]) -> Iterator[Demand]:
     classes = _Classes(exploration.dimensions)
     joins: list[_Join] = []
-    for condition in exploration.conditions:
+    for condition in _single_conditions(exploration):
         sides = _equal_sizes(condition)
         if sides is None:
             if condition.chain:
@@ -130,6 +130,15 @@ def _suspected(exploration: Exploration, names: Mapping[tuple[str, int], str]) -
             yield from _of_classes(condition, first, second, exploration, classes, names)
             joins.append(_Join(condition.chain, (first, second), replace(classes, parents=dict(classes.parents))))
         classes.join(first, second)
+
+
+def _single_conditions(exploration: Exploration) -> Iterator[Condition]:
+    """Yield the conditions of a run, and for one that held and is several at once each of these."""
+    for condition in exploration.conditions:
+        if condition.held and isinstance(condition.expression, sympy.And):
+            yield from (replace(condition, expression=part) for part in condition.expression.args)
+        else:
+            yield condition
 
 
 @dataclass(frozen=True)
@@ -326,6 +335,9 @@ _CONTRACTIONS = frozenset(
         torch.Tensor.mm,
         torch.Tensor.bmm,
         torch.nn.functional.linear,
+        torch.conv1d,
+        torch.conv2d,
+        torch.conv3d,
     }
 )
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from itertools import islice
 from types import TracebackType
 from typing import Any
@@ -36,8 +35,9 @@ from fx_lsp.tracer.run.observation import tensors_among
 
 MAX_GOALS = 3
 """How many of the last conditions have to have no solution."""
-MIN_RANKS = 4
-"""With how many choices of ranks an expression has to fail, where nothing says which is meant."""
+MIN_RANKS, MIN_RANKS_OF_CONSTANTS = 4, 2
+"""With how many choices of ranks an expression has to fail, where nothing says which is meant; and one at which numbers
+meet that depend on no input."""
 MAX_DEPTH = 2
 """How often sizes are solved for, one after the other, until none are said to fit."""
 _OWN_FAULTS = (RuntimeError, TypeError, AttributeError, ValueError, IndexError, NameError)
@@ -110,23 +110,33 @@ def _conflict(attempt: Attempt) -> tuple[int, int] | None:
     return next(iter(plain_conflicts(str(attempt.run.error))), None)
 
 
-def is_own_fault(
-    best: Attempt,
-    rivals: Iterable[Attempt],
-    exploration: Exploration,
-    ranks_known: bool,
-    evaluate: Callable[[Plans], Attempt],
-    explore: Callable[[Plans], Exploration],
-) -> bool:
-    """Return True if the furthest attempt of a search failed for no reason that lies in what was guessed.
+@dataclass(frozen=True)
+class DeadEnd:
+    """Where a search ended that found nothing.
 
-    Every rival, an attempt that came as far, has to fail at the same place. `exploration` is the attempt on symbols;
-    with `ranks_known` the code says the ranks of tensors, or all others have been tried.
+    `best` is the attempt that came furthest, `rivals` those that came as far, `exploration` is it on symbols. Where the
+    code does not say which ranks are meant, `ranks` is with how many choices of them it ended there.
     """
+
+    best: Attempt
+    rivals: Sequence[Attempt]
+    exploration: Exploration
+    ranks: float
+    evaluate: Callable[[Plans], Attempt]
+    explore: Callable[[Plans], Exploration]
+
+
+def is_own_fault(end: DeadEnd) -> bool:
+    """Return True if a search failed for no reason that lies in what was guessed.
+
+    Every rival has to fail at the same place. What kinds of things and which dtypes there are depends on no ranks, and
+    which numbers of the code's own meet hardly does.
+    """
+    best, exploration, evaluate = end.best, end.exploration, end.evaluate
     error, kind = best.run.error, kind_of(best.run.error, best.run.failed) if best.run.error is not None else ""
     if not isinstance(error, _OWN_FAULTS) or kind not in ("shape", "dtype", "error"):
         return False
-    if _is_made_elsewhere(best) or _is_raised_by_user(best) or {place_of(a) for a in rivals} - {place_of(best)}:
+    if _is_made_elsewhere(best) or _is_raised_by_user(best) or {place_of(a) for a in end.rivals} - {place_of(best)}:
         return False
     if not are_tensors_or_numbers(best):
         return False
@@ -134,14 +144,13 @@ def is_own_fault(
         return True
     if kind == "dtype":
         return not _may_be_no_tensor(best) and _fits_no_dtypes(best, evaluate)
-    if not ranks_known:
-        return False
-    if is_of_sizes(best) and _is_of_constants(best, exploration):
+    if end.ranks >= MIN_RANKS_OF_CONSTANTS and is_of_sizes(best) and _is_of_constants(best, exploration):
         return True
+    if end.ranks < MIN_RANKS:
+        return False
     if kind == "shape":
-        fits_none = partial(_fits_no_sizes, evaluate=evaluate, explore=explore)
         is_of_torch = best.run.failed is not None or _is_raised_by_layer(best)
-        return is_of_torch and is_of_sizes(best) and fits_none(best, exploration)
+        return is_of_torch and is_of_sizes(best) and _fits_no_sizes(best, exploration, end)
     return not _reads_nothing(best) and _is_of_no_input(best, exploration, evaluate)
 
 
@@ -253,14 +262,14 @@ def _is_layer_without_forward(best: Attempt) -> bool:
 def _is_of_constants(best: Attempt, exploration: Exploration) -> bool:
     """Return True if what ended the run is a condition on numbers that depend on nothing that was guessed."""
     last = next(exploration.stopping(), None)
-    return exploration.ends_like(best) and last is not None and last.expression == sympy.false
+    is_false = last is not None and last.expression == sympy.false
+    return is_false and exploration.ends_like(best) and not exploration.taken
 
 
-def has_tried_ranks(best: Attempt, attempts: Iterable[Attempt]) -> bool:
-    """Return True if the expression at which a search ended fails with tensors of many ranks."""
+def choices_of_ranks(best: Attempt, attempts: Iterable[Attempt]) -> int:
+    """Return with how many choices of ranks attempts ended at the same place as the best."""
     place = place_of(best)
-    ranks = {tuple(len(plan.spec.sizes) for _, plan in a.plans.tensors()) for a in attempts if place_of(a) == place}
-    return len(ranks) >= MIN_RANKS
+    return len({tuple(len(p.spec.sizes) for _, p in a.plans.tensors()) for a in attempts if place_of(a) == place})
 
 
 def has_known_ranks(attempt: Attempt) -> bool:
@@ -296,18 +305,12 @@ def are_numbers(plans: Iterable[Plan]) -> bool:
     return all(_is_tensor_or_number(plan) and not isinstance(plan, TensorPlan) for plan in plans)
 
 
-def _fits_no_sizes(
-    best: Attempt,
-    exploration: Exploration,
-    evaluate: Callable[[Plans], Attempt],
-    explore: Callable[[Plans], Exploration],
-    depth: int = MAX_DEPTH,
-) -> bool:
+def _fits_no_sizes(best: Attempt, exploration: Exploration, end: DeadEnd, depth: int = MAX_DEPTH) -> bool:
     """Return True if the sizes that do not fit are the code's own numbers, or fit only where one of them is 1.
 
     Nor do sizes fit with which the same expression fails again, for want of others that do.
     """
-    if not exploration.ends_like(best):
+    if not exploration.ends_like(best) or exploration.taken:
         return False
     numbered = enumerate(islice(exploration.stopping(), MAX_GOALS))
     goals = [goal for number, goal in numbered if number == 0 or not is_one(goal)]
@@ -317,11 +320,11 @@ def _fits_no_sizes(
     if fitting and depth == 0:
         return False
     for solution in fitting:
-        again = evaluate(with_sizes(best.plans, exploration, solution.sizes))
+        again = end.evaluate(with_sizes(best.plans, exploration, solution.sizes))
         of_inputs = all(exploration.dimensions[symbol].rank for symbol in solution.sizes)
         if not of_inputs or again.run.error is None or place_of(again) != place_of(best):
             return False
-        if not _fits_no_sizes(again, explore(again.plans), evaluate, explore, depth - 1):
+        if not _fits_no_sizes(again, end.explore(again.plans), end, depth - 1):
             return False
     return True
 
