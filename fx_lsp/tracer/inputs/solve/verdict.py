@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 import torch
@@ -232,23 +232,32 @@ def _fits_no_parameters(best: Attempt) -> bool:
     held, node = innermost.tb_frame.f_locals, expression_at(best, innermost)
     if {"forward_call", "args", "kwargs"} <= held.keys():  # as a module calls its own `forward`
         function, args, kwargs = held["forward_call"], held["args"], held["kwargs"]
-    elif isinstance(node, ast.Call):
-        function, args = value_in(node.func, innermost.tb_frame), tuple(node.args)
-        kwargs = {keyword.arg: keyword.value for keyword in node.keywords}
-        if None in kwargs or any(isinstance(argument, ast.Starred) for argument in args):
-            return False
+    elif isinstance(node, ast.Call) and not any(isinstance(argument, ast.Starred) for argument in node.args):
+        function, args = value_in(node.func, innermost.tb_frame), node.args
+        kwargs = {keyword.arg or "": keyword.value for keyword in node.keywords}
     else:
+        return False
+    if "" in kwargs:
         return False
     signature = signature_of(function) if callable(function) else None
     if signature is None:
         of_tensor = isinstance(getattr(function, "__self__", None), torch.Tensor)
         of_torch = of_tensor or (getattr(function, "__module__", None) or "").startswith("torch")
-        return of_torch and not _mentions(best, [name for name, _ in best.plans.items])
+        return of_torch and not any(_is_input(value, innermost.tb_frame, best) for value in (*args, *kwargs.values()))
     try:
         signature.bind(*args, **kwargs)
     except TypeError:
         return True
     return False
+
+
+def _is_input(node: ast.expr, frame: FrameType, attempt: Attempt) -> bool:
+    """Return True if an expression is an input as it was passed, or part of one."""
+    value = value_in(node, frame)
+    if isinstance(value, torch.Tensor):
+        return id(value) in attempt.paths
+    names = {name for name, _ in attempt.plans.items}
+    return any(isinstance(inside, ast.Name) and inside.id in names for inside in ast.walk(node)) and value is not None
 
 
 def _is_layer_without_forward(best: Attempt) -> bool:
