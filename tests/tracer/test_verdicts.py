@@ -254,6 +254,7 @@ def said(trace: TraceFixture, source: str, name: str) -> list[tuple[str, str]]:
         if item.severity != "information" and item.span is not None
     ]
 
+
 BLOCKS = """
 class Blocks(nn.Module):
     def __init__(self):
@@ -336,45 +337,6 @@ class Aligned(nn.Module):
     def forward(self, x):
         turn = self.turn(self.conv(x).amax(2)).view(-1, 3, 3)
         return torch.bmm(turn, x)
-"""
-DOCUMENTED = """
-class Additive(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.query, self.key = nn.Linear(width, width), nn.Linear(width, width)
-
-    def forward(self, query, keys):
-        \"\"\"Weigh the keys.
-
-        query: (batch, width)
-        keys: (batch, length, width)
-        \"\"\"
-        return torch.tanh(self.query(query).unsqueeze(1) + self.key(keys))
-"""
-LINEAR_ATTENTION = """
-class LinearAttention(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.qkv = nn.Linear(64, 3 * 128)
-
-    def forward(self, x):
-        b, n, _ = x.shape
-        q, k, v = (y.view(b, n, 4, 32).transpose(1, 2) for y in self.qkv(x).chunk(3, -1))
-        total = torch.einsum("bhnd,bhd->bhn", q, k.sum(2))
-        return torch.einsum("bhnd,bhde->bhne", q, torch.einsum("bhnd,bhne->bhde", k, v)) / total.unsqueeze(-1)
-"""
-STEPWISE = """
-class Stepwise(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.cell = nn.GRUCell(16, 32)
-
-    def forward(self, x):
-        batch, steps, _ = x.shape
-        h = x.new_zeros(batch, 32)
-        for step in range(steps):
-            h = self.cell(x[:, step], h)
-        return h
 """
 
 
@@ -622,30 +584,6 @@ class Stepwise(nn.Module):
             "torch.bmm(x, turn)",
             [("warning", "torch.bmm(x, turn)")],
             id="as many points as they have coordinates",
-        ),
-        pytest.param(
-            DOCUMENTED,
-            "Additive",
-            "self.query(query).unsqueeze(1)",
-            "self.query(query)",
-            [("warning", "self.query(query) + self.key(keys)")],
-            id="another rank than the docstring gives",
-        ),
-        pytest.param(
-            LINEAR_ATTENTION,
-            "LinearAttention",
-            "total.unsqueeze(-1)",
-            "total",
-            [("warning", 'torch.einsum("bhnd,bhde->bhne", q, torch.einsum("bhnd,bhne->bhde", k, v)) / total')],
-            id="sizes that fit until the next that does not",
-        ),
-        pytest.param(
-            STEPWISE,
-            "Stepwise",
-            "self.cell(x[:, step], h)",
-            "self.cell(x, h)",
-            [("warning", "self.cell(x, h)")],
-            id="a rank that a layer refuses",
         ),
     ],
 )  # fmt: skip

@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from fx_lsp.model import Failure, InputSpec, Remark, Severity, TargetVariant, Unreached
 from fx_lsp.tracer.inputs.candidate import Candidate
@@ -16,7 +15,7 @@ from fx_lsp.tracer.inputs.plan.plans import (
     input_specs,
 )
 from fx_lsp.tracer.inputs.plan.start import is_given
-from fx_lsp.tracer.inputs.remarks import demands_of, documented_ranks
+from fx_lsp.tracer.inputs.remarks import demands_of
 from fx_lsp.tracer.inputs.search import Found, reached, search
 from fx_lsp.tracer.inputs.settle import Settled
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
@@ -64,21 +63,6 @@ def search_candidate(candidate: Candidate, start: Plans, seconds: float, earlier
     return search(start, candidate.evaluate, seconds, earlier, candidate.explore, demanding)
 
 
-def as_documented(candidate: Candidate, outcome: Found) -> Found:
-    """Return what came of a search with the ranks that the docstring gives, where nothing runs and some were so."""
-    ranks = documented_ranks(candidate)
-    failures = [a for a in outcome.failures if _has_ranks(a.plans, ranks)]
-    if not ranks or not failures or _has_ranks(outcome.best.plans, ranks):
-        return outcome
-    others = [a for a in outcome.of_other_ranks if _has_ranks(a.plans, ranks)]
-    return dataclasses.replace(outcome, best=max(failures, key=reached), failures=failures, of_other_ranks=others)
-
-
-def _has_ranks(plans: Plans, ranks: Mapping[str, int]) -> bool:
-    tensors = dict(plans.tensors())
-    return all(path in tensors and len(tensors[path].spec.sizes) == rank for path, rank in ranks.items())
-
-
 def severity_of(candidate: Candidate, outcome: Found, exploration: Exploration | None = None) -> Severity:
     """Tell how sure it is that the code itself is what ended a search."""
     task, constructed, failed = candidate.task, candidate.constructed, outcome.best
@@ -111,8 +95,7 @@ def _is_own_fault(
     is_certain = has_known_ranks(failed) or (outcome.exhausted and failed.run.failed is not None)
     attempts = (*outcome.failures, *outcome.of_other_ranks)
     ranks = math.inf if is_certain else choices_of_ranks(failed, attempts)
-    explore = partial(candidate.explore, whole=True)
-    return is_own_fault(DeadEnd(failed, rivals, whole, ranks, candidate.evaluate, explore))
+    return is_own_fault(DeadEnd(failed, rivals, whole, ranks, candidate.evaluate))
 
 
 def note_stopped(candidate: Candidate, failed: Attempt, inputs: tuple[InputSpec, ...], failure: Failure) -> None:

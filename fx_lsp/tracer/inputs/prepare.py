@@ -18,14 +18,7 @@ from fx_lsp.tracer.failures.no_tensor_code import nothing, shows_no_tensors
 from fx_lsp.tracer.inputs.candidate import Candidate, candidate_of
 from fx_lsp.tracer.inputs.construct import INIT, Constructed
 from fx_lsp.tracer.inputs.evidence.offers import Offer, Written
-from fx_lsp.tracer.inputs.outcome import (
-    Prepared,
-    as_documented,
-    note_stopped,
-    prepared_call,
-    search_candidate,
-    severity_of,
-)
+from fx_lsp.tracer.inputs.outcome import Prepared, note_stopped, prepared_call, search_candidate, severity_of
 from fx_lsp.tracer.inputs.plan.plans import (
     Plan,
     Plans,
@@ -70,10 +63,10 @@ def prepare_with(
     earlier = resumed(candidate.start, candidate.alternatives, task.request.previous)
     outcome = search_candidate(candidate, candidate.start, budget, earlier)
     constructed = candidate.constructed
+    inputs = constructed.inputs + input_specs(outcome.best.plans)
     settled = settle(task, outcome, written.named, candidate.call_of, candidate.alternatives)
     if settled is not None:
         failed = outcome.best.run.error is not None
-        inputs = constructed.inputs + input_specs(outcome.best.plans)
         otherwise = search_failure(task, outcome, "information", inputs) if failed else None
         if variant := variant_of(task.request.work):
             return prepared_variant(candidate, settled.attempt, variant)
@@ -81,7 +74,6 @@ def prepare_with(
         optional = with_optional_arguments(candidate, settled.attempt, prepared.unreached)
         remarks = remarks_of(candidate, settled.attempt) + optional.remarks
         return dataclasses.replace(prepared, remarks=remarks, variants=optional.variants, unreached=optional.unreached)
-    outcome = as_documented(candidate, outcome)
     failed = outcome.best
     exploration = _explored_numbers(candidate, failed)
     inits = concat(_solved_init(constructed, failed, exploration), rebuilt(task, constructed, failed.run.error))
@@ -97,7 +89,6 @@ def prepare_with(
         if isinstance(again, Prepared):
             return dataclasses.replace(again, notes=[*again.notes, note])
     bad = severity_of(candidate, outcome, exploration) if rebuilds == MAX_REBUILDS else "information"
-    inputs = constructed.inputs + input_specs(failed.plans)
     failure = search_failure(task, outcome, bad, inputs)
     if bad == "information" and shows_no_tensors(task.request, failed.run, inputs):
         return nothing(task.request.name, failure.message)

@@ -10,7 +10,6 @@ from fx_lsp.tracer.inputs.candidate import Candidate
 from fx_lsp.tracer.inputs.construct import INIT
 from fx_lsp.tracer.inputs.evidence.named_numbers import with_named_sizes
 from fx_lsp.tracer.inputs.plan.plans import (
-    DOCUMENTED,
     TensorPlan,
     fresh_sizes,
     is_single_batch,
@@ -18,7 +17,6 @@ from fx_lsp.tracer.inputs.plan.plans import (
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_of_sizes, place_of
 from fx_lsp.tracer.inputs.solve.forced import dimension_names, forced, name_of
 from fx_lsp.tracer.inputs.solve.path_conditions import Dimension
-from fx_lsp.tracer.inputs.solve.sizes import with_rank
 from fx_lsp.tracer.inputs.solve.solver import Sizes, with_sizes
 from fx_lsp.tracer.inputs.solve.verdict import are_tensors_or_numbers
 from fx_lsp.tracer.run.call import tensors_in
@@ -73,9 +71,7 @@ def _retraced_demands(candidate: Candidate, ran: Attempt) -> list[Remark]:
     guessed = any(plan.source == "search" for _, plan in ran.plans.tensors())
     if not guessed or ran.run.calls > MAX_CALLS_RETRACED or task.request.work or not are_tensors_or_numbers(ran):
         return []
-    telling = (
-        _unlike_its_name(candidate, ran) or _unlike_its_documentation(candidate, ran) or _single_batch(candidate, ran)
-    )
+    telling = _unlike_its_name(candidate, ran) or _single_batch(candidate, ran)
     if telling is not None:
         return [telling]
     exploration = candidate.explore(ran.plans, whole=True, chains=True)
@@ -116,31 +112,6 @@ def _unlike_its_name(candidate: Candidate, ran: Attempt) -> Remark | None:
     dimension = name_of(Dimension(first.path, first.index % rank, rank), names)
     shown = shown_expression(span, candidate.task.lines)
     told = f"{dimension} is {sizes[first.path][first.index]} here and {first.name} is {first.size}"
-    return Remark(f"{told}: `{shown}` works only so", span, "warning")
-
-
-def documented_ranks(candidate: Candidate) -> dict[str, int]:
-    """Return the ranks of tensors that a docstring gives, by path."""
-    shapes = {path: candidate.facts[path].shape for path, _ in candidate.start.tensors() if path in candidate.facts}
-    tensors = ((path, plan) for path, plan in candidate.start.tensors() if plan.detail == DOCUMENTED)
-    return {path: len(plan.spec.sizes) for path, plan in tensors if "..." not in (shapes.get(path) or ("...",))}
-
-
-def _unlike_its_documentation(candidate: Candidate, ran: Attempt) -> Remark | None:
-    """Tell of code that runs only where an input has another rank than its docstring gives it."""
-    ranks = {path: len(plan.spec.sizes) for path, plan in ran.plans.tensors()}
-    others = {path: rank for path, rank in documented_ranks(candidate).items() if ranks.get(path, rank) != rank}
-    if not others:
-        return None
-    plans = ran.plans
-    for path, rank in others.items():
-        plans = with_rank(plans, path, rank)
-    attempt = candidate.evaluate(plans)
-    span, (path, rank) = place_of(attempt), next(iter(others.items()))
-    if attempt.run.error is None or not is_of_sizes(attempt) or not isinstance(span, Span):
-        return None
-    shown = shown_expression(span, candidate.task.lines)
-    told = f"{path} has {ranks[path]} dimensions here, and its docstring gives it {rank}"
     return Remark(f"{told}: `{shown}` works only so", span, "warning")
 
 

@@ -29,7 +29,7 @@ from fx_lsp.tracer.inputs.solve.conditions import expression_at, value_in
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
 from fx_lsp.tracer.inputs.solve.repairs import missing_name
 from fx_lsp.tracer.inputs.solve.sizes import plain_conflicts
-from fx_lsp.tracer.inputs.solve.solver import is_one, is_readable, solutions, with_sizes
+from fx_lsp.tracer.inputs.solve.solver import is_one, is_readable, solutions
 from fx_lsp.tracer.program.absences import AbsentError
 from fx_lsp.tracer.run.observation import tensors_among
 
@@ -38,8 +38,6 @@ MAX_GOALS = 3
 MIN_RANKS, MIN_RANKS_OF_CONSTANTS = 4, 2
 """With how many choices of ranks an expression has to fail, where nothing says which is meant; and one at which numbers
 meet that depend on no input."""
-MAX_DEPTH = 2
-"""How often sizes are solved for, one after the other, until none are said to fit."""
 _OWN_FAULTS = (RuntimeError, TypeError, AttributeError, ValueError, IndexError, NameError)
 
 
@@ -123,7 +121,6 @@ class DeadEnd:
     exploration: Exploration
     ranks: float
     evaluate: Callable[[Plans], Attempt]
-    explore: Callable[[Plans], Exploration]
 
 
 def is_own_fault(end: DeadEnd) -> bool:
@@ -149,8 +146,7 @@ def is_own_fault(end: DeadEnd) -> bool:
     if end.ranks < MIN_RANKS:
         return False
     if kind == "shape":
-        is_of_torch = best.run.failed is not None or _is_raised_by_layer(best)
-        return is_of_torch and is_of_sizes(best) and _fits_no_sizes(best, exploration, end)
+        return best.run.failed is not None and is_of_sizes(best) and _fits_no_sizes(best, exploration)
     return not _reads_nothing(best) and _is_of_no_input(best, exploration, evaluate)
 
 
@@ -204,13 +200,6 @@ def _is_of_kinds(best: Attempt, exploration: Exploration) -> bool:
     is_guessed = any(isinstance(value, int | None) and value in numbers | guessed for value in values)
     several = any(isinstance(value, tuple) and any(isinstance(v, torch.Tensor) for v in value) for value in values)
     return isinstance(error, TypeError) and (several or not (is_guessed or involved(best)))
-
-
-def _is_raised_by_layer(attempt: Attempt) -> bool:
-    """Return True if one of PyTorch's layers refused what it was given before any operation did."""
-    innermost = _innermost(attempt)
-    module = innermost.tb_frame.f_globals.get("__name__", "") if innermost is not None else ""
-    return module.startswith("torch.nn.modules.")
 
 
 def _innermost(attempt: Attempt) -> TracebackType | None:
@@ -314,28 +303,18 @@ def are_numbers(plans: Iterable[Plan]) -> bool:
     return all(_is_tensor_or_number(plan) and not isinstance(plan, TensorPlan) for plan in plans)
 
 
-def _fits_no_sizes(best: Attempt, exploration: Exploration, end: DeadEnd, depth: int = MAX_DEPTH) -> bool:
-    """Return True if the sizes that do not fit are the code's own numbers, or fit only where one of them is 1.
-
-    Nor do sizes fit with which the same expression fails again, for want of others that do.
-    """
+def _fits_no_sizes(best: Attempt, exploration: Exploration) -> bool:
+    """Return True if the sizes that do not fit are the code's own numbers, or fit only where one of them is 1."""
     if not exploration.ends_like(best) or exploration.taken:
         return False
     numbered = enumerate(islice(exploration.stopping(), MAX_GOALS))
     goals = [goal for number, goal in numbered if number == 0 or not is_one(goal)]
+    if not goals:
+        return True
     if not all(is_readable(goal, exploration) for goal in goals):
         return False
-    fitting = [s for goal in goals for s in solutions(exploration, goal) if s.coherent and not s.degenerate]
-    if fitting and depth == 0:
-        return False
-    for solution in fitting:
-        again = end.evaluate(with_sizes(best.plans, exploration, solution.sizes))
-        of_inputs = all(exploration.dimensions[symbol].rank for symbol in solution.sizes)
-        if not of_inputs or again.run.error is None or place_of(again) != place_of(best):
-            return False
-        if not _fits_no_sizes(again, end.explore(again.plans), end, depth - 1):
-            return False
-    return True
+    fitting = [solution for goal in goals for solution in solutions(exploration, goal)]
+    return not any(solution.coherent and not solution.degenerate for solution in fitting)
 
 
 def are_tensors_or_numbers(attempt: Attempt) -> bool:
