@@ -87,6 +87,11 @@ def _of_tensor(
     index = 1 if facts.spatial or rank > 3 else -1
     names = [f"{word}_{width}" for word in (called, called.removesuffix("s")) for width in _WIDTHS]
     named = next((name for name in (*names, *others) if name in numbers), None)
-    is_width = named is not None and (rank < 4 or "channels" in named or (named in others and named not in images))
-    if named is not None and is_width and not {index, index % rank} & facts.sizes.keys():
+    is_known = bool({index, index % rank} & facts.sizes.keys())
+    if named is not None and not is_known and (rank < 4 or _is_width_of_image(named, others)):
         yield NamedSize(path, index, numbers[named], named)
+
+
+def _is_width_of_image(name: str, others: Sequence[str]) -> bool:
+    """Return True if a number is how many channels images have, not how wide they are."""
+    return "channels" in name or (name in others and not IMAGE_SIZE.search(name))

@@ -141,13 +141,19 @@ def is_own_fault(end: DeadEnd) -> bool:
         return True
     if kind == "dtype":
         return not _may_be_no_tensor(best) and _fits_no_dtypes(best, evaluate)
+    return _is_of_ranks_that_count(end, kind)
+
+
+def _is_of_ranks_that_count(end: DeadEnd, kind: str) -> bool:
+    """Return True if a search failed whatever the sizes are, with ranks that are known or with enough of them."""
+    best, exploration = end.best, end.exploration
     if end.ranks >= MIN_RANKS_OF_CONSTANTS and is_of_sizes(best) and _is_of_constants(best, exploration):
         return True
     if end.ranks < MIN_RANKS:
         return False
     if kind == "shape":
         return best.run.failed is not None and is_of_sizes(best) and _fits_no_sizes(best, exploration)
-    return not _reads_nothing(best) and _is_of_no_input(best, exploration, evaluate)
+    return not _reads_nothing(best) and _is_of_no_input(best, exploration, end.evaluate)
 
 
 def _is_of_no_input(best: Attempt, exploration: Exploration, evaluate: Callable[[Plans], Attempt]) -> bool:
