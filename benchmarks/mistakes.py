@@ -36,7 +36,7 @@ HEADINGS = ("kind", "evidence", "mistakes", "found", "%", *OUTCOMES[1:], "twins"
 RUN = "# run:"
 EFFECT = "  # effect"
 TIMEOUT = 900
-LENGTHS = range(25, 91)
+LENGTHS = range(20, 91)
 
 _HEADER = re.compile(rf"# ({'|'.join(KINDS)}): (.+)")
 _EVIDENCE = re.compile(rf"# evidence: ({'|'.join(EVIDENCE)})")

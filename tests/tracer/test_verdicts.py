@@ -255,6 +255,91 @@ def said(trace: TraceFixture, source: str, name: str) -> list[tuple[str, str]]:
     ]
 
 
+BLOCKS = """
+class Blocks(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.Sequential(nn.Linear(64, 64), nn.ReLU())
+        self.masked = nn.Sequential(nn.Linear(64, 64))
+        self.users, self.items = nn.Embedding(9, 64), nn.Embedding(9, 64)
+
+    def forward(self, user, item):
+        pair = torch.stack([self.users(user), self.items(item)], 0)
+        return self.masked(self.blocks(torch.relu(pair)))
+"""
+ONE_HOT = """
+class Relations(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.names, self.table = nn.Embedding(9, 32), nn.Parameter(torch.zeros(6, 32))
+
+    def forward(self, head, relation):
+        rows = F.one_hot(relation, 6).float()
+        return self.names(head) * (rows @ self.table)
+"""
+CAUSAL = """
+class Causal(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.attend = nn.Embedding(100, 64), nn.MultiheadAttention(64, 4, batch_first=True)
+
+    def forward(self, ids):
+        x, length = self.words(ids), ids.size(1)
+        mask = torch.ones(length, length).triu(1).bool()
+        return self.attend(x, x, x, attn_mask=mask)[0]
+"""
+COUPLING = """
+class Coupling(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(4, 64), nn.ReLU(), nn.Linear(64, 8))
+
+    def forward(self, x):
+        left, right = x.chunk(2, dim=1)
+        scale, shift = self.net(left).chunk(2, dim=1)
+        return torch.cat([left, right * scale.exp() + shift], dim=1)
+"""
+SPECTRAL = """
+class Spectral(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lift, self.mix, self.skip = nn.Linear(2, 32), nn.Parameter(torch.zeros(32, 32)), nn.Conv1d(32, 32, 1)
+
+    def forward(self, x):
+        x = self.lift(x).transpose(1, 2)
+        return torch.einsum("bix,io->box", x.relu(), self.mix) + self.skip(x)
+"""
+GATES = """
+class Gates(nn.Module):
+    def __init__(self, input_dim, hidden_dim):
+        super().__init__()
+        self.hidden_dim, self.gates = hidden_dim, nn.Conv2d(input_dim + hidden_dim, hidden_dim, 3, padding=1)
+
+    def forward(self, x):
+        state = x.new_zeros(x.size(0), self.hidden_dim, x.size(2), x.size(3))
+        return self.gates(torch.cat([x, state], dim=1))
+"""
+SKIP_GRAM = """
+class SkipGram(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.words = nn.Embedding(500, dim)
+
+    def forward(self, centre, negatives):
+        return torch.bmm(self.words(negatives), self.words(centre).unsqueeze(2)).squeeze(2)
+"""
+ALIGNED = """
+class Aligned(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.turn = nn.Conv1d(3, 64, 1), nn.Linear(64, 9)
+
+    def forward(self, x):
+        turn = self.turn(self.conv(x).amax(2)).view(-1, 3, 3)
+        return torch.bmm(turn, x)
+"""
+
+
 @pytest.mark.parametrize(
     ("source", "name", "right", "wrong", "expected"),
     [
@@ -411,6 +496,94 @@ def said(trace: TraceFixture, source: str, name: str) -> list[tuple[str, str]]:
             "y.transpose(0, 1).view(-1, 48)",
             [("warning", "y.transpose(0, 1).view(-1, 48)")],
             id="after a layer that takes two states",
+        ),
+        pytest.param(
+            BLOCKS,
+            "Blocks",
+            "torch.relu(pair)",
+            "nn.ReLU(pair)",
+            [("warning", "self.blocks(nn.ReLU(pair))")],
+            id="a layer in place of a tensor",
+        ),
+        pytest.param(
+            BLOCKS,
+            "Blocks",
+            "torch.stack([self.users(user), self.items(item)], 0)",
+            "torch.cat(self.users(user), self.items(item))",
+            [("warning", "torch.cat(self.users(user), self.items(item))")],
+            id="tensors that are not in a list",
+        ),
+        pytest.param(
+            BLOCKS,
+            "Blocks",
+            "nn.Sequential(nn.Linear(64, 64), nn.ReLU())",
+            "nn.ModuleList([nn.Linear(64, 64), nn.ReLU()])",
+            [("warning", "self.blocks(torch.relu(pair))")],
+            id="a list of layers that is called",
+        ),
+        pytest.param(
+            BLOCKS,
+            "Blocks",
+            "self.masked(self.blocks(torch.relu(pair)))",
+            "self.masked(self.blocks(torch.relu(pair)), user)",
+            [("warning", "self.masked(self.blocks(torch.relu(pair)), user)")],
+            id="an argument that nothing takes",
+        ),
+        pytest.param(
+            ONE_HOT,
+            "Relations",
+            "F.one_hot(relation, 6).float()",
+            "F.one_hot(relation, 6)",
+            [("warning", "rows @ self.table")],
+            id="a dtype that no rank changes",
+        ),
+        pytest.param(
+            CAUSAL,
+            "Causal",
+            "ids.size(1)",
+            "ids.size(0)",
+            [("warning", "self.attend(x, x, x, attn_mask=mask)")],
+            id="a batch of tokens is no matrix",
+        ),
+        pytest.param(
+            COUPLING,
+            "Coupling",
+            "nn.Linear(64, 8)",
+            "nn.Linear(64, 4)",
+            [("warning", "right * scale.exp()")],
+            id="a size that nothing but itself asks for",
+        ),
+        pytest.param(
+            SPECTRAL,
+            "Spectral",
+            "self.lift(x).transpose(1, 2)",
+            "self.lift(x)",
+            [("warning", 'torch.einsum("bix,io->box", x.relu(), self.mix)')],
+            id="sizes that are one where they meet again",
+        ),
+        pytest.param(
+            GATES,
+            "Gates",
+            "nn.Conv2d(input_dim + hidden_dim,",
+            "nn.Conv2d(input_dim,",
+            [("warning", "self.gates(torch.cat([x, state], dim=1))")],
+            id="an input of another width than the one that is named after it",
+        ),
+        pytest.param(
+            SKIP_GRAM,
+            "SkipGram",
+            "self.words(centre).unsqueeze(2)",
+            "self.words(centre)",
+            [("warning", "torch.bmm(self.words(negatives), self.words(centre))")],
+            id="as many tokens as a model is wide",
+        ),
+        pytest.param(
+            ALIGNED,
+            "Aligned",
+            "torch.bmm(turn, x)",
+            "torch.bmm(x, turn)",
+            [("warning", "torch.bmm(x, turn)")],
+            id="as many points as they have coordinates",
         ),
     ],
 )  # fmt: skip

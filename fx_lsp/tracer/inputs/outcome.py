@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,7 +23,9 @@ from fx_lsp.tracer.inputs.settle import Settled
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
 from fx_lsp.tracer.inputs.solve.short_loops import with_few_steps
 from fx_lsp.tracer.inputs.solve.verdict import (
+    DeadEnd,
     are_numbers,
+    choices_of_ranks,
     has_known_ranks,
     is_of_environment,
     is_own_fault,
@@ -91,8 +94,10 @@ def _may_be_several(candidate: Candidate, failed: Attempt) -> bool:
 def _is_own_fault(candidate: Candidate, outcome: Found, rivals: Sequence[Attempt]) -> bool:
     failed = outcome.best
     whole = candidate.explore(failed.plans, whole=True)
-    ranks_known = has_known_ranks(failed) or (outcome.exhausted and failed.run.failed is not None)
-    return is_own_fault(failed, rivals, whole, ranks_known, candidate.evaluate)
+    is_certain = has_known_ranks(failed) or (outcome.exhausted and failed.run.failed is not None)
+    attempts = (*outcome.failures, *outcome.of_other_ranks)
+    ranks = math.inf if is_certain else choices_of_ranks(failed, attempts)
+    return is_own_fault(DeadEnd(failed, rivals, whole, ranks, candidate.evaluate))
 
 
 def note_stopped(candidate: Candidate, failed: Attempt, inputs: tuple[InputSpec, ...], failure: Failure) -> None:

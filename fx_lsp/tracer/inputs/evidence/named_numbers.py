@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, Sizes, TensorPlan, ValuePlan
 
 _WIDTHS = ("dim", "dims", "features", "channels")
+_OF_THE_INPUT = (*(f"{word}_{width}" for word in ("in", "input") for width in _WIDTHS), "input_size")
+"""What the width of their one input is called by PyTorch's layers, and by modules like them."""
 IMAGE_SIZE = re.compile(r"(^|_)(image|img|input)_?(size|resolution)$|^resolution$")
 """Names of numbers that are the height and width of images."""
 
@@ -38,8 +40,10 @@ def sizes_by_name(start: Plans, facts: Mapping[str, Facts], constructor: Iterabl
     numbers: dict[str, int] = {}
     for name, plan in constructor:
         numbers |= dict(_numbers(name, plan))
-    guessed = ((path, plan) for path, plan in start.tensors() if plan.source == "search" and not plan.detail)
-    return [size for path, plan in guessed for size in _of_tensor(path, plan, facts.get(path, Facts()), numbers)]
+    guessed = [(path, plan) for path, plan in start.tensors() if plan.source == "search" and not plan.detail]
+    others = _OF_THE_INPUT if len(list(start.tensors())) == 1 else ()
+    sizes = (_of_tensor(path, plan, facts.get(path, Facts()), numbers, others) for path, plan in guessed)
+    return [size for of_one in sizes for size in of_one]
 
 
 def with_named_sizes(plans: Plans, sizes: Iterable[NamedSize]) -> Plans:
@@ -69,17 +73,25 @@ def _numbers(name: str, plan: Plan) -> Iterator[tuple[str, int]]:
             yield key, item
 
 
-def _of_tensor(path: str, plan: TensorPlan, facts: Facts, numbers: Mapping[str, int]) -> Iterator[NamedSize]:
+def _of_tensor(
+    path: str, plan: TensorPlan, facts: Facts, numbers: Mapping[str, int], others: Sequence[str]
+) -> Iterator[NamedSize]:
     rank = len(plan.spec.sizes)
     if not plan.spec.dtype.startswith(("f", "bf")) or rank < 2:
         return
-    images = {size: name for name, size in numbers.items() if IMAGE_SIZE.search(name)}
-    if rank == 4 and len(images) == 1:
-        ((size, name),) = images.items()
+    images = {name: size for name, size in numbers.items() if IMAGE_SIZE.search(name)}
+    if rank == 4 and len({*images.values()}) == 1:
+        name, size = next(iter(images.items()))
         yield from (NamedSize(path, index, size, name) for index in (-2, -1))
     called = path.rpartition(".")[2]
     index = 1 if facts.spatial or rank > 3 else -1
-    names = (f"{word}_{width}" for word in (called, called.removesuffix("s")) for width in _WIDTHS)
-    named = next((name for name in names if name in numbers), None)
-    if named is not None and not {index, index % rank} & facts.sizes.keys() and (rank < 4 or "channels" in named):
+    names = [f"{word}_{width}" for word in (called, called.removesuffix("s")) for width in _WIDTHS]
+    named = next((name for name in (*names, *others) if name in numbers), None)
+    is_known = bool({index, index % rank} & facts.sizes.keys())
+    if named is not None and not is_known and (rank < 4 or _is_width_of_image(named, others)):
         yield NamedSize(path, index, numbers[named], named)
+
+
+def _is_width_of_image(name: str, others: Sequence[str]) -> bool:
+    """Return True if a number is how many channels images have, not how wide they are."""
+    return "channels" in name or (name in others and not IMAGE_SIZE.search(name))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -26,20 +26,24 @@ from fx_lsp.tracer.inputs.solve.attempt import Attempt, place_of
 from fx_lsp.tracer.inputs.solve.path_conditions import Condition, Dimension, Exploration
 from fx_lsp.tracer.inputs.solve.solver import Sizes
 from fx_lsp.tracer.source.expressions import shown_expression
+from fx_lsp.tracer.source.provenance import Chain
 
 Again = Callable[[Sizes], Attempt]
 """Runs the target with other sizes."""
 
 MAX_DEMANDS = 4
+MAX_SIZES, MAX_SIZE = 4, 130
+"""How many sizes there are, of those below a largest, that an equality holds for hardly any of."""
 
 
 @dataclass(frozen=True)
 class Demand:
-    """`text` says what has to hold at `span`; without it, `symbols` may have another size."""
+    """`text` says what has to hold at `span`; without it, `symbols` may have another size, and `others` with them."""
 
     text: str
     span: Span
     symbols: tuple[sympy.Symbol, ...]
+    others: tuple[sympy.Symbol, ...] = ()
 
 
 def forced(
@@ -66,12 +70,14 @@ def forced(
 
 def _is_needed(demand: Demand, exploration: Exploration, again: Again) -> bool:
     """Return True if the target fails at the demand's expression where the sizes are others: larger, or smaller where
-    larger ones fit nowhere else."""
-    for factor in (2, Fraction(1, 2)):
-        sizes = {symbol: max(int(exploration.hints[symbol] * factor), 1) for symbol in demand.symbols}
-        attempt = again(sizes)
-        if attempt.run.error is None or place_of(attempt) == demand.span:
-            return attempt.run.error is not None
+    larger ones fit nowhere else. Sizes that are the same number may have to be another one as well."""
+    for symbols in (demand.symbols, (*demand.symbols, *demand.others))[: 1 + bool(demand.others)]:
+        for factor in (2, Fraction(1, 2)):
+            attempt = again({symbol: max(int(exploration.hints[symbol] * factor), 1) for symbol in symbols})
+            if attempt.run.error is None:
+                return False
+            if place_of(attempt) == demand.span:
+                return True
     return False
 
 
@@ -100,19 +106,52 @@ class _Classes:
 
 def _suspected(exploration: Exploration, names: Mapping[tuple[str, int], str]) -> Iterator[Demand]:
     classes = _Classes(exploration.dimensions)
-    for condition in exploration.conditions:
+    joins: list[_Join] = []
+    for condition in _single_conditions(exploration):
         sides = _equal_sizes(condition)
         if sides is None:
             if condition.chain:
-                demand = _of_product(condition, exploration, names) or _of_counts(condition, exploration, names)
+                demand = (
+                    _of_product(condition, exploration, names)
+                    or _of_itself(condition, exploration, names)
+                    or _of_counts(condition, exploration, names)
+                )
                 yield from () if demand is None else (demand,)
             continue
         first, second = (classes.root(side) for side in sides)
         if first == second:
+            again = (join for join in joins if condition.chain and join.is_of(sides))
+            for join in again:  # two classes that are one already show here where else they meet
+                yield from _of_classes(
+                    replace(condition, chain=join.chain), *join.roots, exploration, join.classes, names
+                )
             continue
         if condition.chain:
             yield from _of_classes(condition, first, second, exploration, classes, names)
+            joins.append(_Join(condition.chain, (first, second), replace(classes, parents=dict(classes.parents))))
         classes.join(first, second)
+
+
+def _single_conditions(exploration: Exploration) -> Iterator[Condition]:
+    """Yield the conditions of a run, and for one that held and is several at once each of these."""
+    for condition in exploration.conditions:
+        if condition.held and isinstance(condition.expression, sympy.And):
+            yield from (replace(condition, expression=part) for part in condition.expression.args)
+        else:
+            yield condition
+
+
+@dataclass(frozen=True)
+class _Join:
+    """Where two classes of sizes became one, and all classes as they were before."""
+
+    chain: Chain
+    roots: tuple[Any, Any]
+    classes: _Classes
+
+    def is_of(self, sides: tuple[Any, Any]) -> bool:
+        """Return True if two sizes are of these classes."""
+        return {self.classes.root(side) for side in sides} == set(self.roots)
 
 
 def _of_classes(
@@ -163,11 +202,9 @@ def _of_dimensions(
             dimension = dimensions[symbol]
             if dimension.rank and (crosses or (numbered and _counts(condition, symbol, exploration))):
                 constant = next((int(root) for root in joined if not isinstance(root, sympy.Symbol)), None)
-                if constant is not None:  # sizes that are that number already would have to be another one as well
-                    is_what, changed = f"is {constant}", (*mine, *others)
-                else:
-                    is_what, changed = f"equals {name_of(dimensions[rest[0]], names)}", tuple(side)
-                yield Demand(f"{name_of(dimension, names)} {is_what}", condition.chain[0], changed)
+                is_what = f"equals {name_of(dimensions[rest[0]], names)}" if constant is None else f"is {constant}"
+                together = () if constant is None else tuple(rest)
+                yield Demand(f"{name_of(dimension, names)} {is_what}", condition.chain[0], tuple(side), together)
                 return
 
 
@@ -182,7 +219,8 @@ def _of_one_input(
     dimensions = exploration.dimensions
     for one, other in product(mine, others):
         low, high = sorted((dimensions[one], dimensions[other]), key=lambda d: d.index)
-        if low.path == high.path and low.rank > 0 and low.index != low.rank - 2 and not _is_square(condition):
+        is_matrix = low.index == low.rank - 2 and not _is_of_tokens(low, exploration.attempt.plans)
+        if low.path == high.path and low.rank > 0 and not is_matrix and not _is_square(condition):
             symbols = tuple(mine if dimensions[one] == high else others)
             return Demand(f"{name_of(high, names)} equals {name_of(low, names)}", condition.chain[0], symbols)
     return None
@@ -193,7 +231,7 @@ def _counts(condition: Condition, symbol: sympy.Symbol, exploration: Exploration
     dimension = exploration.dimensions[symbol]
     meets_a_parameter = _meets_a_parameter(condition, exploration.dimensions)
     is_image = dimension.rank == 3 and meets_a_parameter  # without a batch
-    if is_image or _is_of_weight(condition, symbol):
+    if is_image or _is_of_weight(condition, symbol, exploration):
         return False
     counts = _counts_examples(dimension, exploration.attempt.plans)
     return _is_batch(dimension) or (counts and (_has_constant(condition) or not meets_a_parameter))
@@ -239,12 +277,19 @@ def _counts_examples(dimension: Dimension, plans: Plans) -> bool:
     return spec.dtype.startswith(("i", "u", "b8")) or _is_batch(dimension)
 
 
-def _is_of_weight(condition: Condition, symbol: sympy.Symbol) -> bool:
-    """Return True if an operation goes over the rows of its second matrix, which are no examples."""
+def _is_of_tokens(dimension: Dimension, plans: Plans) -> bool:
+    """Return True for a dimension of whole numbers: a batch of tokens is no matrix."""
+    dtypes = {path: plan.spec.dtype for path, plan in plans.tensors()}
+    return dtypes.get(dimension.path, "").startswith("i")
+
+
+def _is_of_weight(condition: Condition, symbol: sympy.Symbol, exploration: Exploration) -> bool:
+    """Return True if an operation goes over the rows of its second matrix, which are no examples and no tokens."""
     if len(condition.operands) < 2 or condition.operands[1].dim() < 2:
         return False
     rows = condition.operands[1].shape[-2]
-    return isinstance(rows, torch.SymInt) and rows.node.expr == symbol
+    is_counted = _is_of_tokens(exploration.dimensions[symbol], exploration.attempt.plans)
+    return isinstance(rows, torch.SymInt) and rows.node.expr == symbol and not is_counted
 
 
 def _is_of_state(condition: Condition, symbol: sympy.Symbol) -> bool:
@@ -290,6 +335,9 @@ _CONTRACTIONS = frozenset(
         torch.Tensor.mm,
         torch.Tensor.bmm,
         torch.nn.functional.linear,
+        torch.conv1d,
+        torch.conv2d,
+        torch.conv3d,
     }
 )
 
@@ -310,6 +358,23 @@ def _of_product(condition: Condition, exploration: Exploration, names: Mapping[A
     others = sorted(dimensions[1:], key=lambda dimension: dimension.index)
     text = f"{name_of(dimensions[0], names)} equals {' * '.join(name_of(d, names) for d in others)}"
     return Demand(text, condition.chain[0], (single,))
+
+
+def _of_itself(condition: Condition, exploration: Exploration, names: Mapping[Any, str]) -> Demand | None:
+    """Find the demand that a dimension is one of few numbers, if nothing but itself asks for it: `n - n // 2` rows meet
+    `n // 4`. Parity and the like hold for many sizes."""
+    expression: Any = condition.expression
+    symbols = [symbol for symbol in exploration.dimensions if symbol in expression.free_symbols]
+    if not condition.held or expression.func is not sympy.Eq or len(symbols) != 1:
+        return None
+    (symbol,), dimension = symbols, exploration.dimensions[symbols[0]]
+    if not dimension.rank or not all(symbol in side.free_symbols for side in expression.args):
+        return None
+    holds = sum(expression.xreplace({symbol: sympy.Integer(size)}) == sympy.true for size in range(2, MAX_SIZE))
+    if holds > MAX_SIZES:
+        return None
+    text = f"{name_of(dimension, names)} is {exploration.hints[symbol]}"
+    return Demand(text, condition.chain[0], (symbol,))
 
 
 def _of_counts(condition: Condition, exploration: Exploration, names: Mapping[Any, str]) -> Demand | None:

@@ -7,7 +7,7 @@ import numbers
 import operator
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -52,12 +52,16 @@ class Dimension:
 
 @dataclass(frozen=True)
 class Exploration:
-    """A run with a symbol for every size and number that was guessed."""
+    """A run with a symbol for every size and number that was guessed.
+
+    Of those that are `taken` the code took the number: what follows from it shows no symbol.
+    """
 
     attempt: Attempt
     conditions: list[Condition]
     dimensions: Mapping[sympy.Symbol, Dimension]
     hints: Mapping[sympy.Symbol, int]
+    taken: Collection[sympy.Symbol] = ()
 
     def ends_like(self, attempt: Attempt) -> bool:
         """Return True if the run failed where an attempt did, with as many torch calls before."""
@@ -166,6 +170,7 @@ class PathConditions(ShapeEnv):
         super().__init__(allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
         self.conditions: list[Condition] = []
         self.values: dict[sympy.Symbol, int] = {}
+        self.taken: set[sympy.Symbol] = set()
         self._run, self._sources, self._chains = run, sources, chains
         self._seen: set[tuple[Any, int]] = set()
         self._deadline = time.process_time() + seconds
@@ -192,6 +197,8 @@ class PathConditions(ShapeEnv):
         answer = orig_expr.xreplace(self.values)
         if answer in (sympy.true, sympy.false):
             self._note(orig_expr, answer == sympy.true)
+        else:
+            self.taken |= symbols
         return answer
 
     def _note(self, expression: sympy.Basic, held: bool) -> None:
@@ -203,7 +210,7 @@ class PathConditions(ShapeEnv):
         operands: tuple[torch.Tensor, ...] = ()
         function = None
         calling = self._run.calling
-        if self._chains and held and isinstance(expression, sympy.Eq):
+        if self._chains and held and isinstance(expression, (sympy.Eq, sympy.And)):
             chain = self._sources.chain(sys._getframe(2), RUN_CODE)
             if calling is not None:
                 operands, function = tuple(tensors_among(calling.args, calling.kwargs)), calling.func
@@ -235,7 +242,7 @@ def explore(
         without_initialization(),
     ):
         tried = attempt(task, plans, alternatives, lambda: call_of(free), run)
-    return Exploration(tried, conditions.conditions, free.dimensions, conditions.values)
+    return Exploration(tried, conditions.conditions, free.dimensions, conditions.values, conditions.taken)
 
 
 @dataclass

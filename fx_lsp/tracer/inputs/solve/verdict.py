@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
+from types import FrameType, TracebackType
 from typing import Any
 
 import torch
+from torch import nn
 
 from fx_lsp.tracer.compat import FakeTensor, sympy
 from fx_lsp.tracer.failures.exceptions import kind_of
@@ -21,6 +23,7 @@ from fx_lsp.tracer.inputs.plan.plans import (
     input_specs,
     with_size,
 )
+from fx_lsp.tracer.inputs.plan.signatures import signature_of
 from fx_lsp.tracer.inputs.solve.attempt import (
     Attempt,
     involved,
@@ -38,6 +41,9 @@ from fx_lsp.tracer.run.observation import tensors_among
 
 MAX_GOALS = 3
 """How many of the last conditions have to have no solution."""
+MIN_RANKS, MIN_RANKS_OF_CONSTANTS = 4, 2
+"""With how many choices of ranks an expression has to fail, where nothing says which is meant; and one at which numbers
+meet that depend on no input."""
 _OWN_FAULTS = (RuntimeError, TypeError, AttributeError, ValueError, IndexError, NameError)
 
 
@@ -104,36 +110,52 @@ def _mixes_dtypes(attempt: Attempt) -> bool:
     return failed is not None and len({t.dtype for t in tensors_among(failed.args, failed.kwargs)}) > 1
 
 
-def is_own_fault(
-    best: Attempt,
-    rivals: Iterable[Attempt],
-    exploration: Exploration,
-    ranks_known: bool,
-    evaluate: Callable[[Plans], Attempt],
-) -> bool:
-    """Return True if the furthest attempt of a search failed for no reason that lies in what was guessed.
+@dataclass(frozen=True)
+class DeadEnd:
+    """Where a search ended that found nothing.
 
-    Every rival, an attempt that came as far, has to fail at the same place. `exploration` is the attempt on symbols;
-    with `ranks_known` the code says the ranks of tensors, or all others have been tried.
+    `best` is the attempt that came furthest, `rivals` those that came as far, `exploration` is it on symbols. Where the
+    code does not say which ranks are meant, `ranks` is with how many choices of them it ended there.
     """
+
+    best: Attempt
+    rivals: Sequence[Attempt]
+    exploration: Exploration
+    ranks: float
+    evaluate: Callable[[Plans], Attempt]
+
+
+def is_own_fault(end: DeadEnd) -> bool:
+    """Return True if a search failed for no reason that lies in what was guessed.
+
+    Every rival has to fail at the same place. What kinds of things and which dtypes there are depends on no ranks, and
+    which numbers of the code's own meet hardly does.
+    """
+    best, exploration, evaluate = end.best, end.exploration, end.evaluate
     error, kind = best.run.error, kind_of(best.run.error, best.run.failed) if best.run.error is not None else ""
     if not isinstance(error, _OWN_FAULTS) or kind not in ("shape", "dtype", "error"):
         return False
-    if _is_made_elsewhere(best) or _is_raised_by_user(best) or {place_of(a) for a in rivals} - {place_of(best)}:
+    if _is_made_elsewhere(best) or _is_raised_by_user(best) or {place_of(a) for a in end.rivals} - {place_of(best)}:
         return False
     if not are_tensors_or_numbers(best):
         return False
-    if _is_no_tensor(best):
-        return True
-    if not ranks_known:
-        return False
-    if is_of_sizes(best) and _is_of_constants(best, exploration):
+    if _is_of_kinds(best, exploration):
         return True
     if kind == "dtype":
         return not _may_be_no_tensor(best) and _fits_no_dtypes(best, evaluate)
+    return _is_of_ranks_that_count(end, kind)
+
+
+def _is_of_ranks_that_count(end: DeadEnd, kind: str) -> bool:
+    """Return True if a search failed whatever the sizes are, with ranks that are known or with enough of them."""
+    best, exploration = end.best, end.exploration
+    if end.ranks >= MIN_RANKS_OF_CONSTANTS and is_of_sizes(best) and _is_of_constants(best, exploration):
+        return True
+    if end.ranks < MIN_RANKS:
+        return False
     if kind == "shape":
         return best.run.failed is not None and is_of_sizes(best) and _fits_no_sizes(best, exploration)
-    return not _reads_nothing(best) and _is_of_no_input(best, exploration, evaluate)
+    return not _reads_nothing(best) and _is_of_no_input(best, exploration, end.evaluate)
 
 
 def _is_of_no_input(best: Attempt, exploration: Exploration, evaluate: Callable[[Plans], Attempt]) -> bool:
@@ -169,21 +191,91 @@ def _is_made_elsewhere(best: Attempt) -> bool:
     return False
 
 
-def _is_no_tensor(best: Attempt) -> bool:
-    """Return True if a torch call was given a tuple, or None, in place of a tensor, and that is no input."""
-    call = best.run.failed
-    if call is None or not isinstance(best.run.error, TypeError):
+def _is_of_kinds(best: Attempt, exploration: Exploration) -> bool:
+    """Return True if something is of the wrong kind, whatever the ranks, the sizes and the dtypes of inputs are.
+
+    That is an operand of an operation which is no input and no number that was guessed, an argument of a call that
+    takes none such, or a list of layers that is called as if it were one.
+    """
+    error, call = best.run.error, best.run.failed
+    if not isinstance(error, (TypeError, NotImplementedError)) or _reads_nothing(best):
         return False
+    if call is None:
+        return _fits_no_parameters(best) or _is_layer_without_forward(best)
     values = [*call.args, *call.kwargs.values()]
+    numbers = {exploration.hints[symbol] for symbol, place in exploration.dimensions.items() if not place.rank}
+    guessed = {None} if any(getattr(plan, "shown", "") == "None" for _, plan in best.plans.items) else set[None]()
+    is_guessed = any(isinstance(value, int | None) and value in numbers | guessed for value in values)
     several = any(isinstance(value, tuple) and any(isinstance(v, torch.Tensor) for v in value) for value in values)
-    nothing = bool(values) and values[0] is None
-    return several or (nothing and not any(getattr(plan, "shown", "") == "None" for _, plan in best.plans.items))
+    return isinstance(error, TypeError) and (several or not (is_guessed or involved(best)))
+
+
+def _innermost(attempt: Attempt) -> TracebackType | None:
+    """Return the innermost frame of an error's traceback."""
+    traceback = attempt.run.error.__traceback__ if attempt.run.error is not None else None
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    return traceback
+
+
+def _fits_no_parameters(best: Attempt) -> bool:
+    """Return True if what failed is a call with arguments that the function called has no parameters for.
+
+    What PyTorch implements in C++ refuses only operands, and inputs may be of another kind than they are.
+    """
+    innermost = _innermost(best)
+    if innermost is None or not isinstance(best.run.error, TypeError):
+        return False
+    held, node = innermost.tb_frame.f_locals, expression_at(innermost, best.sources)
+    if {"forward_call", "args", "kwargs"} <= held.keys():  # as a module calls its own `forward`
+        function, args, kwargs = held["forward_call"], held["args"], held["kwargs"]
+    elif isinstance(node, ast.Call) and not any(isinstance(argument, ast.Starred) for argument in node.args):
+        function, args = value_in(node.func, innermost.tb_frame), node.args
+        kwargs = {keyword.arg or "": keyword.value for keyword in node.keywords}
+    else:
+        return False
+    if "" in kwargs:
+        return False
+    signature = signature_of(function) if callable(function) else None
+    if signature is None:
+        of_tensor = isinstance(getattr(function, "__self__", None), torch.Tensor)
+        of_torch = of_tensor or (getattr(function, "__module__", None) or "").startswith("torch")
+        return of_torch and not any(_is_input(value, innermost.tb_frame, best) for value in (*args, *kwargs.values()))
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError:
+        return True
+    return False
+
+
+def _is_input(node: ast.expr, frame: FrameType, attempt: Attempt) -> bool:
+    """Return True if an expression is an input as it was passed, or part of one."""
+    value = value_in(node, frame)
+    if isinstance(value, torch.Tensor):
+        return id(value) in attempt.paths
+    names = {name for name, _ in attempt.plans.items}
+    return any(isinstance(inside, ast.Name) and inside.id in names for inside in ast.walk(node)) and value is not None
+
+
+def _is_layer_without_forward(best: Attempt) -> bool:
+    """Return True if a module of PyTorch's was called that only holds others, as lists and dictionaries of them do."""
+    innermost = _innermost(best)
+    module = innermost.tb_frame.f_locals.get("self") if innermost is not None else None
+    is_missing = isinstance(best.run.error, NotImplementedError) and isinstance(module, nn.Module)
+    return is_missing and type(module).__module__.startswith("torch.nn.")
 
 
 def _is_of_constants(best: Attempt, exploration: Exploration) -> bool:
     """Return True if what ended the run is a condition on numbers that depend on nothing that was guessed."""
     last = next(exploration.stopping(), None)
-    return exploration.ends_like(best) and last is not None and last.expression == sympy.false
+    is_false = last is not None and last.expression == sympy.false
+    return is_false and exploration.ends_like(best) and not exploration.taken
+
+
+def choices_of_ranks(best: Attempt, attempts: Iterable[Attempt]) -> int:
+    """Return with how many choices of ranks attempts ended at the same place as the best."""
+    place = place_of(best)
+    return len({tuple(len(p.spec.sizes) for _, p in a.plans.tensors()) for a in attempts if place_of(a) == place})
 
 
 def has_known_ranks(attempt: Attempt) -> bool:
@@ -206,9 +298,7 @@ def is_of_environment(attempt: Attempt) -> bool:
     is_of_fakes = isinstance(attempt.run.error, RuntimeError) and FakeTensor.__name__ in str(attempt.run.error)
     if isinstance(attempt.run.error, AbsentError) or is_empty or is_of_fakes:
         return True
-    traceback = attempt.run.error.__traceback__ if attempt.run.error is not None else None
-    while traceback is not None and traceback.tb_next is not None:
-        traceback = traceback.tb_next
+    traceback = _innermost(attempt)
     module = traceback.tb_frame.f_globals.get("__name__", "") if traceback is not None else ""
     return attempt.run.failed is None and module.startswith("torch.") and not module.startswith(_AS_USERS_WRITE)
 
@@ -223,7 +313,7 @@ def are_numbers(plans: Iterable[Plan]) -> bool:
 
 def _fits_no_sizes(best: Attempt, exploration: Exploration) -> bool:
     """Return True if the sizes that do not fit are the code's own numbers, or fit only where one of them is 1."""
-    if not exploration.ends_like(best):
+    if not exploration.ends_like(best) or exploration.taken:
         return False
     numbered = enumerate(islice(exploration.stopping(), MAX_GOALS))
     goals = [goal for number, goal in numbered if number == 0 or not is_one(goal)]
@@ -258,9 +348,7 @@ _PLAIN_KINDS = frozenset({"bool", "str", "NoneType", "dtype"})
 
 def _is_raised_by_user(attempt: Attempt) -> bool:
     """Return True if a `raise` or an `assert` ended an attempt, in code that is not PyTorch's."""
-    traceback = attempt.run.error.__traceback__ if attempt.run.error is not None else None
-    while traceback is not None and traceback.tb_next is not None:
-        traceback = traceback.tb_next
+    traceback = _innermost(attempt)
     if traceback is None or attempt.sources.rank(traceback.tb_frame.f_code.co_filename) == 2:
         return False
     return expression_at(traceback, attempt.sources) is None
