@@ -112,7 +112,6 @@ COMPLEX: dict[str, int] = {
     "fx_lsp.tracer.inputs.plan.values:_from_use": 21,
     "fx_lsp.tracer.inputs.resolve:_prepare_subject": 26,
     "fx_lsp.tracer.inputs.solve.options:_compared": 21,
-    "fx_lsp.tracer.inputs.solve.sizes:_conflicts": 31,
     "fx_lsp.tracer.inputs.solve.verdict:persists": 23,
     "fx_lsp.tracer.job:_trace": 24,
     "fx_lsp.tracer.kernels.original:_why_not_inside": 21,
@@ -146,7 +145,7 @@ VAGUE_VARIABLES: dict[str, int] = {
     "fx_lsp.server": 56,
     "fx_lsp.specs": 2,
     "fx_lsp.syntax": 1,
-    "fx_lsp.tracer": 278,
+    "fx_lsp.tracer": 276,
     "fx_lsp.tracing": 134,
     "fx_lsp.wire": 2,
 }
@@ -161,7 +160,7 @@ QUESTION_DOCSTRINGS: dict[str, int] = {
     "fx_lsp.plots": 2,
     "fx_lsp.server": 22,
     "fx_lsp.specs": 3,
-    "fx_lsp.tracer": 142,
+    "fx_lsp.tracer": 137,
     "fx_lsp.tracing": 109,
     "fx_lsp.wire": 1,
 }

@@ -72,8 +72,8 @@ from fx_lsp.tracer.rehearsal.rehearse import rehearse
 from fx_lsp.tracer.run.call import RUN_CODE, tensors_in
 from fx_lsp.tracer.run.conditions import under
 from fx_lsp.tracer.run.fakes import fake_mode, movable_modules, pickled_tensors
-from fx_lsp.tracer.run.lengths import ASSUMED
 from fx_lsp.tracer.run.observation import Run, Statements, Stopped, watched_run
+from fx_lsp.tracer.run.operations.lengths import ASSUMED
 from fx_lsp.tracer.run.values.checks import Checks
 from fx_lsp.tracer.run.values.constants import checks_pass
 from fx_lsp.tracer.run.values.symbols import Symbols

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from fx_lsp.tracer.compat import FakeTensorMode
-from fx_lsp.tracer.inputs.solve.operands import Change, Question, of_other_dtypes, of_other_ranks, of_other_sizes
+from fx_lsp.tracer.inputs.solve.operands import Question, Replacement, of_other_dtypes, of_other_ranks, of_other_sizes
 from fx_lsp.tracer.run.observation import FailedCall
 
 
@@ -22,7 +22,7 @@ def asked(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Question:
     return Question(FailedCall(func, args, kwargs, ()), raised.value)
 
 
-def shapes(changes: list[Change], operand: torch.Tensor) -> list[list[int]]:
+def shapes(changes: list[Replacement], operand: torch.Tensor) -> list[list[int]]:
     return [list(change.shape) for change in changes if change.operand is operand]
 
 
@@ -53,7 +53,7 @@ def test_as_many_elements_as_a_view_has() -> None:
 def test_what_follows_is_changed_first() -> None:
     with FakeTensorMode():
         x, scale = torch.empty(4, 64), torch.empty(32)
-        assert next(iter(of_other_sizes(asked(torch.mul, x, scale)))) == Change(scale, (64,), torch.float32)
+        assert next(iter(of_other_sizes(asked(torch.mul, x, scale)))) == Replacement(scale, (64,), torch.float32)
 
 
 def test_both_sizes_of_a_mask() -> None:

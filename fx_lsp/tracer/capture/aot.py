@@ -17,8 +17,8 @@ from fx_lsp.tracer.compat import aot_function, min_cut_partition, preserve_node_
 from fx_lsp.tracer.failures.exceptions import sentence
 from fx_lsp.tracer.program.gpu.tensors import name_devices
 from fx_lsp.tracer.run.call import RUN_CODE, Call, FlatInput, flat_function, flat_inputs
-from fx_lsp.tracer.run.recurrent import NOTE as RECURRENT_NOTE
-from fx_lsp.tracer.run.recurrent import OneOperation
+from fx_lsp.tracer.run.operations.recurrent import NOTE as RECURRENT_NOTE
+from fx_lsp.tracer.run.operations.recurrent import OneOperation
 from fx_lsp.tracer.source.provenance import Annotate, Sources, annotated_backwards
 
 

@@ -21,7 +21,7 @@ from fx_lsp.tracer.inputs.solve.path_conditions import PathConditions, symbols_a
 from fx_lsp.tracer.run.call import RUN_CODE, Call, tensors_in
 from fx_lsp.tracer.run.conditions import with_shape_env
 from fx_lsp.tracer.run.observation import Run, Statements
-from fx_lsp.tracer.run.recurrent import OneOperation
+from fx_lsp.tracer.run.operations.recurrent import OneOperation
 from fx_lsp.tracer.source.provenance import METADATA, Sources
 
 MAX_SECONDS = 2.0

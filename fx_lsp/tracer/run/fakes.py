@@ -13,9 +13,9 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.nn.parameter import is_lazy
 
 from fx_lsp.tracer.compat import DATA_DEPENDENT, FakeTensor, FakeTensorMode
-from fx_lsp.tracer.run import grouped_mm
 from fx_lsp.tracer.run.dtype_checks import ask_kernels
-from fx_lsp.tracer.run.lengths import take_lengths
+from fx_lsp.tracer.run.operations import grouped_mm
+from fx_lsp.tracer.run.operations.lengths import take_lengths
 from fx_lsp.tracer.run.values.constants import keep_values
 
 grouped_mm.register()

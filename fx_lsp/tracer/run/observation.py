@@ -20,8 +20,8 @@ from fx_lsp.tracer.run.branches import Branches, Coverage
 from fx_lsp.tracer.run.call import Call
 from fx_lsp.tracer.run.conditions import Conditions
 from fx_lsp.tracer.run.in_place import Write, written_tensor
+from fx_lsp.tracer.run.operations.recurrent import OneOperation
 from fx_lsp.tracer.run.pairs import ELEMENTWISE, Columns
-from fx_lsp.tracer.run.recurrent import OneOperation
 from fx_lsp.tracer.run.tensors import describe
 from fx_lsp.tracer.source.provenance import METADATA, Chain, Sources
 

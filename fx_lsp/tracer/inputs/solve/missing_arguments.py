@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 from torch import nn
@@ -59,16 +60,21 @@ def _lacking(attempt: Attempt) -> _Lacking | None:
     signature = signature_of(function) if callable(function) else None
     if signature is None:
         return None
-    spread = [value_in(a.value, frame) for a in call.args if isinstance(a, ast.Starred)]
-    mappings = [value_in(k.value, frame) for k in call.keywords if k.arg is None]
-    named = {k.arg for k in call.keywords}
-    named.update(name for mapping in mappings if isinstance(mapping, dict) for name in mapping)
-    count = len(call.args) - len(spread) + sum(len(items) for items in spread if isinstance(items, (list, tuple)))
-    positions = [n for n, p in signature.parameters.items() if p.kind <= p.POSITIONAL_OR_KEYWORD]
-    given = {*named, *positions[:count]}
+    given = _given(call, frame, signature)
     required = (n for n, p in signature.parameters.items() if p.default is p.empty and p.kind not in _SPREAD)
     names = tuple(name for name in required if name not in given)
     return _Lacking(function, ast.unparse(call.func), names) if names else None
+
+
+def _given(call: ast.Call, frame: FrameType, signature: inspect.Signature) -> set[str]:
+    """Return the names of the parameters that a call has arguments for."""
+    spread = [value_in(a.value, frame) for a in call.args if isinstance(a, ast.Starred)]
+    mappings = [value_in(k.value, frame) for k in call.keywords if k.arg is None]
+    named = {k.arg for k in call.keywords if k.arg}
+    named.update(name for mapping in mappings if isinstance(mapping, dict) for name in mapping)
+    count = len(call.args) - len(spread) + sum(len(items) for items in spread if isinstance(items, (list, tuple)))
+    positions = [n for n, p in signature.parameters.items() if p.kind <= p.POSITIONAL_OR_KEYWORD]
+    return {*named, *positions[:count]}
 
 
 _SPREAD = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

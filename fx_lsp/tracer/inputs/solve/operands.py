@@ -8,7 +8,7 @@ asked.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import islice, product
@@ -50,7 +50,7 @@ ASKS_ONE_ELEMENT = frozenset(
 
 
 @dataclass(frozen=True)
-class Change:
+class Replacement:
     """A call runs with a tensor of `shape` and `dtype` in place of an operand."""
 
     operand: torch.Tensor
@@ -84,7 +84,7 @@ class Question:
         """Return the tensors that other inputs may change: parameters of modules stay as they are."""
         return [tensor for tensor in self.tensors if not isinstance(tensor, nn.Parameter)] if self.refused else []
 
-    def fitting(self, changes: Sequence[Change]) -> list[Change]:
+    def fitting(self, changes: Sequence[Replacement]) -> list[Replacement]:
         """Return the changes with which the call runs; if there are none, those with which it raises something else."""
         return self._fitting(changes, [{id(change.operand): (change.shape, change.dtype)} for change in changes])
 
@@ -141,49 +141,49 @@ def _described(leaf: Any) -> object:
     return size_hint(leaf) if isinstance(leaf, torch.SymInt) else (type(leaf), repr(leaf))
 
 
-def of_other_sizes(question: Question) -> Iterator[Change]:
+def of_other_sizes(question: Question) -> Iterator[Replacement]:
     """Yield the operands whose sizes a call refused, each with as many dimensions and sizes that it runs with.
 
     The last operands come first: `scale` follows `x` in `x * scale`. Where several are wrong, so that it runs with no
     change of one, those follow with which it raises something else.
     """
     changes = [
-        Change(operand, shape, operand.dtype)
+        Replacement(operand, shape, operand.dtype)
         for operand in reversed(question.operands)
         for shape in islice(_other_shapes(_shape(operand), operand, question), MAX_SHAPES)
     ]
     yield from question.fitting(changes)
 
 
-def of_other_ranks(question: Question) -> Iterator[Change]:
+def of_other_ranks(question: Question) -> Iterator[Replacement]:
     """Yield the operands whose number of dimensions a call refused, each with a shape that it runs with.
 
     Dimensions are added in front, or left out there; the sizes of the others change where the call wants that too.
     """
-    changes: list[Change] = []
+    changes: list[Replacement] = []
     for operand in question.operands:
         shape = _shape(operand)
         for rank in sorted(set(range(MAX_RANK + 1)) - {len(shape)}, key=lambda r: (abs(r - len(shape)), -r)):
             other = _of_rank(shape, rank)
             shapes = (other, *islice(_other_shapes(other, operand, question), MAX_SHAPES_OF_RANK))
-            changes += [Change(operand, shape, operand.dtype) for shape in shapes]
-    of_ranks: dict[tuple[int, int], Change] = {}
+            changes += [Replacement(operand, shape, operand.dtype) for shape in shapes]
+    of_ranks: dict[tuple[int, int], Replacement] = {}
     for change in question.fitting(changes):
         of_ranks.setdefault((id(change.operand), len(change.shape)), change)
     yield from of_ranks.values()
 
 
-def of_other_dtypes(question: Question) -> Iterator[Change]:
+def of_other_dtypes(question: Question) -> Iterator[Replacement]:
     """Yield the operands whose dtype a call refused, each with one that it runs with: first those of the others."""
     dtypes = dict.fromkeys((*(tensor.dtype for tensor in question.tensors), *DTYPES))
     operands = question.operands
     for operand in operands:
         for dtype in dtypes:
             if dtype != operand.dtype and question.takes(operand, _shape(operand), dtype):
-                yield Change(operand, _shape(operand), dtype)
+                yield Replacement(operand, _shape(operand), dtype)
     for dtype in dtypes if len(operands) > 1 else ():
         if question.runs_with({id(operand): (_shape(operand), dtype) for operand in operands}):
-            yield from (Change(operand, _shape(operand), dtype) for operand in operands if operand.dtype != dtype)
+            yield from (Replacement(operand, _shape(operand), dtype) for operand in operands if operand.dtype != dtype)
 
 
 def _values_like(argument: Any) -> tuple[Any, ...]:
@@ -289,23 +289,29 @@ def _other_shapes(shape: Shape, operand: torch.Tensor, question: Question) -> It
 
 def _sizes(
     shape: Shape, others: Sequence[Shape], numbers: Sequence[tuple[int, ...]]
-) -> Iterator[Iterator[tuple[int, int]]]:
+) -> Iterator[Iterable[tuple[int, int]]]:
     """Yield sizes for dimensions, by their indices: those of other operands at the same place, what makes whole numbers
     of the call come out even, then any size of another operand."""
-    places, elements = range(len(shape) - 1, -1, -1), math.prod(shape)
+    places = range(len(shape) - 1, -1, -1)
     for other in others:
         yield ((i, other[i - len(shape)]) for i in places if len(other) >= len(shape) - i)
         yield ((i, other[i]) for i in places if i < len(other))
     for group in numbers:
-        wanted = math.prod(number for number in group if number > 0)
-        if elements and -1 not in group:
-            yield ((i, wanted * shape[i] // elements) for i in places if wanted * shape[i] % elements == 0)
-        if elements and wanted > 1 and elements % wanted:
-            yield ((i, shape[i] * (wanted // math.gcd(elements, wanted))) for i in places)
-        if len(group) > 1:
-            yield ((i, sum(group)) for i in places)
-        yield ((i, number) for i in places for number in group if number > 1)
+        yield from _even_sizes(shape, group)
     yield ((i, size) for i in places for other in others for size in reversed(other) if size > 1)
+
+
+def _even_sizes(shape: Shape, group: tuple[int, ...]) -> Iterator[Iterable[tuple[int, int]]]:
+    """Yield sizes with which a tensor has as many elements as numbers say, or a multiple, or is as long as they are."""
+    places, elements = range(len(shape) - 1, -1, -1), math.prod(shape)
+    wanted = math.prod(number for number in group if number > 0)
+    if elements and -1 not in group:
+        yield ((i, wanted * shape[i] // elements) for i in places if wanted * shape[i] % elements == 0)
+    if elements and wanted > 1 and elements % wanted:
+        yield ((i, shape[i] * (wanted // math.gcd(elements, wanted))) for i in places)
+    if len(group) > 1:
+        yield ((i, sum(group)) for i in places)
+    yield ((i, number) for i in places for number in group if number > 1)
 
 
 def _numbers(call: FailedCall) -> Iterator[tuple[int, ...]]:

@@ -27,7 +27,7 @@ from fx_lsp.tracer.inputs.solve.frames import value_in
 from fx_lsp.tracer.inputs.solve.operands import (
     ASKS_ONE_ELEMENT,
     SEVERAL,
-    Change,
+    Replacement,
     of_other_dtypes,
     of_other_ranks,
     of_other_sizes,
@@ -223,13 +223,13 @@ def _of_rank(tensor: torch.Tensor, rank: int) -> tuple[int, ...]:
     return tuple(map(size_hint, tensor.shape))[max(tensor.dim() - rank, 0) :]
 
 
-def _changed_sizes(change: Change) -> list[tuple[int, int]]:
+def _changed_sizes(change: Replacement) -> list[tuple[int, int]]:
     """Return each size of an operand that is another in a change of it."""
     pairs = zip(map(size_hint, change.operand.shape), change.shape, strict=True)
     return [(have, need) for have, need in pairs if have != need]
 
 
-def _as_changed(attempt: Attempt, change: Change) -> Iterator[Plans]:
+def _as_changed(attempt: Attempt, change: Replacement) -> Iterator[Plans]:
     """Yield plans in which an operand has other sizes: of the input that it is, or of all sizes that made its own."""
     path, pairs, plans = path_of(attempt, change.operand), _changed_sizes(change), attempt.plans
     if path is not None and len(dict(plans.tensors())[path].spec.sizes) == len(change.shape):

@@ -15,7 +15,7 @@ import torch
 from torch.nn.utils.rnn import pack_padded_sequence
 from torch.overrides import TorchFunctionMode
 
-from fx_lsp.tracer.run.lengths import check_examples, pad_packed
+from fx_lsp.tracer.run.operations.lengths import check_examples, pad_packed
 
 aten = torch.ops.aten
 
