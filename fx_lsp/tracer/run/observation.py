@@ -143,7 +143,8 @@ class Watch(TorchFunctionMode):
             if tracer is not None:
                 sys.settrace(tracer)
         frame = sys._getframe(1)
-        self._count(func, args, kwargs, result)
+        if getattr(func, "__module__", "") != torch.nn.init.__name__:  # a run on symbols leaves that out
+            self._count(func, args, kwargs, result)
         if maker is not None:
             self._run.writes.append(Write(self._sources.chain(frame, self._stop), maker))
         if self._values is None and self._run.pairs:

@@ -58,6 +58,23 @@ class Replacement:
     dtype: torch.dtype
 
 
+@dataclass(frozen=True)
+class _Layout:
+    """A tensor of `shape` and `dtype`, whose dimensions lie in memory in an `order`, the outermost first."""
+
+    shape: Shape
+    dtype: torch.dtype
+    order: tuple[int, ...]
+
+
+def _laid_out(operand: torch.Tensor, shape: Shape, dtype: torch.dtype) -> _Layout:
+    """Return the layout of a tensor in place of an operand; with as many dimensions it lies in memory as that does."""
+    strides = tuple(map(size_hint, operand.stride()))
+    dims = range(len(shape))
+    order = sorted(dims, key=lambda dim: -strides[dim]) if len(shape) == operand.dim() else dims
+    return _Layout(shape, dtype, tuple(order))
+
+
 class Question:
     """Asks a call that failed whether it runs with other arguments.
 
@@ -65,19 +82,21 @@ class Question:
     `refused` is what it raises with the arguments that it was given; None where it runs, and nothing can be learned.
     """
 
-    def __init__(self, call: FailedCall, error: BaseException | None) -> None:
+    def __init__(self, call: FailedCall, error: BaseException | None, on_fakes: bool = False) -> None:
         self.call = call
         self._leaves = tree_leaves((call.args, call.kwargs))
         self._described = (call.func, *call.kwargs, *map(_described, self._leaves))
         self.tensors = list({id(tensor): tensor for tensor in _tensors(call)}.values())
-        with unset_fake_temporarily():
-            self._stand_ins = {id(tensor): _without_storage(tensor) for tensor in self.tensors}
-        self._mode: Callable[[], AbstractContextManager[Any]] = unset_fake_temporarily
-        self._device = "meta"
+        self._stand_ins: dict[int, torch.Tensor] = {}
+        self._mode: Callable[[], AbstractContextManager[Any]] = nullcontext
+        self._device = "cpu"
+        if not on_fakes:
+            self._mode, self._device = unset_fake_temporarily, "meta"
+            with self._mode():
+                self._stand_ins = {id(tensor): _without_storage(tensor) for tensor in self.tensors}
         self.refused = self.error_with({})
-        if self.refused is None or not _is_alike(self.refused, error):
-            self._stand_ins, self._mode, self._device = {}, nullcontext, "cpu"
-            self.refused = self.error_with({})
+        if not on_fakes and (self.refused is None or not _is_alike(self.refused, error)):
+            self.__init__(call, error, on_fakes=True)
 
     @property
     def operands(self) -> list[torch.Tensor]:
@@ -86,33 +105,30 @@ class Question:
 
     def fitting(self, changes: Sequence[Replacement]) -> list[Replacement]:
         """Return the changes with which the call runs; if there are none, those with which it raises something else."""
-        return self._fitting(changes, [{id(change.operand): (change.shape, change.dtype)} for change in changes])
-
-    def fitting_values(self, arguments: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
-        """Return the same of values in place of arguments, which have names; `SEVERAL` stands for several tensors."""
-        changes = [(name, argument, value) for name, argument in arguments for value in _values_like(argument)]
-        fitting = self._fitting(changes, [{id(argument): value} for _, argument, value in changes])
-        return [(name, value) for name, _, value in fitting]
-
-    def _fitting(self, changes: Sequence[Any], replacements: Sequence[Mapping[int, Any]]) -> list[Any]:
-        errors = list(map(self.error_with, replacements))
+        errors = [self.error_with({id(c.operand): _laid_out(c.operand, c.shape, c.dtype)}) for c in changes]
         fitting = [change for change, error in zip(changes, errors, strict=True) if error is None]
         others = (change for change, error in zip(changes, errors, strict=True) if not _is_alike(error, self.refused))
         return fitting or list(islice(others, MAX_MOVED))
 
-    def takes(self, operand: torch.Tensor, shape: Shape, dtype: torch.dtype) -> bool:
-        """Return True if the call runs with such a tensor in place of an operand."""
-        return self.runs_with({id(operand): (shape, dtype)})
+    def fitting_values(self, arguments: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
+        """Return values with which the call runs in place of arguments, which have names; `SEVERAL` stands for several
+        tensors, also where something else is wrong then."""
+        changes = [(name, argument, value) for name, argument in arguments for value in _values_like(argument)]
+        errors = [self.error_with({id(argument): value}) for _, argument, value in changes]
+        pairs = [((name, value), error) for (name, _, value), error in zip(changes, errors, strict=True)]
+        several = [c for c, error in pairs if c[1] is SEVERAL and not _is_alike(error, self.refused)]
+        return [change for change, error in pairs if error is None] or several
 
-    def runs_with(self, others: Mapping[int, Any]) -> bool:
-        """Return True if the call runs with other arguments, by the identity of those that it was given.
-
-        A pair of a shape and a dtype stands for a tensor.
-        """
-        return self.error_with(others) is None
+    def takes_dtype(self, operands: Sequence[torch.Tensor], dtype: torch.dtype) -> bool:
+        """Return True if the call runs with operands of another dtype; kernels are asked as well, through fakes."""
+        others = {id(operand): _laid_out(operand, _shape(operand), dtype) for operand in operands}
+        return self.error_with(others) is None and Question(self.call, None, on_fakes=True).error_with(others) is None
 
     def error_with(self, others: Mapping[int, Any]) -> Exception | None:
-        """Return what the call raises with other arguments; None if it runs. It is asked once."""
+        """Return what the call raises with other arguments, by the identity of its own; None if it runs.
+
+        It is asked once.
+        """
         changed = tuple((i, _described(others[id(leaf)])) for i, leaf in enumerate(self._leaves) if id(leaf) in others)
         key = (self._device, self._described, changed)
         if key not in _answers:
@@ -179,10 +195,10 @@ def of_other_dtypes(question: Question) -> Iterator[Replacement]:
     operands = question.operands
     for operand in operands:
         for dtype in dtypes:
-            if dtype != operand.dtype and question.takes(operand, _shape(operand), dtype):
+            if dtype != operand.dtype and question.takes_dtype([operand], dtype):
                 yield Replacement(operand, _shape(operand), dtype)
     for dtype in dtypes if len(operands) > 1 else ():
-        if question.runs_with({id(operand): (_shape(operand), dtype) for operand in operands}):
+        if question.takes_dtype(operands, dtype):
             yield from (Replacement(operand, _shape(operand), dtype) for operand in operands if operand.dtype != dtype)
 
 
@@ -247,11 +263,13 @@ def _without_storage(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _made(other: Any, device: str) -> Any:
-    """Return a tensor for a shape and a dtype, a list of two for `SEVERAL`, any other value as it is."""
+    """Return a tensor for a layout, a list of two for `SEVERAL`, any other value as it is."""
     if other is SEVERAL:
         return [torch.empty(2, device=device)] * 2
-    if isinstance(other, tuple) and len(other) == 2 and isinstance(other[1], torch.dtype):
-        return torch.empty(other[0], dtype=other[1], device=device)
+    if isinstance(other, _Layout):
+        sizes = [other.shape[dim] for dim in other.order]
+        dims = [other.order.index(dim) for dim in range(len(sizes))]
+        return torch.empty(sizes, dtype=other.dtype, device=device).permute(dims)
     return other
 
 

@@ -7,7 +7,7 @@ import numbers
 import operator
 import sys
 import time
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -61,7 +61,7 @@ class Exploration:
     conditions: list[Condition]
     dimensions: Mapping[sympy.Symbol, Dimension]
     hints: Mapping[sympy.Symbol, int]
-    taken: Collection[sympy.Symbol] = ()
+    taken: Set[sympy.Symbol] = frozenset()
 
     def ends_like(self, attempt: Attempt) -> bool:
         """Return True if the run failed where an attempt did, with as many torch calls before."""

@@ -32,7 +32,7 @@ from fx_lsp.tracer.inputs.solve.operands import (
     of_other_ranks,
     of_other_sizes,
 )
-from fx_lsp.tracer.run.observation import tensors_among
+from fx_lsp.tracer.run.observation import FailedCall, tensors_among
 from fx_lsp.tracer.run.tensors import short_name
 from fx_lsp.tracer.run.values.symbols import size_hint
 
@@ -64,13 +64,18 @@ def fitting_ranks(attempt: Attempt) -> Iterator[Plans]:
 def fitting_dtypes(attempt: Attempt) -> Iterator[Plans]:
     """Yield plans with the dtypes that the failing call takes of its operands."""
     changes = list(of_other_dtypes(attempt.question)) if attempt.question is not None else []
-    for change in changes:
+    for change in sorted(changes, key=lambda change: _is_mask(attempt, change) and change.dtype != torch.bool):
         path = path_of(attempt, change.operand)
         if path is not None:
             yield _with_dtype(attempt.plans, path, short_name(change.dtype))
     for dtype in dict.fromkeys(short_name(change.dtype) for change in changes):
         for path, _ in attempt.plans.tensors():
             yield _with_dtype(attempt.plans, path, dtype)
+
+
+def _is_mask(attempt: Attempt, change: Replacement) -> bool:
+    """Return True if an operand is an input that is called a mask."""
+    return MASK_NAME.search(path_of(attempt, change.operand) or "") is not None
 
 
 def fitting_values(attempt: Attempt) -> Iterator[Plans]:
@@ -149,15 +154,23 @@ def _sized(node: ast.expr) -> ast.expr | None:
 
 
 def other_rank(attempt: Attempt) -> Iterator[Plans]:
-    """Yield plans with other ranks for the tensors that the failing expression is about."""
-    error = attempt.run.error
-    if error is None or kind_of(error, attempt.run.failed) != "shape":
+    """Yield plans with other ranks for the tensors that the failing expression is about, where it is about inputs or
+    tensors of several ranks."""
+    error, call = attempt.run.error, attempt.run.failed
+    is_of_inputs = call is None or bool(involved(attempt)) or _has_several_ranks(call)
+    if error is None or kind_of(error, call) != "shape" or not is_of_inputs:
         return
     tensors = dict(attempt.plans.tensors())
     for path in dict.fromkeys([*involved(attempt), *mentioned_tensors(attempt), *tensors]):
         rank = len(tensors[path].spec.sizes)
         for other in sorted(set(range(6)) - {rank}, key=lambda r: (abs(r - rank), -r))[:2]:
             yield from _with_rank_of_all(attempt.plans, path, other)
+
+
+def _has_several_ranks(call: FailedCall) -> bool:
+    """Return True if a call was given tensors of different ranks, none of them a vector."""
+    ranks = {tensor.dim() for tensor in tensors_among(call.args, call.kwargs)}
+    return len(ranks) > 1 and min(ranks) > 1
 
 
 def same_for_all_channels(attempt: Attempt) -> Iterator[Plans]:

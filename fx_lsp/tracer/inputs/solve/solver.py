@@ -72,7 +72,7 @@ def solutions(exploration: Exploration, goal: Condition) -> list[Solution]:
     costs = ((_cost(solution, path, before, unlikely), solution) for unlikely, solution in likely)
     best = sorted(costs, key=lambda item: item[0])
     coherent = (replace(solution, coherent=not cost[1]) for cost, solution in islice(best, MAX_SOLUTIONS))
-    return [_told_apart(solution, groups, exploration, path) for solution in coherent]
+    return [_told_apart(solution, groups, exploration, [*path, (goal, wanted)]) for solution in coherent]
 
 
 def _path(exploration: Exploration, goal: Condition) -> Iterator[tuple[Condition, Test]]:
