@@ -262,7 +262,7 @@ def f(x: Tensor, layers, config: Config, scale=2.0):
     assert (failure.kind, failure.severity) == ("inputs", "information")
     assert failure.message == snapshot("AttributeError: 'Tensor' object has no attribute 'nothing'")
     assert failure.hint == snapshot(
-        "The inputs are guessed; say what they are: `# fx: x=f32[4, 64], layers=f32[8, 32], config=…`."
+        "The inputs are guessed; say what they are: `# fx: x=f32[4, 64], layers=f32[8, 96], config=…`."
     )
 
 

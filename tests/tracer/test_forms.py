@@ -104,10 +104,10 @@ def failed(traced):
 
 def test_a_function_two_levels_down_as_the_outer_one_calls_it(trace):
     assert summary(trace(SOURCE, "outer.middle.inner")) == snapshot(
-        (["y: f32[4, 12] · call site", "n: 2 · call site"], ["f32[4, 12]"], {"joint": 11, "forward": 6, "backward": 5})
+        (["y: f32[4, 64] · call site", "n: 2 · call site"], ["f32[4, 64]"], {"joint": 11, "forward": 6, "backward": 5})
     )
     assert summary(trace(SOURCE, "outer.middle")) == snapshot(
-        (["h: f32[4, 12] · call site"], ["f32[4, 12]"], {"joint": 13, "forward": 7, "backward": 6})
+        (["h: f32[4, 64] · call site"], ["f32[4, 64]"], {"joint": 13, "forward": 7, "backward": 6})
     )
 
 

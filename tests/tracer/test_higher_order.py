@@ -125,9 +125,9 @@ def f(q: torch.Tensor, k, v, slopes):
     traced = trace(HEAD + source, "f")
     assert traced.inputs() == snapshot(
         [
-            "q: f32[4, 8, 12, 32] · search",
-            "k: f32[4, 8, 12, 32] · search",
-            "v: f32[4, 8, 12, 32] · search",
+            "q: f32[4, 8, 12, 64] · search",
+            "k: f32[4, 8, 24, 64] · search",
+            "v: f32[4, 8, 24, 96] · search",
             "slopes: f32[44, 160] · search",
         ]
     )

@@ -77,7 +77,7 @@ return (loss, model_fc_weight, x, y, log_softmax, getitem_1)\
 
 def test_without_the_data_the_batch_is_searched_for(trace):
     traced = trace(script("TensorDataset(*torch.load('/nowhere/data.pt'))"), "train.step")
-    assert traced.inputs() == snapshot(["x: f32[4, 20] · search", "y: i64[4] · search"])
+    assert traced.inputs() == snapshot(["x: f32[8, 20] · search", "y: i64[8] · search"])
 
 
 def test_a_batch_that_does_not_fit_is_an_error_where_it_fails(trace):

@@ -37,6 +37,9 @@ from fx_lsp.tracer.run.call import Call, tensors_in
 from fx_lsp.tracer.run.conditions import Conditions, under
 from fx_lsp.tracer.run.observation import Run, Stopped
 
+FEW_CALLS = 200
+"""With how few torch calls a run is repeated though the time is used up: a verdict is not to depend on the machine."""
+
 
 @dataclass
 class Prepared:
@@ -75,7 +78,8 @@ def severity_of(candidate: Candidate, outcome: Found) -> Severity:
     if constructed.trusted and is_given(candidate.start):
         return "information" if candidate.offer.guessed else "error"
     rivals = [a for a in (*outcome.failures, *outcome.of_other_ranks) if reached(a)[:2] >= reached(failed)[:2]]
-    sure = constructed.trusted and task.seconds > MIN_SECONDS and has_known_ranks(failed)
+    in_time = task.seconds > MIN_SECONDS or failed.run.calls <= FEW_CALLS
+    sure = constructed.trusted and in_time and has_known_ranks(failed)
     if sure and persists(failed, rivals, candidate.evaluate):
         return "error"
     is_unsure = is_given(candidate.start) or not are_numbers(plan for _, plan in constructed.plans.items)

@@ -44,7 +44,7 @@ LATEST = 3.0
 """How many seconds longer a search goes on whose last attempt came further than any before."""
 DETOUR = 5
 """How many attempts come no further until one is made from elsewhere."""
-MAX_VISITS = 4
+MAX_VISITS = 8
 """How often sizes are solved for at one place."""
 MAX_COMBINED = 3
 """Of how many tensors the ranks are changed at once."""
