@@ -122,7 +122,7 @@ def test_a_function_that_another_one_returns(trace):
 
 def test_a_closure_over_a_tensor(trace):
     assert summary(trace(SOURCE, "apply_twice.step")) == snapshot(
-        (["h: f32[4, 12] · call site", "i: 1 · call site"], {"joint": 11, "forward": 6, "backward": 5})
+        (["h: f32[4, 64] · call site", "i: 1 · call site"], {"joint": 11, "forward": 6, "backward": 5})
     )
 
 

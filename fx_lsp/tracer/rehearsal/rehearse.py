@@ -31,7 +31,7 @@ from fx_lsp.tracer.run.observation import FailedCall, Run, tensors_among, watche
 from fx_lsp.tracer.run.pairs import pairs_told
 from fx_lsp.tracer.run.values import constants
 from fx_lsp.tracer.run.values.checks import Checks
-from fx_lsp.tracer.run.values.constants import checks_pass, integers_are_drawn
+from fx_lsp.tracer.run.values.constants import arrays_refuse_gradients, checks_pass, integers_are_drawn
 from fx_lsp.tracer.source.provenance import Sources
 
 SECONDS = 10.0
@@ -149,6 +149,7 @@ def rehearse(request: TraceRequest, sources: Sources, mode: FakeTensorMode) -> F
         rehearsal.line = stack.enter_context(started_as(request.file))
         stack.enter_context(one_batch_each(and_last=True))
         stack.enter_context(integers_are_drawn())
+        stack.enter_context(arrays_refuse_gradients())
         stack.enter_context(plain_steps())
         stack.enter_context(no_remote_calls())
         stack.enter_context(numbers_of_data(rehearsal.forget_failed))

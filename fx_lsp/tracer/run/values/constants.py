@@ -154,7 +154,18 @@ def integers_are_drawn() -> Generator[None, None, None]:
         _drawing.reset(token)
 
 
+@contextmanager
+def arrays_refuse_gradients() -> Generator[None, None, None]:
+    """Inside, a tensor that wants a gradient is no array: the program itself has made it want one."""
+    token = _refusing.set(True)
+    try:
+        yield
+    finally:
+        _refusing.reset(token)
+
+
 _drawing = ContextVar("drawing", default=False)
+_refusing = ContextVar("refusing", default=False)
 _DRAWN = frozenset({"randint", "randperm", "random", "random_"})
 
 
@@ -263,7 +274,7 @@ def _as_fake(tensor: torch.Tensor, mode: FakeTensorMode, device: torch.device) -
 
 def _as_numpy(original: Callable[..., Any]) -> Callable[..., Any]:
     def numpy(self: torch.Tensor, **options: Any) -> Any:
-        if self.requires_grad and not options.get("force"):
+        if _refusing.get() and self.requires_grad and not options.get("force"):
             raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
         value = _value(_inner(self))
         if value is None:
