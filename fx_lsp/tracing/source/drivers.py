@@ -1,4 +1,4 @@
-"""Whether a file runs as a program: it does something at its top level besides defining things. Reads syntax only."""
+"""Tell whether a file runs as a program, as it does something at its top level besides defining. Reads syntax alone."""
 
 from __future__ import annotations
 

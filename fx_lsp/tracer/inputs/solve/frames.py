@@ -1,4 +1,4 @@
-"""What ran in the frames of an error: expressions, their values, and the call that PyTorch refused to begin."""
+"""Look into the frames of an error: at expressions, their values, and the call that PyTorch refused to begin."""
 
 from __future__ import annotations
 

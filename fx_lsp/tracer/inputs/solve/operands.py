@@ -1,4 +1,4 @@
-"""What an operation that refused its operands takes: it is asked itself, with one of them changed at a time.
+"""Ask an operation that refused its operands what it takes: it runs again, with one of them changed at a time.
 
 The call that failed runs again, on tensors without storage, with another tensor or value in place of one that it was
 given. So no message is read, and no operation is known by name: any function of PyTorch's, or of a library's, can be
@@ -87,16 +87,20 @@ class Question:
         self._leaves = tree_leaves((call.args, call.kwargs))
         self._described = (call.func, *call.kwargs, *map(_described, self._leaves))
         self.tensors = list({id(tensor): tensor for tensor in _tensors(call)}.values())
-        self._stand_ins: dict[int, torch.Tensor] = {}
-        self._mode: Callable[[], AbstractContextManager[Any]] = nullcontext
-        self._device = "cpu"
-        if not on_fakes:
-            self._mode, self._device = unset_fake_temporarily, "meta"
-            with self._mode():
-                self._stand_ins = {id(tensor): _without_storage(tensor) for tensor in self.tensors}
-        self.refused = self.error_with({})
+        self._go_to("cpu" if on_fakes else "meta")
         if not on_fakes and (self.refused is None or not _is_alike(self.refused, error)):
-            self.__init__(call, error, on_fakes=True)
+            self._go_to("cpu")
+
+    def _go_to(self, device: str) -> None:
+        """Ask on tensors without storage from now on ("meta"), or on fake ones."""
+        self._device = device
+        self._mode: Callable[[], AbstractContextManager[Any]] = (
+            nullcontext if device == "cpu" else unset_fake_temporarily
+        )
+        with self._mode():
+            tensors = self.tensors if device == "meta" else ()
+            self._stand_ins = {id(tensor): _without_storage(tensor) for tensor in tensors}
+        self.refused = self.error_with({})
 
     @property
     def operands(self) -> list[torch.Tensor]:

@@ -57,8 +57,8 @@ def fitting_ranks(attempt: Attempt) -> Iterator[Plans]:
             continue
         yield from _with_rank_of_all(attempt.plans, path, rank)
         if change.shape != _of_rank(change.operand, rank):
-            taken = with_rank(attempt.plans, path, rank)
-            yield resized(taken, lambda _, shape=change.shape: shape, RERANKED, path)
+            of_rank = with_rank(attempt.plans, path, rank)
+            yield resized(of_rank, lambda _, shape=change.shape: shape, RERANKED, path)
 
 
 def fitting_dtypes(attempt: Attempt) -> Iterator[Plans]:
