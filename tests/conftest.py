@@ -94,7 +94,13 @@ def warm_torch() -> None:
 
 
 @pytest.fixture
-def trace(warm_torch: None, tmp_path: Path) -> Iterator[TraceFixture]:
+def reply(warm_torch: None) -> Callable[[TraceRequest], TraceReply]:
+    """Answer a request in a fork of this process."""
+    return lambda request: in_fork(lambda: _reply(request))
+
+
+@pytest.fixture
+def trace(reply: Callable[[TraceRequest], TraceReply], tmp_path: Path) -> Iterator[TraceFixture]:
     """Trace a function of a source text (`user.py`; `files` are others) in a forked process, as the server would."""
 
     def run(
@@ -112,7 +118,7 @@ def trace(warm_torch: None, tmp_path: Path) -> Iterator[TraceFixture]:
         file = tmp_path / "user.py"
         file.write_text(text)
         request = replace(request_for(str(file), text, name, comment, previous), work=work)
-        return Traced(in_fork(lambda: _reply(request)), text)
+        return Traced(reply(request), text)
 
     yield run
 

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-import importlib
+import multiprocessing
+from collections.abc import Callable, Iterator
 
 import pytest
 from inline_snapshot import snapshot
 
+from fx_lsp.model import TraceReply, TraceRequest
+from fx_lsp.tracer import job
+
 pytest.importorskip("triton")
 
 
-@pytest.fixture(autouse=True)
-def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels are for a GPU, as they are for users: other tests have Triton interpret theirs."""
-    importlib.import_module("triton.experimental.gluon")  # its import wants all of Triton in one of the two ways
-    monkeypatch.setenv("TRITON_INTERPRET", "0")
+@pytest.fixture(scope="module")
+def reply() -> Iterator[Callable[[TraceRequest], TraceReply]]:
+    """Answer requests where Triton compiles kernels, as it does for users: in this process it interprets them."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["fx_lsp.tracer.job", "triton", "triton.experimental.gluon"])
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("TRITON_INTERPRET", "0")
+        with context.Pool(1, maxtasksperchild=1) as pool:
+            yield lambda request: pool.apply(job.run, (request,))
 
 
 HEAD = """\
