@@ -1,5 +1,9 @@
 """Only what the target needs runs."""
 
+from pathlib import Path
+
+from inline_snapshot import snapshot
+
 PRELUDE = "import torch\nfrom torch import Tensor\n"
 
 
@@ -132,6 +136,59 @@ def test_a_package_that_is_missing_and_that_the_target_does_without(trace, tmp_p
     assert traced.trace.notes[0] == "not installed, and left out: `no_such_package`"
     failure = trace(source.replace("double", "fast"), "f").failure
     assert failure.message == "the package `no_such_package` is not installed in the interpreter that fx-lsp uses"
+
+
+BROKEN = """
+import torch
+
+@torch.library.register_fake("broken_package::not_compiled")
+def _(x):
+    return torch.empty_like(x)
+
+{}
+
+def double(x):
+    return x * 2
+"""
+
+
+def installed(folder: Path, text: str) -> str:
+    """Install a package below a folder, and return the line that makes it importable."""
+    package = folder / "site-packages" / "broken_package"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(text)
+    return f"import sys\nsys.path.append({str(package.parent)!r})\n"
+
+
+def test_a_package_whose_operators_cannot_be_loaded_is_what_its_python_is(trace, tmp_path):
+    source = PRELUDE + installed(tmp_path, BROKEN.format("")) + "import broken_package\n\ndef f(x: Tensor):\n    {}\n"
+    traced = trace(source.format("return broken_package.double(x)"), "f")
+    assert traced.graph("forward").splitlines()[1] == "mul: f32[4, 64] = aten.mul.Tensor(x, 2)"
+    failure = trace(source.format("return torch.ops.broken_package.not_compiled(x)"), "f").failure
+    assert "'broken_package' object has no attribute 'not_compiled'" in failure.message
+
+
+def test_a_fake_kernel_of_ones_own_is_for_an_operator_that_is_there(trace):
+    source = "@torch.library.register_fake('own::none')\ndef _(x):\n    return x\n\n"
+    failure = trace(PRELUDE + source + "def f(x: Tensor):\n    return torch.ops.own.none(x)\n", "f").failure
+    assert "operator own::none does not exist" in failure.message
+
+
+def test_a_package_that_raises_when_it_is_imported_is_left_out(trace, tmp_path):
+    path = installed(tmp_path, BROKEN.format("1 / 0"))
+    (tmp_path / "helpers.py").write_text(
+        path + "import broken_package\n\ndef double(x):\n    return x * 2\n\n"
+        "def half(x):\n    return broken_package.half(x)\n"
+    )
+    source = PRELUDE + "import helpers\n\ndef f(x: Tensor):\n    return helpers.{}(x)\n"
+    failure = trace(source.format("half"), "f").failure
+    assert [*trace(source.format("double"), "f").trace.notes, failure.kind, failure.message] == snapshot(
+        [
+            "left out: `broken_package` cannot be imported: ZeroDivisionError: division by zero",
+            "import",
+            "`broken_package` cannot be imported: ZeroDivisionError: division by zero",
+        ]
+    )
 
 
 def test_a_folder_without_sources_is_no_package(trace, tmp_path):

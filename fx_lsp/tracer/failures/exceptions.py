@@ -20,6 +20,7 @@ from fx_lsp.tracer.failures.data_dependent import NO_VALUES, explain
 from fx_lsp.tracer.failures.fake_kernels import lacks_fake_kernel, missing_kernel
 from fx_lsp.tracer.program.absences import AbsentError
 from fx_lsp.tracer.program.effects import EffectBlocked
+from fx_lsp.tracer.program.missing_packages import PackageRaised
 from fx_lsp.tracer.run.coroutines import Unfinished
 from fx_lsp.tracer.run.observation import FailedCall
 from fx_lsp.tracer.run.tensors import describe
@@ -279,6 +280,10 @@ def load_failure(error: BaseException, sources: Sources) -> Failure:
     span = inside[0] if inside else None
     if isinstance(error, SyntaxError) and error.filename:
         span = span or Span(error.filename, error.lineno or 1, 0, error.lineno or 1, 0)
+    if isinstance(error, PackageRaised):
+        return Failure(
+            "import", str(error), span, "Mend its installation, or choose another interpreter (`fx-lsp.interpreter`)."
+        )
     missing: Any = getattr(error, "name", None)
     if isinstance(error, ModuleNotFoundError) and missing:
         package = missing.partition(".")[0]

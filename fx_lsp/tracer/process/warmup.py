@@ -50,6 +50,9 @@ def warm() -> None:
     for module in LAZY_MODULES:
         with suppress(ImportError):
             importlib.import_module(module)
+    from fx_lsp.tracer.program.extensions import tolerate_unloaded_operators
+
+    tolerate_unloaded_operators()
     _trace("Inference")
 
 

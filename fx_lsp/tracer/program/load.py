@@ -24,6 +24,7 @@ from fx_lsp.tracer.compat import DATA_DEPENDENT
 from fx_lsp.tracer.program.absences import Absences, Absent, tolerant
 from fx_lsp.tracer.program.effects import forbid_effects
 from fx_lsp.tracer.program.missing_packages import MissingPackages
+from fx_lsp.tracer.program.paths import is_installed
 from fx_lsp.tracer.program.time_limit import TimeUp, time_limit
 
 
@@ -31,8 +32,8 @@ from fx_lsp.tracer.program.time_limit import TimeUp, time_limit
 class Loaded:
     """The module that defines the target, and what there is to say about how it was loaded.
 
-    `whole` says that more than the slice had to run, and `missing` is what its first import of a package raised that is
-    not installed, and that something stands in for.
+    `whole` says that more than the slice had to run, and `missing` is what its first import of a package raised that
+    cannot be had, and that something stands in for.
     """
 
     module: ModuleType
@@ -56,7 +57,7 @@ def load(request: TraceRequest, mode: AbstractContextManager[object], with_stand
     """Execute the target's slice as a module; raises LoadError from what the user's code raised.
 
     Its top level runs under `mode`, so that tensors that it makes there are fake; `with_stand_ins` for packages that
-    are not installed, which raise when they are used.
+    cannot be had, which raise when they are used.
     """
     if request.overlays:
         sys.meta_path.insert(0, _Overlays(request.overlays))
@@ -97,7 +98,7 @@ def _import_package(name: str) -> Exception | None:
 
 
 def _load_without_packages(request: TraceRequest, mode: AbstractContextManager[object]) -> Loaded:
-    """Load the target's module, where something stands in for packages that are not installed.
+    """Load the target's module, where something stands in for packages that cannot be had.
 
     What they raised first counts where it cannot be had without them.
     """
@@ -105,11 +106,9 @@ def _load_without_packages(request: TraceRequest, mode: AbstractContextManager[o
     while True:
         try:
             loaded = _load(request, mode)
-        except ImportError as error:
+        except Exception as error:
             if not missing.take(error):
                 raise missing.first or error from None
-        except Exception as error:
-            raise missing.first or error from None
         else:
             return replace(loaded, notes=(*loaded.notes, *missing.notes()), missing=missing.first)
 
@@ -352,12 +351,7 @@ def _is_of_project(name: str, module: ModuleType, roots: Sequence[str]) -> bool:
     file = getattr(module, "__file__", None)
     if not isinstance(file, str) or name.partition(".")[0] in _NEVER_PRELOADED:
         return False
-    folders = file.split(os.sep)
-    return any(file.startswith(root + os.sep) for root in roots) and not _INSTALLED.intersection(folders)
-
-
-_INSTALLED = frozenset({"site-packages", "dist-packages"})
-"""Folders of installed packages, which an environment inside the project has."""
+    return any(file.startswith(root + os.sep) for root in roots) and not is_installed(file)
 
 
 def _changed(file: str, since: float) -> bool:

@@ -7,6 +7,15 @@ import sys
 from collections.abc import Iterable
 
 
+def is_installed(file: str) -> bool:
+    """Return True for a file of an installed package, wherever its environment is."""
+    return not _INSTALLED.isdisjoint(file.split(os.sep))
+
+
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+"""Folders of installed packages."""
+
+
 def insert_user_paths(roots: Iterable[str]) -> None:
     """Put `roots` on `sys.path`: after the standard library, before site-packages, in their order.
 
