@@ -337,13 +337,16 @@ def as_functions(tree: ast.Module, line: int, name: str, inputs: Collection[str]
     """A copy of a module in which the step at `line` is a function that returns its losses.
 
     The function is named as the last part of `name`; what is around it returns it instead of running it. Of the names
-    that it reads, `inputs` are parameters.
+    that it reads or gets from data, `inputs` are parameters: what binds them from data is left out.
     """
     tree = copy.deepcopy(tree)
     path = _path_to(tree.body, line)
     if path is None:
         return tree
     *around, region = path
+    assert isinstance(region, (*_LOOPS, ast.FunctionDef))
+    for node in [node for node in _closed_statements(region) if _fresh_names(node) & {*inputs}]:
+        region.body = _without(region.body, node)
     _drop_heads(tree.body, around, region)
     block = _block_with(tree.body, around, region)
     index = block.index(region)
@@ -357,7 +360,6 @@ def as_functions(tree: ast.Module, line: int, name: str, inputs: Collection[str]
         region.args.kw_defaults += [None for name in inputs if name not in parameters]
         statements: list[ast.stmt] = [region]
     else:
-        assert isinstance(region, _LOOPS)
         statements = _function_of(region, around, name.rpartition(".")[2], inputs)
     outer = [position for position, node in enumerate(around) if isinstance(node, ast.FunctionDef)]
     if outer:
@@ -371,6 +373,45 @@ def as_functions(tree: ast.Module, line: int, name: str, inputs: Collection[str]
     for position in outer[1:]:
         _return_call(_block_with(tree.body, around[:position], around[position]), around[position])
     return ast.fix_missing_locations(tree)
+
+
+def bound_from_data(tree: ast.Module, step: int, is_stop: Callable[[ast.stmt], bool]) -> tuple[str, ...]:
+    """Return the names that a step gets from data in the first of its statements at which it stops.
+
+    `x`, `y` of `x, y = next(batches)` are such; what a model gives is none.
+    """
+    path = _path_to(tree.body, step)
+    region = path[-1] if path is not None else None
+    if not isinstance(region, (*_LOOPS, ast.FunctionDef)):
+        return ()
+    stop = next((node for node in _straight(region.body) if is_stop(node)), None)
+    is_closed = any(node is stop for node in _closed_statements(region))
+    return tuple(sorted(_fresh_names(stop))) if stop is not None and is_closed else ()
+
+
+def _closed_statements(region: Region) -> Iterator[ast.stmt]:
+    """Yield the statements of a step that read nothing of the step itself, no input and no variable."""
+    own = _names(region.target) - _counted_in(region) if isinstance(region, ast.For) else set[str]()
+    own |= {argument.arg for argument in ast.walk(region) if isinstance(argument, ast.arg)} - {"self"}
+    for node in _straight(region.body):
+        if own.isdisjoint(_names(node) - _fresh_names(node)):
+            yield node
+        own |= _bound_names([node])
+
+
+def _fresh_names(node: ast.stmt) -> set[str]:
+    """Return the names that a statement binds and does not read."""
+    parts = [part for part in ast.walk(node) if isinstance(part, ast.Name)]
+    return {part.id for part in parts if _is_store(part)} - {part.id for part in parts if not _is_store(part)}
+
+
+def _without(body: list[ast.stmt], dropped: ast.stmt) -> list[ast.stmt]:
+    """Return a body without one of the statements that run once."""
+    rest = [node for node in body if node is not dropped]
+    for node in rest:
+        if isinstance(node, (ast.With, ast.AsyncWith)):
+            node.body = _without(node.body, dropped)
+    return rest or [ast.copy_location(ast.Pass(), dropped)]
 
 
 def functions_around(tree: ast.Module, line: int) -> list[int]:

@@ -47,7 +47,7 @@ from fx_lsp.tracer.failures.no_tensor_code import nothing, ran_without_tensors
 from fx_lsp.tracer.inputs.evidence.body import find_function
 from fx_lsp.tracer.inputs.evidence.call_sites import unfollowed_notes
 from fx_lsp.tracer.inputs.evidence.command_line import flags_parsed, started_as
-from fx_lsp.tracer.inputs.evidence.steps import cannot_run, step_function
+from fx_lsp.tracer.inputs.evidence.steps import cannot_run, inputs_from_data, step_function
 from fx_lsp.tracer.inputs.resolve import Prepared, prepare
 from fx_lsp.tracer.program.absences import numbers_note
 from fx_lsp.tracer.program.devices import Devices, possible_devices
@@ -209,18 +209,9 @@ def _trace(
         notes.append("Python before 3.11 keeps no columns: operations are shown by line")
     elif not HAS_ANNOTATE:
         notes.append(f"torch {torch.__version__} keeps no annotations: operations are not linked to expressions")
-    try:
-        target = _target(request, loaded, mode)
-    except AttributeError:
-        target = None
-        if find_function(tree, request.name) is None or not request.callers:
-            return TraceReply(Failure("unsupported", f"{request.name} does not exist once the file has run")), None
-    if isinstance(target, Failure):
-        return TraceReply(target), None
     lines = request.source.splitlines()
     stopped: dict[Failure, Stopped] = {}
-    with forbid_effects(), mode, checks_pass(mode, Checks(sources, lines)):
-        prepared = prepare(request, loaded.module, target, sources, tree, mode, stopped)
+    prepared = _prepared(request, loaded, sources, tree, mode, stopped)
     if isinstance(prepared, Failure):
         return _failed(request, prepared, stopped, sources, tree, mode), None
     if ran_without_tensors(request, prepared.run):
@@ -289,6 +280,35 @@ def _trace(
     return TraceReply(outcome, {s.name: wire.encode_stage(s) for s in found}), naming
 
 
+def _prepared(
+    request: TraceRequest,
+    loaded: Loaded,
+    sources: Sources,
+    tree: ast.Module,
+    mode: FakeTensorMode,
+    stopped: dict[Failure, Stopped],
+) -> Prepared | Failure:
+    """Find the target and its inputs; what a step was to get from data that is not here is among them."""
+    inputs: tuple[str, ...] = ()
+    checks = Checks(sources, request.source.splitlines())
+    while True:
+        try:
+            target = _target(request, loaded, mode, inputs)
+        except AttributeError:
+            target = None
+            if find_function(tree, request.name) is None or not request.callers:
+                return Failure("unsupported", f"{request.name} does not exist once the file has run")
+        if isinstance(target, Failure):
+            return target
+        with forbid_effects(), mode, checks_pass(mode, checks):
+            prepared = prepare(request, loaded.module, target, sources, tree, mode, stopped)
+        run = stopped.get(prepared) if isinstance(prepared, Failure) and request.step else None
+        more = inputs_from_data(request, run.run.error) if run is not None else ()
+        if not {*more} - {*inputs}:
+            return prepared
+        inputs = tuple(dict.fromkeys((*inputs, *more)))
+
+
 def _definition(request: TraceRequest) -> str:
     """Return the qualified name of the function that a target is."""
     return request.name if request.kind != "module" else f"{request.name}.forward"
@@ -344,13 +364,16 @@ def _failed(
     return TraceReply(replace(failure, partial=partial), encoded)
 
 
-def _target(request: TraceRequest, loaded: Loaded, mode: FakeTensorMode) -> Any:
-    """Return what the request's name stands for, or why there is no such step. Raises AttributeError."""
+def _target(request: TraceRequest, loaded: Loaded, mode: FakeTensorMode, inputs: tuple[str, ...]) -> Any:
+    """Return what the request's name stands for, or why there is no such step. Raises AttributeError.
+
+    Of what a step gets from data, `inputs` are parameters.
+    """
     if request.kind != "step":
         target = find(loaded.module, request.name)
         return (cannot_run(request, target) if request.step else None) or target
     with mode:
-        return step_function(request, loaded.module, mode)
+        return step_function(request, loaded.module, mode, inputs)
 
 
 def _captured(

@@ -416,3 +416,62 @@ def test_samples_that_make_no_batch_are_an_error_where_they_are_joined(trace):
     assert stacked.failure.severity == "error"
     assert stacked.failure.message.startswith("stack expects each tensor to be equal size")
     assert stacked.at(stacked.failure.span) == "torch.stack(words)"
+
+
+FROM_DATA = (
+    NET
+    + """
+class Trainer:
+    def __init__(self, rows):
+        self.rows = rows
+        self.net = Net(20)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        self.start_logging()
+
+    def start_logging(self):
+        from no_such_logger import Writer
+        self.writer = Writer()
+
+    def train(self):
+        batches = iter(self.rows)
+        for step in range(1000):
+            GET
+            loss = F.cross_entropy(self.net(x.float()), labels)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+
+def read():
+    return np.load("rows.npy")
+
+def get_batch(split):
+    data = np.memmap(f"{split}.bin", dtype=np.uint16, mode="r")
+    return torch.from_numpy(data[:80].reshape(4, 20)), torch.zeros(4)
+
+if __name__ == "__main__":
+    Trainer(read()).train()
+"""
+)
+
+
+@pytest.mark.parametrize(
+    "get",
+    [
+        "x, labels = next(batches)",
+        "try:\n                x, labels = next(batches)\n"
+        "            except StopIteration:\n                batches = iter(self.rows)\n"
+        "                x, labels = next(batches)",
+        "x, labels = get_batch('train')",
+        "x, labels = self.rows.sample(batch_size=32)",
+    ],
+)
+def test_what_a_step_gets_from_data_is_an_input_of_it(get: str, trace):
+    traced = trace(FROM_DATA.replace("GET", get), "Trainer.train.step")
+    assert sorted(f"{i.name}: {i.spec}" for i in traced.trace.inputs) == snapshot(["labels: i64[4]", "x: f32[4, 20]"])
+
+
+def test_what_a_model_gives_is_no_data(trace):
+    get = "x = torch.zeros(4, 20)\n            labels = self.writer.predict(x)"
+    assert trace(FROM_DATA.replace("GET", get), "Trainer.train.step").failure.message == snapshot(
+        "AttributeError: 'Trainer' object has no attribute 'writer'"
+    )

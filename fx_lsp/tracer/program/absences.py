@@ -18,7 +18,7 @@ from fx_lsp.steps import BACKWARD, blocks_of
 from fx_lsp.tracer.run.state import contents_of
 from fx_lsp.tracer.source.likely_numbers import number_named
 
-_RECORD, _CAUGHT, _ERROR, _NUMBER, _TURNS = "absent", "caught", "error", "number", "turns"
+_RECORD, _CAUGHT, _ERROR, _NUMBER, _ARGUMENT, _TURNS = "absent", "caught", "error", "number", "argument", "turns"
 """Names of the code around statements. No identifier of the user's has a space in front."""
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _LEFT = (ast.Return, ast.Break, ast.Continue, ast.Pass, ast.Global, ast.Nonlocal)
@@ -78,7 +78,8 @@ class Absences:
         """The names that tolerant code needs; `absent` is asked what stands for what a statement that raises binds."""
         caught = {f" {_CAUGHT}": (Exception, SystemExit), BACKWARD: backward_of}
         record = absent or self.record
-        return {f" {_RECORD}": record, f" {_NUMBER}": self._number, f" {_TURNS}": self._turns, **caught}
+        parts = {f" {_NUMBER}": self._number, f" {_ARGUMENT}": self._argument, f" {_TURNS}": self._turns}
+        return {f" {_RECORD}": record, **parts, **caught}
 
     def _number(self, compute: Callable[[], Any], name: str) -> Any:
         """Return a number of data, or one that its name suggests where the data is absent."""
@@ -87,6 +88,13 @@ class Absences:
         except AbsentError:
             self.numbers[name] = number_named(name)
             return self.numbers[name]
+
+    def _argument(self, compute: Callable[[], Any], name: str) -> Any:
+        """Return what is passed to a function, which may be absent."""
+        try:
+            return compute()
+        except Exception as error:
+            return self.record(error, False)
 
     def _turns(self, compute: Callable[[], Any], pattern: Any) -> Iterator[Any]:
         """Yield what a loop goes over; where that cannot be had, one turn with what is absent in the form of `pattern`,
@@ -128,8 +136,9 @@ def numbers_note() -> list[str]:
     return [f"the data is not here, so that these are made up: {numbers}"] if numbers else []
 
 
-class _Numbers(ast.NodeTransformer):
-    """Has expressions that are evidently numbers of data (`len(words)`, `x.shape[1]`) give one where that is absent."""
+class _Parts(ast.NodeTransformer):
+    """Has expressions that are evidently numbers of data (`len(words)`, `x.shape[1]`) give one where that is absent,
+    and calls whose results are passed on (`Trainer(read(path))`) something absent where they raise."""
 
     def __init__(self) -> None:
         self._names: list[str] = []
@@ -161,26 +170,31 @@ class _Numbers(ast.NodeTransformer):
         """Wrap `len(…)`, `int(…)` and `x.size(0)`."""
         by_name = isinstance(node.func, ast.Name) and node.func.id in ("len", "int")
         by_method = isinstance(node.func, ast.Attribute) and node.func.attr == "size" and len(node.args) == 1
-        return self._wrapped(node) if by_name or by_method else self._inside("", node)
+        if by_name or by_method:
+            return self._wrapped(node, _NUMBER)
+        passed = [argument for argument in node.args if isinstance(argument, ast.Call)]
+        self._inside("", node)
+        node.args = [self._wrapped(part, _ARGUMENT) if part in passed else part for part in node.args]
+        return node
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
         """Wrap `x.shape[1]`."""
         is_size = isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
         is_item = not isinstance(node.slice, ast.Slice) and isinstance(node.ctx, ast.Load)
-        return self._wrapped(node) if is_size and is_item else self.generic_visit(node)
+        return self._wrapped(node, _NUMBER) if is_size and is_item else self.generic_visit(node)
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         """Wrap `data.num_classes`."""
         is_number = isinstance(node.ctx, ast.Load) and _COUNT.search(node.attr)
-        return self._wrapped(node) if is_number else self.generic_visit(node)
+        return self._wrapped(node, _NUMBER) if is_number else self.generic_visit(node)
 
-    def _wrapped(self, node: ast.expr) -> ast.expr:
+    def _wrapped(self, node: ast.expr, function: str) -> ast.expr:
         if any(isinstance(part, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)) for part in ast.walk(node)):
             return node
         name = next((name for name in reversed(self._names) if name), "") or _last_name(node)
         nothing = ast.arguments([], [], None, [], [], None, [])
         arguments: list[ast.expr] = [ast.Lambda(nothing, node), ast.Constant(name)]
-        call = ast.Call(ast.Name(f" {_NUMBER}", ast.Load()), arguments, [])
+        call = ast.Call(ast.Name(f" {function}", ast.Load()), arguments, [])
         for part in ast.walk(call):
             if "lineno" in getattr(part, "_attributes", ()) and not hasattr(part, "lineno"):
                 ast.copy_location(part, node)
@@ -248,7 +262,7 @@ def _tolerant_block(block: Sequence[ast.stmt], functions: Collection[int]) -> li
         else:
             for inner in blocks_of(node):
                 inner[:] = _tolerant_block(inner, functions)
-            statements.append(guarded(_Numbers().visit(node) if not blocks_of(node) else node))
+            statements.append(guarded(_Parts().visit(node) if not blocks_of(node) else node))
     return statements
 
 

@@ -146,7 +146,7 @@ def without_what_raises(request: TraceRequest, mode: AbstractContextManager[obje
 
 
 def constructor_lines(tree: ast.Module, name: str) -> list[int]:
-    """The line at which the constructor begins of the class that a qualified name is or is in, if it has one."""
+    """Return the line at which the constructor begins of the class that a qualified name is or is in, if it has one."""
     classes = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name.partition(".")[0])
     methods = (part for node in classes for part in node.body if isinstance(part, ast.FunctionDef))
     return [method.lineno for method in methods if method.name == "__init__"]
@@ -161,8 +161,7 @@ def _execute(
 ) -> ModuleType:
     tree = syntax_of(request, text, inputs)
     if request.step or is_tolerant:
-        constructors = constructor_lines(tree, request.name) if is_tolerant else []
-        tree = tolerant(tree, [*functions_around(tree, request.step), *constructors])
+        tree = tolerant(tree, [*functions_around(tree, request.step), *constructor_lines(tree, request.name)])
     linecache.cache[request.file] = (len(text), None, text.splitlines(keepends=True), request.file)
     try:
         with mode:

@@ -211,10 +211,11 @@ def statements_of(
     """
     own = site.file == request.file
     tree = syntax_of(request, site.text, inputs) if own else ast.parse(site.text, site.file)
+    constructors = constructor_lines(tree, request.name) if own else ()
     if request.step:
-        tree = tolerant(tree, (*site.functions, *functions_around(tree, request.step)) if own else site.functions)
+        around = functions_around(tree, request.step) if own else ()
+        tree = tolerant(tree, (*site.functions, *around, *constructors))
     elif is_tolerant:
-        constructors = constructor_lines(tree, request.name) if own else ()
         tree = tolerant(tree, (*site.functions, *constructors), site.line)
     yield from codes_of(tree, site.file)
 

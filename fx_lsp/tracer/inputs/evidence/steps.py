@@ -11,6 +11,7 @@ import math
 import re
 import sys
 import time
+import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -22,7 +23,7 @@ from torch import nn
 
 from fx_lsp.model import CallSite, Failure, TraceRequest
 from fx_lsp.specs import TensorSpec
-from fx_lsp.steps import BATCHES, calls_by_name
+from fx_lsp.steps import BATCHES, bound_from_data, calls_by_name
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.failures.exceptions import failure_of, kind_of, sentence
 from fx_lsp.tracer.inputs.evidence.body import shaped_like
@@ -32,10 +33,11 @@ from fx_lsp.tracer.inputs.evidence.command_line import started_as
 from fx_lsp.tracer.inputs.evidence.named_numbers import IMAGE_SIZE
 from fx_lsp.tracer.inputs.evidence.offers import Offer
 from fx_lsp.tracer.inputs.plan.plans import Plan, TensorPlan, plan_of_made
+from fx_lsp.tracer.inputs.plan.values import TENSOR_ATTRIBUTES
 from fx_lsp.tracer.inputs.task import Task
-from fx_lsp.tracer.program.absences import Absences, absent_names
+from fx_lsp.tracer.program.absences import Absences, AbsentError, absent_names
 from fx_lsp.tracer.program.data_loaders import one_batch_each
-from fx_lsp.tracer.program.effects import forbid_effects
+from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
 from fx_lsp.tracer.program.load import syntax_of, with_inputs
 from fx_lsp.tracer.program.time_limit import TimeUp, time_limit
 from fx_lsp.tracer.run.call import tensors_in
@@ -71,12 +73,15 @@ class _Search:
     inputs: tuple[str, ...] = ()
 
 
-def step_function(request: TraceRequest, module: ModuleType, mode: FakeTensorMode) -> FunctionType | Failure:
+def step_function(
+    request: TraceRequest, module: ModuleType, mode: FakeTensorMode, inputs: tuple[str, ...] = ()
+) -> FunctionType | Failure:
     """The function that the step of a request amounts to; call it inside the fake mode.
 
-    `module` has run what the step needs of its file. What cannot be had is a parameter, if it is no module or function.
+    `module` has run what the step needs of its file. What cannot be had is a parameter, if it is no module or function,
+    and so are `inputs`.
     """
-    search = _Search(request, module, mode)
+    search = _Search(request, with_inputs(request, inputs, mode) if inputs else module, mode, inputs=inputs)
     function = _found(search)
     if function is None:
         return _not_reached(search)
@@ -88,10 +93,43 @@ def step_function(request: TraceRequest, module: ModuleType, mode: FakeTensorMod
     if missing is not None:
         search.troubles = [missing.cause]
         return _not_reached(search)
-    search.inputs = tuple(absent)
+    from_data = (bound for name in absent for bound in _bound_from(request, name) or (name,))
+    search.inputs = tuple(dict.fromkeys((*inputs, *from_data)))
     search.module = with_inputs(request, search.inputs, mode)
     function = _found(search)
     return _with_images(function, request) if function is not None else _not_reached(search)
+
+
+def inputs_from_data(request: TraceRequest, error: BaseException | None) -> tuple[str, ...]:
+    """Return the names that a step was to get from data that is not here where it stopped with an error, if it was so.
+
+    They are inputs of the step, as what its loop binds is.
+    """
+    if not isinstance(error, (AbsentError, OSError, EffectBlocked)):
+        return ()
+    frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    lines = [line for code, line in frames if code.co_filename == request.file]
+
+    def is_stop(node: ast.stmt) -> bool:
+        return any(node.lineno <= line <= (node.end_lineno or node.lineno) for line in lines)
+
+    return bound_from_data(ast.parse(request.sliced, request.file), request.step, is_stop)
+
+
+def _bound_from(request: TraceRequest, name: str) -> tuple[str, ...]:
+    """Return what a step draws from what a variable holds: `x`, `y` of `x, y = next(batches)`."""
+    tree = ast.parse(request.sliced, request.file)
+    return bound_from_data(tree, request.step, lambda node: any(_draws(part, name) for part in ast.walk(node)))
+
+
+def _draws(node: ast.AST, name: str) -> bool:
+    """Return True for `next(batches)`, and for a call of a method of `batches` that no tensor has."""
+    if not isinstance(node, ast.Call):
+        return False
+    is_method = isinstance(node.func, ast.Attribute) and node.func.attr not in TENSOR_ATTRIBUTES
+    is_next = isinstance(node.func, ast.Name) and node.func.id in ("next", "iter")
+    whole = [node.func] if is_method else node.args if is_next else []
+    return any(isinstance(part, ast.Name) and part.id == name for expression in whole for part in ast.walk(expression))
 
 
 def cannot_run(request: TraceRequest, function: Any) -> Failure | None:
