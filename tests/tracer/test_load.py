@@ -191,6 +191,25 @@ def test_a_package_that_raises_when_it_is_imported_is_left_out(trace, tmp_path):
     )
 
 
+def test_what_raises_in_another_file_is_left_out(trace, tmp_path):
+    """A terminal, a folder of data or an account that is not here is needed by few of those who import a file."""
+    (tmp_path / "helpers.py").write_text(
+        "import os\n\nrows, columns = os.environ.get('NOT_SET', '').split()\nFACTOR = 3\n\n"
+        "def triple(x):\n    return x * FACTOR\n\ndef wide(x):\n    return x * int(columns)\n"
+    )
+    source = PRELUDE + "from helpers import triple, wide\n\ndef f(x: Tensor):\n    return {}(x)\n"
+    traced = trace(source.format("triple"), "f")
+    assert traced.graph("forward").splitlines()[1] == "mul: f32[4, 64] = aten.mul.Tensor(x, 3)"
+    reason = "ValueError: not enough values to unpack (expected 2, got 0)"
+    assert traced.trace.notes == (f"left out, as it raises when `helpers.py` is imported: line 3, {reason}",)
+    message = trace(source.format("wide"), "f").failure.message
+    assert message.startswith(f"it needs what could not be had: {reason}, raised in ")
+    own = PRELUDE + "SIZE, _ = ''.split()\n\ndef f(x: Tensor):\n    return x * SIZE\n"
+    assert trace(own, "f").failure.message == snapshot(
+        "not enough values to unpack (expected 2, got 0) (importing the file)"
+    )
+
+
 def test_a_folder_without_sources_is_no_package(trace, tmp_path):
     """So a submodule of git looks that nobody has fetched."""
     (tmp_path / "no_such_package").mkdir()

@@ -20,7 +20,7 @@ from fx_lsp.tracer.failures.data_dependent import NO_VALUES, explain
 from fx_lsp.tracer.failures.fake_kernels import lacks_fake_kernel, missing_kernel
 from fx_lsp.tracer.program.absences import AbsentError
 from fx_lsp.tracer.program.effects import EffectBlocked
-from fx_lsp.tracer.program.missing_packages import PackageRaised
+from fx_lsp.tracer.program.partial_imports import PackageRaised
 from fx_lsp.tracer.run.coroutines import Unfinished
 from fx_lsp.tracer.run.observation import FailedCall
 from fx_lsp.tracer.run.tensors import describe

@@ -23,7 +23,7 @@ from fx_lsp.syntax import is_main_guard
 from fx_lsp.tracer.compat import DATA_DEPENDENT
 from fx_lsp.tracer.program.absences import Absences, Absent, tolerant
 from fx_lsp.tracer.program.effects import forbid_effects
-from fx_lsp.tracer.program.missing_packages import MissingPackages
+from fx_lsp.tracer.program.partial_imports import PartialImports
 from fx_lsp.tracer.program.paths import is_installed
 from fx_lsp.tracer.program.time_limit import TimeUp, time_limit
 
@@ -102,7 +102,7 @@ def _load_without_packages(request: TraceRequest, mode: AbstractContextManager[o
 
     What they raised first counts where it cannot be had without them.
     """
-    missing = MissingPackages()
+    missing = PartialImports(request.file)
     while True:
         try:
             loaded = _load(request, mode)
@@ -263,6 +263,9 @@ class _OverlayLoader(importlib.machinery.SourceFileLoader):
     def __init__(self, fullname: str, path: str, text: str) -> None:
         super().__init__(fullname, path)
         self._text = text
+
+    def get_source(self, fullname: str) -> str:
+        return self._text
 
     def get_code(self, fullname: str) -> Any:
         return compile(self._text, self.path, "exec", dont_inherit=True)

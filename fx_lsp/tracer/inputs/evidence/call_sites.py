@@ -40,7 +40,7 @@ from fx_lsp.tracer.program.load import (
     with_inputs,
     without_what_raises,
 )
-from fx_lsp.tracer.program.missing_packages import stand_in_for
+from fx_lsp.tracer.program.partial_imports import stand_in_for
 from fx_lsp.tracer.program.time_limit import TimeUp, time_limit
 from fx_lsp.tracer.run.values.constants import integers_are_drawn
 

@@ -1,22 +1,24 @@
-"""Packages that cannot be had and that a target may do without: something stands in for them in its file's imports.
+"""What a target imports and may do without: packages that cannot be had, and what raises in other files of the project.
 
-They are not installed, or raise when they are imported. Whatever is done with a stand-in raises, so that nothing is
-traced that needs them."""
+Something stands in for a package that is not installed, or that raises when it is imported. Whatever is done with a
+stand-in raises, so that nothing is traced that needs it. Of another file a statement that raises is left out."""
 
 from __future__ import annotations
 
 import ast
 import importlib.abc
 import importlib.machinery
+import os
 import sys
 import traceback
 from collections.abc import Sequence
+from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from fx_lsp.tracer.program.absences import Absent
+from fx_lsp.tracer.program.absences import Absences, Absent, tolerant
 from fx_lsp.tracer.program.paths import is_installed
 
 MAX_PACKAGES = 12
@@ -27,30 +29,41 @@ class PackageRaised(ImportError):
     """An installed package raised an error while it was imported."""
 
     def __init__(self, package: str, error: Exception) -> None:
-        first_line = next(iter(str(error).strip().splitlines()), "")
-        super().__init__(f"`{package}` cannot be imported: {type(error).__name__}: {first_line}", name=package)
+        super().__init__(f"`{package}` cannot be imported: {_told(error)}", name=package)
         self.__cause__ = error
         self.__traceback__ = error.__traceback__
 
 
-class MissingPackages(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class PartialImports(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds modules of packages that cannot be had, by the names of those, with the error that each one raised."""
 
-    def __init__(self) -> None:
+    def __init__(self, own: str) -> None:
+        """Begin with nothing missing; `own` is the file whose imports these are."""
         self.errors: dict[str, ImportError] = {}
+        self.files: dict[str, str] = {}
+        self._own = own
 
     def take(self, error: Exception) -> bool:
-        """Stand in for the package whose import raised an error; False where that is not what it is about."""
+        """Do without the package, or the statement of another file, that raised an error; False where that is not
+        what it is about."""
         missing = _missing_package(error)
         package = missing or _raising_package(error)
-        if not package or package in self.errors or len(self.errors) == MAX_PACKAGES:
-            return False
-        for name in [n for n in sys.modules if n.partition(".")[0] == package]:
-            del sys.modules[name]
-        if not self.errors:
+        file, line = ("", 0) if package or isinstance(error, SyntaxError) else _raising_file(error, self._own)
+        if not self.errors and not self.files and (package or file):
             sys.meta_path.insert(0, self)
-        self.errors[package] = error if missing and isinstance(error, ImportError) else PackageRaised(package, error)
-        return True
+        if package and package not in self.errors and len(self.errors) < MAX_PACKAGES:
+            for name in [n for n in sys.modules if n.partition(".")[0] == package]:
+                del sys.modules[name]
+            self.errors[package] = (
+                error if missing and isinstance(error, ImportError) else PackageRaised(package, error)
+            )
+            return True
+        if file and file not in self.files:
+            self.files[file] = (
+                f"left out, as it raises when `{Path(file).name}` is imported: line {line}, {_told(error)}"
+            )
+            return True
+        return False
 
     @property
     def first(self) -> ImportError | None:
@@ -58,17 +71,23 @@ class MissingPackages(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return next(iter(self.errors.values()), None)
 
     def notes(self) -> tuple[str, ...]:
-        """Return a sentence on the packages that are not installed, if there are any, and one on each that raises."""
+        """Return a sentence on the packages that are not installed, if there are any, and one on whatever raises."""
         raised = [error for error in self.errors.values() if isinstance(error, PackageRaised)]
         missing = [f"`{name}`" for name, error in self.errors.items() if error not in raised]
         absent = [f"not installed, and left out: {', '.join(missing)}"] if missing else []
-        return (*absent, *(f"left out: {error}" for error in raised))
+        return (*absent, *(f"left out: {error}" for error in raised), *self.files.values())
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
-        """Return the spec of a module that stands in for one of a missing package."""
-        if fullname.partition(".")[0] not in self.errors:
+        """Return the spec of a module that stands in for one of a missing package, or of a file that is run in part."""
+        if fullname.partition(".")[0] in self.errors:
+            return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
+        finders = (finder for finder in sys.meta_path if self.files and finder is not self)
+        specs = (finder.find_spec(fullname, path, target) for finder in finders)
+        spec = next((spec for spec in specs if spec is not None), None)
+        if spec is None or spec.origin not in self.files or not isinstance(spec.loader, SourceFileLoader):
             return None
-        return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
+        spec.loader = _InPart(spec.loader)
+        return spec
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         """Make a module with any attribute."""
@@ -78,10 +97,25 @@ class MissingPackages(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """Run nothing: a stand-in is complete as it is made."""
 
 
+class _InPart(importlib.abc.Loader):
+    """Runs a file without those of its statements at the top level that raise: what they bind is absent."""
+
+    def __init__(self, loader: SourceFileLoader) -> None:
+        self._loader = loader
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the file."""
+        tree = tolerant(ast.parse(self._loader.get_source(module.__name__) or "", self._loader.path), ())
+        vars(module).update(Absences().namespace())
+        exec(compile(tree, self._loader.path, "exec", dont_inherit=True), vars(module))
+
+
 def stand_in_for(text: str, module: ModuleType) -> None:
-    """Have something stand in for the packages that are not installed and that imports at the top level of a text need,
-    directly or by other files. `module` is that in which the text is going to run."""
-    missing = MissingPackages()
+    """Have imports at the top level of a text do without what cannot be had, directly or by other files.
+
+    `module` is that in which the text is going to run.
+    """
+    missing = PartialImports(module.__file__ or "")
     for node in ast.parse(text).body:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             code = compile(ast.Module([node], []), module.__name__, "exec", dont_inherit=True)
@@ -110,6 +144,27 @@ class _MissingModule(ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         return Absent(self._error, imported=True)
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {next(iter(str(error).strip().splitlines()), '')}"
+
+
+def _raising_file(error: Exception, own: str) -> tuple[str, int]:
+    """Return the file of the project whose import raised an error, and the line, or "" and 0.
+
+    It is the last on the way to the error, and not the user's `own` file.
+    """
+    frames = [
+        (frame.f_code.co_filename, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if frame.f_code.co_name == "<module>"
+    ]
+    file, line = frames[-1] if frames else ("", 0)
+    of_python = Path(os.__file__).parent in Path(file).parents
+    return (
+        (file, line) if Path(file).is_file() and file != own and not is_installed(file) and not of_python else ("", 0)
+    )
 
 
 def _missing_package(error: Exception) -> str:
