@@ -322,3 +322,52 @@ def test_a_module_that_is_pickled_where_it_is_made(trace):
         "Kept",
     )
     assert traced.graph("forward").count("= aten.addmm") == 2
+
+
+def test_a_sparse_buffer_and_a_deep_copy(trace):
+    traced = trace(
+        """
+        import copy
+        import torch
+        from torch import nn
+
+        class Aligned(nn.Module):
+            def __init__(self, width=8):
+                super().__init__()
+                self.fc = nn.Linear(width, width)
+                heads = torch.tensor([[True, False], [False, True]])
+                self.register_buffer("heads", heads.to_sparse(), persistent=False)
+
+            def forward(self, x):
+                y = copy.deepcopy(x)
+                y[:, 0] = 0
+                return self.fc(x) + y
+        """,
+        "Aligned",
+    )
+    assert "aten.clone" in traced.graph("forward") and "aten.addmm" in traced.graph("forward")
+
+
+def test_a_cache_that_is_written_in_inference_mode(trace):
+    traced = trace(
+        """
+        import torch
+        from torch import nn
+
+        class Cached(nn.Module):
+            def __init__(self, width=8):
+                super().__init__()
+                self.fc = nn.Linear(width, width)
+                self.cache = torch.zeros(16, width)
+
+            # fx: x=f32[3, 8], start=0
+            @torch.inference_mode()
+            def forward(self, x, start):
+                self.cache = self.cache.to(x)
+                self.cache[start : start + len(x)] = self.fc(x)
+                return self.cache[: start + len(x)].clone()
+        """,
+        "Cached",
+    )
+    assert [stage.name for stage in traced.trace.stages] == ["inference"]
+    assert "aten.copy" in traced.graph("inference")

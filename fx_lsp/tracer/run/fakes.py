@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.nn.parameter import is_lazy
 
 from fx_lsp.tracer.compat import DATA_DEPENDENT, FakeTensor, FakeTensorMode
@@ -67,27 +68,63 @@ def movable_modules() -> Generator[None, None, None]:
 
 
 @contextmanager
-def pickled_tensors() -> Generator[None, None, None]:
-    """Inside, fake tensors can be pickled, which have no bytes to write: what is loaded again is a copy of them."""
+def copied_tensors() -> Generator[None, None, None]:
+    """Inside, fake tensors can be pickled, which have no bytes to write, and those of a graph that is captured deeply
+    copied: both give a copy that no gradient goes through."""
 
     def reduce(tensor: torch.Tensor, protocol: Any) -> tuple[Callable[..., Any], tuple[int]]:
         _PICKLED.append(tensor)
         return _unpickled, (len(_PICKLED) - 1,)
 
     kind: Any = FakeTensor
+    captured: Any = FunctionalTensor
     kind.__reduce_ex__ = reduce
+    captured.__deepcopy__ = _deep_copy
     try:
         yield
     finally:
-        del kind.__reduce_ex__
+        del kind.__reduce_ex__, captured.__deepcopy__
         _PICKLED.clear()
 
 
 _PICKLED: list[torch.Tensor] = []
 
 
+def _deep_copy(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
+    if id(tensor) not in memo:
+        memo[id(tensor)] = _copy_of(tensor)
+    return memo[id(tensor)]
+
+
 def _unpickled(number: int) -> torch.Tensor:
-    original = _PICKLED[number]
+    return _copy_of(_PICKLED[number])
+
+
+@contextmanager
+def inference_without_gradients() -> Generator[None, None, None]:
+    """Inside, `torch.inference_mode()` is `torch.no_grad()`, of which every graph is the same.
+
+    AOTAutograd cannot capture what inference tensors are written to.
+    """
+    kind: Any = torch.inference_mode
+    own = {name: kind.__dict__[name] for name in ("__enter__", "__exit__")}
+
+    def enter(self: Any) -> None:
+        self.grad_was_enabled = torch.is_grad_enabled()
+        torch.set_grad_enabled(not self.mode)
+
+    def leave(self: Any, *error: Any) -> None:
+        torch.set_grad_enabled(self.grad_was_enabled)
+
+    kind.__enter__, kind.__exit__ = enter, leave
+    try:
+        yield
+    finally:
+        for name, method in own.items():
+            setattr(kind, name, method)
+
+
+def _copy_of(original: torch.Tensor) -> torch.Tensor:
     loaded = original.detach().clone()
     if isinstance(original, nn.Parameter):
         return nn.Parameter(loaded, requires_grad=original.requires_grad)

@@ -201,7 +201,7 @@ def _tensors(item: Any) -> Iterator[torch.Tensor]:
 
 
 def _is_small(tensor: torch.Tensor) -> bool:
-    return tensor.numel() <= MAX_ELEMENTS
+    return tensor.layout is torch.strided and tensor.numel() <= MAX_ELEMENTS
 
 
 def _computed(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
