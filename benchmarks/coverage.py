@@ -21,8 +21,15 @@ from typing import Any
 
 MODELS = ("llama", "gpt2", "bert", "t5", "vit", "whisper", "mixtral", "mamba", "clip")
 LIBRARIES = ("torchvision", "timm", "einops", "diffusers", "torch_geometric", "kornia", "torchaudio")
-KINDS = ("functions", "modules", "methods")
-HEADINGS = ("package", "found", "traced", "%", *KINDS, "inputs from", "why not", "median", "p95", "total")
+KINDS = ("function", "module", "method", "step")
+SEVERITIES = ("error", "warning")
+HEADINGS = (
+    *("package", "found", "traced", "%"),
+    *(f"{kind}s" for kind in KINDS),
+    *("inputs from", "why not"),
+    *(f"{severity}s" for severity in SEVERITIES),
+    *("median", "p95", "total"),
+)
 
 Report = dict[str, Any]
 """One target of `fx-lsp check --json`."""
@@ -115,7 +122,7 @@ def counted(file: Report) -> Report:
 
 
 def row(result: Result) -> tuple[str, ...]:
-    """The cells of a result."""
+    """Return the cells of a result."""
     targets, traced = result.targets, result.traced
     seconds = sorted(target["seconds"] for target in targets)
     failures = Counter(target["failure"]["kind"] for target in targets if target["failure"])
@@ -125,13 +132,19 @@ def row(result: Result) -> tuple[str, ...]:
         f"{len(targets):,}",
         f"{len(traced):,}",
         f"{100 * len(traced) / len(targets):.1f}" if targets else "–",
-        *(_share(t for t in targets if f"{t['kind']}s" == kind) for kind in KINDS),
+        *(_share(target for target in targets if target["kind"] == kind) for kind in KINDS),
         _counts(Counter(target["source"] for target in traced)),
         _counts(failures),
+        *(str(sum(severity in severities_of(target) for target in targets)) for severity in SEVERITIES),
         f"{statistics.median(seconds):.2f} s" if seconds else "–",
         f"{seconds[min(len(seconds) * 95 // 100, len(seconds) - 1)]:.2f} s" if seconds else "–",
         f"{result.seconds:.0f} s",
     )
+
+
+def severities_of(target: Report) -> set[str]:
+    """Return how bad what is said of a target is: of its failure, or of expressions of what runs."""
+    return {said["severity"] for said in (target["failure"], *target["remarks"]) if said}
 
 
 def _share(targets: Iterable[Report]) -> str:
@@ -180,7 +193,7 @@ def main() -> None:
     parser.add_argument("paths", nargs="*", metavar="PATH", help="a file or directory")
     parser.add_argument("--package", action="append", default=[], metavar="NAME", help="an installed package or module")
     parser.add_argument("--convention", action="append", default=[], metavar="DIR", help="files with get_inputs()")
-    parser.add_argument("--only", choices=KINDS, help="leave out what is of another kind")
+    parser.add_argument("--only", choices=[f"{kind}s" for kind in KINDS], help="leave out what is of another kind")
     parser.add_argument("--python", default=sys.executable, metavar="PATH", help="the interpreter with the packages")
     parser.add_argument("--jobs", type=int, metavar="N", help="traces at once")
     parser.add_argument("--failures", type=Path, metavar="FILE", help="write each failure as a line of JSON")
