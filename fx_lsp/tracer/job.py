@@ -96,7 +96,8 @@ def run(request: TraceRequest) -> TraceReply:
 def replies(request: TraceRequest) -> Iterator[TraceReply]:
     """Give what `run` does, and before it the same without names of sizes, where these take longer to find.
 
-    Code that puts some tensors on a GPU, and others on one only if there is one, means a machine that has one.
+    Code that puts some tensors on a GPU, and others on one only if there is one, means a machine that has one. So does
+    a program that does not get to its training loop without one.
     """
     return _replies(request, any("@cuda" in given.text for given in request.given))
 
@@ -154,7 +155,8 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
     except (LoadError, SystemExit) as error:
         cause = error.__cause__ if isinstance(error, LoadError) and error.__cause__ is not None else error
         reply = TraceReply(load_failure(cause, sources))
-    if not available and devices.undecided and isinstance(reply.outcome, Failure) and reply.outcome.kind == "device":
+    stops = isinstance(reply.outcome, Failure) and (request.kind == "step" or reply.outcome.kind == "device")
+    if not available and devices.undecided and stops:
         forget_project(request, before)
         yield from _replies(request, available=True)
     else:

@@ -41,9 +41,11 @@ def left_out(source: Any) -> MissingWeights:
 
 @contextmanager
 def without_weights() -> Generator[None, None, None]:
-    """Inside, downloading weights and loading files that are not there gives weights that change nothing; and
-    none are saved."""
+    """Inside, downloading weights and loading files that are not there gives weights that change nothing; none are
+    saved, and hubs have no models."""
     load, load_state_dict, save = torch.load, nn.Module.load_state_dict, torch.save
+    hub: Any = torch.hub
+    models_of_hub = hub.list
     download: Any = torch.hub.load_state_dict_from_url
     code = download.__code__
 
@@ -62,12 +64,18 @@ def without_weights() -> Generator[None, None, None]:
         if not is_scratch() and isinstance(f, (str, os.PathLike)):
             open(os.fspath(f), "ab").close()
 
+    def no_models(github: Any, *args: Any, **kwargs: Any) -> list[str]:
+        _LOADED_FROM.append(str(github))
+        return []
+
     torch.load, nn.Module.load_state_dict, torch.save = load_or_leave_out, load_what_is_there, save_nothing
+    hub.list = no_models
     download.__code__ = _not_downloaded.__code__  # in place: packages have imported the function under their own names
     try:
         yield
     finally:
         torch.load, nn.Module.load_state_dict, torch.save = load, load_state_dict, save
+        hub.list = models_of_hub
         download.__code__ = code
 
 
