@@ -22,6 +22,7 @@ from fx_lsp.tracer.run.call import RUN_CODE, Call, tensors_in
 from fx_lsp.tracer.run.conditions import with_shape_env
 from fx_lsp.tracer.run.observation import Run, Statements
 from fx_lsp.tracer.run.operations.recurrent import OneOperation
+from fx_lsp.tracer.run.repeated_modules import repeated_modules_skipped
 from fx_lsp.tracer.source.provenance import METADATA, Sources
 
 MAX_SECONDS = 2.0
@@ -80,7 +81,7 @@ def observed(call: Call, statements: Statements, sources: Sources, mode: FakeTen
     symbols = SymbolicCall(PathConditions(run, sources, chains=False), numbers)
     scopes = _FunctionRuns(sources, statements)
     previous = sys.gettrace()
-    with with_shape_env(mode, symbols.conditions), mode, symbols_are_integers():
+    with with_shape_env(mode, symbols.conditions), mode, symbols_are_integers(), repeated_modules_skipped(run):
         try:
             with symbols.in_modules(call.modules.values()), OneOperation():
                 symbolic = symbols.call(call)

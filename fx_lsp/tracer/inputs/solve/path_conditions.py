@@ -22,6 +22,7 @@ from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.run.call import RUN_CODE, Call
 from fx_lsp.tracer.run.conditions import with_shape_env
 from fx_lsp.tracer.run.observation import Run, tensors_among
+from fx_lsp.tracer.run.repeated_modules import repeated_modules_skipped
 from fx_lsp.tracer.source.provenance import Chain, Sources
 
 
@@ -240,6 +241,7 @@ def explore(
         symbols_are_integers(),
         floats_are_numbers(),
         without_initialization(),
+        repeated_modules_skipped(run),
     ):
         tried = attempt(task, plans, alternatives, lambda: call_of(free), run)
     return Exploration(tried, conditions.conditions, free.dimensions, conditions.values, conditions.taken)

@@ -144,6 +144,11 @@ def _value(tensor: torch.Tensor) -> _Value | None:
     return value if value is not None and value.storage.is_known and not tensor.requires_grad else None
 
 
+def has_value(tensor: torch.Tensor) -> bool:
+    """Return True for a tensor whose numbers are known."""
+    return _value(tensor) is not None
+
+
 @contextmanager
 def integers_are_drawn() -> Generator[None, None, None]:
     """Inside, integers drawn at random have values: whatever they are, a program goes on with them."""
