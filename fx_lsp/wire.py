@@ -20,7 +20,7 @@ from itertools import accumulate, chain, islice, pairwise, repeat
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from fx_lsp.errors import ProtocolError
-from fx_lsp.measured import Event, Failed, Found, Progress
+from fx_lsp.measured import Event, Failed, Finished, JobProgress
 from fx_lsp.model import Failure, Node, Span, Stage, Trace
 
 T = TypeVar("T")
@@ -111,12 +111,12 @@ def outcome_from_json(data: dict[str, Any]) -> Trace | Failure:
     return from_json(Failure, data.get("failure"))
 
 
-_EVENTS: dict[str, type[Event]] = {"progress": Progress, "found": Found, "failed": Failed}
+_EVENTS: dict[str, type[Event]] = {"progress": JobProgress, "found": Finished, "failed": Failed}
 
 
 def event_to_json(event: Event) -> dict[str, Any]:
     """A tagged object: `{"progress": …}`, `{"found": …}` or `{"failed": …}`."""
-    return {type(event).__name__.lower(): to_json(event)}
+    return {next(name for name, type_ in _EVENTS.items() if type(event) is type_): to_json(event)}
 
 
 def event_from_json(data: dict[str, Any]) -> Event:

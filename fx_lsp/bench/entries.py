@@ -14,15 +14,15 @@ from fx_lsp.bench import conditions, summary
 from fx_lsp.bench.children import Child
 from fx_lsp.measured import (
     INDUCTOR_KERNELS,
+    BenchmarkJob,
     Ceilings,
     Clock,
     Cost,
     Event,
-    Job,
+    JobProgress,
     KernelTime,
     Machine,
     Measured,
-    Progress,
     Timing,
     What,
 )
@@ -73,7 +73,7 @@ class Bench:
     """A job under way: `deadline` by the monotonic clock; `environment` is that of its processes; `looks` are at the
     machine, under load."""
 
-    job: Job
+    job: BenchmarkJob
     tell: Callable[[Event], None]
     folder: Path
     environment: dict[str, str]
@@ -86,7 +86,7 @@ class Bench:
     def say(self, text: str, steps: int = 0) -> None:
         """Tell what is being done; so many steps of the whole are behind."""
         self.done = min(self.total, self.done + steps)
-        self.tell(Progress(text, self.done, self.total))
+        self.tell(JobProgress(text, self.done, self.total))
 
     def left(self) -> float:
         """Seconds until the job's time is over."""
@@ -123,7 +123,9 @@ class Bench:
         return f"{label} · {entry.variant}" if label else entry.variant
 
 
-def rows(job: Job, entries: Sequence[Entry], costs: Sequence[Cost], ceilings: Ceilings | None) -> tuple[Measured, ...]:
+def rows(
+    job: BenchmarkJob, entries: Sequence[Entry], costs: Sequence[Cost], ceilings: Ceilings | None
+) -> tuple[Measured, ...]:
     """The rows of a report, in the order of its cases, then of what was measured."""
     by_case = {(c.label, c.what): c for c in costs}
     found: list[Measured] = []
@@ -134,7 +136,7 @@ def rows(job: Job, entries: Sequence[Entry], costs: Sequence[Cost], ceilings: Ce
     return tuple(found)
 
 
-def whats(job: Job, label: str, costs: Sequence[Cost]) -> list[What]:
+def whats(job: BenchmarkJob, label: str, costs: Sequence[Cost]) -> list[What]:
     """What of a case can be measured: without anything that requires a gradient, forward alone."""
     known = [c.what for c in costs if c.label == label]
     return [w for w in job.what if w in known or not known]

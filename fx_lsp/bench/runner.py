@@ -23,13 +23,13 @@ from fx_lsp.measured import (
     INDUCTOR_KERNELS,
     VARIANTS,
     WHATS,
-    Case,
+    BenchmarkCase,
+    BenchmarkJob,
     Ceilings,
     Cost,
     Event,
     Failed,
-    Found,
-    Job,
+    Finished,
     Machine,
     Report,
 )
@@ -39,9 +39,9 @@ _UNSET = ("PYTORCH_JIT", "TRITON_INTERPRET")
 """What would have a variant do something else than it is named after."""
 
 
-def run(job: Job, tell: Callable[[Event], None]) -> Found | Failed:
+def run(job: BenchmarkJob, tell: Callable[[Event], None]) -> Finished | Failed:
     """Run a job, and `tell` what happens; the last event is also returned."""
-    last: Found | Failed | None = _refused(job)
+    last: Finished | Failed | None = _refused(job)
     if last is None:
         with tempfile.TemporaryDirectory(prefix="fx-lsp-bench-", ignore_cleanup_errors=True) as folder:
             last = _run(_bench(job, tell, Path(folder)))
@@ -49,7 +49,7 @@ def run(job: Job, tell: Callable[[Event], None]) -> Found | Failed:
     return last
 
 
-def _refused(job: Job) -> Failed | None:
+def _refused(job: BenchmarkJob) -> Failed | None:
     known = [*VARIANTS, *(r.name for r in job.rivals)]
     unknown = [name for name in job.variants or () if name not in known]
     if unknown:
@@ -61,7 +61,7 @@ def _refused(job: Job) -> Failed | None:
     return None
 
 
-def _bench(job: Job, tell: Callable[[Event], None], folder: Path) -> Bench:
+def _bench(job: BenchmarkJob, tell: Callable[[Event], None], folder: Path) -> Bench:
     for number, case in enumerate(job.cases):
         (folder / str(number)).mkdir()
         (folder / str(number) / "kernels.py").write_text(case.file, encoding="utf-8")
@@ -85,7 +85,7 @@ def _environment(device: str | None, folder: Path) -> dict[str, str]:
     return found
 
 
-def _run(bench: Bench) -> Found | Failed:
+def _run(bench: Bench) -> Finished | Failed:
     job, began, started = bench.job, time.time(), time.monotonic()
     before, idle = conditions.machine(job.device or "cuda"), conditions.machine("cpu")
     facts = _facts(bench)
@@ -126,10 +126,10 @@ def _run(bench: Bench) -> Found | Failed:
         job.choices,
         kernels,
     )
-    return Found(report)
+    return Finished(report)
 
 
-def _names(job: Job, case: Case) -> Sequence[str]:
+def _names(job: BenchmarkJob, case: BenchmarkCase) -> Sequence[str]:
     """The variants of a case; Inductor's kernels only where there is a file of them, or where they are asked for."""
     if job.variants is not None:
         return [*(v for v in VARIANTS if v in job.variants), *(r.name for r in job.rivals)]

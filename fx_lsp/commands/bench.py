@@ -29,19 +29,19 @@ from fx_lsp.measured import (
     KERNELS,
     VARIANTS,
     WHATS,
+    BenchmarkJob,
+    BenchmarkRun,
     Event,
     Failed,
-    Found,
-    Job,
-    Progress,
+    Finished,
+    JobProgress,
     Report,
     Rival,
-    Run,
     What,
 )
 from fx_lsp.model import Failure
-from fx_lsp.tracing.remote.cases import Asked, analysed, job_of, read_sweep
-from fx_lsp.tracing.remote.history import Kept, keep, runs_of
+from fx_lsp.tracing.remote.cases import BenchRequest, analysed, job_of, read_sweep
+from fx_lsp.tracing.remote.history import StoredRun, keep, runs_of
 from fx_lsp.tracing.remote.hosts import Cluster, Host, Hosts, Place, read_hosts
 from fx_lsp.tracing.remote.queues import Queue
 from fx_lsp.tracing.remote.running import reached, run_on
@@ -111,7 +111,9 @@ def run(arguments: argparse.Namespace) -> int:
     return asyncio.run(_bench(arguments, chosen, hosts, places, job))
 
 
-async def _bench(arguments: argparse.Namespace, chosen: Chosen, hosts: Hosts, places: list[Place], job: Job) -> int:
+async def _bench(
+    arguments: argparse.Namespace, chosen: Chosen, hosts: Hosts, places: list[Place], job: BenchmarkJob
+) -> int:
     asked = _asked(arguments, chosen)
     async with opened(arguments, chosen) as engine:
         made = await job_of(engine, asked, job)
@@ -135,7 +137,7 @@ async def _bench(arguments: argparse.Namespace, chosen: Chosen, hosts: Hosts, pl
     reports = {host: end for host, end in ends.items() if isinstance(end, Report)}
     failed = {host: end for host, end in ends.items() if isinstance(end, Failed)}
     for host, report in reports.items():
-        _keep(Kept(Run(chosen.file, chosen.name, host, report), made.imports))
+        _keep(StoredRun(BenchmarkRun(chosen.file, chosen.name, host, report), made.imports))
     if arguments.json:
         print(json.dumps(_contract(arguments.target, reports, failed), indent=2))
     elif reports:
@@ -157,9 +159,9 @@ class Shown:
 
     def take(self, host: str, event: Event) -> Report | Failed | None:
         """Show progress; what became of the job otherwise."""
-        if not isinstance(event, Progress):
+        if not isinstance(event, JobProgress):
             self._last.pop(host, None)
-            return event.report if isinstance(event, Found) else event
+            return event.report if isinstance(event, Finished) else event
         text = f"{host}: {event.text.removeprefix(f'{host}: ')}" + (
             f" ({event.done} of {event.total})" if event.total else ""
         )
@@ -184,7 +186,7 @@ def _width() -> int:
         return 79
 
 
-def _job(arguments: argparse.Namespace) -> Job:
+def _job(arguments: argparse.Namespace) -> BenchmarkJob:
     """What was asked for, without what is measured. Raises TargetError."""
     asked = set(re.split(r"\s*,\s*", arguments.what.strip()))
     what: tuple[What, ...] = tuple(known for known in WHATS if known in asked)
@@ -197,10 +199,10 @@ def _job(arguments: argparse.Namespace) -> Job:
             raise TargetError(f"`{text}` is no rival: write it as name=package.module:function")
         rivals.append(Rival(match[1], match[2]))
     variants = tuple(arguments.variant) if arguments.variant else None
-    return Job("", (), variants, tuple(rivals), what, seconds=ONE_DAY, profile=arguments.profile)
+    return BenchmarkJob("", (), variants, tuple(rivals), what, seconds=ONE_DAY, profile=arguments.profile)
 
 
-def _require_variants(job: Job, places: Sequence[Host | Cluster]) -> None:
+def _require_variants(job: BenchmarkJob, places: Sequence[Host | Cluster]) -> None:
     """Raises TargetError for a variant that there is on none of the places."""
     rivals = [rival for place in places if isinstance(place, Host) for some in place.rivals.values() for rival in some]
     known = [*VARIANTS, *dict.fromkeys(rival.name for rival in (*job.rivals, *rivals))]
@@ -209,16 +211,16 @@ def _require_variants(job: Job, places: Sequence[Host | Cluster]) -> None:
             raise TargetError(f"there is no variant {name}; there are: {', '.join(known)}")
 
 
-def _asked(arguments: argparse.Namespace, chosen: Chosen) -> Asked:
+def _asked(arguments: argparse.Namespace, chosen: Chosen) -> BenchRequest:
     """What is to be generated."""
     sweep = read_sweep(arguments.sweep) if arguments.sweep else None
     choices = read_choices({name: getattr(arguments, name) for name in _CHOICES})
     inductor = INDUCTOR_KERNELS in arguments.variant if arguments.variant else None
     roots = (project_root(chosen.file),)
-    return Asked(chosen.file, chosen.name, chosen.text, roots, arguments.inputs, sweep, choices, inductor)
+    return BenchRequest(chosen.file, chosen.name, chosen.text, roots, arguments.inputs, sweep, choices, inductor)
 
 
-def _keep(made: Kept) -> None:
+def _keep(made: StoredRun) -> None:
     try:
         keep(made.run, made.imports)
     except (OSError, sqlite3.Error) as error:

@@ -11,6 +11,7 @@ from fx_lsp.measured import (
     COMPILE,
     EAGER,
     KERNELS,
+    BenchmarkRun,
     Ceilings,
     Clock,
     Cost,
@@ -18,7 +19,6 @@ from fx_lsp.measured import (
     Machine,
     Measured,
     Report,
-    Run,
     Timing,
     What,
 )
@@ -100,7 +100,7 @@ def legend(report: Report) -> str:
     )
 
 
-def hover(run: Run) -> str:
+def hover(run: BenchmarkRun) -> str:
     """A run as Markdown, as short as a hover is."""
     report = run.report
     lines = [f"**{plain(lens_title(report, run.stale))}**"]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fx_lsp.features.benchmark import legend, table
-from fx_lsp.measured import CLOCKS, Failed, Measured, Report, Run, Timing
+from fx_lsp.measured import CLOCKS, BenchmarkRun, Failed, Measured, Report, Timing
 
 LEAST_CHANGE = 0.02
 """What has to change, beyond the noise, for a time to count as another."""
@@ -16,7 +16,7 @@ SHOWN = 20
 
 
 @dataclass(frozen=True)
-class Place:
+class TimedPlace:
     """What a time is of: only times of the same place can be compared."""
 
     gpu: str
@@ -29,10 +29,10 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Change:
+class MeasuredChange:
     """A time that differs from the one before it by more than their noise; times in ms."""
 
-    place: Place
+    place: TimedPlace
     before: Timing
     after: Timing
 
@@ -47,26 +47,26 @@ class Change:
         return self.ratio > 1
 
 
-def latest(runs: Sequence[Run]) -> dict[tuple[str, str], Run]:
+def latest(runs: Sequence[BenchmarkRun]) -> dict[tuple[str, str], BenchmarkRun]:
     """The last run of each target on each host."""
     return {(run.target, run.host): run for run in runs}
 
 
-def times(report: Report) -> dict[Place, Timing]:
+def times(report: Report) -> dict[TimedPlace, Timing]:
     """The time of each variant, by the clock that counts."""
     return {place: measured.timings[place.clock] for place, measured in _places(report)}
 
 
-def changes(runs: Sequence[Run]) -> list[list[Change]]:
+def changes(runs: Sequence[BenchmarkRun]) -> list[list[MeasuredChange]]:
     """For each run, what differs from the last run before it that measured the same."""
-    known: dict[tuple[str, Place], Timing] = {}
-    found: list[list[Change]] = []
+    known: dict[tuple[str, TimedPlace], Timing] = {}
+    found: list[list[MeasuredChange]] = []
     for run in runs:
-        here: list[Change] = []
+        here: list[MeasuredChange] = []
         for place, timing in times(run.report).items():
             before = known.get((run.target, place))
             if before is not None and differs(before, timing):
-                here.append(Change(place, before, timing))
+                here.append(MeasuredChange(place, before, timing))
             known[run.target, place] = timing
         found.append(here)
     return found
@@ -92,7 +92,7 @@ def page(reports: Mapping[str, Report], stale: Collection[str] = ()) -> str:
     return "\n".join([*parts, legend(next(iter(reports.values())))])
 
 
-def document(name: str, runs: Sequence[Run], now: Mapping[str, str], failed: Mapping[str, Failed]) -> str:
+def document(name: str, runs: Sequence[BenchmarkRun], now: Mapping[str, str], failed: Mapping[str, Failed]) -> str:
     """What an editor shows of the runs of a target, the oldest first: what is done `now` by host, where that has just
     `failed`, the last run on each host, and the runs before."""
     doing = [f"measuring on {host}: {text}" for host, text in now.items()]
@@ -124,24 +124,24 @@ def across(reports: Mapping[str, Report]) -> str:
     return "\n".join(["ms on all hosts:", *(f"  {line}" for line in lines), ""])
 
 
-def history_text(runs: Sequence[Run]) -> str:
+def history_text(runs: Sequence[BenchmarkRun]) -> str:
     """A block for each run, the last at the end: what was measured where, and what differs from the run before."""
     if not runs:
         return "nothing was measured yet\n"
     return "\n".join(_block(run, found) for run, found in zip(runs, changes(runs), strict=True))
 
 
-def _places(report: Report) -> Iterator[tuple[Place, Measured]]:
+def _places(report: Report) -> Iterator[tuple[TimedPlace, Measured]]:
     inputs = {(cost.label, cost.what): cost.inputs for cost in report.costs}
     machine = report.machine.gpu or report.machine.cpu
     for one in report.measured:
         clock = next((clock for clock in CLOCKS if clock in one.timings), None)
         if clock is not None:
             given = inputs.get((one.label, one.what), ())
-            yield Place(machine, one.label, report.choices, given, one.variant, one.what, clock), one
+            yield TimedPlace(machine, one.label, report.choices, given, one.variant, one.what, clock), one
 
 
-def _block(run: Run, found: Sequence[Change]) -> str:
+def _block(run: BenchmarkRun, found: Sequence[MeasuredChange]) -> str:
     report = run.report
     changed = {change.place: change for change in found}
     machine = report.machine

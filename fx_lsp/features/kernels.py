@@ -29,7 +29,7 @@ CALLERS = 3
 
 
 @dataclass(frozen=True)
-class Shown:
+class RenderedView:
     """A view as it was last rendered, and what its nodes are."""
 
     document: Document
@@ -86,7 +86,11 @@ def render_listing(stages: Sequence[Stage], name: str) -> Document:
 
 
 def hover_line(
-    shown: Shown, number: int, source_line: SourceLine, kernels: Shown | None = None, facts: Sequence[str] = ()
+    shown: RenderedView,
+    number: int,
+    source_line: SourceLine,
+    kernels: RenderedView | None = None,
+    facts: Sequence[str] = (),
 ) -> Hover | None:
     """The hover on a line (from 1) of a view: the kernel's line, the operation, the user's code; then `facts`.
 

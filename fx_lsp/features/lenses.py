@@ -12,7 +12,7 @@ from fx_lsp.features.benchmark import lens_title
 from fx_lsp.features.guesses import Guesses
 from fx_lsp.features.text import basename, count
 from fx_lsp.features.uris import BENCHMARK
-from fx_lsp.measured import Run
+from fx_lsp.measured import BenchmarkRun
 from fx_lsp.model import Failure, Outcome, Pass, Span, Target, Trace, Work, variant_work
 
 PASSES = "passes"
@@ -101,7 +101,7 @@ def pass_lenses(found: Pass, recent: Sequence[Target]) -> tuple[Lens, ...]:
     return (*runs, Lens(found.name_span, "run on …", "run pass", found.name))
 
 
-def benchmark_lens(span: Span, name: str, known: Run | None, work: Work = "") -> Lens:
+def benchmark_lens(span: Span, name: str, known: BenchmarkRun | None, work: Work = "") -> Lens:
     """What was measured of a target last, or else the way to measure it, with kernels as `work` makes them."""
     if known is None:
         return Lens(span, "benchmark", "bench", name, work=work)

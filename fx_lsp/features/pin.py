@@ -23,7 +23,7 @@ _INIT = "init."
 
 
 @dataclass(frozen=True)
-class Edit:
+class TextChange:
     """Replace the text from (`line`, `col`) to (`end_line`, `end_col`), as `Span` counts."""
 
     line: int
@@ -38,7 +38,7 @@ class Pin:
     """An offer to write a comment: what it is called in the editor, and what it does to the text."""
 
     title: str
-    edits: tuple[Edit, ...]
+    edits: tuple[TextChange, ...]
     mends: bool
     """Whether it is for a target that could not be traced."""
 
@@ -175,7 +175,7 @@ def _bound(text: str) -> frozenset[str]:
     return frozenset(names)
 
 
-def _edits(text: str, target: Target, comment: FxComment | None, items: list[str]) -> Iterator[Edit]:
+def _edits(text: str, target: Target, comment: FxComment | None, items: list[str]) -> Iterator[TextChange]:
     lines = re.split(r"\r\n|\r|\n", text)
     newline = "\r\n" if "\r\n" in text else "\n"
     if comment is not None:
@@ -183,20 +183,22 @@ def _edits(text: str, target: Target, comment: FxComment | None, items: list[str
         head = lines[first.span.line - 1].encode()[: first.span.col].decode()
         if not head.strip():
             yield _replace(first.span.line, lines, newline.join(_wrap(head, items)))
-            yield from (Edit(o.span.line, 0, o.span.line + 1, 0, "") for o in others)
+            yield from (TextChange(o.span.line, 0, o.span.line + 1, 0, "") for o in others)
             return
         if len(wrapped := _wrap(head, items)) == 1:
-            yield Edit(first.span.line, first.span.col, first.span.line, first.span.end_col, wrapped[0][len(head) :])
+            yield TextChange(
+                first.span.line, first.span.col, first.span.line, first.span.end_col, wrapped[0][len(head) :]
+            )
             return
         yield _replace(first.span.line, lines, head.rstrip())
     above = target.span.line
     code = lines[above - 1]
     indent = code[: len(code) - len(code.lstrip())]
-    yield Edit(above, 0, above, 0, "".join(line + newline for line in _wrap(indent, items)))
+    yield TextChange(above, 0, above, 0, "".join(line + newline for line in _wrap(indent, items)))
 
 
-def _replace(line: int, lines: list[str], text: str) -> Edit:
-    return Edit(line, 0, line, len(lines[line - 1].encode()), text)
+def _replace(line: int, lines: list[str], text: str) -> TextChange:
+    return TextChange(line, 0, line, len(lines[line - 1].encode()), text)
 
 
 def _wrap(indent: str, items: list[str]) -> list[str]:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from lsprotocol import types
 
 from fx_lsp.features.hints import TracedTarget, hints
 from fx_lsp.features.lenses import default_stage
 from fx_lsp.model import known_trace
 from fx_lsp.server import from_proto, to_proto
-
-if TYPE_CHECKING:
-    from fx_lsp.server.session import Server
+from fx_lsp.server.session import Session
 
 
-async def inlay_hint(server: Server, params: types.InlayHintParams) -> list[types.InlayHint] | None:
-    """The hints in a range, of what is traced so far."""
+async def inlay_hint(session: Session, params: types.InlayHintParams) -> list[types.InlayHint] | None:
+    """Return the hints in a range, of what is traced so far."""
     uri = params.text_document.uri
-    document, state, engine = server.documents.get(uri), server.state(uri), server.engine
-    if document is None or state is None or engine is None or not server.settings.inlay_hints:
+    document, state, engine = session.documents.get(uri), session.state(uri), session.engine
+    if document is None or state is None or engine is None or not session.settings.inlay_hints:
         return None
     traced = [
         TracedTarget(t.target, t.outcome, engine.stage_now(document.file, t.target.name, default_stage(trace)))
@@ -28,6 +24,6 @@ async def inlay_hint(server: Server, params: types.InlayHintParams) -> list[type
     ]
     first, last = from_proto.line_range(params.range)
     return [
-        to_proto.inlay_hint(hint, document.lines, server.encoding)
-        for hint in hints(document.text, traced, first, last, server.settings.sizes)
+        to_proto.inlay_hint(hint, document.lines, session.encoding)
+        for hint in hints(document.text, traced, first, last, session.settings.sizes)
     ]

@@ -15,69 +15,85 @@ from fx_lsp.features.lenses import default_stage
 from fx_lsp.features.partial import EXECUTED
 from fx_lsp.model import Span, Stage, Trace, known_trace, variant_work
 from fx_lsp.server import from_proto, linked, to_proto
+from fx_lsp.server.benchmarks import Benchmarks
+from fx_lsp.server.session import Session
 
 if TYPE_CHECKING:
-    from fx_lsp.server.session import Server
     from fx_lsp.tracing.engine import TargetState
 
 
 _STAGES = ("forward", "inference", "backward", "graph", EXECUTED)
 
 
-async def hover(server: Server, params: types.HoverParams) -> types.Hover | None:
-    """What is known of the name or the expression under the cursor."""
+async def hover(session: Session, benchmarks: Benchmarks, params: types.HoverParams) -> types.Hover | None:
+    """Say what is known of the name or the expression under the cursor."""
     uri = params.text_document.uri
-    document, state = server.documents.get(uri), server.state(uri)
-    view = server.views.find(uri) if document is None else None
+    document, state = session.documents.get(uri), session.state(uri)
+    view = session.views.find(uri) if document is None else None
     if view is not None:
-        return await linked.hover(server, view, params.position)
-    if document is None or state is None or server.engine is None:
+        return await linked.hover(session, benchmarks, view, params.position)
+    if document is None or state is None or session.engine is None:
         return None
-    line, col = from_proto.position(document.lines, params.position, server.encoding)
-    server.engine.focus(document.file, line)
+    line, col = from_proto.position(document.lines, params.position, session.encoding)
+    session.engine.focus(document.file, line)
     place = Span(document.file, line, col, line, col)
-    found = await _hover(server, state.targets, document.text, uri, place)
-    return None if found is None else to_proto.hover(found, document.lines, server.encoding, server.client.markdown)
+    shown = await _hover(session, benchmarks, state.targets, document.text, uri, place)
+    if shown is None:
+        return None
+    return to_proto.hover(shown, document.lines, session.encoding, session.capabilities.markdown)
 
 
 async def _hover(
-    server: Server, targets: tuple[TargetState, ...], text: str, uri: str, place: Span
+    session: Session, benchmarks: Benchmarks, targets: tuple[TargetState, ...], text: str, uri: str, place: Span
 ) -> features.Hover | None:
-    problems, names = server.settings.diagnostics, server.settings.sizes != "numbers"
+    problems, names = session.settings.diagnostics, session.settings.sizes != "numbers"
     for state in targets:
         if state.target.name_span.contains(place) and state.outcome is not None:
             trace = known_trace(state.outcome)
             stage = default_stage(trace) if trace is not None else ""
-            shown = await server.known_stage(state, stage)
-            link = _link(uri) if server.settings.command_links else None
-            found = features.hover_name(state.target, state.outcome, state.stale, shown, link, problems, names)
-            measured = server.benchmarks.last(state.target.file, state.target.name)
+            graph = await _stage(session, state, stage)
+            link = _link(uri) if session.settings.command_links else None
+            shown = features.hover_name(state.target, state.outcome, state.stale, graph, link, problems, names)
+            measured = benchmarks.last(state.target.file, state.target.name)
             if measured is not None:
-                found = replace(found, markdown=f"{found.markdown}\n\n---\n\n{benchmark_hover(measured)}")
-            return found
+                shown = replace(shown, markdown=f"{shown.markdown}\n\n---\n\n{benchmark_hover(measured)}")
+            return shown
     around = [state for state in targets if state.target.span.contains(place)]
     for state in sorted(around, key=lambda s: s.target.span.end_line - s.target.span.line):
         if state.outcome is None:
             continue
-        stages = [await server.known_stage(state, name) for name in _STAGES]
-        known = [stage for stage in stages if isinstance(stage, Stage)]
+        graphs = [await _stage(session, state, name) for name in _STAGES]
+        stages = [graph for graph in graphs if graph is not None]
         at = place.line, place.col
-        variants = _variant_stages(server, state)
-        found = features.hover_expression(text, state.target, state.outcome, known, *at, problems, variants, names)
-        if found is not None:
-            return found
+        variants = _variant_stages(session, state)
+        shown = features.hover_expression(text, state.target, state.outcome, stages, *at, problems, variants, names)
+        if shown is not None:
+            return shown
     return None
 
 
-def _variant_stages(server: Server, state: TargetState) -> dict[str, list[Stage]]:
-    """The stages of the variants of a target that are at hand."""
+async def _stage(session: Session, state: TargetState, name: str) -> Stage | None:
+    """Return a stage of a target that is traced already. It may have to be decoded; otherwise it is not waited for."""
+    trace = None if state.outcome is None else known_trace(state.outcome)
+    if session.engine is None or trace is None or trace.ops(name) is None:
+        return None
+    target = state.target
+    decoded = session.engine.stage_now(target.file, target.name, name)
+    if decoded is not None or state.pending or state.stale:
+        return decoded
+    stage = await session.engine.stage(target.file, target.name, name)
+    return stage if isinstance(stage, Stage) else None
+
+
+def _variant_stages(session: Session, state: TargetState) -> dict[str, list[Stage]]:
+    """Return the stages of the variants of a target that are at hand."""
     trace = state.outcome if isinstance(state.outcome, Trace) else None
-    if trace is None or server.engine is None:
+    if trace is None or session.engine is None:
         return {}
     by_variant: dict[str, list[Stage]] = {}
     for variant in trace.variants:
         work = variant_work(variant.name)
-        stages = (server.engine.stage_now(state.target.file, state.target.name, name, work) for name in _STAGES)
+        stages = (session.engine.stage_now(state.target.file, state.target.name, name, work) for name in _STAGES)
         by_variant[variant.name] = [stage for stage in stages if stage is not None]
     return by_variant
 

@@ -16,19 +16,19 @@ from fx_lsp.bench.turns import run_case
 from fx_lsp.measured import (
     INDUCTOR_KERNELS,
     VARIANTS,
-    Case,
+    BenchmarkCase,
+    BenchmarkJob,
     Event,
     Failed,
-    Found,
-    Job,
+    Finished,
+    JobProgress,
     Machine,
     Measured,
-    Progress,
     Report,
     Timing,
 )
 
-JOB = Job("f", (Case("", "the file"),), what=("forward",))
+JOB = BenchmarkJob("f", (BenchmarkCase("", "the file"),), what=("forward",))
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
 
 
@@ -61,7 +61,7 @@ SAMPLES: dict[str, Any] = {"samples": [1.0, 2.0, 3.0], "seconds": 0.1, "wrong": 
 
 def case(
     tmp_path: Path, names: tuple[str, ...], **answers: Answer
-) -> tuple[list[str], dict[str, Measured], list[str], list[Progress]]:
+) -> tuple[list[str], dict[str, Measured], list[str], list[JobProgress]]:
     """What processes were asked, the rows, the warnings, and what was told."""
     log: list[str] = []
     told: list[Event] = []
@@ -79,7 +79,7 @@ def case(
     entries = [Entry(0, name) for name in names]
     warnings = run_case(bench, entries, JOB.what, len(names))
     found = {row.variant: row for row in rows(JOB, entries, (), None)}
-    return log, found, warnings, [e for e in told if isinstance(e, Progress)]
+    return log, found, warnings, [e for e in told if isinstance(e, JobProgress)]
 
 
 def test_all_are_set_up_and_then_take_turns(tmp_path: Path):
@@ -174,6 +174,6 @@ REPORT = Report(
 )
 
 
-@pytest.mark.parametrize("event", [Progress("timing", 1, 2), Found(REPORT), Failed("no torch", "install it")])
+@pytest.mark.parametrize("event", [JobProgress("timing", 1, 2), Finished(REPORT), Failed("no torch", "install it")])
 def test_events_cross_as_json(event: Event):
     assert wire.event_from_json(wire.event_to_json(event)) == event

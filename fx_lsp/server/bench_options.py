@@ -12,7 +12,7 @@ from fx_lsp.measured import WHATS, What
 
 
 @dataclass(frozen=True)
-class Wanted:
+class BenchOptions:
     """What a client asks for. Without `hosts`, the one of the settings is taken, or the user is asked."""
 
     hosts: tuple[str, ...] = ()
@@ -25,9 +25,9 @@ class Wanted:
     show: bool = True
 
 
-def read_wanted(options: Any) -> Wanted:
-    """The options of a request. Raises JsonRpcInvalidParams for what is none."""
-    given = _plain(options)
+def read_options(options: Any) -> BenchOptions:
+    """Return the options of a request. Raises JsonRpcInvalidParams for what is none."""
+    table = _plain(options)
     readers: dict[str, Callable[[str, Any], Any]] = {
         "hosts": _texts,
         "variants": _texts,
@@ -38,14 +38,14 @@ def read_wanted(options: Any) -> Wanted:
         "profile": _flag,
         "show": _flag,
     }
-    if strange := sorted(given.keys() - readers.keys()):
+    if strange := sorted(table.keys() - readers.keys()):
         raise JsonRpcInvalidParams(f"there is no option {strange[0]}; there are: {', '.join(readers)}")
-    known: dict[str, Any] = {name: readers[name](name, value) for name, value in given.items() if value is not None}
-    whats = tuple(what for what in WHATS if what in known.get("what", ("forward", "both")))
-    if not whats or set(known.get("what", ())) - set(WHATS):
+    fields: dict[str, Any] = {name: readers[name](name, value) for name, value in table.items() if value is not None}
+    whats = tuple(what for what in WHATS if what in fields.get("what", ("forward", "both")))
+    if not whats or set(fields.get("what", ())) - set(WHATS):
         raise JsonRpcInvalidParams(f"what is a list of {', '.join(WHATS)}")
-    known["what"] = whats
-    return Wanted(**known)
+    fields["what"] = whats
+    return BenchOptions(**fields)
 
 
 def _plain(options: Any) -> dict[str, Any]:
