@@ -19,7 +19,6 @@ from fx_lsp import __version__
 from fx_lsp.features.uris import SCHEME
 from fx_lsp.server import (
     actions,
-    benchmarks,
     commands,
     completion,
     hints,
@@ -29,7 +28,7 @@ from fx_lsp.server import (
     panels,
     progress,
     text_sync,
-    views,
+    view_documents,
     writing,
 )
 from fx_lsp.server.benchmarks import Benchmarks
@@ -99,10 +98,10 @@ def create_server(make_engine: MakeEngine = real_engine) -> _Server:
     server = _Server("fx-lsp", __version__, protocol_cls=cast("Any", Protocol))  # pyright: ignore[reportUnknownMemberType]
     session, client = Session(), Client(server.protocol)
     tasks = Tasks(client.internal_error)
-    refresh = RefreshTimer(lambda files: redraw(session, client, views_, files))
+    refresh = RefreshTimer(lambda files: redraw(session, client, views, files))
     progresses = Progresses(session, client)
-    benchmarks_ = Benchmarks(session, tasks, refresh)
-    views_ = Views(session, client, tasks, benchmarks_)
+    benchmarks = Benchmarks(session, tasks, refresh)
+    views = Views(session, client, tasks, benchmarks)
     status = StatusReporter(session, client, tasks, progresses)
     engines = Engines(session, client, make_engine, refresh.updated, status.update)
 
@@ -119,8 +118,8 @@ def create_server(make_engine: MakeEngine = real_engine) -> _Server:
         "tasks": tasks,
         "refresh": refresh,
         "progresses": progresses,
-        "benchmarks": benchmarks_,
-        "views": views_,
+        "benchmarks": benchmarks,
+        "views": views,
         "engines": engines,
     }
 
@@ -220,16 +219,16 @@ _HANDLERS: dict[str, Handler] = {
     types.TEXT_DOCUMENT_INLAY_HINT: hints.inlay_hint,
     types.TEXT_DOCUMENT_CODE_ACTION: actions.code_action,
     types.TEXT_DOCUMENT_COMPLETION: completion.completion,
-    types.WORKSPACE_TEXT_DOCUMENT_CONTENT: views.text_document_content,
+    types.WORKSPACE_TEXT_DOCUMENT_CONTENT: view_documents.text_document_content,
     types.WORKSPACE_DID_CHANGE_CONFIGURATION: did_change_configuration,
     types.WINDOW_WORK_DONE_PROGRESS_CANCEL: progress.on_cancel,
-    views.DOCUMENT: views.document,
+    view_documents.DOCUMENT: view_documents.document,
     linked.RELATED: linked.related,
     panels.GRAPH: panels.graph,
     panels.MEMORY: panels.memory_of,
     panels.FUNCTIONS: panels.functions,
     panels.ORIGINS: panels.origins,
-    benchmarks.BENCHMARK: benchmarks.benchmark,
+    panels.BENCHMARK: panels.benchmark,
 }
 
 _OPTIONS = {

@@ -10,12 +10,10 @@ from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from pygls.exceptions import JsonRpcInvalidParams
-
 from fx_lsp.features.benchmark import lens_title
 from fx_lsp.features.history import MeasuredChange, changes, document, latest
 from fx_lsp.features.uris import BENCHMARK as WORK
-from fx_lsp.features.uris import View, parse_uri
+from fx_lsp.features.uris import View
 from fx_lsp.measured import BenchmarkRun, Failed, JobProgress
 from fx_lsp.server.refresh import RefreshTimer
 from fx_lsp.server.session import Session
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     from fx_lsp.tracing.remote.history import StoredRun
     from fx_lsp.tracing.remote.queues import Queue
 
-BENCHMARK = "fxLsp/benchmark"
 MEASURING = "fxLsp/measuring"
 MAX_RUNS = 50
 """How many runs of a target a client is given."""
@@ -152,15 +149,6 @@ def _history() -> ModuleType:
     from fx_lsp.tracing.remote import history
 
     return history
-
-
-async def benchmark(benchmarks: Benchmarks, params: Any) -> Json:
-    """Answer `fxLsp/benchmark`: what was measured of the target of a view's URI, and what is being measured."""
-    uri = getattr(params, "uri", None)
-    view = parse_uri(uri) if isinstance(uri, str) else None
-    if view is None:
-        raise JsonRpcInvalidParams(f"{uri!r} is no URI of a view")
-    return await benchmarks.data(view)
 
 
 def page_of(file: str, name: str) -> View:

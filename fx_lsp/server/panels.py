@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
-from pygls.exceptions import JsonRpcInvalidParams
 
 from fx_lsp.features.dimensions import SizeNames, SizeStyle
 from fx_lsp.features.guesses import Guesses
@@ -17,11 +16,13 @@ from fx_lsp.features.memory import memory
 from fx_lsp.features.partial import EXECUTED, until
 from fx_lsp.features.picture import picture
 from fx_lsp.features.problems import describe
-from fx_lsp.features.uris import View, format_uri, parse_uri
+from fx_lsp.features.uris import View, format_uri
 from fx_lsp.model import Failure, Outcome, Pass, Span, Stage, Trace, known_trace, plain_work, variant_of, variant_work
 from fx_lsp.server import from_proto, to_proto
+from fx_lsp.server.benchmarks import Benchmarks
 from fx_lsp.server.linked import kernels_behind
 from fx_lsp.server.session import Session
+from fx_lsp.server.view_documents import view_of
 
 if TYPE_CHECKING:
     from fx_lsp.tracing.engine import TargetState
@@ -30,13 +31,14 @@ GRAPH = "fxLsp/graph"
 MEMORY = "fxLsp/memory"
 FUNCTIONS = "fxLsp/functions"
 ORIGINS = "fxLsp/origins"
+BENCHMARK = "fxLsp/benchmark"
 _GRAPHS = ("forward", "backward", "joint", "inference", "graph", EXECUTED)
 Json = dict[str, Any]
 
 
 async def graph(session: Session, params: Any) -> Json:
     """Answer `fxLsp/graph`: the stage of a view's URI as nodes, edges and groups, or `{"failure": text}`."""
-    view = _view(params)
+    view = view_of(params)
     outcome = await _outcome(session, view, view.work)
     trace = known_trace(outcome)
     stage = await _stage(session, view, view.stage, view.work) if trace is not None else outcome
@@ -82,7 +84,7 @@ async def graph(session: Session, params: Any) -> Json:
 
 async def memory_of(session: Session, params: Any) -> Json:
     """Answer `fxLsp/memory`: what the target of a view's URI holds in memory, or `{"failure": text}`."""
-    view = _view(params)
+    view = view_of(params)
     work = variant_work(variant_of(view.work))
     outcome = await _outcome(session, view, work)
     if isinstance(outcome, Failure):
@@ -148,7 +150,7 @@ async def origins(session: Session, params: Any) -> list[Json] | None:
 
     Null where the view is not shown.
     """
-    view = _view(params)
+    view = view_of(params)
     shown = session.views.rendered(view)
     if shown is None:
         return None
@@ -166,6 +168,11 @@ async def origins(session: Session, params: Any) -> list[Json] | None:
         {"uri": session.uri_of_file(file), "line": line - 1, "lines": lines}
         for (file, line), lines in lines_by_origin.items()
     ]
+
+
+async def benchmark(benchmarks: Benchmarks, params: Any) -> Json:
+    """Answer `fxLsp/benchmark`: what was measured of the target of a view's URI, and what is being measured."""
+    return await benchmarks.data(view_of(params))
 
 
 def _function(state: TargetState, range_: Callable[[Span], types.Range], sizes: SizeStyle) -> Json:
@@ -211,14 +218,6 @@ def _pass(pass_: Pass, range_: Callable[[Span], types.Range]) -> Json:
         "range": range_(pass_.span),
         "selectionRange": range_(pass_.name_span),
     }
-
-
-def _view(params: Any) -> View:
-    uri = getattr(params, "uri", None)
-    view = parse_uri(uri) if isinstance(uri, str) else None
-    if view is None:
-        raise JsonRpcInvalidParams(f"{uri!r} is no URI of a view")
-    return view
 
 
 async def _outcome(session: Session, view: View, work: str) -> Outcome:

@@ -12,10 +12,9 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lsprotocol import types
-from pygls.exceptions import JsonRpcInvalidParams
 
 from fx_lsp.features.kernels import RenderedView, chip_of, kernels_of
 from fx_lsp.features.uris import BENCHMARK, View, format_uri, parse_uri
@@ -31,7 +30,6 @@ from fx_lsp.server.tasks import Tasks
 if TYPE_CHECKING:
     from fx_lsp.tracing.open_file import FileState
 
-DOCUMENT = "fxLsp/document"
 MARKED_AFTER = 1.0
 """Seconds for which a text does not parse until open views say so: while somebody types it often does not."""
 
@@ -188,21 +186,6 @@ def is_view_file(file: str) -> bool:
     return Path(file).is_relative_to(views_folder())
 
 
-async def text_document_content(
-    views: Views, params: types.TextDocumentContentParams
-) -> types.TextDocumentContentResult:
-    """Answer `workspace/textDocumentContent`."""
-    return types.TextDocumentContentResult(text=await views.text(_view(params.uri)))
-
-
-async def document(views: Views, params: Any) -> dict[str, str]:
-    """Answer `fxLsp/document`: the same for clients without it."""
-    uri = getattr(params, "uri", None)
-    view = _view(uri)
-    language = "python" if view.is_code else "plaintext"
-    return {"uri": str(uri), "text": await views.text(view), "languageId": language}
-
-
 def views_folder() -> Path:
     """Return where views are written for clients that open files only."""
     if sys.platform == "win32":
@@ -216,13 +199,6 @@ def views_folder() -> Path:
 
 def _is_broken(state: FileState) -> bool:
     return state.syntax is not None and state.syntax.kind == "syntax"
-
-
-def _view(uri: object) -> View:
-    view = parse_uri(uri) if isinstance(uri, str) else None
-    if view is None:
-        raise JsonRpcInvalidParams(f"{uri!r} is no URI of a view")
-    return view
 
 
 def _file_name(title: str) -> str:
