@@ -35,7 +35,6 @@ QUESTIONS = ("What ", "Whether ", "How ", "Where ", "Which ", "Why ")
 
 CROWDED: dict[str, int] = {
     "fx_lsp/bench": 21,
-    "fx_lsp/server": 24,
 }
 
 CIRCLES: list[set[str]] = []

@@ -17,32 +17,32 @@ from pygls.lsp.server import LanguageServer
 
 from fx_lsp import __version__
 from fx_lsp.features.uris import SCHEME
-from fx_lsp.server import (
+from fx_lsp.server import progress
+from fx_lsp.server.client import Client
+from fx_lsp.server.display.benchmarks import Benchmarks
+from fx_lsp.server.display.redraw import redraw
+from fx_lsp.server.display.views import Views
+from fx_lsp.server.engines import Engines
+from fx_lsp.server.progress import Progresses
+from fx_lsp.server.protocol import Protocol, claim_stdio, run
+from fx_lsp.server.refresh import RefreshTimer
+from fx_lsp.server.requests import (
     actions,
     commands,
     completion,
     hints,
     hover,
+    kernel_files,
     lenses,
-    linked,
     panels,
-    progress,
     text_sync,
     view_documents,
-    writing,
+    view_lines,
 )
-from fx_lsp.server.benchmarks import Benchmarks
-from fx_lsp.server.client import Client
-from fx_lsp.server.engines import Engines
-from fx_lsp.server.progress import Progresses
-from fx_lsp.server.protocol import Protocol, claim_stdio, run
-from fx_lsp.server.redraw import redraw
-from fx_lsp.server.refresh import RefreshTimer
 from fx_lsp.server.session import Capabilities, Session
 from fx_lsp.server.settings import SECTION, Settings, read_settings
 from fx_lsp.server.status import StatusReporter
 from fx_lsp.server.tasks import Tasks
-from fx_lsp.server.views import Views
 
 if TYPE_CHECKING:
     from fx_lsp.server.engines import MakeEngine
@@ -192,13 +192,13 @@ def _registrations(can: Capabilities) -> Iterator[types.Registration]:
         )
 
 
-def _benching(name: str) -> Handler:
-    """Return a command of `benching`, which is imported when it is first used: a client that starts does not wait."""
+def _benchmark(name: str) -> Handler:
+    """Return a command of `benchmark`, which is imported when it is first used: a client that starts does not wait."""
 
     async def handler(parts: Mapping[str, Any], arguments: list[Any]) -> Any:
-        from fx_lsp.server import benching
+        from fx_lsp.server.requests import benchmark
 
-        command: Handler = getattr(benching, name)
+        command: Handler = getattr(benchmark, name)
         return await command(*_used(command, parts), arguments)
 
     return handler
@@ -214,8 +214,8 @@ _HANDLERS: dict[str, Handler] = {
     types.WORKSPACE_DID_CHANGE_WATCHED_FILES: text_sync.did_change_watched_files,
     types.TEXT_DOCUMENT_CODE_LENS: lenses.code_lens,
     types.TEXT_DOCUMENT_HOVER: hover.hover,
-    types.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT: linked.document_highlight,
-    types.TEXT_DOCUMENT_DEFINITION: linked.definition,
+    types.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT: view_lines.document_highlight,
+    types.TEXT_DOCUMENT_DEFINITION: view_lines.definition,
     types.TEXT_DOCUMENT_INLAY_HINT: hints.inlay_hint,
     types.TEXT_DOCUMENT_CODE_ACTION: actions.code_action,
     types.TEXT_DOCUMENT_COMPLETION: completion.completion,
@@ -223,7 +223,7 @@ _HANDLERS: dict[str, Handler] = {
     types.WORKSPACE_DID_CHANGE_CONFIGURATION: did_change_configuration,
     types.WINDOW_WORK_DONE_PROGRESS_CANCEL: progress.on_cancel,
     view_documents.DOCUMENT: view_documents.document,
-    linked.RELATED: linked.related,
+    view_lines.RELATED: view_lines.related,
     panels.GRAPH: panels.graph,
     panels.MEMORY: panels.memory_of,
     panels.FUNCTIONS: panels.functions,
@@ -241,10 +241,10 @@ _COMMANDS: dict[str, Handler] = {
     "fxLsp.passes": commands.passes,
     "fxLsp.runPass": commands.run_pass,
     "fxLsp.showFailure": commands.show_failure,
-    "fxLsp.bench": _benching("bench"),
-    "fxLsp.stopBench": _benching("stop"),
-    "fxLsp.hosts": _benching("hosts"),
-    "fxLsp.writeKernel": writing.write_kernel,
+    "fxLsp.bench": _benchmark("bench"),
+    "fxLsp.stopBench": _benchmark("stop"),
+    "fxLsp.hosts": _benchmark("hosts"),
+    "fxLsp.writeKernel": kernel_files.write_kernel,
     "fxLsp.restart": commands.restart,
     "fxLsp.clearCache": commands.clear_cache,
 }

@@ -19,10 +19,10 @@ from fx_lsp.features.problems import describe
 from fx_lsp.features.uris import View, format_uri
 from fx_lsp.model import Failure, Outcome, Pass, Span, Stage, Trace, known_trace, plain_work, variant_of, variant_work
 from fx_lsp.server import from_proto, to_proto
-from fx_lsp.server.benchmarks import Benchmarks
-from fx_lsp.server.linked import kernels_behind
+from fx_lsp.server.display.benchmarks import Benchmarks
+from fx_lsp.server.requests.view_documents import view_of
+from fx_lsp.server.requests.view_lines import kernels_behind
 from fx_lsp.server.session import Session
-from fx_lsp.server.view_documents import view_of
 
 if TYPE_CHECKING:
     from fx_lsp.tracing.engine import TargetState

@@ -20,16 +20,16 @@ from fx_lsp.features.problems import describe
 from fx_lsp.features.uris import View, format_uri
 from fx_lsp.measured import INDUCTOR_KERNELS, BenchmarkJob, BenchmarkRun, Event, Failed, Finished, JobProgress
 from fx_lsp.model import Failure
-from fx_lsp.server.bench_options import BenchOptions, read_options
-from fx_lsp.server.benchmarks import MEASURING, Benchmarks, page_of, running_data
 from fx_lsp.server.client import Client
-from fx_lsp.server.commands import open_view, target_of
+from fx_lsp.server.display.benchmarks import MEASURING, Benchmarks, page_of, running_data
+from fx_lsp.server.display.views import Views
 from fx_lsp.server.engines import Engines
 from fx_lsp.server.progress import Progresses
+from fx_lsp.server.requests.bench_options import BenchOptions, read_options
+from fx_lsp.server.requests.commands import open_view, target_of
 from fx_lsp.server.session import Session
 from fx_lsp.server.settings import engine_settings
 from fx_lsp.server.tasks import Tasks
-from fx_lsp.server.views import Views
 from fx_lsp.tracing.answers.disk import Dependency
 from fx_lsp.tracing.remote.cases import BenchRequest, PreparedJob, job_of, read_sweep
 from fx_lsp.tracing.remote.history import StoredRun, keep

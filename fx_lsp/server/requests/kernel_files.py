@@ -15,13 +15,13 @@ from fx_lsp.features.problems import describe
 from fx_lsp.features.written import edits, written_lens
 from fx_lsp.model import Failure, Work
 from fx_lsp.server import from_proto, to_proto
-from fx_lsp.server.actions import workspace_edit
 from fx_lsp.server.client import Client
-from fx_lsp.server.commands import target_of
+from fx_lsp.server.display.views import close_unused
 from fx_lsp.server.documents import OpenText
 from fx_lsp.server.refresh import RefreshTimer
+from fx_lsp.server.requests.actions import workspace_edit
+from fx_lsp.server.requests.commands import target_of
 from fx_lsp.server.session import Session
-from fx_lsp.server.views import close_unused
 
 if TYPE_CHECKING:
     from fx_lsp.tracing.kernel_files.generated import Generated, Update

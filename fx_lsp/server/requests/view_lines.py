@@ -30,8 +30,8 @@ from fx_lsp.features.uris import BENCHMARK, View
 from fx_lsp.features.written import save_lens
 from fx_lsp.model import Span, Stage, Trace
 from fx_lsp.server import from_proto, to_proto
-from fx_lsp.server.benchmarks import Benchmarks
-from fx_lsp.server.rendering import rendered_at_once, source_lines
+from fx_lsp.server.display.benchmarks import Benchmarks
+from fx_lsp.server.display.rendering import rendered_at_once, source_lines
 from fx_lsp.server.session import Session
 
 RELATED = "fxLsp/related"

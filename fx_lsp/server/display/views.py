@@ -19,11 +19,11 @@ from lsprotocol import types
 from fx_lsp.features.kernels import RenderedView, chip_of, kernels_of
 from fx_lsp.features.uris import BENCHMARK, View, format_uri, parse_uri
 from fx_lsp.model import Failure, Trace
-from fx_lsp.server.benchmarks import Benchmarks
 from fx_lsp.server.client import Client
-from fx_lsp.server.diagnostics import publish_kernels
+from fx_lsp.server.display.benchmarks import Benchmarks
+from fx_lsp.server.display.diagnostics import publish_kernels
+from fx_lsp.server.display.rendering import as_stale, last_good, plain_text, rendered, said
 from fx_lsp.server.open_views import OpenView
-from fx_lsp.server.rendering import as_stale, last_good, plain_text, rendered, said
 from fx_lsp.server.session import Session
 from fx_lsp.server.tasks import Tasks
 

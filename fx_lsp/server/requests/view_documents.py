@@ -8,7 +8,7 @@ from lsprotocol import types
 from pygls.exceptions import JsonRpcInvalidParams
 
 from fx_lsp.features.uris import View, parse_uri
-from fx_lsp.server.views import Views
+from fx_lsp.server.display.views import Views
 
 DOCUMENT = "fxLsp/document"
 

@@ -18,9 +18,9 @@ from fx_lsp.features.uris import View, format_uri
 from fx_lsp.model import Failure, Trace, variant_of, variant_work
 from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.client import Client
+from fx_lsp.server.display.views import Views
 from fx_lsp.server.engines import Engines
 from fx_lsp.server.session import Session
-from fx_lsp.server.views import Views
 
 MAX_TARGETS = 12
 """How many targets are offered to run a pass on."""

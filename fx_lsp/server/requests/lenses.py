@@ -8,8 +8,9 @@ from lsprotocol import types
 
 from fx_lsp.features.lenses import Lens, benchmark_lens, is_empty, lenses, pass_lenses
 from fx_lsp.model import Trace
-from fx_lsp.server import linked, to_proto, writing
-from fx_lsp.server.benchmarks import Benchmarks
+from fx_lsp.server import to_proto
+from fx_lsp.server.display.benchmarks import Benchmarks
+from fx_lsp.server.requests import kernel_files, view_lines
 from fx_lsp.server.session import Session
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ async def code_lens(
     document, state = session.documents.get(uri), session.state(uri)
     view = session.views.find(uri) if document is None and session.settings.code_lens else None
     if view is not None:
-        return await linked.code_lens(session, benchmarks, view, uri)
+        return await view_lines.code_lens(session, benchmarks, view, uri)
     if document is None or state is None or not session.settings.code_lens:
         return None
     shown = [
@@ -42,7 +43,7 @@ async def code_lens(
         for pass_ in passes
         for place, lens in enumerate(pass_lenses(pass_, recent))
     ]
-    return [*await writing.lenses(session, document), *shown]
+    return [*await kernel_files.lenses(session, document), *shown]
 
 
 def _measured(benchmarks: Benchmarks, state: TargetState) -> list[Lens]:

@@ -7,9 +7,9 @@ from collections.abc import Set
 from lsprotocol import types
 
 from fx_lsp.server.client import Client
-from fx_lsp.server.diagnostics import publish, publish_kernels
+from fx_lsp.server.display.diagnostics import publish, publish_kernels
+from fx_lsp.server.display.views import Views
 from fx_lsp.server.session import Session
-from fx_lsp.server.views import Views
 
 CHANGED = "fxLsp/changed"
 

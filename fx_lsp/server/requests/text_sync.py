@@ -6,12 +6,12 @@ from lsprotocol import types
 
 from fx_lsp.features.uris import SCHEME
 from fx_lsp.server import from_proto
-from fx_lsp.server.benchmarks import Benchmarks
 from fx_lsp.server.client import Client
+from fx_lsp.server.display.benchmarks import Benchmarks
+from fx_lsp.server.display.views import Views, is_view_file
 from fx_lsp.server.documents import OpenText
 from fx_lsp.server.refresh import RefreshTimer
 from fx_lsp.server.session import Session
-from fx_lsp.server.views import Views, is_view_file
 
 
 def did_open(session: Session, views: Views, params: types.DidOpenTextDocumentParams) -> None:

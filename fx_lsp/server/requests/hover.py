@@ -14,8 +14,9 @@ from fx_lsp.features.benchmark import hover as benchmark_hover
 from fx_lsp.features.lenses import default_stage
 from fx_lsp.features.partial import EXECUTED
 from fx_lsp.model import Span, Stage, Trace, known_trace, variant_work
-from fx_lsp.server import from_proto, linked, to_proto
-from fx_lsp.server.benchmarks import Benchmarks
+from fx_lsp.server import from_proto, to_proto
+from fx_lsp.server.display.benchmarks import Benchmarks
+from fx_lsp.server.requests import view_lines
 from fx_lsp.server.session import Session
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ async def hover(session: Session, benchmarks: Benchmarks, params: types.HoverPar
     document, state = session.documents.get(uri), session.state(uri)
     view = session.views.find(uri) if document is None else None
     if view is not None:
-        return await linked.hover(session, benchmarks, view, params.position)
+        return await view_lines.hover(session, benchmarks, view, params.position)
     if document is None or state is None or session.engine is None:
         return None
     line, col = from_proto.position(document.lines, params.position, session.encoding)
