@@ -21,8 +21,8 @@ from pathlib import Path
 from types import FrameType
 
 from fx_lsp import wire
-from fx_lsp.bench.children import ChildError, kill_all
-from fx_lsp.bench.runner import run
+from fx_lsp.bench.runner.children import ChildError, kill_all
+from fx_lsp.bench.runner.job import run
 from fx_lsp.errors import ProtocolError
 from fx_lsp.measured import BenchmarkJob, Event, Failed
 

@@ -12,13 +12,13 @@ import pytest
 import torch
 from generated import HONEST, generated
 
-from fx_lsp.bench import checking
-from fx_lsp.bench.calls import Calls
-from fx_lsp.bench.checking import of_timed_call, verdicts
-from fx_lsp.bench.devices import Device, device
-from fx_lsp.bench.guarding import Guard
-from fx_lsp.bench.measuring import measure
-from fx_lsp.bench.subject import Subject, opened
+from fx_lsp.bench.variant import checking
+from fx_lsp.bench.variant.calls import Calls
+from fx_lsp.bench.variant.checking import of_timed_call, verdicts
+from fx_lsp.bench.variant.devices import Device, device
+from fx_lsp.bench.variant.guarding import Guard
+from fx_lsp.bench.variant.measuring import measure
+from fx_lsp.bench.variant.subject import Subject, opened
 
 CPU = device("cpu")
 

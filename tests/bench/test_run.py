@@ -15,7 +15,7 @@ import pytest
 from generated import HONEST, generated
 
 from fx_lsp import wire
-from fx_lsp.bench.runner import run
+from fx_lsp.bench.runner.job import run
 from fx_lsp.measured import BenchmarkCase, BenchmarkJob, Event, Failed, Finished, JobProgress, Report, Rival
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kernels" / "rms_norm.py"
@@ -123,14 +123,14 @@ def test_a_variant_that_fails_is_a_row():
 
 
 def test_a_variant_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("fx_lsp.bench.turns._LEAST_SETUP", 1.0)
+    monkeypatch.setattr("fx_lsp.bench.runner.turns._LEAST_SETUP", 1.0)
     job = replace(JOB, cases=(BenchmarkCase("", generated("time.sleep(1000)")),), variants=("kernels",), seconds=30.0)
     error = report(job).measured[0].error
     assert error.startswith("It was ended: no answer within ")
 
 
 def test_a_clock_that_is_stopped_is_seen_from_outside():
-    slow = "import fx_lsp.bench.measuring as m\nreal = m.now\nm.now = lambda: real() // 20\n"
+    slow = "import fx_lsp.bench.variant.measuring as m\nreal = m.now\nm.now = lambda: real() // 20\n"
     entry = "time.sleep(0.02)\nreturn torch.sigmoid(x) * weight"
     job = replace(
         JOB, cases=(BenchmarkCase("", generated(entry, slow)),), variants=("kernels",), what=("forward",), sampling=0.1

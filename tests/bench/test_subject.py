@@ -9,10 +9,10 @@ import pytest
 import torch
 from generated import HONEST, generated
 
-from fx_lsp.bench.calls import Calls, Values, bytes_of, set_count
-from fx_lsp.bench.ceilings import costs
-from fx_lsp.bench.devices import Device, device
-from fx_lsp.bench.subject import NotComparable, is_interpreted, opened
+from fx_lsp.bench.variant.calls import Calls, Values, bytes_of, set_count
+from fx_lsp.bench.variant.ceilings import costs
+from fx_lsp.bench.variant.devices import Device, device
+from fx_lsp.bench.variant.subject import NotComparable, is_interpreted, opened
 from fx_lsp.measured import What
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kernels"

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from fx_lsp import wire
-from fx_lsp.bench.children import ChildError
-from fx_lsp.bench.entries import Bench, Entry, rows
-from fx_lsp.bench.turns import run_case
+from fx_lsp.bench.runner.children import ChildError
+from fx_lsp.bench.runner.entries import Bench, Entry, rows
+from fx_lsp.bench.runner.turns import run_case
 from fx_lsp.measured import (
     INDUCTOR_KERNELS,
     VARIANTS,
@@ -164,7 +164,7 @@ def test_when_the_time_is_over_what_is_there_counts(tmp_path: Path):
 
 
 def test_the_table_of_variants_is_the_one_that_everybody_knows():
-    from fx_lsp.bench.variants import TABLE
+    from fx_lsp.bench.variant.variants import TABLE
 
     assert tuple(TABLE) == VARIANTS and INDUCTOR_KERNELS in VARIANTS
 

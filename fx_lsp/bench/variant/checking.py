@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
-from fx_lsp.bench.calls import Calls, Values, bytes_of, leaves_of, scaled
-from fx_lsp.bench.devices import Device, event, now, record
-from fx_lsp.bench.measuring import Kept
-from fx_lsp.bench.subject import Function, Subject
+from fx_lsp.bench.variant.calls import Calls, Values, bytes_of, leaves_of, scaled
+from fx_lsp.bench.variant.devices import Device, event, now, record
+from fx_lsp.bench.variant.measuring import Kept
+from fx_lsp.bench.variant.subject import Function, Subject
 from fx_lsp.measured import What
 
 _LARGE = 100.0

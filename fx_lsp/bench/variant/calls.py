@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
-from fx_lsp.bench.devices import Device
-from fx_lsp.bench.subject import Function, Subject
+from fx_lsp.bench.variant.devices import Device
+from fx_lsp.bench.variant.subject import Function, Subject
 from fx_lsp.measured import What
 
 _SCALED = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128)

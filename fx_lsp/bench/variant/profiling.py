@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from fx_lsp.bench.calls import Calls
-from fx_lsp.bench.devices import Device
+from fx_lsp.bench.variant.calls import Calls
+from fx_lsp.bench.variant.devices import Device
 from fx_lsp.measured import What
 
 

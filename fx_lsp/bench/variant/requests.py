@@ -14,12 +14,12 @@ from typing import Any
 import torch
 
 from fx_lsp import wire
-from fx_lsp.bench import checking, measuring, tuning
-from fx_lsp.bench.calls import Calls, set_count
-from fx_lsp.bench.devices import Device, device, free_bytes, now
-from fx_lsp.bench.guarding import Guard
-from fx_lsp.bench.subject import Function, NotComparable, Subject, is_interpreted, opened
-from fx_lsp.bench.variants import NotHere, Variant, first_line, variant
+from fx_lsp.bench.variant import checking, measuring, tuning
+from fx_lsp.bench.variant.calls import Calls, set_count
+from fx_lsp.bench.variant.devices import Device, device, free_bytes, now
+from fx_lsp.bench.variant.guarding import Guard
+from fx_lsp.bench.variant.subject import Function, NotComparable, Subject, is_interpreted, opened
+from fx_lsp.bench.variant.variants import NotHere, Variant, first_line, variant
 from fx_lsp.measured import Rival, What
 
 Request = dict[str, Any]
@@ -54,7 +54,7 @@ def answering(send: Callable[[dict[str, Any]], None]) -> Callable[[Request], dic
                 return _checked(made[-1])
             if request["do"] == "measure":
                 return _measured(made[-1], request, lambda: send({"mark": True}))
-            from fx_lsp.bench import profiling
+            from fx_lsp.bench.variant import profiling
 
             if request["do"] == "profile":
                 return {"kernels": profiling.kernels(made[-1].where, _calls(made[-1], 1), request["what"])}
@@ -73,7 +73,7 @@ def answering(send: Callable[[dict[str, Any]], None]) -> Callable[[Request], dic
 
 def _facts(request: Request, say: Callable[[str], None]) -> dict[str, Any]:
     """Versions, the card, its ceilings, and what each case needs."""
-    from fx_lsp.bench import ceilings
+    from fx_lsp.bench.variant import ceilings
 
     has_gpu = torch.cuda.is_available()
     if request["device"] == "cuda" and not has_gpu:
@@ -124,7 +124,7 @@ def _setup(request: Request, say: Callable[[str], None]) -> Made:
             config.donated_buffer = False  # a CUDA graph of backward alone keeps what it starts from
     if row.kernels and where.kind == "cpu":
         with suppress(ImportError):  # then the file says so itself
-            from fx_lsp.bench import interpreter
+            from fx_lsp.bench.variant import interpreter
 
             interpreter.repair()
     guard = Guard()

@@ -11,8 +11,8 @@ from statistics import median
 
 import torch
 
-from fx_lsp.bench.calls import Calls, Results, Values
-from fx_lsp.bench.devices import Device, elapsed, event, now, record, wait
+from fx_lsp.bench.variant.calls import Calls, Results, Values
+from fx_lsp.bench.variant.devices import Device, elapsed, event, now, record, wait
 from fx_lsp.measured import Clock, What
 
 _WARM_SECONDS, _LONGEST_WARM = 0.015, 2.0

@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from fx_lsp.bench.children import Child, ChildError
-from fx_lsp.bench.entries import Bench, Entry
+from fx_lsp.bench.runner.children import Child, ChildError
+from fx_lsp.bench.runner.entries import Bench, Entry
 from fx_lsp.measured import Clock, KernelTime, What
 
 _CLOCKS: tuple[Clock, ...] = ("events", "wall", "graph")

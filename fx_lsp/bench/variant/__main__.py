@@ -27,7 +27,9 @@ def main() -> int:
         answers.write(json.dumps(message) + "\n")
         answers.flush()
 
-    from fx_lsp.bench.serving import answering  # torch, which takes a while: the process can be ended meanwhile
+    from fx_lsp.bench.variant.requests import (
+        answering,  # torch, which takes a while: the process can be ended meanwhile
+    )
 
     answer: Callable[[dict[str, Any]], dict[str, Any]] = answering(send)
     send({"mark": True})

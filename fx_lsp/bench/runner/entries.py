@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from fx_lsp import wire
-from fx_lsp.bench import conditions, summary
-from fx_lsp.bench.children import Child
+from fx_lsp.bench.runner import conditions, summary
+from fx_lsp.bench.runner.children import Child
 from fx_lsp.measured import (
     INDUCTOR_KERNELS,
     BenchmarkJob,

@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from fx_lsp.bench.children import ChildError
-from fx_lsp.bench.entries import Bench, Entry
+from fx_lsp.bench.runner.children import ChildError
+from fx_lsp.bench.runner.entries import Bench, Entry
 from fx_lsp.measured import INDUCTOR_KERNELS, KERNELS, KernelTime, What
 
 METRICS = (

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from fx_lsp import wire
-from fx_lsp.bench import conditions, nsight
-from fx_lsp.bench.children import ChildError
-from fx_lsp.bench.entries import Bench, Entry, rows, whats
-from fx_lsp.bench.turns import STEPS, run_case
+from fx_lsp.bench.runner import conditions, nsight
+from fx_lsp.bench.runner.children import ChildError
+from fx_lsp.bench.runner.entries import Bench, Entry, rows, whats
+from fx_lsp.bench.runner.turns import STEPS, run_case
 from fx_lsp.measured import (
     INDUCTOR_KERNELS,
     VARIANTS,
@@ -77,7 +77,7 @@ def _bench(job: BenchmarkJob, tell: Callable[[Event], None], folder: Path) -> Be
 
 def _environment(device: str | None, folder: Path) -> dict[str, str]:
     found = {name: value for name, value in os.environ.items() if name not in _UNSET}
-    found["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), found.get("PYTHONPATH", "")]))
+    found["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parents[3]), found.get("PYTHONPATH", "")]))
     found.setdefault("TRITON_CACHE_DIR", str(folder / "triton"))
     found.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder / "inductor"))
     if device is not None and device.startswith("cuda:"):

@@ -10,9 +10,9 @@ import torch
 from torch.fx.graph import dtype_abbrs
 from torch.utils.flop_counter import FlopCounterMode
 
-from fx_lsp.bench.calls import Arguments, bytes_of, described, leaves_of, outputs_of
-from fx_lsp.bench.devices import Device, elapsed, event, now, record
-from fx_lsp.bench.subject import Subject
+from fx_lsp.bench.variant.calls import Arguments, bytes_of, described, leaves_of, outputs_of
+from fx_lsp.bench.variant.devices import Device, elapsed, event, now, record
+from fx_lsp.bench.variant.subject import Subject
 from fx_lsp.measured import Ceilings, Cost, What
 
 _LARGEST = 1 << 30

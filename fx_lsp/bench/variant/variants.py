@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from fx_lsp.bench.subject import Function, Subject
+from fx_lsp.bench.variant.subject import Function, Subject
 from fx_lsp.measured import Rival
 
 
