@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from fx_lsp.model import Given, Span, Target
+from fx_lsp.model import Span, Target, WrittenInputs
 from fx_lsp.specs import FX_COMMENT
 
 _NEWLINE = re.compile(r"\r\n|\r|\n")
@@ -43,9 +43,9 @@ class FxComment:
         return Span(first.file, first.line, first.col, last.end_line, last.end_col)
 
     @property
-    def given(self) -> Given:
+    def given(self) -> WrittenInputs:
         """The inputs that the comment gives."""
-        return Given(self.text, "comment", self.span)
+        return WrittenInputs(self.text, "comment", self.span)
 
     def place(self, col: int, end_col: int) -> Span:
         """Where the bytes from `col` to `end_col` of `text` stand in the file; at least one byte long."""

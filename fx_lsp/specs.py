@@ -117,21 +117,23 @@ def parse_comment(text: str) -> Comment | CommentError:
         for item in call.args:
             called = item.func.id if isinstance(item, ast.Call) and isinstance(item.func, ast.Name) else ""
             if isinstance(item, ast.Name) and item.id in MODES:
-                raise _Bad(item, f"write the mode as `{item.id}()`")
+                raise _UnreadableValue(item, f"write the mode as `{item.id}()`")
             if not isinstance(item, ast.Call) or called not in ("init", *MODES):
-                raise _Bad(item, "write every input as `name=value`; constructor arguments as `init(name=value)`")
+                raise _UnreadableValue(
+                    item, "write every input as `name=value`; constructor arguments as `init(name=value)`"
+                )
             if called in MODES and (item.args or item.keywords):
-                raise _Bad(item, f"`{called}()` takes nothing")
+                raise _UnreadableValue(item, f"`{called}()` takes nothing")
             if called in MODES:
                 if training is not None:
-                    raise _Bad(item, "the mode is given twice")
+                    raise _UnreadableValue(item, "the mode is given twice")
                 training = MODES[called]
                 continue
             if item.args:
-                raise _Bad(item.args[0], "constructor arguments need their names: `init(dim=64)`")
+                raise _UnreadableValue(item.args[0], "constructor arguments need their names: `init(dim=64)`")
             init = _keywords(item.keywords)
         args = _keywords(call.keywords)
-    except _Bad as bad:
+    except _UnreadableValue as bad:
         start, end = bad.node.col_offset, bad.node.end_col_offset or bad.node.col_offset + 1
         return CommentError(bad.message, max(start - len(_PREFIX), 0), max(end - len(_PREFIX), 1))
     return Comment(args, init, training)
@@ -252,7 +254,7 @@ def _as_python(text: str) -> str:
     return _DEVICE.sub(lambda m: f"{m[0].replace(':', '_')}", text)
 
 
-class _Bad(Exception):
+class _UnreadableValue(Exception):
     def __init__(self, node: ast.expr, message: str) -> None:
         self.node, self.message = node, message
 
@@ -261,7 +263,7 @@ def _keywords(keywords: list[ast.keyword]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for keyword in keywords:
         if keyword.arg is None:
-            raise _Bad(keyword.value, "`**` is not possible here: name each input")
+            raise _UnreadableValue(keyword.value, "`**` is not possible here: name each input")
         values[keyword.arg] = _value(keyword.value)
     return values
 
@@ -281,11 +283,11 @@ def _value(node: ast.expr) -> Any:
         sizes = core.slice.elts if isinstance(core.slice, ast.Tuple) else [core.slice]
         parsed = tuple(s.id if isinstance(s, ast.Name) else _integer(s) for s in sizes)
         if strides is not None and len(strides) != len(parsed):
-            raise _Bad(node, f"{len(parsed)} sizes but {len(strides)} strides")
+            raise _UnreadableValue(node, f"{len(parsed)} sizes but {len(strides)} strides")
         return TensorSpec(core.value.id, parsed, strides, device)
     if isinstance(core, ast.Subscript) and isinstance(core.value, ast.Name) and _looks_like_dtype(core.value.id):
         known = [name for name in DTYPES if name[0] == core.value.id[0]]
-        raise _Bad(core.value, f"unknown dtype `{core.value.id}`; one of {', '.join(known)}")
+        raise _UnreadableValue(core.value, f"unknown dtype `{core.value.id}`; one of {', '.join(known)}")
     if isinstance(node, ast.Tuple):
         return tuple(_value(e) for e in node.elts)
     if isinstance(node, ast.List):
@@ -309,4 +311,4 @@ def _looks_like_dtype(name: str) -> bool:
 def _integer(node: ast.expr) -> int:
     if isinstance(node, ast.Constant) and type(node.value) is int and node.value >= 0:
         return node.value
-    raise _Bad(node, "a size is a number, or a name for a dynamic dimension")
+    raise _UnreadableValue(node, "a size is a number, or a name for a dynamic dimension")

@@ -123,7 +123,7 @@ async def _bench(
         else:
             print(failure_text(made, chosen), file=sys.stderr)
         return 1
-    python, shown, queue = find_interpreter(arguments.python, asked.roots, os.environ), Shown(), Queue()
+    python, shown, queue = find_interpreter(arguments.python, asked.roots, os.environ), ProgressPrinter(), Queue()
 
     async def measured(place: Place) -> tuple[str, Report | Failed]:
         name, last = place.name, Failed("It said nothing.")
@@ -150,7 +150,7 @@ async def _bench(
     return int(wrong or bool(failed))
 
 
-class Shown:
+class ProgressPrinter:
     """Progress on standard error: the last of each host in one line of a terminal, else what is new."""
 
     def __init__(self) -> None:

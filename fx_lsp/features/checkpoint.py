@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from fx_lsp.features.bindings import Flow
 from fx_lsp.features.pin import WIDTH, TextChange
-from fx_lsp.features.regions import Place, Signature, first_line, last_line, place_of, signature_of_region
+from fx_lsp.features.regions import Place, RegionSignature, first_line, last_line, place_of, signature_of_region
 from fx_lsp.model import Outcome, Target, Trace, Work
 from fx_lsp.syntax import parse
 
@@ -83,7 +83,7 @@ def _has_lines_of_its_own(place: Place, lines: list[str]) -> bool:
     return place.function.lineno < first_line(place.function.body[0])
 
 
-def _rewritten(lines: list[str], place: Place, signature: Signature, called: str, name: str) -> Iterator[str]:
+def _rewritten(lines: list[str], place: Place, signature: RegionSignature, called: str, name: str) -> Iterator[str]:
     first, last = first_line(place.statements[0]), last_line(place.statements[-1])
     indent, unit = _indent(lines[first - 1]), _unit(lines, place)
     results, fixed = ", ".join(signature.outputs), _text_lines(place)

@@ -11,7 +11,7 @@ from fx_lsp.features.partial import shown_trace, until
 from fx_lsp.features.source import Binding, bindings, returns
 from fx_lsp.features.text import is_tensor_spec
 from fx_lsp.features.variants import with_variant
-from fx_lsp.model import Failure, Node, Outcome, Span, Stage, Target, Trace, Value
+from fx_lsp.model import Failure, Node, ObservedValue, Outcome, Span, Stage, Target, Trace
 
 _ALIASES = frozenset({"aten.detach.default", "aten.alias.default"})
 
@@ -109,7 +109,7 @@ def _made_by(stage: Stage | None) -> dict[Span, list[tuple[int, Node]]]:
     return made
 
 
-def _origin(value: Value, made: dict[Span, list[tuple[int, Node]]]) -> str:
+def _origin(value: ObservedValue, made: dict[Span, list[tuple[int, Node]]]) -> str:
     """The last op inside the statement whose result looks like the value."""
     inside = [found for span, nodes in made.items() if value.span.contains(span) for found in nodes]
     alike = [found for found in inside if found[1].spec == value.spec]

@@ -16,11 +16,11 @@ from fx_lsp.features.parameters import parameter_at
 from fx_lsp.features.partial import executed, shown_trace, until
 from fx_lsp.features.problems import remark_text
 from fx_lsp.features.signature import signature
-from fx_lsp.features.source import Expression, expression_at
+from fx_lsp.features.source import CursorContext, expression_at
 from fx_lsp.features.text import count, format_bytes, is_tensor_spec, one_line, plain, sentence
 from fx_lsp.features.unreached import unreached_at, why_unreached
 from fx_lsp.features.variants import variant_text, with_variant
-from fx_lsp.model import Failure, Node, Outcome, Span, Stage, Target, Trace, Value
+from fx_lsp.model import Failure, Node, ObservedValue, Outcome, Span, Stage, Target, Trace
 
 GRAPH_LINES = 12
 OPS_SHOWN = 12
@@ -174,7 +174,7 @@ def _parameter(trace: Trace, name: str, span: Span, names: SizeNames) -> Hover |
     return Hover(inputs_text(found, names).removeprefix("- "), span) if found else None
 
 
-def _variable(trace: Trace, target: Target, expression: Expression, line: int) -> Value | None:
+def _variable(trace: Trace, target: Target, expression: CursorContext, line: int) -> ObservedValue | None:
     """The value that the name at the cursor holds: bound here, or by the closest statement before it."""
     here = expression.spans[0]
     scope = expression.function or target.span
@@ -186,18 +186,18 @@ def _variable(trace: Trace, target: Target, expression: Expression, line: int) -
         return max(before, key=_start)
     spec = next((i.spec for i in trace.inputs if i.name == expression.name), None)
     if spec is not None and _is_entry(target, expression):
-        return Value(here, expression.name or "", spec)
+        return ObservedValue(here, expression.name or "", spec)
     return min((v for v in bound if not v.span.contains(here)), key=_start, default=None)
 
 
-def _is_entry(target: Target, expression: Expression) -> bool:
+def _is_entry(target: Target, expression: CursorContext) -> bool:
     """Whether the cursor is in the function that the inputs were given to, as far as spans tell."""
     if target.kind == "module" or expression.function is None:
         return True
     return expression.function == target.span
 
 
-def _start(value: Value) -> tuple[int, int]:
+def _start(value: ObservedValue) -> tuple[int, int]:
     return value.span.line, value.span.col
 
 
@@ -230,7 +230,7 @@ def _style(names: bool) -> SizeStyle:
     return "both" if names else "numbers"
 
 
-def _spec(name: str, value: Value, guesses: Guesses, names: SizeNames) -> str:
+def _spec(name: str, value: ObservedValue, guesses: Guesses, names: SizeNames) -> str:
     spec = guesses.marked(value.spec, names.of_value(value))
     if name:
         shown = f"{name}: {spec}" if is_tensor_spec(value.spec) else f"{name} = {one_line(spec)}"

@@ -10,7 +10,7 @@ from fx_lsp.model import Node, Saved, Span, Stage, Trace
 
 
 @dataclass(frozen=True)
-class Step:
+class MemoryStep:
     """The moment in which an operation has its result and still its inputs: bytes of activations alive then.
 
     `kept` are those of them that are kept for backward. Parameters and inputs are not counted, gradients are.
@@ -26,7 +26,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Kept:
+class SavedLifetime:
     """A value that is kept for backward, with how long: the indices of the steps that make it and that use it last."""
 
     saved: Saved
@@ -38,8 +38,8 @@ class Kept:
 class Memory:
     """`peak` is the index of a step. `unknown` counts values that have no size in numbers."""
 
-    steps: tuple[Step, ...]
-    kept: tuple[Kept, ...]
+    steps: tuple[MemoryStep, ...]
+    kept: tuple[SavedLifetime, ...]
     peak: int | None
     unknown: int
 
@@ -63,14 +63,16 @@ def memory(trace: Trace, forward: Stage, backward: Stage | None) -> Memory:
     peak = max(range(len(steps)), key=lambda i: steps[i].live, default=None)
     ranked = sorted(trace.saved, key=lambda s: -s.bytes)
     unknown = sum(1 for stage in (forward, backward) if stage for n in stage.nodes if bytes_of(n.spec) is None)
-    return Memory(tuple(steps), tuple(Kept(s, made.get(s.name), last.get(s.name)) for s in ranked), peak, unknown)
+    return Memory(
+        tuple(steps), tuple(SavedLifetime(s, made.get(s.name), last.get(s.name)) for s in ranked), peak, unknown
+    )
 
 
 def _sizes(stage: Stage, saved: Mapping[str, Saved]) -> dict[str, int]:
     return {n.name: saved[n.name].bytes if n.name in saved else bytes_of(n.spec) or 0 for n in stage.nodes}
 
 
-def _walk(stage: Stage, sizes: Mapping[str, int], kept: set[str], alive: dict[str, int]) -> Iterator[Step]:
+def _walk(stage: Stage, sizes: Mapping[str, int], kept: set[str], alive: dict[str, int]) -> Iterator[MemoryStep]:
     """The steps of a stage. `alive` are the values that it begins with, with their bytes; each is held until its last
     use, and in forward what is kept, and what is returned, to the end."""
     owner = _owners(stage, alive)
@@ -91,7 +93,9 @@ def _walk(stage: Stage, sizes: Mapping[str, int], kept: set[str], alive: dict[st
             alive[node.name] = sizes[node.name]
             live += sizes[node.name]
             held += sizes[node.name] if node.name in of_kept else 0
-        yield Step(stage.name, node.name, node.spec or "", node.span, live, held, sizes[node.name] if fresh else 0)
+        yield MemoryStep(
+            stage.name, node.name, node.spec or "", node.span, live, held, sizes[node.name] if fresh else 0
+        )
         for name in {owner.get(n, n) for n in (node.name, *node.inputs)}:
             if name in alive and name not in stays and ends.get(name, i) <= i:
                 size = alive.pop(name)

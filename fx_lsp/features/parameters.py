@@ -34,7 +34,7 @@ class Parameters:
 
 
 @dataclass(frozen=True)
-class Signature:
+class TargetSignature:
     """What a target is called with, and what it is constructed with: None for functions."""
 
     call: Parameters
@@ -43,7 +43,7 @@ class Signature:
     """First and last line of each header: decorators, `def` or `class`; of a module its `forward` as well."""
 
 
-def signature_of(text: str, target: Target) -> Signature | None:
+def signature_of(text: str, target: Target) -> TargetSignature | None:
     """What the text of a definition says of its parameters; None where it does not parse."""
     tree = parse_definition(text, target.span)
     if tree is None:
@@ -54,7 +54,7 @@ def signature_of(text: str, target: Target) -> Signature | None:
         own = {n.name: n for n in node.body if isinstance(n, FunctionNode)}
         forward, init = own.get("forward"), own.get("__init__")
         parts = [_header(n, offset) for n in (node, forward) if n is not None]
-        return Signature(
+        return TargetSignature(
             _parameters(forward, target.file, offset, bound=True),
             _parameters(init, target.file, offset, bound=True),
             tuple(parts),
@@ -63,7 +63,7 @@ def signature_of(text: str, target: Target) -> Signature | None:
         return None
     bound = target.kind == "method" and "staticmethod" not in map(_root, node.decorator_list)
     call = _parameters(node, target.file, offset, bound)
-    return Signature(call, Parameters() if target.kind == "method" else None, (_header(node, offset),))
+    return TargetSignature(call, Parameters() if target.kind == "method" else None, (_header(node, offset),))
 
 
 def parameter_at(text: str, target: Target, line: int, col: int) -> tuple[str, Span] | None:

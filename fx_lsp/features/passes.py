@@ -13,7 +13,7 @@ from fx_lsp.model import Change, Stage, StageInfo, Trace
 
 
 @dataclass(frozen=True)
-class Step:
+class PassRow:
     """One row: a stage, how many passes right before it changed nothing, and whether it can be shown."""
 
     info: StageInfo
@@ -25,18 +25,18 @@ class Step:
         return bool(self.info.nodes) or not self.info.note
 
 
-def steps(trace: Trace) -> list[Step]:
+def steps(trace: Trace) -> list[PassRow]:
     """The stages in their order; passes that changed nothing are hidden in the row after them, or in the last."""
-    rows: list[Step] = []
+    rows: list[PassRow] = []
     hidden: list[StageInfo] = []
     for info in trace.stages:
         if is_unchanged(info):
             hidden.append(info)
         else:
-            rows.append(Step(info, tuple(hidden)))
+            rows.append(PassRow(info, tuple(hidden)))
             hidden = []
     if hidden and rows:
-        rows[-1] = Step(rows[-1].info, (*rows[-1].hidden, *hidden))
+        rows[-1] = PassRow(rows[-1].info, (*rows[-1].hidden, *hidden))
     return rows
 
 

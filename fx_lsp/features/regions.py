@@ -83,14 +83,14 @@ def _within(function: FunctionNode, first: int, last: int) -> Place | None:
 
 
 @dataclass(frozen=True)
-class Signature:
+class RegionSignature:
     """The names that statements need, and those that they leave to what comes after them."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
 
 
-def signature_of_region(place: Place) -> Signature | None:
+def signature_of_region(place: Place) -> RegionSignature | None:
     """What the statements take and give as a function of their own; None where they cannot be one.
 
     They can where control leaves them only at their end, all that they bind and that is read later is sure to be bound,
@@ -115,7 +115,7 @@ def signature_of_region(place: Place) -> Signature | None:
     if not outputs or not before.issuperset(needed):
         return None
     owner = _owner(place.function, bound)
-    return Signature(tuple(name for name in needed if name != owner), tuple(outputs))
+    return RegionSignature(tuple(name for name in needed if name != owner), tuple(outputs))
 
 
 def _try_star() -> tuple[type[ast.stmt], ...]:

@@ -20,7 +20,6 @@ from fx_lsp.model import (
     Configuration,
     Failure,
     Fit,
-    Given,
     InputSpec,
     Pass,
     Span,
@@ -28,6 +27,7 @@ from fx_lsp.model import (
     TargetKind,
     TraceRequest,
     Work,
+    WrittenInputs,
 )
 from fx_lsp.specs import Comment, names_used, parse_comment
 from fx_lsp.steps import Step
@@ -56,7 +56,7 @@ class Plan:
 
     target: Target
     slice: Slice
-    given: tuple[Given, ...]
+    given: tuple[WrittenInputs, ...]
     lines: tuple[int, ...]
 
 
@@ -78,7 +78,7 @@ class Analysis:
     failure: Failure | None
     graph: SourceGraph | None
     project: Project
-    recorded: Mapping[str, tuple[Given, ...]]
+    recorded: Mapping[str, tuple[WrittenInputs, ...]]
     passes: tuple[Pass, ...] = ()
     steps: Mapping[str, Step] = field(default_factory=dict[str, Step])
     _plans: dict[str, Plan] = field(default_factory=dict[str, Plan])
@@ -238,7 +238,7 @@ def analyse(file: str, text: str, workspace: tuple[str, ...]) -> Analysis:
     return Analysis(file, text, roots, module, package, targets, None, graph, project, recorded, passes, found.steps)
 
 
-def _names_in(given: Iterable[Given]) -> set[str]:
+def _names_in(given: Iterable[WrittenInputs]) -> set[str]:
     """The names that written inputs look up in the file."""
     parsed = (parse_comment(item.text) for item in given)
     return {name for comment in parsed if isinstance(comment, Comment) for name in names_used(comment)}

@@ -35,7 +35,7 @@ from fx_lsp.tracing.source.project import concerns
 from fx_lsp.tracing.status import EngineStatus, Reporter, summarize
 from fx_lsp.tracing.trace_request import ask
 from fx_lsp.tracing.workers.failures import our_fault
-from fx_lsp.tracing.workers.interpreter import Backend, Hosts, default_backend
+from fx_lsp.tracing.workers.interpreter import Backend, TracingInterpreters, default_backend
 from fx_lsp.tracing.workers.settings import EngineSettings
 
 __all__ = ["Engine", "EngineSettings", "EngineStatus", "FileState", "TargetState"]
@@ -62,7 +62,7 @@ class Engine:
         self._settings = settings
         self._reporter = Reporter(on_update, on_status, self._current_status)
         self._files: dict[str, OpenFile] = {}
-        self._hosts = Hosts(backend or default_backend(), self._reporter.status_changed)
+        self._hosts = TracingInterpreters(backend or default_backend(), self._reporter.status_changed)
         self._answers = Answers(Cache(settings.cache_path))
         self._scheduler = self._new_scheduler()
         self._background = Background(self._reporter.status_changed)

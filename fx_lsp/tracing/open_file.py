@@ -31,7 +31,7 @@ from fx_lsp.tracing.answers.relocation import edited_lines, relocate_outcome, re
 from fx_lsp.tracing.answers.variants import untried, with_variant_outcome
 from fx_lsp.tracing.scheduler import Urgency
 from fx_lsp.tracing.source.parsing import split_lines
-from fx_lsp.tracing.workers.interpreter import Host
+from fx_lsp.tracing.workers.interpreter import TracingInterpreter
 
 T = TypeVar("T")
 TYPING_SECONDS = 0.2
@@ -74,7 +74,7 @@ class FileState:
 
 
 @dataclass(frozen=True)
-class Shown:
+class PlacedAnswer:
     """The newest answer for a target, `outcome` at the positions that it has in `text`.
 
     `key` is "" once something that the answer depends on has changed. `moved` maps the answer's own lines to those of
@@ -119,11 +119,11 @@ class OpenFile:
     keys: dict[str, str] = field(default_factory=dict[str, str])
     names: dict[str, str] = field(default_factory=dict[str, str])
     order: dict[str, int] = field(default_factory=dict[str, int])
-    shown: dict[str, Shown] = field(default_factory=dict[str, Shown])
+    shown: dict[str, PlacedAnswer] = field(default_factory=dict[str, PlacedAnswer])
     stages: dict[tuple[str, str], tuple[str, Stage]] = field(default_factory=dict[tuple[str, str], tuple[str, Stage]])
     inputs: dict[str, tuple[InputSpec, ...]] = field(default_factory=dict[str, tuple[InputSpec, ...]])
     awaited: Counter[str] = field(default_factory=Counter[str])
-    host: Host | None = None
+    host: TracingInterpreter | None = None
     focus: int | None = None
     timer: asyncio.TimerHandle | None = None
     task: asyncio.Task[None] | None = None
@@ -245,12 +245,12 @@ class OpenFile:
         before = self.shown.get(name)
         if seconds is None and before is not None and before.key == key:
             seconds = before.seconds
-        self.shown[name] = Shown(key, self.good.text, answer, outcome, moved, seconds)
+        self.shown[name] = PlacedAnswer(key, self.good.text, answer, outcome, moved, seconds)
         self.stages = {k: v for k, v in self.stages.items() if k[0] != key}
         if isinstance(outcome, Trace) and not variant_of(work):
             self.inputs[target] = outcome.inputs
 
-    def current(self, name: str) -> Shown | None:
+    def current(self, name: str) -> PlacedAnswer | None:
         """The answer for the present text, or None while it is not known."""
         shown = self.shown.get(name)
         return shown if shown and self.settled and shown.key == self.keys.get(name) else None
@@ -354,7 +354,7 @@ def build_state(open_file: OpenFile, tracing: Container[str]) -> FileState:
     return FileState(open_file.file, text, tuple(targets), trouble_of(open_file))
 
 
-def _with_variants(open_file: OpenFile, name: str, shown: Shown) -> Outcome:
+def _with_variants(open_file: OpenFile, name: str, shown: PlacedAnswer) -> Outcome:
     """The outcome of a target with what is known of its variants by now, at the same lines."""
     outcome = shown.outcome
     for variant in untried(outcome):

@@ -11,7 +11,7 @@ import pytest
 
 from fx_lsp import wire
 from fx_lsp.bench.runner.children import ChildError
-from fx_lsp.bench.runner.entries import Bench, Entry, rows
+from fx_lsp.bench.runner.entries import RunningJob, VariantRun, rows
 from fx_lsp.bench.runner.turns import run_case
 from fx_lsp.measured import (
     INDUCTOR_KERNELS,
@@ -71,12 +71,12 @@ def case(
         **{k.replace("_", " "): v for k, v in answers.items()},
     }
 
-    class Pretended(Bench):
+    class Pretended(RunningJob):
         def child(self, prefix: Any = ()) -> Any:
             return Pretending(log, known)
 
     bench = Pretended(JOB, told.append, tmp_path, {}, time.monotonic() + 100, 1 + 7 * len(names), done=1)
-    entries = [Entry(0, name) for name in names]
+    entries = [VariantRun(0, name) for name in names]
     warnings = run_case(bench, entries, JOB.what, len(names))
     found = {row.variant: row for row in rows(JOB, entries, (), None)}
     return log, found, warnings, [e for e in told if isinstance(e, JobProgress)]
@@ -156,8 +156,8 @@ def test_one_timed_call_that_looks_wrong_is_a_doubt_and_two_are_none(tmp_path: P
 
 
 def test_when_the_time_is_over_what_is_there_counts(tmp_path: Path):
-    bench = Bench(JOB, lambda _: None, tmp_path, {}, time.monotonic() - 1, 8)
-    entries = [Entry(0, "eager"), Entry(0, "kernels")]
+    bench = RunningJob(JOB, lambda _: None, tmp_path, {}, time.monotonic() - 1, 8)
+    entries = [VariantRun(0, "eager"), VariantRun(0, "kernels")]
     run_case(bench, entries, JOB.what, 2)
     assert [e.error for e in entries] == ["The job's time was over before all was measured."] * 2
     assert not any(tmp_path.iterdir())  # nothing was started

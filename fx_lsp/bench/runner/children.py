@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-_all: set[Child] = set()
+_all: set[VariantProcess] = set()
 _lock = threading.Lock()
 _over = False
 _LAST_SECONDS = 10.0
@@ -27,7 +27,7 @@ class ChildError(Exception):
     """A process did not answer; the message is a sentence for the user."""
 
 
-class Child:
+class VariantProcess:
     """A process of `fx_lsp.bench.variant`, behind the command `prefix`. What it prints goes to `log`.
 
     `marks` are the moments, by the clock of this process, that it marked.

@@ -11,7 +11,7 @@ from typing import Any
 
 from fx_lsp import wire
 from fx_lsp.bench.runner import conditions, summary
-from fx_lsp.bench.runner.children import Child
+from fx_lsp.bench.runner.children import VariantProcess
 from fx_lsp.measured import (
     INDUCTOR_KERNELS,
     BenchmarkJob,
@@ -32,7 +32,7 @@ SLOW_CLOCK, SLACK = 1.5, 0.3
 
 
 @dataclass
-class Entry:
+class VariantRun:
     """One variant of one case. `samples` are milliseconds of a first and a second measurement; `said` and `seen` are
     the seconds that the measurements took by the clock of its process, and by ours; `free` is in bytes; `doubts` are
     about calls that were timed.
@@ -40,7 +40,7 @@ class Entry:
 
     case: int
     variant: str
-    child: Child | None = None
+    child: VariantProcess | None = None
     clocks: list[Clock] = field(default_factory=list[Clock])
     right: bool | None = None
     verdicts: list[str] = field(default_factory=list[str])
@@ -69,7 +69,7 @@ class Entry:
 
 
 @dataclass
-class Bench:
+class RunningJob:
     """A job under way: `deadline` by the monotonic clock; `environment` is that of its processes; `looks` are at the
     machine, under load."""
 
@@ -98,12 +98,12 @@ class Bench:
             device = self.job.device or "cuda"
             threading.Thread(target=lambda: self.looks.append(conditions.machine(device)), daemon=True).start()
 
-    def child(self, prefix: Sequence[str] = ()) -> Child:
+    def child(self, prefix: Sequence[str] = ()) -> VariantProcess:
         """A fresh process."""
         number = sum(1 for _ in self.folder.glob("*.log"))
-        return Child(self.folder / f"{number}.log", self.environment, prefix)
+        return VariantProcess(self.folder / f"{number}.log", self.environment, prefix)
 
-    def setup_request(self, entry: Entry, what: Sequence[What]) -> dict[str, Any]:
+    def setup_request(self, entry: VariantRun, what: Sequence[What]) -> dict[str, Any]:
         """What a process is asked for first."""
         file = "inductor" if entry.variant == INDUCTOR_KERNELS else "kernels"
         return {
@@ -117,14 +117,14 @@ class Bench:
             "rivals": wire.to_json(self.job.rivals),
         }
 
-    def title(self, entry: Entry) -> str:
+    def title(self, entry: VariantRun) -> str:
         """What to call a variant."""
         label = self.job.cases[entry.case].label
         return f"{label} · {entry.variant}" if label else entry.variant
 
 
 def rows(
-    job: BenchmarkJob, entries: Sequence[Entry], costs: Sequence[Cost], ceilings: Ceilings | None
+    job: BenchmarkJob, entries: Sequence[VariantRun], costs: Sequence[Cost], ceilings: Ceilings | None
 ) -> tuple[Measured, ...]:
     """The rows of a report, in the order of its cases, then of what was measured."""
     by_case = {(c.label, c.what): c for c in costs}
@@ -142,7 +142,7 @@ def whats(job: BenchmarkJob, label: str, costs: Sequence[Cost]) -> list[What]:
     return [w for w in job.what if w in known or not known]
 
 
-def _row(entry: Entry, label: str, what: What, cost: Cost | None, ceilings: Ceilings | None) -> Measured:
+def _row(entry: VariantRun, label: str, what: What, cost: Cost | None, ceilings: Ceilings | None) -> Measured:
     verdicts, right = list(entry.verdicts), entry.right
     if entry.seen > SLOW_CLOCK * entry.said + SLACK:
         right = False

@@ -17,7 +17,7 @@ from typing import Any
 from fx_lsp import wire
 from fx_lsp.bench.runner import conditions, nsight
 from fx_lsp.bench.runner.children import ChildError
-from fx_lsp.bench.runner.entries import Bench, Entry, rows, whats
+from fx_lsp.bench.runner.entries import RunningJob, VariantRun, rows, whats
 from fx_lsp.bench.runner.turns import STEPS, run_case
 from fx_lsp.measured import (
     INDUCTOR_KERNELS,
@@ -61,7 +61,7 @@ def _refused(job: BenchmarkJob) -> Failed | None:
     return None
 
 
-def _bench(job: BenchmarkJob, tell: Callable[[Event], None], folder: Path) -> Bench:
+def _bench(job: BenchmarkJob, tell: Callable[[Event], None], folder: Path) -> RunningJob:
     for number, case in enumerate(job.cases):
         (folder / str(number)).mkdir()
         (folder / str(number) / "kernels.py").write_text(case.file, encoding="utf-8")
@@ -72,7 +72,7 @@ def _bench(job: BenchmarkJob, tell: Callable[[Event], None], folder: Path) -> Be
         place.write_text(module.text, encoding="utf-8")
     if job.modules:
         job = replace(job, paths=(str(folder / "modules"), *job.paths))
-    return Bench(job, tell, folder, _environment(job.device, folder), time.monotonic() + job.seconds, 1)
+    return RunningJob(job, tell, folder, _environment(job.device, folder), time.monotonic() + job.seconds, 1)
 
 
 def _environment(device: str | None, folder: Path) -> dict[str, str]:
@@ -85,7 +85,7 @@ def _environment(device: str | None, folder: Path) -> dict[str, str]:
     return found
 
 
-def _run(bench: Bench) -> Finished | Failed:
+def _run(bench: RunningJob) -> Finished | Failed:
     job, began, started = bench.job, time.time(), time.monotonic()
     before, idle = conditions.machine(job.device or "cuda"), conditions.machine("cpu")
     facts = _facts(bench)
@@ -98,7 +98,7 @@ def _run(bench: Bench) -> Finished | Failed:
     costs = tuple(wire.from_json(Cost, c) for c in facts["costs"])
     ceilings = wire.from_json(Ceilings, facts["ceilings"]) if facts["ceilings"] else None
     warnings = [facts["warning"]] if "warning" in facts else []
-    entries = [Entry(n, name) for n, case in enumerate(job.cases) for name in _names(job, case)]
+    entries = [VariantRun(n, name) for n, case in enumerate(job.cases) for name in _names(job, case)]
     bench.total += (1 + STEPS) * len(entries)
     for number, case in enumerate(job.cases):
         own = [e for e in entries if e.case == number]
@@ -137,7 +137,7 @@ def _names(job: BenchmarkJob, case: BenchmarkCase) -> Sequence[str]:
     return [*chosen, *(r.name for r in job.rivals)]
 
 
-def _facts(bench: Bench) -> dict[str, Any] | Failed:
+def _facts(bench: RunningJob) -> dict[str, Any] | Failed:
     bench.say("start")
     job = bench.job
     cases = [(case.label, str(bench.folder / str(n) / "kernels.py")) for n, case in enumerate(job.cases)]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from fx_lsp.bench.runner.children import ChildError
-from fx_lsp.bench.runner.entries import Bench, Entry
+from fx_lsp.bench.runner.entries import RunningJob, VariantRun
 from fx_lsp.measured import INDUCTOR_KERNELS, KERNELS, KernelTime, What
 
 METRICS = (
@@ -21,7 +21,9 @@ METRICS = (
 _SECONDS = 120.0
 
 
-def with_metrics(bench: Bench, entries: Sequence[Entry], kernels: Sequence[KernelTime]) -> tuple[KernelTime, ...]:
+def with_metrics(
+    bench: RunningJob, entries: Sequence[VariantRun], kernels: Sequence[KernelTime]
+) -> tuple[KernelTime, ...]:
     """The same with metrics, for kernels that a file has; a note in an entry's warnings where there are none."""
     command = shutil.which("ncu")
     found = list(kernels)
@@ -42,7 +44,7 @@ def with_metrics(bench: Bench, entries: Sequence[Entry], kernels: Sequence[Kerne
     return tuple(found)
 
 
-def _profiled(bench: Bench, entry: Entry, what: What, command: str) -> dict[str, dict[str, float]]:
+def _profiled(bench: RunningJob, entry: VariantRun, what: What, command: str) -> dict[str, dict[str, float]]:
     log = bench.folder / "ncu.csv"
     log.unlink(missing_ok=True)
     options = ["--csv", "--log-file", str(log), "--profile-from-start", "off", "--metrics", ",".join(METRICS)]

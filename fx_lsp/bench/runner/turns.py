@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from fx_lsp.bench.runner.children import Child, ChildError
-from fx_lsp.bench.runner.entries import Bench, Entry
+from fx_lsp.bench.runner.children import ChildError, VariantProcess
+from fx_lsp.bench.runner.entries import RunningJob, VariantRun
 from fx_lsp.measured import Clock, KernelTime, What
 
 _CLOCKS: tuple[Clock, ...] = ("events", "wall", "graph")
@@ -24,11 +24,11 @@ _ROOM = 2.0
 """How many times what the last variant took has to be free for another one beside it."""
 
 
-def run_case(bench: Bench, entries: Sequence[Entry], what: Sequence[What], setups: int) -> list[str]:
+def run_case(bench: RunningJob, entries: Sequence[VariantRun], what: Sequence[What], setups: int) -> list[str]:
     """Fill in the entries of a case; `setups` are those still to come in the whole job. Returns what to warn of."""
-    groups, group, begun = 0, list[Entry](), bench.done
+    groups, group, begun = 0, list[VariantRun](), bench.done
     waiting = sorted(entries, key=lambda e: "max-autotune" in e.variant)  # it may take the time that others left
-    following: Child | None = None
+    following: VariantProcess | None = None
     for number, entry in enumerate(waiting):
         if bench.left() <= 0:
             entry.error = _OVER
@@ -51,7 +51,9 @@ def run_case(bench: Bench, entries: Sequence[Entry], what: Sequence[What], setup
     return []
 
 
-def _set_up(bench: Bench, entry: Entry, child: Child, what: Sequence[What], setups: int, beside: int) -> bool:
+def _set_up(
+    bench: RunningJob, entry: VariantRun, child: VariantProcess, what: Sequence[What], setups: int, beside: int
+) -> bool:
     """Set an entry up in a process; whether there is memory for another one."""
     title = bench.title(entry)
     reserve = min(bench.left() / 2, beside * len(what) * len(_CLOCKS) * 2 * (bench.job.sampling + _TURN_SECONDS))
@@ -80,7 +82,7 @@ def _set_up(bench: Bench, entry: Entry, child: Child, what: Sequence[What], setu
     return answer["free"] > _ROOM * answer["peak"]
 
 
-def _measure(bench: Bench, group: Sequence[Entry], what: Sequence[What]) -> None:
+def _measure(bench: RunningJob, group: Sequence[VariantRun], what: Sequence[What]) -> None:
     """Measure those that are set up, in turns, and end them."""
     memory = min((e.free for e in group), default=0) // (2 * max(1, len(group)))
     clocks: list[Clock] = [c for c in _CLOCKS if any(c in e.clocks for e in group)]
@@ -100,7 +102,9 @@ def _measure(bench: Bench, group: Sequence[Entry], what: Sequence[What]) -> None
         entry.end()
 
 
-def _turn(bench: Bench, entry: Entry, child: Child, what: What, clock: Clock, half: int, memory: int) -> None:
+def _turn(
+    bench: RunningJob, entry: VariantRun, child: VariantProcess, what: What, clock: Clock, half: int, memory: int
+) -> None:
     seconds = bench.job.sampling / _TURNS
     request = {"do": "measure", "what": what, "clock": clock, "seconds": seconds, "bytes": memory}
     try:
@@ -128,7 +132,7 @@ def _turn(bench: Bench, entry: Entry, child: Child, what: What, clock: Clock, ha
     entry.samples.setdefault((what, clock), ([], []))[half].extend(answer["samples"])
 
 
-def _profile(bench: Bench, entry: Entry, child: Child, what: Sequence[What]) -> None:
+def _profile(bench: RunningJob, entry: VariantRun, child: VariantProcess, what: Sequence[What]) -> None:
     label = bench.job.cases[entry.case].label
     for of in what:
         bench.say(f"{bench.title(entry)}: profile {of}")

@@ -17,7 +17,7 @@ import torch
 from torch.utils._pytree import tree_map
 
 from fx_lsp.bench.variant.devices import Device
-from fx_lsp.bench.variant.subject import Function, Subject
+from fx_lsp.bench.variant.subject import BenchmarkSubject, Function
 from fx_lsp.measured import What
 
 _SCALED = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128)
@@ -26,7 +26,7 @@ _SOURCES = 2
 
 
 @dataclass(frozen=True)
-class Values:
+class FillValues:
     """Which values a set of arguments has: those of a source, times a number close to 1."""
 
     source: int
@@ -50,7 +50,9 @@ class Calls:
     """A function on sets of arguments in rotation. `given` are the gradients of what it returns, in all calls; `writes`
     where the original changes its arguments."""
 
-    def __init__(self, subject: Subject, function: Function, sets: int, gradients: bool, draw: random.Random) -> None:
+    def __init__(
+        self, subject: BenchmarkSubject, function: Function, sets: int, gradients: bool, draw: random.Random
+    ) -> None:
         self.subject = subject
         self.function = function
         self._random = draw
@@ -70,11 +72,11 @@ class Calls:
         for _ in range(_SOURCES):
             self.sources.append([_whole(t).clone() for t in self._arguments().tensors])
 
-    def draw(self) -> Values:
+    def draw(self) -> FillValues:
         """Values that no call has had."""
-        return Values(self._random.randrange(_SOURCES), 1 + self._random.random() / 8)
+        return FillValues(self._random.randrange(_SOURCES), 1 + self._random.random() / 8)
 
-    def fill(self, number: int, values: Values) -> None:
+    def fill(self, number: int, values: FillValues) -> None:
         """Give the tensors of a set those values, in place."""
         for tensor, source in zip(self.sets[number].tensors, self.sources[values.source], strict=True):
             _whole(tensor).copy_(source)
@@ -110,14 +112,14 @@ class Calls:
         return described(self.subject, *self.subject.make(self._random.randrange(1, 1 << 31)))
 
 
-def outputs_of(subject: Subject, function: Function, arguments: Arguments) -> list[torch.Tensor]:
+def outputs_of(subject: BenchmarkSubject, function: Function, arguments: Arguments) -> list[torch.Tensor]:
     """The tensors that a function returns."""
     found = function(*arguments.args, **arguments.kwargs)
     return [found] if isinstance(found, torch.Tensor) else [t for _, t in subject.tensors(found, "out")]
 
 
 def _run(
-    subject: Subject,
+    subject: BenchmarkSubject,
     function: Function,
     arguments: Arguments,
     what: What,
@@ -135,7 +137,7 @@ def _run(
     return [*gradients] if what == "backward" else [*outputs, *gradients]
 
 
-def _writes(subject: Subject, arguments: Arguments) -> bool:
+def _writes(subject: BenchmarkSubject, arguments: Arguments) -> bool:
     """Whether the original changes arguments."""
     before = [t._version for t in arguments.tensors]
     with torch.no_grad():
@@ -143,20 +145,20 @@ def _writes(subject: Subject, arguments: Arguments) -> bool:
     return before != [t._version for t in arguments.tensors]
 
 
-def described(subject: Subject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+def described(subject: BenchmarkSubject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
     """Arguments with their tensors."""
     named = leaves_of(subject, args, kwargs)
     known = {id(t): t for t in named.values()}
     return Arguments(args, kwargs, [*known.values()], {n: t for n, t in named.items() if t.requires_grad})
 
 
-def leaves_of(subject: Subject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, torch.Tensor]:
+def leaves_of(subject: BenchmarkSubject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, torch.Tensor]:
     """All tensors in arguments, by the names that the file's own comparison gives them."""
     bound = inspect.signature(subject.signature).bind(*args, **kwargs).arguments
     return {n: t for name, value in bound.items() for n, t in subject.tensors(value, name)}
 
 
-def set_count(subject: Subject, where: Device, memory: int) -> int:
+def set_count(subject: BenchmarkSubject, where: Device, memory: int) -> int:
     """How many sets to have, so that they exceed the cache and fit in so many bytes."""
     args, kwargs = subject.make(1)
     size = max(1, bytes_of(leaves_of(subject, args, kwargs).values()))

@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from fx_lsp.bench.variant.calls import Arguments, bytes_of, described, leaves_of, outputs_of
 from fx_lsp.bench.variant.devices import Device, elapsed, event, now, record
-from fx_lsp.bench.variant.subject import Subject
+from fx_lsp.bench.variant.subject import BenchmarkSubject
 from fx_lsp.measured import Ceilings, Cost, What
 
 _LARGEST = 1 << 30
@@ -21,7 +21,7 @@ _WAKING_SECONDS = 0.3
 _MULTIPLIED = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
 
 
-def ceilings(where: Device, subject: Subject) -> Ceilings | None:
+def ceilings(where: Device, subject: BenchmarkSubject) -> Ceilings | None:
     """Rates of copying and of multiplying matrices of the function's dtype; None without a GPU."""
     if where.kind != "cuda":
         return None
@@ -64,7 +64,7 @@ def _seconds(where: Device, run: Callable[[], object]) -> float:
     return median(elapsed(*pair) for pair in marks) / 1e3
 
 
-def costs(subject: Subject, label: str, wanted: tuple[What, ...]) -> list[Cost]:
+def costs(subject: BenchmarkSubject, label: str, wanted: tuple[What, ...]) -> list[Cost]:
     """The bytes and operations that a case needs, for those of `wanted` that it has."""
     arguments = described(subject, *subject.make(1))
     specs = tuple(f"{name}: {_spec(t)}" for name, t in leaves_of(subject, arguments.args, arguments.kwargs).items())
@@ -82,7 +82,7 @@ def costs(subject: Subject, label: str, wanted: tuple[What, ...]) -> list[Cost]:
     return [cost for cost in found if cost.what in wanted]
 
 
-def _backward(subject: Subject, arguments: Arguments) -> tuple[int, int]:
+def _backward(subject: BenchmarkSubject, arguments: Arguments) -> tuple[int, int]:
     """Bytes and operations: gradients are read and written, and what was saved is read, or computed again from the
     inputs."""
     saved: list[torch.Tensor] = []

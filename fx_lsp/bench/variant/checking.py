@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
-from fx_lsp.bench.variant.calls import Calls, Values, bytes_of, leaves_of, scaled
+from fx_lsp.bench.variant.calls import Calls, FillValues, bytes_of, leaves_of, scaled
 from fx_lsp.bench.variant.devices import Device, event, now, record
-from fx_lsp.bench.variant.measuring import Kept
-from fx_lsp.bench.variant.subject import Function, Subject
+from fx_lsp.bench.variant.measuring import TimedResults
+from fx_lsp.bench.variant.subject import BenchmarkSubject, Function
 from fx_lsp.measured import What
 
 _LARGE = 100.0
@@ -28,7 +28,7 @@ _LAGGING = 0.03
 """Milliseconds of work on other streams that are noticed."""
 
 
-def verdicts(subject: Subject, function: Function, where: Device, strange: bool) -> list[str]:
+def verdicts(subject: BenchmarkSubject, function: Function, where: Device, strange: bool) -> list[str]:
     """What is wrong with a function, on fresh random inputs; a `strange` one is looked at more closely.
 
     Raises what the function raises.
@@ -46,7 +46,7 @@ def verdicts(subject: Subject, function: Function, where: Device, strange: bool)
     return [*dict.fromkeys(found)]
 
 
-def of_timed_call(calls: Calls, what: What, kept: Kept) -> list[str]:
+def of_timed_call(calls: Calls, what: What, kept: TimedResults) -> list[str]:
     """What is wrong with the results of a call that was timed."""
     calls.fill(kept.number, kept.values)
     right, exact = calls.reference(kept.number, what)
@@ -65,14 +65,14 @@ def of_timed_call(calls: Calls, what: What, kept: Kept) -> list[str]:
     return found
 
 
-def _against_original(subject: Subject, function: Function, seed: int) -> list[str]:
+def _against_original(subject: BenchmarkSubject, function: Function, seed: int) -> list[str]:
     """What is wrong with outputs, gradients and inputs, by the file's own comparison. The function runs first: while it
     does, there are no right results that it could find."""
     found = subject.results(function, *subject.make(seed))
     return _judged(subject, found, seed)
 
 
-def _judged(subject: Subject, found: dict[str, torch.Tensor], seed: int) -> list[str]:
+def _judged(subject: BenchmarkSubject, found: dict[str, torch.Tensor], seed: int) -> list[str]:
     right = subject.results(subject.reference, *subject.make(seed))
     try:
         exact = subject.results(subject.reference, *tree_map(subject.doubled, subject.make(seed)))
@@ -100,7 +100,7 @@ def _sentence(name: str, found: torch.Tensor | None, right: torch.Tensor | None,
     return f"{name} is wrong: off by {off:.1e}, where the original is off by {far:.1e}."
 
 
-def _poisoned(subject: Subject, function: Function, where: Device) -> list[str]:
+def _poisoned(subject: BenchmarkSubject, function: Function, where: Device) -> list[str]:
     """The comparison, when all memory that the function can get holds NaN; and whether it calls the original."""
     seed = _seed()
     args, kwargs = subject.make(seed)
@@ -110,18 +110,18 @@ def _poisoned(subject: Subject, function: Function, where: Device) -> list[str]:
     return (["It calls the original."] if called else []) + _judged(subject, found, seed)
 
 
-def _reused(subject: Subject, function: Function) -> list[str]:
+def _reused(subject: BenchmarkSubject, function: Function) -> list[str]:
     """Whether new values at the same addresses, in the same objects, give new results."""
     what: What = "both" if _differentiable(subject) else "forward"
     calls = Calls(subject, function, 1, what == "both", random.SystemRandom())
-    for values in (Values(0, 1.0), Values(1, 1.1)):
+    for values in (FillValues(0, 1.0), FillValues(1, 1.1)):
         calls.fill(0, values)
         results = calls.call(0, what, [])
-        wrong = of_timed_call(calls, what, Kept(results, 0, values))
+        wrong = of_timed_call(calls, what, TimedResults(results, 0, values))
     return ["It does not see that the values of its inputs have changed."] if wrong else []
 
 
-def _late(subject: Subject, function: Function, where: Device) -> list[str]:
+def _late(subject: BenchmarkSubject, function: Function, where: Device) -> list[str]:
     """Whether results change after the function returned."""
     args, kwargs = subject.make(_seed())
     results = [t.detach() for _, t in subject.tensors(function(*args, **kwargs), "out")]
@@ -132,7 +132,7 @@ def _late(subject: Subject, function: Function, where: Device) -> list[str]:
     return [] if same else ["Its results change after it has returned: it works on another stream or thread."]
 
 
-def _other_streams(subject: Subject, function: Function, where: Device) -> list[str]:
+def _other_streams(subject: BenchmarkSubject, function: Function, where: Device) -> list[str]:
     """Whether work goes on elsewhere when the stream of the call has come to its end."""
     if where.kind != "cuda":
         return []
@@ -156,7 +156,7 @@ def _lag(where: Device, run: Callable[[], object]) -> float:
     return median(lags)
 
 
-def _others_than_tensors(subject: Subject, function: Function) -> list[str]:
+def _others_than_tensors(subject: BenchmarkSubject, function: Function) -> list[str]:
     """Whether what it returns are tensors that are there, as those of the original are."""
     kinds: list[set[type]] = []
     for each in (function, subject.reference):
@@ -166,7 +166,7 @@ def _others_than_tensors(subject: Subject, function: Function) -> list[str]:
     return [f"It returns a {k.__name__}, which may compute its numbers later, and no plain tensor." for k in others]
 
 
-def _overflows(subject: Subject, function: Function) -> list[str]:
+def _overflows(subject: BenchmarkSubject, function: Function) -> list[str]:
     """Whether large inputs give infinities or NaN where the original has numbers."""
     seed = _seed()
     found, right = (
@@ -180,7 +180,7 @@ def _overflows(subject: Subject, function: Function) -> list[str]:
     return []
 
 
-def _large(subject: Subject, seed: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _large(subject: BenchmarkSubject, seed: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
     args, kwargs = subject.make(seed)
     calls = leaves_of(subject, args, kwargs).values()
     with torch.no_grad():
@@ -189,7 +189,7 @@ def _large(subject: Subject, seed: int) -> tuple[tuple[Any, ...], dict[str, Any]
     return args, kwargs
 
 
-def _judge_of(subject: Subject) -> str | None:
+def _judge_of(subject: BenchmarkSubject) -> str | None:
     """What is wrong with the file's own judgement, which may have been edited: None where it tells right from wrong."""
     right = torch.linspace(-1, 1, 64)
     wrongs = (right + 0.1, torch.zeros_like(right), torch.full_like(right, torch.nan))
@@ -198,7 +198,7 @@ def _judge_of(subject: Subject) -> str | None:
     return None if accepted and refused else "The file's own comparison does not tell right from wrong."
 
 
-def _differentiable(subject: Subject) -> bool:
+def _differentiable(subject: BenchmarkSubject) -> bool:
     args, kwargs = subject.make(1)
     return any(t.requires_grad for t in leaves_of(subject, args, kwargs).values())
 

@@ -68,7 +68,7 @@ def _is_torch(value: Any) -> bool:
     return code is not None and Path(code.co_filename).is_relative_to(Path(torch.__file__).parent)
 
 
-class Guard:
+class PatchGuard:
     """Remembers all of it as it is now."""
 
     def __init__(self) -> None:

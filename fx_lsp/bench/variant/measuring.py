@@ -11,7 +11,7 @@ from statistics import median
 
 import torch
 
-from fx_lsp.bench.variant.calls import Calls, Results, Values
+from fx_lsp.bench.variant.calls import Calls, FillValues, Results
 from fx_lsp.bench.variant.devices import Device, elapsed, event, now, record, wait
 from fx_lsp.measured import Clock, What
 
@@ -23,12 +23,12 @@ _IN_GRAPH = 10
 
 
 @dataclass(frozen=True)
-class Kept:
+class TimedResults:
     """The results of a timed call, with the set it was called on and the values that had."""
 
     results: Results
     number: int
-    values: Values
+    values: FillValues
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Samples:
     """Milliseconds of one call each; `seconds` is what the sampling took by this process's clock."""
 
     milliseconds: list[float]
-    kept: Kept
+    kept: TimedResults
     seconds: float
 
 
@@ -68,7 +68,7 @@ def _wall(where: Device, calls: Calls, what: What, number: int, mark: Callable[[
             where.synchronize()
             found.append((now() - begin) / 1e6)
             if sample == chosen:
-                kept = Kept(_copies(results), at, values)
+                kept = TimedResults(_copies(results), at, values)
             del results, prepared
     assert kept is not None
     return Samples(found, kept, spent[0])
@@ -94,7 +94,7 @@ def _events(
             results = calls.call(at, what, prepared)
             record(end)
             if sample == chosen:
-                kept = Kept(_copies(results), at, values)
+                kept = TimedResults(_copies(results), at, values)
             del results, prepared
         where.synchronize()
     assert kept is not None
@@ -129,7 +129,7 @@ def _graph(where: Device, calls: Calls, what: What, seconds: float, mark: Callab
     graph.replay()
     where.synchronize()
     last = max(n for n, at in enumerate(order) if at == chosen)
-    return Samples(found, Kept(_copies(results[last]), chosen, held[chosen]), spent[0])
+    return Samples(found, TimedResults(_copies(results[last]), chosen, held[chosen]), spent[0])
 
 
 def _replayed(where: Device, graph: torch.cuda.CUDAGraph, number: int) -> list[float]:

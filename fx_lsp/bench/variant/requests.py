@@ -17,8 +17,8 @@ from fx_lsp import wire
 from fx_lsp.bench.variant import checking, measuring, tuning
 from fx_lsp.bench.variant.calls import Calls, set_count
 from fx_lsp.bench.variant.devices import Device, device, free_bytes, now
-from fx_lsp.bench.variant.guarding import Guard
-from fx_lsp.bench.variant.subject import Function, NotComparable, Subject, is_interpreted, opened
+from fx_lsp.bench.variant.guarding import PatchGuard
+from fx_lsp.bench.variant.subject import BenchmarkSubject, Function, NotComparable, is_interpreted, opened
 from fx_lsp.bench.variant.variants import NotHere, Variant, first_line, variant
 from fx_lsp.measured import Rival, What
 
@@ -26,21 +26,21 @@ Request = dict[str, Any]
 
 
 @dataclass
-class Made:
+class PreparedVariant:
     """A variant that is set up. `calls` come with the first measurement."""
 
     where: Device
-    subject: Subject
+    subject: BenchmarkSubject
     variant: Variant
     function: Function
-    guard: Guard
+    guard: PatchGuard
     what: tuple[What, ...]
     calls: list[Calls] = field(default_factory=list[Calls])
 
 
 def answering(send: Callable[[dict[str, Any]], None]) -> Callable[[Request], dict[str, Any]]:
     """What answers requests; meanwhile it sends what it does, and marks where a measurement begins and ends."""
-    made: list[Made] = []
+    made: list[PreparedVariant] = []
 
     def say(text: str) -> None:
         send({"progress": text})
@@ -111,7 +111,7 @@ def _why_no_gpu() -> str:
     return "See what nvidia-smi says there, and whether CUDA_VISIBLE_DEVICES hides the GPU."
 
 
-def _setup(request: Request, say: Callable[[str], None]) -> Made:
+def _setup(request: Request, say: Callable[[str], None]) -> PreparedVariant:
     where = device(request["device"])
     sys.path += request["paths"]
     row = variant(request["variant"], tuple(wire.from_json(Rival, r) for r in request["rivals"]))
@@ -127,15 +127,15 @@ def _setup(request: Request, say: Callable[[str], None]) -> Made:
             from fx_lsp.bench.variant import interpreter
 
             interpreter.repair()
-    guard = Guard()
+    guard = PatchGuard()
     say("load")
     subject = opened(Path(request["file"]), request["name"], where.kind, row.kernels)
     function = row.build(subject, where.kind)
     say("compile and check")
-    return Made(where, subject, row, function, guard, tuple(request["what"]))
+    return PreparedVariant(where, subject, row, function, guard, tuple(request["what"]))
 
 
-def _checked(made: Made) -> dict[str, Any]:
+def _checked(made: PreparedVariant) -> dict[str, Any]:
     started = now()
     found = checking.verdicts(made.subject, made.function, made.where, made.variant.strange)
     found += _replaced(made)
@@ -158,7 +158,7 @@ def _checked(made: Made) -> dict[str, Any]:
     }
 
 
-def _measured(made: Made, request: Request, mark: Callable[[], None]) -> dict[str, Any]:
+def _measured(made: PreparedVariant, request: Request, mark: Callable[[], None]) -> dict[str, Any]:
     calls = _calls(made, request["bytes"])
     calls.renew()
     found = measuring.measure(made.where, calls, request["what"], request["clock"], request["seconds"], mark)
@@ -170,7 +170,7 @@ def _measured(made: Made, request: Request, mark: Callable[[], None]) -> dict[st
     return {"samples": found.milliseconds, "seconds": found.seconds, "wrong": wrong, "verdicts": _replaced(made)}
 
 
-def _calls(made: Made, size: int) -> Calls:
+def _calls(made: PreparedVariant, size: int) -> Calls:
     if not made.calls:
         sets, gradients = set_count(made.subject, made.where, size), set(made.what) != {"forward"}
         calls = Calls(made.subject, made.function, sets, gradients, random.SystemRandom())
@@ -180,7 +180,7 @@ def _calls(made: Made, size: int) -> Calls:
     return made.calls[0]
 
 
-def _replaced(made: Made) -> list[str]:
+def _replaced(made: PreparedVariant) -> list[str]:
     return made.guard.verdicts() if made.variant.strange else []
 
 

@@ -22,7 +22,7 @@ class NotComparable(Exception):
 
 
 @dataclass(frozen=True)
-class Subject:
+class BenchmarkSubject:
     """What a generated file holds.
 
     `kernels` is None where the file was opened without. `outside` has, for each tensor that the original finds by
@@ -44,7 +44,7 @@ class Subject:
     module: ModuleType
 
 
-def opened(path: Path, name: str, device: str, kernels: bool) -> Subject:
+def opened(path: Path, name: str, device: str, kernels: bool) -> BenchmarkSubject:
     """The generated file at `path`, whose kernels are launched by the function `name`.
 
     Without `kernels`, nothing of Triton is imported or defined. Raises NotComparable, and what the file raises.
@@ -77,7 +77,7 @@ def opened(path: Path, name: str, device: str, kernels: bool) -> Subject:
     arguments = [apart[a.id] for a in compare.value.args if isinstance(a, ast.Name)]
     for hidden in {"original", "original_"} - {name}:
         names.pop(hidden, None)
-    return Subject(
+    return BenchmarkSubject(
         arguments[0] if kernels else None,
         arguments[1],
         _outside(arguments[1], apart),

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from fx_lsp.bench.variant.subject import Function, Subject
+from fx_lsp.bench.variant.subject import BenchmarkSubject, Function
 from fx_lsp.measured import Rival
 
 
@@ -28,7 +28,7 @@ class Variant:
     `compiles` is torch.compile.
     """
 
-    build: Callable[[Subject, str], Function]
+    build: Callable[[BenchmarkSubject, str], Function]
     kernels: bool = False
     captured: bool = True
     strange: bool = False
@@ -45,17 +45,17 @@ def variant(name: str, rivals: tuple[Rival, ...]) -> Variant:
     return TABLE[name]
 
 
-def _eager(subject: Subject, device: str) -> Function:
+def _eager(subject: BenchmarkSubject, device: str) -> Function:
     return subject.reference
 
 
-def _kernels(subject: Subject, device: str) -> Function:
+def _kernels(subject: BenchmarkSubject, device: str) -> Function:
     assert subject.kernels is not None
     return subject.kernels
 
 
-def _compiled(gpu: bool = False, **options: Any) -> Callable[[Subject, str], Function]:
-    def build(subject: Subject, device: str) -> Function:
+def _compiled(gpu: bool = False, **options: Any) -> Callable[[BenchmarkSubject, str], Function]:
+    def build(subject: BenchmarkSubject, device: str) -> Function:
         if gpu and device != "cuda":
             raise NotHere("It needs a CUDA device.")
         settings: Any = importlib.import_module("torch._dynamo.config")
@@ -68,7 +68,7 @@ def _compiled(gpu: bool = False, **options: Any) -> Callable[[Subject, str], Fun
     return build
 
 
-def _symbolically_traced(subject: Subject, device: str) -> Function:
+def _symbolically_traced(subject: BenchmarkSubject, device: str) -> Function:
     """A GraphModule for each module that it is called on, or one for a function."""
 
     def trace(root: Any, given: inspect.BoundArguments) -> fx.GraphModule:
@@ -78,7 +78,7 @@ def _symbolically_traced(subject: Subject, device: str) -> Function:
     return _traced_once(subject, trace)
 
 
-def _scripted(subject: Subject, device: str) -> Function:
+def _scripted(subject: BenchmarkSubject, device: str) -> Function:
     """Scripted where that works, and traced where not."""
 
     def script(root: Any, given: inspect.BoundArguments) -> Any:
@@ -92,7 +92,7 @@ def _scripted(subject: Subject, device: str) -> Function:
     return _traced_once(subject, script)
 
 
-def _traced_once(subject: Subject, make: Callable[[Any, inspect.BoundArguments], Any]) -> Function:
+def _traced_once(subject: BenchmarkSubject, make: Callable[[Any, inspect.BoundArguments], Any]) -> Function:
     """A function whose first call on a module, or at all, makes what it calls from then on."""
     made: dict[int, tuple[Any, Any]] = {}
 
@@ -117,7 +117,7 @@ def _bound(reference: Function, module: torch.nn.Module) -> Any:
     return getattr(module, name) if hasattr(type(module), name) and reference is not type(module).__call__ else module
 
 
-def _has_tensors(subject: Subject, value: Any) -> bool:
+def _has_tensors(subject: BenchmarkSubject, value: Any) -> bool:
     return any(True for _ in subject.tensors(value, ""))
 
 

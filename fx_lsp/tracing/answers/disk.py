@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from fx_lsp.errors import ProtocolError
-from fx_lsp.model import Failure, Given, Outcome, Span, TargetKind, TraceReply
+from fx_lsp.model import Failure, Outcome, Span, TargetKind, TraceReply, WrittenInputs
 from fx_lsp.wire import outcome_from_json, outcome_to_json
 
 T = TypeVar("T")
@@ -68,7 +68,7 @@ def cache_key(
     evident: bool,
     module: str,
     package: str,
-    given: Sequence[Given],
+    given: Sequence[WrittenInputs],
     interpreter: str,
     version: str,
     search_seconds: float,

@@ -10,6 +10,7 @@ from fx_lsp.model import (
     Failure,
     NamedSizes,
     Node,
+    ObservedValue,
     Outcome,
     Related,
     Remark,
@@ -19,7 +20,6 @@ from fx_lsp.model import (
     TargetVariant,
     Trace,
     Unreached,
-    Value,
 )
 
 
@@ -105,7 +105,7 @@ def _saved(trace: Trace, file: str, mapping: Mapping[int, int]) -> tuple[Saved, 
     )
 
 
-def _values(trace: Trace | TargetVariant, file: str, mapping: Mapping[int, int]) -> tuple[Value, ...]:
+def _values(trace: Trace | TargetVariant, file: str, mapping: Mapping[int, int]) -> tuple[ObservedValue, ...]:
     moved = ((value, relocate_span(value.span, file, mapping)) for value in trace.values)
     return tuple(value if span is value.span else replace(value, span=span) for value, span in moved if span)
 

@@ -14,7 +14,7 @@ from fx_lsp.model import CallSite, Target
 from fx_lsp.syntax import FunctionNode
 from fx_lsp.tracing.calls.project_files import ProjectFile, users_of
 from fx_lsp.tracing.calls.pytest_calls import test_case
-from fx_lsp.tracing.calls.straight_line import FUNCTIONS, MADE, Found, Known, calling_methods, calls_in, trains
+from fx_lsp.tracing.calls.straight_line import FUNCTIONS, MADE, Known, TargetCall, calling_methods, calls_in, trains
 from fx_lsp.tracing.slicing.backward_slice import Backwards, Path, decorators_of, render, root_of
 from fx_lsp.tracing.slicing.module_slice import SourceGraph
 from fx_lsp.tracing.slicing.step_slice import StepPart
@@ -145,10 +145,10 @@ class _Own:
     def leading(self) -> _Leading:
         return _Leading(self.module, self.known)
 
-    def calls(self) -> list[Found]:
+    def calls(self) -> list[TargetCall]:
         return calls_in(self.graph, self.known, self.target)
 
-    def site(self, found: Found) -> CallSite | None:
+    def site(self, found: TargetCall) -> CallSite | None:
         needed = _needed(self.graph, self.text, found, self.target, self.callee)
         if needed is None:
             return None
@@ -265,10 +265,10 @@ class _There:
         parts = self.package.split(".") if self.package else []
         return ".".join([*parts[: len(parts) - node.level + 1], *([node.module] if node.module else [])])
 
-    def calls(self) -> list[Found]:
+    def calls(self) -> list[TargetCall]:
         return calls_in(self.user.graph, self._imports[0], self.own.target, local_imports=True) if self.uses else []
 
-    def site(self, found: Found) -> CallSite | None:
+    def site(self, found: TargetCall) -> CallSite | None:
         needed = _needed(self.user.graph, self.user.text, found, self.own.target, self.own.callee)
         if needed is None:
             return None
@@ -360,7 +360,7 @@ class _Callee:
 def _needed(
     graph: SourceGraph,
     text: str,
-    found: Found,
+    found: TargetCall,
     target: Target,
     callee: _Callee | None,
     depth: int = MAX_DEPTH,
@@ -403,7 +403,7 @@ def _need_globals(needs: Backwards, function: ast.stmt, read: Collection[str]) -
     needs.kept.update(declared if assigned else ())
 
 
-def _unread(callee: _Callee | None, found: Found) -> list[ast.expr]:
+def _unread(callee: _Callee | None, found: TargetCall) -> list[ast.expr]:
     """Return the arguments of a call that nothing reads."""
     is_plain = not found.whole and not found.indirect
     return callee.unread(found.call) if callee is not None and is_plain else []

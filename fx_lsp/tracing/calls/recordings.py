@@ -19,7 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from fx_lsp.model import Given
+from fx_lsp.model import WrittenInputs
 from fx_lsp.tracing.answers.disk import default_cache_path
 
 PER_TARGET = 3
@@ -39,13 +39,13 @@ class RecordedCall:
     command: str
 
 
-def recorded_calls(file: str, base: str | None = None) -> Mapping[str, tuple[Given, ...]]:
+def recorded_calls(file: str, base: str | None = None) -> Mapping[str, tuple[WrittenInputs, ...]]:
     """What was recorded of the targets of a file, by name, from whichever directory above it was the root.
 
     The newest run comes first. `base` is where recordings are kept. Only changed files are read again.
     """
     path, kept = Path(os.path.realpath(file)), base or default_base()
-    found: dict[str, tuple[Given, ...]] = {}
+    found: dict[str, tuple[WrittenInputs, ...]] = {}
     for root in path.parents:
         recorded = recordings(str(root), kept)
         here = path.relative_to(root).as_posix() if recorded else ""
@@ -57,7 +57,7 @@ def recorded_calls(file: str, base: str | None = None) -> Mapping[str, tuple[Giv
     return found
 
 
-def recordings(root: str, base: str | None = None) -> Mapping[tuple[str, str], tuple[Given, ...]]:
+def recordings(root: str, base: str | None = None) -> Mapping[tuple[str, str], tuple[WrittenInputs, ...]]:
     """What was recorded with `root` as the project's root, by file (relative to it) and name, the newest run first."""
     store = f"{base or default_base()}{os.sep}{_digest(root)}"
     try:
@@ -68,10 +68,12 @@ def recordings(root: str, base: str | None = None) -> Mapping[tuple[str, str], t
 
 
 @lru_cache(maxsize=32)
-def _recordings(store: str, states: tuple[tuple[str, int, int], ...]) -> Mapping[tuple[str, str], tuple[Given, ...]]:
-    found: dict[tuple[str, str], tuple[Given, ...]] = {}
+def _recordings(
+    store: str, states: tuple[tuple[str, int, int], ...]
+) -> Mapping[tuple[str, str], tuple[WrittenInputs, ...]]:
+    found: dict[tuple[str, str], tuple[WrittenInputs, ...]] = {}
     for call in _offered(Path(store, name) for name, _, _ in states):
-        given = Given(call.text, "recorded", detail=f"from `{call.command}`")
+        given = WrittenInputs(call.text, "recorded", detail=f"from `{call.command}`")
         found[call.file, call.name] = (*found.get((call.file, call.name), ()), given)
     return found
 

@@ -52,7 +52,7 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Found:
+class TargetCall:
     """A call: `rank` 0 is the target itself; `path` leads to its statement, of which all is needed where `whole`.
 
     Where the call is `indirect`, what is called calls the target, with arguments of its own.
@@ -65,12 +65,12 @@ class Found:
     indirect: bool = False
 
 
-def calls_in(graph: SourceGraph, known: Known, target: Target, local_imports: bool = False) -> list[Found]:
+def calls_in(graph: SourceGraph, known: Known, target: Target, local_imports: bool = False) -> list[TargetCall]:
     """The calls in the module's own statements, in its functions and in tests, the best of each.
 
     With `local_imports`, functions may import the target themselves.
     """
-    tree, module = graph.tree, _Scope(known, target)
+    tree, module = graph.tree, _TargetVariables(known, target)
 
     def concerned(number: int) -> bool:
         read = graph.loads(number)
@@ -82,9 +82,9 @@ def calls_in(graph: SourceGraph, known: Known, target: Target, local_imports: bo
         name: any(mentioned) for name, node in fixtures_of(tree).items() if (mentioned := module.mentions(*node.body))
     }
 
-    def in_function(path: Path, function: ast.FunctionDef, held: Mapping[str, bool]) -> list[Found]:
+    def in_function(path: Path, function: ast.FunctionDef, held: Mapping[str, bool]) -> list[TargetCall]:
         asked = {name: fixtures[name] for name in required(function) if name in fixtures}
-        scope = _Scope(known, target, {**module.variables, **held, **asked})
+        scope = _TargetVariables(known, target, {**module.variables, **held, **asked})
         return _best(_in_scope(function.body, path, scope))
 
     for number, node in enumerate(tree.body):
@@ -129,7 +129,7 @@ def trains(node: ast.stmt) -> bool:
 
 
 @dataclass
-class _Scope:
+class _TargetVariables:
     """Variables that hold something made with the target: whether it is the target itself (an instance of it)."""
 
     known: Known
@@ -197,16 +197,16 @@ class _Scope:
         return self.known.named(call.func) is None and any(self.known.named(argument) for argument in values)
 
 
-def _held(node: ast.ClassDef, module: _Scope) -> dict[str, bool]:
+def _held(node: ast.ClassDef, module: _TargetVariables) -> dict[str, bool]:
     """The attributes of `self` that the set-up of a test class makes with the target."""
-    scope = _Scope(module.known, module.target, dict(module.variables))
+    scope = _TargetVariables(module.known, module.target, dict(module.variables))
     for method in node.body:
         if is_setup(method):
             list(_in_scope(blocks(method)[0], (), scope))
     return {name: direct for name, direct in scope.variables.items() if name.startswith("self.")}
 
 
-def _best(found: Iterable[Found]) -> list[Found]:
+def _best(found: Iterable[TargetCall]) -> list[TargetCall]:
     """The most direct calls of a scope; those that may be no calls of the target only where there are no others.
 
     Where none is the target itself, one that makes an instance of it counts besides.
@@ -217,7 +217,7 @@ def _best(found: Iterable[Found]) -> list[Found]:
     return instances + [item for item in calls if item.rank != MADE][:PER_SCOPE]
 
 
-def _in_scope(block: Sequence[ast.stmt], path: Path, scope: _Scope) -> Iterator[Found]:
+def _in_scope(block: Sequence[ast.stmt], path: Path, scope: _TargetVariables) -> Iterator[TargetCall]:
     for statement in block:
         here = (*path, statement)
         scope.bind(statement)
@@ -228,7 +228,7 @@ def _in_scope(block: Sequence[ast.stmt], path: Path, scope: _Scope) -> Iterator[
             if rank is not None:
                 whole = in_inner_scope(statement, part)
                 if not (whole and blocks(statement)):
-                    yield Found(rank, part, here, whole, scope.is_passed_to(part))
+                    yield TargetCall(rank, part, here, whole, scope.is_passed_to(part))
         if not any(expects_error(part) for part in header_nodes(statement)):
             for inner in blocks(statement):
                 yield from _in_scope(inner, here, scope)

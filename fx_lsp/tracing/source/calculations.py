@@ -146,10 +146,10 @@ class _Calls:
         """Look at every call once, with what is known by now."""
         functions = {id(f.node): (name, f) for name, f in self.outline.functions.items()}
         functions |= {id(f.node): (name, f) for name, f in self.outline.forwards().items()}
-        self._scope(tree.body, _Scope(self.outline.imports), "", functions)
+        self._scope(tree.body, _TensorVariables(self.outline.imports), "", functions)
 
     def _scope(
-        self, body: list[ast.stmt], scope: _Scope, name: str, functions: Mapping[int, tuple[str, Function]]
+        self, body: list[ast.stmt], scope: _TensorVariables, name: str, functions: Mapping[int, tuple[str, Function]]
     ) -> None:
         own, inner = _own_nodes(body)
         scope.learn(own)
@@ -166,7 +166,7 @@ class _Calls:
             given = {p for f, p in self.tensors if f == called and function is not None}
             self._scope(node.body, scope.inside(node, params, layers, given), called, functions)
 
-    def _call(self, call: ast.Call, scope: _Scope, around: str) -> None:
+    def _call(self, call: ast.Call, scope: _TensorVariables, around: str) -> None:
         found = self._called(call.func, around)
         if found is None:
             return
@@ -193,7 +193,7 @@ class _Calls:
 
 
 @dataclass
-class _Scope:
+class _TensorVariables:
     """The variables of a function that hold tensors, as far as the text shows; `layers` are modules of `self`."""
 
     imports: Mapping[str, str]
@@ -202,7 +202,7 @@ class _Scope:
 
     def inside(
         self, node: FunctionNode, params: Iterable[ast.arg], layers: Collection[str], given: Collection[str]
-    ) -> _Scope:
+    ) -> _TensorVariables:
         """The scope of a function in this one; `given` are parameters that are known to be given tensors."""
         nodes = [n for n in walk(*node.body) if isinstance(n, USES)]
         names = {p.arg: p for p in params}
@@ -215,7 +215,7 @@ class _Scope:
             if isinstance(call, ast.Call) and call.args and self._takes_tensors(call.func, layers):
                 first = call.args[0].elts if isinstance(call.args[0], (ast.List, ast.Tuple)) else call.args[:1]
                 tensors |= {argument.id for argument in first if isinstance(argument, ast.Name)} & names.keys()
-        return _Scope(self.imports, layers, tensors)
+        return _TensorVariables(self.imports, layers, tensors)
 
     def _takes_tensors(self, called: ast.expr, layers: Collection[str]) -> bool:
         name = dotted(called, self.imports) or ""

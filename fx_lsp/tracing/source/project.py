@@ -21,7 +21,7 @@ from functools import cache, lru_cache
 from pathlib import Path, PurePath
 from typing import Any, cast
 
-from fx_lsp.model import Given
+from fx_lsp.model import WrittenInputs
 from fx_lsp.tracing.source.parsing import module_name, walk
 
 if sys.version_info >= (3, 11):
@@ -44,10 +44,10 @@ class Project:
     passes: tuple[str, ...] = ()
     trouble: str = ""
 
-    def given(self, name: str) -> tuple[Given, ...]:
+    def given(self, name: str) -> tuple[WrittenInputs, ...]:
         """What is written down for the target `name` of the file."""
         text = self.inputs.get(name)
-        return () if text is None else (Given(text, "settings", detail=PYPROJECT),)
+        return () if text is None else (WrittenInputs(text, "settings", detail=PYPROJECT),)
 
 
 def project_root(file: str) -> str:
