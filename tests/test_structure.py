@@ -50,7 +50,6 @@ SHARED_CLASS_NAMES: dict[str, int] = {
 }
 
 COMPLEX: dict[str, int] = {
-    "fx_lsp.bench.runner.turns:_measure": 21,
     "fx_lsp.features.bindings:Flow._statement": 23,
     "fx_lsp.features.completion:_offers": 24,
     "fx_lsp.features.completion:_read": 23,
@@ -92,7 +91,6 @@ COMPLEX: dict[str, int] = {
 
 VAGUE_VARIABLES: dict[str, int] = {
     "fx_lsp.api": 1,
-    "fx_lsp.bench": 46,
     "fx_lsp.choices": 1,
     "fx_lsp.cli": 1,
     "fx_lsp.commands": 30,
@@ -110,7 +108,6 @@ VAGUE_VARIABLES: dict[str, int] = {
 
 QUESTION_DOCSTRINGS: dict[str, int] = {
     "fx_lsp.api": 2,
-    "fx_lsp.bench": 30,
     "fx_lsp.commands": 13,
     "fx_lsp.comments": 2,
     "fx_lsp.features": 47,

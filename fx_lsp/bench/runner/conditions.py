@@ -38,22 +38,22 @@ _THROTTLING = {
 
 
 def machine(device: str) -> Machine:
-    """What is known of this machine now; of a card where `device` is one. What cannot be asked for stays empty."""
-    found = Machine(python=platform.python_version(), cpu=_cpu(), threads=os.cpu_count() or 0)
+    """Return what is known of this machine now, of a card where `device` is one; the rest stays empty."""
+    here = Machine(python=platform.python_version(), cpu=_cpu(), threads=os.cpu_count() or 0)
     if not device.startswith("cuda"):
         load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-        return replace(found, others=(f"a load of {load:.1f}",) if load > found.threads / 2 else ())
+        return replace(here, others=(f"a load of {load:.1f}",) if load > here.threads / 2 else ())
     number = card(device)
     values = _query("--query-gpu=" + ",".join(_FIELDS), number)
     if not values or len(values[0]) != len(_FIELDS):
-        return found
+        return here
     row = dict(zip(_FIELDS, values[0], strict=True))
     mebi = 1 << 20
     free, total = _number(row["memory.free"]), _number(row["memory.total"])
     asked = (_query(f"--query-gpu={name}", number) for name in _REASONS)
     bits = next((_number(answer[0][0]) for answer in asked if answer), None) or 0
     return replace(
-        found,
+        here,
         gpu=row["name"],
         driver=row["driver_version"],
         memory_free=None if free is None else free * mebi,
@@ -68,14 +68,14 @@ def machine(device: str) -> Machine:
 
 
 def card(device: str) -> str:
-    """What `nvidia-smi` calls a device of CUDA: with CUDA_VISIBLE_DEVICES, numbers are other ones."""
+    """Return what `nvidia-smi` calls a device of CUDA: with CUDA_VISIBLE_DEVICES, numbers are other ones."""
     number = int(device.partition(":")[2] or 0)
     visible = [v.strip() for v in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if v.strip()]
     return visible[number] if number < len(visible) else str(number)
 
 
 def _query(what: str, card: str) -> list[list[str]]:
-    """The rows of an answer of `nvidia-smi`; none where it is absent or refuses."""
+    """Return the rows of an answer of `nvidia-smi`; none where it is absent or refuses."""
     command = ["nvidia-smi", what, "--format=csv,noheader,nounits", "-i", card]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
@@ -92,14 +92,14 @@ def _number(text: str) -> int | None:
 
 def _cpu() -> str:
     with suppress(OSError):
-        found = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.M)
-        if found is not None:
-            return found[1].strip()
+        model = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.M)
+        if model is not None:
+            return model[1].strip()
     return platform.processor() or platform.machine()
 
 
 def seen(before: Machine, looks: Sequence[Machine]) -> Machine:
-    """The machine as it was before a run, with the clocks and the temperature of looks at it under load."""
+    """Return the machine as it was before a run, with clocks and temperature of looks at it under load."""
     if not looks:
         return before
     clocks = [look.sm_clock for look in looks if look.sm_clock is not None]
@@ -114,12 +114,12 @@ def seen(before: Machine, looks: Sequence[Machine]) -> Machine:
 
 
 def warnings(machine: Machine) -> Sequence[str]:
-    """Why what was measured may mislead."""
-    found: list[str] = []
+    """Say why what was measured may mislead."""
+    sentences: list[str] = []
     if machine.others:
         where = "GPU" if machine.gpu else "CPU"
-        found.append(f"The {where} is shared: there was {', '.join(machine.others)} as well.")
+        sentences.append(f"The {where} is shared: there was {', '.join(machine.others)} as well.")
     if machine.throttled:
         at = f", to {machine.sm_clock} of {machine.sm_clock_most} MHz" if machine.sm_clock_most else ""
-        found.append(f"The GPU's clocks were held down by {' and '.join(machine.throttled)}{at}.")
-    return found
+        sentences.append(f"The GPU's clocks were held down by {' and '.join(machine.throttled)}{at}.")
+    return sentences

@@ -57,13 +57,13 @@ class VariantRun:
     seen: float = 0.0
 
     def end(self) -> None:
-        """Its process is needed no more."""
+        """End its process, which is needed no more."""
         if self.child is not None:
             self.child.kill()
         self.child = None
 
     def wrong(self, verdicts: Sequence[str]) -> None:
-        """What it computes is not what it should."""
+        """Note that what it computes is not what it should."""
         self.verdicts += [v for v in verdicts if v not in self.verdicts]
         self.right = False if verdicts else self.right
 
@@ -89,7 +89,7 @@ class RunningJob:
         self.tell(JobProgress(text, self.done, self.total))
 
     def left(self) -> float:
-        """Seconds until the job's time is over."""
+        """Return the seconds until the job's time is over."""
         return self.deadline - time.monotonic()
 
     def look(self) -> None:
@@ -99,12 +99,12 @@ class RunningJob:
             threading.Thread(target=lambda: self.looks.append(conditions.machine(device)), daemon=True).start()
 
     def child(self, prefix: Sequence[str] = ()) -> VariantProcess:
-        """A fresh process."""
+        """Start a fresh process."""
         number = sum(1 for _ in self.folder.glob("*.log"))
         return VariantProcess(self.folder / f"{number}.log", self.environment, prefix)
 
     def setup_request(self, entry: VariantRun, what: Sequence[What]) -> dict[str, Any]:
-        """What a process is asked for first."""
+        """Return what a process is asked for first."""
         file = "inductor" if entry.variant == INDUCTOR_KERNELS else "kernels"
         return {
             "do": "setup",
@@ -118,7 +118,7 @@ class RunningJob:
         }
 
     def title(self, entry: VariantRun) -> str:
-        """What to call a variant."""
+        """Return what to call a variant."""
         label = self.job.cases[entry.case].label
         return f"{label} · {entry.variant}" if label else entry.variant
 
@@ -126,20 +126,20 @@ class RunningJob:
 def rows(
     job: BenchmarkJob, entries: Sequence[VariantRun], costs: Sequence[Cost], ceilings: Ceilings | None
 ) -> tuple[Measured, ...]:
-    """The rows of a report, in the order of its cases, then of what was measured."""
+    """Return the rows of a report, in the order of its cases, then of what was measured."""
     by_case = {(c.label, c.what): c for c in costs}
-    found: list[Measured] = []
+    table: list[Measured] = []
     for number, case in enumerate(job.cases):
         for what in whats(job, case.label, costs):
             for entry in (e for e in entries if e.case == number):
-                found.append(_row(entry, case.label, what, by_case.get((case.label, what)), ceilings))
-    return tuple(found)
+                table.append(_row(entry, case.label, what, by_case.get((case.label, what)), ceilings))
+    return tuple(table)
 
 
 def whats(job: BenchmarkJob, label: str, costs: Sequence[Cost]) -> list[What]:
-    """What of a case can be measured: without anything that requires a gradient, forward alone."""
-    known = [c.what for c in costs if c.label == label]
-    return [w for w in job.what if w in known or not known]
+    """Return what of a case can be measured: without anything that requires a gradient, forward alone."""
+    possible = [c.what for c in costs if c.label == label]
+    return [w for w in job.what if w in possible or not possible]
 
 
 def _row(entry: VariantRun, label: str, what: What, cost: Cost | None, ceilings: Ceilings | None) -> Measured:

@@ -50,10 +50,10 @@ def run(job: BenchmarkJob, tell: Callable[[Event], None]) -> Finished | Failed:
 
 
 def _refused(job: BenchmarkJob) -> Failed | None:
-    known = [*VARIANTS, *(r.name for r in job.rivals)]
-    unknown = [name for name in job.variants or () if name not in known]
+    names = [*VARIANTS, *(r.name for r in job.rivals)]
+    unknown = [name for name in job.variants or () if name not in names]
     if unknown:
-        return Failed(f"There is no variant {unknown[0]}.", f"There are {', '.join(known)}.")
+        return Failed(f"There is no variant {unknown[0]}.", f"There are {', '.join(names)}.")
     if not job.cases:
         return Failed("There is nothing to measure.")
     if not job.what or any(what not in WHATS for what in job.what):
@@ -76,13 +76,15 @@ def _bench(job: BenchmarkJob, tell: Callable[[Event], None], folder: Path) -> Ru
 
 
 def _environment(device: str | None, folder: Path) -> dict[str, str]:
-    found = {name: value for name, value in os.environ.items() if name not in _UNSET}
-    found["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parents[3]), found.get("PYTHONPATH", "")]))
-    found.setdefault("TRITON_CACHE_DIR", str(folder / "triton"))
-    found.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder / "inductor"))
+    variables = {name: value for name, value in os.environ.items() if name not in _UNSET}
+    variables["PYTHONPATH"] = os.pathsep.join(
+        filter(None, [str(Path(__file__).parents[3]), variables.get("PYTHONPATH", "")])
+    )
+    variables.setdefault("TRITON_CACHE_DIR", str(folder / "triton"))
+    variables.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder / "inductor"))
     if device is not None and device.startswith("cuda:"):
-        found["CUDA_VISIBLE_DEVICES"] = conditions.card(device)
-    return found
+        variables["CUDA_VISIBLE_DEVICES"] = conditions.card(device)
+    return variables
 
 
 def _run(bench: RunningJob) -> Finished | Failed:
@@ -130,7 +132,7 @@ def _run(bench: RunningJob) -> Finished | Failed:
 
 
 def _names(job: BenchmarkJob, case: BenchmarkCase) -> Sequence[str]:
-    """The variants of a case; Inductor's kernels only where there is a file of them, or where they are asked for."""
+    """Return the variants of a case; Inductor's kernels only where there is a file of them, or they are asked for."""
     if job.variants is not None:
         return [*(v for v in VARIANTS if v in job.variants), *(r.name for r in job.rivals)]
     chosen = [v for v in VARIANTS if v != INDUCTOR_KERNELS or case.inductor]
@@ -166,7 +168,7 @@ def _facts(bench: RunningJob) -> dict[str, Any] | Failed:
 
 
 def _described(machine: Machine, facts: Mapping[str, Any]) -> Machine:
-    """The machine, with what torch knows of it."""
+    """Return the machine, with what torch knows of it."""
     return replace(
         machine,
         torch=facts["torch"],

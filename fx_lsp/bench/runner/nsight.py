@@ -26,22 +26,22 @@ def with_metrics(
 ) -> tuple[KernelTime, ...]:
     """The same with metrics, for kernels that a file has; a note in an entry's warnings where there are none."""
     command = shutil.which("ncu")
-    found = list(kernels)
+    measured = list(kernels)
     for entry in entries:
         if command is None or entry.variant not in (KERNELS, INDUCTOR_KERNELS) or not entry.right:
             continue
         whats: dict[What, None] = {k.what: None for k in entry.kernels}
         for what in whats:
             bench.say(f"{bench.title(entry)}: ncu, {what}")
-            known = _profiled(bench, entry, what, command)
-            if not known:
+            metrics = _profiled(bench, entry, what, command)
+            if not metrics:
                 entry.warnings.append("ncu gives no metrics: it may need the permission to read the GPU's counters.")
                 break
             label = bench.job.cases[entry.case].label
-            for number, kernel in enumerate(found):
+            for number, kernel in enumerate(measured):
                 if (kernel.variant, kernel.label, kernel.what) == (entry.variant, label, what):
-                    found[number] = replace(kernel, metrics=known.get(kernel.kernel, {}))
-    return tuple(found)
+                    measured[number] = replace(kernel, metrics=metrics.get(kernel.kernel, {}))
+    return tuple(measured)
 
 
 def _profiled(bench: RunningJob, entry: VariantRun, what: What, command: str) -> dict[str, dict[str, float]]:
@@ -61,13 +61,13 @@ def _profiled(bench: RunningJob, entry: VariantRun, what: What, command: str) ->
 
 
 def read(lines: Iterable[str]) -> dict[str, dict[str, float]]:
-    """The metrics of each kernel in what `ncu --csv` wrote."""
+    """Return the metrics of each kernel in what `ncu --csv` wrote."""
     table = [line for line in lines if line.startswith('"')]
-    found: dict[str, dict[str, float]] = {}
+    metrics: dict[str, dict[str, float]] = {}
     for row in csv.DictReader(table):
         name, metric, value = (row.get(key) or "" for key in ("Kernel Name", "Metric Name", "Metric Value"))
         try:
-            found.setdefault(name.partition("(")[0].strip(), {})[metric] = float(value.replace(",", ""))
+            metrics.setdefault(name.partition("(")[0].strip(), {})[metric] = float(value.replace(",", ""))
         except ValueError:
             continue
-    return found
+    return metrics

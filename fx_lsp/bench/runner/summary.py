@@ -46,25 +46,25 @@ def fractions(
 
 
 def warnings(timings: Mapping[str, Timing], bandwidth: float | None, rate: float | None) -> tuple[str, ...]:
-    """Why timings may mislead, a sentence each."""
-    found: list[str] = []
+    """Say why timings may mislead, a sentence each."""
+    doubts: list[str] = []
     for clock, time in timings.items():
         if time.median <= 0:
-            found.append(f"{clock}: no time passed, so nothing ran.")
+            doubts.append(f"{clock}: no time passed, so nothing ran.")
             continue
         if time.median < SHORTEST:
-            found.append(f"{clock}: {time.median * 1e3:.1f} µs is too short to be measured well; use larger inputs.")
+            doubts.append(f"{clock}: {time.median * 1e3:.1f} µs is too short to be measured well; use larger inputs.")
         spread = (time.high - time.low) / time.median
         if spread > NOISY:
-            found.append(f"{clock}: too noisy, the middle 80 % of samples spread over {spread:.0%} of the median.")
+            doubts.append(f"{clock}: too noisy, the middle 80 % of samples spread over {spread:.0%} of the median.")
         drift = abs(time.again - time.median) / time.median
         if drift > DRIFT:
-            found.append(f"{clock}: a second measurement differs by {drift:.0%}.")
+            doubts.append(f"{clock}: a second measurement differs by {drift:.0%}.")
     if bandwidth is not None and bandwidth > OVER:
-        found.append(
+        doubts.append(
             f"Faster than the card can copy what it reads and writes ({bandwidth:.2f} of the bandwidth): the data "
             "stayed in the cache, or not all of it is needed."
         )
     if rate is not None and rate > OVER:
-        found.append(f"Faster than the card multiplies matrices ({rate:.2f} of the rate): not all products are made.")
-    return tuple(found)
+        doubts.append(f"Faster than the card multiplies matrices ({rate:.2f} of the rate): not all products are made.")
+    return tuple(doubts)

@@ -93,13 +93,19 @@ def _measure(bench: RunningJob, group: Sequence[VariantRun], what: Sequence[What
         bench.say(f"timing {of} by {clock}, measurement {half + 1} of 2", steps)
         if half and of == what[0]:
             bench.look()
-        for entry in [e for _ in range(_TURNS) for e in group]:
-            if entry.child is not None and clock in entry.clocks and entry.right:
-                _turn(bench, entry, entry.child, of, clock, half, memory)
+        _measure_in_turns(bench, group, of, clock, half, memory)
     for entry in group:
         if bench.job.profile and entry.child is not None and entry.right:
             _profile(bench, entry, entry.child, what)
         entry.end()
+
+
+def _measure_in_turns(
+    bench: RunningJob, group: Sequence[VariantRun], what: What, clock: Clock, half: int, memory: int
+) -> None:
+    for entry in [e for _ in range(_TURNS) for e in group]:
+        if entry.child is not None and clock in entry.clocks and entry.right:
+            _turn(bench, entry, entry.child, what, clock, half, memory)
 
 
 def _turn(

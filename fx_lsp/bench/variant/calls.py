@@ -67,13 +67,13 @@ class Calls:
         self.renew()
 
     def renew(self) -> None:
-        """Sources of values that were not there before."""
+        """Make sources of values that were not there before."""
         self.sources: list[list[torch.Tensor]] = []
         for _ in range(_SOURCES):
             self.sources.append([_whole(t).clone() for t in self._arguments().tensors])
 
     def draw(self) -> FillValues:
-        """Values that no call has had."""
+        """Return values that no call has had."""
         return FillValues(self._random.randrange(_SOURCES), 1 + self._random.random() / 8)
 
     def fill(self, number: int, values: FillValues) -> None:
@@ -83,27 +83,27 @@ class Calls:
             scaled(tensor, values.scale)
 
     def prepare(self, number: int, what: What) -> list[torch.Tensor]:
-        """What has to be there before the call: for backward alone, the results of forward."""
+        """Return what has to be there before the call: for backward alone, the results of forward."""
         return outputs_of(self.subject, self.function, self.sets[number]) if what == "backward" else []
 
     def call(self, number: int, what: What, prepared: list[torch.Tensor], retain: bool = False) -> Results:
-        """Run it once: the results of forward, or the gradients, or both."""
+        """Run it once; return the results of forward, or the gradients, or both."""
         return _run(self.subject, self.function, self.sets[number], what, self.given, prepared, retain)
 
     def reference(self, number: int, what: What) -> tuple[Results, Results]:
-        """What the original makes of a set as it is, and what it makes of it in float64 (empty where it cannot)."""
+        """Return what the original makes of a set as it is, and in float64 (empty where it cannot)."""
         subject, arguments = self.subject, self.sets[number]
         unchanged = copy.deepcopy((arguments.args, arguments.kwargs))
         right = _run(subject, subject.reference, arguments, what, self.given)
         try:
             doubled = tree_map(subject.doubled, unchanged)
-            given = [subject.doubled(g) for g in self.given]
-            return right, _run(subject, subject.reference, described(subject, *doubled), what, given)
+            gradients = [subject.doubled(g) for g in self.given]
+            return right, _run(subject, subject.reference, described(subject, *doubled), what, gradients)
         except (AssertionError, RuntimeError, TypeError, ValueError):
             return right, []  # the original is not made for float64, or there is not the memory
 
     def names(self, what: What, results: int) -> list[str]:
-        """What to call the results of a call, of which there are so many."""
+        """Return what to call the results of a call, of which there are so many."""
         gradients = [f"gradient of {name}" for name in self.sets[0].leaves] if what != "forward" else []
         outputs = results - len(gradients)
         return [*(["out"] if outputs == 1 else [f"out[{n}]" for n in range(outputs)]), *gradients]
@@ -113,9 +113,9 @@ class Calls:
 
 
 def outputs_of(subject: BenchmarkSubject, function: Function, arguments: Arguments) -> list[torch.Tensor]:
-    """The tensors that a function returns."""
-    found = function(*arguments.args, **arguments.kwargs)
-    return [found] if isinstance(found, torch.Tensor) else [t for _, t in subject.tensors(found, "out")]
+    """Return the tensors that a function returns."""
+    returned = function(*arguments.args, **arguments.kwargs)
+    return [returned] if isinstance(returned, torch.Tensor) else [t for _, t in subject.tensors(returned, "out")]
 
 
 def _run(
@@ -123,7 +123,7 @@ def _run(
     function: Function,
     arguments: Arguments,
     what: What,
-    given: Sequence[torch.Tensor],
+    output_gradients: Sequence[torch.Tensor],
     prepared: Sequence[torch.Tensor] = (),
     retain: bool = False,
 ) -> Results:
@@ -133,12 +133,12 @@ def _run(
     outputs = prepared or outputs_of(subject, function, arguments)
     wanted = [t for t in outputs if t.requires_grad]
     leaves = [*arguments.leaves.values()]
-    gradients = torch.autograd.grad(wanted, leaves, given, retain_graph=retain, allow_unused=True)
+    gradients = torch.autograd.grad(wanted, leaves, output_gradients, retain_graph=retain, allow_unused=True)
     return [*gradients] if what == "backward" else [*outputs, *gradients]
 
 
 def _writes(subject: BenchmarkSubject, arguments: Arguments) -> bool:
-    """Whether the original changes arguments."""
+    """Return whether the original changes arguments."""
     before = [t._version for t in arguments.tensors]
     with torch.no_grad():
         outputs_of(subject, subject.reference, arguments)
@@ -146,20 +146,20 @@ def _writes(subject: BenchmarkSubject, arguments: Arguments) -> bool:
 
 
 def described(subject: BenchmarkSubject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
-    """Arguments with their tensors."""
+    """Return arguments with their tensors."""
     named = leaves_of(subject, args, kwargs)
-    known = {id(t): t for t in named.values()}
-    return Arguments(args, kwargs, [*known.values()], {n: t for n, t in named.items() if t.requires_grad})
+    tensors = {id(t): t for t in named.values()}
+    return Arguments(args, kwargs, [*tensors.values()], {n: t for n, t in named.items() if t.requires_grad})
 
 
 def leaves_of(subject: BenchmarkSubject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, torch.Tensor]:
-    """All tensors in arguments, by the names that the file's own comparison gives them."""
+    """Return all tensors in arguments, by the names that the file's own comparison gives them."""
     bound = inspect.signature(subject.signature).bind(*args, **kwargs).arguments
     return {n: t for name, value in bound.items() for n, t in subject.tensors(value, name)}
 
 
 def set_count(subject: BenchmarkSubject, where: Device, memory: int) -> int:
-    """How many sets to have, so that they exceed the cache and fit in so many bytes."""
+    """Return how many sets to have, so that they exceed the cache and fit in so many bytes."""
     args, kwargs = subject.make(1)
     size = max(1, bytes_of(leaves_of(subject, args, kwargs).values()))
     fitting = memory // (3 * size) - _SOURCES
@@ -167,7 +167,7 @@ def set_count(subject: BenchmarkSubject, where: Device, memory: int) -> int:
 
 
 def bytes_of(tensors: Iterable[torch.Tensor]) -> int:
-    """The memory that tensors take, what they share counted once."""
+    """Return the memory that tensors take, what they share counted once."""
     parts = {(t.data_ptr(), t.shape, t.stride()): _whole(t).numel() * t.element_size() for t in tensors}
     return sum(parts.values())
 
@@ -179,5 +179,5 @@ def scaled(tensor: torch.Tensor, scale: float) -> None:
 
 
 def _whole(tensor: torch.Tensor) -> torch.Tensor:
-    """The elements of a tensor that is expanded, each once; free of autograd."""
+    """Return the elements of a tensor that is expanded, each once; free of autograd."""
     return tensor.detach()[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())]

@@ -22,20 +22,20 @@ _MULTIPLIED = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
 
 
 def ceilings(where: Device, subject: BenchmarkSubject) -> Ceilings | None:
-    """Rates of copying and of multiplying matrices of the function's dtype; None without a GPU."""
+    """Measure the rates of copying and of multiplying matrices of the function's dtype; None without a GPU."""
     if where.kind != "cuda":
         return None
     args, kwargs = subject.make(1)
-    given = [t for t in leaves_of(subject, args, kwargs).values() if t.dtype in _MULTIPLIED]
-    dtype = max(given, key=lambda t: t.nbytes).dtype if given else torch.float32
-    del args, kwargs, given
-    found = Ceilings(_copying(where), _multiplying(where, dtype), dtype_abbrs[dtype])
+    tensors = [t for t in leaves_of(subject, args, kwargs).values() if t.dtype in _MULTIPLIED]
+    dtype = max(tensors, key=lambda t: t.nbytes).dtype if tensors else torch.float32
+    del args, kwargs, tensors
+    rates = Ceilings(_copying(where), _multiplying(where, dtype), dtype_abbrs[dtype])
     torch.cuda.empty_cache()
-    return found
+    return rates
 
 
 def _copying(where: Device) -> float:
-    """Bytes per second that a kernel reads and writes that only negates numbers."""
+    """Return the bytes per second that a kernel reads and writes that only negates numbers."""
     free, _ = torch.cuda.mem_get_info()
     source = torch.ones(min(_LARGEST, free // 8) // 2, dtype=torch.bfloat16, device="cuda")
     target = torch.empty_like(source)
@@ -43,7 +43,7 @@ def _copying(where: Device) -> float:
 
 
 def _multiplying(where: Device, dtype: torch.dtype) -> float:
-    """Operations per second of a product of large matrices."""
+    """Return the operations per second of a product of large matrices."""
     side = _SIDE if dtype.itemsize <= 2 else _SIDE // 2
     left, right = (torch.randn(side, side, device="cuda").to(dtype) for _ in range(2))
     product = torch.empty_like(left)
@@ -65,7 +65,7 @@ def _seconds(where: Device, run: Callable[[], object]) -> float:
 
 
 def costs(subject: BenchmarkSubject, label: str, wanted: tuple[What, ...]) -> list[Cost]:
-    """The bytes and operations that a case needs, for those of `wanted` that it has."""
+    """Return the bytes and operations that a case needs, for those of `wanted` that it has."""
     arguments = described(subject, *subject.make(1))
     specs = tuple(f"{name}: {_spec(t)}" for name, t in leaves_of(subject, arguments.args, arguments.kwargs).items())
     read = bytes_of(arguments.tensors)
@@ -74,12 +74,12 @@ def costs(subject: BenchmarkSubject, label: str, wanted: tuple[What, ...]) -> li
     own = {t.data_ptr() for t in arguments.tensors}
     forward = read + bytes_of(t for t in outputs if t.data_ptr() not in own)
     forward_flops = forward_operations.get_total_flops()
-    found = [Cost(label, "forward", forward, forward_flops, specs)]
+    needs = [Cost(label, "forward", forward, forward_flops, specs)]
     if arguments.leaves:
         backward, flops = _backward(subject, arguments)
-        found.append(Cost(label, "backward", backward, flops, specs))
-        found.append(Cost(label, "both", forward + backward, forward_flops + flops, specs))
-    return [cost for cost in found if cost.what in wanted]
+        needs.append(Cost(label, "backward", backward, flops, specs))
+        needs.append(Cost(label, "both", forward + backward, forward_flops + flops, specs))
+    return [cost for cost in needs if cost.what in wanted]
 
 
 def _backward(subject: BenchmarkSubject, arguments: Arguments) -> tuple[int, int]:
@@ -94,11 +94,11 @@ def _backward(subject: BenchmarkSubject, arguments: Arguments) -> tuple[int, int
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         outputs = [t for t in outputs_of(subject, subject.reference, arguments) if t.requires_grad]
     needed = min(bytes_of(saved), bytes_of(arguments.tensors))
-    given = [torch.randn_like(t) for t in outputs]
+    output_gradients = [torch.randn_like(t) for t in outputs]
     with FlopCounterMode(display=False) as operations:
-        gradients: Any = torch.autograd.grad(outputs, [*arguments.leaves.values()], given, allow_unused=True)
+        gradients: Any = torch.autograd.grad(outputs, [*arguments.leaves.values()], output_gradients, allow_unused=True)
     written = bytes_of(t for t in gradients if t is not None)
-    return needed + bytes_of(given) + written, operations.get_total_flops()
+    return needed + bytes_of(output_gradients) + written, operations.get_total_flops()
 
 
 def _spec(tensor: torch.Tensor) -> str:

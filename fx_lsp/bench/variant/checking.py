@@ -29,89 +29,91 @@ _LAGGING = 0.03
 
 
 def verdicts(subject: BenchmarkSubject, function: Function, where: Device, strange: bool) -> list[str]:
-    """What is wrong with a function, on fresh random inputs; a `strange` one is looked at more closely.
+    """Return what is wrong with a function, on fresh random inputs; look more closely at a `strange` one.
 
     Raises what the function raises.
     """
     if (said := _judge_of(subject)) is not None:
         return [said]
-    found = _against_original(subject, function, _seed())
+    wrong = _against_original(subject, function, _seed())
     if strange:
-        found += _poisoned(subject, function, where)
-        found += _reused(subject, function)
-        found += _late(subject, function, where)
-        found += _other_streams(subject, function, where)
-        found += _others_than_tensors(subject, function)
-        found += _overflows(subject, function)
-    return [*dict.fromkeys(found)]
+        wrong += _poisoned(subject, function, where)
+        wrong += _reused(subject, function)
+        wrong += _late(subject, function, where)
+        wrong += _other_streams(subject, function, where)
+        wrong += _others_than_tensors(subject, function)
+        wrong += _overflows(subject, function)
+    return [*dict.fromkeys(wrong)]
 
 
 def of_timed_call(calls: Calls, what: What, kept: TimedResults) -> list[str]:
-    """What is wrong with the results of a call that was timed."""
+    """Return what is wrong with the results of a call that was timed."""
     calls.fill(kept.number, kept.values)
     right, exact = calls.reference(kept.number, what)
-    found: list[str] = []
+    wrong: list[str] = []
     if len(kept.results) != len(right):
         return [f"It returns {len(kept.results)} tensors, and should return {len(right)}."]
     for number, name in enumerate(calls.names(what, len(right))):
         values = [r[number] if r else None for r in (kept.results, right, exact)]
         if values[1] is None and values[0] is None:
             continue
-        known = next(v for v in values if v is not None)  # no gradient is one of zeros
-        mine, theirs = (torch.zeros_like(known) if v is None else v for v in values[:2])
+        like = next(v for v in values if v is not None)  # no gradient is one of zeros
+        mine, theirs = (torch.zeros_like(like) if v is None else v for v in values[:2])
         bad, off, far = calls.subject.judged(mine, theirs, values[2])
         if bad:
-            found.append("In a timed call, " + _sentence(name, mine, theirs, off, far))
-    return found
+            wrong.append("In a timed call, " + _sentence(name, mine, theirs, off, far))
+    return wrong
 
 
 def _against_original(subject: BenchmarkSubject, function: Function, seed: int) -> list[str]:
-    """What is wrong with outputs, gradients and inputs, by the file's own comparison. The function runs first: while it
-    does, there are no right results that it could find."""
-    found = subject.results(function, *subject.make(seed))
-    return _judged(subject, found, seed)
+    """Return what is wrong with outputs, gradients and inputs, by the file's own comparison.
+
+    The function runs first: while it does, there are no right results that it could find.
+    """
+    results = subject.results(function, *subject.make(seed))
+    return _judged(subject, results, seed)
 
 
-def _judged(subject: BenchmarkSubject, found: dict[str, torch.Tensor], seed: int) -> list[str]:
+def _judged(subject: BenchmarkSubject, results: dict[str, torch.Tensor], seed: int) -> list[str]:
     right = subject.results(subject.reference, *subject.make(seed))
     try:
         exact = subject.results(subject.reference, *tree_map(subject.doubled, subject.make(seed)))
     except (AssertionError, RuntimeError, TypeError, ValueError):
         exact = dict[str, torch.Tensor]()  # the original is not made for float64
     wrong: list[str] = []
-    for name in dict.fromkeys((*right, *found)):
-        bad, off, far = subject.judged(found.get(name), right.get(name), exact.get(name))
+    for name in dict.fromkeys((*right, *results)):
+        bad, off, far = subject.judged(results.get(name), right.get(name), exact.get(name))
         if bad:
-            wrong.append(_sentence(name, found.get(name), right.get(name), off, far))
+            wrong.append(_sentence(name, results.get(name), right.get(name), off, far))
     return wrong
 
 
-def _sentence(name: str, found: torch.Tensor | None, right: torch.Tensor | None, off: float, far: float) -> str:
+def _sentence(name: str, result: torch.Tensor | None, right: torch.Tensor | None, off: float, far: float) -> str:
     if right is None:
         what = name.removesuffix(" afterwards")
         return f"It changes its input {what}." if what != name else f"It returns more than the original: {name}."
-    if found is None:
+    if result is None:
         what = name.removesuffix(" afterwards")
         return f"It leaves its input {what} as it is." if what != name else f"{name} is missing."
-    if found.shape != right.shape or found.dtype != right.dtype:
-        return f"{name} is {found.dtype} {tuple(found.shape)}, and should be {right.dtype} {tuple(right.shape)}."
-    if found.is_floating_point() and bool((found.isnan() & ~right.isnan()).any()):
+    if result.shape != right.shape or result.dtype != right.dtype:
+        return f"{name} is {result.dtype} {tuple(result.shape)}, and should be {right.dtype} {tuple(right.shape)}."
+    if result.is_floating_point() and bool((result.isnan() & ~right.isnan()).any()):
         return f"{name} has NaN where the original has numbers: it was not written, or overflows."
     return f"{name} is wrong: off by {off:.1e}, where the original is off by {far:.1e}."
 
 
 def _poisoned(subject: BenchmarkSubject, function: Function, where: Device) -> list[str]:
-    """The comparison, when all memory that the function can get holds NaN; and whether it calls the original."""
+    """Compare when all memory that the function can get holds NaN; see whether it calls the original."""
     seed = _seed()
     args, kwargs = subject.make(seed)
     sizes = [bytes_of([t]) for t in leaves_of(subject, args, kwargs).values()]
     with _no_numbers(where, sizes), _watching(subject.codes) as called:
-        found = subject.results(function, args, kwargs)
-    return (["It calls the original."] if called else []) + _judged(subject, found, seed)
+        results = subject.results(function, args, kwargs)
+    return (["It calls the original."] if called else []) + _judged(subject, results, seed)
 
 
 def _reused(subject: BenchmarkSubject, function: Function) -> list[str]:
-    """Whether new values at the same addresses, in the same objects, give new results."""
+    """Check that new values at the same addresses, in the same objects, give new results."""
     what: What = "both" if _differentiable(subject) else "forward"
     calls = Calls(subject, function, 1, what == "both", random.SystemRandom())
     for values in (FillValues(0, 1.0), FillValues(1, 1.1)):
@@ -122,7 +124,7 @@ def _reused(subject: BenchmarkSubject, function: Function) -> list[str]:
 
 
 def _late(subject: BenchmarkSubject, function: Function, where: Device) -> list[str]:
-    """Whether results change after the function returned."""
+    """Check that results do not change after the function returned."""
     args, kwargs = subject.make(_seed())
     results = [t.detach() for _, t in subject.tensors(function(*args, **kwargs), "out")]
     soon = [t.clone() for t in results]
@@ -133,7 +135,7 @@ def _late(subject: BenchmarkSubject, function: Function, where: Device) -> list[
 
 
 def _other_streams(subject: BenchmarkSubject, function: Function, where: Device) -> list[str]:
-    """Whether work goes on elsewhere when the stream of the call has come to its end."""
+    """Check that no work goes on elsewhere when the stream of the call has come to its end."""
     if where.kind != "cuda":
         return []
     args, kwargs = subject.make(_seed())
@@ -142,7 +144,7 @@ def _other_streams(subject: BenchmarkSubject, function: Function, where: Device)
 
 
 def _lag(where: Device, run: Callable[[], object]) -> float:
-    """Milliseconds for which the device is not idle when the current stream is."""
+    """Return the milliseconds for which the device is not idle when the current stream is."""
     lags: list[float] = []
     for _ in range(15):
         where.synchronize()
@@ -157,7 +159,7 @@ def _lag(where: Device, run: Callable[[], object]) -> float:
 
 
 def _others_than_tensors(subject: BenchmarkSubject, function: Function) -> list[str]:
-    """Whether what it returns are tensors that are there, as those of the original are."""
+    """Check that what it returns are tensors that are there, as those of the original are."""
     kinds: list[set[type]] = []
     for each in (function, subject.reference):
         args, kwargs = subject.make(_seed())
@@ -167,14 +169,14 @@ def _others_than_tensors(subject: BenchmarkSubject, function: Function) -> list[
 
 
 def _overflows(subject: BenchmarkSubject, function: Function) -> list[str]:
-    """Whether large inputs give infinities or NaN where the original has numbers."""
+    """Check that large inputs give no infinities or NaN where the original has numbers."""
     seed = _seed()
-    found, right = (
+    outputs, right = (
         [t for _, t in subject.tensors(each(*args, **kwargs), "out")]
         for each in (function, subject.reference)
         for args, kwargs in [_large(subject, seed)]
     )
-    for mine, theirs in zip(found, right, strict=True):
+    for mine, theirs in zip(outputs, right, strict=True):
         if mine.is_floating_point() and bool((~mine.isfinite() & theirs.isfinite()).any()):
             return [f"For inputs {_LARGE:.0f} times as large, it has infinities or NaN where the original has numbers."]
     return []
@@ -190,7 +192,7 @@ def _large(subject: BenchmarkSubject, seed: int) -> tuple[tuple[Any, ...], dict[
 
 
 def _judge_of(subject: BenchmarkSubject) -> str | None:
-    """What is wrong with the file's own judgement, which may have been edited: None where it tells right from wrong."""
+    """Say what is wrong with the file's own judgement, which may have been edited; None if it can tell."""
     right = torch.linspace(-1, 1, 64)
     wrongs = (right + 0.1, torch.zeros_like(right), torch.full_like(right, torch.nan))
     accepted = not subject.judged(right, right, right.double())[0]
@@ -230,7 +232,7 @@ def _no_numbers(where: Device, sizes: Sequence[int]) -> Generator[None]:
 
 @contextmanager
 def _watching(codes: frozenset[CodeType]) -> Generator[list[CodeType]]:
-    """Which of these are run meanwhile, in this thread."""
+    """Collect which of these are run meanwhile, in this thread."""
     seen: list[CodeType] = []
 
     def look(frame: FrameType, event: str, argument: Any) -> None:

@@ -36,7 +36,7 @@ class Device:
 
 
 def device(kind: str) -> Device:
-    """The device "cuda" or "cpu". Work on a GPU goes to a stream that can be captured from then on."""
+    """Return the device "cuda" or "cpu". Work on a GPU goes to a stream that can be captured from then on."""
     if kind == "cpu":
         return Device("cpu", ("wall",), _nothing, 0)
     torch.cuda.set_stream(torch.cuda.Stream())  # autograd remembers streams, and the default one cannot be captured
@@ -45,7 +45,7 @@ def device(kind: str) -> Device:
 
 
 def event() -> torch.cuda.Event:
-    """An event for the time, not yet recorded."""
+    """Return an event for the time, not yet recorded."""
     return _Event(enable_timing=True)
 
 
@@ -55,7 +55,7 @@ def record(mark: torch.cuda.Event) -> None:
 
 
 def elapsed(start: torch.cuda.Event, end: torch.cuda.Event) -> float:
-    """Milliseconds between two events that have both happened."""
+    """Return the milliseconds between two events that have both happened."""
     return _elapsed(start, end)
 
 
@@ -67,7 +67,7 @@ def wait(where: Device, seconds: float) -> None:
 
 
 def free_bytes(where: Device) -> int:
-    """How much memory can still be had."""
+    """Return how much memory can still be had."""
     if where.kind == "cuda":
         free, _ = torch.cuda.mem_get_info()
         return free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()

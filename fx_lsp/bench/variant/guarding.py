@@ -63,7 +63,7 @@ _SETTINGS: dict[str, Callable[[], Any]] = {
 
 
 def _is_torch(value: Any) -> bool:
-    """Whether a function is from torch itself: some of its parts replace others when they are imported."""
+    """Return whether a function is from torch itself: some of its parts replace others when they are imported."""
     code = getattr(inspect.unwrap(value) if callable(value) else value, "__code__", None)
     return code is not None and Path(code.co_filename).is_relative_to(Path(torch.__file__).parent)
 
@@ -77,11 +77,11 @@ class PatchGuard:
         self._settings = {what: get() for what, get in _SETTINGS.items()}
 
     def verdicts(self) -> list[str]:
-        """What has changed since, a sentence each."""
-        found: list[str] = []
+        """Return what has changed since, a sentence each."""
+        changes: list[str] = []
         for (owner, name), value in zip(self._names, self._values, strict=True):
             now = getattr(owner, name, _MISSING)
             if now is not value and not _is_torch(now):
-                found.append(f"It replaces {getattr(owner, '__qualname__', owner.__name__)}.{name}.")
-        found += [f"It changes {what}." for what, get in _SETTINGS.items() if get() != self._settings[what]]
-        return found
+                changes.append(f"It replaces {getattr(owner, '__qualname__', owner.__name__)}.{name}.")
+        changes += [f"It changes {what}." for what, get in _SETTINGS.items() if get() != self._settings[what]]
+        return changes

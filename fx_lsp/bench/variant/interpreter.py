@@ -39,8 +39,8 @@ def _reduce(self: Any, values: Any) -> list[Any]:
     while (length := len(arrays[0])) > 1:
         even = length - length % 2
         halves = [[self.to_tensor(a[i:even:2], d) for a, d in zip(arrays, dtypes, strict=True)] for i in (0, 1)]
-        found = self.combine_fn.fn(*halves[0], *halves[1])
-        combined = [_data(f) for f in (found if isinstance(found, tuple) else (found,))]
+        reduced = self.combine_fn.fn(*halves[0], *halves[1])
+        combined = [_data(f) for f in (reduced if isinstance(reduced, tuple) else (reduced,))]
         arrays = [np.concatenate([c, a[even:]]) for c, a in zip(combined, arrays, strict=True)]
     kept = [a[0] for a in arrays]
     if self.keep_dims:

@@ -55,7 +55,7 @@ def measure(where: Device, calls: Calls, what: What, clock: Clock, seconds: floa
 
 
 def _wall(where: Device, calls: Calls, what: What, number: int, mark: Callable[[], None]) -> Samples:
-    chosen, found, kept = random.SystemRandom().randrange(number), list[float](), None
+    chosen, milliseconds, kept = random.SystemRandom().randrange(number), list[float](), None
     with _quiet(mark) as spent:
         for sample in range(number):
             at, values = sample % len(calls.sets), calls.draw()
@@ -66,12 +66,12 @@ def _wall(where: Device, calls: Calls, what: What, number: int, mark: Callable[[
             begin = now()
             results = calls.call(at, what, prepared)
             where.synchronize()
-            found.append((now() - begin) / 1e6)
+            milliseconds.append((now() - begin) / 1e6)
             if sample == chosen:
                 kept = TimedResults(_copies(results), at, values)
             del results, prepared
     assert kept is not None
-    return Samples(found, kept, spent[0])
+    return Samples(milliseconds, kept, spent[0])
 
 
 def _events(
@@ -121,7 +121,7 @@ def _graph(where: Device, calls: Calls, what: What, seconds: float, mark: Callab
     one = _replayed(where, graph, 1)[0] / 1e3
     number = max(_FEWEST, min(_MOST, int(seconds / max(one, 1e-7))))
     with _quiet(mark) as spent:
-        found = [t / len(order) for t in _replayed(where, graph, number)]
+        milliseconds = [t / len(order) for t in _replayed(where, graph, number)]
     chosen = random.SystemRandom().randrange(sets)
     if what != "backward":  # that starts from what was computed outside of the graph
         held[chosen] = calls.draw()
@@ -129,7 +129,7 @@ def _graph(where: Device, calls: Calls, what: What, seconds: float, mark: Callab
     graph.replay()
     where.synchronize()
     last = max(n for n, at in enumerate(order) if at == chosen)
-    return Samples(found, TimedResults(_copies(results[last]), chosen, held[chosen]), spent[0])
+    return Samples(milliseconds, TimedResults(_copies(results[last]), chosen, held[chosen]), spent[0])
 
 
 def _replayed(where: Device, graph: torch.cuda.CUDAGraph, number: int) -> list[float]:

@@ -13,20 +13,20 @@ from fx_lsp.measured import What
 
 
 def kernels(where: Device, calls: Calls, what: What) -> list[dict[str, Any]]:
-    """Name, calls and microseconds of each kernel in one call, those that take longest first; on the CPU, operators."""
+    """Return name, calls and microseconds of each kernel in one call, the longest first; on the CPU, of operators."""
     gpu = where.kind == "cuda"
     sets = range(len(calls.sets))
     for at in sets:
         calls.call(at, what, calls.prepare(at, what))
     prepared = [calls.prepare(at, what) for at in sets]
     where.synchronize()
-    with profile(activities=[ProfilerActivity.CUDA if gpu else ProfilerActivity.CPU]) as found:
+    with profile(activities=[ProfilerActivity.CUDA if gpu else ProfilerActivity.CPU]) as profiler:
         for at in sets:
             calls.call(at, what, prepared[at])
         where.synchronize()
     rows = [
         {"kernel": event.key, "calls": event.count / len(sets), "microseconds": _microseconds(event, gpu) / len(sets)}
-        for event in found.key_averages()
+        for event in profiler.key_averages()
     ]
     return sorted((r for r in rows if r["microseconds"] > 0), key=lambda r: -r["microseconds"])
 
@@ -46,5 +46,5 @@ def once(where: Device, calls: Calls, what: What) -> None:
 def _microseconds(event: Any, gpu: bool) -> float:
     if not gpu:
         return event.self_cpu_time_total
-    found = getattr(event, "self_device_time_total", None)
-    return event.self_cuda_time_total if found is None else found
+    device_time = getattr(event, "self_device_time_total", None)
+    return event.self_cuda_time_total if device_time is None else device_time

@@ -39,8 +39,8 @@ class PreparedVariant:
 
 
 def answering(send: Callable[[dict[str, Any]], None]) -> Callable[[Request], dict[str, Any]]:
-    """What answers requests; meanwhile it sends what it does, and marks where a measurement begins and ends."""
-    made: list[PreparedVariant] = []
+    """Return what answers requests; meanwhile it sends what it does, and marks where a measurement begins and ends."""
+    variants: list[PreparedVariant] = []
 
     def say(text: str) -> None:
         send({"progress": text})
@@ -50,14 +50,14 @@ def answering(send: Callable[[dict[str, Any]], None]) -> Callable[[Request], dic
             if request["do"] == "facts":
                 return _facts(request, say)
             if request["do"] == "setup":
-                made.append(_setup(request, say))
-                return _checked(made[-1])
+                variants.append(_setup(request, say))
+                return _checked(variants[-1])
             if request["do"] == "measure":
-                return _measured(made[-1], request, lambda: send({"mark": True}))
+                return _measured(variants[-1], request, lambda: send({"mark": True}))
             from fx_lsp.bench.variant import profiling
 
             if request["do"] == "profile":
-                return {"kernels": profiling.kernels(made[-1].where, _calls(made[-1], 1), request["what"])}
+                return {"kernels": profiling.kernels(variants[-1].where, _calls(variants[-1], 1), request["what"])}
             profiled = _setup(request, say)
             profiling.once(profiled.where, _calls(profiled, 1), request["what"][0])
             return {}
@@ -72,7 +72,7 @@ def answering(send: Callable[[dict[str, Any]], None]) -> Callable[[Request], dic
 
 
 def _facts(request: Request, say: Callable[[str], None]) -> dict[str, Any]:
-    """Versions, the card, its ceilings, and what each case needs."""
+    """Return versions, the card, its ceilings, and what each case needs."""
     from fx_lsp.bench.variant import ceilings
 
     has_gpu = torch.cuda.is_available()
@@ -80,15 +80,15 @@ def _facts(request: Request, say: Callable[[str], None]) -> dict[str, Any]:
         return {"error": "torch finds no CUDA device.", "hint": _why_no_gpu()}
     where = device(request["device"] or ("cuda" if has_gpu else "cpu"))
     sys.path += request["paths"]  # behind all others: a module of the user's must not shadow one of Python's
-    found: dict[str, Any] = {"device": where.kind, "torch": torch.__version__, "threads": torch.get_num_threads()}
+    facts: dict[str, Any] = {"device": where.kind, "torch": torch.__version__, "threads": torch.get_num_threads()}
     if where.kind == "cuda":
         free, total = torch.cuda.mem_get_info()
-        found |= {"gpu": torch.cuda.get_device_name(), "memory_free": free, "memory_total": total}
-        found["cuda"] = torch.version.cuda or torch.version.hip or ""
+        facts |= {"gpu": torch.cuda.get_device_name(), "memory_free": free, "memory_total": total}
+        facts["cuda"] = torch.version.cuda or torch.version.hip or ""
     with suppress(ImportError):
         import triton
 
-        found["triton"] = triton.__version__
+        facts["triton"] = triton.__version__
     costs: list[Any] = []
     rates = None
     try:
@@ -101,8 +101,8 @@ def _facts(request: Request, say: Callable[[str], None]) -> dict[str, Any]:
     except NotComparable:
         raise
     except Exception as error:  # the original's own: every variant says so then
-        found["warning"] = f"What it needs at least is not known: {first_line(error)}"
-    return {**found, "costs": costs, "ceilings": wire.to_json(rates)}
+        facts["warning"] = f"What it needs at least is not known: {first_line(error)}"
+    return {**facts, "costs": costs, "ceilings": wire.to_json(rates)}
 
 
 def _why_no_gpu() -> str:
@@ -135,53 +135,58 @@ def _setup(request: Request, say: Callable[[str], None]) -> PreparedVariant:
     return PreparedVariant(where, subject, row, function, guard, tuple(request["what"]))
 
 
-def _checked(made: PreparedVariant) -> dict[str, Any]:
+def _checked(prepared: PreparedVariant) -> dict[str, Any]:
     started = now()
-    found = checking.verdicts(made.subject, made.function, made.where, made.variant.strange)
-    found += _replaced(made)
-    interpreted = made.variant.kernels and is_interpreted(made.subject.module)
+    wrong = checking.verdicts(prepared.subject, prepared.function, prepared.where, prepared.variant.strange)
+    wrong += _replaced(prepared)
+    interpreted = prepared.variant.kernels and is_interpreted(prepared.subject.module)
     peak = 0
     gc.collect()
     gc.freeze()  # what is there stays: from now on, collecting takes no time
-    if made.where.kind == "cuda":
+    if prepared.where.kind == "cuda":
         torch.cuda.empty_cache()
         peak = torch.cuda.max_memory_reserved()
-    clocks = [c for c in made.where.clocks if c != "graph" or made.variant.captured]
+    clocks = [c for c in prepared.where.clocks if c != "graph" or prepared.variant.captured]
     return {
-        "verdicts": found,
-        "clocks": [] if interpreted or found else clocks,
-        "reason": "Triton's interpreter runs it: checked, not timed." if interpreted and not found else "",
+        "verdicts": wrong,
+        "clocks": [] if interpreted or wrong else clocks,
+        "reason": "Triton's interpreter runs it: checked, not timed." if interpreted and not wrong else "",
         "seconds": (now() - started) / 1e9,
         "warnings": _graph_breaks(),
-        "free": free_bytes(made.where),
+        "free": free_bytes(prepared.where),
         "peak": peak,
     }
 
 
-def _measured(made: PreparedVariant, request: Request, mark: Callable[[], None]) -> dict[str, Any]:
-    calls = _calls(made, request["bytes"])
+def _measured(prepared: PreparedVariant, request: Request, mark: Callable[[], None]) -> dict[str, Any]:
+    calls = _calls(prepared, request["bytes"])
     calls.renew()
-    found = measuring.measure(made.where, calls, request["what"], request["clock"], request["seconds"], mark)
-    wrong = checking.of_timed_call(calls, request["what"], found.kept)
-    if made.where.kind == "cuda":
+    samples = measuring.measure(prepared.where, calls, request["what"], request["clock"], request["seconds"], mark)
+    wrong = checking.of_timed_call(calls, request["what"], samples.kept)
+    if prepared.where.kind == "cuda":
         free, total = torch.cuda.mem_get_info()
         if free < total / 2:  # others measure on this card in turn
             torch.cuda.empty_cache()
-    return {"samples": found.milliseconds, "seconds": found.seconds, "wrong": wrong, "verdicts": _replaced(made)}
+    return {
+        "samples": samples.milliseconds,
+        "seconds": samples.seconds,
+        "wrong": wrong,
+        "verdicts": _replaced(prepared),
+    }
 
 
-def _calls(made: PreparedVariant, size: int) -> Calls:
-    if not made.calls:
-        sets, gradients = set_count(made.subject, made.where, size), set(made.what) != {"forward"}
-        calls = Calls(made.subject, made.function, sets, gradients, random.SystemRandom())
-        for what in made.what:
-            measuring.settle(made.where, calls, what)
-        made.calls.append(calls)
-    return made.calls[0]
+def _calls(prepared: PreparedVariant, size: int) -> Calls:
+    if not prepared.calls:
+        sets, gradients = set_count(prepared.subject, prepared.where, size), set(prepared.what) != {"forward"}
+        calls = Calls(prepared.subject, prepared.function, sets, gradients, random.SystemRandom())
+        for what in prepared.what:
+            measuring.settle(prepared.where, calls, what)
+        prepared.calls.append(calls)
+    return prepared.calls[0]
 
 
-def _replaced(made: PreparedVariant) -> list[str]:
-    return made.guard.verdicts() if made.variant.strange else []
+def _replaced(prepared: PreparedVariant) -> list[str]:
+    return prepared.guard.verdicts() if prepared.variant.strange else []
 
 
 def _graph_breaks() -> list[str]:

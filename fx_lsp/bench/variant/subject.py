@@ -100,7 +100,7 @@ def _outside(reference: Function, names: dict[str, Any]) -> dict[str, Function]:
 
 
 def is_interpreted(module: ModuleType) -> bool:
-    """Whether Triton interprets the module's kernels instead of compiling them."""
+    """Return whether Triton interprets the module's kernels instead of compiling them."""
     values = [v for value in vars(module).values() for v in (value, getattr(value, "fn", None))]  # in an autotuner
     return any(type(value).__name__ == "InterpretedFunction" for value in values)
 
@@ -118,7 +118,7 @@ def _assigns(statement: ast.stmt, name: str) -> bool:
 
 
 def _needs_triton(statement: ast.stmt) -> bool:
-    """Whether a statement is there for kernels only: what makes arguments and compares has no decorators."""
+    """Return whether a statement is there for kernels only: what makes arguments and compares has no decorators."""
     if isinstance(statement, (ast.Import, ast.ImportFrom)):
         return "triton" in ast.unparse(statement)
     return isinstance(statement, ast.ClassDef) or (
@@ -127,8 +127,8 @@ def _needs_triton(statement: ast.stmt) -> bool:
 
 
 def _codes(names: dict[str, Any]) -> Iterator[CodeType]:
-    """The code of the original, where it is a function or a module's method."""
+    """Yield the code of the original, where it is a function or a module's method."""
     module = names.get("module")
-    for found in (names.get("reference"), getattr(type(module), "forward", None)):
-        if isinstance(found, FunctionType) and not found.__module__.startswith("torch."):
-            yield found.__code__
+    for function in (names.get("reference"), getattr(type(module), "forward", None)):
+        if isinstance(function, FunctionType) and not function.__module__.startswith("torch."):
+            yield function.__code__

@@ -36,7 +36,7 @@ class Variant:
 
 
 def variant(name: str, rivals: tuple[Rival, ...]) -> Variant:
-    """The row of that name, or of a rival. Raises NotHere."""
+    """Return the row of that name, or of a rival. Raises NotHere."""
     rival = next((r for r in rivals if r.name == name), None)
     if rival is not None:
         return Variant(lambda subject, device: _imported(rival.target), strange=True)
@@ -69,32 +69,32 @@ def _compiled(gpu: bool = False, **options: Any) -> Callable[[BenchmarkSubject, 
 
 
 def _symbolically_traced(subject: BenchmarkSubject, device: str) -> Function:
-    """A GraphModule for each module that it is called on, or one for a function."""
+    """Build a GraphModule for each module that it is called on, or one for a function."""
 
-    def trace(root: Any, given: inspect.BoundArguments) -> fx.GraphModule:
-        given.apply_defaults()
-        return fx.symbolic_trace(root, {n: v for n, v in given.arguments.items() if not _has_tensors(subject, v)})
+    def trace(root: Any, bound: inspect.BoundArguments) -> fx.GraphModule:
+        bound.apply_defaults()
+        return fx.symbolic_trace(root, {n: v for n, v in bound.arguments.items() if not _has_tensors(subject, v)})
 
     return _traced_once(subject, trace)
 
 
 def _scripted(subject: BenchmarkSubject, device: str) -> Function:
-    """Scripted where that works, and traced where not."""
+    """Script the original where that works, and trace it where not."""
 
-    def script(root: Any, given: inspect.BoundArguments) -> Any:
+    def script(root: Any, bound: inspect.BoundArguments) -> Any:
         try:
             return torch.jit.script(root)
         except Exception as error:
-            if not all(_has_tensors(subject, v) for v in given.arguments.values()):
+            if not all(_has_tensors(subject, v) for v in bound.arguments.values()):
                 raise NotHere(f"It cannot be scripted: {first_line(error)}") from None
-            return torch.jit.trace(root, given.args, example_kwarg_inputs=given.kwargs or None, check_trace=False)
+            return torch.jit.trace(root, bound.args, example_kwarg_inputs=bound.kwargs or None, check_trace=False)
 
     return _traced_once(subject, script)
 
 
 def _traced_once(subject: BenchmarkSubject, make: Callable[[Any, inspect.BoundArguments], Any]) -> Function:
-    """A function whose first call on a module, or at all, makes what it calls from then on."""
-    made: dict[int, tuple[Any, Any]] = {}
+    """Return a function whose first call on a module, or at all, makes what it calls from then on."""
+    traced_by_module: dict[int, tuple[Any, Any]] = {}
 
     def call(*args: Any, **kwargs: Any) -> Any:
         reference = next(iter(subject.outside.values()), subject.reference)
@@ -104,15 +104,15 @@ def _traced_once(subject: BenchmarkSubject, make: Callable[[Any, inspect.BoundAr
         root = reference if module is None else _bound(reference, module)
         signature = inspect.signature(root.forward if isinstance(root, torch.nn.Module) else root)
         key = id(module)
-        if key not in made:
-            made[key] = (make(root, signature.bind(*rest, **kwargs)), module)
-        return made[key][0](*rest, **kwargs)
+        if key not in traced_by_module:
+            traced_by_module[key] = (make(root, signature.bind(*rest, **kwargs)), module)
+        return traced_by_module[key][0](*rest, **kwargs)
 
     return call
 
 
 def _bound(reference: Function, module: torch.nn.Module) -> Any:
-    """What is called on a module: the module itself, or a method of it."""
+    """Return what is called on a module: the module itself, or a method of it."""
     name = getattr(reference, "__name__", "")
     return getattr(module, name) if hasattr(type(module), name) and reference is not type(module).__call__ else module
 
@@ -124,16 +124,16 @@ def _has_tensors(subject: BenchmarkSubject, value: Any) -> bool:
 def _imported(target: str) -> Function:
     name, _, attribute = target.partition(":")
     try:
-        found: Any = importlib.import_module(name)
+        value: Any = importlib.import_module(name)
         for part in attribute.split("."):
-            found = getattr(found, part)
+            value = getattr(value, part)
     except (ImportError, AttributeError) as error:
         raise NotHere(f"{target} cannot be imported: {first_line(error)}") from None
-    return found
+    return value
 
 
 def first_line(error: BaseException) -> str:
-    """An exception as one short sentence."""
+    """Return an exception as one short sentence."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = f"{type(error).__name__}: {lines[0].rstrip(':')}" if lines else type(error).__name__
     return text if len(text) <= 300 else text[:299] + "…"
