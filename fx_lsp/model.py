@@ -21,7 +21,7 @@ class Span:
     end_col: int
 
     def contains(self, other: Span) -> bool:
-        """Whether `other` lies inside this span (equal spans contain each other)."""
+        """Return whether `other` lies inside this span (equal spans contain each other)."""
         return (
             self.file == other.file
             and (self.line, self.col) <= (other.line, other.col)
@@ -303,7 +303,7 @@ class Trace:
         return sum(s.bytes for s in self.saved)
 
     def info(self, stage: StageName) -> StageInfo | None:
-        """What is known of `stage`, or None when the target has no such stage."""
+        """Return what is known of `stage`, or None when the target has no such stage."""
         return next((s for s in self.stages if s.name == stage), None)
 
     def kept(self, stage: StageName) -> StageName | None:
@@ -535,7 +535,7 @@ class TraceRequest:
     @property
     def is_asked(self) -> bool:
         """Return True if the author of the code wants the target traced: its inputs are written down."""
-        return any(given.source in ("comment", "settings") for given in self.given)
+        return any(written.source in ("comment", "settings") for written in self.given)
 
 
 @dataclass(frozen=True)

@@ -116,18 +116,18 @@ async def _bench(
 ) -> int:
     asked = _asked(arguments, chosen)
     async with opened(arguments, chosen) as engine:
-        made = await job_of(engine, asked, job)
-    if isinstance(made, Failure):
+        prepared = await job_of(engine, asked, job)
+    if isinstance(prepared, Failure):
         if arguments.json:
-            print(json.dumps({"target": arguments.target, "failure": to_json(made)}, indent=2))
+            print(json.dumps({"target": arguments.target, "failure": to_json(prepared)}, indent=2))
         else:
-            print(failure_text(made, chosen), file=sys.stderr)
+            print(failure_text(prepared, chosen), file=sys.stderr)
         return 1
     python, shown, queue = find_interpreter(arguments.python, asked.roots, os.environ), ProgressPrinter(), Queue()
 
     async def measured(place: Place) -> tuple[str, Report | Failed]:
         name, last = place.name, Failed("It said nothing.")
-        async with aclosing(run_on(place, hosts, made.job, queue, python, asked.roots)) as ran:
+        async with aclosing(run_on(place, hosts, prepared.job, queue, python, asked.roots)) as ran:
             async for name, event in ran:
                 last = shown.take(name, event) or last
         return name, last
@@ -137,7 +137,7 @@ async def _bench(
     reports = {host: end for host, end in ends.items() if isinstance(end, Report)}
     failed = {host: end for host, end in ends.items() if isinstance(end, Failed)}
     for host, report in reports.items():
-        _keep(StoredRun(BenchmarkRun(chosen.file, chosen.name, host, report), made.imports))
+        _keep(StoredRun(BenchmarkRun(chosen.file, chosen.name, host, report), prepared.imports))
     if arguments.json:
         print(json.dumps(_contract(arguments.target, reports, failed), indent=2))
     elif reports:
@@ -187,9 +187,9 @@ def _width() -> int:
 
 
 def _job(arguments: argparse.Namespace) -> BenchmarkJob:
-    """What was asked for, without what is measured. Raises TargetError."""
+    """Return what was asked for, without what is measured. Raises TargetError."""
     asked = set(re.split(r"\s*,\s*", arguments.what.strip()))
-    what: tuple[What, ...] = tuple(known for known in WHATS if known in asked)
+    what: tuple[What, ...] = tuple(each for each in WHATS if each in asked)
     if asked - set(WHATS):
         raise TargetError(f"--what is a list of {', '.join(WHATS)}, not `{arguments.what}`")
     rivals: list[Rival] = []
@@ -203,16 +203,16 @@ def _job(arguments: argparse.Namespace) -> BenchmarkJob:
 
 
 def _require_variants(job: BenchmarkJob, places: Sequence[Host | Cluster]) -> None:
-    """Raises TargetError for a variant that there is on none of the places."""
+    """Raise TargetError for a variant that there is on none of the places."""
     rivals = [rival for place in places if isinstance(place, Host) for some in place.rivals.values() for rival in some]
-    known = [*VARIANTS, *dict.fromkeys(rival.name for rival in (*job.rivals, *rivals))]
+    names = [*VARIANTS, *dict.fromkeys(rival.name for rival in (*job.rivals, *rivals))]
     for name in job.variants or ():
-        if name not in known:
-            raise TargetError(f"there is no variant {name}; there are: {', '.join(known)}")
+        if name not in names:
+            raise TargetError(f"there is no variant {name}; there are: {', '.join(names)}")
 
 
 def _asked(arguments: argparse.Namespace, chosen: Chosen) -> BenchRequest:
-    """What is to be generated."""
+    """Return what is to be generated."""
     sweep = read_sweep(arguments.sweep) if arguments.sweep else None
     choices = read_choices({name: getattr(arguments, name) for name in _CHOICES})
     inductor = INDUCTOR_KERNELS in arguments.variant if arguments.variant else None
@@ -220,9 +220,9 @@ def _asked(arguments: argparse.Namespace, chosen: Chosen) -> BenchRequest:
     return BenchRequest(chosen.file, chosen.name, chosen.text, roots, arguments.inputs, sweep, choices, inductor)
 
 
-def _keep(made: StoredRun) -> None:
+def _keep(stored: StoredRun) -> None:
     try:
-        keep(made.run, made.imports)
+        keep(stored.run, stored.imports)
     except (OSError, sqlite3.Error) as error:
         print(f"fx-lsp: this is not kept in the history: {error}", file=sys.stderr)
 

@@ -75,11 +75,15 @@ async def _graph(arguments: argparse.Namespace) -> int:
 def _print_stage(
     trace: Trace, stages: list[Stage], name: str, arguments: argparse.Namespace, texts: dict[str, str]
 ) -> int:
-    known = {s.name: s for s in stages}
-    if name not in known:
-        print(f"fx-lsp: {trace.target} has no stage {name}; it has {', '.join(known)}", file=sys.stderr)
+    by_name = {s.name: s for s in stages}
+    if name not in by_name:
+        print(f"fx-lsp: {trace.target} has no stage {name}; it has {', '.join(by_name)}", file=sys.stderr)
         return 1
-    document = render_stage(trace, known[name], lambda span: source_line(span, texts), arguments.full, arguments.sizes)
+    document = render_stage(
+        trace, by_name[name], lambda span: source_line(span, texts), arguments.full, arguments.sizes
+    )
+        trace, by_name[name], lambda span: source_line(span, texts), arguments.full, arguments.sizes
+    )
     print_document(document)
     return 0
 

@@ -101,7 +101,7 @@ class Session:
 
     @property
     def opens_uris(self) -> bool:
-        """Whether the client reads views by their URIs, and needs no files of them."""
+        """Return whether the client reads views by their URIs, and needs no files of them."""
         return self.capabilities.text_document_content or self.settings.virtual_documents
 
     def uri_of_file(self, file: str) -> str:

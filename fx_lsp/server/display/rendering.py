@@ -83,7 +83,7 @@ def last_good(session: Session, engine: Engine, view: View) -> RenderedView | No
 
 
 def as_stale(shown: RenderedView) -> RenderedView:
-    """What is shown with a note, at the end of its title, that it is of an earlier text: no line moves."""
+    """Return what is shown with a note, at the end of its title, that it is of an earlier text: no line moves."""
     title, *lines = shown.document.lines
     if not title.text.startswith("# ") or title.text.endswith(STALE):
         return shown
@@ -102,14 +102,14 @@ def plain_text(text: str) -> RenderedView:
 
 
 def source_lines(session: Session) -> SourceLine:
-    """The lines that spans start on, as the client has their files; each file is read once."""
+    """Return what gives the lines that spans start on, as the client has their files; each file is read once."""
     lines: dict[str, list[str]] = {}
 
     def source_line(span: Span) -> str | None:
         if span.file not in lines:
             lines[span.file] = from_proto.split_lines(session.source(span.file) or "")
-        known = lines[span.file]
-        return known[span.line - 1] if 0 < span.line <= len(known) else None
+        rows = lines[span.file]
+        return rows[span.line - 1] if 0 < span.line <= len(rows) else None
 
     return source_line
 
