@@ -57,10 +57,6 @@ COMPLEX: dict[str, int] = {
     "fx_lsp.features.folding:folds": 24,
     "fx_lsp.features.memory:_walk": 24,
     "fx_lsp.features.memory:memory": 21,
-    "fx_lsp.specs:_value": 30,
-    "fx_lsp.steps:_evaluates": 30,
-    "fx_lsp.steps:_function_of": 22,
-    "fx_lsp.steps:_taken_apart": 36,
     "fx_lsp.tracer.inputs.evidence.body:_visit": 44,
     "fx_lsp.tracer.inputs.evidence.patterns:visit_pattern": 24,
     "fx_lsp.tracer.inputs.evidence.uses:visit_call": 26,
@@ -90,34 +86,15 @@ COMPLEX: dict[str, int] = {
 }
 
 VAGUE_VARIABLES: dict[str, int] = {
-    "fx_lsp.api": 1,
-    "fx_lsp.choices": 1,
-    "fx_lsp.cli": 1,
-    "fx_lsp.commands": 30,
-    "fx_lsp.comments": 3,
     "fx_lsp.features": 61,
-    "fx_lsp.model": 1,
-    "fx_lsp.plots": 4,
-    "fx_lsp.server": 2,
-    "fx_lsp.specs": 2,
-    "fx_lsp.syntax": 1,
     "fx_lsp.tracer": 275,
     "fx_lsp.tracing": 134,
-    "fx_lsp.wire": 2,
 }
 
 QUESTION_DOCSTRINGS: dict[str, int] = {
-    "fx_lsp.api": 2,
-    "fx_lsp.commands": 13,
-    "fx_lsp.comments": 2,
     "fx_lsp.features": 47,
-    "fx_lsp.model": 2,
-    "fx_lsp.plots": 2,
-    "fx_lsp.server": 2,
-    "fx_lsp.specs": 3,
     "fx_lsp.tracer": 137,
     "fx_lsp.tracing": 109,
-    "fx_lsp.wire": 1,
 }
 
 
