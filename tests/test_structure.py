@@ -50,13 +50,6 @@ SHARED_CLASS_NAMES: dict[str, int] = {
 }
 
 COMPLEX: dict[str, int] = {
-    "fx_lsp.features.bindings:Flow._statement": 23,
-    "fx_lsp.features.completion:_offers": 24,
-    "fx_lsp.features.completion:_read": 23,
-    "fx_lsp.features.documents:body": 23,
-    "fx_lsp.features.folding:folds": 24,
-    "fx_lsp.features.memory:_walk": 24,
-    "fx_lsp.features.memory:memory": 21,
     "fx_lsp.tracer.inputs.evidence.body:_visit": 44,
     "fx_lsp.tracer.inputs.evidence.patterns:visit_pattern": 24,
     "fx_lsp.tracer.inputs.evidence.uses:visit_call": 26,
@@ -86,13 +79,11 @@ COMPLEX: dict[str, int] = {
 }
 
 VAGUE_VARIABLES: dict[str, int] = {
-    "fx_lsp.features": 61,
     "fx_lsp.tracer": 275,
     "fx_lsp.tracing": 134,
 }
 
 QUESTION_DOCSTRINGS: dict[str, int] = {
-    "fx_lsp.features": 47,
     "fx_lsp.tracer": 137,
     "fx_lsp.tracing": 109,
 }

@@ -73,7 +73,7 @@ def _edits(text: str, tree: ast.Module, place: Place) -> Iterator[TextChange]:
 
 
 def _has_lines_of_its_own(place: Place, lines: list[str]) -> bool:
-    """Whether nothing else stands on the lines of the statements."""
+    """Return whether nothing else stands on the lines of the statements."""
     first, last = place.statements[0], place.statements[-1]
     before = lines[first_line(first) - 1].encode()[: first.col_offset]
     after = lines[last_line(last) - 1].encode()[last.end_col_offset or 0 :].strip()
@@ -112,7 +112,7 @@ def _indent(line: str) -> str:
 
 
 def _unit(lines: list[str], place: Place) -> str:
-    """What one level is indented by in the function."""
+    """Return what one level is indented by in the function."""
     outer, inner = (_indent(lines[n - 1]) for n in (place.function.lineno, first_line(place.function.body[0])))
     return inner.removeprefix(outer) or "    "
 
@@ -129,7 +129,7 @@ def _text_lines(place: Place) -> set[int]:
 
 
 def _checkpoint_name(tree: ast.Module, place: Place, newline: str) -> tuple[str, TextChange | None]:
-    """What the file calls `torch.utils.checkpoint.checkpoint`, with the import where there is none yet."""
+    """Return what the file calls `torch.utils.checkpoint.checkpoint`, with the import where there is none yet."""
     flow = Flow(None)
     flow.run(place.function.body, frozenset())
     hidden = {*flow.bound, *(a.arg for a in ast.walk(place.function.args) if isinstance(a, ast.arg))}

@@ -115,7 +115,7 @@ def _with_note(hover: Hover, note: str) -> Hover:
 def _known_at(
     text: str, target: Target, trace: Trace, stages: Iterable[Stage], sizes: SizeNames, line: int, col: int
 ) -> Hover | None:
-    """The hover on the innermost expression at a position that ran."""
+    """Return the hover on the innermost expression at a position that ran."""
     parameter = parameter_at(text, target, line, col)
     if parameter is not None:
         return _parameter(trace, *parameter, sizes)
@@ -130,12 +130,12 @@ def _known_at(
     groups = [(stage.name, _by_span(stage, set(expression.spans))) for stage in stages]
     values = {v.span: v for v in trace.values if v.name in ("", "return")}
     for span in expression.spans:
-        found = [(name, nodes[span]) for name, nodes in groups if span in nodes]
+        graphs = [(name, nodes[span]) for name, nodes in groups if span in nodes]
         value = values.get(span)
         said = [f"*{plain(remark.message)}*" for remark in trace.remarks if remark.span == span]
-        if found or said or value is not None:
+        if graphs or said or value is not None:
             source = "" if value is None else _spec("", value, guesses, sizes)
-            return Hover(_join([source, *said, *(_ops(name, nodes) for name, nodes in found)]), span)
+            return Hover(_join([source, *said, *(_ops(name, nodes) for name, nodes in graphs)]), span)
     return None
 
 
@@ -168,10 +168,10 @@ def _ran(target: Target, failure: Failure, stage: Stage | None, link: Link | Non
 
 
 def _parameter(trace: Trace, name: str, span: Span, names: SizeNames) -> Hover | None:
-    """The hover on a parameter: what it was called with, and where that came from."""
+    """Return the hover on a parameter: what it was called with, and where that came from."""
     own = re.compile(re.escape(name) + r"(\[.*)?")
-    found = [item for item in trace.inputs if own.fullmatch(item.name)]
-    return Hover(inputs_text(found, names).removeprefix("- "), span) if found else None
+    items = [item for item in trace.inputs if own.fullmatch(item.name)]
+    return Hover(inputs_text(items, names).removeprefix("- "), span) if items else None
 
 
 def _variable(trace: Trace, target: Target, expression: CursorContext, line: int) -> ObservedValue | None:
@@ -191,7 +191,7 @@ def _variable(trace: Trace, target: Target, expression: CursorContext, line: int
 
 
 def _is_entry(target: Target, expression: CursorContext) -> bool:
-    """Whether the cursor is in the function that the inputs were given to, as far as spans tell."""
+    """Return whether the cursor is in the function that the inputs were given to, as far as spans tell."""
     if target.kind == "module" or expression.function is None:
         return True
     return expression.function == target.span
@@ -205,7 +205,7 @@ def _by_span(stage: Stage, wanted: set[Span]) -> dict[Span, list[Node]]:
     """The call nodes of a stage that came from one of the wanted spans. Nodes share their tuples of spans, so that
     each tuple is looked at once."""
     hits: dict[int, list[Span]] = {}
-    found: dict[Span, list[Node]] = {}
+    nodes: dict[Span, list[Node]] = {}
     for node in stage.nodes:
         if node.op in ("placeholder", "output"):
             continue
@@ -214,8 +214,8 @@ def _by_span(stage: Stage, wanted: set[Span]) -> dict[Span, list[Node]]:
         if spans is None:
             spans = hits[key] = [s for s in dict.fromkeys(node.spans) if s in wanted]
         for span in spans:
-            found.setdefault(span, []).append(node)
-    return found
+            nodes.setdefault(span, []).append(node)
+    return nodes
 
 
 def _ops(stage: str, nodes: list[Node]) -> str:

@@ -21,7 +21,7 @@ class PassRow:
 
     @property
     def shown(self) -> bool:
-        """Whether there is something to show: a stage that could not be made is only its note."""
+        """Return whether there is something to show: a stage that could not be made is only its note."""
         return bool(self.info.nodes) or not self.info.note
 
 
@@ -41,7 +41,7 @@ def steps(trace: Trace) -> list[PassRow]:
 
 
 def is_unchanged(info: StageInfo) -> bool:
-    """Whether a stage is that of a pass that changed nothing, and says nothing else."""
+    """Return whether a stage is that of a pass that changed nothing, and says nothing else."""
     return info.change is not None and not info.change and not info.note
 
 
@@ -80,7 +80,7 @@ def render_passes(trace: Trace, every: bool = False) -> Document:
 
 
 def render_run(trace: Trace, stages: Mapping[str, Stage]) -> Document:
-    """What a pass of the user did: its steps, what it found where, what changed, and what went wrong.
+    """Show what a pass of the user did: its steps, what it found where, what changed, and what went wrong.
 
     Where it only looked for something, the graph follows, with what it found marked.
     """

@@ -44,7 +44,7 @@ class Pin:
 
 
 def pin(text: str, target: Target, outcome: Outcome, line: int) -> Pin | None:
-    """What to offer with the cursor at `line`, on the header of a target or its comment; None with nothing to write.
+    """Return what to offer with the cursor at `line`, on a target's header or comment; None with nothing to write.
 
     Inputs from defaults are left to the defaults, and so is what the language of comments cannot say.
     """
@@ -66,14 +66,14 @@ def pin(text: str, target: Target, outcome: Outcome, line: int) -> Pin | None:
 
 
 def comment_text(text: str, inputs: Iterable[InputSpec], comment: FxComment | None = None) -> list[str]:
-    """The items of a comment that gives these inputs; what `comment` says already stays as it is written."""
-    found = comment_items(comment.text) if comment is not None else Items()
-    kept = {(_INIT if item.in_init else "") + item.name: item.value for item in found.items}
+    """Return the items of a comment that gives these inputs; what `comment` says already stays as it is written."""
+    items = comment_items(comment.text) if comment is not None else Items()
+    kept = {(_INIT if item.in_init else "") + item.name: item.value for item in items.items}
     seen = [i for i in inputs if i.source != "default"]
     values = {**kept, **written_values(text, [i for i in seen if i.name != MODE]), **kept}
-    made = [f"{name[len(_INIT) :]}={value}" for name, value in values.items() if name.startswith(_INIT)]
+    constructed = [f"{name[len(_INIT) :]}={value}" for name, value in values.items() if name.startswith(_INIT)]
     called = [f"{name}={value}" for name, value in values.items() if not name.startswith(_INIT)]
-    return [*([f"init({', '.join(made)})"] if made else []), *_mode(found, seen), *called]
+    return [*([f"init({', '.join(constructed)})"] if constructed else []), *_mode(items, seen), *called]
 
 
 def _mode(written: Items, inputs: list[InputSpec]) -> list[str]:
@@ -85,7 +85,7 @@ def _mode(written: Items, inputs: list[InputSpec]) -> list[str]:
 
 
 def written_values(text: str, inputs: Iterable[InputSpec]) -> dict[str, str]:
-    """What a comment would say of each parameter, in order (`init.dim` for the constructor's), where it can."""
+    """Return what a comment would say of each parameter, in order (`init.dim` for the constructor's), where it can."""
     values = {root: _value(text, group) for root, group in _by_root(inputs).items()}
     return {root: value for root, value in values.items() if value is not None}
 

@@ -41,7 +41,7 @@ class Binding:
 
 
 def expression_at(text: str, definition: Span, line: int, col: int) -> CursorContext | None:
-    """What stands at a position inside `definition`, or None in white space or where the definition does not parse."""
+    """Return what stands at a position inside `definition`; None in white space, or where that does not parse."""
     tree = parse_definition(text, definition)
     if tree is None:
         return None
