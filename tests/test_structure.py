@@ -70,22 +70,14 @@ COMPLEX: dict[str, int] = {
     "fx_lsp.tracer.source.names:_parts": 21,
     "fx_lsp.tracer.stages.equivalence:_compare": 21,
     "fx_lsp.tracer.stages.equivalence:run_for_real": 30,
-    "fx_lsp.tracing.calls.call_sites:_There._imports": 32,
-    "fx_lsp.tracing.calls.straight_line:_TargetVariables.rank": 23,
-    "fx_lsp.tracing.remote.hosts:_host": 21,
-    "fx_lsp.tracing.source.arrays:strangers": 34,
-    "fx_lsp.tracing.source.graph_builders:_Look._kind": 21,
-    "fx_lsp.tracing.source.tensor_code:look_at": 46,
 }
 
 VAGUE_VARIABLES: dict[str, int] = {
     "fx_lsp.tracer": 275,
-    "fx_lsp.tracing": 134,
 }
 
 QUESTION_DOCSTRINGS: dict[str, int] = {
     "fx_lsp.tracer": 137,
-    "fx_lsp.tracing": 109,
 }
 
 

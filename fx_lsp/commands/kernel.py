@@ -41,7 +41,7 @@ from fx_lsp.tracing.workers.find_python import find_interpreter
 LONGEST_CHECK = 120.0
 """Seconds that a comparison may take; Triton's interpreter needs minutes for large tensors."""
 
-INTERPRETER = Path(fx_lsp.__file__).parent / "bench" / "interpreter.py"
+INTERPRETER = Path(fx_lsp.__file__).parent / "bench" / "variant" / "interpreter.py"
 """What Triton's interpreter needs to be right; it runs in the user's interpreter, where there is no fx-lsp."""
 
 MOST_LINES = 20

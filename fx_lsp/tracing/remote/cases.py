@@ -79,15 +79,15 @@ class PreparedJob:
 
 
 def analysed(asked: BenchRequest) -> tuple[Analysis, Target | None]:
-    """What the target's file says, and the target, if it is there."""
+    """Return what the target's file says, and the target, if it is there."""
     analysis = analyse(asked.file, asked.text, asked.roots)
     return analysis, analysis.targets.get(asked.name)
 
 
 async def job_of(engine: Engine, asked: BenchRequest, job: BenchmarkJob) -> PreparedJob | Failure:
-    """`job` with its cases, which `engine` generates, and with the hash of their source. Raises TargetError."""
+    """Return `job` with its cases, which `engine` generates, and the hash of their source. Raises TargetError."""
     analysis, target = analysed(asked)
-    found: list[BenchmarkCase] = []
+    cases: list[BenchmarkCase] = []
     for label, text in texts_of(asked, analysis, target):
         engine.open(asked.file, text, asked.roots)
         file = await _file(engine, asked, asked.choices)
@@ -100,28 +100,30 @@ async def job_of(engine: Engine, asked: BenchRequest, job: BenchmarkJob) -> Prep
             if asked.inductor:
                 return inductor
             inductor = ""
-        found.append(BenchmarkCase(label, file, inductor))
+        cases.append(BenchmarkCase(label, file, inductor))
     imports = _imports(engine, asked)
-    made = replace(
+    filled = replace(
         job,
-        name=function_of(found[0].file),
-        cases=tuple(found),
+        name=function_of(cases[0].file),
+        cases=tuple(cases),
         modules=_modules(engine, asked, imports),
         source_hash=source_hash(analysis.plan(asked.name)) if target else "",
         choices=asked.choices.work("").removeprefix("&"),
     )
-    return PreparedJob(made, imports)
+    return PreparedJob(filled, imports)
 
 
 def _imports(engine: Engine, asked: BenchRequest) -> tuple[Dependency, ...]:
-    """The files of its project that the target imports."""
-    found = engine.dependencies(asked.file, asked.name, asked.choices.work(TRITON))
-    return tuple(one for one in found if "::" not in one.path and not _INSTALLED.intersection(Path(one.path).parts))
+    """Return the files of its project that the target imports."""
+    dependencies = engine.dependencies(asked.file, asked.name, asked.choices.work(TRITON))
+    return tuple(
+        one for one in dependencies if "::" not in one.path and not _INSTALLED.intersection(Path(one.path).parts)
+    )
 
 
 def _modules(engine: Engine, asked: BenchRequest, imports: Sequence[Dependency]) -> tuple[Module, ...]:
-    """What the target imports, as `engine` has it. None of it where that is too much."""
-    found: dict[str, Module] = {}
+    """Return what the target imports, as `engine` has it. None of it where that is too much."""
+    modules: dict[str, Module] = {}
     roots = {*asked.roots, module_name(asked.file)[2]}
     for dependency in imports:
         file = Path(dependency.path)
@@ -132,8 +134,8 @@ def _modules(engine: Engine, asked: BenchRequest, imports: Sequence[Dependency])
             continue
         for root in filter(file.is_relative_to, {*roots, module_name(dependency.path)[2]}):
             path = file.relative_to(root).as_posix()
-            found[path] = Module(path, text)
-    return tuple(found.values()) if sum(len(m.text) for m in found.values()) <= MOST_TEXT else ()
+            modules[path] = Module(path, text)
+    return tuple(modules.values()) if sum(len(m.text) for m in modules.values()) <= MOST_TEXT else ()
 
 
 async def _file(engine: Engine, asked: BenchRequest, choices: Choices) -> str | Failure:
@@ -142,13 +144,13 @@ async def _file(engine: Engine, asked: BenchRequest, choices: Choices) -> str | 
 
 
 def texts_of(asked: BenchRequest, analysis: Analysis, target: Target | None) -> list[tuple[str, str]]:
-    """The file's text for each case, with the inputs written into it, and the case's label. Raises TargetError."""
+    """Return the file's text for each case, its inputs written into it, and the case's label. Raises TargetError."""
     inputs, sweep = asked.inputs, asked.sweep
     if target is None or (inputs is None and sweep is None):
         return [("", asked.text)]
     if inputs is None:
-        given = analysis.plan(asked.name).given
-        inputs = given[0].text if given else ""
+        written = analysis.plan(asked.name).given
+        inputs = written[0].text if written else ""
     if sweep is None:
         return [("", with_inputs(asked.text, target, inputs))]
     if not re.search(_size(sweep.name), inputs):
@@ -191,5 +193,5 @@ def function_of(file: str) -> str:
 
 
 def _size(name: str) -> str:
-    """Where a name stands for a size, and not for an input or in a text."""
+    """Return what matches a name that stands for a size, and not for an input or in a text."""
     return rf"(?<![\w.'\"]){re.escape(name)}(?![\w'\"]|\s*=)"

@@ -154,7 +154,7 @@ def _task(job: BenchmarkJob, files: Mapping[str, bytes] | None) -> dict[str, Any
 
 
 def _end(cluster: Cluster, sent: Sequence[tuple[str, str]], seconds: float) -> Finished | Failed:
-    """What became of a task."""
+    """Return what became of a task."""
     host = Host(cluster.name, command="python3")
     last: Finished | Failed | None = None
     for kind, text in sent:

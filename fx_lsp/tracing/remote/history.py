@@ -38,7 +38,7 @@ class StoredRun:
 
 
 def default_history_path() -> Path:
-    """Where benchmarks are kept for this user: beside the cache of traces."""
+    """Return where benchmarks are stored for this user: beside the cache of traces."""
     return Path(default_cache_path()).with_name("benchmarks.sqlite3")
 
 

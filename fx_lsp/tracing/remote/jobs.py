@@ -45,7 +45,7 @@ _MORE_SECONDS = 20.0
 async def run_job(
     host: Host, job: BenchmarkJob, files: Mapping[str, bytes] | None = None, silence: float = SILENCE_SECONDS
 ) -> AsyncGenerator[Event, None]:
-    """Run a job on a host and say what happens; the last event is `Found` or `Failed`.
+    """Run a job on a host and say what happens; the last event is `Finished` or `Failed`.
 
     The host's limit, folders and rivals are added to the job. `files` are those of the runner. A host that the user has
     not said yes to (`trust`) is not reached.
@@ -55,23 +55,23 @@ async def run_job(
     job = replace(job, seconds=seconds, rivals=rivals, paths=(*host.paths, *job.paths))
     task = _Task(RUNNER_ARGUMENTS, job_files(job, files), seconds, silence)
     async with aclosing(_run(host, task, wire.event_from_json)) as ran:
-        async for found in ran:
-            yield found
+        async for event in ran:
+            yield event
 
 
 def job_files(job: BenchmarkJob, files: Mapping[str, bytes] | None = None) -> Mapping[str, bytes]:
-    """What a job needs there: the files of the runner, and the job itself."""
+    """Return what a job needs there: the files of the runner, and the job itself."""
     return {"job.json": json.dumps(wire.to_json(job)).encode(), **(files or runner_files())}
 
 
 async def probe_host(host: Host) -> Probe | Failed:
-    """What a host has, and what it lacks for benchmarks."""
+    """Return what a host has, and what it lacks for benchmarks."""
     arguments = ("-m", "fx_lsp.tracing.remote.prober")
     task = _Task(arguments, prober_files(), PROBE_SECONDS, SILENCE_SECONDS, torch=False)
     last: Probe | Failed = Failed(f"{host.name} said nothing")
     async with aclosing(_run(host, task, lambda data: wire.from_json(Probe, data))) as ran:
-        async for found in ran:
-            last = last if isinstance(found, JobProgress) else found
+        async for event in ran:
+            last = last if isinstance(event, JobProgress) else event
     return last
 
 
@@ -124,7 +124,7 @@ async def _run(host: Host, task: _Task, read: Callable[[Any], T]) -> AsyncGenera
 
 
 async def _ended(thread: threading.Thread, seconds: float) -> bool:
-    """Whether a thread ends within some seconds. It is none of an executor, for which Python would wait at its end."""
+    """Return whether a thread ends within some seconds. It is none of an executor, which Python would wait for."""
     end = time.monotonic() + seconds
     while thread.is_alive() and time.monotonic() < end:
         await asyncio.sleep(0.02)

@@ -32,12 +32,12 @@ async def run_on(
 
 
 def reached(hosts: Hosts, places: Iterable[Place]) -> list[Host | Cluster]:
-    """Every host and cluster behind the places, each once."""
-    found: dict[str, Host | Cluster] = {}
+    """Return every host and cluster behind the places, each once."""
+    by_name: dict[str, Host | Cluster] = {}
     for place in places:
         for one in (place,) if isinstance(place, Cluster) else hosts.members(place):
-            found[one.name] = one
-    return list(found.values())
+            by_name[one.name] = one
+    return list(by_name.values())
 
 
 def unknown(places: Iterable[Host | Cluster]) -> list[Host | Cluster]:

@@ -51,7 +51,7 @@ class TracerAnswer:
     seconds: float
 
     def repeats(self, search_seconds: float) -> bool:
-        """Whether tracing again would give the same: a search that ran out of time may find more on a quiet machine."""
+        """Return whether tracing again gives the same: a search without time may find more on a quiet machine."""
         return isinstance(self.reply.outcome, Trace) or self.seconds < search_seconds / 2
 
 
@@ -99,7 +99,7 @@ class TracingInterpreter:
         self._dead: set[int | None] = set()
 
     async def identity(self) -> str:
-        """What tells this interpreter and its torch from another. Raises WorkerStartError."""
+        """Return what tells this interpreter and its torch from another. Raises WorkerStartError."""
         if self._identity is None:
             self._identity = asyncio.ensure_future(self._backend.probe(self._python))
         try:
