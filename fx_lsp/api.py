@@ -89,7 +89,7 @@ def trace(
     dynamic: bool = False,
     partition_fn: Callable[..., Any] | None = None,
 ) -> Traced:
-    """What an editor shows of `fn(*inputs)`: its graphs, what they save, and the shape of every expression.
+    """Return what an editor shows of `fn(*inputs)`: its graphs, what they save, and the shape of every expression.
 
     The options are those of `generate_forward_and_backward_graph`. Parameters and other tensors that `fn` finds by
     itself are inputs of the graphs, and recurrent layers are one operation, as in an editor. Where nothing is
@@ -113,19 +113,19 @@ class Traced:
 
     @property
     def saved(self) -> tuple[Saved, ...]:
-        """What forward keeps for backward."""
+        """Return what forward keeps for backward."""
         return self.trace.saved
 
     def stage(self, name: str | None = None) -> Stage:
-        """The stage `name` ("forward", "backward", "joint" or "inference"); without a name, forward or inference.
+        """Return the stage `name` ("forward", "backward", "joint" or "inference"); without it, forward or inference.
 
         Raises ValueError where there is none of that name.
         """
         wanted = name or default_stage(self.trace)
-        found = next((stage for stage in self.stages if stage.name == wanted), None)
-        if found is None:
+        stage_of_name = next((stage for stage in self.stages if stage.name == wanted), None)
+        if stage_of_name is None:
             raise ValueError(f"there is no {wanted} graph; there is {', '.join(stage.name for stage in self.stages)}")
-        return found
+        return stage_of_name
 
     def text(self, stage: str | None = None, full: bool = False) -> str:
         """A stage as Python that a person can read; what repeats is folded, unless `full`."""

@@ -59,10 +59,10 @@ def explained() -> dict[str, str]:
 
 
 def read_choices(options: Mapping[str, str]) -> Choices:
-    """The choices among options of work. Raises ValueError for a value that there is not."""
-    known = allowed()
-    chosen = {name: value for name, value in options.items() if name in known}
+    """Return the choices among options of work. Raises ValueError for a value that there is not."""
+    values_by_name = allowed()
+    chosen = {name: value for name, value in options.items() if name in values_by_name}
     for name, value in chosen.items():
-        if value not in known[name]:
-            raise ValueError(f"there is no {name}={value}: choose one of {', '.join(known[name])}")
+        if value not in values_by_name[name]:
+            raise ValueError(f"there is no {name}={value}: choose one of {', '.join(values_by_name[name])}")
     return Choices(**chosen)  # pyright: ignore[reportArgumentType]

@@ -82,9 +82,9 @@ def _parser(name: str) -> tuple[argparse.ArgumentParser, Command | None]:
         help="accepted for clients that pass it; standard input and output are always used",
     )
     chosen: Command | None = None
-    for known, what in COMMANDS.items():
-        added = commands.add_parser(known, help=what, description=f"{what[0].upper()}{what[1:]}.")
-        if known == name:
+    for command, what in COMMANDS.items():
+        added = commands.add_parser(command, help=what, description=f"{what[0].upper()}{what[1:]}.")
+        if command == name:
             chosen = cast("Command", import_module(f"fx_lsp.commands.{name}"))
             chosen.add_arguments(added)
     return parser, chosen

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from fx_lsp.model import Given, Span, Target
+from fx_lsp.model import Span, Target, WrittenInputs
 from fx_lsp.specs import FX_COMMENT
 
 _NEWLINE = re.compile(r"\r\n|\r|\n")
@@ -33,7 +33,7 @@ class FxComment:
 
     @property
     def text(self) -> str:
-        """What `parse_comment` reads: the lines joined by commas."""
+        """Return what `parse_comment` reads: the lines joined by commas."""
         return _JOINT.join(line.text for line in self.lines if line.text)
 
     @property
@@ -43,12 +43,12 @@ class FxComment:
         return Span(first.file, first.line, first.col, last.end_line, last.end_col)
 
     @property
-    def given(self) -> Given:
+    def given(self) -> WrittenInputs:
         """The inputs that the comment gives."""
-        return Given(self.text, "comment", self.span)
+        return WrittenInputs(self.text, "comment", self.span)
 
     def place(self, col: int, end_col: int) -> Span:
-        """Where the bytes from `col` to `end_col` of `text` stand in the file; at least one byte long."""
+        """Return where the bytes from `col` to `end_col` of `text` stand in the file; at least one byte long."""
         line, start = self._place(col)
         end_line, end = self._place(max(end_col, col + 1))
         if end_line is not line and end <= end_line.start:
@@ -69,17 +69,17 @@ class FxComment:
 
 
 def fx_comment(text: str, target: Target) -> FxComment | None:
-    """The `# fx:` comment at a target.
+    """Return the `# fx:` comment at a target.
 
     It may stand right above the definition or its first decorator, behind the `def` line, or first in the body; for a
     module also at its `forward`.
     """
     lines = _lines_of(text)
-    found = _comments_at(target, lines)
-    if not found and target.kind == "module":
+    comments = _comments_at(target, lines)
+    if not comments and target.kind == "module":
         forward = _forward_of(target, lines)
-        found = _comments_at(forward, lines) if forward else []
-    return FxComment(tuple(found)) if found else None
+        comments = _comments_at(forward, lines) if forward else []
+    return FxComment(tuple(comments)) if comments else None
 
 
 def _comments_at(target: Target, lines: Sequence[str]) -> list[CommentLine]:
@@ -87,9 +87,9 @@ def _comments_at(target: Target, lines: Sequence[str]) -> list[CommentLine]:
     for number in range(target.span.line - 1, 0, -1):
         if not lines[number - 1].lstrip().startswith("#"):
             break
-        found = _comment_on(target.file, number, lines[number - 1])
-        if found:
-            above.append(found)
+        comment = _comment_on(target.file, number, lines[number - 1])
+        if comment:
+            above.append(comment)
     return above[::-1] or _header_comments(target, lines)
 
 
@@ -112,18 +112,18 @@ def _lines_of(text: str) -> tuple[str, ...]:
 
 
 def _header_comments(target: Target, lines: Sequence[str]) -> list[CommentLine]:
-    """`# fx:` comments between `def` and the first statement of the body, its docstring aside."""
+    """Return the `# fx:` comments between `def` and the first statement of the body, its docstring aside."""
     start = target.span.line
     source = io.StringIO("\n".join(lines[start - 1 : target.span.end_line]) + "\n")
-    found: list[CommentLine] = []
+    comments: list[CommentLine] = []
     depth, header_end, docstring = 0, 0, False
     try:
         for token in tokenize.generate_tokens(source.readline):
             line = token.start[0] + start - 1
             if token.type == tokenize.COMMENT:
                 comment = _comment_on(target.file, line, lines[line - 1], token.start[1])
-                if comment and (not found or found[-1].span.line == line - 1):
-                    found.append(comment)
+                if comment and (not comments or comments[-1].span.line == line - 1):
+                    comments.append(comment)
             elif token.type == tokenize.OP and not header_end:
                 depth += (token.string in "([{") - (token.string in ")]}")
                 if token.string == ":" and not depth and line >= target.name_span.line:
@@ -135,7 +135,7 @@ def _header_comments(target: Target, lines: Sequence[str]) -> list[CommentLine]:
                     break
     except (tokenize.TokenError, SyntaxError):
         pass
-    return found
+    return comments
 
 
 def _comment_on(file: str, number: int, line: str, start: int | None = None) -> CommentLine | None:

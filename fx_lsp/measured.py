@@ -36,7 +36,7 @@ have is what they are compared by."""
 
 
 @dataclass(frozen=True)
-class Case:
+class BenchmarkCase:
     """One generated file, as text. A sweep has several, told apart by their `label` ("N=1024").
 
     `inductor` is the file with Inductor's kernels for the same function, or "".
@@ -64,7 +64,7 @@ class Module:
 
 
 @dataclass(frozen=True)
-class Job:
+class BenchmarkJob:
     """One benchmark. `name` is the function of the generated files that launches the kernels.
 
     `variants` are some of `VARIANTS`, None all that work; `device` is "cuda", "cuda:1" or "cpu", None the first that is
@@ -75,7 +75,7 @@ class Job:
     """
 
     name: str
-    cases: tuple[Case, ...]
+    cases: tuple[BenchmarkCase, ...]
     variants: tuple[str, ...] | None = None
     rivals: tuple[Rival, ...] = ()
     what: tuple[What, ...] = ("forward", "both")
@@ -202,7 +202,7 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Run:
+class BenchmarkRun:
     """One benchmark of a target that was kept. `host` is the user's name for the machine; once something that was
     measured has changed it is `stale`."""
 
@@ -214,7 +214,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Progress:
+class JobProgress:
     """What is being done now ("compile max-autotune: configuration 12 of 40"), and how far the whole job is."""
 
     text: str
@@ -223,7 +223,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Found:
+class Finished:
     """The end of a job that went well."""
 
     report: Report
@@ -237,7 +237,7 @@ class Failed:
     hint: str = ""
 
 
-Event: TypeAlias = Progress | Found | Failed
+Event: TypeAlias = JobProgress | Finished | Failed
 
 
 @dataclass(frozen=True)

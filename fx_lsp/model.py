@@ -21,7 +21,7 @@ class Span:
     end_col: int
 
     def contains(self, other: Span) -> bool:
-        """Whether `other` lies inside this span (equal spans contain each other)."""
+        """Return whether `other` lies inside this span (equal spans contain each other)."""
         return (
             self.file == other.file
             and (self.line, self.col) <= (other.line, other.col)
@@ -172,7 +172,7 @@ class Saved:
 
 
 @dataclass(frozen=True)
-class Value:
+class ObservedValue:
     """What an expression or a variable held while the target ran.
 
     `name` is the variable that the statement at `span` bound, "return" for a returned value, or "" for
@@ -231,15 +231,15 @@ class TargetVariant:
 
     name: str
     inputs: tuple[InputSpec, ...] = ()
-    values: tuple[Value, ...] = ()
+    values: tuple[ObservedValue, ...] = ()
 
 
 @dataclass(frozen=True)
 class NamedSizes:
     """Hold what the code calls the sizes of one tensor; "" is the name of a size that it has none for.
 
-    A "value" is what the variable `name` held at `span`, as in `Value`; an "operation" is one that the expression at
-    `span` came to, and the tensor what it was given or gave; an "input" is known by its name alone.
+    A "value" is what the variable `name` held at `span`, as in `ObservedValue`; an "operation" is one that the
+    expression at `span` came to, and the tensor what it was given or gave; an "input" is known by its name alone.
     """
 
     kind: Literal["value", "operation", "input"]
@@ -286,7 +286,7 @@ class Trace:
     inputs: tuple[InputSpec, ...]
     stages: tuple[StageInfo, ...]
     saved: tuple[Saved, ...]
-    values: tuple[Value, ...]
+    values: tuple[ObservedValue, ...]
     outputs: tuple[str, ...]
     seconds: float
     torch: str
@@ -303,7 +303,7 @@ class Trace:
         return sum(s.bytes for s in self.saved)
 
     def info(self, stage: StageName) -> StageInfo | None:
-        """What is known of `stage`, or None when the target has no such stage."""
+        """Return what is known of `stage`, or None when the target has no such stage."""
         return next((s for s in self.stages if s.name == stage), None)
 
     def kept(self, stage: StageName) -> StageName | None:
@@ -400,7 +400,7 @@ def known_trace(outcome: Outcome) -> Trace | None:
 
 
 @dataclass(frozen=True)
-class Given:
+class WrittenInputs:
     """Inputs of a target that are written down somewhere, in the language of the `# fx:` comment.
 
     `span` is where the text stands, or None outside of the target's file; `detail` says where then ("pyproject.toml").
@@ -520,7 +520,7 @@ class TraceRequest:
     module: str
     package: str
     roots: tuple[str, ...]
-    given: tuple[Given, ...] = ()
+    given: tuple[WrittenInputs, ...] = ()
     previous: tuple[InputSpec, ...] = ()
     callers: tuple[Caller, ...] = ()
     sites: tuple[CallSite, ...] = ()
@@ -535,7 +535,7 @@ class TraceRequest:
     @property
     def is_asked(self) -> bool:
         """Return True if the author of the code wants the target traced: its inputs are written down."""
-        return any(given.source in ("comment", "settings") for given in self.given)
+        return any(written.source in ("comment", "settings") for written in self.given)
 
 
 @dataclass(frozen=True)

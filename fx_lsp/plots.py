@@ -47,15 +47,15 @@ _WHAT = {"forward": "forward", "backward": "backward", "both": "forward and back
 
 
 def pictures(report: Report) -> dict[str, str]:
-    """The pictures that a report has something for, by name: "times", "roofline", "sweep"."""
+    """Draw the pictures that a report has something for, by name: "times", "roofline", "sweep"."""
     drawn: dict[str, Callable[[Report], Figure | None]] = {"times": _times, "roofline": _roofline, "sweep": _sweep}
-    found: dict[str, str] = {}
+    pictures_by_name: dict[str, str] = {}
     with mpl.rc_context(cast("Any", _STYLE)):
         for name, draw in drawn.items():
             figure = draw(report)
             if figure is not None:
-                found[name] = _svg(figure)
-    return found
+                pictures_by_name[name] = _svg(figure)
+    return pictures_by_name
 
 
 def _times(report: Report) -> Figure | None:
@@ -88,7 +88,7 @@ def _times(report: Report) -> Figure | None:
 
 
 def _roofline(report: Report) -> Figure | None:
-    """How fast each variant moves bytes, or computes, against what the card can do."""
+    """Draw how fast each variant moves bytes, or computes, against what the card can do."""
     if report.ceilings is None:
         return None
     costs = {(cost.label, cost.what): cost for cost in report.costs}
@@ -138,13 +138,13 @@ def _bandwidths(report: Report, points: Sequence[Point]) -> Figure:
 
 
 def _by_intensity(report: Report, points: Sequence[Point]) -> Figure:
-    """The roofline: operations per second over operations per byte."""
+    """Draw the roofline: operations per second over operations per byte."""
     assert report.ceilings is not None
     copy, matmul = report.ceilings.copy_bytes_per_second, report.ceilings.matmul_flops_per_second
     figure, (ax,) = _panels(report, 1, 4.2, [1])
-    found = [cost.flops / cost.bytes for cost, _, _ in points]
+    intensities = [cost.flops / cost.bytes for cost, _, _ in points]
     ridge = matmul / copy
-    low, high = min(*found, ridge) / 8, max(*found, ridge) * 4
+    low, high = min(*intensities, ridge) / 8, max(*intensities, ridge) * 4
     ax.plot([low, ridge, high], [low * copy, matmul, matmul], color=GREY, linewidth=1.6)
     middle = math.sqrt(low * ridge)
     ax.text(middle * 0.85, middle * copy, f"copy: {_bytes_per_second(copy)}", ha="right", va="bottom")
@@ -216,9 +216,9 @@ def _panels(report: Report, number: int, height: float, heights: Sequence[float]
 
 
 def _timed(report: Report) -> list[tuple[Measured, Timing]]:
-    """What has times, each by the clock that counts."""
-    found = ((m, next((m.timings[clock] for clock in CLOCKS if clock in m.timings), None)) for m in report.measured)
-    return [(measured, timing) for measured, timing in found if timing is not None]
+    """Return what has times, each by the clock that counts."""
+    timings = ((m, next((m.timings[clock] for clock in CLOCKS if clock in m.timings), None)) for m in report.measured)
+    return [(measured, timing) for measured, timing in timings if timing is not None]
 
 
 def _groups(report: Report) -> list[tuple[str, list[tuple[Measured, Timing]]]]:
@@ -231,10 +231,10 @@ def _groups(report: Report) -> list[tuple[str, list[tuple[Measured, Timing]]]]:
 
 
 def _sizes(report: Report) -> dict[str, int]:
-    """The size that each label of a sweep stands for; nothing where there is no sweep."""
+    """Return the size that each label of a sweep stands for; nothing where there is no sweep."""
     labels = dict.fromkeys(measured.label for measured, _ in _timed(report))
-    found = {label: int(match[1]) for label in labels if (match := re.fullmatch(r"\w+=(\d+)", label))}
-    return found if len(found) > 1 and len(found) == len(labels) else {}
+    sizes = {label: int(match[1]) for label in labels if (match := re.fullmatch(r"\w+=(\d+)", label))}
+    return sizes if len(sizes) > 1 and len(sizes) == len(labels) else {}
 
 
 def _colour(variant: str) -> str:

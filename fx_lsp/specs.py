@@ -117,21 +117,23 @@ def parse_comment(text: str) -> Comment | CommentError:
         for item in call.args:
             called = item.func.id if isinstance(item, ast.Call) and isinstance(item.func, ast.Name) else ""
             if isinstance(item, ast.Name) and item.id in MODES:
-                raise _Bad(item, f"write the mode as `{item.id}()`")
+                raise _UnreadableValue(item, f"write the mode as `{item.id}()`")
             if not isinstance(item, ast.Call) or called not in ("init", *MODES):
-                raise _Bad(item, "write every input as `name=value`; constructor arguments as `init(name=value)`")
+                raise _UnreadableValue(
+                    item, "write every input as `name=value`; constructor arguments as `init(name=value)`"
+                )
             if called in MODES and (item.args or item.keywords):
-                raise _Bad(item, f"`{called}()` takes nothing")
+                raise _UnreadableValue(item, f"`{called}()` takes nothing")
             if called in MODES:
                 if training is not None:
-                    raise _Bad(item, "the mode is given twice")
+                    raise _UnreadableValue(item, "the mode is given twice")
                 training = MODES[called]
                 continue
             if item.args:
-                raise _Bad(item.args[0], "constructor arguments need their names: `init(dim=64)`")
+                raise _UnreadableValue(item.args[0], "constructor arguments need their names: `init(dim=64)`")
             init = _keywords(item.keywords)
         args = _keywords(call.keywords)
-    except _Bad as bad:
+    except _UnreadableValue as bad:
         start, end = bad.node.col_offset, bad.node.end_col_offset or bad.node.col_offset + 1
         return CommentError(bad.message, max(start - len(_PREFIX), 0), max(end - len(_PREFIX), 1))
     return Comment(args, init, training)
@@ -176,7 +178,7 @@ class Items:
 
 
 def comment_items(text: str) -> Items:
-    """Where the names in a comment stand; nothing for a text that `parse_comment` does not understand."""
+    """Return where the names in a comment stand; nothing for a text that `parse_comment` does not understand."""
     if isinstance(parse_comment(text), CommentError):
         return Items()
     call = parse_expression(f"{_PREFIX}{_as_python(text)})")
@@ -217,7 +219,7 @@ def parse_spec(text: str) -> TensorSpec | None:
 
 
 def _syntax_error(text: str, error: SyntaxError | ValueError) -> CommentError:
-    """Where and why Python's parser stopped, in terms of the comment alone: the brackets around it are not its own."""
+    """Say where and why Python's parser stopped, in terms of the comment alone, without the brackets around it."""
     message = getattr(error, "msg", str(error))
     offset, end = getattr(error, "offset", None) or 1, getattr(error, "end_offset", None) or 0
     start, stop = offset - 1 - len(_PREFIX), end - 1 - len(_PREFIX)
@@ -236,12 +238,12 @@ def _syntax_error(text: str, error: SyntaxError | ValueError) -> CommentError:
 
 
 def _open_bracket(text: str) -> int | None:
-    """Where the innermost bracket stands that the end of `text` leaves open."""
+    """Return where the innermost bracket stands that the end of `text` leaves open."""
     opened: list[int] = []
-    for found in _BRACKET.finditer(text):
-        if found[0] in "([{":
-            opened.append(found.start())
-        elif found[0] in ")]}" and opened:
+    for bracket in _BRACKET.finditer(text):
+        if bracket[0] in "([{":
+            opened.append(bracket.start())
+        elif bracket[0] in ")]}" and opened:
             opened.pop()
     return opened[-1] if opened else None
 
@@ -252,7 +254,7 @@ def _as_python(text: str) -> str:
     return _DEVICE.sub(lambda m: f"{m[0].replace(':', '_')}", text)
 
 
-class _Bad(Exception):
+class _UnreadableValue(Exception):
     def __init__(self, node: ast.expr, message: str) -> None:
         self.node, self.message = node, message
 
@@ -261,31 +263,15 @@ def _keywords(keywords: list[ast.keyword]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for keyword in keywords:
         if keyword.arg is None:
-            raise _Bad(keyword.value, "`**` is not possible here: name each input")
+            raise _UnreadableValue(keyword.value, "`**` is not possible here: name each input")
         values[keyword.arg] = _value(keyword.value)
     return values
 
 
 def _value(node: ast.expr) -> Any:
-    device = None
-    core = node
-    if isinstance(core, ast.BinOp) and isinstance(core.op, ast.MatMult):
-        device, core = ast.unparse(core.right).replace("_", ":"), core.left
-    strides = None
-    if isinstance(core, ast.Call) and _is_spec(core.func):
-        strides, core = tuple(_integer(a) for a in core.args), core.func
-    if isinstance(core, ast.Name) and core.id in DTYPES:
-        return TensorSpec(core.id, (), None, device)
-    if _is_spec(core):
-        assert isinstance(core, ast.Subscript) and isinstance(core.value, ast.Name)
-        sizes = core.slice.elts if isinstance(core.slice, ast.Tuple) else [core.slice]
-        parsed = tuple(s.id if isinstance(s, ast.Name) else _integer(s) for s in sizes)
-        if strides is not None and len(strides) != len(parsed):
-            raise _Bad(node, f"{len(parsed)} sizes but {len(strides)} strides")
-        return TensorSpec(core.value.id, parsed, strides, device)
-    if isinstance(core, ast.Subscript) and isinstance(core.value, ast.Name) and _looks_like_dtype(core.value.id):
-        known = [name for name in DTYPES if name[0] == core.value.id[0]]
-        raise _Bad(core.value, f"unknown dtype `{core.value.id}`; one of {', '.join(known)}")
+    spec = _tensor_spec(node)
+    if spec is not None:
+        return spec
     if isinstance(node, ast.Tuple):
         return tuple(_value(e) for e in node.elts)
     if isinstance(node, ast.List):
@@ -296,6 +282,30 @@ def _value(node: ast.expr) -> Any:
         return ast.literal_eval(node)
     except ValueError:
         return Expression(ast.unparse(node))
+
+
+def _tensor_spec(node: ast.expr) -> TensorSpec | None:
+    """Return the spec that an expression is: `f32`, `f32[8, N]`, `f32[8, N](1, 8)@cuda`; None where it is another."""
+    device = strides = None
+    core = node
+    if isinstance(core, ast.BinOp) and isinstance(core.op, ast.MatMult):
+        device, core = ast.unparse(core.right).replace("_", ":"), core.left
+    if isinstance(core, ast.Call) and _is_spec(core.func):
+        strides, core = tuple(_integer(a) for a in core.args), core.func
+    if isinstance(core, ast.Name) and core.id in DTYPES:
+        return TensorSpec(core.id, (), None, device)
+    if not isinstance(core, ast.Subscript) or not isinstance(core.value, ast.Name):
+        return None
+    if not _is_spec(core):
+        if _looks_like_dtype(core.value.id):
+            alike = [name for name in DTYPES if name[0] == core.value.id[0]]
+            raise _UnreadableValue(core.value, f"unknown dtype `{core.value.id}`; one of {', '.join(alike)}")
+        return None
+    sizes = core.slice.elts if isinstance(core.slice, ast.Tuple) else [core.slice]
+    parsed = tuple(s.id if isinstance(s, ast.Name) else _integer(s) for s in sizes)
+    if strides is not None and len(strides) != len(parsed):
+        raise _UnreadableValue(node, f"{len(parsed)} sizes but {len(strides)} strides")
+    return TensorSpec(core.value.id, parsed, strides, device)
 
 
 def _is_spec(node: ast.expr) -> bool:
@@ -309,4 +319,4 @@ def _looks_like_dtype(name: str) -> bool:
 def _integer(node: ast.expr) -> int:
     if isinstance(node, ast.Constant) and type(node.value) is int and node.value >= 0:
         return node.value
-    raise _Bad(node, "a size is a number, or a name for a dynamic dimension")
+    raise _UnreadableValue(node, "a size is a number, or a name for a dynamic dimension")

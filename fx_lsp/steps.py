@@ -172,18 +172,24 @@ def _evaluates(node: ast.For | ast.While) -> bool:
     """Return True if a loop gives batches to a model, or to a loss, and takes values from what comes of it."""
     if not isinstance(node, ast.For) or not goes_through_data(node) or _has_backward(node):
         return False
-    derived = {part.id for part in ast.walk(node.target) if isinstance(part, ast.Name)}
-    calls: list[ast.Call] = []
-    for statement in (part for block in [node.body] for part in _statements(block)):
+    batch = _names(node.target)
+    derived = _derived_from(batch, node.body)
+    parts = (part for statement in _statements(node.body) for part in _header(statement))
+    calls = [part for part in parts if isinstance(part, ast.Call)]
+    applied = [call for call in calls if _names(*call.args, *(k.value for k in call.keywords)) & derived]
+    models = [call for call in applied if _is_model(call.func) and _names(call.func).isdisjoint(batch)]
+    losses = [call for call in applied if _LOSS.search(_last(call.func))]
+    return bool(models and (losses or results_of(node.body)))
+
+
+def _derived_from(names: Collection[str], body: Sequence[ast.stmt]) -> set[str]:
+    """Return the names that hold something of what `names` hold, as the statements of a body pass it on."""
+    derived = {*names}
+    for statement in _statements(body):
         parts = [part for part in _header(statement) if isinstance(part, ast.Name)]
         if any(part.id in derived for part in parts if isinstance(part.ctx, ast.Load)):
             derived |= {part.id for part in parts if isinstance(part.ctx, ast.Store)}
-        calls += [part for part in _header(statement) if isinstance(part, ast.Call)]
-    own = {part.id for part in ast.walk(node.target) if isinstance(part, ast.Name)}
-    applied = [call for call in calls if _names(*call.args, *(k.value for k in call.keywords)) & derived]
-    models = [call for call in applied if _is_model(call.func) and _names(call.func).isdisjoint(own)]
-    losses = [call for call in applied if _LOSS.search(_last(call.func))]
-    return bool(models and (losses or results_of(node.body)))
+    return derived
 
 
 def _is_model(function: ast.expr) -> bool:
@@ -480,31 +486,34 @@ def _function_of(
     read = _read_names(body)
     heads = [region.target] if isinstance(region, ast.For) else []
     targets = [part.id for head in heads for part in ast.walk(head) if isinstance(part, ast.Name)]
-    batch = [target for target in dict.fromkeys(targets) if target in read]
-    counted = _counted_in(region)
+    in_use = [target for target in dict.fromkeys(targets) if target in read]
+    counted = [target for target in in_use if target in _counted_in(region)]
     carried = [name for name in _carried(body, targets, around, region) if name not in inputs]
-    parts = _parts(body, [target for target in batch if target not in counted], region)
-    parameters = list(parts)
+    parts = _parts(body, [target for target in in_use if target not in counted], region)
     (function,) = parse("def _(): pass").body
     assert isinstance(function, ast.FunctionDef)
     function.name, function.body = name, _tried(body, around)
-    function.args.args = [ast.arg(parameter) for parameter in (*parameters, *inputs)]
-    defaults: list[ast.expr] = [ast.Constant(0) for target in batch if target in counted]
+    function.args.args = [ast.arg(parameter) for parameter in (*parts, *inputs)]
+    defaults: list[ast.expr] = [ast.Constant(0) for _ in counted]
     defaults += [ast.Name(variable, ast.Load()) for variable in carried]
-    function.args.kwonlyargs = [ast.arg(target) for target in (*(t for t in batch if t in counted), *carried)]
+    function.args.kwonlyargs = [ast.arg(target) for target in (*counted, *carried)]
     function.args.kw_defaults = list(defaults)
     for part in (function, *ast.walk(function.args)):
         ast.copy_location(part, region.target if isinstance(region, ast.For) else region)
     function.lineno, function.col_offset = region.lineno, region.col_offset
     if not isinstance(region, ast.For):
         return [function]
-    keys: list[ast.expr | None] = [ast.Constant(parameter) for parameter in parameters]
+    return [function, _batches_of(region, name, parts)]
+
+
+def _batches_of(region: ast.For, name: str, parts: Mapping[str, ast.expr]) -> ast.stmt:
+    """Return the statement that gives the function of a loop what makes the arguments of its calls, one dict each."""
+    keys: list[ast.expr | None] = [ast.Constant(parameter) for parameter in parts]
     batches = ast.Dict(keys, list(parts.values()))
     several = ast.GeneratorExp(batches, [ast.comprehension(region.target, region.iter, [], 0)])
     nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
     attribute = ast.Attribute(ast.Name(name, ast.Load()), BATCHES, ast.Store())
-    told = ast.Assign([attribute], ast.Lambda(nothing, several))
-    return [function, ast.copy_location(told, region)]
+    return ast.copy_location(ast.Assign([attribute], ast.Lambda(nothing, several)), region)
 
 
 def _read_names(body: Sequence[ast.stmt]) -> set[str]:
@@ -550,11 +559,26 @@ def _taken_apart(body: list[ast.stmt], batch: str) -> dict[int | str, str] | Non
     selected = [part for node in body for part in ast.walk(node) if _selects(part, batch)]
     if not reads or len(unpacked) + len(selected) < len(reads):
         return None
+    names = _names_of_parts(body, batch, unpacked, [_key_of(part) for part in selected])
+    replacement = _PartsByName(batch, names)
+    body[:] = [replacement.visit(node) for node in body if node not in unpacked]
+    for node in _statements(body):
+        for block in blocks_of(node):
+            block[:] = [inner for inner in block if inner not in unpacked] or [ast.copy_location(ast.Pass(), node)]
+    return names
+
+
+def _names_of_parts(
+    body: Sequence[ast.stmt], batch: str, unpacked: Sequence[ast.stmt], keys: Sequence[int | str]
+) -> dict[int | str, str]:
+    """Return a variable for each part of a batch, by its key: the one that the body has for it, or one that is free.
+
+    The body takes the batch apart in the `unpacked` statements, and by subscripts with these `keys`.
+    """
     names: dict[int | str, str] = {}
     for node in unpacked:
         assert isinstance(node, ast.Assign) and isinstance(node.targets[0], (ast.Tuple, ast.List))
         names |= {number: element.id for number, element in enumerate(node.targets[0].elts) if _is_store(element)}
-    keys = [_key_of(part) for part in selected]
     bound = _read_names(body) | _bound_names(body)
     for node in _statements(body):
         for target, value in _pairs(node):
@@ -566,11 +590,6 @@ def _taken_apart(body: list[ast.stmt], batch: str) -> dict[int | str, str] | Non
         for key in own:
             named = isinstance(key, str) and key.isidentifier() and key not in bound
             names.setdefault(key, str(key) if named else f"{batch}_{key}")
-    replacement = _PartsByName(batch, names)
-    body[:] = [replacement.visit(node) for node in body if node not in unpacked]
-    for node in _statements(body):
-        for block in blocks_of(node):
-            block[:] = [inner for inner in block if inner not in unpacked] or [ast.copy_location(ast.Pass(), node)]
     return names
 
 

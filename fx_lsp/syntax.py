@@ -89,16 +89,16 @@ def axis_terms(text: str) -> list[Term] | None:
 
 
 def _dimensions(term: str) -> Term:
-    found: list[tuple[str, ...]] = []
+    dimensions: list[tuple[str, ...]] = []
     product: list[str] | None = None
     for axis in _AXIS.findall(term):
         if axis == "(":
             product = []
         elif axis == ")":
-            found.append(tuple(product or ()))
+            dimensions.append(tuple(product or ()))
             product = None
         elif product is not None:
             product.append(axis)
         else:
-            found.append((axis,))
-    return tuple(found)
+            dimensions.append((axis,))
+    return tuple(dimensions)

@@ -20,7 +20,7 @@ from itertools import accumulate, chain, islice, pairwise, repeat
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from fx_lsp.errors import ProtocolError
-from fx_lsp.measured import Event, Failed, Found, Progress
+from fx_lsp.measured import Event, Failed, Finished, JobProgress
 from fx_lsp.model import Failure, Node, Span, Stage, Trace
 
 T = TypeVar("T")
@@ -111,12 +111,12 @@ def outcome_from_json(data: dict[str, Any]) -> Trace | Failure:
     return from_json(Failure, data.get("failure"))
 
 
-_EVENTS: dict[str, type[Event]] = {"progress": Progress, "found": Found, "failed": Failed}
+_EVENTS: dict[str, type[Event]] = {"progress": JobProgress, "found": Finished, "failed": Failed}
 
 
 def event_to_json(event: Event) -> dict[str, Any]:
     """A tagged object: `{"progress": …}`, `{"found": …}` or `{"failed": …}`."""
-    return {type(event).__name__.lower(): to_json(event)}
+    return {next(name for name, type_ in _EVENTS.items() if type(event) is type_): to_json(event)}
 
 
 def event_from_json(data: dict[str, Any]) -> Event:
@@ -169,16 +169,16 @@ _PLACE = ("line", "col", "end_line", "end_col")
 
 
 def _instances(type_: type[T], columns: list[Sequence[Any]]) -> list[T]:
-    """Instances of a frozen dataclass, whose constructor would take three times as long, from a column of each field.
+    """Make instances of a frozen dataclass, whose constructor takes three times as long, from a column of each field.
 
     Raises ValueError where columns differ in length.
     """
-    made = [*map(object.__new__, repeat(type_, len(columns[0])))]
-    fields = [*map(vars, made)]
+    instances = [*map(object.__new__, repeat(type_, len(columns[0])))]
+    fields = [*map(vars, instances)]
     for name, column in zip(_field_names(type_), columns, strict=True):
-        for known, value in zip(fields, column, strict=True):
-            known[name] = value
-    return made
+        for attributes, value in zip(fields, column, strict=True):
+            attributes[name] = value
+    return instances
 
 
 def _numbering() -> defaultdict[Any, int]:
@@ -189,7 +189,7 @@ def _numbering() -> defaultdict[Any, int]:
 
 
 def _tables(words: Any, groups: Any, chains: Any) -> list[Any]:
-    """Where what each field of a node holds is numbered."""
+    """Return where what each field of a node holds is numbered."""
     tables = {"args": groups, "inputs": groups, "users": groups, "spans": chains}
     return [tables.get(name, words) for name in _field_names(Node)]
 

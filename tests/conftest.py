@@ -19,7 +19,7 @@ os.environ.update(PYTORCH_JIT="0", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
 os.environ["TRITON_INTERPRET"] = "1"  # generated kernels run on the CPU; Triton asks when it is imported
 
 from fx_lsp import wire
-from fx_lsp.model import Failure, Given, InputSpec, Stage, Trace, TraceReply, TraceRequest
+from fx_lsp.model import Failure, InputSpec, Stage, Trace, TraceReply, TraceRequest, WrittenInputs
 
 T = TypeVar("T")
 
@@ -132,7 +132,7 @@ def request_for(
     analysis = analyse(file, text, ())
     assert name in analysis.targets, f"{name} is not among the targets {list(analysis.targets)}"
     request = analysis.request(name, {}, 5.0, previous)
-    given = request.given if comment is None else (Given(comment, "comment"), *request.given)
+    given = request.given if comment is None else (WrittenInputs(comment, "comment"), *request.given)
     return replace(request, given=given)
 
 

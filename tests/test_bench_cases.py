@@ -8,7 +8,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from fx_lsp.errors import TargetError
-from fx_lsp.tracing.remote.cases import Asked, Sweep, analysed, function_of, read_sweep, texts_of
+from fx_lsp.tracing.remote.cases import BenchRequest, Sweep, analysed, function_of, read_sweep, texts_of
 
 SOURCE = """\
 import torch
@@ -38,7 +38,7 @@ class Block(nn.Module):
 
 
 def texts(name: str, inputs: str | None = None, sweep: str | None = None) -> list[tuple[str, str]]:
-    asked = Asked("/p/model.py", name, SOURCE, ("/p",), inputs, read_sweep(sweep) if sweep else None)
+    asked = BenchRequest("/p/model.py", name, SOURCE, ("/p",), inputs, read_sweep(sweep) if sweep else None)
     return texts_of(asked, *analysed(asked))
 
 

@@ -33,77 +33,23 @@ VAGUE = {"found", "known", "made", "taken", "given"}
 QUESTIONS = ("What ", "Whether ", "How ", "Where ", "Which ", "Why ")
 """How docstrings do not begin: they begin with a verb."""
 
-CROWDED: dict[str, int] = {
-    "fx_lsp/bench": 21,
-    "fx_lsp/server": 24,
-}
+CROWDED: dict[str, int] = {}
 
-CIRCLES: list[set[str]] = [
-    {
-        "fx_lsp.server.benchmarks",
-        "fx_lsp.server.diagnostics",
-        "fx_lsp.server.documents",
-        "fx_lsp.server.progress",
-        "fx_lsp.server.protocol",
-        "fx_lsp.server.rendering",
-        "fx_lsp.server.session",
-        "fx_lsp.server.status",
-        "fx_lsp.server.views",
-    },
-]
+CIRCLES: list[set[str]] = []
 
 SHARED_CLASS_NAMES: dict[str, int] = {
-    "Asked": 2,
-    "Bench": 2,
-    "Case": 2,
-    "Change": 2,
-    "Child": 2,
-    "Document": 2,
-    "Edit": 2,
-    "Entry": 2,
-    "Expression": 2,
-    "Found": 4,
-    "Given": 3,
-    "Guard": 3,
-    "Host": 2,
-    "Hosts": 2,
-    "Job": 2,
-    "Kept": 3,
-    "Made": 3,
-    "Place": 2,
+    "Found": 2,
+    "Given": 2,
+    "Guard": 2,
     "Prepared": 2,
-    "Progress": 2,
-    "Reporter": 2,
     "Results": 2,
-    "Run": 2,
-    "Shown": 3,
-    "Signature": 3,
-    "Step": 3,
-    "Subject": 2,
-    "Traced": 3,
-    "Value": 2,
-    "Values": 2,
+    "Traced": 2,
     "Watch": 2,
-    "_Bad": 2,
     "_Done": 3,
-    "_Scope": 3,
     "_Trial": 2,
 }
 
 COMPLEX: dict[str, int] = {
-    "fx_lsp.bench.turns:_measure": 21,
-    "fx_lsp.features.bindings:Flow._statement": 23,
-    "fx_lsp.features.completion:_offers": 24,
-    "fx_lsp.features.completion:_read": 23,
-    "fx_lsp.features.documents:body": 23,
-    "fx_lsp.features.folding:folds": 24,
-    "fx_lsp.features.memory:_walk": 24,
-    "fx_lsp.features.memory:memory": 21,
-    "fx_lsp.server.rendering:rendered": 21,
-    "fx_lsp.specs:_value": 30,
-    "fx_lsp.steps:_evaluates": 30,
-    "fx_lsp.steps:_function_of": 22,
-    "fx_lsp.steps:_taken_apart": 36,
     "fx_lsp.tracer.inputs.evidence.body:_visit": 44,
     "fx_lsp.tracer.inputs.evidence.patterns:visit_pattern": 24,
     "fx_lsp.tracer.inputs.evidence.uses:visit_call": 26,
@@ -123,45 +69,14 @@ COMPLEX: dict[str, int] = {
     "fx_lsp.tracer.source.names:_parts": 21,
     "fx_lsp.tracer.stages.equivalence:_compare": 21,
     "fx_lsp.tracer.stages.equivalence:run_for_real": 30,
-    "fx_lsp.tracing.calls.call_sites:_There._imports": 32,
-    "fx_lsp.tracing.calls.straight_line:_Scope.rank": 23,
-    "fx_lsp.tracing.remote.hosts:_host": 21,
-    "fx_lsp.tracing.source.arrays:strangers": 34,
-    "fx_lsp.tracing.source.graph_builders:_Look._kind": 21,
-    "fx_lsp.tracing.source.tensor_code:look_at": 46,
 }
 
 VAGUE_VARIABLES: dict[str, int] = {
-    "fx_lsp.api": 1,
-    "fx_lsp.bench": 46,
-    "fx_lsp.choices": 1,
-    "fx_lsp.cli": 1,
-    "fx_lsp.commands": 30,
-    "fx_lsp.comments": 3,
-    "fx_lsp.features": 61,
-    "fx_lsp.model": 1,
-    "fx_lsp.plots": 4,
-    "fx_lsp.server": 56,
-    "fx_lsp.specs": 2,
-    "fx_lsp.syntax": 1,
     "fx_lsp.tracer": 275,
-    "fx_lsp.tracing": 134,
-    "fx_lsp.wire": 2,
 }
 
 QUESTION_DOCSTRINGS: dict[str, int] = {
-    "fx_lsp.api": 2,
-    "fx_lsp.bench": 30,
-    "fx_lsp.commands": 13,
-    "fx_lsp.comments": 2,
-    "fx_lsp.features": 47,
-    "fx_lsp.model": 2,
-    "fx_lsp.plots": 2,
-    "fx_lsp.server": 22,
-    "fx_lsp.specs": 3,
     "fx_lsp.tracer": 137,
-    "fx_lsp.tracing": 109,
-    "fx_lsp.wire": 1,
 }
 
 

@@ -21,10 +21,10 @@ from pathlib import Path
 from types import FrameType
 
 from fx_lsp import wire
-from fx_lsp.bench.children import ChildError, kill_all
-from fx_lsp.bench.runner import run
+from fx_lsp.bench.runner.children import ChildError, kill_all
+from fx_lsp.bench.runner.job import run
 from fx_lsp.errors import ProtocolError
-from fx_lsp.measured import Event, Failed, Job
+from fx_lsp.measured import BenchmarkJob, Event, Failed
 
 _GRACE_SECONDS = 5.0
 
@@ -38,7 +38,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _leave)
     try:
         text = sys.stdin.readline() if arguments.job == "-" else Path(arguments.job).read_text(encoding="utf-8")
-        job = wire.from_json(Job, json.loads(text))
+        job = wire.from_json(BenchmarkJob, json.loads(text))
     except (OSError, ValueError, ProtocolError) as error:
         print(f"fx_lsp.bench: no job: {error}", file=sys.stderr)
         return 2

@@ -29,19 +29,19 @@ from fx_lsp.measured import (
     KERNELS,
     VARIANTS,
     WHATS,
+    BenchmarkJob,
+    BenchmarkRun,
     Event,
     Failed,
-    Found,
-    Job,
-    Progress,
+    Finished,
+    JobProgress,
     Report,
     Rival,
-    Run,
     What,
 )
 from fx_lsp.model import Failure
-from fx_lsp.tracing.remote.cases import Asked, analysed, job_of, read_sweep
-from fx_lsp.tracing.remote.history import Kept, keep, runs_of
+from fx_lsp.tracing.remote.cases import BenchRequest, analysed, job_of, read_sweep
+from fx_lsp.tracing.remote.history import StoredRun, keep, runs_of
 from fx_lsp.tracing.remote.hosts import Cluster, Host, Hosts, Place, read_hosts
 from fx_lsp.tracing.remote.queues import Queue
 from fx_lsp.tracing.remote.running import reached, run_on
@@ -111,21 +111,23 @@ def run(arguments: argparse.Namespace) -> int:
     return asyncio.run(_bench(arguments, chosen, hosts, places, job))
 
 
-async def _bench(arguments: argparse.Namespace, chosen: Chosen, hosts: Hosts, places: list[Place], job: Job) -> int:
+async def _bench(
+    arguments: argparse.Namespace, chosen: Chosen, hosts: Hosts, places: list[Place], job: BenchmarkJob
+) -> int:
     asked = _asked(arguments, chosen)
     async with opened(arguments, chosen) as engine:
-        made = await job_of(engine, asked, job)
-    if isinstance(made, Failure):
+        prepared = await job_of(engine, asked, job)
+    if isinstance(prepared, Failure):
         if arguments.json:
-            print(json.dumps({"target": arguments.target, "failure": to_json(made)}, indent=2))
+            print(json.dumps({"target": arguments.target, "failure": to_json(prepared)}, indent=2))
         else:
-            print(failure_text(made, chosen), file=sys.stderr)
+            print(failure_text(prepared, chosen), file=sys.stderr)
         return 1
-    python, shown, queue = find_interpreter(arguments.python, asked.roots, os.environ), Shown(), Queue()
+    python, shown, queue = find_interpreter(arguments.python, asked.roots, os.environ), ProgressPrinter(), Queue()
 
     async def measured(place: Place) -> tuple[str, Report | Failed]:
         name, last = place.name, Failed("It said nothing.")
-        async with aclosing(run_on(place, hosts, made.job, queue, python, asked.roots)) as ran:
+        async with aclosing(run_on(place, hosts, prepared.job, queue, python, asked.roots)) as ran:
             async for name, event in ran:
                 last = shown.take(name, event) or last
         return name, last
@@ -135,7 +137,7 @@ async def _bench(arguments: argparse.Namespace, chosen: Chosen, hosts: Hosts, pl
     reports = {host: end for host, end in ends.items() if isinstance(end, Report)}
     failed = {host: end for host, end in ends.items() if isinstance(end, Failed)}
     for host, report in reports.items():
-        _keep(Kept(Run(chosen.file, chosen.name, host, report), made.imports))
+        _keep(StoredRun(BenchmarkRun(chosen.file, chosen.name, host, report), prepared.imports))
     if arguments.json:
         print(json.dumps(_contract(arguments.target, reports, failed), indent=2))
     elif reports:
@@ -148,7 +150,7 @@ async def _bench(arguments: argparse.Namespace, chosen: Chosen, hosts: Hosts, pl
     return int(wrong or bool(failed))
 
 
-class Shown:
+class ProgressPrinter:
     """Progress on standard error: the last of each host in one line of a terminal, else what is new."""
 
     def __init__(self) -> None:
@@ -157,9 +159,9 @@ class Shown:
 
     def take(self, host: str, event: Event) -> Report | Failed | None:
         """Show progress; what became of the job otherwise."""
-        if not isinstance(event, Progress):
+        if not isinstance(event, JobProgress):
             self._last.pop(host, None)
-            return event.report if isinstance(event, Found) else event
+            return event.report if isinstance(event, Finished) else event
         text = f"{host}: {event.text.removeprefix(f'{host}: ')}" + (
             f" ({event.done} of {event.total})" if event.total else ""
         )
@@ -184,10 +186,10 @@ def _width() -> int:
         return 79
 
 
-def _job(arguments: argparse.Namespace) -> Job:
-    """What was asked for, without what is measured. Raises TargetError."""
+def _job(arguments: argparse.Namespace) -> BenchmarkJob:
+    """Return what was asked for, without what is measured. Raises TargetError."""
     asked = set(re.split(r"\s*,\s*", arguments.what.strip()))
-    what: tuple[What, ...] = tuple(known for known in WHATS if known in asked)
+    what: tuple[What, ...] = tuple(each for each in WHATS if each in asked)
     if asked - set(WHATS):
         raise TargetError(f"--what is a list of {', '.join(WHATS)}, not `{arguments.what}`")
     rivals: list[Rival] = []
@@ -197,30 +199,30 @@ def _job(arguments: argparse.Namespace) -> Job:
             raise TargetError(f"`{text}` is no rival: write it as name=package.module:function")
         rivals.append(Rival(match[1], match[2]))
     variants = tuple(arguments.variant) if arguments.variant else None
-    return Job("", (), variants, tuple(rivals), what, seconds=ONE_DAY, profile=arguments.profile)
+    return BenchmarkJob("", (), variants, tuple(rivals), what, seconds=ONE_DAY, profile=arguments.profile)
 
 
-def _require_variants(job: Job, places: Sequence[Host | Cluster]) -> None:
-    """Raises TargetError for a variant that there is on none of the places."""
+def _require_variants(job: BenchmarkJob, places: Sequence[Host | Cluster]) -> None:
+    """Raise TargetError for a variant that there is on none of the places."""
     rivals = [rival for place in places if isinstance(place, Host) for some in place.rivals.values() for rival in some]
-    known = [*VARIANTS, *dict.fromkeys(rival.name for rival in (*job.rivals, *rivals))]
+    names = [*VARIANTS, *dict.fromkeys(rival.name for rival in (*job.rivals, *rivals))]
     for name in job.variants or ():
-        if name not in known:
-            raise TargetError(f"there is no variant {name}; there are: {', '.join(known)}")
+        if name not in names:
+            raise TargetError(f"there is no variant {name}; there are: {', '.join(names)}")
 
 
-def _asked(arguments: argparse.Namespace, chosen: Chosen) -> Asked:
-    """What is to be generated."""
+def _asked(arguments: argparse.Namespace, chosen: Chosen) -> BenchRequest:
+    """Return what is to be generated."""
     sweep = read_sweep(arguments.sweep) if arguments.sweep else None
     choices = read_choices({name: getattr(arguments, name) for name in _CHOICES})
     inductor = INDUCTOR_KERNELS in arguments.variant if arguments.variant else None
     roots = (project_root(chosen.file),)
-    return Asked(chosen.file, chosen.name, chosen.text, roots, arguments.inputs, sweep, choices, inductor)
+    return BenchRequest(chosen.file, chosen.name, chosen.text, roots, arguments.inputs, sweep, choices, inductor)
 
 
-def _keep(made: Kept) -> None:
+def _keep(stored: StoredRun) -> None:
     try:
-        keep(made.run, made.imports)
+        keep(stored.run, stored.imports)
     except (OSError, sqlite3.Error) as error:
         print(f"fx-lsp: this is not kept in the history: {error}", file=sys.stderr)
 

@@ -56,13 +56,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Check what was asked for and print it. Raises TargetError and WorkerStartError for wrong usage."""
     started = time.perf_counter()
     sources = find_sources(arguments.paths)
-    found = find_interpreter(arguments.python, _roots(sources), os.environ)
-    interpreter = asyncio.run(probe(found))
+    python = find_interpreter(arguments.python, _roots(sources), os.environ)
+    interpreter = asyncio.run(probe(python))
     if interpreter.torch is None:
-        raise WorkerStartError(f"{found} has no torch", "no-torch", "")
+        raise WorkerStartError(f"{python} has no torch", "no-torch", "")
     limits = Limits()
     settings = EngineSettings(
-        interpreter=found,
+        interpreter=python,
         cache_path=cache_path(arguments),
         workers=arguments.jobs or parallel_traces(limits.memory_bytes),
         limits=limits,

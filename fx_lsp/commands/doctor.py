@@ -82,44 +82,44 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _checks(arguments: argparse.Namespace, hosts: Hosts, wanted: Sequence[Host | Cluster]) -> list[Check]:
-    found = [Check("fx-lsp", "right", f"{__version__}, on Python {sys.version.split()[0]} at {sys.executable}")]
+    checks = [Check("fx-lsp", "right", f"{__version__}, on Python {sys.version.split()[0]} at {sys.executable}")]
     if not arguments.host:
-        found += await _interpreters(arguments.python)
-        found += [await _tracing(arguments.python), _cache(), *_extras(), *_editors()]
-    found.append(
+        checks += await _interpreters(arguments.python)
+        checks += [await _tracing(arguments.python), _cache(), *_extras(), *_editors()]
+    checks.append(
         Check("hosts", "note", f"named in {hosts.path}" + ("" if Path(hosts.path).exists() else ", which is not there"))
     )
-    found += [Check("hosts", "wrong", problem, "mend it there") for problem in hosts.problems]
+    checks += [Check("hosts", "wrong", problem, "mend it there") for problem in hosts.problems]
     here = find_interpreter(arguments.python, (str(Path.cwd()),), os.environ)
-    return found + list(await asyncio.gather(*(_place(place, here) for place in wanted)))
+    return checks + list(await asyncio.gather(*(_place(place, here) for place in wanted)))
 
 
 async def _interpreters(setting: str | None) -> list[Check]:
-    """The Pythons that could trace this folder, the one that does first."""
+    """List the Pythons that could trace this folder, the one that does first."""
     used = find_interpreter(setting, (str(Path.cwd()),), os.environ)
     others = {str(Path(path).parent): path for path in candidates((str(Path.cwd()),), os.environ)}
     others.pop(str(Path(used).parent), None)
-    found: list[Check] = []
+    checks: list[Check] = []
     for path in [used, *others.values()]:
         about = "interpreter" if path == used else "another interpreter"
         try:
             it = await probe(path)
         except WorkerStartError as error:
-            found.append(
+            checks.append(
                 Check(about, "wrong" if path == used else "note", str(error), error.hint if path == used else "")
             )
             continue
         text = f"Python {it.version} at {path}, " + (f"torch {it.torch}" if it.torch else "no torch")
         if path == used and it.torch is None:
             mend = "install torch into it, or say --python, or set fx-lsp.interpreter in your editor"
-            found.append(Check(about, "wrong", text, mend))
+            checks.append(Check(about, "wrong", text, mend))
         else:
-            found.append(Check(about, "right" if path == used else "note", text))
-    return found
+            checks.append(Check(about, "right" if path == used else "note", text))
+    return checks
 
 
 async def _tracing(setting: str | None) -> Check:
-    """Whether a small function can be traced, through all that an editor's request goes through."""
+    """Check that a small function can be traced, through all that an editor's request goes through."""
     with tempfile.TemporaryDirectory() as folder:
         file = str(Path(folder) / "sample.py")
         Path(file).write_text(_SAMPLE)
@@ -136,7 +136,7 @@ async def _tracing(setting: str | None) -> Check:
 
 
 def _cache() -> Check:
-    """Where what was traced and measured is kept."""
+    """Check how much of what was traced and measured is stored, and where."""
     path = Path(default_cache_path())
     size = 0
     for file in (path, default_history_path()):
@@ -165,7 +165,7 @@ def _editors() -> Iterator[Check]:
 
 
 async def _place(place: Host | Cluster, here: str) -> Check:
-    """What a host has; one that was never used is not reached."""
+    """Check what a host has; one that was never used is not reached."""
     about = f"host {place.name}"
     if not is_trusted(place):
         mend = f"fx-lsp doctor --host {place.name} asks"
@@ -179,30 +179,30 @@ async def _place(place: Host | Cluster, here: str) -> Check:
         place = replace(place, python=here)
     # This machine is nobody's GPU host before it was named as one.
     lacking: State = "note" if place.local else "wrong"
-    found = await probe_host(place)
-    if isinstance(found, Failed):
-        return Check(about, lacking, found.message, found.hint)
-    lacks = found.lacks
-    text = _described(place, found)
+    probed = await probe_host(place)
+    if isinstance(probed, Failed):
+        return Check(about, lacking, probed.message, probed.hint)
+    lacks = probed.lacks
+    text = _described(place, probed)
     if not lacks:
         return Check(about, "right", text)
     said = "; ".join(lack.message for lack in lacks)
     return Check(about, lacking, f"{text}; {said}", "; ".join(lack.hint for lack in lacks))
 
 
-def _described(host: Host, found: Probe) -> str:
-    """What a host has, in one line."""
+def _described(host: Host, probe: Probe) -> str:
+    """Describe what a host has, in one line."""
     versions = [
-        f"Python {found.python}",
-        *(f"{n} {v}" for n, v in (("torch", found.torch), ("triton", found.triton)) if v),
+        f"Python {probe.python}",
+        *(f"{n} {v}" for n, v in (("torch", probe.torch), ("triton", probe.triton)) if v),
     ]
     parts = [host.reached, *versions]
-    for card in found.cards:
+    for card in probe.cards:
         free = f", {format_bytes(card.memory_free)} free" if card.memory_free is not None else ""
         parts.append(f"{card.name}{free}")
-    parts += [f"driver {found.driver}"] if found.driver else []
-    if found.disk_free is not None:
-        parts.append(f"{format_bytes(found.disk_free)} free in {found.temporary}")
+    parts += [f"driver {probe.driver}"] if probe.driver else []
+    if probe.disk_free is not None:
+        parts.append(f"{format_bytes(probe.disk_free)} free in {probe.temporary}")
     return " · ".join(parts)
 
 

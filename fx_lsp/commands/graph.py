@@ -10,6 +10,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from fx_lsp import wire
@@ -75,11 +76,12 @@ async def _graph(arguments: argparse.Namespace) -> int:
 def _print_stage(
     trace: Trace, stages: list[Stage], name: str, arguments: argparse.Namespace, texts: dict[str, str]
 ) -> int:
-    known = {s.name: s for s in stages}
-    if name not in known:
-        print(f"fx-lsp: {trace.target} has no stage {name}; it has {', '.join(known)}", file=sys.stderr)
+    by_name = {s.name: s for s in stages}
+    if name not in by_name:
+        print(f"fx-lsp: {trace.target} has no stage {name}; it has {', '.join(by_name)}", file=sys.stderr)
         return 1
-    document = render_stage(trace, known[name], lambda span: source_line(span, texts), arguments.full, arguments.sizes)
+    stage, line = by_name[name], partial(source_line, texts=texts)
+    document = render_stage(trace, stage, line, arguments.full, arguments.sizes)
     print_document(document)
     return 0
 

@@ -41,7 +41,7 @@ from fx_lsp.tracing.workers.find_python import find_interpreter
 LONGEST_CHECK = 120.0
 """Seconds that a comparison may take; Triton's interpreter needs minutes for large tensors."""
 
-INTERPRETER = Path(fx_lsp.__file__).parent / "bench" / "interpreter.py"
+INTERPRETER = Path(fx_lsp.__file__).parent / "bench" / "variant" / "interpreter.py"
 """What Triton's interpreter needs to be right; it runs in the user's interpreter, where there is no fx-lsp."""
 
 MOST_LINES = 20
@@ -76,15 +76,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Generate the kernels of the target. Raises TargetError for a target that names no file."""
     chosen = read_target(arguments.target)
-    made = asyncio.run(_compiled(arguments, chosen) if arguments.view else _generated(arguments, chosen))
-    if isinstance(made, Failure):
-        refused = arguments.view and made.kind == "unsupported"
-        print(failure_text(made, chosen, "compiled" if refused else "traced"), file=sys.stderr)
+    kernels = asyncio.run(_compiled(arguments, chosen) if arguments.view else _generated(arguments, chosen))
+    if isinstance(kernels, Failure):
+        refused = arguments.view and kernels.kind == "unsupported"
+        print(failure_text(kernels, chosen, "compiled" if refused else "traced"), file=sys.stderr)
         return 1
     try:
-        if isinstance(made, Generated) and arguments.output is not None:
-            return _bring_up_to_date(arguments, chosen, made)
-        text, code = made, 0
+        if isinstance(kernels, Generated) and arguments.output is not None:
+            return _bring_up_to_date(arguments, chosen, kernels)
+        text, code = kernels, 0
         if isinstance(text, Generated):
             text, code = _checked(arguments, chosen, text.text)
         if arguments.output is None:
@@ -97,31 +97,31 @@ def run(arguments: argparse.Namespace) -> int:
     return code
 
 
-def _bring_up_to_date(arguments: argparse.Namespace, chosen: Chosen, made: Generated) -> int:
+def _bring_up_to_date(arguments: argparse.Namespace, chosen: Chosen, kernels: Generated) -> int:
     """Write a file of kernels so that what was edited in it stays; returns the exit code. Raises OSError."""
     output: str = arguments.output
     present = read(output)
-    found = update(record_of(output), None if arguments.force else present, made)
-    if isinstance(found, Refusal):
-        way_out = "" if found.conflicts else ": --force overwrites it"
-        print(f"fx-lsp: {output} {found.reason}{way_out}", file=sys.stderr)
-        _list(output, found.conflicts)
-        return 1 if found.conflicts else 2
+    result = update(record_of(output), None if arguments.force else present, kernels)
+    if isinstance(result, Refusal):
+        way_out = "" if result.conflicts else ": --force overwrites it"
+        print(f"fx-lsp: {output} {result.reason}{way_out}", file=sys.stderr)
+        _list(output, result.conflicts)
+        return 1 if result.conflicts else 2
     code = 0
-    if found.conflicts:
+    if result.conflicts:
         print("not checked: there are conflicts\n" * arguments.check, end="", file=sys.stderr)
     else:
-        text, code = _checked(arguments, chosen, found.text)
-        found = replace(found, text=text)
-    if found.text != present:
-        write(output, found.text)
-    print(f"{output}: {found.said(present)}", file=sys.stderr)
-    _list(output, found.conflicts)
+        text, code = _checked(arguments, chosen, result.text)
+        result = replace(result, text=text)
+    if result.text != present:
+        write(output, result.text)
+    print(f"{output}: {result.said(present)}", file=sys.stderr)
+    _list(output, result.conflicts)
     try:
-        keep(output, made, present if found.text != present else None)
+        keep(output, kernels, present if result.text != present else None)
     except OSError as error:
         print(f"what was generated cannot be noted: {error}; edits will be in the way next time", file=sys.stderr)
-    return 1 if found.conflicts else code
+    return 1 if result.conflicts else code
 
 
 def _list(output: str, lines: Sequence[int]) -> None:
@@ -149,7 +149,7 @@ def chosen_of(arguments: argparse.Namespace) -> Choices:
 
 
 async def _compiled(arguments: argparse.Namespace, chosen: Chosen) -> str | Failure:
-    """What the kernels are compiled to."""
+    """Return what the kernels are compiled to."""
     work = chosen_of(arguments).work(work_of(arguments.view, arguments.gpu))
     async with opened(arguments, chosen) as engine:
         outcome = await engine.outcome(chosen.file, chosen.name, work)
@@ -161,8 +161,8 @@ async def _compiled(arguments: argparse.Namespace, chosen: Chosen) -> str | Fail
         for remark in outcome.remarks:
             if remark.severity == "error":  # a kernel that is not among them
                 print(f"fx-lsp: {remark.message}", file=sys.stderr)
-        found = await stages_of(engine, chosen, names, work)
-        return found if isinstance(found, Failure) else render_listing(found, chosen.name).text
+        stages = await stages_of(engine, chosen, names, work)
+        return stages if isinstance(stages, Failure) else render_listing(stages, chosen.name).text
 
 
 async def _generated(arguments: argparse.Namespace, chosen: Chosen) -> Generated | Failure:
@@ -171,10 +171,10 @@ async def _generated(arguments: argparse.Namespace, chosen: Chosen) -> Generated
         outcome = await engine.outcome(chosen.file, chosen.name, work)
         if not isinstance(outcome, Trace):
             return outcome
-        found = await stages_of(engine, chosen, [TRITON], work)
-        if isinstance(found, Failure):
-            return found
-        for line in said_of_code(found[0], outcome.remarks, chosen.file, chosen.name):
+        stages = await stages_of(engine, chosen, [TRITON], work)
+        if isinstance(stages, Failure):
+            return stages
+        for line in said_of_code(stages[0], outcome.remarks, chosen.file, chosen.name):
             print(line, file=sys.stderr)
         return await generate(engine, chosen.file, chosen.name, work)
 
@@ -188,7 +188,7 @@ class Checked:
 
     @property
     def done(self) -> bool:
-        """Whether anything was compared."""
+        """Return whether anything was compared."""
         return not self.output.startswith("not checked")
 
 

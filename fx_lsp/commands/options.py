@@ -20,11 +20,11 @@ def add_tracing_options(parser: argparse.ArgumentParser) -> None:
 
 
 def cache_path(arguments: argparse.Namespace) -> str | None:
-    """Where answers are kept; None with `--no-cache`."""
+    """Return where answers are stored; None with `--no-cache`."""
     return None if arguments.no_cache else str(default_cache_path())
 
 
 def _from_here(path: str) -> str:
-    """A path relative to the working directory, where one is there; else a command's name, or what is not there."""
-    found = Path(path).expanduser()
-    return str(found.absolute()) if found.exists() else path
+    """Return a path relative to the working directory, where one is there; else a command's name, as it is."""
+    file = Path(path).expanduser()
+    return str(file.absolute()) if file.exists() else path

@@ -82,8 +82,8 @@ async def _passes(arguments: argparse.Namespace) -> int:
     async with opened(arguments, chosen) as engine:
         outcome: Outcome = await engine.outcome(chosen.file, chosen.name, work)
         if isinstance(outcome, Trace):
-            found = await stages_of(engine, chosen, _wanted(arguments, outcome), work)
-            outcome, stages = (found, []) if isinstance(found, Failure) else (outcome, found)
+            answer = await stages_of(engine, chosen, _wanted(arguments, outcome), work)
+            outcome, stages = (answer, []) if isinstance(answer, Failure) else (outcome, answer)
     if arguments.json:
         print(json.dumps(to_contract(arguments.target, outcome, stages), indent=2))
     elif isinstance(outcome, Failure):
@@ -101,34 +101,34 @@ async def _passes(arguments: argparse.Namespace) -> int:
 
 
 def _wanted(arguments: argparse.Namespace, trace: Trace) -> list[str]:
-    """The stages to print."""
+    """Return the names of the stages to print."""
     if arguments.diff or arguments.stage:
         return list(arguments.diff or [arguments.stage])
     if (arguments.partitions or arguments.budgets) and not arguments.json:
         return ["table"]
-    made = [info.name for info in trace.stages if info.change is None or info.change]
-    return made if arguments.json or arguments.own or arguments.debug else []
+    changed = [info.name for info in trace.stages if info.change is None or info.change]
+    return changed if arguments.json or arguments.own or arguments.debug else []
 
 
 def to_contract(target: str, outcome: Outcome, stages: list[Stage]) -> dict[str, Any]:
-    """The JSON that scripts rely on: every stage with what made it; those of passes that did something with nodes."""
+    """Return the JSON that scripts rely on: every stage with what made it; with nodes where its pass did something."""
     if isinstance(outcome, Failure):
         fields = ("kind", "message", "span", "hint")
         return {"target": target, "failure": {k: wire.to_json(getattr(outcome, k)) for k in fields}}
-    known = {stage.name: stage for stage in stages}
-    found: list[dict[str, Any]] = []
+    by_name = {stage.name: stage for stage in stages}
+    entries: list[dict[str, Any]] = []
     for info in outcome.stages:
-        stage = known.get(info.name)
+        stage = by_name.get(info.name)
         entry: dict[str, Any] = wire.to_json(info)
         if stage is not None:
             entry |= {"text": stage.text} if stage.text else {"nodes": [to_json(n) for n in stage.nodes]}
         else:
             del entry["nodes"]
-        found.append(entry)
+        entries.append(entry)
     return {
         "target": target,
         "torch": outcome.torch,
         "inputs": [input_data(i) for i in outcome.inputs],
-        "stages": found,
+        "stages": entries,
         "seconds": outcome.seconds,
     }

@@ -96,7 +96,7 @@ def _signals_passed_on(started: Sequence[subprocess.Popen[bytes]]) -> Generator[
 
 
 def _terminal_signals_all() -> bool:
-    """Whether Ctrl-C in the terminal reaches the command as well, without our help."""
+    """Return whether Ctrl-C in the terminal reaches the command as well, without our help."""
     if os.name == "nt":
         return True
     try:

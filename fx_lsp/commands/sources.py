@@ -26,11 +26,11 @@ class Source:
 
 
 def find_sources(paths: Iterable[str]) -> list[Source]:
-    """The files that `paths` (files, directories, `path::name`) stand for, each once, in order.
+    """Return the files that `paths` (files, directories, `path::name`) stand for, each once, in order.
 
     Raises TargetError for a path or a name that is not there.
     """
-    found: dict[str, frozenset[str] | None] = {}
+    names_by_file: dict[str, frozenset[str] | None] = {}
     for path in paths:
         before, separator, name = path.rpartition("::")
         start = Path(before if separator else path)
@@ -39,12 +39,12 @@ def find_sources(paths: Iterable[str]) -> list[Source]:
         if separator:
             file = str(start.resolve())
             _require(file, name, path)
-            known = found.get(file, frozenset())
-            found[file] = None if known is None else known | {name}
+            names = names_by_file.get(file, frozenset())
+            names_by_file[file] = None if names is None else names | {name}
         else:
             for file in python_files(start) if start.is_dir() else [start]:
-                found[str(file.resolve())] = None
-    return [Source(file, names) for file, names in found.items()]
+                names_by_file[str(file.resolve())] = None
+    return [Source(file, names) for file, names in names_by_file.items()]
 
 
 def python_files(directory: Path) -> Iterator[Path]:
@@ -74,10 +74,10 @@ def shown_path(file: str) -> str:
 
 def _require(file: str, name: str, asked: str) -> None:
     try:
-        found = discover(file, read_source(file))
+        discovered = discover(file, read_source(file))
     except (OSError, SyntaxError, UnicodeDecodeError) as error:
         raise TargetError(f"cannot read {asked}: {getattr(error, 'strerror', None) or error}") from error
-    if not isinstance(found.failure, Failure) and name not in {target.name for target in found.targets}:
+    if not isinstance(discovered.failure, Failure) and name not in {target.name for target in discovered.targets}:
         raise TargetError(f"`{asked}` names no function or module that can be traced")
 
 

@@ -67,7 +67,7 @@ class FileReport:
 
     @property
     def failures(self) -> list[Failure]:
-        """Why something was not traced, the whole file or a target."""
+        """Return why something was not traced, the whole file or a target."""
         return [f for f in (self.failure, *(t.failure for t in self.targets)) if f is not None]
 
 
@@ -167,12 +167,12 @@ async def _look(
             return
         engine.open(file, text, (project_root(file),))
         try:
-            found = await engine.targets(file)
-            if isinstance(found, Failure):
-                work.failure = found
+            targets = await engine.targets(file)
+            if isinstance(targets, Failure):
+                work.failure = targets
                 return
-            wanted = [t for t in found if t.kind in kinds and (names is None or t.name in names)]
-            work.comments += comment_problems(file, text, found) if names is None else ()
+            wanted = [t for t in targets if t.kind in kinds and (names is None or t.name in names)]
+            work.comments += comment_problems(file, text, targets) if names is None else ()
             await asyncio.gather(*(trace(target) for target in wanted))
         finally:
             engine.close(file)
@@ -180,8 +180,8 @@ async def _look(
 
 def _seconds(engine: Engine, target: Target, waited: float) -> float:
     state = engine.state(target.file)
-    known = next((t.seconds for t in state.targets if t.target.name == target.name), None) if state else None
-    return waited if known is None else known
+    seconds = next((t.seconds for t in state.targets if t.target.name == target.name), None) if state else None
+    return waited if seconds is None else seconds
 
 
 def report_target(target: Target, outcome: Outcome, seconds: float) -> TargetReport:
@@ -207,26 +207,26 @@ def report_target(target: Target, outcome: Outcome, seconds: float) -> TargetRep
 
 
 def weakest(inputs: Iterable[InputSpec]) -> InputSource:
-    """The source that says least of all that the inputs came from; "default" without any."""
-    found = {i.source for i in inputs}
+    """Return the source that says least of all that the inputs came from; "default" without any."""
+    sources = {i.source for i in inputs}
     for source in reversed(WEAKNESS):
-        if source in found:
+        if source in sources:
             return source
     return WEAKNESS[0]
 
 
 def is_problem(failure: Failure, whole_file: bool = False) -> bool:
-    """Whether the code is wrong, or (`whole_file`) nothing of it could be looked at."""
+    """Return whether the code is wrong, or (`whole_file`) nothing of it could be looked at."""
     return whole_file or failure.severity == "error" or failure.kind in _WHOLE_FILE
 
 
 def summarize(reports: Iterable[FileReport]) -> Summary:
-    """Counts over `reports`; sources and kinds that did not occur are left out, the most frequent kind is first."""
-    files = found = problems = warnings = 0
+    """Count over `reports`; sources and kinds that did not occur are left out, the most frequent kind is first."""
+    files = targets = problems = warnings = 0
     sources: Counter[InputSource] = Counter()
     failures: Counter[FailureKind] = Counter()
     for report in reports:
-        files, found = files + 1, found + len(report.targets)
+        files, targets = files + 1, targets + len(report.targets)
         sources.update(t.source for t in report.targets if t.failure is None and t.source is not None)
         failures.update(f.kind for f in report.failures)
         problems += sum(is_problem(f, whole_file=f is report.failure) for f in (*report.failures, *report.comments))
@@ -236,7 +236,7 @@ def summarize(reports: Iterable[FileReport]) -> Summary:
     order: tuple[InputSource, ...] = (*WEAKNESS[1:], WEAKNESS[0])
     ordered: dict[InputSource, int] = {source: sources[source] for source in order if sources[source]}
     by_kind = dict[FailureKind, int](failures.most_common())
-    return Summary(files, found, sources.total(), problems, ordered, by_kind, warnings)
+    return Summary(files, targets, sources.total(), problems, ordered, by_kind, warnings)
 
 
 def to_json(report: FileReport) -> dict[str, Any]:

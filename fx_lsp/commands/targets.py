@@ -58,14 +58,14 @@ async def opened(arguments: argparse.Namespace, chosen: Chosen) -> AsyncGenerato
 
 
 async def stages_of(engine: Engine, chosen: Chosen, names: Iterable[str], work: Work) -> list[Stage] | Failure:
-    """The stages of those names, in their order; why there are none where one cannot be had."""
-    found: list[Stage] = []
+    """Return the stages of those names, in their order; why there are none where one cannot be had."""
+    stages: list[Stage] = []
     for name in names:
         stage = await engine.stage(chosen.file, chosen.name, name, work)
         if isinstance(stage, Failure):
             return stage
-        found.append(stage)
-    return found
+        stages.append(stage)
+    return stages
 
 
 def print_document(document: Document) -> None:
@@ -85,7 +85,7 @@ def source_line(span: Span, texts: dict[str, str]) -> str | None:
 
 
 def failure_text(failure: Failure, chosen: Chosen, done: str = "traced") -> str:
-    """Why the target was not traced, or whatever was not `done` with it, where, and what to do."""
+    """Say why the target was not traced, or whatever was not `done` with it, where, and what to do."""
     lines = chosen.text.splitlines()
     parts = [f"{chosen.name} was not {done}: {failure.message}"]
     if failure.span is not None:

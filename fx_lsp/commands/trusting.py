@@ -12,17 +12,17 @@ from fx_lsp.tracing.remote.trust import trust
 
 
 def named(hosts: Hosts, names: Sequence[str]) -> list[Place]:
-    """The places of those names; this machine where there are none. Raises TargetError."""
+    """Return the places of those names; this machine where there are none. Raises TargetError."""
     for problem in hosts.problems:
         print(f"fx-lsp: {problem}", file=sys.stderr)
-    found: list[Place] = []
+    places: list[Place] = []
     for name in dict.fromkeys(names or (LOCAL,)):
         place = hosts.find(name)
         if place is None:
-            known = ", ".join(hosts.places)
-            raise TargetError(f"there is no host {name}; there are: {known}; name hosts in {hosts.path}")
-        found.append(place)
-    return found
+            names_there = ", ".join(hosts.places)
+            raise TargetError(f"there is no host {name}; there are: {names_there}; name hosts in {hosts.path}")
+        places.append(place)
+    return places
 
 
 def allowed(places: Iterable[Host | Cluster], yes: bool) -> None:

@@ -11,6 +11,7 @@ from fx_lsp.measured import (
     COMPILE,
     EAGER,
     KERNELS,
+    BenchmarkRun,
     Ceilings,
     Clock,
     Cost,
@@ -18,7 +19,6 @@ from fx_lsp.measured import (
     Machine,
     Measured,
     Report,
-    Run,
     Timing,
     What,
 )
@@ -44,21 +44,21 @@ def _headline(report: Report) -> list[str]:
     if not row.timings:
         return ["kernels are right, not timed" if row.right else "kernels not run"]
     peers = {r.variant: r for r in report.measured if (r.label, r.what) == (row.label, row.what)}
-    found: list[str] = []
+    facts: list[str] = []
     for name in (COMPILE, EAGER):
         factor = speedup(row, peers.get(name))
         if factor is not None:
-            found.append(f"{factor:.2f}× {name}")
+            facts.append(f"{factor:.2f}× {name}")
             break
     if row.bandwidth_fraction is not None and (row.rate_fraction or 0) < row.bandwidth_fraction:
-        found.append(f"{row.bandwidth_fraction:.2f} of bandwidth")
+        facts.append(f"{row.bandwidth_fraction:.2f} of bandwidth")
     elif row.rate_fraction is not None:
-        found.append(f"{row.rate_fraction:.2f} of the matrix rate")
-    return [*(found or [_time(row.timings[_clock(row)])]), *(["with warnings"] if row.warnings else [])]
+        facts.append(f"{row.rate_fraction:.2f} of the matrix rate")
+    return [*(facts or [_time(row.timings[_clock(row)])]), *(["with warnings"] if row.warnings else [])]
 
 
 def speedup(row: Measured, other: Measured | None) -> float | None:
-    """How many times as fast a variant is as another one, by the first clock that both have; None without such."""
+    """Return how many times as fast a variant is as another, by the first clock that both have; None without such."""
     if other is None:
         return None
     clock = next((c for c in CLOCKS if c in row.timings and c in other.timings), None)
@@ -83,7 +83,7 @@ def table(report: Report) -> str:
 
 
 def legend(report: Report) -> str:
-    """What the columns of the table mean, as far as it has them."""
+    """Say what the columns of the table mean, as far as it has them."""
     said = {
         "graph": "graph   in a replayed CUDA graph, so without launches",
         "events": "events  between CUDA events, each call with a cold L2 cache",
@@ -100,7 +100,7 @@ def legend(report: Report) -> str:
     )
 
 
-def hover(run: Run) -> str:
+def hover(run: BenchmarkRun) -> str:
     """A run as Markdown, as short as a hover is."""
     report = run.report
     lines = [f"**{plain(lens_title(report, run.stale))}**"]
@@ -123,16 +123,16 @@ def hover(run: Run) -> str:
 
 
 def kernel_facts(kernels: Iterable[KernelTime]) -> dict[str, list[str]]:
-    """What a profile says of each kernel by its name, as sentences for the hover on its lines."""
-    found: dict[str, list[str]] = {}
+    """Return what a profile says of each kernel by its name, as sentences for the hover on its lines."""
+    facts: dict[str, list[str]] = {}
     for kernel in kernels:
         if kernel.variant != KERNELS:
             continue
         times = f" in {kernel.calls:g} launches" if kernel.calls != 1 else ""
         where = f"{kernel.label}, {kernel.what}" if kernel.label else kernel.what
         metrics = "".join(f", {text}" for text in _metrics(kernel.metrics))
-        found.setdefault(kernel.kernel, []).append(f"{where}: {kernel.microseconds:.1f} µs{times}{metrics}")
-    return found
+        facts.setdefault(kernel.kernel, []).append(f"{where}: {kernel.microseconds:.1f} µs{times}{metrics}")
+    return facts
 
 
 def short_gpu(name: str) -> str:
@@ -141,10 +141,10 @@ def short_gpu(name: str) -> str:
 
 
 def _groups(measured: Iterable[Measured]) -> Mapping[tuple[str, What], list[Measured]]:
-    found: dict[tuple[str, What], list[Measured]] = {}
+    groups: dict[tuple[str, What], list[Measured]] = {}
     for row in measured:
-        found.setdefault((row.label, row.what), []).append(row)
-    return found
+        groups.setdefault((row.label, row.what), []).append(row)
+    return groups
 
 
 def _title(label: str, what: What, cost: Cost | None) -> str:
@@ -242,12 +242,12 @@ def _kernels(kernels: Sequence[KernelTime]) -> list[str]:
     groups: dict[str, list[KernelTime]] = {}
     for kernel in kernels:
         groups.setdefault(" · ".join(filter(None, [kernel.label, kernel.variant, kernel.what])), []).append(kernel)
-    found: list[str] = []
+    lines: list[str] = []
     for head, group in groups.items():
-        found += ["", f"kernels of {head}"]
+        lines += ["", f"kernels of {head}"]
         for kernel in group[:_MOST_KERNELS]:
             metrics = "".join(f", {text}" for text in _metrics(kernel.metrics))
-            found.append(f"  {kernel.microseconds:9.1f} µs  {kernel.calls:g}×  {one_line(kernel.kernel, 90)}{metrics}")
+            lines.append(f"  {kernel.microseconds:9.1f} µs  {kernel.calls:g}×  {one_line(kernel.kernel, 90)}{metrics}")
         rest = group[_MOST_KERNELS:]
-        found += [f"  {sum(k.microseconds for k in rest):9.1f} µs  in {len(rest)} more"] if rest else []
-    return found
+        lines += [f"  {sum(k.microseconds for k in rest):9.1f} µs  in {len(rest)} more"] if rest else []
+    return lines

@@ -46,17 +46,8 @@ class Flow:
                 bound = self.visit(item.context_expr, bound)
                 bound = bound if item.optional_vars is None else self.visit(item.optional_vars, bound)
             return self.run(node.body, bound)
-        if isinstance(node, (ast.Assign, ast.AnnAssign)):
-            bound = bound if node.value is None else self.visit(node.value, bound)
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target] if node.value is not None else []
-            for target in targets:
-                bound = self.visit(target, bound)
-            return bound
-        if isinstance(node, ast.AugAssign):
-            if isinstance(node.target, ast.Name):
-                self._reads({node.target.id}, bound)
-            bound = self.visit(node.value, bound)
-            return self.visit(node.target, bound)
+        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+            return self._assignment(node, bound)
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             return self._bind([(a.asname or a.name).partition(".")[0] for a in node.names], bound)
         blocks = list(blocks_of(node))
@@ -70,6 +61,16 @@ class Flow:
             return bound
         for child in ast.iter_child_nodes(node):
             bound = self.visit(child, bound)
+        return bound
+
+    def _assignment(self, node: ast.Assign | ast.AnnAssign | ast.AugAssign, bound: frozenset[str]) -> frozenset[str]:
+        if node.value is None:
+            return bound
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            self._reads({node.target.id}, bound)
+        bound = self.visit(node.value, bound)
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            bound = self.visit(target, bound)
         return bound
 
     def visit(self, node: ast.AST, bound: frozenset[str]) -> frozenset[str]:
@@ -117,7 +118,7 @@ class Flow:
 
 
 def _conditions(node: ast.stmt) -> Iterator[ast.expr]:
-    """What `try` and `match` compute to choose a block."""
+    """Yield what `try` and `match` compute to choose a block."""
     yield from (child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
     yield from (handler.type for handler in getattr(node, "handlers", []) if handler.type is not None)
     for case in getattr(node, "cases", []):
@@ -143,7 +144,7 @@ def parameters(arguments: ast.arguments) -> list[str]:
 
 
 def free_names(scope: ast.AST) -> set[str]:
-    """The names that a function, a lambda or a class reads from outside of it."""
+    """Return the names that a function, a lambda or a class reads from outside of it."""
     if isinstance(scope, ast.Lambda):
         flow = Flow(None)
         flow.visit(scope.body, frozenset(parameters(scope.args)))
@@ -151,9 +152,9 @@ def free_names(scope: ast.AST) -> set[str]:
     own = Flow(None)
     body: list[ast.stmt] = getattr(scope, "body", [])
     own.run(body, frozenset())
-    known = set(own.bound) | set(parameters(scope.args) if isinstance(scope, FUNCTIONS) else ())
+    inside = set(own.bound) | set(parameters(scope.args) if isinstance(scope, FUNCTIONS) else ())
     loaded = {n.id for s in body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-    return loaded - known
+    return loaded - inside
 
 
 def blocks_of(statement: ast.AST) -> Iterator[list[ast.stmt]]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from fx_lsp.features.bindings import Flow
-from fx_lsp.features.pin import WIDTH, Edit
-from fx_lsp.features.regions import Place, Signature, first_line, last_line, place_of, signature_of_region
+from fx_lsp.features.pin import WIDTH, TextChange
+from fx_lsp.features.regions import Place, RegionSignature, first_line, last_line, place_of, signature_of_region
 from fx_lsp.model import Outcome, Target, Trace, Work
 from fx_lsp.syntax import parse
 
@@ -28,7 +28,7 @@ class Checkpoint:
     """
 
     work: Work
-    edits: tuple[Edit, ...]
+    edits: tuple[TextChange, ...]
 
 
 def checkpoint(text: str, target: Target, outcome: Outcome, first: int, last: int) -> Checkpoint | None:
@@ -57,7 +57,7 @@ def _tree(text: str) -> ast.Module | None:
         return None
 
 
-def _edits(text: str, tree: ast.Module, place: Place) -> Iterator[Edit]:
+def _edits(text: str, tree: ast.Module, place: Place) -> Iterator[TextChange]:
     """The statements as a function that `torch.utils.checkpoint` calls; nothing where they cannot be one."""
     lines = _ENDS.split(text)
     signature = signature_of_region(place)
@@ -69,11 +69,11 @@ def _edits(text: str, tree: ast.Module, place: Place) -> Iterator[Edit]:
     if imported is not None:
         yield imported
     body = newline.join(_rewritten(lines, place, signature, called, _unused("region", tree)))
-    yield Edit(first, 0, last, len(lines[last - 1].encode()), body)
+    yield TextChange(first, 0, last, len(lines[last - 1].encode()), body)
 
 
 def _has_lines_of_its_own(place: Place, lines: list[str]) -> bool:
-    """Whether nothing else stands on the lines of the statements."""
+    """Return whether nothing else stands on the lines of the statements."""
     first, last = place.statements[0], place.statements[-1]
     before = lines[first_line(first) - 1].encode()[: first.col_offset]
     after = lines[last_line(last) - 1].encode()[last.end_col_offset or 0 :].strip()
@@ -83,7 +83,7 @@ def _has_lines_of_its_own(place: Place, lines: list[str]) -> bool:
     return place.function.lineno < first_line(place.function.body[0])
 
 
-def _rewritten(lines: list[str], place: Place, signature: Signature, called: str, name: str) -> Iterator[str]:
+def _rewritten(lines: list[str], place: Place, signature: RegionSignature, called: str, name: str) -> Iterator[str]:
     first, last = first_line(place.statements[0]), last_line(place.statements[-1])
     indent, unit = _indent(lines[first - 1]), _unit(lines, place)
     results, fixed = ", ".join(signature.outputs), _text_lines(place)
@@ -112,7 +112,7 @@ def _indent(line: str) -> str:
 
 
 def _unit(lines: list[str], place: Place) -> str:
-    """What one level is indented by in the function."""
+    """Return what one level is indented by in the function."""
     outer, inner = (_indent(lines[n - 1]) for n in (place.function.lineno, first_line(place.function.body[0])))
     return inner.removeprefix(outer) or "    "
 
@@ -128,8 +128,8 @@ def _text_lines(place: Place) -> set[int]:
     }
 
 
-def _checkpoint_name(tree: ast.Module, place: Place, newline: str) -> tuple[str, Edit | None]:
-    """What the file calls `torch.utils.checkpoint.checkpoint`, with the import where there is none yet."""
+def _checkpoint_name(tree: ast.Module, place: Place, newline: str) -> tuple[str, TextChange | None]:
+    """Return what the file calls `torch.utils.checkpoint.checkpoint`, with the import where there is none yet."""
     flow = Flow(None)
     flow.run(place.function.body, frozenset())
     hidden = {*flow.bound, *(a.arg for a in ast.walk(place.function.args) if isinstance(a, ast.arg))}
@@ -150,7 +150,7 @@ def _imported(tree: ast.Module) -> Iterator[str]:
             yield from (f"{a.asname or a.name}{tail}" for a in node.names if a.name == "checkpoint")
 
 
-def _import(tree: ast.Module, text: str, newline: str) -> Edit:
+def _import(tree: ast.Module, text: str, newline: str) -> TextChange:
     """An import, behind the first group of imports, or behind those of torch in it."""
     imports: list[ast.stmt] = []
     for node in tree.body:
@@ -165,7 +165,7 @@ def _import(tree: ast.Module, text: str, newline: str) -> Edit:
         line, text = last_line(tree.body[0]) + 1, newline + text
     else:
         line, text = first_line(tree.body[0]), text + newline * 2
-    return Edit(line, 0, line, 0, text)
+    return TextChange(line, 0, line, 0, text)
 
 
 def _imports_torch(node: ast.stmt) -> bool:

@@ -28,19 +28,21 @@ def comment_problems(file: str, text: str, targets: Iterable[Target]) -> tuple[P
 @lru_cache(maxsize=8)
 def _comment_problems(file: str, text: str, targets: tuple[Target, ...]) -> tuple[Problem, ...]:
     left = _marked_lines(text)
-    found: list[Problem] = []
-    taken: set[int] = set()
+    problems: list[Problem] = []
+    commented: set[int] = set()
     for target in targets:
         first = _first_line(text, target.span.line)
         if not any(first <= number <= target.span.end_line for number in left):
             continue
         comment = fx_comment(text, target)
         numbers = {line.span.line for line in comment.lines} if comment is not None else set[int]()
-        if comment is not None and not taken & numbers:
-            found += target_problems(text, target, comment)
-        taken |= numbers
-    left = {number: col for number, col in left.items() if number not in taken and not _above_definition(text, number)}
-    return (*found, *(_orphan(file, text, number, col) for number, col in _orphans(file, text, left)))
+        if comment is not None and not commented & numbers:
+            problems += target_problems(text, target, comment)
+        commented |= numbers
+    left = {
+        number: col for number, col in left.items() if number not in commented and not _above_definition(text, number)
+    }
+    return (*problems, *(_orphan(file, text, number, col) for number, col in _orphans(file, text, left)))
 
 
 def without_doubles(own: Iterable[Problem], traced: Iterable[Problem]) -> tuple[Problem, ...]:
@@ -54,16 +56,16 @@ def without_doubles(own: Iterable[Problem], traced: Iterable[Problem]) -> tuple[
 
 
 def elsewhere(problems: Iterable[Problem], spans: Iterable[Span]) -> Iterator[Problem]:
-    """The problems that share no line with `spans`."""
-    taken = {(span.file, line) for span in spans for line in range(span.line, span.end_line + 1)}
+    """Yield the problems that share no line with `spans`."""
+    occupied = {(span.file, line) for span in spans for line in range(span.line, span.end_line + 1)}
     for problem in problems:
         lines = range(problem.span.line, problem.span.end_line + 1)
-        if not any((problem.span.file, line) in taken for line in lines):
+        if not any((problem.span.file, line) in occupied for line in lines):
             yield problem
 
 
 def target_problems(text: str, target: Target, comment: FxComment) -> Iterator[Problem]:
-    """The problems of the comment at one target."""
+    """Yield the problems of the comment at one target."""
 
     def problem(message: str, start: int, end: int) -> Problem:
         return Problem(comment.place(start, end), "error", sentence(message), _CODE)
@@ -86,13 +88,13 @@ def target_problems(text: str, target: Target, comment: FxComment) -> Iterator[P
         message = f"`{items.mode.name}()` is for modules and methods; {target.name} is a function"
         yield problem(message, items.mode.col, items.mode.end_col)
     for item in items.items:
-        known = signature.init if item.in_init else signature.call
-        if known is not None and known.complete and item.name not in known:
-            yield problem(_unknown(item, target, known), item.col, item.end_col)
+        parameters = signature.init if item.in_init else signature.call
+        if parameters is not None and parameters.complete and item.name not in parameters:
+            yield problem(_unknown(item, target, parameters), item.col, item.end_col)
 
 
-def _unknown(item: Item, target: Target, known: Parameters) -> str:
-    names = ", ".join(p.name for p in known.seen)
+def _unknown(item: Item, target: Target, parameters: Parameters) -> str:
+    names = ", ".join(p.name for p in parameters.seen)
     of = f"{target.name}'s constructor" if item.in_init else target.name
     return f"`{item.name}` is no parameter of {of}" + (
         f"; its parameters are {names}" if names else ", which takes none"
@@ -147,7 +149,7 @@ def _first_line(text: str, definition: int) -> int:
 
 
 def _above_definition(text: str, number: int) -> bool:
-    """Whether the first line after a comment begins a definition: told without parsing, which takes longer."""
+    """Return whether the first line after a comment begins a definition: told without parsing, which takes longer."""
     lines = _lines(text)
     while number <= len(lines) and lines[number - 1].lstrip().startswith("#"):
         number += 1
@@ -155,9 +157,9 @@ def _above_definition(text: str, number: int) -> bool:
 
 
 def _marked_lines(text: str) -> dict[int, int]:
-    """The lines with what looks like a `# fx:` comment, and the index of its `#`, which is the line's first."""
-    found = {n: FX_COMMENT.search(line) for n, line in enumerate(_lines(text), 1) if "fx:" in line}
-    return {n: match.start() for n, match in found.items() if match and match.start() == match.string.find("#")}
+    """Return the lines with what looks like a `# fx:` comment, and the index of its `#`, which is the line's first."""
+    matches = {n: FX_COMMENT.search(line) for n, line in enumerate(_lines(text), 1) if "fx:" in line}
+    return {n: match.start() for n, match in matches.items() if match and match.start() == match.string.find("#")}
 
 
 @lru_cache(maxsize=4)

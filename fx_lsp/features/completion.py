@@ -32,7 +32,7 @@ class Completion:
 
 
 def in_comment(before: str) -> bool:
-    """Whether `before`, a line up to the cursor, reaches into a `# fx:` comment. Asked at every keystroke."""
+    """Return whether `before`, a line up to the cursor, reaches into a `# fx:` comment. Asked at every keystroke."""
     return "fx:" in before and _BEFORE.match(before) is not None
 
 
@@ -72,27 +72,9 @@ class _Typed:
 def _read(text: str) -> _Typed:
     typed, quote = _Typed(), ""
     for char in text:
-        outside = typed.open in ([], ["init"])
         if quote or char in "'\"":
             quote = "" if char == quote else quote or char
-        elif char in "([{":
-            constructing = not typed.open and typed.value is None and typed.item.strip() == "init"
-            if not typed.open and typed.value is None:
-                typed.calls.add(typed.item.strip())
-            typed.open.append("init" if constructing else char)
-            if constructing:
-                typed.item = ""
-                continue
-        elif char in ")]}" and typed.open:
-            if typed.open.pop() == "init":
-                typed.item, typed.value = "", None
-                continue
-        elif char == "," and outside:
-            typed.item, typed.value = "", None
-            continue
-        elif char == "=" and outside and typed.value is None:
-            typed.names.append((_INIT if typed.open else "") + typed.item.strip())
-            typed.item, typed.value = typed.item.strip(), ""
+        elif _separates(typed, char):
             continue
         if typed.value is None:
             typed.item += char
@@ -101,8 +83,31 @@ def _read(text: str) -> _Typed:
     return typed
 
 
+def _separates(typed: _Typed, char: str) -> bool:
+    """Note a bracket, a comma or a `=` outside of quotes; return whether it stands between items, a part of none."""
+    outside = typed.open in ([], ["init"])
+    if char in "([{":
+        before_value = not typed.open and typed.value is None
+        constructing = before_value and typed.item.strip() == "init"
+        if before_value:
+            typed.calls.add(typed.item.strip())
+        typed.open.append("init" if constructing else char)
+        typed.item = "" if constructing else typed.item
+        return constructing
+    if (char in ")]}" and typed.open) or (char == "," and outside):
+        if char != "," and typed.open.pop() != "init":
+            return False
+        typed.item, typed.value = "", None
+        return True
+    if char == "=" and outside and typed.value is None:
+        typed.names.append((_INIT if typed.open else "") + typed.item.strip())
+        typed.item, typed.value = typed.item.strip(), ""
+        return True
+    return False
+
+
 def _offers(
-    text: str, target: Target, outcome: Outcome | None, typed: _Typed, given: list[str], col: int
+    text: str, target: Target, outcome: Outcome | None, typed: _Typed, written: list[str], col: int
 ) -> list[Completion]:
     signature = signature_of(text, target)
     inputs = () if outcome is None else outcome.inputs
@@ -110,21 +115,14 @@ def _offers(
     seen = signature and (signature.init if prefix else signature.call)
     parameters = _parameters(seen or Parameters(), inputs, prefix)
     if typed.value is None:
-        word = _last_word(typed.item)
-        start = col - len(word.encode())
+        start = col - len(_last_word(typed.item).encode())
         offers = [
             Completion(p.name, "parameter", f"{p.name}=", start, _about(p))
             for p in parameters
-            if prefix + p.name not in given
+            if prefix + p.name not in written
         ]
-        if not prefix and signature is not None and signature.init is not None:
-            if not typed.names and "init" not in typed.calls:
-                offers.append(Completion("init(", "constructor", "init(", start, f"how {target.name} is constructed"))
-            if all(name.startswith(_INIT) for name in typed.names) and not typed.calls & MODES.keys():
-                offers += [
-                    Completion(f"{mode}()", "constructor", f"{mode}()", start, about) for mode, about in _ABOUT.items()
-                ]
-        return offers
+        constructed = not prefix and signature is not None and signature.init is not None
+        return [*offers, *_constructor_offers(target, typed, start)] if constructed else offers
     device = re.search(r"@\s*([\w:]*)$", typed.value)
     if device:
         return [Completion(name, "device", name, col - len(device[1])) for name in ("cuda", "cpu")]
@@ -132,6 +130,17 @@ def _offers(
         return []
     parameter = next((p for p in parameters if p.name == typed.item), Parameter(typed.item))
     return _values(text, parameter, prefix, inputs, typed, col)
+
+
+def _constructor_offers(target: Target, typed: _Typed, start: int) -> list[Completion]:
+    """Offer `init(` and a mode, where the comment of a module has none yet."""
+    offers: list[Completion] = []
+    if not typed.names and "init" not in typed.calls:
+        offers.append(Completion("init(", "constructor", "init(", start, f"how {target.name} is constructed"))
+    if all(name.startswith(_INIT) for name in typed.names) and not typed.calls & MODES.keys():
+        for mode, about in _ABOUT.items():
+            offers.append(Completion(f"{mode}()", "constructor", f"{mode}()", start, about))
+    return offers
 
 
 def _values(
@@ -156,14 +165,14 @@ def _values(
 
 
 def _parameters(seen: Parameters, inputs: Sequence[InputSpec], prefix: str) -> list[Parameter]:
-    """Those of the text, and those that a trace knows of besides."""
-    found = {p.name: p for p in seen.seen}
+    """Return those of the text, and those that a trace knows of besides."""
+    by_name = {p.name: p for p in seen.seen}
     for item in inputs:
         own = item.name.startswith(_INIT) == bool(prefix)
         name = re.split(r"[\[.]", item.name[len(prefix) :], maxsplit=1)[0]
-        if own and name not in found:
-            found[name] = Parameter(name)
-    return list(found.values())
+        if own and name not in by_name:
+            by_name[name] = Parameter(name)
+    return list(by_name.values())
 
 
 def _about(parameter: Parameter) -> str:
@@ -172,5 +181,5 @@ def _about(parameter: Parameter) -> str:
 
 
 def _last_word(text: str) -> str:
-    found = re.search(r"[\w.]*$", text)
-    return found[0] if found else ""
+    word = re.search(r"[\w.]*$", text)
+    return word[0] if word else ""

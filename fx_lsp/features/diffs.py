@@ -74,13 +74,13 @@ def edits(before: Stage, after: Stage) -> Iterator[Edit]:
 
 
 def _reads_alike(old: Node, new: Node) -> bool:
-    """Whether a node that both stages have is the same line in both."""
+    """Return whether a node that both stages have is the same line in both."""
     same = new.op == "placeholder" or (old.op, old.target, old.args) == (new.op, new.target, new.args)
     return same and (old.spec == new.spec or new.op == "output")
 
 
 def _is_same(old: Node, new: Node) -> bool:
-    """Whether nodes of one name are one node: graphs that were traced anew may give the name to another."""
+    """Return whether nodes of one name are one node: graphs that were traced anew may give the name to another."""
     return old.op == new.op and (old.target == new.target or old.spans == new.spans)
 
 
@@ -105,18 +105,18 @@ def _longest_run(before: list[str], after: list[str]) -> list[str]:
     return run[::-1]
 
 
-def _hunks(found: list[Edit]) -> Iterator[Line]:
-    changed = [i for i, edit in enumerate(found) if edit.mark != " "]
-    old = list(accumulate((edit.mark != "+" for edit in found), initial=0))
-    new = list(accumulate((edit.mark != "-" for edit in found), initial=0))
+def _hunks(edits: list[Edit]) -> Iterator[Line]:
+    changed = [i for i, edit in enumerate(edits) if edit.mark != " "]
+    old = list(accumulate((edit.mark != "+" for edit in edits), initial=0))
+    new = list(accumulate((edit.mark != "-" for edit in edits), initial=0))
     start = 0
     while start < len(changed):
         stop = start + 1
         while stop < len(changed) and changed[stop] - changed[stop - 1] <= 2 * CONTEXT + 1:
             stop += 1
-        first, end = max(changed[start] - CONTEXT, 0), min(changed[stop - 1] + CONTEXT + 1, len(found))
+        first, end = max(changed[start] - CONTEXT, 0), min(changed[stop - 1] + CONTEXT + 1, len(edits))
         yield Line(f"@@ -{_extent(old, first, end)} +{_extent(new, first, end)} @@")
-        for edit in found[first:end]:
+        for edit in edits[first:end]:
             yield _line(edit)
         start = stop
 
@@ -129,8 +129,8 @@ def _extent(lines: list[int], first: int, end: int) -> str:
 
 def _line(edit: Edit) -> Line:
     mark, node, comment = edit
-    given = node.op == "placeholder"
+    is_input = node.op == "placeholder"
     text = render_node(node)
-    if given or node.comment or comment:
-        text += f"  # {' · '.join(c for c in ('input' if given else '', node.comment, comment) if c)}"
+    if is_input or node.comment or comment:
+        text += f"  # {' · '.join(c for c in ('input' if is_input else '', node.comment, comment) if c)}"
     return Line(f"{mark}    {text}", node.spans, (node.name,))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
-from fx_lsp.model import InputSpec, NamedSizes, Node, Span, Trace, Value
+from fx_lsp.model import InputSpec, NamedSizes, Node, ObservedValue, Span, Trace
 
 SizeStyle = Literal["names", "numbers", "both"]
 """How sizes are shown for which the code has names: `f32[B, T]`, `f32[4, 8]`, `f32[B=4, T=8]`."""
@@ -36,7 +36,7 @@ class SizeNames:
         else:
             self._values.setdefault((named.span, named.name), {})[named.sizes] = named.names
 
-    def of_value(self, value: Value) -> str:
+    def of_value(self, value: ObservedValue) -> str:
         """The spec of a value."""
         return self._written(value.spec, self._values.get((value.span, value.name), {}))
 

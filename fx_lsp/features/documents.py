@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -82,8 +82,7 @@ def body(trace: Trace, stage: Stage, source_line: SourceLine, full: bool = False
     statements = [n for n in stage.nodes if n.op != "placeholder"]
     marks = [_saved_mark(saved.get(n.name)) for n in statements]
     hidden = {} if full else {f.start: f for f in folds(statements, marks)}
-    loops = [fold for fold in hidden.values() if fold.period > 1]
-    borders = {border for fold in loops for border in (fold.start - fold.period, fold.stop + fold.period)}
+    borders = _borders(hidden.values())
     place: tuple[str, int] | None = None
     index = 0
     while index < len(statements):
@@ -105,6 +104,12 @@ def body(trace: Trace, stage: Stage, source_line: SourceLine, full: bool = False
     if not statements:
         lines.append(Line("    pass"))
     return lines
+
+
+def _borders(folded: Iterable[Fold]) -> set[int]:
+    """Return the statements that a loop of several operations begins with, and that follow it."""
+    loops = [fold for fold in folded if fold.period > 1]
+    return {border for fold in loops for border in (fold.start - fold.period, fold.stop + fold.period)}
 
 
 def render_node(node: Node) -> str:

@@ -45,49 +45,63 @@ class Fold:
 
 
 def folds(nodes: Sequence[Node], marks: Sequence[str]) -> list[Fold]:
-    """What to leave out of `nodes`, in order. `marks` is what else a reader sees at each of them."""
-    known = Remembered()
-    texts = [[known[text] for text in (node.name, *node.args)] for node in nodes]
-    chains = {id(node.spans): node.spans for node in nodes}
-    number_of_chain = dict(zip(chains, numbered(chains.values()), strict=True))
-    looks = [
-        ("" if n.op == "placeholder" else n.target, n.op, n.spec, number_of_chain[id(n.spans)], n.comment)
-        for n in nodes
-    ]
-    index = {node.name: i for i, node in enumerate(nodes)}
+    """Return what to leave out of `nodes`, in order. `marks` is what else a reader sees at each of them."""
+    reading = _reading(nodes, marks)
+    items = Sequenced(
+        keys=numbered((look, *(t[0] for t in parts)) for look, parts in zip(reading.looks, reading.texts, strict=True)),
+        numbers=[tuple([n for _, numbers in parts for n in numbers]) for parts in reading.texts],
+        begins=reading.begins,
+        ends=reading.ends,
+        cut=lambda start, period: _fewest_live(nodes, reading.index, start, period),
+    )
+    return [_fold(nodes, items.numbers, reading.index, repeat) for repeat in repeats(items, LEAST_NODES, 2)]
 
-    def begins(first: int, period: int) -> bool:
-        rounds = [_arguments(nodes[i]) for i in range(first, first + 3 * period, period)]
+
+@dataclass(frozen=True)
+class _Reading:
+    """Nodes as a reader compares them: how each `looks` but for names and numbers, and the `texts` that have these."""
+
+    nodes: Sequence[Node]
+    looks: Sequence[tuple[object, ...]]
+    texts: Sequence[Sequence[Numbered]]
+    index: dict[str, int]
+    numbered: Remembered
+
+    def begins(self, first: int, period: int) -> bool:
+        """Return whether a node may be the first of a repeat: the rounds take from each other what later ones do."""
+        rounds = [_arguments(self.nodes[i]) for i in range(first, first + 3 * period, period)]
         return (
-            looks[first] == looks[first + period]
-            and marks[first] == marks[first + period]
+            self.looks[first] == self.looks[first + period]
             and skeleton(rounds[0]) == skeleton(rounds[1])
             and all(
                 one == second
-                or _is_handed_on(index, second, third, period)
-                or _is_series(known[one], known[second], known[third])
+                or _is_handed_on(self.index, second, third, period)
+                or _is_series(self.numbered[one], self.numbered[second], self.numbered[third])
                 for one, second, third in zip(*map(tokens, rounds), strict=True)
             )
         )
 
-    def ends(last: int, period: int) -> bool:
-        rounds = [texts[i][nodes[last].op != "placeholder" :] for i in range(last, last - 3 * period, -period)]
+    def ends(self, last: int, period: int) -> bool:
+        """Return whether a node may be the last of a repeat: its numbers go on as in the rounds before."""
+        named = self.nodes[last].op != "placeholder"
+        rounds = [self.texts[i][named:] for i in range(last, last - 3 * period, -period)]
         return (
-            looks[last] == looks[last - period]
+            self.looks[last][1:] == self.looks[last - period][1:]
             and len(rounds[0]) == len(rounds[1]) == len(rounds[2])
             and all(_is_series(*series) for series in zip(*rounds, strict=True))
         )
 
-    items = Sequenced(
-        keys=numbered(
-            (look, mark, *(t[0] for t in parts)) for look, mark, parts in zip(looks, marks, texts, strict=True)
-        ),
-        numbers=[tuple([n for _, numbers in parts for n in numbers]) for parts in texts],
-        begins=begins,
-        ends=ends,
-        cut=lambda start, period: _fewest_live(nodes, index, start, period),
-    )
-    return [_fold(nodes, items.numbers, index, repeat) for repeat in repeats(items, LEAST_NODES, 2)]
+
+def _reading(nodes: Sequence[Node], marks: Sequence[str]) -> _Reading:
+    remembered = Remembered()
+    texts = [[remembered[text] for text in (node.name, *node.args)] for node in nodes]
+    chains = {id(node.spans): node.spans for node in nodes}
+    number_of_chain = dict(zip(chains, numbered(chains.values()), strict=True))
+    looks = [
+        (mark, "" if n.op == "placeholder" else n.target, n.op, n.spec, number_of_chain[id(n.spans)], n.comment)
+        for n, mark in zip(nodes, marks, strict=True)
+    ]
+    return _Reading(nodes, looks, texts, {node.name: i for i, node in enumerate(nodes)}, remembered)
 
 
 def describe(fold: Fold, nodes: Sequence[Node]) -> list[str]:
@@ -138,10 +152,10 @@ def _shorten_items(items: Sequence[str]) -> tuple[list[str], int]:
         ends=lambda last, period: _is_series(*(texts[i] for i in range(last, last - 3 * period, -period))),
         cut=lambda start, period: start,
     )
-    found = repeats(sequence, LEAST_ITEMS, 3)
+    repeated = repeats(sequence, LEAST_ITEMS, 3)
     short: list[str] = []
     done = omitted = 0
-    for repeat in found:
+    for repeat in repeated:
         short += [*items[done : repeat.start + 2 * repeat.period], MORE]
         omitted += repeat.last - repeat.start - 2 * repeat.period
         done = repeat.last
@@ -153,7 +167,7 @@ def _arguments(node: Node) -> str:
 
 
 def _is_handed_on(index: dict[str, int], name: str, following: str, period: int) -> bool:
-    """Whether what one round reads under `name`, and the next under `following`, was made in the rounds themselves."""
+    """Return whether what one round reads under `name`, and the next under `following`, comes from the rounds."""
     return name in index and index.get(following, -1) - index[name] == period
 
 
@@ -169,7 +183,7 @@ def _is_series(one: Numbered, other: Numbered, following: Numbered) -> bool:
 
 
 def _fewest_live(nodes: Sequence[Node], index: dict[str, int], start: int, period: int) -> int:
-    """The first place, from `start` on, where the fewest values are handed on to the next round.
+    """Return the first place, from `start` on, where the fewest values are handed on to the next round.
 
     The user's variables count half: what one round of a loop leaves to the next is in variables. Among equal places the
     one where the source jumps farthest, rather back than forth.
@@ -177,10 +191,10 @@ def _fewest_live(nodes: Sequence[Node], index: dict[str, int], start: int, perio
     reach: dict[int, int] = {}
     for reader in range(start + 2 * period, min(start + 3 * period, len(nodes))):
         for name in nodes[reader].inputs:
-            made = index.get(name, -1)
-            if made >= start:
-                offset = (made - start) % period
-                reach[offset] = max(reach.get(offset, 0), reader - made)
+            source = index.get(name, -1)
+            if source >= start:
+                offset = (source - start) % period
+                reach[offset] = max(reach.get(offset, 0), reader - source)
     changes = [0] * (period + 1)
     for offset, length in reach.items():
         whole, rest = divmod(length, period)
@@ -198,7 +212,7 @@ def _fewest_live(nodes: Sequence[Node], index: dict[str, int], start: int, perio
 
 
 def _is_variable(node: Node) -> bool:
-    """Whether a node is named after a variable of the user's, not after its own operation."""
+    """Return whether a node is named after a variable of the user's, not after its own operation."""
     return not any(part and node.name.startswith(part) for part in node.target.split("."))
 
 

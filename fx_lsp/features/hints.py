@@ -11,7 +11,7 @@ from fx_lsp.features.partial import shown_trace, until
 from fx_lsp.features.source import Binding, bindings, returns
 from fx_lsp.features.text import is_tensor_spec
 from fx_lsp.features.variants import with_variant
-from fx_lsp.model import Failure, Node, Outcome, Span, Stage, Target, Trace, Value
+from fx_lsp.model import Failure, Node, ObservedValue, Outcome, Span, Stage, Target, Trace
 
 _ALIASES = frozenset({"aten.detach.default", "aten.alias.default"})
 
@@ -81,12 +81,12 @@ def _target_hints(
     ends: dict[tuple[int, int], Span] = {}
     for statement, expression in returns(text, target.span):
         ends[statement.line, statement.col] = ends[expression.line, expression.col] = expression
-    made, guesses = _made_by(stage), Guesses(trace.inputs)
+    ops_by_span, guesses = _made_by(stage), Guesses(trace.inputs)
     for value in values:
         start = value.span.line, value.span.col
         shown = names.of_value(value)
         spec = guesses.marked(value.spec, shown) + (" (varies)" if value.varies else "")
-        tooltip = " · ".join(filter(None, (value.spec if shown != value.spec else "", _origin(value, made))))
+        tooltip = " · ".join(filter(None, (value.spec if shown != value.spec else "", _origin(value, ops_by_span))))
         if value.name == "return":
             expression = ends.get(start)
             if expression is not None:
@@ -98,22 +98,22 @@ def _target_hints(
 
 
 def _made_by(stage: Stage | None) -> dict[Span, list[tuple[int, Node]]]:
-    """For each expression the ops that it made, with their places in the graph. Aliases of their input are left out."""
+    """Return for each expression its ops, with their places in the graph. Aliases of their input are left out."""
     chains: dict[int, list[tuple[int, Node]]] = {}
     for place, node in enumerate(() if stage is None else stage.nodes):
         if node.spans and node.op.startswith("call_") and node.target not in _ALIASES:
             chains.setdefault(id(node.spans), []).append((place, node))
-    made: dict[Span, list[tuple[int, Node]]] = {}
+    ops_by_span: dict[Span, list[tuple[int, Node]]] = {}
     for nodes in chains.values():
-        made.setdefault(nodes[0][1].spans[0], []).extend(nodes)
-    return made
+        ops_by_span.setdefault(nodes[0][1].spans[0], []).extend(nodes)
+    return ops_by_span
 
 
-def _origin(value: Value, made: dict[Span, list[tuple[int, Node]]]) -> str:
-    """The last op inside the statement whose result looks like the value."""
-    inside = [found for span, nodes in made.items() if value.span.contains(span) for found in nodes]
-    alike = [found for found in inside if found[1].spec == value.spec]
-    return f"from {max(alike, key=lambda found: found[0])[1].target}" if alike else ""
+def _origin(value: ObservedValue, ops_by_span: dict[Span, list[tuple[int, Node]]]) -> str:
+    """Return the last op inside the statement whose result looks like the value."""
+    inside = [op for span, nodes in ops_by_span.items() if value.span.contains(span) for op in nodes]
+    alike = [op for op in inside if op[1].spec == value.spec]
+    return f"from {max(alike, key=lambda op: op[0])[1].target}" if alike else ""
 
 
 def _lines(span: Span) -> int:

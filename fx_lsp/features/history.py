@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fx_lsp.features.benchmark import legend, table
-from fx_lsp.measured import CLOCKS, Failed, Measured, Report, Run, Timing
+from fx_lsp.measured import CLOCKS, BenchmarkRun, Failed, Measured, Report, Timing
 
 LEAST_CHANGE = 0.02
 """What has to change, beyond the noise, for a time to count as another."""
@@ -16,7 +16,7 @@ SHOWN = 20
 
 
 @dataclass(frozen=True)
-class Place:
+class TimedPlace:
     """What a time is of: only times of the same place can be compared."""
 
     gpu: str
@@ -29,47 +29,47 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Change:
+class MeasuredChange:
     """A time that differs from the one before it by more than their noise; times in ms."""
 
-    place: Place
+    place: TimedPlace
     before: Timing
     after: Timing
 
     @property
     def ratio(self) -> float:
-        """How many times as long it takes now."""
+        """Return how many times as long it takes now."""
         return self.after.median / self.before.median
 
     @property
     def worse(self) -> bool:
-        """Whether it takes longer now."""
+        """Return whether it takes longer now."""
         return self.ratio > 1
 
 
-def latest(runs: Sequence[Run]) -> dict[tuple[str, str], Run]:
+def latest(runs: Sequence[BenchmarkRun]) -> dict[tuple[str, str], BenchmarkRun]:
     """The last run of each target on each host."""
     return {(run.target, run.host): run for run in runs}
 
 
-def times(report: Report) -> dict[Place, Timing]:
+def times(report: Report) -> dict[TimedPlace, Timing]:
     """The time of each variant, by the clock that counts."""
     return {place: measured.timings[place.clock] for place, measured in _places(report)}
 
 
-def changes(runs: Sequence[Run]) -> list[list[Change]]:
-    """For each run, what differs from the last run before it that measured the same."""
-    known: dict[tuple[str, Place], Timing] = {}
-    found: list[list[Change]] = []
+def changes(runs: Sequence[BenchmarkRun]) -> list[list[MeasuredChange]]:
+    """Return, for each run, what differs from the last run before it that measured the same."""
+    last_times: dict[tuple[str, TimedPlace], Timing] = {}
+    by_run: list[list[MeasuredChange]] = []
     for run in runs:
-        here: list[Change] = []
+        here: list[MeasuredChange] = []
         for place, timing in times(run.report).items():
-            before = known.get((run.target, place))
+            before = last_times.get((run.target, place))
             if before is not None and differs(before, timing):
-                here.append(Change(place, before, timing))
-            known[run.target, place] = timing
-        found.append(here)
-    return found
+                here.append(MeasuredChange(place, before, timing))
+            last_times[run.target, place] = timing
+        by_run.append(here)
+    return by_run
 
 
 def noise(timing: Timing) -> float:
@@ -78,7 +78,7 @@ def noise(timing: Timing) -> float:
 
 
 def differs(before: Timing, after: Timing) -> bool:
-    """Whether two times of the same differ by more than their noise."""
+    """Return whether two times of the same differ by more than their noise."""
     return abs(after.median - before.median) > max(noise(before) + noise(after), LEAST_CHANGE * before.median)
 
 
@@ -92,9 +92,11 @@ def page(reports: Mapping[str, Report], stale: Collection[str] = ()) -> str:
     return "\n".join([*parts, legend(next(iter(reports.values())))])
 
 
-def document(name: str, runs: Sequence[Run], now: Mapping[str, str], failed: Mapping[str, Failed]) -> str:
-    """What an editor shows of the runs of a target, the oldest first: what is done `now` by host, where that has just
-    `failed`, the last run on each host, and the runs before."""
+def document(name: str, runs: Sequence[BenchmarkRun], now: Mapping[str, str], failed: Mapping[str, Failed]) -> str:
+    """Show the runs of a target, the oldest first, in an editor.
+
+    That is: what is done `now` by host, where that has just `failed`, the last run on each host, and the runs before.
+    """
     doing = [f"measuring on {host}: {text}" for host, text in now.items()]
     for host, end in failed.items():
         doing += [f"not measured on {host}: {end.message}", *([f"  {end.hint}"] if end.hint else [])]
@@ -111,39 +113,39 @@ def document(name: str, runs: Sequence[Run], now: Mapping[str, str], failed: Map
 
 
 def across(reports: Mapping[str, Report]) -> str:
-    """A table with a column for each host: the times in ms, each by the clock that counts there."""
-    found = {host: {(p.label, p.what, p.variant): t for p, t in times(r).items()} for host, r in reports.items()}
-    keys = dict.fromkeys(key for column in found.values() for key in column)
+    """Return a table with a column for each host: the times in ms, each by the clock that counts there."""
+    by_host = {host: {(p.label, p.what, p.variant): t for p, t in times(r).items()} for host, r in reports.items()}
+    keys = dict.fromkeys(key for column in by_host.values() for key in column)
     rows = [["", *reports]]
     for label, what, variant in keys:
         name = " · ".join(part for part in (label, what, variant) if part)
-        cells = [column.get((label, what, variant)) for column in found.values()]
+        cells = [column.get((label, what, variant)) for column in by_host.values()]
         rows.append([name, *(f"{cell.median:.4f}" if cell else "–" for cell in cells)])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows]
     return "\n".join(["ms on all hosts:", *(f"  {line}" for line in lines), ""])
 
 
-def history_text(runs: Sequence[Run]) -> str:
-    """A block for each run, the last at the end: what was measured where, and what differs from the run before."""
+def history_text(runs: Sequence[BenchmarkRun]) -> str:
+    """Return a block for each run, the last at the end: what was measured where, and what differs from before."""
     if not runs:
         return "nothing was measured yet\n"
-    return "\n".join(_block(run, found) for run, found in zip(runs, changes(runs), strict=True))
+    return "\n".join(_block(run, changed) for run, changed in zip(runs, changes(runs), strict=True))
 
 
-def _places(report: Report) -> Iterator[tuple[Place, Measured]]:
+def _places(report: Report) -> Iterator[tuple[TimedPlace, Measured]]:
     inputs = {(cost.label, cost.what): cost.inputs for cost in report.costs}
     machine = report.machine.gpu or report.machine.cpu
     for one in report.measured:
         clock = next((clock for clock in CLOCKS if clock in one.timings), None)
         if clock is not None:
-            given = inputs.get((one.label, one.what), ())
-            yield Place(machine, one.label, report.choices, given, one.variant, one.what, clock), one
+            specs = inputs.get((one.label, one.what), ())
+            yield TimedPlace(machine, one.label, report.choices, specs, one.variant, one.what, clock), one
 
 
-def _block(run: Run, found: Sequence[Change]) -> str:
+def _block(run: BenchmarkRun, changes: Sequence[MeasuredChange]) -> str:
     report = run.report
-    changed = {change.place: change for change in found}
+    changed = {change.place: change for change in changes}
     machine = report.machine
     parts = run.host, machine.gpu or machine.cpu, f"torch {machine.torch}", report.choices
     where = " · ".join(filter(None, parts))

@@ -16,11 +16,11 @@ from fx_lsp.features.parameters import parameter_at
 from fx_lsp.features.partial import executed, shown_trace, until
 from fx_lsp.features.problems import remark_text
 from fx_lsp.features.signature import signature
-from fx_lsp.features.source import Expression, expression_at
+from fx_lsp.features.source import CursorContext, expression_at
 from fx_lsp.features.text import count, format_bytes, is_tensor_spec, one_line, plain, sentence
 from fx_lsp.features.unreached import unreached_at, why_unreached
 from fx_lsp.features.variants import variant_text, with_variant
-from fx_lsp.model import Failure, Node, Outcome, Span, Stage, Target, Trace, Value
+from fx_lsp.model import Failure, Node, ObservedValue, Outcome, Span, Stage, Target, Trace
 
 GRAPH_LINES = 12
 OPS_SHOWN = 12
@@ -115,7 +115,7 @@ def _with_note(hover: Hover, note: str) -> Hover:
 def _known_at(
     text: str, target: Target, trace: Trace, stages: Iterable[Stage], sizes: SizeNames, line: int, col: int
 ) -> Hover | None:
-    """The hover on the innermost expression at a position that ran."""
+    """Return the hover on the innermost expression at a position that ran."""
     parameter = parameter_at(text, target, line, col)
     if parameter is not None:
         return _parameter(trace, *parameter, sizes)
@@ -130,12 +130,12 @@ def _known_at(
     groups = [(stage.name, _by_span(stage, set(expression.spans))) for stage in stages]
     values = {v.span: v for v in trace.values if v.name in ("", "return")}
     for span in expression.spans:
-        found = [(name, nodes[span]) for name, nodes in groups if span in nodes]
+        graphs = [(name, nodes[span]) for name, nodes in groups if span in nodes]
         value = values.get(span)
         said = [f"*{plain(remark.message)}*" for remark in trace.remarks if remark.span == span]
-        if found or said or value is not None:
+        if graphs or said or value is not None:
             source = "" if value is None else _spec("", value, guesses, sizes)
-            return Hover(_join([source, *said, *(_ops(name, nodes) for name, nodes in found)]), span)
+            return Hover(_join([source, *said, *(_ops(name, nodes) for name, nodes in graphs)]), span)
     return None
 
 
@@ -168,13 +168,13 @@ def _ran(target: Target, failure: Failure, stage: Stage | None, link: Link | Non
 
 
 def _parameter(trace: Trace, name: str, span: Span, names: SizeNames) -> Hover | None:
-    """The hover on a parameter: what it was called with, and where that came from."""
+    """Return the hover on a parameter: what it was called with, and where that came from."""
     own = re.compile(re.escape(name) + r"(\[.*)?")
-    found = [item for item in trace.inputs if own.fullmatch(item.name)]
-    return Hover(inputs_text(found, names).removeprefix("- "), span) if found else None
+    items = [item for item in trace.inputs if own.fullmatch(item.name)]
+    return Hover(inputs_text(items, names).removeprefix("- "), span) if items else None
 
 
-def _variable(trace: Trace, target: Target, expression: Expression, line: int) -> Value | None:
+def _variable(trace: Trace, target: Target, expression: CursorContext, line: int) -> ObservedValue | None:
     """The value that the name at the cursor holds: bound here, or by the closest statement before it."""
     here = expression.spans[0]
     scope = expression.function or target.span
@@ -186,18 +186,18 @@ def _variable(trace: Trace, target: Target, expression: Expression, line: int) -
         return max(before, key=_start)
     spec = next((i.spec for i in trace.inputs if i.name == expression.name), None)
     if spec is not None and _is_entry(target, expression):
-        return Value(here, expression.name or "", spec)
+        return ObservedValue(here, expression.name or "", spec)
     return min((v for v in bound if not v.span.contains(here)), key=_start, default=None)
 
 
-def _is_entry(target: Target, expression: Expression) -> bool:
-    """Whether the cursor is in the function that the inputs were given to, as far as spans tell."""
+def _is_entry(target: Target, expression: CursorContext) -> bool:
+    """Return whether the cursor is in the function that the inputs were given to, as far as spans tell."""
     if target.kind == "module" or expression.function is None:
         return True
     return expression.function == target.span
 
 
-def _start(value: Value) -> tuple[int, int]:
+def _start(value: ObservedValue) -> tuple[int, int]:
     return value.span.line, value.span.col
 
 
@@ -205,7 +205,7 @@ def _by_span(stage: Stage, wanted: set[Span]) -> dict[Span, list[Node]]:
     """The call nodes of a stage that came from one of the wanted spans. Nodes share their tuples of spans, so that
     each tuple is looked at once."""
     hits: dict[int, list[Span]] = {}
-    found: dict[Span, list[Node]] = {}
+    nodes: dict[Span, list[Node]] = {}
     for node in stage.nodes:
         if node.op in ("placeholder", "output"):
             continue
@@ -214,8 +214,8 @@ def _by_span(stage: Stage, wanted: set[Span]) -> dict[Span, list[Node]]:
         if spans is None:
             spans = hits[key] = [s for s in dict.fromkeys(node.spans) if s in wanted]
         for span in spans:
-            found.setdefault(span, []).append(node)
-    return found
+            nodes.setdefault(span, []).append(node)
+    return nodes
 
 
 def _ops(stage: str, nodes: list[Node]) -> str:
@@ -230,7 +230,7 @@ def _style(names: bool) -> SizeStyle:
     return "both" if names else "numbers"
 
 
-def _spec(name: str, value: Value, guesses: Guesses, names: SizeNames) -> str:
+def _spec(name: str, value: ObservedValue, guesses: Guesses, names: SizeNames) -> str:
     spec = guesses.marked(value.spec, names.of_value(value))
     if name:
         shown = f"{name}: {spec}" if is_tensor_spec(value.spec) else f"{name} = {one_line(spec)}"

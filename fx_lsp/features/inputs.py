@@ -35,7 +35,7 @@ def input_data(item: InputSpec) -> dict[str, str | bool]:
 
 
 def source_text(item: InputSpec) -> str:
-    """Where an input came from: "from the call at line 40"."""
+    """Say where an input came from: "from the call at line 40"."""
     detail = one_line(item.detail)
     words = {
         "comment": "from the `# fx:` comment",

@@ -29,7 +29,7 @@ CALLERS = 3
 
 
 @dataclass(frozen=True)
-class Shown:
+class RenderedView:
     """A view as it was last rendered, and what its nodes are."""
 
     document: Document
@@ -86,7 +86,11 @@ def render_listing(stages: Sequence[Stage], name: str) -> Document:
 
 
 def hover_line(
-    shown: Shown, number: int, source_line: SourceLine, kernels: Shown | None = None, facts: Sequence[str] = ()
+    shown: RenderedView,
+    number: int,
+    source_line: SourceLine,
+    kernels: RenderedView | None = None,
+    facts: Sequence[str] = (),
 ) -> Hover | None:
     """The hover on a line (from 1) of a view: the kernel's line, the operation, the user's code; then `facts`.
 
@@ -121,7 +125,7 @@ class Thread:
 
 
 def thread_of_line(view: View, document: Document, number: int, kernels: Document | None) -> Thread:
-    """What the line `number` (from 1) of a view is from; `kernels` is the file of kernels, where it is known."""
+    """Return what the line `number` (from 1) of a view is from; `kernels` is the file of kernels, where it is known."""
     line = document.lines[number - 1]
     if view == kernels_of(view):
         return Thread(frozenset(related_lines(document, number) or [number]), frozenset(line.spans[:1]))
@@ -133,7 +137,7 @@ def thread_of_line(view: View, document: Document, number: int, kernels: Documen
 
 
 def thread_of_source(file: str, line: int, col: int, documents: Iterable[Document], kernels: Document | None) -> Thread:
-    """What `documents` have of a place in the user's code: of expressions around it, or else of those on its line."""
+    """Return what `documents` have of a place in the user's code: of expressions around it, or else of its line."""
     spans = {s for document in documents for row in document.lines for s in row.spans[:1] if s.file == file}
     around = [s for s in spans if s.contains(Span(file, line, col, line, col))]
     innermost = [s for s in around if not any(s != other and s.contains(other) for other in around)]
@@ -158,58 +162,58 @@ def lines_on(thread: Thread, view: View, document: Document) -> list[int]:
 
 
 def facts_at(resources: Stage, line: int) -> list[str]:
-    """What the page about resources says of a line of the kernels' file."""
+    """Return what the page about resources says of a line of the kernels' file."""
     own, rows = f"line {line}: ", zip(rows_of(resources), resources.origins, strict=True)
     return [row.removeprefix(own) for row, at in rows if at == line]
 
 
 def kernel_at(text: str, line: int) -> str:
-    """The kernel that a line (from 1) of a file of kernels is in, or ""."""
+    """Return the kernel that a line (from 1) of a file of kernels is in, or ""."""
     rows = text.splitlines()[:line]
     starts = [number for number, row in enumerate(rows) if row and not row[0].isspace() and row[0] not in ")#"]
     last = next((rows[number] for number in reversed(starts)), "")
-    found = re.match(r"def (\w+)", last)
-    return found[1] if found else ""
+    definition = re.match(r"def (\w+)", last)
+    return definition[1] if definition else ""
 
 
 def kernel_problems(remarks: Iterable[Remark], name: str) -> tuple[Problem, ...]:
-    """What is said of the kernels' file of a target, as text and once compiled, in order of place."""
+    """Return what is said of the kernels' file of a target, as text and once compiled, in order of place."""
     file = kernels_of(View("", name, "")).title
     said = [(r.span, r) for r in remarks if r.span is not None and r.span.file == file]
-    found = {Problem(span, remark.severity, sentence(remark.message), "kernel"): None for span, remark in said}
-    return tuple(sorted(found, key=lambda p: (p.span.line, p.span.col)))
+    problems = {Problem(span, remark.severity, sentence(remark.message), "kernel"): None for span, remark in said}
+    return tuple(sorted(problems, key=lambda p: (p.span.line, p.span.col)))
 
 
 def said_of_code(stage: Stage, remarks: Iterable[Remark], file: str, name: str) -> tuple[str, ...]:
-    """What remarks on the kernels' file of a target in `file` say, each once, with where in the user's code it is."""
-    kernels, found = kernels_of(View("", name, "")).title, dict[str, None]()
+    """Say what remarks on the kernels' file of a target in `file` tell, each once, and where in the user's code."""
+    kernels, sentences = kernels_of(View("", name, "")).title, dict[str, None]()
     for remark in remarks:
         if remark.span is not None and remark.span.file == kernels:
             number = stage.origins[remark.span.line - 1]
             place = stage.nodes[number - 1].span if number else None
             where = f"{place.file}:{place.line}" if place is not None else file
-            found[f"{where}: {remark.message}"] = None
-    return tuple(found)
+            sentences[f"{where}: {remark.message}"] = None
+    return tuple(sentences)
 
 
 def kernel_lenses(name: str, text: str, chip: str, resources: Stage | None, stale: bool) -> Iterator[Lens]:
-    """The lenses of the kernels' file: what each kernel that is launched uses, where that is known, and its forms."""
+    """Yield the lenses of the kernels' file: what each launched kernel uses, where that is known, and its forms."""
     launched = set(re.findall(r"\blaunch\((\w+), ", text))
     work = work_of(RESOURCES, chip)
     for number, row in enumerate(text.splitlines(), start=1):
-        found = re.match(r"def (\w+)", row)
-        if found is None or found[1] not in launched:
+        definition = re.match(r"def (\w+)", row)
+        if definition is None or definition[1] not in launched:
             continue
-        span = Span("", number, 4, number, found.end())
+        span = Span("", number, 4, number, definition.end())
         facts = facts_at(resources, number) if resources is not None else []
         title = f"{chip}: {facts[1]}" if len(facts) > 1 else f"compile for {chip}"
         yield Lens(span, f"stale · {title}" if stale else title, "show stage", name, RESOURCES, work)
         forms = LISTINGS[:3] + (("amdgcn",) if chip.startswith("hip") else ("ptx", "sass"))
-        yield from (Lens(span, form, "show stage", name, f"{form}:{found[1]}", work) for form in forms)
+        yield from (Lens(span, form, "show stage", name, f"{form}:{definition[1]}", work) for form in forms)
 
 
 def _origin(line: Line) -> object:
-    """What a line is from: operations, or else the innermost expression."""
+    """Return what a line is from: operations, or else the innermost expression."""
     return line.nodes or line.spans[:1]
 
 

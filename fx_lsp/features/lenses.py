@@ -12,7 +12,7 @@ from fx_lsp.features.benchmark import lens_title
 from fx_lsp.features.guesses import Guesses
 from fx_lsp.features.text import basename, count
 from fx_lsp.features.uris import BENCHMARK
-from fx_lsp.measured import Run
+from fx_lsp.measured import BenchmarkRun
 from fx_lsp.model import Failure, Outcome, Pass, Span, Target, Trace, Work, variant_work
 
 PASSES = "passes"
@@ -74,7 +74,7 @@ def lenses(target: Target, outcome: Outcome | None, stale: bool) -> tuple[Lens, 
 
 
 def place_text(file: str, span: Span | None) -> str:
-    """Where something is said, for a reader of `file`: `line 12`, or `layers.py:12`; "" for no place."""
+    """Say where something is said, for a reader of `file`: `line 12`, or `layers.py:12`; "" for no place."""
     if span is None:
         return ""
     return f"line {span.line}" if span.file == file else f"{basename(span.file)}:{span.line}"
@@ -95,17 +95,17 @@ def _graph_lenses(target: Target, trace: Trace, prefix: str) -> tuple[Lens, ...]
     )
 
 
-def pass_lenses(found: Pass, recent: Sequence[Target]) -> tuple[Lens, ...]:
-    """The lenses of a pass: it runs on one of the `recent` targets, or on another."""
-    runs = (Lens(found.name_span, f"run on {t.name}", "run pass", found.name, target=t) for t in recent[:OFFERED])
-    return (*runs, Lens(found.name_span, "run on …", "run pass", found.name))
+def pass_lenses(pass_: Pass, recent: Sequence[Target]) -> tuple[Lens, ...]:
+    """Return the lenses of a pass: it runs on one of the `recent` targets, or on another."""
+    runs = (Lens(pass_.name_span, f"run on {t.name}", "run pass", pass_.name, target=t) for t in recent[:OFFERED])
+    return (*runs, Lens(pass_.name_span, "run on …", "run pass", pass_.name))
 
 
-def benchmark_lens(span: Span, name: str, known: Run | None, work: Work = "") -> Lens:
-    """What was measured of a target last, or else the way to measure it, with kernels as `work` makes them."""
-    if known is None:
+def benchmark_lens(span: Span, name: str, last: BenchmarkRun | None, work: Work = "") -> Lens:
+    """Show what was measured of a target last, or else the way to measure it, with kernels as `work` makes them."""
+    if last is None:
         return Lens(span, "benchmark", "bench", name, work=work)
-    return Lens(span, lens_title(known.report, known.stale), "show stage", name, BENCHMARK, BENCHMARK)
+    return Lens(span, lens_title(last.report, last.stale), "show stage", name, BENCHMARK, BENCHMARK)
 
 
 def again_lenses(name: str) -> tuple[Lens, ...]:
@@ -113,9 +113,9 @@ def again_lenses(name: str) -> tuple[Lens, ...]:
     return (Lens(Span("", 1, 0, 1, 0), "measure again", "bench", name),)
 
 
-def run_of(found: Pass) -> Work:
-    """The work of running a pass."""
-    return work_of_pass(found.file, found.name)
+def run_of(pass_: Pass) -> Work:
+    """Return the work of running a pass."""
+    return work_of_pass(pass_.file, pass_.name)
 
 
 def work_of_pass(file: str, name: str) -> Work:
@@ -130,7 +130,7 @@ def default_stage(trace: Trace) -> str:
 
 
 def why_no_backward(refused: bool) -> str:
-    """What stands for the backward graph of a trace without one."""
+    """Return what stands for the backward graph of a trace without one."""
     return "cannot be differentiated" if refused else "nothing to differentiate"
 
 

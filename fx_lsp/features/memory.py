@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from fx_lsp.features.sizes import bytes_of, shares_storage
@@ -10,7 +10,7 @@ from fx_lsp.model import Node, Saved, Span, Stage, Trace
 
 
 @dataclass(frozen=True)
-class Step:
+class MemoryStep:
     """The moment in which an operation has its result and still its inputs: bytes of activations alive then.
 
     `kept` are those of them that are kept for backward. Parameters and inputs are not counted, gradients are.
@@ -26,7 +26,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Kept:
+class SavedLifetime:
     """A value that is kept for backward, with how long: the indices of the steps that make it and that use it last."""
 
     saved: Saved
@@ -38,65 +38,73 @@ class Kept:
 class Memory:
     """`peak` is the index of a step. `unknown` counts values that have no size in numbers."""
 
-    steps: tuple[Step, ...]
-    kept: tuple[Kept, ...]
+    steps: tuple[MemoryStep, ...]
+    kept: tuple[SavedLifetime, ...]
     peak: int | None
     unknown: int
 
 
 def memory(trace: Trace, forward: Stage, backward: Stage | None) -> Memory:
-    """The memory of a target over forward and backward; what is kept stands with the largest first."""
+    """Return the memory of a target over forward and backward; what is kept stands with the largest first."""
     saved = {s.name: s for s in trace.saved}
     own = {name for name, s in saved.items() if s.kind == "activation"}
     sizes = _sizes(forward, saved) | ({} if backward is None else _sizes(backward, saved))
     steps = list(_walk(forward, sizes, own, {}))
-    made = {step.name: i for i, step in enumerate(steps)}
-    last: dict[str, int] = {}
+    step_of = {step.name: i for i, step in enumerate(steps)}
+    last_uses: dict[str, int] = {}
     if backward is not None:
         alive = {n.name: sizes[n.name] for n in backward.nodes if n.op == "placeholder" and n.name in own}
-        position = len(steps)
-        for step in _walk(backward, sizes, own, alive):
-            steps.append(step)
-        uses = [n for n in backward.nodes if n.op.startswith("call_")]
-        for place, node in enumerate(uses, start=position):
-            last |= {name: place for name in node.inputs if name in saved}
+        last_uses = _last_uses(backward, saved, len(steps))
+        steps += _walk(backward, sizes, own, alive)
     peak = max(range(len(steps)), key=lambda i: steps[i].live, default=None)
     ranked = sorted(trace.saved, key=lambda s: -s.bytes)
     unknown = sum(1 for stage in (forward, backward) if stage for n in stage.nodes if bytes_of(n.spec) is None)
-    return Memory(tuple(steps), tuple(Kept(s, made.get(s.name), last.get(s.name)) for s in ranked), peak, unknown)
+    lifetimes = tuple(SavedLifetime(s, step_of.get(s.name), last_uses.get(s.name)) for s in ranked)
+    return Memory(tuple(steps), lifetimes, peak, unknown)
+
+
+def _last_uses(backward: Stage, saved: Collection[str], first_step: int) -> dict[str, int]:
+    """Return the step of backward, whose own is `first_step`, that uses each saved value last."""
+    uses = [node for node in backward.nodes if node.op.startswith("call_")]
+    return {name: step for step, node in enumerate(uses, start=first_step) for name in node.inputs if name in saved}
 
 
 def _sizes(stage: Stage, saved: Mapping[str, Saved]) -> dict[str, int]:
     return {n.name: saved[n.name].bytes if n.name in saved else bytes_of(n.spec) or 0 for n in stage.nodes}
 
 
-def _walk(stage: Stage, sizes: Mapping[str, int], kept: set[str], alive: dict[str, int]) -> Iterator[Step]:
-    """The steps of a stage. `alive` are the values that it begins with, with their bytes; each is held until its last
-    use, and in forward what is kept, and what is returned, to the end."""
+def _walk(stage: Stage, sizes: Mapping[str, int], kept: set[str], alive: dict[str, int]) -> Iterator[MemoryStep]:
+    """Yield the steps of a stage. `alive` are the values that it begins with, with their bytes."""
     owner = _owners(stage, alive)
-    ends: dict[str, int] = {}
-    for i, node in enumerate(stage.nodes):
-        for name in node.inputs:
-            ends[owner.get(name, name)] = i
-    forever = {owner.get(name, name) for name in kept} if stage.name != "backward" else set[str]()
     alive = {owner.get(name, name): size for name, size in alive.items()}
-    stays = forever | {owner.get(n, n) for node in stage.nodes if node.op == "output" for n in node.inputs}
-    of_kept = {owner.get(name, name) for name in kept}
-    live, held = sum(alive.values()), sum(size for name, size in alive.items() if name in of_kept)
+    kept = {owner.get(name, name) for name in kept}
+    ends = _ends(stage, owner, kept)
+    live, held = sum(alive.values()), sum(size for name, size in alive.items() if name in kept)
     for i, node in enumerate(stage.nodes):
         if not node.op.startswith("call_"):
             continue
-        fresh = owner.get(node.name) == node.name
-        if fresh:
-            alive[node.name] = sizes[node.name]
-            live += sizes[node.name]
-            held += sizes[node.name] if node.name in of_kept else 0
-        yield Step(stage.name, node.name, node.spec or "", node.span, live, held, sizes[node.name] if fresh else 0)
+        fresh = sizes[node.name] if owner.get(node.name) == node.name else None
+        if fresh is not None:
+            alive[node.name] = fresh
+            live += fresh
+            held += fresh if node.name in kept else 0
+        yield MemoryStep(stage.name, node.name, node.spec or "", node.span, live, held, fresh or 0)
         for name in {owner.get(n, n) for n in (node.name, *node.inputs)}:
-            if name in alive and name not in stays and ends.get(name, i) <= i:
+            if name in alive and ends.get(name, i) <= i:
                 size = alive.pop(name)
                 live -= size
-                held -= size if name in of_kept else 0
+                held -= size if name in kept else 0
+
+
+def _ends(stage: Stage, owner: Mapping[str, str], kept: Collection[str]) -> dict[str, int]:
+    """Return the place in a stage at which each memory is read last.
+
+    What is returned is held beyond the last place, and so is what is kept, but in backward.
+    """
+    ends = {owner.get(name, name): i for i, node in enumerate(stage.nodes) for name in node.inputs}
+    returned = [name for node in stage.nodes if node.op == "output" for name in node.inputs]
+    stays = {owner.get(name, name) for name in returned} | (set(kept) if stage.name != "backward" else set[str]())
+    return ends | dict.fromkeys(stays, len(stage.nodes))
 
 
 def _owners(stage: Stage, begin: Mapping[str, int]) -> dict[str, str]:

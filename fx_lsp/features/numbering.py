@@ -38,13 +38,13 @@ class Numbered(NamedTuple):
 
 
 def number(text: str) -> Numbered:
-    """`text` apart from its integers; numbers with a fraction, quoted text and dotted names stay as they are."""
+    """Take `text` apart from its integers; numbers with a fraction, quoted text and dotted names stay as they are."""
     if text.isidentifier():
         return _name(text)
     numbers: list[int] = []
 
-    def replace(found: re.Match[str]) -> str:
-        token = found.group()
+    def replace(match: re.Match[str]) -> str:
+        token = match.group()
         if token.isidentifier():
             inside = _name(token)
             numbers.extend(inside.numbers)
@@ -62,8 +62,8 @@ class Remembered(dict[str, Numbered]):
     """`number` of texts, each worked out once."""
 
     def __missing__(self, text: str) -> Numbered:
-        found = self[text] = number(text)
-        return found
+        numbered = self[text] = number(text)
+        return numbered
 
 
 def skeleton(text: str) -> str:

@@ -34,7 +34,7 @@ class Parameters:
 
 
 @dataclass(frozen=True)
-class Signature:
+class TargetSignature:
     """What a target is called with, and what it is constructed with: None for functions."""
 
     call: Parameters
@@ -43,8 +43,8 @@ class Signature:
     """First and last line of each header: decorators, `def` or `class`; of a module its `forward` as well."""
 
 
-def signature_of(text: str, target: Target) -> Signature | None:
-    """What the text of a definition says of its parameters; None where it does not parse."""
+def signature_of(text: str, target: Target) -> TargetSignature | None:
+    """Return what the text of a definition says of its parameters; None where it does not parse."""
     tree = parse_definition(text, target.span)
     if tree is None:
         return None
@@ -54,7 +54,7 @@ def signature_of(text: str, target: Target) -> Signature | None:
         own = {n.name: n for n in node.body if isinstance(n, FunctionNode)}
         forward, init = own.get("forward"), own.get("__init__")
         parts = [_header(n, offset) for n in (node, forward) if n is not None]
-        return Signature(
+        return TargetSignature(
             _parameters(forward, target.file, offset, bound=True),
             _parameters(init, target.file, offset, bound=True),
             tuple(parts),
@@ -63,20 +63,20 @@ def signature_of(text: str, target: Target) -> Signature | None:
         return None
     bound = target.kind == "method" and "staticmethod" not in map(_root, node.decorator_list)
     call = _parameters(node, target.file, offset, bound)
-    return Signature(call, Parameters() if target.kind == "method" else None, (_header(node, offset),))
+    return TargetSignature(call, Parameters() if target.kind == "method" else None, (_header(node, offset),))
 
 
 def parameter_at(text: str, target: Target, line: int, col: int) -> tuple[str, Span] | None:
-    """The parameter whose name is at a position, as inputs call it (`x`, `init.dim`), and the span of the name."""
+    """Return the parameter whose name is at a position, as inputs call it (`x`, `init.dim`), and the name's span."""
     signature = signature_of(text, target)
     if signature is None:
         return None
     groups = (("", signature.call), ("init.", signature.init or Parameters()))
     for prefix, parameters in groups:
-        for found in parameters.seen:
-            span = found.span
+        for parameter in parameters.seen:
+            span = parameter.span
             if span is not None and span.line == line and span.col <= col <= span.end_col:
-                return prefix + found.name, span
+                return prefix + parameter.name, span
     return None
 
 
@@ -104,9 +104,9 @@ def _parameters(node: FunctionNode | None, file: str, offset: int, bound: bool) 
     if arguments.vararg is not None:
         pairs.append((arguments.vararg, None))
     pairs += zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-    known = all(_root(decorator) in _PLAIN_DECORATORS for decorator in node.decorator_list)
+    plain = all(_root(decorator) in _PLAIN_DECORATORS for decorator in node.decorator_list)
     seen = tuple(_parameter(arg, default, file, offset) for arg, default in pairs)
-    return Parameters(seen, complete=known and arguments.kwarg is None)
+    return Parameters(seen, complete=plain and arguments.kwarg is None)
 
 
 def _parameter(arg: ast.arg, default: ast.expr | None, file: str, offset: int) -> Parameter:

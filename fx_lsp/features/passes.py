@@ -13,7 +13,7 @@ from fx_lsp.model import Change, Stage, StageInfo, Trace
 
 
 @dataclass(frozen=True)
-class Step:
+class PassRow:
     """One row: a stage, how many passes right before it changed nothing, and whether it can be shown."""
 
     info: StageInfo
@@ -21,27 +21,27 @@ class Step:
 
     @property
     def shown(self) -> bool:
-        """Whether there is something to show: a stage that could not be made is only its note."""
+        """Return whether there is something to show: a stage that could not be made is only its note."""
         return bool(self.info.nodes) or not self.info.note
 
 
-def steps(trace: Trace) -> list[Step]:
+def steps(trace: Trace) -> list[PassRow]:
     """The stages in their order; passes that changed nothing are hidden in the row after them, or in the last."""
-    rows: list[Step] = []
+    rows: list[PassRow] = []
     hidden: list[StageInfo] = []
     for info in trace.stages:
         if is_unchanged(info):
             hidden.append(info)
         else:
-            rows.append(Step(info, tuple(hidden)))
+            rows.append(PassRow(info, tuple(hidden)))
             hidden = []
     if hidden and rows:
-        rows[-1] = Step(rows[-1].info, (*rows[-1].hidden, *hidden))
+        rows[-1] = PassRow(rows[-1].info, (*rows[-1].hidden, *hidden))
     return rows
 
 
 def is_unchanged(info: StageInfo) -> bool:
-    """Whether a stage is that of a pass that changed nothing, and says nothing else."""
+    """Return whether a stage is that of a pass that changed nothing, and says nothing else."""
     return info.change is not None and not info.change and not info.note
 
 
@@ -80,7 +80,7 @@ def render_passes(trace: Trace, every: bool = False) -> Document:
 
 
 def render_run(trace: Trace, stages: Mapping[str, Stage]) -> Document:
-    """What a pass of the user did: its steps, what it found where, what changed, and what went wrong.
+    """Show what a pass of the user did: its steps, what it found where, what changed, and what went wrong.
 
     Where it only looked for something, the graph follows, with what it found marked.
     """

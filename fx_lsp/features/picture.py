@@ -152,7 +152,7 @@ Sign = tuple[str, tuple[int, ...]]
 
 
 def _beginnings(nodes: Iterable[Node], chains: _Chains) -> dict[tuple[int, ...], Sign]:
-    """For each call that is made several times what each time begins with; calls are chains of callers.
+    """Return, for each call that is made several times, what each time begins with; calls are chains of callers.
 
     In one that is made `n` times, most operations of each of its parts are there a multiple of `n` times; few are not.
     """
@@ -163,17 +163,17 @@ def _beginnings(nodes: Iterable[Node], chains: _Chains) -> dict[tuple[int, ...],
             counts = seen.setdefault(chain[:depth], {})
             sign = node.target, chain[depth:]
             counts[sign] = counts.get(sign, 0) + 1
-    found: dict[tuple[int, ...], Sign] = {}
+    beginnings: dict[tuple[int, ...], Sign] = {}
     for call, counts in seen.items():
         rounds, _ = Counter(counts.values()).most_common(1)[0]
         others = sum(sum(part) for part in _parts(counts) if not _repeats(part, rounds))
         if rounds > 1 and STRAYS * others * rounds <= sum(counts.values()):
-            found[call] = next(sign for sign, count in counts.items() if count == rounds)
-    return found
+            beginnings[call] = next(sign for sign, count in counts.items() if count == rounds)
+    return beginnings
 
 
 def _parts(counts: Mapping[Sign, int]) -> Iterable[list[int]]:
-    """How often each operation is there, for each part of a call; a call that only makes another has that one's."""
+    """Return how often each operation is there, by part of a call; a call that only makes another has that one's."""
     depth = 0
     while len({places[: depth + 1] for _, places in counts}) == 1 and all(len(p) > depth + 1 for _, p in counts):
         depth += 1
@@ -184,7 +184,7 @@ def _parts(counts: Mapping[Sign, int]) -> Iterable[list[int]]:
 
 
 def _repeats(part: list[int], rounds: int) -> bool:
-    """Whether most operations are there in every round, but perhaps the first or the last."""
+    """Return whether most operations are there in every round, but perhaps the first or the last."""
     regular = sum(n for n in part if n % rounds == 0 or n == rounds - 1 > 1)
     return 2 * regular > sum(part)
 
@@ -209,14 +209,14 @@ class _Grouping:
         return self._line(parent, self.chains.spans[chain[-1]], backward) if chain else -1
 
     def _call(self, parent: int, number: int, backward: bool, begins: bool) -> int:
-        known = self.calls.get((parent, number, backward))
-        if known is not None and not (begins and known[1]):
-            self.calls[parent, number, backward] = known[0], known[1] or begins
-            return known[0]
+        last = self.calls.get((parent, number, backward))
+        if last is not None and not (begins and last[1]):
+            self.calls[parent, number, backward] = last[0], last[1] or begins
+            return last[0]
         round_ = 0
-        if known is not None:
-            before = self.groups[known[0]]
-            self.groups[known[0]] = replace(before, round=before.round or 1)
+        if last is not None:
+            before = self.groups[last[0]]
+            self.groups[last[0]] = replace(before, round=before.round or 1)
             round_ = (before.round or 1) + 1
         span = self.chains.spans[number]
         text = one_line(self.source_text(span) or "", 200)

@@ -23,7 +23,7 @@ _INIT = "init."
 
 
 @dataclass(frozen=True)
-class Edit:
+class TextChange:
     """Replace the text from (`line`, `col`) to (`end_line`, `end_col`), as `Span` counts."""
 
     line: int
@@ -38,13 +38,13 @@ class Pin:
     """An offer to write a comment: what it is called in the editor, and what it does to the text."""
 
     title: str
-    edits: tuple[Edit, ...]
+    edits: tuple[TextChange, ...]
     mends: bool
     """Whether it is for a target that could not be traced."""
 
 
 def pin(text: str, target: Target, outcome: Outcome, line: int) -> Pin | None:
-    """What to offer with the cursor at `line`, on the header of a target or its comment; None with nothing to write.
+    """Return what to offer with the cursor at `line`, on a target's header or comment; None with nothing to write.
 
     Inputs from defaults are left to the defaults, and so is what the language of comments cannot say.
     """
@@ -66,14 +66,14 @@ def pin(text: str, target: Target, outcome: Outcome, line: int) -> Pin | None:
 
 
 def comment_text(text: str, inputs: Iterable[InputSpec], comment: FxComment | None = None) -> list[str]:
-    """The items of a comment that gives these inputs; what `comment` says already stays as it is written."""
-    found = comment_items(comment.text) if comment is not None else Items()
-    kept = {(_INIT if item.in_init else "") + item.name: item.value for item in found.items}
+    """Return the items of a comment that gives these inputs; what `comment` says already stays as it is written."""
+    items = comment_items(comment.text) if comment is not None else Items()
+    kept = {(_INIT if item.in_init else "") + item.name: item.value for item in items.items}
     seen = [i for i in inputs if i.source != "default"]
     values = {**kept, **written_values(text, [i for i in seen if i.name != MODE]), **kept}
-    made = [f"{name[len(_INIT) :]}={value}" for name, value in values.items() if name.startswith(_INIT)]
+    constructed = [f"{name[len(_INIT) :]}={value}" for name, value in values.items() if name.startswith(_INIT)]
     called = [f"{name}={value}" for name, value in values.items() if not name.startswith(_INIT)]
-    return [*([f"init({', '.join(made)})"] if made else []), *_mode(found, seen), *called]
+    return [*([f"init({', '.join(constructed)})"] if constructed else []), *_mode(items, seen), *called]
 
 
 def _mode(written: Items, inputs: list[InputSpec]) -> list[str]:
@@ -85,7 +85,7 @@ def _mode(written: Items, inputs: list[InputSpec]) -> list[str]:
 
 
 def written_values(text: str, inputs: Iterable[InputSpec]) -> dict[str, str]:
-    """What a comment would say of each parameter, in order (`init.dim` for the constructor's), where it can."""
+    """Return what a comment would say of each parameter, in order (`init.dim` for the constructor's), where it can."""
     values = {root: _value(text, group) for root, group in _by_root(inputs).items()}
     return {root: value for root, value in values.items() if value is not None}
 
@@ -175,7 +175,7 @@ def _bound(text: str) -> frozenset[str]:
     return frozenset(names)
 
 
-def _edits(text: str, target: Target, comment: FxComment | None, items: list[str]) -> Iterator[Edit]:
+def _edits(text: str, target: Target, comment: FxComment | None, items: list[str]) -> Iterator[TextChange]:
     lines = re.split(r"\r\n|\r|\n", text)
     newline = "\r\n" if "\r\n" in text else "\n"
     if comment is not None:
@@ -183,20 +183,22 @@ def _edits(text: str, target: Target, comment: FxComment | None, items: list[str
         head = lines[first.span.line - 1].encode()[: first.span.col].decode()
         if not head.strip():
             yield _replace(first.span.line, lines, newline.join(_wrap(head, items)))
-            yield from (Edit(o.span.line, 0, o.span.line + 1, 0, "") for o in others)
+            yield from (TextChange(o.span.line, 0, o.span.line + 1, 0, "") for o in others)
             return
         if len(wrapped := _wrap(head, items)) == 1:
-            yield Edit(first.span.line, first.span.col, first.span.line, first.span.end_col, wrapped[0][len(head) :])
+            yield TextChange(
+                first.span.line, first.span.col, first.span.line, first.span.end_col, wrapped[0][len(head) :]
+            )
             return
         yield _replace(first.span.line, lines, head.rstrip())
     above = target.span.line
     code = lines[above - 1]
     indent = code[: len(code) - len(code.lstrip())]
-    yield Edit(above, 0, above, 0, "".join(line + newline for line in _wrap(indent, items)))
+    yield TextChange(above, 0, above, 0, "".join(line + newline for line in _wrap(indent, items)))
 
 
-def _replace(line: int, lines: list[str], text: str) -> Edit:
-    return Edit(line, 0, line, len(lines[line - 1].encode()), text)
+def _replace(line: int, lines: list[str], text: str) -> TextChange:
+    return TextChange(line, 0, line, len(lines[line - 1].encode()), text)
 
 
 def _wrap(indent: str, items: list[str]) -> list[str]:

@@ -30,27 +30,29 @@ class Problem:
 def problems(
     file: str, outcomes: Iterable[tuple[Target, Outcome | None]], whole: Failure | None
 ) -> tuple[Problem, ...]:
-    """The problems of a file in order of place; a cause that several targets share stands once.
+    """Return the problems of a file in order of place; a cause that several targets share stands once.
 
     Of failures on one line the worst is said, and of those the one of the target that the line is in. A failure in
     another file stands at the target's name, with the other place as related. `whole` is a failure of the whole file:
     it does not parse, or there is nothing to trace it with.
     """
-    known = list(outcomes)
-    failed = [(t, o) for t, o in known if t.kind != "script" and isinstance(o, Failure)]
-    found = [_target_problem(target, outcome) for target, outcome in failed]
-    found += [_remark(t, remark) for t, outcome in known if isinstance(outcome, Trace) for remark in outcome.remarks]
-    told = {p.span.line for p in found if p.severity in ("error", "warning")}
-    programs = [(t, o) for t, o in known if t.kind == "script" and isinstance(o, Failure)]
-    found += [p for p in (_target_problem(t, o) for t, o in programs) if p.span.line not in told]
+    reported = list(outcomes)
+    failed = [(t, o) for t, o in reported if t.kind != "script" and isinstance(o, Failure)]
+    listed = [_target_problem(target, outcome) for target, outcome in failed]
+    listed += [
+        _remark(t, remark) for t, outcome in reported if isinstance(outcome, Trace) for remark in outcome.remarks
+    ]
+    told = {p.span.line for p in listed if p.severity in ("error", "warning")}
+    programs = [(t, o) for t, o in reported if t.kind == "script" and isinstance(o, Failure)]
+    listed += [p for p in (_target_problem(t, o) for t, o in programs) if p.span.line not in told]
     if whole is not None:
-        found.append(_file_problem(file, whole, stale=any(outcome is not None for _, outcome in known)))
+        listed.append(_file_problem(file, whole, stale=any(outcome is not None for _, outcome in reported)))
     merged: dict[tuple[object, str], Problem] = {}
-    for problem in found:
+    for problem in listed:
         key = _cause(problem)
-        known = merged.setdefault(key, problem)
-        if known is not problem:
-            said, other = sorted((known, problem), key=lambda p: (_WORST_FIRST.index(p.severity), len(p.related)))
+        reported = merged.setdefault(key, problem)
+        if reported is not problem:
+            said, other = sorted((reported, problem), key=lambda p: (_WORST_FIRST.index(p.severity), len(p.related)))
             merged[key] = replace(said, related=tuple(dict.fromkeys((*said.related, *other.related))))
     return tuple(sorted(merged.values(), key=lambda p: (p.span.line, p.span.col, p.span.end_line, p.span.end_col)))
 
@@ -95,7 +97,7 @@ def _remark(target: Target, remark: Remark) -> Problem:
 
 
 def work_problems(remarks: Iterable[Remark]) -> tuple[Problem, ...]:
-    """What passes say of places in a file: what they raised, as errors, and what they matched, as hints."""
+    """Return what passes say of places in a file: what they raised, as errors, and what they matched, as hints."""
     said = {(r.span, r.message): r for r in remarks if r.severity != "information"}
     return tuple(Problem(r.span, r.severity, sentence(r.message), "pass") for r in said.values() if r.span is not None)
 

@@ -57,13 +57,13 @@ def last_line(statement: ast.stmt) -> int:
 
 
 def place_of(tree: ast.AST, first: int, last: int) -> Place | None:
-    """The whole statements of the innermost block of a function that hold the lines from `first` to `last`."""
-    found: Place | None = None
+    """Return the whole statements of the innermost block of a function that hold the lines from `first` to `last`."""
+    innermost: Place | None = None
     for function in (n for n in ast.walk(tree) if isinstance(n, FUNCTIONS)):
         if function.body[0].lineno <= first and last <= last_line(function):
             place = _within(function, first, last)
-            found = place if place is not None else found  # ast.walk comes to inner functions later
-    return found
+            innermost = place if place is not None else innermost  # ast.walk comes to inner functions later
+    return innermost
 
 
 def _within(function: FunctionNode, first: int, last: int) -> Place | None:
@@ -83,15 +83,15 @@ def _within(function: FunctionNode, first: int, last: int) -> Place | None:
 
 
 @dataclass(frozen=True)
-class Signature:
+class RegionSignature:
     """The names that statements need, and those that they leave to what comes after them."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
 
 
-def signature_of_region(place: Place) -> Signature | None:
-    """What the statements take and give as a function of their own; None where they cannot be one.
+def signature_of_region(place: Place) -> RegionSignature | None:
+    """Return what the statements take and give as a function of their own; None where they cannot be one.
 
     They can where control leaves them only at their end, all that they bind and that is read later is sure to be bound,
     and running them twice changes nothing that was there before them.
@@ -115,16 +115,16 @@ def signature_of_region(place: Place) -> Signature | None:
     if not outputs or not before.issuperset(needed):
         return None
     owner = _owner(place.function, bound)
-    return Signature(tuple(name for name in needed if name != owner), tuple(outputs))
+    return RegionSignature(tuple(name for name in needed if name != owner), tuple(outputs))
 
 
 def _try_star() -> tuple[type[ast.stmt], ...]:
-    found = getattr(ast, "TryStar", None)
-    return () if found is None else (found,)
+    kind = getattr(ast, "TryStar", None)
+    return () if kind is None else (kind,)
 
 
 def _is_plain(statements: Sequence[ast.AST]) -> bool:
-    """Whether statements do nothing that depends on the function that they stand in."""
+    """Return whether statements do nothing that depends on the function that they stand in."""
     pending = list(statements)
     while pending:
         node = pending.pop()
@@ -140,7 +140,7 @@ def _is_plain(statements: Sequence[ast.AST]) -> bool:
 
 
 def _alters_others(inside: Sequence[ast.AST]) -> bool:
-    """Whether something may be changed in place that the region has not made itself: it would be changed twice."""
+    """Return whether something may be changed in place that the region has not made itself: it would change twice."""
     for node in inside:
         changed: ast.expr | None = None
         if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store):
@@ -157,14 +157,14 @@ def _alters_others(inside: Sequence[ast.AST]) -> bool:
 
 
 def _is_made(name: str | None, inside: Sequence[ast.AST]) -> bool:
-    """Whether a name only ever stands for what the region has made anew: a call may give what it was given."""
+    """Return whether a name only ever stands for what the region has made anew: a call may give what it was given."""
     bindings = [(t, n.value) for n in inside if isinstance(n, ast.Assign) for t in n.targets]
     plain = [t for t, _ in bindings if isinstance(t, ast.Name)]
     values = [value for t, value in bindings if isinstance(t, ast.Name) and t.id == name]
     augmented = [n.target for n in inside if isinstance(n, ast.AugAssign)]
     stored = [n for n in inside if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store)]
-    known = {id(n) for n in (*plain, *augmented)}
-    return bool(values) and all(isinstance(v, _NEW) for v in values) and all(id(n) in known for n in stored)
+    whole = {id(n) for n in (*plain, *augmented)}
+    return bool(values) and all(isinstance(v, _NEW) for v in values) and all(id(n) in whole for n in stored)
 
 
 def _root(node: ast.expr) -> str | None:
@@ -192,31 +192,31 @@ def _owner(function: FunctionNode, bound: set[str]) -> str | None:
 
 
 def _captured(place: Place) -> set[str]:
-    """The names that functions outside of the region read from the scope that it stands in."""
+    """Return the names that functions outside of the region read from the scope that it stands in."""
     region = {id(node) for statement in place.statements for node in ast.walk(statement)}
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(place.function):
         if isinstance(node, SCOPES) and node is not place.function and id(node) not in region:
-            found.update(free_names(node))
-    return found
+            names.update(free_names(node))
+    return names
 
 
 def _read_later(place: Place, local: frozenset[str]) -> set[str]:
-    """The names that are read behind the region before they are bound again, loops around it included."""
-    found: set[str] = set()
+    """Return the names that are read behind the region before they are bound again, loops around it included."""
+    names: set[str] = set()
     levels = [*place.path, (place.block, place.stop - 1)]
     for block, index in levels:
         flow = Flow(local)
         flow.run(block[index + 1 :], frozenset())
-        found.update(flow.read)
+        names.update(flow.read)
     for statement in place.around:
         if isinstance(statement, (ast.For, ast.AsyncFor, ast.While)):
             flow = Flow(local)
             test = [ast.Expr(statement.test)] if isinstance(statement, ast.While) else []
             flow.run([*test, *statement.body], _targets(statement))
             flow.run(statement.orelse, frozenset())
-            found.update(flow.read)
-    return found
+            names.update(flow.read)
+    return names
 
 
 def _targets(statement: ast.stmt) -> frozenset[str]:

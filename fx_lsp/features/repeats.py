@@ -52,20 +52,20 @@ class Sequenced:
 
 
 def numbered(items: Iterable[Hashable]) -> list[int]:
-    """A number for each item, the same for equal ones."""
-    known: dict[Hashable, int] = {}
-    return [known.setdefault(item, len(known)) for item in items]
+    """Return a number for each item, the same for equal ones."""
+    numbers: dict[Hashable, int] = {}
+    return [numbers.setdefault(item, len(numbers)) for item in items]
 
 
 def repeats(items: Sequenced, least_hidden: int, shown: int) -> list[Repeat]:
-    """Repeats, in order, the largest first where some overlap; then those within their first and last rounds.
+    """Return repeats, in order, the largest first where some overlap; then those within their first and last rounds.
 
     Each has `LEAST_ROUNDS` rounds or more and, `shown` rounds left out, `least_hidden` items or more.
     """
     if len(items.keys) < least_hidden + shown:
         return []
     regions = sorted({region for run in _runs(items.keys) for region in _regular(items, *run)})
-    found: list[Repeat] = []
+    repeated: list[Repeat] = []
     todo = [(0, len(items.keys), regions)]
     while todo:
         low, high, regions = todo.pop()
@@ -80,10 +80,10 @@ def repeats(items: Sequenced, least_hidden: int, shown: int) -> list[Repeat]:
         if _hidden(begin, stop, period, shown) < least_hidden:
             begin = start
         repeat = Repeat(begin, period, (stop - begin) // period)
-        found.append(repeat)
+        repeated.append(repeat)
         parts = ((low, begin), (begin, begin + period), (repeat.last, repeat.stop), (repeat.stop, high))
         todo += [(a, b, [r for r in fitting if r[0] < b and r[1] > a]) for a, b in parts]
-    return sorted(found, key=lambda r: r.start)
+    return sorted(repeated, key=lambda r: r.start)
 
 
 def _hidden(start: int, stop: int, period: int, shown: int) -> int:
@@ -117,7 +117,7 @@ def _runs(keys: Sequence[int]) -> Iterator[tuple[int, int, int]]:
 
 
 def _extent(data: memoryview, index: int, period: int) -> tuple[int, int]:
-    """How far around `index` each item equals the one `period` after it; empty where the round before it does not."""
+    """Return how far around `index` each item equals that a `period` later; empty where the round before does not."""
     size, count = 8, len(data) // 8
 
     def same(start: int, length: int) -> bool:
@@ -139,17 +139,17 @@ def _extent(data: memoryview, index: int, period: int) -> tuple[int, int]:
 
 
 def _regular(items: Sequenced, start: int, stop: int, period: int) -> list[tuple[int, int, int]]:
-    """The parts of a run whose numbers grow by constant steps, with the rounds that may stand at their ends.
+    """Return the parts of a run whose numbers grow by constant steps, with the rounds that may stand at their ends.
 
     The numbers may be regular every second, third or fourth round alone, so multiples of the period are tried.
     """
     for multiple in range(period, min(MULTIPLES * period, (stop - start) // 3) + 1, period):
-        found = [
+        parts = [
             (_begin(items, low, multiple), _end(items, high, multiple), multiple)
             for low, high in _steady(items.numbers, start, stop, multiple)
         ]
-        if found:
-            return found
+        if parts:
+            return parts
     return []
 
 

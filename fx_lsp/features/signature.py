@@ -27,8 +27,8 @@ def signature(target: Target, trace: Trace, width: int = 100, names: SizeNames |
     if target.kind == "graph":
         return _call("def forward", inputs, outputs, width)
     if target.kind != "module":
-        given = tuple(i for i in inputs if i.name != MODE)
-        return _call(f"def {target.name.rpartition('.')[2]}", given, outputs, width)
+        arguments = tuple(i for i in inputs if i.name != MODE)
+        return _call(f"def {target.name.rpartition('.')[2]}", arguments, outputs, width)
     built = tuple(i for i in inputs if i.name.startswith(_INIT))
     called = tuple(i for i in inputs if not i.name.startswith(_INIT) and i.name != MODE)
     return "\n".join(

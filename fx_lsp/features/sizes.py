@@ -53,20 +53,20 @@ _VIEWS = frozenset(
 
 @lru_cache(maxsize=4096)
 def bytes_of(spec: str | None) -> int | None:
-    """The bytes of the elements of all tensors of a spec, 0 where it has none; None where a size has no number."""
+    """Return the bytes of all tensors' elements in a spec, 0 where it has none; None where a size has no number."""
     total = 0
-    for found in _TENSOR.finditer(spec or ""):
+    for tensor in _TENSOR.finditer(spec or ""):
         elements = 1
-        for size in filter(None, (part.strip() for part in found["sizes"].split(","))):
+        for size in filter(None, (part.strip() for part in tensor["sizes"].split(","))):
             if not size.isdigit():
                 return None
             elements *= int(size)
-        total += elements * max(int(found["bits"]) // 8, 1)
+        total += elements * max(int(tensor["bits"]) // 8, 1)
     return total
 
 
 def shares_storage(node: Node) -> bool:
-    """Whether the result of a node is the memory of its first input: a view of it, or it was written in place."""
+    """Return whether the result of a node is the memory of its first input: a view, or written in place."""
     if not node.op.startswith("call_") or not node.inputs:
         return False
     name = node.target.removeprefix("aten.").partition(".")[0].rpartition(".")[2] if "aten." in node.target else ""

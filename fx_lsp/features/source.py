@@ -15,7 +15,7 @@ _SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr, ast.A
 
 
 @dataclass(frozen=True)
-class Expression:
+class CursorContext:
     """What stands at a position: the spans of the expressions around it, innermost first.
 
     `name` is the variable under the cursor (None elsewhere), `stored` whether it is bound here and not read;
@@ -40,8 +40,8 @@ class Binding:
     annotated: bool = False
 
 
-def expression_at(text: str, definition: Span, line: int, col: int) -> Expression | None:
-    """What stands at a position inside `definition`, or None in white space or where the definition does not parse."""
+def expression_at(text: str, definition: Span, line: int, col: int) -> CursorContext | None:
+    """Return what stands at a position inside `definition`; None in white space, or where that does not parse."""
     tree = parse_definition(text, definition)
     if tree is None:
         return None
@@ -55,7 +55,7 @@ def expression_at(text: str, definition: Span, line: int, col: int) -> Expressio
     spans = tuple(dict.fromkeys(_span(node, definition.file, offset) for node in chain))
     name = innermost.id if isinstance(innermost, ast.Name) else None
     stored = isinstance(innermost, ast.Name) and isinstance(innermost.ctx, ast.Store)
-    return Expression(spans, name, stored, None if function is None else _span(function, definition.file, offset))
+    return CursorContext(spans, name, stored, None if function is None else _span(function, definition.file, offset))
 
 
 def bindings(text: str, definition: Span) -> tuple[Binding, ...]:

@@ -36,7 +36,7 @@ def one_line(text: str, limit: int = 120) -> str:
 
 
 def is_tensor_spec(spec: str) -> bool:
-    """Whether a spec describes tensors (`f32[8, 128]`, `(f32[2], None)`) and not the repr of another value."""
+    """Return whether a spec describes tensors (`f32[8, 128]`, `(f32[2], None)`), not the repr of another value."""
     return not spec.lstrip().startswith(("'", '"')) and _TENSOR.search(spec) is not None
 
 
@@ -66,5 +66,5 @@ def plain(text: str) -> str:
     Only what would change its look is escaped: not every client hides the backslashes.
     """
     parts = _CODE.split(text)
-    parts[::2] = [_SPECIAL.sub(lambda found: "".join(f"\\{c}" for c in found.group()), part) for part in parts[::2]]
+    parts[::2] = [_SPECIAL.sub(lambda match: "".join(f"\\{c}" for c in match.group()), part) for part in parts[::2]]
     return "".join(parts)

@@ -46,7 +46,7 @@ class View:
 
     @property
     def is_code(self) -> bool:
-        """Whether it is Python, or nearly so."""
+        """Return whether it is Python, or nearly so."""
         return _ending(self.work, self.before) != _LISTING
 
     @property

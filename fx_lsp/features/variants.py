@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from fx_lsp.features.inputs import input_text
-from fx_lsp.model import TargetVariant, Trace, Value
+from fx_lsp.model import ObservedValue, TargetVariant, Trace
 
 
-def with_variant(trace: Trace, variant: TargetVariant, values: Iterable[Value]) -> Trace:
+def with_variant(trace: Trace, variant: TargetVariant, values: Iterable[ObservedValue]) -> Trace:
     """Return a trace with the inputs of one of its variants, and these values."""
     return replace(trace, inputs=variant.inputs, values=tuple(values))
 

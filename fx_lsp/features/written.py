@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 
 from fx_lsp.features.lenses import Lens
-from fx_lsp.features.pin import Edit
+from fx_lsp.features.pin import TextChange
 from fx_lsp.features.text import count
 from fx_lsp.model import Span
 
@@ -32,11 +32,11 @@ def written_lens(title: str, name: str, standing: str, conflicts: int) -> Lens:
     return Lens(_TOP, f"kernels of {title}{says}", "write kernel", name)
 
 
-def edits(before: Sequence[str], after: Sequence[str]) -> tuple[Edit, ...]:
+def edits(before: Sequence[str], after: Sequence[str]) -> tuple[TextChange, ...]:
     """The changes that make one text of another; both are lines with their ends."""
     steps = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
     return tuple(
-        Edit(first + 1, 0, last + 1, 0, "".join(after[start:end]))
+        TextChange(first + 1, 0, last + 1, 0, "".join(after[start:end]))
         for what, first, last, start, end in steps
         if what != "equal"
     )

@@ -7,117 +7,182 @@ import inspect
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 from lsprotocol import types
 from pygls.capabilities import get_capability
 from pygls.exceptions import JsonRpcException
+from pygls.lsp.server import LanguageServer
 
+from fx_lsp import __version__
 from fx_lsp.features.uris import SCHEME
-from fx_lsp.server import (
+from fx_lsp.server import progress
+from fx_lsp.server.client import Client
+from fx_lsp.server.display.benchmarks import Benchmarks
+from fx_lsp.server.display.redraw import redraw
+from fx_lsp.server.display.views import Views
+from fx_lsp.server.engines import Engines
+from fx_lsp.server.progress import Progresses
+from fx_lsp.server.protocol import Protocol, claim_stdio, run
+from fx_lsp.server.refresh import RefreshTimer
+from fx_lsp.server.requests import (
     actions,
-    benchmarks,
     commands,
     completion,
-    documents,
     hints,
     hover,
+    kernel_files,
     lenses,
-    linked,
     panels,
-    progress,
-    views,
-    writing,
+    text_sync,
+    view_documents,
+    view_lines,
 )
-from fx_lsp.server.protocol import claim_stdio, run
-from fx_lsp.server.session import Client, Server
+from fx_lsp.server.session import Capabilities, Session
 from fx_lsp.server.settings import SECTION, Settings, read_settings
+from fx_lsp.server.status import StatusReporter
+from fx_lsp.server.tasks import Tasks
 
 if TYPE_CHECKING:
-    from fx_lsp.server.session import MakeEngine
+    from fx_lsp.server.engines import MakeEngine
     from fx_lsp.tracing.engine import Engine, EngineSettings, EngineStatus
 
 log = logging.getLogger(__name__)
 
 CONFIGURATION_SECONDS = 2.0
 PARENT_SECONDS = 2.0
+CLOSE_SECONDS = 5.0
 SWITCH_SECONDS = 0.001
 """How long a thread that reads a long file may keep an answer waiting at a time."""
 
-Handler = Callable[[Server, Any], Any]
+Handler = Callable[..., Any]
+"""A function of what it uses of a connection (`session`, `client`, `views`, …), and of what the client sent."""
 
 
 def real_engine(
     settings: EngineSettings, on_update: Callable[[str], None], on_status: Callable[[EngineStatus], None]
 ) -> Engine:
-    """The engine that traces. Imported only here, once the client has its answer to `initialize`."""
+    """Make the engine that traces. Imported only here, once the client has its answer to `initialize`."""
     from fx_lsp.tracing.engine import Engine
 
     return Engine(settings, on_update, on_status)
 
 
 def serve(make_engine: MakeEngine = real_engine) -> int:
-    """Serves one client over standard input and output; returns the exit code."""
+    """Serve one client over standard input and output; return the exit code."""
     stdin, stdout = claim_stdio()
     sys.setswitchinterval(SWITCH_SECONDS)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     logging.getLogger("pygls").setLevel(logging.CRITICAL)
 
     async def main() -> int:
-        return await run(create_server(make_engine), stdin, stdout)
+        return await run(create_server(make_engine).protocol, stdin, stdout)
 
     return asyncio.run(main())
 
 
-def create_server(make_engine: MakeEngine = real_engine) -> Server:
-    """A server with its handlers, not yet connected."""
-    server = Server(make_engine)
+class _Server(LanguageServer):
+    """What pygls hands messages to."""
+
+    protocol: Protocol  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def report_server_error(self, error: Exception, source: Any) -> None:
+        """Report what pygls does: errors that are no answer to a request."""
+        if getattr(source, "__name__", "") != "FeatureRequestError":
+            self.protocol.on_error(getattr(source, "__name__", "the protocol"), error)
+
+
+def create_server(make_engine: MakeEngine = real_engine) -> _Server:
+    """Make a server with its handlers, not yet connected."""
+    server = _Server("fx-lsp", __version__, protocol_cls=cast("Any", Protocol))  # pyright: ignore[reportUnknownMemberType]
+    session, client = Session(), Client(server.protocol)
+    tasks = Tasks(client.internal_error)
+    refresh = RefreshTimer(lambda files: redraw(session, client, views, files))
+    progresses = Progresses(session, client)
+    benchmarks = Benchmarks(session, tasks, refresh)
+    views = Views(session, client, tasks, benchmarks)
+    status = StatusReporter(session, client, tasks, progresses)
+    engines = Engines(session, client, make_engine, refresh.updated, status.update)
+
+    async def close() -> None:
+        session.closed = True
+        await tasks.cancel(CLOSE_SECONDS)
+        await engines.end()
+
+    server.protocol.on_shutdown, server.protocol.on_error = close, client.internal_error
+    parts: dict[str, Any] = {
+        "protocol": server.protocol,
+        "session": session,
+        "client": client,
+        "tasks": tasks,
+        "refresh": refresh,
+        "progresses": progresses,
+        "benchmarks": benchmarks,
+        "views": views,
+        "engines": engines,
+    }
+
+    parts["parts"] = parts
     for method, handler in _HANDLERS.items():
-        server.feature(method, _OPTIONS.get(method))(_guard(server, method, handler))
+        bound = _guard(session, client, method, handler, _used(handler, parts))
+        server.feature(method, _OPTIONS.get(method))(bound)
     for name, handler in _COMMANDS.items():
-        server.command(name)(_guard(server, name, handler))
+        server.command(name)(_guard(session, client, name, handler, _used(handler, parts)))
     return server
 
 
-def initialize(server: Server, params: types.InitializeParams) -> None:
-    """Notes what the client can do. Settings that it sent along hold until it sends others."""
-    server.client = _client(params.capabilities)
-    server.encoding = str(server.workspace.position_encoding or "utf-16")
-    server.settings = server.first_settings = _read(server, params.initialization_options, server.settings)
+def _used(handler: Handler, parts: Mapping[str, Any]) -> list[Any]:
+    """Return the parts of a connection that a handler uses: all that it takes but the last, by name."""
+    return [parts[name] for name in [*inspect.signature(handler).parameters][:-1]]
+
+
+def initialize(
+    protocol: Protocol, session: Session, client: Client, tasks: Tasks, params: types.InitializeParams
+) -> None:
+    """Note what the client can do. Settings that it sent along hold until it sends others."""
+    session.workspace = protocol.workspace
+    session.capabilities = _capabilities(params.capabilities)
+    session.encoding = str(session.workspace.position_encoding or "utf-16")
+    settings = _read(session, client, params.initialization_options, session.settings)
+    session.settings = session.first_settings = settings
     if params.process_id is not None and sys.platform != "win32" and _alive(params.process_id):
-        server.spawn("the client's process", _watch(server, params.process_id))
+        tasks.spawn("the client's process", _watch(protocol, params.process_id))
 
 
-async def initialized(server: Server, params: types.InitializedParams) -> None:
-    """Asks for the settings where the client has them to ask for, then starts tracing."""
-    if registrations := list(_registrations(server.client)):
+async def initialized(
+    session: Session, client: Client, tasks: Tasks, engines: Engines, params: types.InitializedParams
+) -> None:
+    """Ask for the settings where the client has them to ask for, then start tracing."""
+    if registrations := list(_registrations(session.capabilities)):
         parameters = types.RegistrationParams(registrations=registrations)
-        server.spawn("registration", server.ask(types.CLIENT_REGISTER_CAPABILITY, parameters))
-    await server.apply_settings(await _pull(server))
+        tasks.spawn("registration", client.ask(types.CLIENT_REGISTER_CAPABILITY, parameters))
+    await engines.apply_settings(await _pull(session, client))
 
 
-async def did_change_configuration(server: Server, params: types.DidChangeConfigurationParams) -> None:
-    """New settings: those in the notification, or the ones that the client answers with."""
-    if server.client.configuration:
-        await server.apply_settings(await _pull(server))
+async def did_change_configuration(
+    session: Session, client: Client, engines: Engines, params: types.DidChangeConfigurationParams
+) -> None:
+    """Take new settings: those in the notification, or the ones that the client answers with."""
+    if session.capabilities.configuration:
+        await engines.apply_settings(await _pull(session, client))
     else:
-        await server.apply_settings(_read(server, params.settings, server.settings))
+        await engines.apply_settings(_read(session, client, params.settings, session.settings))
 
 
-def _registrations(client: Client) -> Iterator[types.Registration]:
-    """What the client is asked to tell: other settings, files that are changed outside of it; and to ask of views."""
-    if client.register_configuration:
+def _registrations(can: Capabilities) -> Iterator[types.Registration]:
+    """Ask the client to tell of other settings and of files that are changed outside of it, and to ask of views."""
+    if can.register_configuration:
         yield types.Registration(
             id="fx-lsp-configuration",
             method=types.WORKSPACE_DID_CHANGE_CONFIGURATION,
             register_options=types.DidChangeConfigurationRegistrationOptions(section=SECTION),
         )
     selector = [types.TextDocumentFilterScheme(scheme=SCHEME)]
-    for method in client.register_links:
+    for method in can.register_links:
         options = types.TextDocumentRegistrationOptions(document_selector=selector)
         yield types.Registration(id=f"fx-lsp-{method}", method=method, register_options=options)
-    if client.register_watchers:
+    if can.register_watchers:
         yield types.Registration(
             id="fx-lsp-files",
             method=types.WORKSPACE_DID_CHANGE_WATCHED_FILES,
@@ -127,13 +192,14 @@ def _registrations(client: Client) -> Iterator[types.Registration]:
         )
 
 
-def _benching(name: str) -> Handler:
-    """A command of `benching`, which is imported when it is first used: a client that starts does not wait for it."""
+def _benchmark(name: str) -> Handler:
+    """Return a command of `benchmark`, which is imported when it is first used: a client that starts does not wait."""
 
-    async def handler(server: Server, arguments: list[Any]) -> Any:
-        from fx_lsp.server import benching
+    async def handler(parts: Mapping[str, Any], arguments: list[Any]) -> Any:
+        from fx_lsp.server.requests import benchmark
 
-        return await getattr(benching, name)(server, arguments)
+        command: Handler = getattr(benchmark, name)
+        return await command(*_used(command, parts), arguments)
 
     return handler
 
@@ -141,28 +207,28 @@ def _benching(name: str) -> Handler:
 _HANDLERS: dict[str, Handler] = {
     types.INITIALIZE: initialize,
     types.INITIALIZED: initialized,
-    types.TEXT_DOCUMENT_DID_OPEN: documents.did_open,
-    types.TEXT_DOCUMENT_DID_CHANGE: documents.did_change,
-    types.TEXT_DOCUMENT_DID_SAVE: documents.did_save,
-    types.TEXT_DOCUMENT_DID_CLOSE: documents.did_close,
-    types.WORKSPACE_DID_CHANGE_WATCHED_FILES: documents.did_change_watched_files,
+    types.TEXT_DOCUMENT_DID_OPEN: text_sync.did_open,
+    types.TEXT_DOCUMENT_DID_CHANGE: text_sync.did_change,
+    types.TEXT_DOCUMENT_DID_SAVE: text_sync.did_save,
+    types.TEXT_DOCUMENT_DID_CLOSE: text_sync.did_close,
+    types.WORKSPACE_DID_CHANGE_WATCHED_FILES: text_sync.did_change_watched_files,
     types.TEXT_DOCUMENT_CODE_LENS: lenses.code_lens,
     types.TEXT_DOCUMENT_HOVER: hover.hover,
-    types.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT: linked.document_highlight,
-    types.TEXT_DOCUMENT_DEFINITION: linked.definition,
+    types.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT: view_lines.document_highlight,
+    types.TEXT_DOCUMENT_DEFINITION: view_lines.definition,
     types.TEXT_DOCUMENT_INLAY_HINT: hints.inlay_hint,
     types.TEXT_DOCUMENT_CODE_ACTION: actions.code_action,
     types.TEXT_DOCUMENT_COMPLETION: completion.completion,
-    types.WORKSPACE_TEXT_DOCUMENT_CONTENT: views.text_document_content,
+    types.WORKSPACE_TEXT_DOCUMENT_CONTENT: view_documents.text_document_content,
     types.WORKSPACE_DID_CHANGE_CONFIGURATION: did_change_configuration,
     types.WINDOW_WORK_DONE_PROGRESS_CANCEL: progress.on_cancel,
-    views.DOCUMENT: views.document,
-    linked.RELATED: linked.related,
+    view_documents.DOCUMENT: view_documents.document,
+    view_lines.RELATED: view_lines.related,
     panels.GRAPH: panels.graph,
     panels.MEMORY: panels.memory_of,
     panels.FUNCTIONS: panels.functions,
     panels.ORIGINS: panels.origins,
-    benchmarks.BENCHMARK: benchmarks.benchmark,
+    panels.BENCHMARK: panels.benchmark,
 }
 
 _OPTIONS = {
@@ -175,10 +241,10 @@ _COMMANDS: dict[str, Handler] = {
     "fxLsp.passes": commands.passes,
     "fxLsp.runPass": commands.run_pass,
     "fxLsp.showFailure": commands.show_failure,
-    "fxLsp.bench": _benching("bench"),
-    "fxLsp.stopBench": _benching("stop"),
-    "fxLsp.hosts": _benching("hosts"),
-    "fxLsp.writeKernel": writing.write_kernel,
+    "fxLsp.bench": _benchmark("bench"),
+    "fxLsp.stopBench": _benchmark("stop"),
+    "fxLsp.hosts": _benchmark("hosts"),
+    "fxLsp.writeKernel": kernel_files.write_kernel,
     "fxLsp.restart": commands.restart,
     "fxLsp.clearCache": commands.clear_cache,
 }
@@ -188,8 +254,8 @@ _BEFORE_START = frozenset({types.INITIALIZED, types.WORKSPACE_DID_CHANGE_CONFIGU
 """Every other request waits until the settings are known, and with them the engine."""
 
 
-def _guard(server: Server, what: str, handler: Handler) -> Callable[[Any], Any]:
-    """The handler, bound to the server. An exception that is a bug is reported, and the answer is then null.
+def _guard(session: Session, client: Client, what: str, handler: Handler, used: list[Any]) -> Callable[[Any], Any]:
+    """Return the handler, bound to what it uses. An exception that is a bug is reported, and the answer is then null.
 
     Notifications that change documents stay plain functions: they run in the order in which they arrive.
     """
@@ -198,54 +264,53 @@ def _guard(server: Server, what: str, handler: Handler) -> Callable[[Any], Any]:
         async def run_async(params: Any) -> Any:
             try:
                 if what not in _BEFORE_START:
-                    await server.started.wait()
-                return await handler(server, params)
+                    await session.started.wait()
+                return await handler(*used, params)
             except JsonRpcException:
                 raise
             except Exception as error:
-                server.internal_error(what, error)
+                client.internal_error(what, error)
                 return None
 
         return run_async
 
     def run_now(params: Any) -> Any:
         try:
-            return handler(server, params)
+            return handler(*used, params)
         except Exception as error:
-            server.internal_error(what, error)
+            client.internal_error(what, error)
             return None
 
     return run_now
 
 
-async def _pull(server: Server) -> Settings:
-    if not server.client.configuration:
-        return server.settings
+async def _pull(session: Session, client: Client) -> Settings:
+    if not session.capabilities.configuration:
+        return session.settings
     parameters = types.ConfigurationParams(items=[types.ConfigurationItem(section=SECTION)])
     try:
-        answer = await asyncio.wait_for(server.ask(types.WORKSPACE_CONFIGURATION, parameters), CONFIGURATION_SECONDS)
+        answer = await asyncio.wait_for(client.ask(types.WORKSPACE_CONFIGURATION, parameters), CONFIGURATION_SECONDS)
     except asyncio.TimeoutError:
         log.warning("the client did not answer workspace/configuration")
-        return server.settings
-    return _read(server, answer[0] if answer else None, server.first_settings)
+        return session.settings
+    return _read(session, client, answer[0] if answer else None, session.first_settings)
 
 
-def _read(server: Server, raw: object, base: Settings) -> Settings:
-    settings, wrong = read_settings(raw, base, server.settings)
+def _read(session: Session, client: Client, raw: object, base: Settings) -> Settings:
+    settings, wrong = read_settings(raw, base, session.settings)
     if wrong:
-        kept = "; ".join(wrong)
-        server.tell(f"fx-lsp: {kept}. What held before stays.", types.MessageType.Warning)
+        client.tell(f"fx-lsp: {'; '.join(wrong)}. What held before stays.", types.MessageType.Warning)
     return settings
 
 
-def _client(capabilities: types.ClientCapabilities) -> Client:
+def _capabilities(capabilities: types.ClientCapabilities) -> Capabilities:
     def has(path: str) -> bool:
         return bool(get_capability(capabilities, path))
 
     formats = get_capability(capabilities, "text_document.hover.content_format") or ()
     content = get_capability(capabilities, "workspace.text_document_content")
     tags = get_capability(capabilities, "text_document.publish_diagnostics.tag_support.value_set") or ()
-    return Client(
+    return Capabilities(
         markdown=not formats or types.MarkupKind.Markdown in formats,
         show_document=has("window.show_document.support"),
         text_document_content=content is not None,
@@ -272,12 +337,12 @@ def _client(capabilities: types.ClientCapabilities) -> Client:
     )
 
 
-async def _watch(server: Server, pid: int) -> None:
-    """Ends the server when the client's process does. One that was never here lives in another container."""
+async def _watch(protocol: Protocol, pid: int) -> None:
+    """End the server when the client's process does. One that was never here lives in another container."""
     while _alive(pid):
         await asyncio.sleep(PARENT_SECONDS)
     log.warning("the client's process %d is gone", pid)
-    server.protocol.finish(1)
+    protocol.finish(1)
 
 
 def _alive(pid: int) -> bool:

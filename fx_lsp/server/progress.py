@@ -6,16 +6,16 @@ import logging
 import uuid
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from lsprotocol import types
 
-if TYPE_CHECKING:
-    from fx_lsp.server.session import Server
+from fx_lsp.server.client import Client
+from fx_lsp.server.session import Session
 
 log = logging.getLogger(__name__)
 
-Value = types.WorkDoneProgressBegin | types.WorkDoneProgressReport | types.WorkDoneProgressEnd
+ProgressValue = types.WorkDoneProgressBegin | types.WorkDoneProgressReport | types.WorkDoneProgressEnd
 
 
 class Tell(Protocol):
@@ -27,23 +27,26 @@ class Tell(Protocol):
 class Progresses:
     """The progresses that the client shows."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(self, session: Session, client: Client) -> None:
+        self._session = session
+        self._client = client
         self._cancel: dict[str | int, Callable[[], object]] = {}
 
     @asynccontextmanager
     async def shown(
         self, title: str, cancel: Callable[[], object], message: str | None = None, percentage: int | None = None
     ) -> AsyncGenerator[Tell]:
-        """A progress for as long as the block runs; `cancel` is called when the user stops it. A client that shows none
-        is told nothing."""
-        if not self._server.client.progress:
+        """Show a progress for as long as the block runs; `cancel` is called when the user stops it.
+
+        A client that shows none is told nothing.
+        """
+        if not self._session.capabilities.progress:
             yield lambda message, percentage=None: None
             return
         token = f"fx-lsp-{uuid.uuid4()}"
         create = types.WorkDoneProgressCreateParams(token=token)
         try:
-            await self._server.protocol.send_request_async(types.WINDOW_WORK_DONE_PROGRESS_CREATE, create)
+            await self._client.request(types.WINDOW_WORK_DONE_PROGRESS_CREATE, create)
         except Exception as error:
             log.info("the client shows no progress: %s", error)
             yield lambda message, percentage=None: None
@@ -61,15 +64,15 @@ class Progresses:
             self._send(token, types.WorkDoneProgressEnd())
 
     def cancelled(self, token: str | int) -> None:
-        """The user stopped a progress; one that is over, or not ours, is none."""
+        """Stop what a progress is of; one that is over, or not ours, is none."""
         if token in self._cancel:
             self._cancel[token]()
 
-    def _send(self, token: str, value: Value) -> None:
-        if not self._server.closed:
-            self._server.progress(types.ProgressParams(token=token, value=value))
+    def _send(self, token: str, value: ProgressValue) -> None:
+        if not self._session.closed:
+            self._client.notify(types.PROGRESS, types.ProgressParams(token=token, value=value))
 
 
-def on_cancel(server: Server, params: types.WorkDoneProgressCancelParams) -> None:
-    """The user cancelled a progress."""
-    server.progresses.cancelled(params.token)
+def on_cancel(progresses: Progresses, params: types.WorkDoneProgressCancelParams) -> None:
+    """Stop what the user cancelled the progress of."""
+    progresses.cancelled(params.token)

@@ -12,8 +12,8 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Generator
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
+from collections.abc import Awaitable, Callable, Generator
+from typing import IO, Any, BinaryIO, cast
 
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException, JsonRpcInvalidParams
@@ -21,22 +21,25 @@ from pygls.protocol import LanguageServerProtocol, lsp_method
 
 from fx_lsp.features.uris import SCHEME
 
-if TYPE_CHECKING:
-    from fx_lsp.server.session import Server
-
 log = logging.getLogger(__name__)
 
 
 class Protocol(LanguageServerProtocol):
-    """The protocol of one connection. `finished` is set to the exit code when it ends."""
+    """The protocol of one connection. `finished` is set to the exit code when it ends.
 
-    # The texts of documents are kept by `documents.Documents`: pygls splits lines at form feeds, where neither LSP nor
+    `on_shutdown` ends our processes, before the answer; `on_error` is told of a message that raised something.
+    """
+
+    on_shutdown: Callable[[], Awaitable[None]]
+    on_error: Callable[[str, BaseException], None]
+
+    # The texts of documents are kept by `Documents`: pygls splits lines at form feeds, where neither LSP nor
     # Python do, and clamps positions beyond the end of a line one character short.
     lsp_text_document__did_open = None  # type: ignore[assignment]
     lsp_text_document__did_change = None  # type: ignore[assignment]
     lsp_text_document__did_close = None  # type: ignore[assignment]
 
-    def __init__(self, server: Server, converter: Any) -> None:
+    def __init__(self, server: Any, converter: Any) -> None:
         super().__init__(server, converter)
         self.finished: asyncio.Future[int] | None = None
         self._initialized = False
@@ -59,7 +62,7 @@ class Protocol(LanguageServerProtocol):
         for future in list(self._request_futures.values()):
             if future is not current:
                 future.cancel()
-        await self._fx.close()
+        await self.on_shutdown()
 
     @lsp_method(types.EXIT)
     def lsp_exit(self, *args: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -110,11 +113,7 @@ class Protocol(LanguageServerProtocol):
         try:
             self.handle_message(cast("Any", message))
         except Exception as error:
-            self._fx.internal_error(str(method), error)
-
-    @property
-    def _fx(self) -> Server:
-        return cast("Server", self._server)
+            self.on_error(str(method), error)
 
     def _refusal(self, method: str | None) -> tuple[int, str] | None:
         if method is None or method == types.EXIT:
@@ -132,10 +131,9 @@ class Protocol(LanguageServerProtocol):
         self._send_data(types.ResponseErrorMessage(jsonrpc="2.0", id=msg_id, error=error))
 
 
-async def run(server: Server, stdin: BinaryIO, stdout: BinaryIO) -> int:
+async def run(protocol: Protocol, stdin: BinaryIO, stdout: BinaryIO) -> int:
     """Serves one client until it ends; the exit code is 0 after an orderly shutdown, else 1."""
     loop = asyncio.get_running_loop()
-    protocol = server.protocol
     protocol.finished = loop.create_future()
     protocol.set_writer(_Writer(stdout, lambda: protocol.finish(1)))
 
@@ -151,7 +149,7 @@ async def run(server: Server, stdin: BinaryIO, stdout: BinaryIO) -> int:
     # Not a pool thread: the interpreter would wait for it, and so for the client, at exit.
     threading.Thread(target=_read_messages, args=(stdin, deliver), name="reader", daemon=True).start()
     code = await protocol.finished
-    await server.close()
+    await protocol.on_shutdown()
     return code
 
 

@@ -1,45 +1,30 @@
-"""What one connection knows: the client, its settings and documents, and the engine that traces them."""
+"""What one connection knows: what the client can do, its settings and documents, and the engine that traces them."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+import os
+import tokenize
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from lsprotocol import types
-from pygls.lsp.server import LanguageServer
+from pygls.uris import from_fs_path, to_fs_path
 
-from fx_lsp import __version__
-from fx_lsp.model import Stage, known_trace
-from fx_lsp.server.benchmarks import Benchmarks
-from fx_lsp.server.documents import Document, Documents, folder_paths, roots_of
-from fx_lsp.server.progress import Progresses
-from fx_lsp.server.protocol import Protocol
-from fx_lsp.server.settings import Settings, engine_settings
-from fx_lsp.server.status import Reporter
-from fx_lsp.server.views import Views
+from fx_lsp.features.uris import SCHEME, View, format_uri
+from fx_lsp.server.documents import Documents
+from fx_lsp.server.open_views import OpenViews
+from fx_lsp.server.settings import Settings
 
 if TYPE_CHECKING:
-    from fx_lsp.features.uris import View
-    from fx_lsp.tracing.engine import Engine, EngineSettings, EngineStatus, FileState, TargetState
+    from pygls.workspace import Workspace
 
-    MakeEngine = Callable[[EngineSettings, Callable[[str], None], Callable[[EngineStatus], None]], Engine]
-
-log = logging.getLogger(__name__)
-
-REFRESH_SECONDS = 0.02
-PAUSE_SECONDS = 0.15
-"""After a key, what is shown of the text waits that long for the next one: to draw it costs more than a key may."""
-MOST_PAUSE_SECONDS = 1.0
-"""How long it waits at most while somebody types on."""
-CLOSE_SECONDS = 5.0
+    from fx_lsp.tracing.engine import Engine, FileState
 
 
 @dataclass(frozen=True)
-class Client:
+class Capabilities:
     """What the client can do, as far as it matters here."""
 
     markdown: bool = False
@@ -60,209 +45,81 @@ class Client:
     apply_edit: bool = False
 
 
-class Server(LanguageServer):
-    """One connection. The engine starts once the settings are known; documents opened before wait for it."""
+@dataclass
+class Session:
+    """One connection. There is an engine once the settings are known: `started` is set then.
 
-    protocol: Protocol  # pyright: ignore[reportIncompatibleVariableOverride]
+    `first_settings` are those that came with `initialize`: what the client answers later is read on top of them.
+    """
 
-    def __init__(self, make_engine: MakeEngine) -> None:
-        super().__init__(  # pyright: ignore[reportUnknownMemberType]
-            "fx-lsp", __version__, protocol_cls=cast("Any", Protocol)
-        )
-        self.client = Client()
-        self.settings = Settings()
-        self.first_settings = Settings()
-        self.encoding = str(types.PositionEncodingKind.Utf16.value)
-        self.documents = Documents()
-        self.views = Views(self)
-        self.progresses = Progresses(self)
-        self.reporter = Reporter(self)
-        self.benchmarks = Benchmarks(self)
-        self.engine: Engine | None = None
-        self.started = asyncio.Event()
-        self.make_engine = make_engine
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._changed: set[str] = set()
-        self._due = self._typed = 0.0
-        self._published: dict[str, Any] = {}
-        self._reported: set[tuple[str, str]] = set()
-        self.closed = False
+    capabilities: Capabilities = field(default_factory=Capabilities)
+    settings: Settings = field(default_factory=Settings)
+    first_settings: Settings = field(default_factory=Settings)
+    encoding: str = str(types.PositionEncodingKind.Utf16.value)
+    workspace: Workspace | None = None
+    documents: Documents = field(default_factory=Documents)
+    views: OpenViews = field(default_factory=OpenViews)
+    engine: Engine | None = None
+    started: asyncio.Event = field(default_factory=asyncio.Event)
+    closed: bool = False
 
     def roots(self) -> list[str]:
-        """The paths of the workspace folders."""
+        """Return the paths of the workspace folders that are on this machine."""
+        if self.workspace is None:
+            return []
         uris = [folder.uri for folder in self.workspace.folders.values()]
-        return folder_paths(uris or [uri for uri in (self.workspace.root_uri,) if uri])
+        uris = uris or [uri for uri in (self.workspace.root_uri,) if uri]
+        return [path for path in map(to_fs_path, uris) if path]
+
+    def roots_of(self, file: str) -> tuple[str, ...]:
+        """Return the workspace folders, the innermost that holds `file` first; its own folder where there are none."""
+        folders = self.roots()
+        inside = sorted((f for f in folders if file.startswith(f.rstrip(os.sep) + os.sep)), key=len, reverse=True)
+        rest = [f for f in folders if f not in inside]
+        return (*inside, *rest) or (str(Path(file).parent),)
 
     def state(self, uri: str) -> FileState | None:
-        """What the engine knows of an open document; never waits."""
+        """Return what the engine knows of an open document; never waits."""
         document = self.documents.get(uri)
         return None if document is None or self.engine is None else self.engine.state(document.file)
 
-    async def known_stage(self, state: TargetState, stage: str) -> Stage | None:
-        """A stage of a target that is traced already; it may have to be decoded, and is never waited for otherwise."""
-        trace = None if state.outcome is None else known_trace(state.outcome)
-        if self.engine is None or trace is None or trace.ops(stage) is None:
-            return None
-        file, name = state.target.file, state.target.name
-        decoded = self.engine.stage_now(file, name, stage)
-        if decoded is not None or state.pending or state.stale:
-            return decoded
-        found = await self.engine.stage(file, name, stage)
-        return found if isinstance(found, Stage) else None
+    def source(self, file: str) -> str | None:
+        """Return the text of a file as the client has it, else as it is on disk; None where there is no such file."""
+        document = self.documents.of_file(file)
+        return _read(file) if document is None else document.text
 
-    async def apply_settings(self, settings: Settings) -> None:
-        """Takes new settings; what depends on them is started again."""
-        before, self.settings = self.settings, settings
-        if self.engine is None:
-            self._start_engine()
-        elif before != settings:
-            await self.engine.configure(engine_settings(settings))
-            self._published.clear()
-            for document in self.documents:
-                self.updated(document.file)
+    def uri_of_view(self, view: View) -> str | None:
+        """Return how the client reads a view; None where it reads files, and this one is not written."""
+        shown = self.views.get(view)
+        if shown and shown.uri:
+            return shown.uri
+        if shown and shown.path:
+            return shown.path.as_uri()
+        if self.opens_uris:
+            return f"{SCHEME}://{format_uri(view).removeprefix(f'{SCHEME}:')}"  # editors take others for paths
+        return None
 
-    async def restart(self) -> None:
-        """Ends the engine's processes and traces everything again."""
-        if self.engine is not None:
-            await self.engine.restart()
+    @property
+    def opens_uris(self) -> bool:
+        """Return whether the client reads views by their URIs, and needs no files of them."""
+        return self.capabilities.text_document_content or self.settings.virtual_documents
 
-    async def clear_cache(self) -> None:
-        """Removes every stored trace and traces what is open again. Raises OSError where a file cannot be removed."""
-        engine, self.engine = self.engine, None
-        if engine is not None:
-            await engine.shutdown()
-        path = engine_settings(self.settings).cache_path
-        try:
-            for suffix in ("", "-wal", "-shm") if path else ():
-                Path(f"{path}{suffix}").unlink(missing_ok=True)
-        finally:
-            self._start_engine()
-
-    def _start_engine(self) -> None:
-        if self.closed:
-            return
-        self.engine = self.make_engine(engine_settings(self.settings), self.updated, self.reporter.update)
-        for document in self.documents:
-            self.engine.open(document.file, document.text, roots_of(self.roots(), document.file))
-        self.started.set()
-
-    async def close(self) -> None:
-        """Ends the engine and everything that runs in the background."""
-        self.closed = True
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:  # a benchmark ends what it runs elsewhere
-            await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
-        engine, self.engine = self.engine, None
-        if engine is not None:
-            await engine.shutdown()
-
-    def spawn(self, what: str, work: Coroutine[Any, Any, Any]) -> None:
-        """Runs `work` in the background; an exception in it is an internal error of `what`."""
-
-        async def guarded() -> None:
-            try:
-                await work
-            except Exception as error:
-                self.internal_error(what, error)
-
-        task = asyncio.get_running_loop().create_task(guarded())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def ask(self, method: str, params: Any) -> Any:
-        """A request to the client; None where it answers with an error."""
-        try:
-            return await self.protocol.send_request_async(method, params)
-        except Exception as error:
-            log.info("the client refused %s: %s", method, error)
-            return None
-
-    def tell(self, message: str, kind: types.MessageType = types.MessageType.Info) -> None:
-        """Shows a message to the user."""
-        self.window_show_message(types.ShowMessageParams(type=kind, message=message))
-
-    def internal_error(self, what: str, error: BaseException) -> None:
-        """A bug of ours: logged and shown once for each place that it comes from."""
-        key = what, f"{type(error).__name__}: {_place(error)}"
-        if key in self._reported:
-            return
-        self._reported.add(key)
-        log.error("internal error in %s", what, exc_info=error)
-        self.tell(f"fx-lsp: internal error in {what}; see the log", types.MessageType.Error)
-
-    def report_server_error(self, error: Exception, source: Any) -> None:
-        """What pygls reports: errors that are no answer to a request."""
-        if getattr(source, "__name__", "") != "FeatureRequestError":
-            self.internal_error(getattr(source, "__name__", "the protocol"), error)
-
-    def published(self, uri: str, diagnostics: Any) -> bool:
-        """Notes what is about to be published for a document; False where the client has it already."""
-        if self._published.get(uri) == diagnostics:
-            return False
-        self._published[uri] = diagnostics
-        return True
-
-    def forget(self, document: Document) -> None:
-        """Drops what was noted of a document that is closed."""
-        self._changed.discard(document.file)
-        self._published.pop(document.uri, None)
-        self.benchmarks.forget(document.file)
-
-    def problems_of_view(self, view: View) -> None:
-        """Publishes what there is to say of a file of kernels, once its compiled forms are known."""
-        from fx_lsp.server.diagnostics import publish_kernels
-
-        publish_kernels(self, view)
-
-    def forget_problems(self, uri: str) -> None:
-        """Withdraws what was published for a view that is closed."""
-        if self._published.pop(uri, None):
-            self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri=uri, diagnostics=[]))
-
-    def updated(self, file: str) -> None:
-        """Something that is shown of a file has changed."""
-        if not self._changed:
-            loop = asyncio.get_running_loop()
-            self._due = loop.time() + MOST_PAUSE_SECONDS
-            loop.call_later(REFRESH_SECONDS, self._flush)
-        self._changed.add(file)
-
-    def typed(self) -> None:
-        """The user has edited something."""
-        self._typed = asyncio.get_running_loop().time()
-
-    def _flush(self) -> None:
-        from fx_lsp.server.diagnostics import publish
-
-        loop = asyncio.get_running_loop()
-        quiet = min(self._typed + PAUSE_SECONDS, self._due)
-        if loop.time() < quiet and not self.closed:
-            loop.call_at(quiet, self._flush)
-            return
-        files, self._changed = self._changed, set()
-        if self.closed or not files:
-            return
-        for file in dict.fromkeys((*files, *(d.file for d in self.documents))):  # a pass speaks of other files, too
-            try:
-                publish(self, file)
-                if file in files:
-                    self.views.refresh(file)
-                for view in self.views.of_kernels(file):
-                    self.problems_of_view(view)
-            except Exception as error:
-                self.internal_error("diagnostics", error)
-        if self.settings.changes:
-            uris = [document.uri for document in map(self.documents.of_file, files) if document is not None]
-            self.protocol.notify("fxLsp/changed", {"uris": uris})
-        if self.client.code_lens_refresh:
-            self.protocol.send_request(types.WORKSPACE_CODE_LENS_REFRESH)
-        if self.client.inlay_hint_refresh:
-            self.protocol.send_request(types.WORKSPACE_INLAY_HINT_REFRESH)
+    def uri_of_file(self, file: str) -> str:
+        """Return the URI that the client uses for a file."""
+        document = self.documents.of_file(file)
+        return document.uri if document is not None else from_fs_path(file) or Path(file).as_uri()
 
 
-def _place(error: BaseException) -> str:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return "" if trace is None else f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+def _read(file: str) -> str | None:
+    """Return the text of a file on disk, in whatever encoding."""
+    try:
+        data = Path(file).read_bytes()
+    except (OSError, ValueError):
+        return None
+    try:
+        lines = iter(data.splitlines(keepends=True))
+        encoding, _ = tokenize.detect_encoding(lambda: next(lines, b""))
+        text = data.decode(encoding)
+    except (SyntaxError, UnicodeDecodeError, LookupError):
+        text = data.decode("utf-8", "replace")
+    return text.replace("\r\n", "\n")

@@ -79,7 +79,7 @@ _ROWS = (
 
 
 def read_settings(raw: object, base: Settings, former: Settings | None = None) -> tuple[Settings, tuple[str, ...]]:
-    """`base` with what `raw` sets, and one sentence for each value that was left out because it has a wrong type.
+    """Return `base` with what `raw` sets, and a sentence for each value that was left out as its type is wrong.
 
     Such a value stays what it is in `former` (`base`, where there is none).
     """
@@ -92,15 +92,15 @@ def read_settings(raw: object, base: Settings, former: Settings | None = None) -
         inner = table.get(section)
         if isinstance(inner, Mapping):
             table = cast("Mapping[str, Any]", inner)
-    given = dict(_flatten(table))
+    values = dict(_flatten(table))
     changes: dict[str, Any] = {}
     wrong = [
         f"{SECTION}.{key} is {value!r}, not an object"
-        for key, value in given.items()
+        for key, value in values.items()
         if value is not None and any(row.key.startswith(key + ".") for row in _ROWS)
     ]
-    for row in (row for row in _ROWS if row.key in given):
-        value = given[row.key]
+    for row in (row for row in _ROWS if row.key in values):
+        value = values[row.key]
         if value is None or (row.kind is str and value == ""):
             changes[row.field] = getattr(Settings(), row.field)
         elif _fits(value, row):

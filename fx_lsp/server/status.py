@@ -5,42 +5,47 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from fx_lsp.server.client import Client
+from fx_lsp.server.progress import Progresses
+from fx_lsp.server.session import Session
+from fx_lsp.server.tasks import Tasks
+
 if TYPE_CHECKING:
-    from fx_lsp.server.session import Server
     from fx_lsp.tracing.engine import EngineStatus
 
 STATUS = "fxLsp/status"
 PATIENCE_SECONDS = 0.3
 
 
-class Reporter:
+class StatusReporter:
     """Tells the client how the engine fares. The progress can be cancelled, which stops what is being traced."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(self, session: Session, client: Client, tasks: Tasks, progresses: Progresses) -> None:
+        self._session = session
+        self._client = client
+        self._tasks = tasks
+        self._progresses = progresses
         self._status: EngineStatus | None = None
         self._changed = asyncio.Event()
         self._showing = False
 
     def update(self, status: EngineStatus) -> None:
-        """A new status of the engine."""
+        """Tell a new status of the engine."""
         if status == self._status:
             return
         self._status = status
         self._changed.set()
-        self._server.protocol.notify(
-            STATUS, {"health": status.health, "quiescent": status.quiescent, "message": status.message}
-        )
-        if not status.quiescent and not self._showing and self._server.client.progress:
+        self._client.notify(STATUS, {"health": status.health, "quiescent": status.quiescent, "message": status.message})
+        if not status.quiescent and not self._showing and self._session.capabilities.progress:
             self._showing = True
-            self._server.spawn("progress", self._show())
+            self._tasks.spawn("progress", self._show())
 
     async def _show(self) -> None:
         try:
             await asyncio.sleep(PATIENCE_SECONDS)
             if not self._busy():
                 return
-            async with self._server.progresses.shown("fx-lsp", self._cancel, self._message()) as tell:
+            async with self._progresses.shown("fx-lsp", self._cancel, self._message()) as tell:
                 while self._busy():
                     self._changed.clear()
                     await self._changed.wait()
@@ -55,5 +60,5 @@ class Reporter:
         return (self._status.message if self._status is not None else "") or None
 
     def _cancel(self) -> None:
-        if self._server.engine is not None:
-            self._server.engine.cancel_all()
+        if self._session.engine is not None:
+            self._session.engine.cancel_all()

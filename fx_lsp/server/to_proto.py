@@ -11,7 +11,7 @@ from fx_lsp.features.completion import Completion
 from fx_lsp.features.hints import Hint
 from fx_lsp.features.hover import Hover
 from fx_lsp.features.lenses import Lens
-from fx_lsp.features.pin import Edit
+from fx_lsp.features.pin import TextChange
 from fx_lsp.features.problems import Problem
 from fx_lsp.model import Span
 
@@ -112,7 +112,7 @@ def diagnostic(
     )
 
 
-def text_edit(edit: Edit, lines: Sequence[str], encoding: str) -> types.TextEdit:
+def text_edit(edit: TextChange, lines: Sequence[str], encoding: str) -> types.TextEdit:
     """A change of the text."""
     start = position(lines, edit.line, edit.col, encoding)
     return types.TextEdit(types.Range(start, position(lines, edit.end_line, edit.end_col, encoding)), edit.text)
@@ -122,7 +122,7 @@ def completion(
     offer: Completion, place: int, lines: Sequence[str], line: int, col: int, encoding: str
 ) -> types.CompletionItem:
     """An offer at (`line`, `col`); `place` counts them from the best."""
-    edit = Edit(line, offer.col, line, col, offer.text)
+    edit = TextChange(line, offer.col, line, col, offer.text)
     return types.CompletionItem(
         label=offer.label,
         kind=_KINDS[offer.kind],

@@ -20,7 +20,6 @@ from fx_lsp.model import (
     Configuration,
     Failure,
     Fit,
-    Given,
     InputSpec,
     Pass,
     Span,
@@ -28,6 +27,7 @@ from fx_lsp.model import (
     TargetKind,
     TraceRequest,
     Work,
+    WrittenInputs,
 )
 from fx_lsp.specs import Comment, names_used, parse_comment
 from fx_lsp.steps import Step
@@ -56,7 +56,7 @@ class Plan:
 
     target: Target
     slice: Slice
-    given: tuple[Given, ...]
+    given: tuple[WrittenInputs, ...]
     lines: tuple[int, ...]
 
 
@@ -78,23 +78,23 @@ class Analysis:
     failure: Failure | None
     graph: SourceGraph | None
     project: Project
-    recorded: Mapping[str, tuple[Given, ...]]
+    recorded: Mapping[str, tuple[WrittenInputs, ...]]
     passes: tuple[Pass, ...] = ()
     steps: Mapping[str, Step] = field(default_factory=dict[str, Step])
     _plans: dict[str, Plan] = field(default_factory=dict[str, Plan])
     _keys: dict[tuple[str, str, float], str] = field(default_factory=dict[tuple[str, str, float], str])
 
     def plan(self, name: str) -> Plan:
-        """The plan for the target `name`, which must be one of `targets`."""
+        """Return the plan for the target `name`, which must be one of `targets`."""
         if name not in self._plans:
             assert self.graph is not None, "a text with targets has been parsed"
             target = self.targets[name]
             comment = fx_comment(self.text, target)
             extra = range(comment.span.line, comment.span.end_line + 1) if comment else ()
-            given = (*((comment.given,) if comment else ()), *self.project.given(name), *self.recorded.get(name, ()))
-            names = _names_in(given) | fitting_classes(self.graph.tree, name)
+            inputs = (*((comment.given,) if comment else ()), *self.project.given(name), *self.recorded.get(name, ()))
+            names = _names_in(inputs) | fitting_classes(self.graph.tree, name)
             part = self._slice(target, names)
-            self._plans[name] = Plan(target, part, given, (*part.lines, *extra))
+            self._plans[name] = Plan(target, part, inputs, (*part.lines, *extra))
         return self._plans[name]
 
     def _slice(self, target: Target, names: Collection[str]) -> Slice:
@@ -104,11 +104,11 @@ class Analysis:
         return self.graph.slice(target.name, names) if target.kind != "step" else self._step_slice(target.name, names)
 
     def key(self, name: str, interpreter: str, search_seconds: float) -> str:
-        """The cache key of the target `name` under an interpreter's identity."""
-        known = (name, interpreter, search_seconds)
-        if known not in self._keys:
+        """Return the cache key of the target `name` under an interpreter's identity."""
+        conditions = (name, interpreter, search_seconds)
+        if conditions not in self._keys:
             plan = self.plan(name)
-            self._keys[known] = cache_key(
+            self._keys[conditions] = cache_key(
                 file=self.file,
                 fingerprint=plan.slice.fingerprint,
                 name=name,
@@ -116,13 +116,13 @@ class Analysis:
                 evident=plan.target.evident,
                 module=self.module,
                 package=self.package,
-                given=plan.given,
+                inputs=plan.given,
                 interpreter=interpreter,
                 version=fx_lsp.__version__,
                 search_seconds=search_seconds,
                 roots=self.roots,
             )
-        return self._keys[known]
+        return self._keys[conditions]
 
     def request(
         self,
@@ -132,7 +132,7 @@ class Analysis:
         previous: tuple[InputSpec, ...] = (),
         work: Work = "",
     ) -> TraceRequest:
-        """What to ask a tracer for the target `name`, whose earlier text was traced with the inputs `previous`."""
+        """Return what to ask a tracer for the target `name`, whose earlier text was traced with `previous` inputs."""
         plan = self.plan(name)
         return TraceRequest(
             file=self.file,
@@ -205,18 +205,18 @@ class Analysis:
 
     @property
     def trouble(self) -> str:
-        """What is wrong with the project's settings as far as they are about this file, or ""."""
+        """Say what is wrong with the project's settings as far as they are about this file, or ""."""
         unknown = next((name for name in self.project.inputs if self.graph and name not in self.targets), None)
         if unknown is None:
             return self.project.trouble
         return f"{PYPROJECT}: there is no function or module {unknown!r} in {self.file} that can be traced"
 
     def project_changed(self) -> bool:
-        """Whether the project's settings or its recorded calls say something else of the file by now."""
+        """Return whether the project's settings or its recorded calls say something else of the file by now."""
         return read_project(self.file) != self.project or recorded_calls(self.file) != self.recorded
 
     def import_span(self) -> Span:
-        """Where a problem of the whole file stands: its first import of torch, or line 1."""
+        """Return where a problem of the whole file stands: its first import of torch, or line 1."""
         line = (self.graph.import_line("torch") if self.graph else None) or 1
         content = split_lines(self.text)[line - 1].rstrip()
         return Span(self.file, line, 0, line, len(content.encode("utf-8", "surrogatepass")))
@@ -230,17 +230,19 @@ def analyse(file: str, text: str, workspace: tuple[str, ...]) -> Analysis:
     if isinstance(tree, Failure):
         return Analysis(file, text, roots, module, package, {}, tree, None, project, recorded)
     roots = (*roots, *import_roots(file, tree, roots))
-    found = discover(file, text, tree, project.inputs.keys() | recorded.keys())
+    discovered = discover(file, text, tree, project.inputs.keys() | recorded.keys())
     passes = find_passes(file, text, tree)
     rewriting = {p.name for p in passes if p.kind != "rewrite"}
-    targets = {target.name: target for target in found.targets if target.name.partition(".")[0] not in rewriting}
+    targets = {target.name: target for target in discovered.targets if target.name.partition(".")[0] not in rewriting}
     graph = SourceGraph(text, tree)
-    return Analysis(file, text, roots, module, package, targets, None, graph, project, recorded, passes, found.steps)
+    return Analysis(
+        file, text, roots, module, package, targets, None, graph, project, recorded, passes, discovered.steps
+    )
 
 
-def _names_in(given: Iterable[Given]) -> set[str]:
-    """The names that written inputs look up in the file."""
-    parsed = (parse_comment(item.text) for item in given)
+def _names_in(inputs: Iterable[WrittenInputs]) -> set[str]:
+    """Return the names that written inputs look up in the file."""
+    parsed = (parse_comment(item.text) for item in inputs)
     return {name for comment in parsed if isinstance(comment, Comment) for name in names_used(comment)}
 
 

@@ -35,7 +35,7 @@ from fx_lsp.tracing.source.project import concerns
 from fx_lsp.tracing.status import EngineStatus, Reporter, summarize
 from fx_lsp.tracing.trace_request import ask
 from fx_lsp.tracing.workers.failures import our_fault
-from fx_lsp.tracing.workers.interpreter import Backend, Hosts, default_backend
+from fx_lsp.tracing.workers.interpreter import Backend, TracingInterpreters, default_backend
 from fx_lsp.tracing.workers.settings import EngineSettings
 
 __all__ = ["Engine", "EngineSettings", "EngineStatus", "FileState", "TargetState"]
@@ -62,7 +62,7 @@ class Engine:
         self._settings = settings
         self._reporter = Reporter(on_update, on_status, self._current_status)
         self._files: dict[str, OpenFile] = {}
-        self._hosts = Hosts(backend or default_backend(), self._reporter.status_changed)
+        self._hosts = TracingInterpreters(backend or default_backend(), self._reporter.status_changed)
         self._answers = Answers(Cache(settings.cache_path))
         self._scheduler = self._new_scheduler()
         self._background = Background(self._reporter.status_changed)
@@ -70,16 +70,16 @@ class Engine:
         self._closed = False
 
     def open(self, file: str, text: str, roots: tuple[str, ...]) -> None:
-        """A file was opened or its text changed. Returns at once."""
-        known = self._files.get(file)
-        if self._closed or (known and known.text == text and known.workspace == roots):
+        """Note that a file was opened or its text changed. Returns at once."""
+        open_file = self._files.get(file)
+        if self._closed or (open_file and open_file.text == text and open_file.workspace == roots):
             return
-        if known is None:
-            known = self._files[file] = OpenFile(file, text, roots)
-            self._focused = self._focused or known
-        known.edit(text, roots)
-        self._read_soon(known, _DEBOUNCE if known.good or known.failure else 0)
-        self._touch(known)
+        if open_file is None:
+            open_file = self._files[file] = OpenFile(file, text, roots)
+            self._focused = self._focused or open_file
+        open_file.edit(text, roots)
+        self._read_soon(open_file, _DEBOUNCE if open_file.good or open_file.failure else 0)
+        self._touch(open_file)
 
     def close(self, file: str) -> None:
         """A file was closed: what only it needed is no longer traced, and the disk's text counts again."""
@@ -101,39 +101,44 @@ class Engine:
             self._scheduler.refresh()
 
     def changed_on_disk(self, files: Collection[str]) -> None:
-        """Files were written by something else: trace anew what depends on them, and try failed imports again."""
-        for found in self._files.values():
-            if found.failed_imports() or concerns(files, found.file) or not found.dependencies().isdisjoint(files):
-                self._look_again(found)
+        """Trace anew what depends on files that something else wrote, and try failed imports again."""
+        for open_file in self._files.values():
+            if (
+                open_file.failed_imports()
+                or concerns(files, open_file.file)
+                or not open_file.dependencies().isdisjoint(files)
+            ):
+                self._look_again(open_file)
 
     def saved(self, file: str) -> None:
-        """A file was saved: look whether what it depends on has changed on disk, and try failed imports again."""
-        if (found := self._files.get(file)) is not None:
-            self._look_again(found)
+        """Look whether what a saved file depends on has changed on disk, and try failed imports again."""
+        if (open_file := self._files.get(file)) is not None:
+            self._look_again(open_file)
 
     def state(self, file: str) -> FileState | None:
-        """What is known now, or None for a file that is not open. Never waits."""
-        found = self._files.get(file)
-        if found is not None and found.state is None:
-            found.state = build_state(found, self._scheduler)
-        return None if found is None else found.state
+        """Return what is known now, or None for a file that is not open. Never waits."""
+        open_file = self._files.get(file)
+        if open_file is not None and open_file.state is None:
+            open_file.state = build_state(open_file, self._scheduler)
+        return None if open_file is None else open_file.state
 
     @property
     def busy(self) -> bool:
-        """Whether something is being read or traced."""
+        """Return whether something is being read or traced."""
         return any(f.reading for f in self._files.values()) or not self._scheduler.idle
 
     async def targets(self, file: str) -> tuple[Target, ...] | Failure:
-        """What can be traced in the present text of a file, in order; waits until it is read, and traces nothing.
+        """Return what can be traced in a file's present text, in order; wait until it is read, and trace nothing.
 
         A `Failure` where the whole file has one, as in `FileState.syntax`.
         """
-        found = self._files.get(file)
-        return _not_open(file) if found is None else await found.when_settled(lambda: known_targets(found))
+        open_file = self._files.get(file)
+        return _not_open(file) if open_file is None else await open_file.when_settled(lambda: known_targets(open_file))
 
     async def outcome(self, file: str, name: str, work: Work = "", final: bool = False) -> Outcome:
-        """What tracing the present text of a target gives, and doing `work` with it; waits for it, through edits made
-        meanwhile, and with `final` for all that there is to know of it.
+        """Return what tracing the present text of a target gives, and doing `work` with it.
+
+        Wait for it, through edits made meanwhile, and with `final` for all that there is to know of it.
 
         Raises asyncio.CancelledError when everything was cancelled.
         """
@@ -155,19 +160,19 @@ class Engine:
             if trace is None or kept is None:
                 there = ", ".join(info.name for info in trace.stages) if trace is not None else ""
                 return Failure("unsupported", f"{name} has no stage {stage!r}; it has: {there or 'none'}")
-            found = self._files.get(file)
+            open_file = self._files.get(file)
             decoded = await self._answers.stage(key, kept)
-            if decoded is not None and found is not None:
-                shown = found.shown.get(entry)
-                return shown_stage(found, entry, decoded) if shown and shown.key == key else decoded
+            if decoded is not None and open_file is not None:
+                shown = open_file.shown.get(entry)
+                return shown_stage(open_file, entry, decoded) if shown and shown.key == key else decoded
             self._answers.forget(key)
-            if found is not None:
-                found.shown.pop(entry, None)
-                self._schedule(found, entry, key)
+            if open_file is not None:
+                open_file.shown.pop(entry, None)
+                self._schedule(open_file, entry, key)
         return Failure("unsupported", f"the stage {stage!r} of {name} could not be kept")
 
     def known(self, file: str, name: str, work: Work) -> Outcome | None:
-        """What is known of `work` with the present text of a target, without waiting."""
+        """Return what is known of `work` with the present text of a target, without waiting."""
         shown = self._files[file].current(entry_of(name, work)) if file in self._files else None
         return shown.outcome if shown else None
 
@@ -182,40 +187,40 @@ class Engine:
         return shown.answer.dependencies if shown else ()
 
     def recent(self, file: str) -> list[Target]:
-        """What a pass in `file` can be run on: traced targets of that file, then of the others."""
+        """Return what a pass in `file` can be run on: traced targets of that file, then of the others."""
         own_first = sorted(self._files.values(), key=lambda f: f.file != file)
-        return [target for found in own_first for target in found.traced()]
+        return [target for open_file in own_first for target in open_file.traced()]
 
     def passes(self, file: str) -> tuple[Pass, ...]:
-        """The passes in the last good text of a file."""
-        return found.good.passes if (found := self._files.get(file)) and found.good else ()
+        """Return the passes in the last good text of a file."""
+        return open_file.good.passes if (open_file := self._files.get(file)) and open_file.good else ()
 
     def plan(self, file: str, name: str) -> Plan | None:
-        """How a target in the last good text of a file is traced."""
+        """Return how a target in the last good text of a file is traced."""
         good = self._files[file].good if file in self._files else None
         return good.plan(name) if good and name in good.targets else None
 
     def remarks(self, file: str) -> list[Remark]:
-        """What work with targets of all open files says of places in `file`."""
+        """Return what work with targets of all open files says of places in `file`."""
         return remarks_on(self._files.values(), file)
 
     def stage_now(self, file: str, name: str, stage: str, work: Work = "") -> Stage | None:
-        """The stage that belongs to what `state` shows, or is known of `work`, if it is at hand without waiting."""
-        found, entry = self._files.get(file), entry_of(name, work)
-        shown = found.shown.get(entry) if found else None
-        if found is None or shown is None:
+        """Return the stage of what `state` shows, or of what is known of `work`, if it is at hand without waiting."""
+        open_file, entry = self._files.get(file), entry_of(name, work)
+        shown = open_file.shown.get(entry) if open_file else None
+        if open_file is None or shown is None:
             return None
         decoded = self._answers.stage_now(shown.key, stage)
-        return shown_stage(found, entry, decoded) if decoded is not None else None
+        return shown_stage(open_file, entry, decoded) if decoded is not None else None
 
     def cancel_all(self) -> None:
         """Stop every trace. What was cancelled is traced again after an edit, or when it is asked for."""
-        for found in self._files.values():
-            found.cancelled += 1
-            found.changed.set()
+        for open_file in self._files.values():
+            open_file.cancelled += 1
+            open_file.changed.set()
         self._scheduler.stop()
-        for found in self._files.values():
-            self._touch(found)
+        for open_file in self._files.values():
+            self._touch(open_file)
 
     async def restart(self) -> None:
         """End the tracers, forget what may have been bad luck, and trace anew."""
@@ -223,11 +228,11 @@ class Engine:
         await self._hosts.close()
         self._answers.close()
         self._answers = Answers(Cache(self._settings.cache_path))
-        for found in self._files.values():
-            found.host = found.trouble = found.resolved = None
-            found.shown.clear()
-            self._read_soon(found, 0)
-            self._touch(found)
+        for open_file in self._files.values():
+            open_file.host = open_file.trouble = open_file.resolved = None
+            open_file.shown.clear()
+            self._read_soon(open_file, 0)
+            self._touch(open_file)
 
     async def configure(self, settings: EngineSettings) -> None:
         """Take other settings; tracers are restarted where they differ."""
@@ -242,83 +247,83 @@ class Engine:
     async def shutdown(self) -> None:
         """End every process and task; the engine takes no more files."""
         self._closed = True
-        for found in self._files.values():
-            found.closed = True
-            found.stop_reading()
-            found.changed.set()
+        for open_file in self._files.values():
+            open_file.closed = True
+            open_file.stop_reading()
+            open_file.changed.set()
         self._reporter.close()
         await self._scheduler.close()
         await self._hosts.close()
         await self._background.wait()
         self._answers.close()
 
-    def _read_soon(self, found: OpenFile, delay: float) -> None:
-        found.stop_reading()
-        found.timer = asyncio.get_running_loop().call_later(delay, self._start_reading, found)
+    def _read_soon(self, open_file: OpenFile, delay: float) -> None:
+        open_file.stop_reading()
+        open_file.timer = asyncio.get_running_loop().call_later(delay, self._start_reading, open_file)
 
-    def _look_again(self, found: OpenFile) -> None:
-        for key in found.failed_imports():
+    def _look_again(self, open_file: OpenFile) -> None:
+        for key in open_file.failed_imports():
             self._answers.forget(key)
-        self._read_soon(found, _DEBOUNCE)
+        self._read_soon(open_file, _DEBOUNCE)
 
-    def _start_reading(self, found: OpenFile) -> None:
-        found.timer = None
-        found.task = self._background.run(self._read(found))
+    def _start_reading(self, open_file: OpenFile) -> None:
+        open_file.timer = None
+        open_file.task = self._background.run(self._read(open_file))
 
-    async def _read(self, found: OpenFile) -> None:
-        text = found.text
+    async def _read(self, open_file: OpenFile) -> None:
+        text = open_file.text
         try:
-            if found.read_text != text or (found.good is not None and found.good.project_changed()):
-                analysis = await aside(text, lambda: analyse(found.file, text, found.workspace))
-                found.read_text, found.failure = text, analysis.failure
+            if open_file.read_text != text or (open_file.good is not None and open_file.good.project_changed()):
+                analysis = await aside(text, lambda: analyse(open_file.file, text, open_file.workspace))
+                open_file.read_text, open_file.failure = text, analysis.failure
                 if analysis.failure is None:
-                    found.good = analysis
-                    self._refresh_dependents(found.file, found.rest)
-                self._touch(found)
-            if found.good is not None and found.failure is None:
-                await self._resolve(found, found.good)
+                    open_file.good = analysis
+                    self._refresh_dependents(open_file.file, open_file.rest)
+                self._touch(open_file)
+            if open_file.good is not None and open_file.failure is None:
+                await self._resolve(open_file, open_file.good)
         except Exception as error:
-            log.exception("reading %s failed inside fx-lsp", found.file)
-            found.read_text = text
-            found.failure = our_fault(f"fx-lsp failed to read {found.file}", error, None)
-            self._touch(found)
+            log.exception("reading %s failed inside fx-lsp", open_file.file)
+            open_file.read_text = text
+            open_file.failure = our_fault(f"fx-lsp failed to read {open_file.file}", error, None)
+            self._touch(open_file)
 
-    async def _resolve(self, found: OpenFile, analysis: Analysis) -> None:
+    async def _resolve(self, open_file: OpenFile, analysis: Analysis) -> None:
         """Find the keys of the targets, show what is known of them, and have the rest traced."""
         try:
-            host = found.host = found.host or self._hosts.find(self._settings, found.workspace)
+            host = open_file.host = open_file.host or self._hosts.find(self._settings, open_file.workspace)
             identity = await host.identity()
         except WorkerStartError as error:
-            self._give_up(found, error)
+            self._give_up(open_file, error)
             return
         seconds = self._settings.search_seconds
-        keys = await aside(found.text, lambda: {n: analysis.key(n, identity, seconds) for n in analysis.targets})
-        found.take_keys(analysis, keys)
-        entries = dict(found.keys)
+        keys = await aside(open_file.text, lambda: {n: analysis.key(n, identity, seconds) for n in analysis.targets})
+        open_file.take_keys(analysis, keys)
+        entries = dict(open_file.keys)
         answers = await self._answers.find(entries.values(), overlays(self._files.values()))
-        found.trouble = None if host.error is None else found.trouble
+        open_file.trouble = None if host.error is None else open_file.trouble
         wanted: list[str] = []
         for entry, key in entries.items():
             if key in answers:
-                found.show(entry, key, answers[key])
+                open_file.show(entry, key, answers[key])
                 continue
-            found.mark_old(entry, key)
-            if found.awaited[entry] or (self._settings.trace_on_open and entry in analysis.targets):
+            open_file.mark_old(entry, key)
+            if open_file.awaited[entry] or (self._settings.trace_on_open and entry in analysis.targets):
                 wanted.append(entry)
         self._scheduler.refresh()
-        self._touch(found)
-        if not any(found.awaited[entry] for entry in wanted):
-            await asyncio.sleep(found.rest)  # the next key cancels this
-        for entry in sorted(wanted, key=found.slowness):
-            self._schedule(found, entry, entries[entry])
+        self._touch(open_file)
+        if not any(open_file.awaited[entry] for entry in wanted):
+            await asyncio.sleep(open_file.rest)  # the next key cancels this
+        for entry in sorted(wanted, key=open_file.slowness):
+            self._schedule(open_file, entry, entries[entry])
         for name in analysis.targets:
-            self._trace_variants(found, name)
-        self._touch(found)
+            self._trace_variants(open_file, name)
+        self._touch(open_file)
 
-    def _schedule(self, found: OpenFile, entry: str, key: str) -> None:
-        if found.host is not None:
+    def _schedule(self, open_file: OpenFile, entry: str, key: str) -> None:
+        if open_file.host is not None:
             title = " ".join(part for part in split_entry(entry) if part)
-            self._scheduler.add(Job(key, found.host, title, lambda: self._trace(found, entry, key)))
+            self._scheduler.add(Job(key, open_file.host, title, lambda: self._trace(open_file, entry, key)))
 
     def _trace_variants(self, open_file: OpenFile, name: str) -> None:
         """Trace the variants of a target that it had no time for itself, once nothing more urgent is to be done."""
@@ -329,25 +334,25 @@ class Engine:
             if key is not None and open_file.current(entry) is None:
                 self._schedule(open_file, entry, key)
 
-    async def _trace(self, found: OpenFile, entry: str, key: str) -> None:
-        analysis, host = found.good, found.host
-        if analysis is None or host is None or found.keys.get(entry) != key:
+    async def _trace(self, open_file: OpenFile, entry: str, key: str) -> None:
+        analysis, host = open_file.good, open_file.host
+        if analysis is None or host is None or open_file.keys.get(entry) != key:
             return
         name, work = split_entry(entry)
         plan, texts, answers = analysis.plan(name), overlays(self._files.values()), self._answers
-        if work and (known := await answers.find([key], texts)):
-            found.show(entry, key, known[key])
-            self._touch(found)
+        if work and (stored := await answers.find([key], texts)):
+            open_file.show(entry, key, stored[key])
+            self._touch(open_file)
             return
-        previous, search_seconds = found.inputs.get(name, ()), self._settings.search_seconds
+        previous, search_seconds = open_file.inputs.get(name, ()), self._settings.search_seconds
 
         def show_early(reply: TraceReply) -> None:
-            if not found.closed and found.keys.get(entry) == key:
+            if not open_file.closed and open_file.keys.get(entry) == key:
                 answer = CachedTrace(reply.outcome, plan.lines, (), reply.packages, final=False)
                 answers.keep(key, answer, reply.stages)
                 self._background.run(answers.decode(key, list(reply.stages)))
-                found.show(entry, key, answer)
-                self._touch(found)
+                open_file.show(entry, key, answer)
+                self._touch(open_file)
 
         try:
             asked = await ask(host, analysis, name, work, texts, previous, search_seconds, show_early)
@@ -362,41 +367,41 @@ class Engine:
         self._background.run(answers.decode(key, list(reply.stages)))
         if asked.repeats:
             self._background.run(answers.store(key, reply, plan.lines, dependencies))
-        if not found.closed and found.keys.get(entry) == key:
-            found.show(entry, key, answer, asked.seconds)
+        if not open_file.closed and open_file.keys.get(entry) == key:
+            open_file.show(entry, key, answer, asked.seconds)
             changing = [d for d in dependencies if d.path in self._files or d.digest == UNKNOWN]
             if not is_fresh(changing, overlays(self._files.values())):
-                self._read_soon(found, 0)
-            self._trace_variants(found, entry)
-            self._touch(found)
+                self._read_soon(open_file, 0)
+            self._trace_variants(open_file, entry)
+            self._touch(open_file)
 
     async def _answer(self, file: str, entry: str, final: bool = False) -> tuple[Outcome, str]:
-        found = self._files.get(file)
-        if found is None:
+        open_file = self._files.get(file)
+        if open_file is None:
             return _not_open(file), ""
 
         def known() -> tuple[Outcome, str] | None:
-            answer = known_outcome(found, entry)
-            shown = found.current(entry) if final else None
+            answer = known_outcome(open_file, entry)
+            shown = open_file.current(entry) if final else None
             if answer is None or (shown is not None and not shown.answer.final):
                 answer = None
-                self._schedule(found, entry, found.keys[entry])
+                self._schedule(open_file, entry, open_file.keys[entry])
                 self._scheduler.refresh()
             return answer
 
-        found.awaited[entry] += 1
+        open_file.awaited[entry] += 1
         try:
-            answer = await found.when_settled(known)
+            answer = await open_file.when_settled(known)
             return (answer, "") if isinstance(answer, Failure) else answer
         finally:
-            found.awaited[entry] -= 1
+            open_file.awaited[entry] -= 1
             if not self._closed:
                 self._scheduler.refresh()
 
-    def _give_up(self, found: OpenFile, error: WorkerStartError) -> None:
-        found.trouble = error
+    def _give_up(self, open_file: OpenFile, error: WorkerStartError) -> None:
+        open_file.trouble = error
         self._scheduler.refresh()
-        self._touch(found)
+        self._touch(open_file)
 
     def _refresh_dependents(self, file: str, rest: float = 0.0) -> None:
         for other in self._files.values():
@@ -410,10 +415,10 @@ class Engine:
 
         return Scheduler(self._settings.workers, urgency_of, self._reporter.status_changed)
 
-    def _touch(self, found: OpenFile) -> None:
-        found.state = None
-        found.changed.set()
-        self._reporter.file_changed(found.file)
+    def _touch(self, open_file: OpenFile) -> None:
+        open_file.state = None
+        open_file.changed.set()
+        self._reporter.file_changed(open_file.file)
 
     def _current_status(self) -> EngineStatus:
         hosts, troubles = self._hosts.all, [f.trouble for f in self._files.values() if f.trouble]

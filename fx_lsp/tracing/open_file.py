@@ -31,7 +31,7 @@ from fx_lsp.tracing.answers.relocation import edited_lines, relocate_outcome, re
 from fx_lsp.tracing.answers.variants import untried, with_variant_outcome
 from fx_lsp.tracing.scheduler import Urgency
 from fx_lsp.tracing.source.parsing import split_lines
-from fx_lsp.tracing.workers.interpreter import Host
+from fx_lsp.tracing.workers.interpreter import TracingInterpreter
 
 T = TypeVar("T")
 TYPING_SECONDS = 0.2
@@ -74,7 +74,7 @@ class FileState:
 
 
 @dataclass(frozen=True)
-class Shown:
+class PlacedAnswer:
     """The newest answer for a target, `outcome` at the positions that it has in `text`.
 
     `key` is "" once something that the answer depends on has changed. `moved` maps the answer's own lines to those of
@@ -90,7 +90,7 @@ class Shown:
 
 
 def entry_of(name: str, work: Work) -> str:
-    """What is asked about a target, as one word: `Block`, or `Block?passes` with work besides tracing it."""
+    """Return what is asked about a target, as one word: `Block`, or `Block?passes` with work besides tracing it."""
     return f"{name}?{work}" if work else name
 
 
@@ -119,11 +119,11 @@ class OpenFile:
     keys: dict[str, str] = field(default_factory=dict[str, str])
     names: dict[str, str] = field(default_factory=dict[str, str])
     order: dict[str, int] = field(default_factory=dict[str, int])
-    shown: dict[str, Shown] = field(default_factory=dict[str, Shown])
+    shown: dict[str, PlacedAnswer] = field(default_factory=dict[str, PlacedAnswer])
     stages: dict[tuple[str, str], tuple[str, Stage]] = field(default_factory=dict[tuple[str, str], tuple[str, Stage]])
     inputs: dict[str, tuple[InputSpec, ...]] = field(default_factory=dict[str, tuple[InputSpec, ...]])
     awaited: Counter[str] = field(default_factory=Counter[str])
-    host: Host | None = None
+    host: TracingInterpreter | None = None
     focus: int | None = None
     timer: asyncio.TimerHandle | None = None
     task: asyncio.Task[None] | None = None
@@ -145,18 +145,18 @@ class OpenFile:
 
     @property
     def reading(self) -> bool:
-        """Whether the text is being read, or will be soon."""
+        """Return whether the text is being read, or will be soon."""
         return self.timer is not None or (self.task is not None and not self.task.done())
 
     @property
     def settled(self) -> bool:
-        """Whether everything that can be known of the present text without tracing is known."""
+        """Return whether everything that can be known of the present text without tracing is known."""
         if self.read_text != self.text:
             return False
         return self.failure is not None or self.trouble is not None or self.resolved is self.good
 
-    async def when_settled(self, known: Callable[[], T | None]) -> T | Failure:
-        """What `known` says once the present text is settled, asked at every change until it is not None.
+    async def when_settled(self, look: Callable[[], T | None]) -> T | Failure:
+        """Return what `look` says once the present text is settled; ask it at every change until it is not None.
 
         Raises asyncio.CancelledError when everything was cancelled.
         """
@@ -167,7 +167,7 @@ class OpenFile:
                 return Failure("unsupported", f"{self.file} was closed")
             if self.cancelled != cancelled:
                 raise asyncio.CancelledError
-            if self.settled and (answer := known()) is not None:
+            if self.settled and (answer := look()) is not None:
                 return answer
             await self.changed.wait()
 
@@ -199,12 +199,14 @@ class OpenFile:
         return self.keys.get(entry)
 
     def _placed(self, name: str, work: Work) -> Work:
-        """`work` with its lines counted in what the target's key is about, which may stand anywhere in the file."""
-        found = _LINES.fullmatch(work)
-        if found is None or self.resolved is None:
+        """Return `work` with its lines counted in what the target's key is about, which may stand anywhere."""
+        lines_of_work = _LINES.fullmatch(work)
+        if lines_of_work is None or self.resolved is None:
             return work
         lines = sorted(self.resolved.plan(name).lines)
-        return "{}={}-{}".format(found[1], *(bisect_left(lines, int(line)) for line in found.group(2, 3)))
+        return "{}={}-{}".format(
+            lines_of_work[1], *(bisect_left(lines, int(line)) for line in lines_of_work.group(2, 3))
+        )
 
     def slowness(self, entry: str) -> tuple[bool, int]:
         """Return what puts a trace after others: that its last one was slow, and how much code it reaches."""
@@ -219,9 +221,9 @@ class OpenFile:
             self.shown[name] = replace(shown, key="")
 
     def traced(self) -> list[Target]:
-        """The targets whose graphs are known."""
-        known = self.good.targets.items() if self.good else ()
-        return [t for name, t in known if name in self.shown and isinstance(self.shown[name].outcome, Trace)]
+        """Return the targets whose graphs are known."""
+        targets = self.good.targets.items() if self.good else ()
+        return [t for name, t in targets if name in self.shown and isinstance(self.shown[name].outcome, Trace)]
 
     def dependencies(self) -> set[str]:
         """The other files that what is shown depends on."""
@@ -245,12 +247,12 @@ class OpenFile:
         before = self.shown.get(name)
         if seconds is None and before is not None and before.key == key:
             seconds = before.seconds
-        self.shown[name] = Shown(key, self.good.text, answer, outcome, moved, seconds)
+        self.shown[name] = PlacedAnswer(key, self.good.text, answer, outcome, moved, seconds)
         self.stages = {k: v for k, v in self.stages.items() if k[0] != key}
         if isinstance(outcome, Trace) and not variant_of(work):
             self.inputs[target] = outcome.inputs
 
-    def current(self, name: str) -> Shown | None:
+    def current(self, name: str) -> PlacedAnswer | None:
         """The answer for the present text, or None while it is not known."""
         shown = self.shown.get(name)
         return shown if shown and self.settled and shown.key == self.keys.get(name) else None
@@ -263,20 +265,26 @@ def urgency(files: Iterable[OpenFile], focused: OpenFile | None, key: str, unask
     None where nobody wants it; without `unasked`, only what is asked for is wanted.
     """
     wanted: list[Urgency] = []
-    for found in files:
-        name = found.names.get(key)
-        if name is None or found.trouble is not None:
+    for open_file in files:
+        name = open_file.names.get(key)
+        if name is None or open_file.trouble is not None:
             continue
-        if found.awaited[name]:
-            wanted.append((0, *found.slowness(name)))
+        if open_file.awaited[name]:
+            wanted.append((0, *open_file.slowness(name)))
         elif unasked and variant_of(split_entry(name)[1]):
-            wanted.append((4, *found.slowness(name)))
+            wanted.append((4, *open_file.slowness(name)))
         elif unasked:
-            target = found.resolved.targets[split_entry(name)[0]] if found is focused and found.resolved else None
-            at_focus = target and found.focus and target.span.line <= found.focus <= target.span.end_line
-            is_script = found.resolved is not None and found.resolved.targets[split_entry(name)[0]].kind == "script"
-            rank = 4 if is_script else 1 if at_focus else 2 if found is focused else 3
-            wanted.append((rank, *found.slowness(name)))
+            target = (
+                open_file.resolved.targets[split_entry(name)[0]]
+                if open_file is focused and open_file.resolved
+                else None
+            )
+            at_focus = target and open_file.focus and target.span.line <= open_file.focus <= target.span.end_line
+            is_script = (
+                open_file.resolved is not None and open_file.resolved.targets[split_entry(name)[0]].kind == "script"
+            )
+            rank = 4 if is_script else 1 if at_focus else 2 if open_file is focused else 3
+            wanted.append((rank, *open_file.slowness(name)))
     return min(wanted, default=None)
 
 
@@ -299,7 +307,7 @@ def known_targets(open_file: OpenFile) -> tuple[Target, ...] | Failure:
 
 
 def known_outcome(open_file: OpenFile, entry: str) -> tuple[Outcome, str] | None:
-    """What a settled file knows of an entry, and the key that it is stored under ("" without); None before a trace."""
+    """Return what a settled file knows of an entry, and the key of that ("" without one); None before a trace."""
     failure = trouble_of(open_file)
     if failure is not None:
         return failure, ""
@@ -312,14 +320,14 @@ def known_outcome(open_file: OpenFile, entry: str) -> tuple[Outcome, str] | None
 
 
 def overlays(files: Iterable[OpenFile]) -> Texts:
-    """The last good text of every open file; a text that does not parse would only break those that import it."""
-    known = {found.file: found for found in files}
-    good = {file: found.good for file, found in known.items() if found.good is not None}
-    return Texts({file: (f.good.text if f.good else f.text) for file, f in known.items()}, good)
+    """Return the last good text of every open file: one that does not parse would only break those that import it."""
+    by_path = {open_file.file: open_file for open_file in files}
+    good = {file: open_file.good for file, open_file in by_path.items() if open_file.good is not None}
+    return Texts({file: (f.good.text if f.good else f.text) for file, f in by_path.items()}, good)
 
 
 def remarks_on(files: Iterable[OpenFile], file: str) -> list[Remark]:
-    """What work with the targets of `files` says of places in `file`."""
+    """Return what work with the targets of `files` says of places in `file`."""
     shown = [s.outcome for f in files for entry, s in f.shown.items() if split_entry(entry)[1]]
     outcomes = [outcome for outcome in shown if isinstance(outcome, Trace)]
     return [r for outcome in outcomes for r in outcome.remarks if r.span is not None and r.span.file == file]
@@ -333,10 +341,10 @@ def build_state(open_file: OpenFile, tracing: Container[str]) -> FileState:
     good, text = open_file.good, open_file.text
     targets: list[TargetState] = []
     if good is not None:
-        known = open_file.keys if open_file.resolved is good else {}
+        keys = open_file.keys if open_file.resolved is good else {}
         mappings: dict[str, Mapping[int, int] | None] = {}
         for name, target in good.targets.items():
-            shown, key = open_file.shown.get(name), known.get(name)
+            shown, key = open_file.shown.get(name), keys.get(name)
             moving = open_file.failure is None and not open_file.settled
             pending = moving or (key is not None and key in tracing and not (shown and shown.key == key))
             outcome = None
@@ -354,7 +362,7 @@ def build_state(open_file: OpenFile, tracing: Container[str]) -> FileState:
     return FileState(open_file.file, text, tuple(targets), trouble_of(open_file))
 
 
-def _with_variants(open_file: OpenFile, name: str, shown: Shown) -> Outcome:
+def _with_variants(open_file: OpenFile, name: str, shown: PlacedAnswer) -> Outcome:
     """The outcome of a target with what is known of its variants by now, at the same lines."""
     outcome = shown.outcome
     for variant in untried(outcome):
@@ -380,10 +388,10 @@ def shown_stage(open_file: OpenFile, name: str, stage: Stage) -> Stage:
     return stage
 
 
-def _mapping(old: str, new: str, known: dict[str, Mapping[int, int] | None]) -> Mapping[int, int] | None:
-    if old not in known:
-        known[old] = None if old == new else edited_lines(split_lines(old), split_lines(new))
-    return known[old]
+def _mapping(old: str, new: str, mappings: dict[str, Mapping[int, int] | None]) -> Mapping[int, int] | None:
+    if old not in mappings:
+        mappings[old] = None if old == new else edited_lines(split_lines(old), split_lines(new))
+    return mappings[old]
 
 
 def _move_target(target: Target, mapping: Mapping[int, int], lines: int) -> Target:

@@ -48,7 +48,7 @@ class Scheduler:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing runs or waits."""
+        """Return whether nothing runs or waits."""
         return not self._waiting and not self._running
 
     @property

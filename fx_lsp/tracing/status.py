@@ -33,10 +33,10 @@ class Doing(Protocol):
 def summarize(
     hosts: Iterable[Doing], troubles: Sequence[WorkerError], tracing: str, storing: str, quiescent: bool
 ) -> EngineStatus:
-    """The status: errors of interpreters first, then those of files, what is being done, why answers are not stored."""
-    known = list(hosts)
-    errors = [host.error for host in known if host.error] or troubles
-    doing = [host.message for host in known if host.message] or [tracing]
+    """Return the status: errors of interpreters, then of files, what is being done, why answers are not stored."""
+    interpreters = list(hosts)
+    errors = [host.error for host in interpreters if host.error] or troubles
+    doing = [host.message for host in interpreters if host.message] or [tracing]
     message = str(errors[0]) if errors else doing[0] or storing
     wrong = any(not isinstance(error, NotTrusted) for error in errors)
     return EngineStatus("error" if wrong else "warning" if errors or storing else "ok", quiescent, message)
@@ -60,7 +60,7 @@ class Reporter:
         self._closed = False
 
     def file_changed(self, file: str) -> None:
-        """What an editor shows of `file` has changed."""
+        """Note that what an editor shows of `file` has changed."""
         self._updated[file] = None
         self.status_changed()
 

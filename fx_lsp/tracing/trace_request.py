@@ -14,14 +14,14 @@ from fx_lsp.tracing.answers.disk import Dependency, read_dependencies
 from fx_lsp.tracing.slicing.passes import with_passes
 from fx_lsp.tracing.workers.channels import EarlyReply
 from fx_lsp.tracing.workers.failures import our_fault
-from fx_lsp.tracing.workers.interpreter import Host, Traced
+from fx_lsp.tracing.workers.interpreter import TracerAnswer, TracingInterpreter
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Asked:
-    """An answer and the files that it depends on; `repeats` as in `Traced`, `seconds` None where nothing was traced."""
+    """An answer and the files that it depends on; `repeats` as in `TracerAnswer`; `seconds` if it was traced."""
 
     reply: TraceReply
     seconds: float | None
@@ -30,7 +30,7 @@ class Asked:
 
 
 async def ask(
-    host: Host,
+    host: TracingInterpreter,
     analysis: Analysis,
     name: str,
     work: Work,
@@ -53,7 +53,7 @@ async def ask(
         request = await asyncio.to_thread(prepare)
         if isinstance(request, Failure):
             return Asked(TraceReply(request), None, False, ())
-        traced: Traced = await host.trace(request, span, early)
+        traced: TracerAnswer = await host.trace(request, span, early)
         dependencies = await asyncio.to_thread(read_dependencies, traced.reply.dependencies, overlays, started)
     except WorkerStartError:
         raise

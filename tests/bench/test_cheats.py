@@ -12,18 +12,18 @@ import pytest
 import torch
 from generated import HONEST, generated
 
-from fx_lsp.bench import checking
-from fx_lsp.bench.calls import Calls
-from fx_lsp.bench.checking import of_timed_call, verdicts
-from fx_lsp.bench.devices import Device, device
-from fx_lsp.bench.guarding import Guard
-from fx_lsp.bench.measuring import measure
-from fx_lsp.bench.subject import Subject, opened
+from fx_lsp.bench.variant import checking
+from fx_lsp.bench.variant.calls import Calls
+from fx_lsp.bench.variant.checking import of_timed_call, verdicts
+from fx_lsp.bench.variant.devices import Device, device
+from fx_lsp.bench.variant.guarding import PatchGuard
+from fx_lsp.bench.variant.measuring import measure
+from fx_lsp.bench.variant.subject import BenchmarkSubject, opened
 
 CPU = device("cpu")
 
 
-def subject(folder: Path, entry: str, before: str = "", grad: bool = True) -> Subject:
+def subject(folder: Path, entry: str, before: str = "", grad: bool = True) -> BenchmarkSubject:
     file = folder / "kernels.py"
     file.write_text(generated(entry, before, grad=grad))
     return opened(file, "f", "cpu", kernels=True)
@@ -132,7 +132,7 @@ def test_precision_is_lost(tmp_path: Path):
 
 
 def test_a_setting_that_numbers_depend_on(tmp_path: Path):
-    guard = Guard()
+    guard = PatchGuard()
     try:
         checked(tmp_path, f"torch.set_float32_matmul_precision('medium')\n{HONEST}")
         assert guard.verdicts() == ["It changes the precision of matrix products in float32."]
@@ -231,7 +231,7 @@ def test_clocks_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pa
 
     whose = eval(owner, {"time": time, "torch": torch, "triton": triton})
     monkeypatch.setattr(whose, name, getattr(whose, name))  # undone at the end
-    guard = Guard()
+    guard = PatchGuard()
     subject(tmp_path, HONEST, patch)
     assert guard.verdicts() == [said]
 
@@ -295,7 +295,7 @@ def test_a_file_without_an_original_says_why(tmp_path: Path):
 def test_what_torch_itself_replaces_is_left_alone(monkeypatch: pytest.MonkeyPatch):
     """Importing its compiler wraps the functions that seed random numbers."""
     monkeypatch.setattr(torch, "manual_seed", torch.manual_seed)
-    guard = Guard()
+    guard = PatchGuard()
     torch.manual_seed = torch.compiler.disable(torch.random.manual_seed)
     assert guard.verdicts() == []
     torch.manual_seed = lambda seed: None

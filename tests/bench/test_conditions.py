@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fx_lsp.bench.conditions import machine, seen, warnings
-from fx_lsp.bench.nsight import read
+from fx_lsp.bench.runner.conditions import machine, seen, warnings
+from fx_lsp.bench.runner.nsight import read
 from fx_lsp.measured import Machine
 
 SMI = """#!/bin/sh

@@ -15,18 +15,20 @@ import pytest
 from generated import HONEST, generated
 
 from fx_lsp import wire
-from fx_lsp.bench.runner import run
-from fx_lsp.measured import Case, Event, Failed, Found, Job, Progress, Report, Rival
+from fx_lsp.bench.runner.job import run
+from fx_lsp.measured import BenchmarkCase, BenchmarkJob, Event, Failed, Finished, JobProgress, Report, Rival
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kernels" / "rms_norm.py"
-JOB = Job("f", (Case("", generated(HONEST)),), ("eager",), what=("forward", "both"), device="cpu", sampling=0.01)
+JOB = BenchmarkJob(
+    "f", (BenchmarkCase("", generated(HONEST)),), ("eager",), what=("forward", "both"), device="cpu", sampling=0.01
+)
 
 pytestmark = pytest.mark.torch
 
 
-def report(job: Job) -> Report:
+def report(job: BenchmarkJob) -> Report:
     last = run(job, lambda event: None)
-    assert isinstance(last, Found), last
+    assert isinstance(last, Finished), last
     return last.report
 
 
@@ -45,7 +47,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> tuple[Report, list[E
     job = replace(
         JOB,
         name="rms_norm",
-        cases=(Case("", GOLDEN.read_text()),),
+        cases=(BenchmarkCase("", GOLDEN.read_text()),),
         variants=("eager", "symbolic_trace", "torchscript", "compile reduce-overhead", "kernels"),
         rivals=(Rival("fast", "ours:fast"), Rival("wrong", "ours:wrong"), Rival("absent", "theirs:f")),
         what=("forward", "backward"),
@@ -55,7 +57,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> tuple[Report, list[E
     )
     told: list[Event] = []
     last = run(job, told.append)
-    assert isinstance(last, Found) and told[-1] is last
+    assert isinstance(last, Finished) and told[-1] is last
     return last.report, told
 
 
@@ -95,7 +97,7 @@ def test_a_report_knows_what_is_needed_and_where_it_ran(everything: tuple[Report
 
 
 def test_progress_is_told(everything: tuple[Report, list[Event]]):
-    told = [e for e in everything[1] if isinstance(e, Progress)]
+    told = [e for e in everything[1] if isinstance(e, JobProgress)]
     texts = {e.text for e in told}
     assert {"eager: ready", "kernels: compile and check", "timing backward by wall, measurement 2 of 2"} <= texts
     assert [e.done for e in told] == sorted(e.done for e in told) and told[-1].done <= told[-1].total
@@ -112,7 +114,7 @@ ENDINGS = {
 def test_a_variant_that_fails_is_a_row():
     """And what it prints and reads reaches nobody."""
     talking = f"print('{{}}', flush=True); os.write(1, b'{{}}'); assert not sys.stdin.read(); {HONEST}"
-    cases = tuple(Case(entry, generated(entry)) for entry in (*ENDINGS, talking))
+    cases = tuple(BenchmarkCase(entry, generated(entry)) for entry in (*ENDINGS, talking))
     found = report(replace(JOB, cases=cases, variants=("kernels",), what=("forward",)))
     *ended, spoke = found.measured
     assert {row.label: row.error for row in ended if not row.error.startswith(ENDINGS[row.label])} == {}
@@ -121,17 +123,17 @@ def test_a_variant_that_fails_is_a_row():
 
 
 def test_a_variant_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("fx_lsp.bench.turns._LEAST_SETUP", 1.0)
-    job = replace(JOB, cases=(Case("", generated("time.sleep(1000)")),), variants=("kernels",), seconds=30.0)
+    monkeypatch.setattr("fx_lsp.bench.runner.turns._LEAST_SETUP", 1.0)
+    job = replace(JOB, cases=(BenchmarkCase("", generated("time.sleep(1000)")),), variants=("kernels",), seconds=30.0)
     error = report(job).measured[0].error
     assert error.startswith("It was ended: no answer within ")
 
 
 def test_a_clock_that_is_stopped_is_seen_from_outside():
-    slow = "import fx_lsp.bench.measuring as m\nreal = m.now\nm.now = lambda: real() // 20\n"
+    slow = "import fx_lsp.bench.variant.measuring as m\nreal = m.now\nm.now = lambda: real() // 20\n"
     entry = "time.sleep(0.02)\nreturn torch.sigmoid(x) * weight"
     job = replace(
-        JOB, cases=(Case("", generated(entry, slow)),), variants=("kernels",), what=("forward",), sampling=0.1
+        JOB, cases=(BenchmarkCase("", generated(entry, slow)),), variants=("kernels",), what=("forward",), sampling=0.1
     )
     (row,) = report(job).measured
     assert row.right is False and not row.timings
@@ -140,19 +142,19 @@ def test_a_clock_that_is_stopped_is_seen_from_outside():
 
 def test_a_file_without_an_original_has_no_report():
     file = 'def f(x): ...\nif __name__ == "__main__":\n    print("not compared with the original: it is random")\n'
-    last = run(replace(JOB, cases=(Case("", file),)), lambda event: None)
+    last = run(replace(JOB, cases=(BenchmarkCase("", file),)), lambda event: None)
     assert last == Failed("It is not compared with the original: it is random.")
 
 
 def test_cases_of_a_sweep_are_measured_each():
-    cases = tuple(Case(f"N={n}", generated(HONEST, shape=f"(4, {n})")) for n in (8, 16))
+    cases = tuple(BenchmarkCase(f"N={n}", generated(HONEST, shape=f"(4, {n})")) for n in (8, 16))
     found = report(replace(JOB, cases=cases, what=("forward",)))
     assert [(r.label, r.variant) for r in found.measured] == [("N=8", "eager"), ("N=16", "eager")]
     assert [(c.label, c.bytes) for c in found.costs] == [("N=8", 288), ("N=16", 576)]
 
 
 def test_without_gradients_there_is_forward_alone():
-    found = report(replace(JOB, cases=(Case("", generated(HONEST, grad=False)),)))
+    found = report(replace(JOB, cases=(BenchmarkCase("", generated(HONEST, grad=False)),)))
     assert [r.what for r in found.measured] == ["forward"]
     assert "Nothing requires a gradient: there is forward alone." in found.warnings
 
@@ -184,7 +186,7 @@ def test_nothing_is_left_when_the_listener_goes(tmp_path: Path, end: str):
     """The end of standard input, as when a supervisor dies, ends the run with its folder; so does its own death."""
     folder = tmp_path / "job"
     folder.mkdir()
-    hanging = replace(JOB, cases=(Case("", generated("open(sys.path[-1], 'w').close(); time.sleep(1000)")),))
+    hanging = replace(JOB, cases=(BenchmarkCase("", generated("open(sys.path[-1], 'w').close(); time.sleep(1000)")),))
     marker = tmp_path / "running"
     hanging = replace(hanging, variants=("kernels",), paths=(str(marker),))
     (folder / "job.json").write_text(json.dumps(wire.to_json(hanging)))

@@ -9,10 +9,10 @@ import pytest
 import torch
 from generated import HONEST, generated
 
-from fx_lsp.bench.calls import Calls, Values, bytes_of, set_count
-from fx_lsp.bench.ceilings import costs
-from fx_lsp.bench.devices import Device, device
-from fx_lsp.bench.subject import NotComparable, is_interpreted, opened
+from fx_lsp.bench.variant.calls import Calls, FillValues, bytes_of, set_count
+from fx_lsp.bench.variant.ceilings import costs
+from fx_lsp.bench.variant.devices import Device, device
+from fx_lsp.bench.variant.subject import NotComparable, is_interpreted, opened
 from fx_lsp.measured import What
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kernels"
@@ -64,7 +64,7 @@ def test_a_set_keeps_its_addresses_and_has_other_values_for_each_call(tmp_path: 
     found = calls(tmp_path)
     x = found.sets[0].tensors[0]
     address, before = x.data_ptr(), x.detach().clone()
-    found.fill(0, Values(1, 1.5))
+    found.fill(0, FillValues(1, 1.5))
     assert x.data_ptr() == address and not torch.equal(x, before)
     assert torch.equal(x, found.sources[1][0] * 1.5)
     old = [s.clone() for s in found.sources[1]]

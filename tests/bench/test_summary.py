@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fx_lsp.bench import tuning
-from fx_lsp.bench.summary import fractions, timing, warnings
+from fx_lsp.bench.runner.summary import fractions, timing, warnings
+from fx_lsp.bench.variant import tuning
 from fx_lsp.measured import Ceilings, Cost, Timing
 
 STEADY = Timing(0.1, 0.099, 0.101, 0.1, 600)

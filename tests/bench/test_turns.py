@@ -10,25 +10,25 @@ from typing import Any
 import pytest
 
 from fx_lsp import wire
-from fx_lsp.bench.children import ChildError
-from fx_lsp.bench.entries import Bench, Entry, rows
-from fx_lsp.bench.turns import run_case
+from fx_lsp.bench.runner.children import ChildError
+from fx_lsp.bench.runner.entries import RunningJob, VariantRun, rows
+from fx_lsp.bench.runner.turns import run_case
 from fx_lsp.measured import (
     INDUCTOR_KERNELS,
     VARIANTS,
-    Case,
+    BenchmarkCase,
+    BenchmarkJob,
     Event,
     Failed,
-    Found,
-    Job,
+    Finished,
+    JobProgress,
     Machine,
     Measured,
-    Progress,
     Report,
     Timing,
 )
 
-JOB = Job("f", (Case("", "the file"),), what=("forward",))
+JOB = BenchmarkJob("f", (BenchmarkCase("", "the file"),), what=("forward",))
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
 
 
@@ -61,7 +61,7 @@ SAMPLES: dict[str, Any] = {"samples": [1.0, 2.0, 3.0], "seconds": 0.1, "wrong": 
 
 def case(
     tmp_path: Path, names: tuple[str, ...], **answers: Answer
-) -> tuple[list[str], dict[str, Measured], list[str], list[Progress]]:
+) -> tuple[list[str], dict[str, Measured], list[str], list[JobProgress]]:
     """What processes were asked, the rows, the warnings, and what was told."""
     log: list[str] = []
     told: list[Event] = []
@@ -71,15 +71,15 @@ def case(
         **{k.replace("_", " "): v for k, v in answers.items()},
     }
 
-    class Pretended(Bench):
+    class Pretended(RunningJob):
         def child(self, prefix: Any = ()) -> Any:
             return Pretending(log, known)
 
     bench = Pretended(JOB, told.append, tmp_path, {}, time.monotonic() + 100, 1 + 7 * len(names), done=1)
-    entries = [Entry(0, name) for name in names]
+    entries = [VariantRun(0, name) for name in names]
     warnings = run_case(bench, entries, JOB.what, len(names))
     found = {row.variant: row for row in rows(JOB, entries, (), None)}
-    return log, found, warnings, [e for e in told if isinstance(e, Progress)]
+    return log, found, warnings, [e for e in told if isinstance(e, JobProgress)]
 
 
 def test_all_are_set_up_and_then_take_turns(tmp_path: Path):
@@ -156,15 +156,15 @@ def test_one_timed_call_that_looks_wrong_is_a_doubt_and_two_are_none(tmp_path: P
 
 
 def test_when_the_time_is_over_what_is_there_counts(tmp_path: Path):
-    bench = Bench(JOB, lambda _: None, tmp_path, {}, time.monotonic() - 1, 8)
-    entries = [Entry(0, "eager"), Entry(0, "kernels")]
+    bench = RunningJob(JOB, lambda _: None, tmp_path, {}, time.monotonic() - 1, 8)
+    entries = [VariantRun(0, "eager"), VariantRun(0, "kernels")]
     run_case(bench, entries, JOB.what, 2)
     assert [e.error for e in entries] == ["The job's time was over before all was measured."] * 2
     assert not any(tmp_path.iterdir())  # nothing was started
 
 
 def test_the_table_of_variants_is_the_one_that_everybody_knows():
-    from fx_lsp.bench.variants import TABLE
+    from fx_lsp.bench.variant.variants import TABLE
 
     assert tuple(TABLE) == VARIANTS and INDUCTOR_KERNELS in VARIANTS
 
@@ -174,6 +174,6 @@ REPORT = Report(
 )
 
 
-@pytest.mark.parametrize("event", [Progress("timing", 1, 2), Found(REPORT), Failed("no torch", "install it")])
+@pytest.mark.parametrize("event", [JobProgress("timing", 1, 2), Finished(REPORT), Failed("no torch", "install it")])
 def test_events_cross_as_json(event: Event):
     assert wire.event_from_json(wire.event_to_json(event)) == event

@@ -20,7 +20,7 @@ from functorch.compile import aot_function
 from torch import fx
 from torch._subclasses import FakeTensorMode
 
-from fx_lsp.bench import interpreter  # it tells Triton to interpret, before any kernel
+from fx_lsp.bench.variant import interpreter  # it tells Triton to interpret, before any kernel
 from fx_lsp.choices import Choices
 from fx_lsp.codegen.file.functions import FileSpec
 from fx_lsp.codegen.file.module import GeneratedFile

@@ -14,8 +14,8 @@ from scenarios import HERE, REPOSITORY, require
 from vscode.workbench import SHOTS, Code, running, tools
 from warm import warm_python
 
-from fx_lsp.measured import Report, Run
-from fx_lsp.tracing.remote.cases import Asked, analysed
+from fx_lsp.measured import BenchmarkRun, Report
+from fx_lsp.tracing.remote.cases import BenchRequest, analysed
 from fx_lsp.tracing.remote.history import keep, source_hash
 from fx_lsp.wire import from_json
 
@@ -57,10 +57,10 @@ def shown(code: Code, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any
     reports = [from_json(Report, data) for data in json.loads((HERE / "vscode" / "h200.json").read_text())]
     fast, slow = (replace(reports[0], name="layer_norm", started=reports[0].started + hour) for hour in (0, 3600))
     for run in (
-        *(Run(str(file), "rms_norm", "h200", report) for report in reports),
-        Run(str(file), "layer_norm", "another", fast),
-        Run(str(file), "layer_norm", "h200", fast),
-        Run(str(file), "layer_norm", "h200", slower(slow, "kernels", 1.5)),
+        *(BenchmarkRun(str(file), "rms_norm", "h200", report) for report in reports),
+        BenchmarkRun(str(file), "layer_norm", "another", fast),
+        BenchmarkRun(str(file), "layer_norm", "h200", fast),
+        BenchmarkRun(str(file), "layer_norm", "h200", slower(slow, "kernels", 1.5)),
     ):
         keep(replace(run, report=replace(run.report, source_hash=hash_of(file, run.target))), path=history)
     found = code.play("benchmarks.mjs", folder, file, FX_HOSTS=str(code.hosts))
@@ -68,7 +68,7 @@ def shown(code: Code, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any
 
 
 def hash_of(file: Path, name: str) -> str:
-    analysis, _ = analysed(Asked(str(file), name, file.read_text(), (str(file.parent),)))
+    analysis, _ = analysed(BenchRequest(str(file), name, file.read_text(), (str(file.parent),)))
     return source_hash(analysis.plan(name))
 
 

@@ -1,6 +1,6 @@
 """A small file and its trace, built by hand: features are tested without torch."""
 
-from fx_lsp.model import Failure, InputSpec, Node, Saved, Span, Stage, StageInfo, Target, Trace, Value
+from fx_lsp.model import Failure, InputSpec, Node, ObservedValue, Saved, Span, Stage, StageInfo, Target, Trace
 
 FILE = "/project/model.py"
 
@@ -57,11 +57,11 @@ TRACE = Trace(
         Saved("relu", "f32[8, 4]", 128, RELU, "activation", ("where",)),
     ),
     values=(
-        Value(span("y = x @ w"), "y", "f32[8, 4]"),
-        Value(MATMUL, "", "f32[8, 4]"),
-        Value(span("y = y.relu() + 1"), "y", "f32[8, 4]", varies=True),
-        Value(span("return y.sum(dim=-1)"), "return", "f32[8]"),
-        Value(SUM, "", "f32[8]"),
+        ObservedValue(span("y = x @ w"), "y", "f32[8, 4]"),
+        ObservedValue(MATMUL, "", "f32[8, 4]"),
+        ObservedValue(span("y = y.relu() + 1"), "y", "f32[8, 4]", varies=True),
+        ObservedValue(span("return y.sum(dim=-1)"), "return", "f32[8]"),
+        ObservedValue(SUM, "", "f32[8]"),
     ),
     outputs=("f32[8]",),
     seconds=0.0612,

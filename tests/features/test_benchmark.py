@@ -8,7 +8,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from fx_lsp.features.benchmark import hover, kernel_facts, legend, lens_title, short_gpu, table
-from fx_lsp.measured import Ceilings, Cost, KernelTime, Machine, Measured, Report, Run, Timing
+from fx_lsp.measured import BenchmarkRun, Ceilings, Cost, KernelTime, Machine, Measured, Report, Timing
 
 CARD = Machine(
     python="3.12.3",
@@ -125,7 +125,7 @@ def test_variants_are_compared_by_a_clock_that_both_have():
 
 
 def test_the_hover():
-    assert hover(Run("/p/model.py", "rms_norm", "h200", REPORT)) == snapshot("""\
+    assert hover(BenchmarkRun("/p/model.py", "rms_norm", "h200", REPORT)) == snapshot("""\
 **2.41× compile · 0.93 of bandwidth · H200**
 
 forward

@@ -11,7 +11,7 @@ from inline_snapshot import snapshot
 from samples import FILE, TRACE
 
 from fx_lsp.features.checkpoint import Checkpoint, checkpoint
-from fx_lsp.model import Span, StageInfo, Target, Value
+from fx_lsp.model import ObservedValue, Span, StageInfo, Target
 
 OPEN, CLOSE = "# [", "# ]"
 
@@ -24,7 +24,7 @@ def offered(source: str) -> tuple[Checkpoint | None, str]:
     last = next(i for i, line in enumerate(lines) if CLOSE in line)
     text = "".join(line for line in lines if OPEN not in line and CLOSE not in line)
     everything = Span(FILE, 1, 0, text.count("\n") + 1, 0)
-    values = tuple(Value(Span(FILE, n, 0, n, 1), "", "f32[2]") for n in range(1, text.count("\n") + 1))
+    values = tuple(ObservedValue(Span(FILE, n, 0, n, 1), "", "f32[2]") for n in range(1, text.count("\n") + 1))
     trace = replace(TRACE, values=values, stages=(StageInfo("forward", 1, 1), StageInfo("backward", 1, 1)))
     return checkpoint(text, Target(FILE, "f", "function", everything, everything), trace, first, last - 1), text
 
@@ -287,7 +287,7 @@ def test_nothing_is_offered_where_nothing_is_saved():
     text = "def f(x):\n    y = x.sin()\n    return y\n"
     span = Span(FILE, 1, 0, 3, 12)
     target = Target(FILE, "f", "function", span, span)
-    trace = replace(TRACE, values=(Value(Span(FILE, 2, 4, 2, 5), "y", "f32[2]"),))
+    trace = replace(TRACE, values=(ObservedValue(Span(FILE, 2, 4, 2, 5), "y", "f32[2]"),))
     assert trace.info("backward") is not None and checkpoint(text, target, trace, 2, 2) is not None
     assert checkpoint(text, target, trace, 3, 3) is None
     assert checkpoint(text, target, trace, 1, 1) is None

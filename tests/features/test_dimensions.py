@@ -11,7 +11,7 @@ from fx_lsp.features.documents import render_stage
 from fx_lsp.features.hints import TracedTarget, hints
 from fx_lsp.features.hover import hover_expression, hover_name
 from fx_lsp.features.picture import picture
-from fx_lsp.model import InputSpec, NamedSizes, Trace, Value
+from fx_lsp.model import InputSpec, NamedSizes, ObservedValue, Trace
 
 FIRST = span("y = x @ w")
 NAMED = replace(
@@ -80,7 +80,7 @@ def test_pictures():
 
 
 def test_several_tensors_and_strides():
-    value = Value(FIRST, "pair", "(f32[8, 4], {'a': i64[8, 4](1, 8)}, f32[4])")
+    value = ObservedValue(FIRST, "pair", "(f32[8, 4], {'a': i64[8, 4](1, 8)}, f32[4])")
     trace = replace(TRACE, named=(NamedSizes("value", FIRST, "pair", (8, 4), ("n", "")),))
     assert SizeNames(trace, "names").of_value(value) == "(f32[n, 4], {'a': i64[n, 4]}, f32[4])"
     assert SizeNames(trace, "both").of_value(value) == "(f32[n=8, 4], {'a': i64[n=8, 4](1, 8)}, f32[4])"

@@ -2,7 +2,7 @@ from inline_snapshot import snapshot
 from samples import FILE, FORWARD, SOURCE, TRACE, F, function, span
 
 from fx_lsp.features.hints import TracedTarget, hints
-from fx_lsp.model import Outcome, Trace, Value
+from fx_lsp.model import ObservedValue, Outcome, Trace
 
 
 def annotated(source: str, *traced: TracedTarget, lines: tuple[int, int] = (1, 10_000)) -> str:
@@ -16,7 +16,7 @@ def annotated(source: str, *traced: TracedTarget, lines: tuple[int, int] = (1, 1
 
 
 def trace(source: str, *values: tuple[str, str, str]) -> Trace:
-    found = tuple(Value(span(code, source), name, spec) for code, name, spec in values)
+    found = tuple(ObservedValue(span(code, source), name, spec) for code, name, spec in values)
     return Trace(f"{FILE}::g", (), (), (), found, (), 0.1, "2.13.0")
 
 

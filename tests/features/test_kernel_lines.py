@@ -6,7 +6,7 @@ from inline_snapshot import snapshot
 
 from fx_lsp.features.documents import Document, render_stage
 from fx_lsp.features.kernels import (
-    Shown,
+    RenderedView,
     facts_at,
     hover_line,
     kernel_lenses,
@@ -46,9 +46,9 @@ KERNELS_VIEW = View(FILE, "f", "triton", work="triton")
 PTX_VIEW = View(FILE, "f", "ptx", work="lowered&target=cuda:90")
 
 
-def kernels() -> Shown:
+def kernels() -> RenderedView:
     trace = Trace(f"{FILE}::f", (), (StageInfo("triton", 2, 2),), (), (), (), 0.1, "2.13")
-    return Shown(render_stage(trace, KERNELS, line), {n.name: n for n in KERNELS.nodes})
+    return RenderedView(render_stage(trace, KERNELS, line), {n.name: n for n in KERNELS.nodes})
 
 
 def listing() -> Document:
@@ -84,7 +84,7 @@ y = x * 2
 
 
 def test_a_line_of_a_listing_is_from_a_line_of_the_kernels():
-    found = hover_line(Shown(listing()), 5, line, kernels())
+    found = hover_line(RenderedView(listing()), 5, line, kernels())
     assert found is not None
     assert found.markdown == snapshot("""\
 line 4 of the kernels
@@ -103,7 +103,7 @@ model.py:3
 return y + 1
 ```\
 """)
-    assert hover_line(Shown(listing()), 7, line, kernels()) is None
+    assert hover_line(RenderedView(listing()), 7, line, kernels()) is None
 
 
 def test_listings_of_several_kernels_stand_one_after_the_other():

@@ -10,7 +10,7 @@ from fx_lsp.features.hints import TracedTarget, hints
 from fx_lsp.features.hover import hover_expression, hover_name
 from fx_lsp.features.lenses import lenses
 from fx_lsp.features.partial import shown_trace
-from fx_lsp.model import Node, Span, Stage, StageInfo, Trace, Unreached, Value
+from fx_lsp.model import Node, ObservedValue, Span, Stage, StageInfo, Trace, Unreached
 
 SOURCE = """\
 import torch
@@ -36,7 +36,7 @@ PARTIAL = Trace(
     FAILURE.inputs,
     (StageInfo("torch", 1, 3, "as written, as far as it ran"),),
     (),
-    (Value(span("y = x.sin()", SOURCE), "y", "f32[8, 128]"), Value(SIN, "", "f32[8, 128]")),
+    (ObservedValue(span("y = x.sin()", SOURCE), "y", "f32[8, 128]"), ObservedValue(SIN, "", "f32[8, 128]")),
     (),
     0.0,
     "2.13.0",

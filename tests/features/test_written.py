@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fx_lsp.features.pin import Edit
+from fx_lsp.features.pin import TextChange
 from fx_lsp.features.written import edits, save_lens, written_lens
 
 
@@ -28,8 +28,8 @@ def test_whether_it_is_up_to_date(standing: str, conflicts: int, title: str):
 
 
 def test_only_what_differs_is_changed():
-    assert edits(["a\n", "b\n", "c\n", ""], ["a\n", "B\n", "c\n", ""]) == (Edit(2, 0, 3, 0, "B\n"),)
-    assert edits(["a\n", "b\n", ""], ["a\n", "b\n", "c\n", ""]) == (Edit(3, 0, 3, 0, "c\n"),)
+    assert edits(["a\n", "b\n", "c\n", ""], ["a\n", "B\n", "c\n", ""]) == (TextChange(2, 0, 3, 0, "B\n"),)
+    assert edits(["a\n", "b\n", ""], ["a\n", "b\n", "c\n", ""]) == (TextChange(3, 0, 3, 0, "c\n"),)
     assert edits(["a\n", ""], ["a\n", ""]) == ()
 
 

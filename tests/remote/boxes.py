@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 
-from fx_lsp.measured import Event, Job
+from fx_lsp.measured import BenchmarkJob, Event
 from fx_lsp.tracing.remote.hosts import Host
 from fx_lsp.tracing.remote.jobs import run_job
 
@@ -38,7 +38,7 @@ say(failed={"message": "ran in " + os.getcwd(), "hint": ""})
 child.kill()
 """
 FILES = {"fx_lsp/__init__.py": b"", "fx_lsp/bench/__init__.py": b"", "fx_lsp/bench/__main__.py": RUNNER.encode()}
-LONG, SHORT = Job("100000", ()), Job("2", ())
+LONG, SHORT = BenchmarkJob("100000", ()), BenchmarkJob("2", ())
 
 
 @dataclass
@@ -73,7 +73,7 @@ MakeBox = Callable[..., Box]
 
 
 async def events_of(
-    host: Host, job: Job = SHORT, then: Callable[[int, int], object] | None = None, **options: float
+    host: Host, job: BenchmarkJob = SHORT, then: Callable[[int, int], object] | None = None, **options: float
 ) -> list[Event]:
     """The events of a job of the small runner; `then` is called once it works, with its pid and its supervisor's."""
     found: list[Event] = []

@@ -13,7 +13,7 @@ import pytest
 from boxes import FILES, SHORT, events_of
 from inline_snapshot import snapshot
 
-from fx_lsp.measured import Event, Failed, Job, Progress
+from fx_lsp.measured import BenchmarkJob, Event, Failed, JobProgress
 from fx_lsp.tracing.remote.hosts import Host
 from fx_lsp.tracing.remote.jobs import run_job
 from fx_lsp.tracing.remote.queues import Queue
@@ -88,12 +88,12 @@ async def test_without_execnet(monkeypatch: pytest.MonkeyPatch):
     )
 
 
-async def queued(queue: Queue, hosts: list[Host], job: Job, log: list[str]) -> list[tuple[str, Event]]:
+async def queued(queue: Queue, hosts: list[Host], job: BenchmarkJob, log: list[str]) -> list[tuple[str, Event]]:
     found: list[tuple[str, Event]] = []
     async with aclosing(queue.run(hosts, job, FILES)) as events:
         async for host, event in events:
             found.append((host.name, event))
-            if isinstance(event, Progress) and event.text == "started":
+            if isinstance(event, JobProgress) and event.text == "started":
                 log.append(f"{host.name} starts")
             elif isinstance(event, Failed):
                 log.append(f"{host.name} ends")
@@ -119,7 +119,7 @@ async def test_a_pool_leaves_out_a_host_that_is_down():
     log = list[str]()
     events = await queued(Queue(), [down, up], SHORT, log)
     assert log == ["up starts", "up ends"]
-    assert [event.text for _, event in events if isinstance(event, Progress)][:2] == snapshot(
+    assert [event.text for _, event in events if isinstance(event, JobProgress)][:2] == snapshot(
         [
             "down: connecting",
             "there is no command srun-of-nobody on this machine, which down is reached with; trying another",
@@ -132,7 +132,7 @@ async def test_leaving_early_frees_the_host():
     here = Host("local", local=True, python=sys.executable)
     async with aclosing(queue.run([here], replace(SHORT, name="100000"), FILES)) as events:
         async for _, event in events:
-            if isinstance(event, Progress) and event.text == "working":
+            if isinstance(event, JobProgress) and event.text == "working":
                 break
     await queued(queue, [here], SHORT, log)
     assert log == ["local starts", "local ends"]

@@ -13,10 +13,10 @@ import pytest
 from inline_snapshot import snapshot
 
 from fx_lsp.features.history import across, changes, history_text, latest
-from fx_lsp.measured import Cost, Machine, Measured, Report, Run, Timing
+from fx_lsp.measured import BenchmarkRun, Cost, Machine, Measured, Report, Timing
 from fx_lsp.tracing.analysis import Plan, analyse
 from fx_lsp.tracing.answers.disk import read_dependencies
-from fx_lsp.tracing.remote.history import Kept, default_history_path, keep, runs_of, source_hash
+from fx_lsp.tracing.remote.history import StoredRun, default_history_path, keep, runs_of, source_hash
 from fx_lsp.wire import to_json
 
 SOURCE = "import torch\n\n\ndef f(x):\n    return helper(x) * 2\n\n\ndef helper(x):\n    return torch.relu(x)\n"
@@ -38,8 +38,8 @@ def report(started: float = 0.0, gpu: str = "H200", **medians: float) -> Report:
     return Report("f", machine, None, (cost,), tuple(rows), (), started, 1.0, "abc")
 
 
-def run(started: float = 0.0, host: str = "h200", gpu: str = "H200", **medians: float) -> Run:
-    return Run("/p/model.py", "f", host, report(started, gpu, **medians))
+def run(started: float = 0.0, host: str = "h200", gpu: str = "H200", **medians: float) -> BenchmarkRun:
+    return BenchmarkRun("/p/model.py", "f", host, report(started, gpu, **medians))
 
 
 def plan(source: str, name: str = "f") -> Plan:
@@ -133,7 +133,7 @@ ms on all hosts:
     ],
 )
 def test_a_run_is_stale_once_what_the_target_reaches_has_changed(edit: tuple[str, str], stale: bool):
-    measured = Kept(replace(run(), report=replace(report(), source_hash=source_hash(plan(SOURCE)))))
+    measured = StoredRun(replace(run(), report=replace(report(), source_hash=source_hash(plan(SOURCE)))))
     assert measured.as_of(plan(SOURCE.replace(*edit)), {}).stale is stale
     assert measured.as_of(None, {}).stale, "the target is gone"
 
@@ -160,5 +160,5 @@ def test_runs_from_before_imports_were_kept(tmp_path: Path):
             "started REAL NOT NULL, report BLOB NOT NULL); PRAGMA user_version = 1;"
         )
         connection.execute("INSERT INTO runs VALUES (1, '/p/model.py', 'f', 'h200', 0.0, ?)", (data,))
-    assert runs_of("/p/model.py", "f", tmp_path / "old.sqlite3") == [Kept(run(kernels=1.0))]
-    assert runs_of("/p/model.py", "f", tmp_path / "old.sqlite3") == [Kept(run(kernels=1.0))]
+    assert runs_of("/p/model.py", "f", tmp_path / "old.sqlite3") == [StoredRun(run(kernels=1.0))]
+    assert runs_of("/p/model.py", "f", tmp_path / "old.sqlite3") == [StoredRun(run(kernels=1.0))]

@@ -22,7 +22,7 @@ import pytest
 from inline_snapshot import snapshot
 from sshd import free_port
 
-from fx_lsp.measured import Case, Event, Failed, Found, Job, Machine, Measured, Progress, Report
+from fx_lsp.measured import BenchmarkCase, BenchmarkJob, Event, Failed, Finished, JobProgress, Machine, Measured, Report
 from fx_lsp.tracing.remote.cluster import merged, run_on_cluster
 from fx_lsp.tracing.remote.hosts import Cluster, Host
 from fx_lsp.tracing.remote.trust import trust
@@ -92,17 +92,17 @@ def ray(jobs: Path) -> Iterator[Cluster]:
 
 async def events_of(cluster: Cluster, *labels: str) -> list[Event]:
     trust(cluster)
-    job = Job("f", tuple(Case(label, "") for label in labels))
+    job = BenchmarkJob("f", tuple(BenchmarkCase(label, "") for label in labels))
     async with aclosing(run_on_cluster(cluster, job, FILES)) as events:
         return [event async for event in events]
 
 
 async def test_a_sweep_is_spread_and_put_together(ray: Cluster):
     *before, last = await events_of(ray, "N=1", "N=2", "N=3")
-    assert isinstance(last, Found), last
+    assert isinstance(last, Finished), last
     assert [row.label for row in last.report.measured] == ["N=1", "N=2", "N=3"]
     assert (last.report.seconds, last.report.warnings) == (3.0, ())
-    texts = [event.text for event in before if isinstance(event, Progress)]
+    texts = [event.text for event in before if isinstance(event, JobProgress)]
     assert texts == ["connecting", "measuring", "N=1", "N=2", "N=3"]
 
 
@@ -113,10 +113,10 @@ async def test_a_case_that_fails(ray: Cluster):
 async def test_cancelling_ends_what_runs_and_what_waits(ray: Cluster, jobs: Path):
     trust(ray)
     there = boxes.Box(Host("lab"), jobs)
-    job = Job(boxes.LONG.name, tuple(Case(label, "") for label in ("N=1", "N=2", "N=3")))
+    job = BenchmarkJob(boxes.LONG.name, tuple(BenchmarkCase(label, "") for label in ("N=1", "N=2", "N=3")))
     async with aclosing(run_on_cluster(ray, job, boxes.FILES)) as events:
         async for event in events:
-            if event == Progress("measuring", 0, 3):
+            if event == JobProgress("measuring", 0, 3):
                 break
         while sum("fx_lsp.bench" in left for left in there.left()) < 2:
             await asyncio.sleep(0.1)
@@ -125,13 +125,13 @@ async def test_cancelling_ends_what_runs_and_what_waits(ray: Cluster, jobs: Path
 
 async def test_a_cluster_that_has_no_gpu(ray: Cluster):
     trust(ray)
-    async with aclosing(run_on_cluster(ray, Job("f", (Case("N=1", ""),)), FILES, gpus=3)) as events:
+    async with aclosing(run_on_cluster(ray, BenchmarkJob("f", (BenchmarkCase("N=1", ""),)), FILES, gpus=3)) as events:
         said = [await anext(events), await anext(events)]
-    assert said[-1] == snapshot(Progress("waiting for a GPU: the cluster has none now", 0, 1))
+    assert said[-1] == snapshot(JobProgress("waiting for a GPU: the cluster has none now", 0, 1))
 
 
 async def test_a_cluster_that_nobody_said_yes_to():
-    job = Job("f", (Case("N=1", ""),))
+    job = BenchmarkJob("f", (BenchmarkCase("N=1", ""),))
     assert [event async for event in run_on_cluster(Cluster("lab", "auto"), job, FILES)] == snapshot(
         [Failed(message="lab (Ray at auto) was not used before, and nobody has said yes to it")]
     )

@@ -12,24 +12,31 @@ from pathlib import Path
 import pytest
 from boxes import Box, MakeBox
 
-from fx_lsp.measured import EAGER, KERNELS, Case, Event, Failed, Found, Job, Probe, Progress
+from fx_lsp.measured import EAGER, KERNELS, BenchmarkCase, BenchmarkJob, Event, Failed, Finished, JobProgress, Probe
 from fx_lsp.tracing.remote.jobs import probe_host, run_job
 
 pytest_plugins = ["box_fixtures"]
 pytestmark = pytest.mark.torch
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kernels" / "rms_norm.py"
-JOB = Job("rms_norm", (Case("", GOLDEN.read_text()),), (EAGER, KERNELS), device="cpu", sampling=0.01, source_hash="abc")
+JOB = BenchmarkJob(
+    "rms_norm",
+    (BenchmarkCase("", GOLDEN.read_text()),),
+    (EAGER, KERNELS),
+    device="cpu",
+    sampling=0.01,
+    source_hash="abc",
+)
 
 
 async def test_a_report_comes_back(box: MakeBox):
     there = box()
     events = [event async for event in run_job(there.host, JOB)]
     last = events[-1]
-    assert isinstance(last, Found), last
+    assert isinstance(last, Finished), last
     assert {row.variant: row.right for row in last.report.measured} == {EAGER: True, KERNELS: True}
     assert last.report.source_hash == "abc"
-    assert "eager: compile and check" in [event.text for event in events if isinstance(event, Progress)]
+    assert "eager: compile and check" in [event.text for event in events if isinstance(event, JobProgress)]
     assert there.left() == []
 
 
@@ -37,7 +44,7 @@ async def until(there: Box, text: str, kill: bool) -> Event:
     """Runs until the runner says `text`; leaves then, or ends what the job's processes are children of."""
     async with aclosing(run_job(there.host, replace(JOB, variants=(EAGER,)))) as events:
         async for event in events:
-            if isinstance(event, Progress) and event.text.endswith(text):
+            if isinstance(event, JobProgress) and event.text.endswith(text):
                 if not kill:
                     return event
                 os.kill(gateway(there), signal.SIGKILL)

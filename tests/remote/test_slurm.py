@@ -19,7 +19,7 @@ from inline_snapshot import snapshot
 from interrupts import interruptible
 from slurm import MISSING, NoCluster, Slurm, start_slurm
 
-from fx_lsp.measured import Event, Failed, Job, Progress
+from fx_lsp.measured import BenchmarkJob, Event, Failed, JobProgress
 from fx_lsp.tracing.remote.hosts import Host
 from fx_lsp.tracing.remote.jobs import probe_host
 from fx_lsp.tracing.remote.queues import Queue
@@ -63,7 +63,7 @@ def srun(slurm: Slurm, own_settings: Path, tmp_path: Path) -> MakeBox:
 
 
 def texts(events: list[Event]) -> list[str]:
-    return [re.sub(r"job \d+", "job N", event.text) for event in events if isinstance(event, Progress)]
+    return [re.sub(r"job \d+", "job N", event.text) for event in events if isinstance(event, JobProgress)]
 
 
 async def test_a_job_comes_back_and_leaves_the_queue(srun: MakeBox, slurm: Slurm):
@@ -209,8 +209,8 @@ async def test_as_many_jobs_at_once_as_a_pool_has_hosts(srun: MakeBox, slurm: Sl
 
     async def ran(steps: int) -> list[str]:
         said: list[str] = []
-        async for _, event in queue.run(hosts, Job(str(steps), ()), FILES):
-            said.append(event.text if isinstance(event, Progress) else event.message)
+        async for _, event in queue.run(hosts, BenchmarkJob(str(steps), ()), FILES):
+            said.append(event.text if isinstance(event, JobProgress) else event.message)
             if said[-1] == "started":
                 at_once.append(len(await asyncio.to_thread(slurm.jobs)))
         return said

@@ -18,6 +18,7 @@ from fx_lsp.model import (
     Failure,
     InputSpec,
     Node,
+    ObservedValue,
     Operand,
     Outcome,
     Pass,
@@ -29,7 +30,6 @@ from fx_lsp.model import (
     TargetVariant,
     Trace,
     Unreached,
-    Value,
     known_trace,
 )
 from fx_lsp.server.app import serve
@@ -157,7 +157,7 @@ def _outcome(target: Target, body: str, size: int) -> Outcome:
     place = Span(target.file, target.span.line, size - len(body.encode()), target.span.line, size)
     inputs = (InputSpec("x", "f32[2, 3]", "search", guessed=True),)
     if "fail" in body:
-        ran = Value(place, "return", "f32[2, 3]")
+        ran = ObservedValue(place, "return", "f32[2, 3]")
         partial = Trace(
             target.id,
             inputs,
@@ -172,7 +172,7 @@ def _outcome(target: Target, body: str, size: int) -> Outcome:
         return Failure("shape", "sizes do not fit", place, "write the shapes down", "error", partial=known)
     if "guess" in body:
         return Failure("inputs", "no inputs were found", inputs=(InputSpec("x", "f32[2, 3]", "search", guessed=True),))
-    returned = Value(place, "return", "f32[2, 3]")
+    returned = ObservedValue(place, "return", "f32[2, 3]")
     trace = Trace(target.id, inputs, (StageInfo("inference", 1, 3),), (), (returned,), ("f32[2, 3]",), 0.1, "2.13.0")
     if " if y" not in body:
         return trace

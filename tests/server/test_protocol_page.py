@@ -3,7 +3,8 @@
 import re
 from pathlib import Path
 
-from fx_lsp.server import app, benchmarks, status
+from fx_lsp.server import app, status
+from fx_lsp.server.display import benchmarks
 from fx_lsp.server.settings import _ROWS as ROWS
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -13,7 +13,7 @@ from conftest import Traced, in_fork, request_for
 from inline_snapshot import snapshot
 
 from fx_lsp.features.checkpoint import checkpoint
-from fx_lsp.features.pin import Edit
+from fx_lsp.features.pin import TextChange
 from fx_lsp.tracer.compat import HAS_ANNOTATE, HAS_COLUMNS, min_cut_partition
 from fx_lsp.tracer.job import run
 from fx_lsp.tracing.analysis import analyse
@@ -246,7 +246,7 @@ def test_a_region_saves_less_as_a_checkpoint_and_as_much_as_when_it_is_rewritten
     assert rewritten.trace.saved_bytes == found["checkpoint"][4]
 
 
-def applied(text: str, edits: Sequence[Edit]) -> str:
+def applied(text: str, edits: Sequence[TextChange]) -> str:
     lines = text.splitlines(keepends=True)
     for edit in sorted(edits, key=lambda e: e.line, reverse=True):
         tail = lines[edit.end_line - 1][edit.end_col :]

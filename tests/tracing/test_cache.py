@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fx_lsp.model import Failure, FailureKind, Given, Outcome, Span, Trace, TraceReply
+from fx_lsp.model import Failure, FailureKind, Outcome, Span, Trace, TraceReply, WrittenInputs
 from fx_lsp.tracing.answers.disk import Cache, cache_key, default_cache_path, is_fresh, read_dependencies
 
 TRACE = Trace("/m.py::f", (), (), (), (), ("f32[2]",), 0.1, "2.13", ("a note",))
@@ -216,7 +216,7 @@ def test_everything_that_changes_the_answer_changes_the_key() -> None:
         "evident": True,
         "module": "m",
         "package": "",
-        "given": (Given("x=f32[2]", "comment", Span("/m.py", 3, 0, 3, 9)),),
+        "inputs": (WrittenInputs("x=f32[2]", "comment", Span("/m.py", 3, 0, 3, 9)),),
         "interpreter": "i",
         "version": "1",
         "search_seconds": 5.0,
@@ -230,7 +230,7 @@ def test_everything_that_changes_the_answer_changes_the_key() -> None:
         "evident": False,
         "module": "n",
         "package": "p",
-        "given": (Given("x=f32[2]", "comment", Span("/m.py", 3, 4, 3, 13)),),
+        "inputs": (WrittenInputs("x=f32[2]", "comment", Span("/m.py", 3, 4, 3, 13)),),
         "interpreter": "j",
         "version": "2",
         "search_seconds": 6.0,
@@ -238,8 +238,10 @@ def test_everything_that_changes_the_answer_changes_the_key() -> None:
     }
     keys = {cache_key(**base), *(cache_key(**{**base, name: value}) for name, value in changed.items())}
     assert len(keys) == len(base) + 1
-    assert cache_key(**{**base, "given": (Given("x=f32[2]", "comment", Span("/m.py", 7, 0, 7, 9)),)}) in keys
-    assert cache_key(**{**base, "given": (Given("x=f32[2]", "settings", Span("/m.py", 3, 0, 3, 9)),)}) not in keys
+    assert cache_key(**{**base, "inputs": (WrittenInputs("x=f32[2]", "comment", Span("/m.py", 7, 0, 7, 9)),)}) in keys
+    assert (
+        cache_key(**{**base, "inputs": (WrittenInputs("x=f32[2]", "settings", Span("/m.py", 3, 0, 3, 9)),)}) not in keys
+    )
 
 
 def test_the_cache_is_where_the_platform_keeps_caches(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from fx_lsp.model import (
     InputSpec,
     NamedSizes,
     Node,
+    ObservedValue,
     Span,
     Stage,
     StageInfo,
@@ -24,7 +25,6 @@ from fx_lsp.model import (
     TraceReply,
     TraceRequest,
     Unreached,
-    Value,
 )
 from fx_lsp.tracing.analysis import analyse, module_name
 from fx_lsp.tracing.engine import Engine, EngineSettings, EngineStatus
@@ -87,7 +87,7 @@ def traced(request: TraceRequest) -> TraceReply:
     line = next(n for n, text in enumerate(request.sliced.split("\n"), 1) if "return" in text)
     span = Span(request.file, line, 11, line, 20)
     stage = Stage("forward", (Node("relu", "call_function", "aten.relu", spans=(span,)),))
-    value = Value(span, "", "f32[2]")
+    value = ObservedValue(span, "", "f32[2]")
     trace = Trace(request.name, (), (StageInfo("forward", 1, 1),), (), (value,), (), 0.1, "2.13")
     return TraceReply(trace, {"forward": encode_stage(stage)})
 
@@ -593,7 +593,7 @@ def with_variant(request: TraceRequest) -> TraceReply:
     inside = Span(request.file, line, 8, line, 17)
     if request.work == "variant=y":
         inputs = (InputSpec("y", "f32[2]", "search", guessed=True),)
-        return TraceReply(replace(trace, inputs=inputs, values=(*trace.values, Value(inside, "x", "f32[2]"))))
+        return TraceReply(replace(trace, inputs=inputs, values=(*trace.values, ObservedValue(inside, "x", "f32[2]"))))
     return TraceReply(replace(trace, unreached=(Unreached(inside, "condition"),), variants=(TargetVariant("y"),)))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from test_engine import Bench
 
-from fx_lsp.model import Given
+from fx_lsp.model import WrittenInputs
 from fx_lsp.tracing.analysis import analyse
 from fx_lsp.tracing.source.project import PYPROJECT, Project, concerns, read_project
 
@@ -36,7 +36,7 @@ def test_the_comment_counts_before_the_settings(tmp_path: Path):
     file = str(tmp_path / "m.py")
     comment, written = analyse(file, TEXT, ()).request("f", {}, 5.0).given
     assert (comment.source, comment.text) == ("comment", "x=f32[2]")
-    assert written == Given("y=f32[2, 4]", "settings", None, "pyproject.toml")
+    assert written == WrittenInputs("y=f32[2, 4]", "settings", None, "pyproject.toml")
 
 
 def test_a_file_is_read_again_when_it_has_changed(tmp_path: Path):

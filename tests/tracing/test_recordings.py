@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fx_lsp.model import Given
+from fx_lsp.model import WrittenInputs
 from fx_lsp.tracing.analysis import analyse
 from fx_lsp.tracing.calls.recordings import (
     KEPT_RUNS,
@@ -58,7 +58,7 @@ def test_the_newest_run_counts_first_and_each_text_once(project: Path, put: Put)
     put("1", "x=f32[1]", "x=f32[2]")
     put("2", "x=f32[2]", "x=f32[3]")
     assert texts(project) == ["x=f32[2]", "x=f32[3]", "x=f32[1]"]
-    assert recordings(str(project))["m.py", "f"][0] == Given("x=f32[2]", "recorded", None, "from `run 2`")
+    assert recordings(str(project))["m.py", "f"][0] == WrittenInputs("x=f32[2]", "recorded", None, "from `run 2`")
 
 
 def test_three_calls_at_most(project: Path, put: Put):

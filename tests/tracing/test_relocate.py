@@ -1,5 +1,5 @@
 from fx_lsp import wire
-from fx_lsp.model import Failure, InputSpec, Node, Remark, Saved, Span, Stage, StageInfo, Trace, Value
+from fx_lsp.model import Failure, InputSpec, Node, ObservedValue, Remark, Saved, Span, Stage, StageInfo, Trace
 from fx_lsp.tracing.answers.relocation import edited_lines, relocate_outcome, relocate_stage
 
 
@@ -13,7 +13,7 @@ def test_every_span_of_the_file_moves() -> None:
         inputs=(InputSpec("x", "f32[2]", "search"),),
         stages=(StageInfo("forward", 1, 3),),
         saved=(Saved("x", "f32[2]", 8, span(3)), Saved("y", "f32[2]", 8, None)),
-        values=(Value(span(3, 4), "y", "f32[2]"), Value(span(7, file="/other.py"), "z", "f32[2]")),
+        values=(ObservedValue(span(3, 4), "y", "f32[2]"), ObservedValue(span(7, file="/other.py"), "z", "f32[2]")),
         outputs=("f32[2]",),
         seconds=0.1,
         torch="2.13",

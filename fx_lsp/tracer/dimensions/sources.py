@@ -15,7 +15,7 @@ from fx_lsp.syntax import FunctionNode, axis_terms, parse_expression
 from fx_lsp.tracer.inputs.plan.dims import Shape, parameter_shape, shapes_in, words
 
 Place: TypeAlias = "tuple[Span, str]"
-"""As in a `Value`: the span of a statement, of the head of a function or of an expression, and what it binds."""
+"""As in an `ObservedValue`: the span of a statement, of a function's head or of an expression, and what it binds."""
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _READS = frozenset({"shape", "size"})

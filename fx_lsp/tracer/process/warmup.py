@@ -7,7 +7,7 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from fx_lsp.model import Given, Stage, TraceRequest
+from fx_lsp.model import Stage, TraceRequest, WrittenInputs
 from fx_lsp.specs import parse_spec
 from fx_lsp.wire import decode_stage
 
@@ -90,6 +90,6 @@ def _replay(stage: Stage) -> None:
 def _trace(name: str) -> None:
     from fx_lsp.tracer.job import run
 
-    given = Given("x=f32[4, 4]", "comment")
+    given = WrittenInputs("x=f32[4, 4]", "comment")
     run(TraceRequest(f"<{_NAME}>", name, "module", _SOURCE, _SOURCE, _NAME, "", (), (given,)))
     sys.modules.pop(_NAME, None)

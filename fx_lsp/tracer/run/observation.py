@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from fx_lsp.model import InputSpec, Span, Value
+from fx_lsp.model import InputSpec, ObservedValue, Span
 from fx_lsp.tracer.run.branches import Branches, Coverage
 from fx_lsp.tracer.run.call import Call
 from fx_lsp.tracer.run.conditions import Conditions
@@ -85,7 +85,7 @@ class Run:
     unbatched: list[Chain] = field(default_factory=list[Chain])
     writes: list[Write] = field(default_factory=list[Write])
     touched: set[int] = field(default_factory=set[int])
-    values: list[Value] = field(default_factory=list)
+    values: list[ObservedValue] = field(default_factory=list)
     repeats: Counter[Span] = field(default_factory=Counter[Span])
     calling: FailedCall | None = None
     crossed: list[tuple[Span, str, str]] = field(default_factory=list["tuple[Span, str, str]"])
@@ -253,7 +253,7 @@ def _is_unbatched(func: Callable[..., Any], args: tuple[Any, ...]) -> bool:
 
 
 class Values:
-    """Collects `Value`s: the first spec of each place, and whether later ones differed."""
+    """Collects `ObservedValue`s: the first spec of each place, and whether later ones differed."""
 
     def __init__(self) -> None:
         self._specs: dict[tuple[Span, str], str] = {}
@@ -272,9 +272,9 @@ class Values:
         elif self._specs.setdefault((span, name), spec) != spec:
             self._varying.add((span, name))
 
-    def collected(self) -> list[Value]:
+    def collected(self) -> list[ObservedValue]:
         """All values in the order first seen."""
-        return [Value(s, n, spec, (s, n) in self._varying) for (s, n), spec in self._specs.items()]
+        return [ObservedValue(s, n, spec, (s, n) in self._varying) for (s, n), spec in self._specs.items()]
 
 
 def watched_run(

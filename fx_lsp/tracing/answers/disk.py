@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from fx_lsp.errors import ProtocolError
-from fx_lsp.model import Failure, Given, Outcome, Span, TargetKind, TraceReply
+from fx_lsp.model import Failure, Outcome, Span, TargetKind, TraceReply, WrittenInputs
 from fx_lsp.wire import outcome_from_json, outcome_to_json
 
 T = TypeVar("T")
@@ -68,17 +68,17 @@ def cache_key(
     evident: bool,
     module: str,
     package: str,
-    given: Sequence[Given],
+    inputs: Sequence[WrittenInputs],
     interpreter: str,
     version: str,
     search_seconds: float,
     roots: Sequence[str],
 ) -> str:
-    """A hash of everything that changes the answer but is not a dependency; hexadecimal.
+    """Return a hash of everything that changes the answer but is not a dependency; hexadecimal.
 
     `file` counts because an answer's spans name it; of the spans of what is given everything but the line does.
     """
-    written = [[g.text, g.source, g.detail, _extent(g.span)] for g in given]
+    written = [[g.text, g.source, g.detail, _extent(g.span)] for g in inputs]
     asked = [file, fingerprint, name, kind, evident, module, package, written]
     parts = [*asked, interpreter, version, search_seconds, list(roots)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
@@ -89,7 +89,7 @@ def _extent(span: Span | None) -> list[int] | None:
 
 
 def default_cache_path() -> str:
-    """Where traces are kept for this user: `fx-lsp/traces.sqlite3` in the platform's cache directory."""
+    """Return where traces are stored for this user: `fx-lsp/traces.sqlite3` in the platform's cache directory."""
     home = Path.home()
     if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
@@ -103,18 +103,20 @@ def default_cache_path() -> str:
 def read_dependencies(
     paths: Sequence[str], overlays: Mapping[str, str], since: float = math.inf
 ) -> tuple[Dependency, ...]:
-    """The present state of files, unsaved texts (`overlays`) before the disk. A missing file has the digest "".
+    """Return the state of files, unsaved texts (`overlays`) before the disk. A missing file has the digest "".
 
     A file that was written after `since` (seconds since the epoch), so that nobody knows which of its texts was read,
     has a digest that no file has.
     """
-    found = (_read_dependency(path, overlays) for path in paths)
+    dependencies = (_read_dependency(path, overlays) for path in paths)
     now = time.time()
-    return tuple(replace(d, digest=UNKNOWN, mtime_ns=-1) if since < d.mtime_ns / 1e9 <= now else d for d in found)
+    return tuple(
+        replace(d, digest=UNKNOWN, mtime_ns=-1) if since < d.mtime_ns / 1e9 <= now else d for d in dependencies
+    )
 
 
 def is_fresh(dependencies: Sequence[Dependency], overlays: Mapping[str, str]) -> bool:
-    """Whether every file still has the text that it had; time and size are looked at first."""
+    """Return whether every file still has the text that it had; time and size are looked at first."""
     for dependency in dependencies:
         if dependency.path not in overlays and dependency.mtime_ns >= 0:
             try:
@@ -129,7 +131,7 @@ def is_fresh(dependencies: Sequence[Dependency], overlays: Mapping[str, str]) ->
 
 
 def is_storable(outcome: Outcome) -> bool:
-    """Whether the same text would give the same outcome tomorrow; not so for a time limit or a missing package."""
+    """Return whether the same text would give the same tomorrow; not so for a time limit or a missing package."""
     return not (isinstance(outcome, Failure) and outcome.kind in _NOT_STORED)
 
 
@@ -153,12 +155,12 @@ class Cache:
         """Why nothing is kept on disk in this session, or ""."""
 
     def get(self, key: str, overlays: Mapping[str, str]) -> CachedTrace | None:
-        """The answer stored under `key`, if everything it depends on is unchanged."""
-        found = self._attempt(lambda connection: _select(connection, key))
-        if found is None or not is_fresh(found.dependencies, overlays):
+        """Return the answer stored under `key`, if everything it depends on is unchanged."""
+        answer = self._attempt(lambda connection: _select(connection, key))
+        if answer is None or not is_fresh(answer.dependencies, overlays):
             return None
         self._attempt(lambda connection: _note_use(connection, key, self._clock()))
-        return found
+        return answer
 
     def stage(self, key: str, name: str) -> bytes | None:
         """The encoded stage `name` of the answer under `key`."""

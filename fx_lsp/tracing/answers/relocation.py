@@ -10,6 +10,7 @@ from fx_lsp.model import (
     Failure,
     NamedSizes,
     Node,
+    ObservedValue,
     Outcome,
     Related,
     Remark,
@@ -19,7 +20,6 @@ from fx_lsp.model import (
     TargetVariant,
     Trace,
     Unreached,
-    Value,
 )
 
 
@@ -89,7 +89,7 @@ def _text(stage: Stage, nodes: list[Node]) -> str:
     """The text of a stage whose comments name the lines that its nodes are from (`# norms.py:8  …`)."""
     lines = stage.text.split("\n")
     for i, number in enumerate(stage.origins):
-        old, new = (known[number - 1] if 0 < number <= len(nodes) else None for known in (stage.nodes, nodes))
+        old, new = (nodes_then[number - 1] if 0 < number <= len(nodes) else None for nodes_then in (stage.nodes, nodes))
         if old is None or new is None or len(old.spans) != len(new.spans):
             continue
         for was, now in zip(old.spans[:1], new.spans[:1], strict=True):
@@ -105,7 +105,7 @@ def _saved(trace: Trace, file: str, mapping: Mapping[int, int]) -> tuple[Saved, 
     )
 
 
-def _values(trace: Trace | TargetVariant, file: str, mapping: Mapping[int, int]) -> tuple[Value, ...]:
+def _values(trace: Trace | TargetVariant, file: str, mapping: Mapping[int, int]) -> tuple[ObservedValue, ...]:
     moved = ((value, relocate_span(value.span, file, mapping)) for value in trace.values)
     return tuple(value if span is value.span else replace(value, span=span) for value, span in moved if span)
 

@@ -27,19 +27,19 @@ class Answers:
 
     @property
     def trouble(self) -> str:
-        """Why answers are not kept on disk, or ""."""
+        """Say why answers are not stored on disk, or ""."""
         return self._cache.trouble
 
     async def find(self, keys: Iterable[str], overlays: Mapping[str, str]) -> dict[str, CachedTrace]:
-        """The answers whose dependencies are unchanged; others are forgotten."""
+        """Return the answers whose dependencies are unchanged; others are forgotten."""
         remembered = {key: self._answers.get(key) for key in keys}
-        found = await asyncio.to_thread(_look_up, remembered, self._cache, overlays)
+        fresh = await asyncio.to_thread(_look_up, remembered, self._cache, overlays)
         for key in remembered:
-            if key in found:
-                self._answers.put(key, found[key])
+            if key in fresh:
+                self._answers.put(key, fresh[key])
             else:
                 self._answers.drop(key)
-        return found
+        return fresh
 
     def keep(self, key: str, answer: CachedTrace, stages: Mapping[str, bytes]) -> None:
         """Remember an answer."""
@@ -99,9 +99,9 @@ class Answers:
 def _look_up(
     remembered: Mapping[str, CachedTrace | None], cache: Cache, overlays: Mapping[str, str]
 ) -> dict[str, CachedTrace]:
-    found: dict[str, CachedTrace] = {}
+    answers: dict[str, CachedTrace] = {}
     for key, answer in remembered.items():
         fresh = answer if answer and is_fresh(answer.dependencies, overlays) else cache.get(key, overlays)
         if fresh is not None:
-            found[key] = fresh
-    return found
+            answers[key] = fresh
+    return answers

@@ -14,7 +14,7 @@ from fx_lsp.model import CallSite, Target
 from fx_lsp.syntax import FunctionNode
 from fx_lsp.tracing.calls.project_files import ProjectFile, users_of
 from fx_lsp.tracing.calls.pytest_calls import test_case
-from fx_lsp.tracing.calls.straight_line import FUNCTIONS, MADE, Found, Known, calling_methods, calls_in, trains
+from fx_lsp.tracing.calls.straight_line import FUNCTIONS, MADE, Known, TargetCall, calling_methods, calls_in, trains
 from fx_lsp.tracing.slicing.backward_slice import Backwards, Path, decorators_of, render, root_of
 from fx_lsp.tracing.slicing.module_slice import SourceGraph
 from fx_lsp.tracing.slicing.step_slice import StepPart
@@ -145,16 +145,16 @@ class _Own:
     def leading(self) -> _Leading:
         return _Leading(self.module, self.known)
 
-    def calls(self) -> list[Found]:
+    def calls(self) -> list[TargetCall]:
         return calls_in(self.graph, self.known, self.target)
 
-    def site(self, found: Found) -> CallSite | None:
-        needed = _needed(self.graph, self.text, found, self.target, self.callee)
+    def site(self, target_call: TargetCall) -> CallSite | None:
+        needed = _needed(self.graph, self.text, target_call, self.target, self.callee)
         if needed is None:
             return None
         lines = {**self.lines(needed.names), **needed.lines, **(self.part.lines if self.part is not None else {})}
         text = _joined(lines, self.text)
-        return CallSite(self.target.file, found.call.lineno, text, needed.then, functions=needed.functions)
+        return CallSite(self.target.file, target_call.call.lineno, text, needed.then, functions=needed.functions)
 
     @property
     def callee(self) -> _Callee | None:
@@ -171,6 +171,45 @@ class _Own:
         return {**self.graph.slice("", others).kept, **self.part.lines}
 
 
+class _ImportsOf:
+    """What a file imports of a `module` and of the names `leading` in it.
+
+    `names` are what it calls these, by its own name for each; `aliases` its names of the module, which is `imported` as
+    that; `in_use` what it wants of it.
+    """
+
+    def __init__(self, module: str, leading: Collection[str]) -> None:
+        self.names: dict[str, str] = {}
+        self.aliases: set[str] = set()
+        self.in_use: set[str] = set()
+        self.imported = module
+        self._module = module
+        self._leading = frozenset(leading)
+
+    def add(self, node: ast.Import) -> None:
+        """Take note of `import a.b as c`."""
+        for alias in node.names:
+            if _is_module(alias.name, self._module) and (alias.asname or "." not in alias.name):
+                self.aliases.add(alias.asname or alias.name)
+                self.imported = alias.name
+
+    def add_from(self, node: ast.ImportFrom, start: str) -> None:
+        """Take note of `from a.b import c`, where `start` is `a.b`, absolute."""
+        for alias in node.names:
+            name = f"{start}.{alias.name}" if start else alias.name
+            if _is_module(name, self._module):
+                self.aliases.add(alias.asname or alias.name)
+                self.imported = name
+            elif _is_module(start, self._module) or self._module.startswith(f"{start}."):
+                self.imported = start if _is_module(start, self._module) else self.imported
+                if alias.name == "*":
+                    self.in_use |= self._leading
+                    self.names |= {name: name for name in self._leading}
+                else:
+                    self.in_use.add(alias.name)
+                    self.names |= {alias.asname or name: name for name in {alias.name} & self._leading}
+
+
 @dataclass
 class _There:
     """Another file, which runs as `module` of `package` and may import what is `lead` to the target."""
@@ -183,53 +222,38 @@ class _There:
 
     @property
     def uses(self) -> bool:
-        """Whether it imports something that leads to the target."""
+        """Return whether it imports something that leads to the target."""
         return bool(self._imports[0].names or self._imports[0].aliases)
 
     @property
     def leading(self) -> _Leading | None:
-        """What of this file leads to the target, for files that import it; None where nothing does."""
-        known, imported, taken = self._imports
-        functions = known.names
+        """Return what of this file leads to the target, for files that import it; None where nothing does."""
+        callees, imported, imported_names = self._imports
+        functions = callees.names
         if not functions:
             return None
         outer = Known(
             functions,
-            known.direct & functions,
-            known.classes,
-            known.programs,
+            callees.direct & functions,
+            callees.classes,
+            callees.programs,
             leading=functions,
-            methods=known.methods,
+            methods=callees.methods,
         )
-        return _Leading(self.module, outer, imported, taken)
+        return _Leading(self.module, outer, imported, imported_names)
 
     @cached_property
     def _imports(self) -> tuple[Known, str, frozenset[str]]:
-        """What leads to the target, the name under which the file imports the target's, and what it takes of that."""
-        names: dict[str, str] = {}
-        aliases: set[str] = set()
-        taken: set[str] = set()
-        lead, module = self.lead.known, self.lead.module
-        imported = module
+        """Return what leads to the target, the name that the file imports the target's by, and its names in use."""
+        lead, imports = self.lead.known, _ImportsOf(self.lead.module, self.lead.known.names)
         for node in walk(self.user.tree):
             if isinstance(node, ast.Import):
-                for alias in node.names:
-                    if _is_module(alias.name, module) and (alias.asname or "." not in alias.name):
-                        aliases.add(alias.asname or alias.name)
-                        imported = alias.name
+                imports.add(node)
             elif isinstance(node, ast.ImportFrom):
-                start = self._absolute(node)
-                for alias in node.names:
-                    if _is_module(f"{start}.{alias.name}" if start else alias.name, module):
-                        aliases.add(alias.asname or alias.name)
-                        imported = f"{start}.{alias.name}" if start else alias.name
-                    elif _is_module(start, module) or module.startswith(f"{start}."):
-                        imported = start if _is_module(start, module) else imported
-                        everything = lead.names if alias.name == "*" else {alias.name} & lead.names
-                        taken |= {alias.name} if alias.name != "*" else lead.names
-                        names |= {(alias.asname or name) if alias.name != "*" else name: name for name in everything}
+                imports.add_from(node, self._absolute(node))
+        names, aliases, in_use = imports.names, imports.aliases, imports.in_use
         if aliases:
-            taken |= {
+            in_use |= {
                 node.attr
                 for node in walk(self.user.tree)
                 if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in aliases
@@ -239,7 +263,7 @@ class _There:
         def called(among: frozenset[str]) -> frozenset[str]:
             return frozenset(name for name, original in names.items() if original in among)
 
-        known = Known(
+        callees = Known(
             frozenset(names.keys() | helpers.keys()),
             called(lead.direct) | lead.direct,
             called(lead.classes) | lead.classes | {*filter(self.user.graph.is_class, helpers)},
@@ -250,8 +274,8 @@ class _There:
             helpers=frozenset(helpers),
         )
         if self.lead.imported:
-            return known, self.lead.imported, self.lead.taken
-        return known, imported, frozenset(name for name in taken if self.own.graph.binds(name))
+            return callees, self.lead.imported, self.lead.taken
+        return callees, imports.imported, frozenset(name for name in in_use if self.own.graph.binds(name))
 
     def _helpers(self, leading: Collection[str]) -> dict[str, ast.stmt]:
         """Functions and classes of the file that use what leads to the target."""
@@ -265,23 +289,23 @@ class _There:
         parts = self.package.split(".") if self.package else []
         return ".".join([*parts[: len(parts) - node.level + 1], *([node.module] if node.module else [])])
 
-    def calls(self) -> list[Found]:
+    def calls(self) -> list[TargetCall]:
         return calls_in(self.user.graph, self._imports[0], self.own.target, local_imports=True) if self.uses else []
 
-    def site(self, found: Found) -> CallSite | None:
-        needed = _needed(self.user.graph, self.user.text, found, self.own.target, self.own.callee)
+    def site(self, target_call: TargetCall) -> CallSite | None:
+        needed = _needed(self.user.graph, self.user.text, target_call, self.own.target, self.own.callee)
         if needed is None:
             return None
-        _, imported, taken = self._imports
+        _, imported, imported_names = self._imports
         lines = {**self.user.graph.slice("", needed.names).kept, **needed.lines}
         return CallSite(
             self.user.file,
-            found.call.lineno,
+            target_call.call.lineno,
             _joined(lines, self.user.text),
             needed.then,
             self.module,
             self.package,
-            self.own.graph.slice_of(self.own.lines(taken)).text,
+            self.own.graph.slice_of(self.own.lines(imported_names)).text,
             imported,
             needed.functions,
         )
@@ -293,14 +317,14 @@ def _programs(definitions: Mapping[str, ast.stmt]) -> set[str]:
 
 
 def _users(graph: SourceGraph, names: Collection[str]) -> set[str]:
-    """The functions and classes of a file that use some of `names`, the containers that hold them, what uses those."""
-    found, waiting = set[str](), list(names)
+    """Return what of a file uses some of `names`, the containers that hold them, and what uses those."""
+    users, waiting = set[str](), list(names)
     while waiting:
         name = waiting.pop()
-        fresh = {*graph.users(name), *graph.holders(name)} - found
-        found |= fresh
+        fresh = {*graph.users(name), *graph.holders(name)} - users
+        users |= fresh
         waiting += fresh
-    return found
+    return users
 
 
 def _is_command(definitions: Iterable[ast.stmt], name: str) -> bool:
@@ -309,7 +333,7 @@ def _is_command(definitions: Iterable[ast.stmt], name: str) -> bool:
 
 
 def _is_module(name: str, module: str) -> bool:
-    """Whether a dotted name is a module, seen from its directory or from one above."""
+    """Return whether a dotted name is a module, seen from its directory or from one above."""
     return bool(name) and (f".{name}".endswith(f".{module}") or f".{module}".endswith(f".{name}"))
 
 
@@ -346,21 +370,21 @@ class _Callee:
         return {a.arg for a in required} <= {k.arg for k in call.keywords}
 
     def unread(self, call: ast.Call) -> list[ast.expr]:
-        """The arguments of a call that nothing reads."""
+        """Return the arguments of a call that nothing reads."""
         arguments = self.function.args
         if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
             return []
         names = [a.arg for a in (*arguments.posonlyargs, *arguments.args)][1 if self.is_method else 0 :]
         rest = [arguments.vararg.arg if arguments.vararg is not None else ""] * max(len(call.args) - len(names), 0)
         every = {a.arg for a in walk(arguments) if isinstance(a, ast.arg)}
-        given = [*zip((*names, *rest), call.args, strict=False), *((k.arg or "", k.value) for k in call.keywords)]
-        return [value for name, value in given if name in every - self.read and not isinstance(value, ast.Constant)]
+        bound = [*zip((*names, *rest), call.args, strict=False), *((k.arg or "", k.value) for k in call.keywords)]
+        return [value for name, value in bound if name in every - self.read and not isinstance(value, ast.Constant)]
 
 
 def _needed(
     graph: SourceGraph,
     text: str,
-    found: Found,
+    target_call: TargetCall,
     target: Target,
     callee: _Callee | None,
     depth: int = MAX_DEPTH,
@@ -370,11 +394,11 @@ def _needed(
 
     What is called reads names of the module, too: of those, functions on the way may assign some that are `global`.
     """
-    body, path = graph.tree.body, found.path
-    unread = _unread(callee, found)
+    body, path = graph.tree.body, target_call.path
+    unread = _unread(callee, target_call)
     needs = Backwards(collect_imports([*body, *walk(path[0])]).keys())
     idle = {n for argument in unread for n in walk(argument)}
-    needs.names |= loads_of(path[-1]) if found.whole else _names_in([found.call], idle)
+    needs.names |= loads_of(path[-1]) if target_call.whole else _names_in([target_call.call], idle)
     case = test_case(path, graph.tree)
     fixtures = case.fixtures if case is not None else frozenset[ast.FunctionDef]()
     needs.names |= case.names if case is not None else set()
@@ -383,7 +407,7 @@ def _needed(
     outer = _around(graph, text, path, target, needs, depth) if case is None else None
     if case is None and outer is None:
         return None
-    call = None if found.whole else found.call
+    call = None if target_call.whole else target_call.call
     decorated = path[:1] if outer is not None and outer.is_decorated else ()
     needs.names |= _names_in([part for node in decorated for part in decorators_of(node)])
     lines = render(text, body, needs.kept | fixtures, path, call, fixtures, unread, decorated=decorated)
@@ -403,10 +427,10 @@ def _need_globals(needs: Backwards, function: ast.stmt, read: Collection[str]) -
     needs.kept.update(declared if assigned else ())
 
 
-def _unread(callee: _Callee | None, found: Found) -> list[ast.expr]:
+def _unread(callee: _Callee | None, target_call: TargetCall) -> list[ast.expr]:
     """Return the arguments of a call that nothing reads."""
-    is_plain = not found.whole and not found.indirect
-    return callee.unread(found.call) if callee is not None and is_plain else []
+    is_plain = not target_call.whole and not target_call.indirect
+    return callee.unread(target_call.call) if callee is not None and is_plain else []
 
 
 def _names_in(nodes: Iterable[ast.AST], without: Collection[ast.AST] = ()) -> set[str]:

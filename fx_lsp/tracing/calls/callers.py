@@ -37,7 +37,7 @@ def conventional(targets: Mapping[str, Target], graph: SourceGraph) -> str | Non
 
 
 def _around(name: str, targets: Mapping[str, Target], graph: SourceGraph) -> dict[str, TargetKind]:
-    """What a nested function is in (targets or not), from the outermost on, or the class of a method.
+    """Return what a nested function is in (targets or not), from the outermost on, or the class of a method.
 
     Each with its kind; a class only where it is a target.
     """

@@ -97,13 +97,13 @@ def read_file(path: str, overlays: Mapping[str, str]) -> ProjectFile | None:
 
 
 def _candidates(file: str, roots: tuple[str, ...]) -> list[str]:
-    found: list[str] = []
+    files: list[str] = []
     left = MAX_NAMES
     for directory in _directories(file, roots):
         names = _names(directory)[:left]
         left -= len(names)
-        found += [f"{directory}{os.sep}{name}" for name in names if _TEST.match(name)]
-    return found
+        files += [f"{directory}{os.sep}{name}" for name in names if _TEST.match(name)]
+    return files
 
 
 def _files_below(roots: Sequence[str], file: str, names: Callable[[str], Iterable[str]] | None = None) -> list[str]:
@@ -128,7 +128,7 @@ def _files_below(roots: Sequence[str], file: str, names: Callable[[str], Iterabl
 
 
 def _directories(file: str, roots: tuple[str, ...]) -> list[str]:
-    """Where tests of `file` may stand: beside it, or in `tests`, where its directory may be mirrored."""
+    """Return where tests of `file` may stand: beside it, or in `tests`, where its directory may be mirrored."""
     here = Path(file).parent
     folders = [here, *(here / name for name in _DIRECTORIES)]
     for root in map(Path, roots):
@@ -186,7 +186,7 @@ def _listed(directory: str, mtime_ns: int) -> _Listed:
 
 
 def _holds_sources(entry: os.DirEntry[str]) -> bool:
-    """Whether an entry is a directory that is neither hidden, nor an environment, nor what a build put out."""
+    """Return whether an entry is a directory, but not hidden, an environment, or what a build put out."""
     hidden = entry.name.startswith(".") or entry.name in _NOT_SOURCE
     return not hidden and entry.is_dir(follow_symlinks=False) and not Path(entry.path, "pyvenv.cfg").exists()
 

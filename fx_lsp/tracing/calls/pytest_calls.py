@@ -28,15 +28,17 @@ class Case:
 
 
 def test_case(path: Sequence[ast.stmt], tree: ast.Module) -> Case | None:
-    """How to call the function at the beginning of `path`, or the method of a test class; an empty text where there is
-    none. None where a parameter is no fixture of the module."""
+    """Return how to call the function at the beginning of `path`, or the method of a test class.
+
+    The text is empty where there is none. None where a parameter is no fixture of the module.
+    """
     fixtures = fixtures_of(tree)
     match path[0], path[1] if len(path) > 1 else None:
         case ast.FunctionDef() as function, _:
             return _call(function, required(function), fixtures, _MAX_DEPTH)
         case ast.ClassDef() as owner, ast.FunctionDef() as method:
-            made = _call(method, required(method)[1:], fixtures, _MAX_DEPTH)
-            return None if made is None else replace(made, text=_on_instance(owner, method.name, made.text))
+            call = _call(method, required(method)[1:], fixtures, _MAX_DEPTH)
+            return None if call is None else replace(call, text=_on_instance(owner, method.name, call.text))
         case _:
             return Case("")
 
@@ -51,17 +53,17 @@ def fixtures_of(tree: ast.Module) -> dict[str, ast.FunctionDef]:
 
 
 def is_test_class(node: ast.ClassDef) -> bool:
-    """Whether pytest or unittest looks for tests in a class."""
+    """Return whether pytest or unittest looks for tests in a class."""
     return node.name.startswith("Test") or _is_unittest(node)
 
 
 def is_setup(node: ast.stmt) -> bool:
-    """Whether a statement of a test class defines what runs before each of its tests."""
+    """Return whether a statement of a test class defines what runs before each of its tests."""
     return isinstance(node, ast.FunctionDef) and node.name in _SETUPS
 
 
 def expects_error(node: ast.AST) -> bool:
-    """Whether an expression is `pytest.raises(…)` or the like: what runs inside is meant to fail."""
+    """Return whether an expression is `pytest.raises(…)` or the like: what runs inside is meant to fail."""
     return isinstance(node, ast.Call) and _RAISES.fullmatch(_last_name(node)) is not None
 
 
@@ -94,21 +96,23 @@ def _on_instance(owner: ast.ClassDef, name: str, call: str) -> str:
 def _call(
     function: ast.FunctionDef, parameters: list[str], fixtures: dict[str, ast.FunctionDef], depth: int
 ) -> Case | None:
-    given = {name: text for names, text in _parametrized(function) for name, text in _each(names, text)}
-    names = {n.id for d in function.decorator_list for n in walk(d) if isinstance(n, ast.Name)} if given else set[str]()
+    values = {name: text for names, text in _parametrized(function) for name, text in _each(names, text)}
+    names = (
+        {n.id for d in function.decorator_list for n in walk(d) if isinstance(n, ast.Name)} if values else set[str]()
+    )
     used: set[ast.FunctionDef] = set()
     for name in parameters:
-        if name in given:
+        if name in values:
             continue
         fixture = fixtures.get(name)
-        made = _call(fixture, required(fixture), fixtures, depth - 1) if fixture is not None and depth else None
-        if fixture is None or made is None:
+        value = _call(fixture, required(fixture), fixtures, depth - 1) if fixture is not None and depth else None
+        if fixture is None or value is None:
             return None
         yields = any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in walk(*fixture.body))
-        given[name] = f"next({made.text})" if yields else made.text
-        used |= {fixture, *made.fixtures}
-        names |= {*made.names, *(loaded for statement in fixture.body for loaded in loads_of(statement))}
-    arguments = ", ".join(f"{name}={text}" for name, text in given.items())
+        values[name] = f"next({value.text})" if yields else value.text
+        used |= {fixture, *value.fixtures}
+        names |= {*value.names, *(loaded for statement in fixture.body for loaded in loads_of(statement))}
+    arguments = ", ".join(f"{name}={text}" for name, text in values.items())
     return Case(f"{function.name}({arguments})", frozenset(names), frozenset(used))
 
 

@@ -19,7 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from fx_lsp.model import Given
+from fx_lsp.model import WrittenInputs
 from fx_lsp.tracing.answers.disk import default_cache_path
 
 PER_TARGET = 3
@@ -39,26 +39,26 @@ class RecordedCall:
     command: str
 
 
-def recorded_calls(file: str, base: str | None = None) -> Mapping[str, tuple[Given, ...]]:
-    """What was recorded of the targets of a file, by name, from whichever directory above it was the root.
+def recorded_calls(file: str, base: str | None = None) -> Mapping[str, tuple[WrittenInputs, ...]]:
+    """Return what was recorded of a file's targets, by name, from whichever directory above it was the root.
 
     The newest run comes first. `base` is where recordings are kept. Only changed files are read again.
     """
     path, kept = Path(os.path.realpath(file)), base or default_base()
-    found: dict[str, tuple[Given, ...]] = {}
+    by_name: dict[str, tuple[WrittenInputs, ...]] = {}
     for root in path.parents:
         recorded = recordings(str(root), kept)
         here = path.relative_to(root).as_posix() if recorded else ""
-        for (where, name), given in recorded.items():
+        for (where, name), inputs in recorded.items():
             if where == here:
-                nearer = found.get(name, ())
-                more = (g for g in given if all(g.text != known.text for known in nearer))
-                found[name] = (*nearer, *more)[:PER_TARGET]
-    return found
+                nearer = by_name.get(name, ())
+                more = (g for g in inputs if all(g.text != other.text for other in nearer))
+                by_name[name] = (*nearer, *more)[:PER_TARGET]
+    return by_name
 
 
-def recordings(root: str, base: str | None = None) -> Mapping[tuple[str, str], tuple[Given, ...]]:
-    """What was recorded with `root` as the project's root, by file (relative to it) and name, the newest run first."""
+def recordings(root: str, base: str | None = None) -> Mapping[tuple[str, str], tuple[WrittenInputs, ...]]:
+    """Return what was recorded with `root` as the project's root, by file (relative to it) and name, newest first."""
     store = f"{base or default_base()}{os.sep}{_digest(root)}"
     try:
         states = [(entry.name, entry.stat()) for entry in os.scandir(store) if entry.name.endswith(".jsonl")]
@@ -68,16 +68,18 @@ def recordings(root: str, base: str | None = None) -> Mapping[tuple[str, str], t
 
 
 @lru_cache(maxsize=32)
-def _recordings(store: str, states: tuple[tuple[str, int, int], ...]) -> Mapping[tuple[str, str], tuple[Given, ...]]:
-    found: dict[tuple[str, str], tuple[Given, ...]] = {}
+def _recordings(
+    store: str, states: tuple[tuple[str, int, int], ...]
+) -> Mapping[tuple[str, str], tuple[WrittenInputs, ...]]:
+    by_target: dict[tuple[str, str], tuple[WrittenInputs, ...]] = {}
     for call in _offered(Path(store, name) for name, _, _ in states):
-        given = Given(call.text, "recorded", detail=f"from `{call.command}`")
-        found[call.file, call.name] = (*found.get((call.file, call.name), ()), given)
-    return found
+        written = WrittenInputs(call.text, "recorded", detail=f"from `{call.command}`")
+        by_target[call.file, call.name] = (*by_target.get((call.file, call.name), ()), written)
+    return by_target
 
 
 def default_base() -> str:
-    """Where recordings are kept for this user: `fx-lsp/recorded` in the platform's cache directory."""
+    """Return where recordings are stored for this user: `fx-lsp/recorded` in the platform's cache directory."""
     return str(Path(default_cache_path()).parent / "recorded")
 
 
@@ -97,9 +99,9 @@ def new_run() -> str:
 
 
 def run_files(store: Path, run: str) -> list[Path]:
-    """The files of a run, one for each process that has imported torch, those that started first first."""
-    found = [path for path in store.glob("*.jsonl") if _run_of(path) == run]
-    return sorted(found, key=lambda path: (path.stat().st_mtime_ns, path.name))
+    """Return the files of a run, one for each process that has imported torch, those that started first first."""
+    files = [path for path in store.glob("*.jsonl") if _run_of(path) == run]
+    return sorted(files, key=lambda path: (path.stat().st_mtime_ns, path.name))
 
 
 def read_calls(files: Iterable[Path]) -> list[RecordedCall]:
@@ -118,13 +120,13 @@ def settle(store: Path, run: str, root: str) -> None:
 
 
 def _offered(files: Iterable[Path]) -> Iterator[RecordedCall]:
-    """What tracers are offered, the newest run first."""
+    """Yield what tracers are offered, the newest run first."""
     counts: dict[tuple[str, str], set[str]] = {}
     for path in sorted(files, key=lambda path: (_run_of(path), path.name), reverse=True):
         for call in _read(path):
-            known = counts.setdefault((call.file, call.name), set())
-            if call.text not in known and len(known) < PER_TARGET:
-                known.add(call.text)
+            texts = counts.setdefault((call.file, call.name), set())
+            if call.text not in texts and len(texts) < PER_TARGET:
+                texts.add(call.text)
                 yield call
 
 
@@ -150,7 +152,7 @@ def _read(path: Path) -> Iterator[RecordedCall]:
         return
     for line in lines:
         try:
-            found: Any = json.loads(line)
-            yield RecordedCall(found["file"], found["name"], found["text"], found["command"])
+            row: Any = json.loads(line)
+            yield RecordedCall(row["file"], row["name"], row["text"], row["command"])
         except (ValueError, KeyError, TypeError):
             continue

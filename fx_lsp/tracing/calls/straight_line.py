@@ -52,7 +52,7 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Found:
+class TargetCall:
     """A call: `rank` 0 is the target itself; `path` leads to its statement, of which all is needed where `whole`.
 
     Where the call is `indirect`, what is called calls the target, with arguments of its own.
@@ -65,38 +65,38 @@ class Found:
     indirect: bool = False
 
 
-def calls_in(graph: SourceGraph, known: Known, target: Target, local_imports: bool = False) -> list[Found]:
-    """The calls in the module's own statements, in its functions and in tests, the best of each.
+def calls_in(graph: SourceGraph, callees: Known, target: Target, local_imports: bool = False) -> list[TargetCall]:
+    """Return the calls in the module's own statements, in its functions and in tests, the best of each.
 
     With `local_imports`, functions may import the target themselves.
     """
-    tree, module = graph.tree, _Scope(known, target)
+    tree, module = graph.tree, _TargetVariables(callees, target)
 
     def concerned(number: int) -> bool:
         read = graph.loads(number)
-        return not read.isdisjoint(known.names | known.aliases) or not read.isdisjoint(module.variables)
+        return not read.isdisjoint(callees.names | callees.aliases) or not read.isdisjoint(module.variables)
 
     own = ([node] for number, node in enumerate(tree.body) if concerned(number))
-    found = _best(item for block in own for item in _in_scope(block, (), module))
+    calls = _best(item for block in own for item in _in_scope(block, (), module))
     fixtures = {
         name: any(mentioned) for name, node in fixtures_of(tree).items() if (mentioned := module.mentions(*node.body))
     }
 
-    def in_function(path: Path, function: ast.FunctionDef, held: Mapping[str, bool]) -> list[Found]:
+    def in_function(path: Path, function: ast.FunctionDef, held: Mapping[str, bool]) -> list[TargetCall]:
         asked = {name: fixtures[name] for name in required(function) if name in fixtures}
-        scope = _Scope(known, target, {**module.variables, **held, **asked})
+        scope = _TargetVariables(callees, target, {**module.variables, **held, **asked})
         return _best(_in_scope(function.body, path, scope))
 
     for number, node in enumerate(tree.body):
         if isinstance(node, ast.FunctionDef):
             if local_imports or concerned(number) or not fixtures.keys().isdisjoint(required(node)):
-                found += in_function((node,), node, {})
+                calls += in_function((node,), node, {})
         elif isinstance(node, ast.ClassDef) and is_test_class(node):
             held = _held(node, module)
             for method in node.body:
                 if isinstance(method, ast.FunctionDef) and method.name.startswith("test"):
-                    found += in_function((node, method), method, held)
-    return found
+                    calls += in_function((node, method), method, held)
+    return calls
 
 
 def calling_methods(definition: ast.ClassDef, name: str) -> frozenset[str]:
@@ -124,12 +124,12 @@ def _called_on_self(method: ast.stmt) -> set[str]:
 
 
 def trains(node: ast.stmt) -> bool:
-    """Whether a function goes on to train: it would be run as a whole."""
+    """Return whether a function goes on to train: it would be run as a whole."""
     return any(isinstance(n, ast.Attribute) and n.attr in ("backward", "step", "parse_args") for n in walk(node))
 
 
 @dataclass
-class _Scope:
+class _TargetVariables:
     """Variables that hold something made with the target: whether it is the target itself (an instance of it)."""
 
     known: Known
@@ -137,7 +137,7 @@ class _Scope:
     variables: dict[str, bool] = field(default_factory=dict[str, bool])
 
     def leads(self, node: ast.AST) -> bool | None:
-        """Whether a name, or an attribute of one, is the target itself; None for what does not lead to it."""
+        """Return whether a name, or an attribute of one, is the target itself; None where it does not lead to it."""
         direct = self.variables.get(_dotted(node))
         if direct is not None:
             return direct
@@ -145,8 +145,8 @@ class _Scope:
         return None if name is None else name in self.known.direct
 
     def mentions(self, *nodes: ast.AST) -> list[bool]:
-        """For everything in expressions that leads to the target, whether it is the target itself."""
-        return [found for part in walk(*nodes) if (found := self.leads(part)) is not None]
+        """Return, for everything in expressions that leads to the target, whether it is the target itself."""
+        return [direct for part in walk(*nodes) if (direct := self.leads(part)) is not None]
 
     def bind(self, statement: ast.stmt) -> None:
         """Take note of what a statement assigns, of `backbone, neck = Backbone(), Neck()` one after the other."""
@@ -160,12 +160,14 @@ class _Scope:
             case _:
                 pass
         names = [part for part in header_nodes(statement) if isinstance(part, (ast.Name, ast.Attribute))]
-        found = [direct for part in names if not _is_store(part) and (direct := self.leads(part)) is not None]
-        if found and not isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
-            self.variables.update({_dotted(part): any(found) for part in names if _is_store(part) and _dotted(part)})
+        mentioned = [direct for part in names if not _is_store(part) and (direct := self.leads(part)) is not None]
+        if mentioned and not isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
+            self.variables.update(
+                {_dotted(part): any(mentioned) for part in names if _is_store(part) and _dotted(part)}
+            )
 
     def rank(self, call: ast.Call) -> int | None:
-        """How directly a call enters the target: 0 calls it; None where it does not look like that at all."""
+        """Return how directly a call enters the target: 0 calls it; None where it does not look like that at all."""
         function, kind, last = call.func, self.target.kind, self.target.name.rpartition(".")[2]
         direct = self.variables.get(_dotted(function))
         if direct is not None:
@@ -173,15 +175,10 @@ class _Scope:
         name = self.known.named(function)
         arguments = bool(call.args or call.keywords)
         if name is not None:
-            if name in self.known.classes:
-                return MADE if kind != "function" else None
-            if name in self.known.direct:
-                return 0
-            leads = (_LEADS, _BY_HELPER)[name in self.known.helpers]
-            return leads if arguments and name not in self.known.programs else None
+            return self._rank_of_name(name, arguments)
         if isinstance(function, ast.Call):
-            found = self.mentions(function)
-            return None if not found else 0 if any(found) and kind == "module" else 1
+            mentioned = self.mentions(function)
+            return None if not mentioned else 0 if any(mentioned) and kind == "module" else 1
         root = root_of(function)
         if not isinstance(function, ast.Attribute) or not isinstance(root, ast.Name) or not self.mentions(function):
             return None
@@ -191,33 +188,42 @@ class _Scope:
             return None
         return _DOUBTFUL if self.variables[root.id] else _REMOTE
 
+    def _rank_of_name(self, name: str, arguments: bool) -> int | None:
+        """Return how directly calling `name`, with `arguments` or without any, enters the target."""
+        if name in self.known.classes:
+            return MADE if self.target.kind != "function" else None
+        if name in self.known.direct:
+            return 0
+        leads = (_LEADS, _BY_HELPER)[name in self.known.helpers]
+        return leads if arguments and name not in self.known.programs else None
+
     def is_passed_to(self, call: ast.Call) -> bool:
         """Return True if the call is given a function that leads to the target, and may call it."""
         values = [*call.args, *(keyword.value for keyword in call.keywords)] if self.known.passed else []
         return self.known.named(call.func) is None and any(self.known.named(argument) for argument in values)
 
 
-def _held(node: ast.ClassDef, module: _Scope) -> dict[str, bool]:
+def _held(node: ast.ClassDef, module: _TargetVariables) -> dict[str, bool]:
     """The attributes of `self` that the set-up of a test class makes with the target."""
-    scope = _Scope(module.known, module.target, dict(module.variables))
+    scope = _TargetVariables(module.known, module.target, dict(module.variables))
     for method in node.body:
         if is_setup(method):
             list(_in_scope(blocks(method)[0], (), scope))
     return {name: direct for name, direct in scope.variables.items() if name.startswith("self.")}
 
 
-def _best(found: Iterable[Found]) -> list[Found]:
-    """The most direct calls of a scope; those that may be no calls of the target only where there are no others.
+def _best(calls_of_scope: Iterable[TargetCall]) -> list[TargetCall]:
+    """Return the most direct calls of a scope; those that may be none of the target only where there are no others.
 
     Where none is the target itself, one that makes an instance of it counts besides.
     """
-    chosen = sorted(found, key=lambda item: item.rank)
+    chosen = sorted(calls_of_scope, key=lambda item: item.rank)
     instances = [item for item in chosen if item.rank == MADE and chosen[0].rank][:1]
     calls = [item for item in chosen if item.rank < _DOUBTFUL or chosen[0].rank == item.rank]
     return instances + [item for item in calls if item.rank != MADE][:PER_SCOPE]
 
 
-def _in_scope(block: Sequence[ast.stmt], path: Path, scope: _Scope) -> Iterator[Found]:
+def _in_scope(block: Sequence[ast.stmt], path: Path, scope: _TargetVariables) -> Iterator[TargetCall]:
     for statement in block:
         here = (*path, statement)
         scope.bind(statement)
@@ -228,7 +234,7 @@ def _in_scope(block: Sequence[ast.stmt], path: Path, scope: _Scope) -> Iterator[
             if rank is not None:
                 whole = in_inner_scope(statement, part)
                 if not (whole and blocks(statement)):
-                    yield Found(rank, part, here, whole, scope.is_passed_to(part))
+                    yield TargetCall(rank, part, here, whole, scope.is_passed_to(part))
         if not any(expects_error(part) for part in header_nodes(statement)):
             for inner in blocks(statement):
                 yield from _in_scope(inner, here, scope)

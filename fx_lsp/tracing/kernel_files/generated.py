@@ -56,7 +56,7 @@ class Generated:
         return f"{Path(self.source).name}::{self.name}"
 
     def is_of(self, source: str, name: str) -> bool:
-        """Whether these are kernels of that target, by whatever path its file is reached."""
+        """Return whether these are kernels of that target, by whatever path its file is reached."""
         return self.name == name and Path(self.source).resolve() == Path(source).resolve()
 
 
@@ -71,7 +71,7 @@ class Record:
     before: Generated | None = None
 
     def of(self, present: str) -> Generated:
-        """What the file is made from, if this is its text."""
+        """Return what the file is made from, if this is its text."""
         if self.before is None:
             return self.last
         undone = _hash(present) == self.over or present.replace("\r\n", "\n") == self.before.text
@@ -89,7 +89,7 @@ class Update:
     conflicts: tuple[int, ...] = ()
 
     def said(self, present: str | None) -> str:
-        """What happened to the file, whose text was `present`."""
+        """Say what happened to the file, whose text was `present`."""
         kept = f"{_count(self.kept, 'edit')} kept" if self.kept else ""
         if self.conflicts:
             both = f"{_count(len(self.conflicts), 'conflict')} of what was edited with what is generated now"
@@ -120,7 +120,7 @@ async def generate(engine: Engine, file: str, name: str, work: Work) -> Generate
 
 
 def update(record: Record | None, present: str | None, new: Generated) -> Update | Refusal:
-    """What becomes of a file with the text `present` (None without a file) when `new` is generated for it.
+    """Return what becomes of a file with the text `present` (None without a file) when `new` is generated for it.
 
     Its line ends stay; so does what a comparison said of a text that stays.
     """
@@ -128,26 +128,26 @@ def update(record: Record | None, present: str | None, new: Generated) -> Update
         return Update(new.text)
     newline = "\r\n" if present.count("\r\n") * 2 > present.count("\n") else "\n"
     said, text = without_failure(present.replace("\r\n", "\n"))
-    known = record.of(present) if record is not None else new if text == new.text else None
-    if known is None:
+    base = record.of(present) if record is not None else new if text == new.text else None
+    if base is None:
         return Refusal("is there already and was not generated here, or what it was generated as is no longer known")
     if marks := conflicts_in(present):
         return Refusal("has conflicts that are not resolved yet", marks)
-    if not known.is_of(new.source, new.name) and text != known.text:
-        return Refusal(f"has kernels of {known.title} that were edited")
-    merged = merge(known.text, text, new.text)
+    if not base.is_of(new.source, new.name) and text != base.text:
+        return Refusal(f"has kernels of {base.title} that were edited")
+    merged = merge(base.text, text, new.text)
     whole = said + text if merged.text == text else merged.text
     return Update(whole.replace("\n", newline), merged.kept, merged.conflicts)
 
 
 def without_failure(text: str) -> tuple[str, str]:
-    """What a failed comparison said at the top of a file, or "", and the rest."""
-    found = re.match(rf"{re.escape(WRONG)}(#.*\n)*\n?", text)
-    return (found[0], text[found.end() :]) if found else ("", text)
+    """Return what a failed comparison said at the top of a file, or "", and the rest."""
+    head = re.match(rf"{re.escape(WRONG)}(#.*\n)*\n?", text)
+    return (head[0], text[head.end() :]) if head else ("", text)
 
 
 def record_of(file: str | Path, base: Path | None = None) -> Record | None:
-    """What is known of a file of kernels; None where it was not generated here."""
+    """Return what is known of a file of kernels; None where it was not generated here."""
     try:
         return from_json(Record, json.loads(_place(file, base).read_text("utf-8")))
     except (OSError, ValueError, ProtocolError):
@@ -155,7 +155,7 @@ def record_of(file: str | Path, base: Path | None = None) -> Record | None:
 
 
 def is_known(file: str | Path, base: Path | None = None) -> bool:
-    """Whether a file of kernels was generated here."""
+    """Return whether a file of kernels was generated here."""
     return _place(file, base).exists()
 
 
@@ -164,12 +164,12 @@ def keep(file: str | Path, new: Generated, over: str | None = None, base: Path |
 
     What is no file (`/dev/stdout`) is not remembered.
     """
-    known, path, at = record_of(file, base), _place(file, base), Path(file)
+    former, path, at = record_of(file, base), _place(file, base), Path(file)
     if at.exists() and not at.is_file():
         return
     record = Record(new)
-    if known is not None and over is not None:
-        record = Record(new, _hash(over), known.of(over))
+    if former is not None and over is not None:
+        record = Record(new, _hash(over), former.of(over))
     path.parent.mkdir(parents=True, exist_ok=True)
     _replace(path, json.dumps(to_json(record)).encode())
     old = sorted(path.parent.glob("*.json"), key=lambda p: p.stat().st_mtime)[:-KEPT]
@@ -178,29 +178,33 @@ def keep(file: str | Path, new: Generated, over: str | None = None, base: Path |
 
 
 def undone(file: str | Path, present: str, base: Path | None = None) -> Record | None:
-    """What is known of a file of kernels whose text is `present`; where it is one from before the last merge, that
-    merge is forgotten."""
-    known = record_of(file, base)
-    if known is None or known.of(present) == known.last:
-        return known
-    earlier = Record(known.of(present))
+    """Return what is known of a file of kernels whose text is `present`.
+
+    Where that is one from before the last merge, the merge is forgotten.
+    """
+    record = record_of(file, base)
+    if record is None or record.of(present) == record.last:
+        return record
+    earlier = Record(record.of(present))
     with suppress(OSError):
         _replace(_place(file, base), json.dumps(to_json(earlier)).encode())
     return earlier
 
 
-def standing(made: Generated, text: str | None, overlays: Mapping[str, str]) -> Standing:
-    """Whether kernels are those of `text`, the present one of their source (None without it), and of `overlays`, the
-    unsaved texts of other files."""
+def standing(kernels: Generated, text: str | None, overlays: Mapping[str, str]) -> Standing:
+    """Return whether kernels are those of `text`, the present one of their source (None without it).
+
+    `overlays` are unsaved texts of other files.
+    """
     if text is None:
         return "gone"
-    analysis = analyse(made.source, text, ())
+    analysis = analyse(kernels.source, text, ())
     if analysis.failure is not None:
         return "unknown"
-    if made.name not in analysis.targets:
+    if kernels.name not in analysis.targets:
         return "gone"
-    fresh = is_fresh(made.dependencies, Texts(dict(overlays), {made.source: analysis}))
-    return "current" if fresh and _digest_in(analysis, made.name) == made.digest else "changed"
+    fresh = is_fresh(kernels.dependencies, Texts(dict(overlays), {kernels.source: analysis}))
+    return "current" if fresh and _digest_in(analysis, kernels.name) == kernels.digest else "changed"
 
 
 def read(file: str | Path) -> str | None:
@@ -226,9 +230,9 @@ def _digest(file: str, text: str, name: str) -> str:
 
 
 def _digest_in(analysis: Analysis, name: str) -> str:
-    """A hash of what a target's text and its written inputs say, without blank lines and comments."""
+    """Return a hash of what a target's text and its written inputs say, without blank lines and comments."""
     plan = analysis.plan(name)
-    return _hash("\n".join([name, plan.slice.fingerprint, *(given.text for given in plan.given[:1])]))
+    return _hash("\n".join([name, plan.slice.fingerprint, *(written.text for written in plan.given[:1])]))
 
 
 def _hash(text: str) -> str:

@@ -58,8 +58,8 @@ def merge(base: str, edited: str, generated: str) -> Merged:
 
 
 def conflicts_in(text: str) -> tuple[int, ...]:
-    """The lines, from 1, with a mark that nobody has removed: where a conflict begins, or where its begin is gone."""
-    marks = [(n, found[1][0]) for n, line in enumerate(text.split("\n"), 1) if (found := _MARK.match(line))]
+    """Return the lines, from 1, with a mark that is left: where a conflict begins, or where its begin is gone."""
+    marks = [(n, match[1][0]) for n, line in enumerate(text.split("\n"), 1) if (match := _MARK.match(line))]
     befores = ["", *(mark for _, mark in marks)]
     return tuple(n for (n, mark), before in zip(marks, befores, strict=False) if mark == "<" or before != "<")
 
@@ -79,7 +79,7 @@ def _parts(
 def _common(
     base: Sequence[Owned], left: Sequence[Owned], right: Sequence[Owned]
 ) -> Iterator[tuple[int, int, int, int]]:
-    """Where a stretch that all three have begins in each, and its length; at last their ends."""
+    """Yield where a stretch that all three have begins in each, and its length; at last their ends."""
     both = [SequenceMatcher(None, base, other, autojunk=False).get_matching_blocks() for other in (left, right)]
     lefts, rights = map(iter, both)
     ours, theirs = next(lefts), next(rights)
@@ -120,12 +120,12 @@ def _moved(old: Sequence[str], new: Sequence[str]) -> Mapping[tuple[str, str, st
 
 
 def _places(lines: Sequence[str]) -> dict[tuple[str, str], list[str]]:
-    found: dict[tuple[str, str], list[str]] = {}
+    numbers_by_place: dict[tuple[str, str], list[str]] = {}
     for place in filter(None, map(_PLACE.fullmatch, lines)):
-        numbers = found.setdefault((place[1].strip(), place[3]), [])
+        numbers = numbers_by_place.setdefault((place[1].strip(), place[3]), [])
         if place[2] not in numbers:
             numbers.append(place[2])
-    return {key: sorted(numbers, key=int) for key, numbers in found.items()}
+    return {key: sorted(numbers, key=int) for key, numbers in numbers_by_place.items()}
 
 
 def _renumbered(lines: Sequence[str], moved: Mapping[tuple[str, str, str], str]) -> list[str]:
@@ -140,11 +140,11 @@ def _renumbered(lines: Sequence[str], moved: Mapping[tuple[str, str, str], str])
 
 
 def _owned(lines: Sequence[str]) -> list[Owned]:
-    """Each line with the name of the function or class that it is part of, "" for none.
+    """Return each line with the name of the function or class that it is part of, "" for none.
 
     Kernels of one file are alike; so a line is the same as another only in the one of that name.
     """
-    found: list[Owned] = []
+    owned: list[Owned] = []
     block: list[str] = []
     owner = ""
     for line in reversed(lines):
@@ -152,6 +152,6 @@ def _owned(lines: Sequence[str]) -> list[Owned]:
         if _STATEMENT.match(line):
             definition = _DEFINITION.match(line)
             owner = definition[1] if definition else owner if line.startswith("@") else ""
-            found += [(owner, part) for part in block]
+            owned += [(owner, part) for part in block]
             block = []
-    return [*(("", part) for part in reversed(block)), *reversed(found)]
+    return [*(("", part) for part in reversed(block)), *reversed(owned)]

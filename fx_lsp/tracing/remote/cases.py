@@ -11,7 +11,7 @@ from pathlib import Path
 from fx_lsp.choices import TRITON, Choices
 from fx_lsp.comments import fx_comment
 from fx_lsp.errors import TargetError
-from fx_lsp.measured import Case, Job, Module
+from fx_lsp.measured import BenchmarkCase, BenchmarkJob, Module
 from fx_lsp.model import Failure, Target
 from fx_lsp.specs import CommentError, parse_comment
 from fx_lsp.tracing.analysis import Analysis, analyse
@@ -53,7 +53,7 @@ def read_sweep(text: str) -> Sweep:
 
 
 @dataclass(frozen=True)
-class Asked:
+class BenchRequest:
     """What to measure: the target `name` in `text`, the present text of `file`, in the workspace `roots`.
 
     `inputs` count instead of those that it has, in the language of the `# fx:` comment. `inductor` says whether
@@ -71,23 +71,23 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Made:
+class PreparedJob:
     """A job with its cases, and the files of the project that its target imports."""
 
-    job: Job
+    job: BenchmarkJob
     imports: tuple[Dependency, ...]
 
 
-def analysed(asked: Asked) -> tuple[Analysis, Target | None]:
-    """What the target's file says, and the target, if it is there."""
+def analysed(asked: BenchRequest) -> tuple[Analysis, Target | None]:
+    """Return what the target's file says, and the target, if it is there."""
     analysis = analyse(asked.file, asked.text, asked.roots)
     return analysis, analysis.targets.get(asked.name)
 
 
-async def job_of(engine: Engine, asked: Asked, job: Job) -> Made | Failure:
-    """`job` with its cases, which `engine` generates, and with the hash of their source. Raises TargetError."""
+async def job_of(engine: Engine, asked: BenchRequest, job: BenchmarkJob) -> PreparedJob | Failure:
+    """Return `job` with its cases, which `engine` generates, and the hash of their source. Raises TargetError."""
     analysis, target = analysed(asked)
-    found: list[Case] = []
+    cases: list[BenchmarkCase] = []
     for label, text in texts_of(asked, analysis, target):
         engine.open(asked.file, text, asked.roots)
         file = await _file(engine, asked, asked.choices)
@@ -100,28 +100,30 @@ async def job_of(engine: Engine, asked: Asked, job: Job) -> Made | Failure:
             if asked.inductor:
                 return inductor
             inductor = ""
-        found.append(Case(label, file, inductor))
+        cases.append(BenchmarkCase(label, file, inductor))
     imports = _imports(engine, asked)
-    made = replace(
+    filled = replace(
         job,
-        name=function_of(found[0].file),
-        cases=tuple(found),
+        name=function_of(cases[0].file),
+        cases=tuple(cases),
         modules=_modules(engine, asked, imports),
         source_hash=source_hash(analysis.plan(asked.name)) if target else "",
         choices=asked.choices.work("").removeprefix("&"),
     )
-    return Made(made, imports)
+    return PreparedJob(filled, imports)
 
 
-def _imports(engine: Engine, asked: Asked) -> tuple[Dependency, ...]:
-    """The files of its project that the target imports."""
-    found = engine.dependencies(asked.file, asked.name, asked.choices.work(TRITON))
-    return tuple(one for one in found if "::" not in one.path and not _INSTALLED.intersection(Path(one.path).parts))
+def _imports(engine: Engine, asked: BenchRequest) -> tuple[Dependency, ...]:
+    """Return the files of its project that the target imports."""
+    dependencies = engine.dependencies(asked.file, asked.name, asked.choices.work(TRITON))
+    return tuple(
+        one for one in dependencies if "::" not in one.path and not _INSTALLED.intersection(Path(one.path).parts)
+    )
 
 
-def _modules(engine: Engine, asked: Asked, imports: Sequence[Dependency]) -> tuple[Module, ...]:
-    """What the target imports, as `engine` has it. None of it where that is too much."""
-    found: dict[str, Module] = {}
+def _modules(engine: Engine, asked: BenchRequest, imports: Sequence[Dependency]) -> tuple[Module, ...]:
+    """Return what the target imports, as `engine` has it. None of it where that is too much."""
+    modules: dict[str, Module] = {}
     roots = {*asked.roots, module_name(asked.file)[2]}
     for dependency in imports:
         file = Path(dependency.path)
@@ -132,23 +134,23 @@ def _modules(engine: Engine, asked: Asked, imports: Sequence[Dependency]) -> tup
             continue
         for root in filter(file.is_relative_to, {*roots, module_name(dependency.path)[2]}):
             path = file.relative_to(root).as_posix()
-            found[path] = Module(path, text)
-    return tuple(found.values()) if sum(len(m.text) for m in found.values()) <= MOST_TEXT else ()
+            modules[path] = Module(path, text)
+    return tuple(modules.values()) if sum(len(m.text) for m in modules.values()) <= MOST_TEXT else ()
 
 
-async def _file(engine: Engine, asked: Asked, choices: Choices) -> str | Failure:
+async def _file(engine: Engine, asked: BenchRequest, choices: Choices) -> str | Failure:
     stage = await engine.stage(asked.file, asked.name, TRITON, choices.work(TRITON))
     return stage if isinstance(stage, Failure) else stage.text
 
 
-def texts_of(asked: Asked, analysis: Analysis, target: Target | None) -> list[tuple[str, str]]:
-    """The file's text for each case, with the inputs written into it, and the case's label. Raises TargetError."""
+def texts_of(asked: BenchRequest, analysis: Analysis, target: Target | None) -> list[tuple[str, str]]:
+    """Return the file's text for each case, its inputs written into it, and the case's label. Raises TargetError."""
     inputs, sweep = asked.inputs, asked.sweep
     if target is None or (inputs is None and sweep is None):
         return [("", asked.text)]
     if inputs is None:
-        given = analysis.plan(asked.name).given
-        inputs = given[0].text if given else ""
+        written = analysis.plan(asked.name).given
+        inputs = written[0].text if written else ""
     if sweep is None:
         return [("", with_inputs(asked.text, target, inputs))]
     if not re.search(_size(sweep.name), inputs):
@@ -191,5 +193,5 @@ def function_of(file: str) -> str:
 
 
 def _size(name: str) -> str:
-    """Where a name stands for a size, and not for an input or in a text."""
+    """Return what matches a name that stands for a size, and not for an input or in a text."""
     return rf"(?<![\w.'\"]){re.escape(name)}(?![\w'\"]|\s*=)"

@@ -18,7 +18,7 @@ from typing import Any
 
 from fx_lsp import wire
 from fx_lsp.errors import ProtocolError
-from fx_lsp.measured import Event, Failed, Found, Job, Progress, Report
+from fx_lsp.measured import BenchmarkJob, Event, Failed, Finished, JobProgress, Report
 from fx_lsp.tracing.remote import supervisor
 from fx_lsp.tracing.remote.hosts import Cluster, Host
 from fx_lsp.tracing.remote.jobs import CANCEL_SECONDS, RUNNER_ARGUMENTS, job_files
@@ -48,9 +48,9 @@ def ran(source, task):
 
 
 async def run_on_cluster(
-    cluster: Cluster, job: Job, files: Mapping[str, bytes] | None = None, gpus: float = 1
+    cluster: Cluster, job: BenchmarkJob, files: Mapping[str, bytes] | None = None, gpus: float = 1
 ) -> AsyncGenerator[Event, None]:
-    """Run each case of a job as a task with `gpus` GPUs; the last event is `Found`, with all of them, or `Failed`."""
+    """Run each case of a job as a task with `gpus` GPUs; the last event is `Finished`, with all, or `Failed`."""
     if not is_trusted(cluster):
         yield Failed(f"{cluster.name} ({cluster.reached}) was not used before, and nobody has said yes to it")
         return
@@ -59,7 +59,7 @@ async def run_on_cluster(
     except ImportError:
         yield NO_RAY
         return
-    yield Progress("connecting", 0, len(job.cases))
+    yield JobProgress("connecting", 0, len(job.cases))
     seconds = min(job.seconds, cluster.limit)
     jobs = [replace(job, cases=(case,), seconds=seconds) for case in job.cases]
     tasks: list[Any] = []
@@ -73,15 +73,15 @@ async def run_on_cluster(
         source = inspect.getsource(supervisor)
         tasks = [remote.remote(source, _task(one, files)) for one in jobs]
         has_one = ray.cluster_resources().get("GPU", 0) >= gpus
-        yield Progress("measuring" if has_one else "waiting for a GPU: the cluster has none now", 0, len(jobs))
+        yield JobProgress("measuring" if has_one else "waiting for a GPU: the cluster has none now", 0, len(jobs))
         for number, task in enumerate(tasks):
             last = _end(cluster, await asyncio.wrap_future(task.future()), seconds)
             if isinstance(last, Failed):
                 yield last
                 return
             reports.append(last.report)
-            yield Progress(job.cases[number].label or "measured", number + 1, len(jobs))
-        yield Found(merged(reports))
+            yield JobProgress(job.cases[number].label or "measured", number + 1, len(jobs))
+        yield Finished(merged(reports))
     except asyncio.TimeoutError:
         message = f"{cluster.reached} does not answer: there was no cluster after {CONNECT_SECONDS:g} s"
         yield Failed(message, _MEND)
@@ -142,7 +142,7 @@ def _all(reports: Sequence[Report], part: Callable[[Report], tuple[Any, ...]]) -
     return tuple(item for report in reports for item in part(report))
 
 
-def _task(job: Job, files: Mapping[str, bytes] | None) -> dict[str, Any]:
+def _task(job: BenchmarkJob, files: Mapping[str, bytes] | None) -> dict[str, Any]:
     return {
         "payload": packed(job_files(job, files)),
         "arguments": RUNNER_ARGUMENTS,
@@ -153,10 +153,10 @@ def _task(job: Job, files: Mapping[str, bytes] | None) -> dict[str, Any]:
     }
 
 
-def _end(cluster: Cluster, sent: Sequence[tuple[str, str]], seconds: float) -> Found | Failed:
-    """What became of a task."""
+def _end(cluster: Cluster, sent: Sequence[tuple[str, str]], seconds: float) -> Finished | Failed:
+    """Return what became of a task."""
     host = Host(cluster.name, command="python3")
-    last: Found | Failed | None = None
+    last: Finished | Failed | None = None
     for kind, text in sent:
         if kind == "refused":
             return refused(host, json.loads(text))
@@ -164,7 +164,7 @@ def _end(cluster: Cluster, sent: Sequence[tuple[str, str]], seconds: float) -> F
             return ended(host, json.loads(text), seconds)
         with suppress(ValueError, ProtocolError):
             event = wire.event_from_json(json.loads(text)) if kind == "line" else None
-            last = event if isinstance(event, (Found, Failed)) else last
+            last = event if isinstance(event, (Finished, Failed)) else last
     return last or Failed(f"a task of {cluster.name} said nothing")
 
 

@@ -79,15 +79,15 @@ class Connection:
             timer.cancel()
 
     def gone(self, silent: float | None = None) -> Failed:
-        """Why the other side ended the connection."""
+        """Return why the other side ended the connection."""
         return lost(self.host, self._status(), self.said(), silent)
 
     def never_came(self) -> Failed:
-        """Why nothing was heard of the other side at all."""
+        """Return why nothing was heard of the other side at all."""
         return self._why(None)
 
     def said(self) -> str:
-        """What was printed to standard error, here and there: the last 8000 characters."""
+        """Return what was printed to standard error, here and there: the last 8000 characters."""
         with self._reading, suppress(ValueError):  # closed
             size = self._errors.seek(0, os.SEEK_END)
             self._errors.seek(max(size - 8000, 0))
@@ -182,7 +182,7 @@ def _at_home(path: str) -> str:
 
 
 def _spec(host: Host) -> execnet.XSpec:
-    """What execnet makes a gateway from. Its fields are set one by one: no text of the user's is split at "//"."""
+    """Return what execnet makes a gateway from. Its fields are set one by one: no user's text is split at "//"."""
     spec = execnet.XSpec("popen" if not host.ssh else "ssh=")
     if host.ssh:
         spec.ssh = " ".join([*SSH_OPTIONS, f"-o ConnectTimeout={max(round(host.connect), 1)}", host.ssh])

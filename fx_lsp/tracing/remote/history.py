@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from fx_lsp.errors import ProtocolError
-from fx_lsp.measured import Report, Run
+from fx_lsp.measured import BenchmarkRun, Report
 from fx_lsp.tracing.analysis import Plan
 from fx_lsp.tracing.answers.disk import Dependency, default_cache_path, is_fresh
 from fx_lsp.wire import from_json, to_json
@@ -24,13 +24,13 @@ _LOCK_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredRun:
     """A run, and the files of the project that its target imported."""
 
-    run: Run
+    run: BenchmarkRun
     imports: tuple[Dependency, ...] = ()
 
-    def as_of(self, plan: Plan | None, texts: Mapping[str, str]) -> Run:
+    def as_of(self, plan: Plan | None, texts: Mapping[str, str]) -> BenchmarkRun:
         """The run, stale where the target or what it imports is not what was measured: `plan` is how the target would
         be traced now, None where it is gone, and `texts` are those of open files."""
         same = plan is not None and self.run.report.source_hash == source_hash(plan) and is_fresh(self.imports, texts)
@@ -38,7 +38,7 @@ class Kept:
 
 
 def default_history_path() -> Path:
-    """Where benchmarks are kept for this user: beside the cache of traces."""
+    """Return where benchmarks are stored for this user: beside the cache of traces."""
     return Path(default_cache_path()).with_name("benchmarks.sqlite3")
 
 
@@ -47,7 +47,7 @@ def source_hash(plan: Plan) -> str:
     return hashlib.sha256(f"{plan.target.name}\n{plan.slice.fingerprint}".encode()).hexdigest()
 
 
-def keep(run: Run, imports: Sequence[Dependency] = (), path: Path | None = None) -> None:
+def keep(run: BenchmarkRun, imports: Sequence[Dependency] = (), path: Path | None = None) -> None:
     """Add a run of a target that imports these files. Raises OSError or sqlite3.Error where it cannot be kept."""
     with closing(_opened(path or default_history_path())) as connection, connection:
         data = zlib.compress(json.dumps(to_json(run.report), separators=(",", ":")).encode())
@@ -62,7 +62,7 @@ def keep(run: Run, imports: Sequence[Dependency] = (), path: Path | None = None)
         )
 
 
-def runs_of(file: str, target: str | None = None, path: Path | None = None) -> list[Kept]:
+def runs_of(file: str, target: str | None = None, path: Path | None = None) -> list[StoredRun]:
     """The runs of a target, or of all targets of a file, the oldest first.
 
     Nothing where nothing can be read; a report of another version of fx-lsp is left out.
@@ -80,7 +80,7 @@ def runs_of(file: str, target: str | None = None, path: Path | None = None) -> l
     except (OSError, sqlite3.Error):
         return []
     return [
-        Kept(Run(file, name, host, report), tuple(Dependency(**one) for one in json.loads(imports)))
+        StoredRun(BenchmarkRun(file, name, host, report), tuple(Dependency(**one) for one in json.loads(imports)))
         for name, host, data, imports in rows
         if (report := _report(data)) is not None
     ]

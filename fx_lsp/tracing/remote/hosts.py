@@ -61,7 +61,7 @@ class Host:
 
     @property
     def reached(self) -> str:
-        """How the host is reached, for people: "ssh gpu-box", the command, "this machine"."""
+        """Say how the host is reached, for people: "ssh gpu-box", the command, "this machine"."""
         return f"ssh {self.ssh}" if self.ssh else self.command or "this machine"
 
     def rivals_of(self, function: str) -> tuple[Rival, ...]:
@@ -87,7 +87,7 @@ class Cluster:
 
     @property
     def reached(self) -> str:
-        """How the cluster is reached, for people."""
+        """Say how the cluster is reached, for people."""
         return f"Ray at {self.address}"
 
 
@@ -113,7 +113,7 @@ class Hosts:
 
 
 def config_folder() -> Path:
-    """Where this user's settings of fx-lsp are, in the platform's way."""
+    """Return where this user's settings of fx-lsp are, in the platform's way."""
     home = Path.home()
     if sys.platform == "win32":
         base = Path(os.environ.get("APPDATA") or home / "AppData" / "Roaming")
@@ -125,7 +125,7 @@ def config_folder() -> Path:
 
 
 def hosts_path() -> Path:
-    """Where the user names hosts."""
+    """Return where the user names hosts."""
     return config_folder() / "hosts.toml"
 
 
@@ -159,9 +159,9 @@ def parse_hosts(text: str) -> tuple[dict[str, Place], list[str]]:
     for kind, name, data in _entries(table, text, problems):
         try:
             if name in places or (name == LOCAL and kind != "hosts"):
-                raise _Bad((kind, name), f"{name} names two things")
+                raise _InvalidSetting((kind, name), f"{name} names two things")
             places[name] = _READERS[kind](name, data)
-        except _Bad as bad:
+        except _InvalidSetting as bad:
             problems.append(f":{line_of(text, bad.path)}: {bad}")
     for pool in [place for place in places.values() if isinstance(place, Pool)]:
         if unknown := [n for n in pool.hosts if n != LOCAL and not isinstance(places.get(n), Host)]:
@@ -172,21 +172,21 @@ def parse_hosts(text: str) -> tuple[dict[str, Place], list[str]]:
 
 
 def line_of(text: str, path: tuple[str, ...]) -> int:
-    """The line, from 1, on which a TOML file says the last of the keys `path` that it has in a line of its own."""
-    found, depth = 1, 0
+    """Return the line, from 1, on which a TOML file says the last of the keys `path` that has a line of its own."""
+    nearest, depth = 1, 0
     for number, line in enumerate(text.splitlines(), 1):
         if header := re.match(r"\s*\[+([^\]]*)\]", line):
             names = [part.strip().strip("\"'") for part in header[1].split(".")]
             depth = len(names) if names[: len(path)] == list(path[: len(names)]) else 0
             if depth >= len(path):
                 return number
-            found = number if depth else found
+            nearest = number if depth else nearest
         elif depth and re.match(rf"\s*[\"']?{re.escape(path[depth])}[\"']?\s*[=.]", line):
             return number
-    return found
+    return nearest
 
 
-class _Bad(Exception):
+class _InvalidSetting(Exception):
     def __init__(self, path: tuple[str, ...], message: str) -> None:
         super().__init__(message)
         self.path = path
@@ -198,7 +198,7 @@ _KINDS: tuple[Kind, ...] = ("hosts", "pools", "ray")
 
 
 def _refused(path: Path, workspace: str | None) -> str:
-    """Why a file is not to be believed, or "". Raises OSError."""
+    """Say why a file is not to be believed, or "". Raises OSError."""
     real = path.resolve(strict=True)
     if workspace is not None and (root := Path(workspace).resolve()) in real.parents and root not in _above_home():
         return f"{path} is not read: it lies in the project {root}, and only you may name hosts"
@@ -238,31 +238,26 @@ def _host(name: str, data: dict[str, Any]) -> Host:
     _only(path, data, {f.name for f in fields(Host)} - {"name"})
     ways = [key for key in ("ssh", "command", "local") if data.get(key)]
     if len(ways) != 1:
-        raise _Bad(path, f"host {name} needs one of ssh, command and local" + (", not several" if ways else ""))
+        raise _InvalidSetting(
+            path, f"host {name} needs one of ssh, command and local" + (", not several" if ways else "")
+        )
     for key in ("ssh", "ssh_config", "command", "python", "folder"):
         _text(path, data, key)
     if data.get("local") not in (None, True, False):
-        raise _Bad((*path, "local"), "local is true or false")
+        raise _InvalidSetting((*path, "local"), "local is true or false")
     if data.get("ssh_config") and not data.get("ssh"):
-        raise _Bad((*path, "ssh_config"), "ssh_config goes with ssh")
+        raise _InvalidSetting((*path, "ssh_config"), "ssh_config goes with ssh")
     if command := data.get("command", ""):
-        if data.get("python"):
-            raise _Bad((*path, "python"), "a command ends in its Python: leave python out")
-        try:
-            words = shlex.split(command)
-        except ValueError as error:
-            raise _Bad((*path, "command"), f"the command cannot be split into words: {error}") from None
-        if Path(words[0]).name == "ssh":
-            raise _Bad((*path, "command"), 'ssh would have the remote shell split the program: write ssh = "…" instead')
+        _check_command(path, command, data)
     paths = data.get("paths", [])
     if not isinstance(paths, list) or not all(isinstance(p, str) for p in cast("list[Any]", paths)):
-        raise _Bad((*path, "paths"), 'paths is a list of folders: ["~/project"]')
-    known: dict[str, Any] = {
+        raise _InvalidSetting((*path, "paths"), 'paths is a list of folders: ["~/project"]')
+    settings: dict[str, Any] = {
         key: data[key] for key in ("ssh", "ssh_config", "command", "local", *_PLACES) if key in data
     }
-    known |= {key: _seconds(path, data, key) for key in ("limit", "connect") if key in data}
+    settings |= {key: _seconds(path, data, key) for key in ("limit", "connect") if key in data}
     rivals = _rivals((*path, "rivals"), data.get("rivals", {}))
-    return Host(name, **known, paths=tuple(cast("list[str]", paths)), rivals=rivals)
+    return Host(name, **settings, paths=tuple(cast("list[str]", paths)), rivals=rivals)
 
 
 def _pool(name: str, data: dict[str, Any]) -> Pool:
@@ -270,7 +265,7 @@ def _pool(name: str, data: dict[str, Any]) -> Pool:
     _only(path, data, {"hosts"})
     hosts: Any = data.get("hosts")
     if not isinstance(hosts, list) or not hosts or not all(isinstance(h, str) for h in cast("list[Any]", hosts)):
-        raise _Bad((*path, "hosts"), f'pool {name} needs a list of hosts: hosts = ["a", "b"]')
+        raise _InvalidSetting((*path, "hosts"), f'pool {name} needs a list of hosts: hosts = ["a", "b"]')
     return Pool(name, tuple(dict.fromkeys(cast("list[str]", hosts))))
 
 
@@ -284,34 +279,48 @@ def _cluster(name: str, data: dict[str, Any]) -> Cluster:
 _READERS = {"hosts": _host, "pools": _pool, "ray": _cluster}
 
 
+def _check_command(path: tuple[str, ...], command: str, data: Mapping[str, Any]) -> None:
+    """Raise _InvalidSetting for a command that cannot end in a Python which reads programs."""
+    if data.get("python"):
+        raise _InvalidSetting((*path, "python"), "a command ends in its Python: leave python out")
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise _InvalidSetting((*path, "command"), f"the command cannot be split into words: {error}") from None
+    if Path(words[0]).name == "ssh":
+        raise _InvalidSetting(
+            (*path, "command"), 'ssh would have the remote shell split the program: write ssh = "…" instead'
+        )
+
+
 def _rivals(path: tuple[str, ...], data: Any) -> dict[str, tuple[Rival, ...]]:
-    """`name = "module:function"` for every function, or a table of such for one."""
+    """Read `name = "module:function"` for every function, or a table of such for one."""
     if not isinstance(data, dict):
-        raise _Bad(path, 'rivals are a table: name = "package.module:function"')
-    found: dict[str, list[Rival]] = {}
+        raise _InvalidSetting(path, 'rivals are a table: name = "package.module:function"')
+    by_function: dict[str, list[Rival]] = {}
     for key, value in cast("dict[str, Any]", data).items():
         own = cast("dict[str, Any]", value).items() if isinstance(value, dict) else [(key, value)]
         for name, target in own:
             if not isinstance(target, str) or not re.fullmatch(r"[\w.]+:[\w.]+", target):
-                raise _Bad((*path, key), f'rival {name} must be "package.module:function"')
-            found.setdefault(key if isinstance(value, dict) else "", []).append(Rival(name, target))
-    return {function: tuple(rivals) for function, rivals in found.items()}
+                raise _InvalidSetting((*path, key), f'rival {name} must be "package.module:function"')
+            by_function.setdefault(key if isinstance(value, dict) else "", []).append(Rival(name, target))
+    return {function: tuple(rivals) for function, rivals in by_function.items()}
 
 
-def _only(path: tuple[str, ...], data: Mapping[str, Any], known: set[str]) -> None:
+def _only(path: tuple[str, ...], data: Mapping[str, Any], allowed: set[str]) -> None:
     for key in data:
-        if key not in known:
-            raise _Bad((*path, key), f"{key} is not known here: write one of {', '.join(sorted(known))}")
+        if key not in allowed:
+            raise _InvalidSetting((*path, key), f"{key} is not known here: write one of {', '.join(sorted(allowed))}")
 
 
 def _text(path: tuple[str, ...], data: Mapping[str, Any], key: str) -> None:
     value = data.get(key, "text")
     if not isinstance(value, str) or not value.strip() or "\n" in value:
-        raise _Bad((*path, key), f"{key} is a text in quotes")
+        raise _InvalidSetting((*path, key), f"{key} is a text in quotes")
 
 
 def _seconds(path: tuple[str, ...], data: Mapping[str, Any], key: str) -> float:
     value = data[key]
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
-        raise _Bad((*path, key), f"{key} is a number of seconds")
+        raise _InvalidSetting((*path, key), f"{key} is a number of seconds")
     return float(value)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from fx_lsp import wire
 from fx_lsp.errors import ProtocolError
-from fx_lsp.measured import Event, Failed, Job, Probe, Progress
+from fx_lsp.measured import BenchmarkJob, Event, Failed, JobProgress, Probe
 from fx_lsp.tracing.remote import supervisor
 from fx_lsp.tracing.remote.hosts import Host
 from fx_lsp.tracing.remote.payload import packed, prober_files, runner_files
@@ -43,9 +43,9 @@ _MORE_SECONDS = 20.0
 
 
 async def run_job(
-    host: Host, job: Job, files: Mapping[str, bytes] | None = None, silence: float = SILENCE_SECONDS
+    host: Host, job: BenchmarkJob, files: Mapping[str, bytes] | None = None, silence: float = SILENCE_SECONDS
 ) -> AsyncGenerator[Event, None]:
-    """Run a job on a host and say what happens; the last event is `Found` or `Failed`.
+    """Run a job on a host and say what happens; the last event is `Finished` or `Failed`.
 
     The host's limit, folders and rivals are added to the job. `files` are those of the runner. A host that the user has
     not said yes to (`trust`) is not reached.
@@ -55,23 +55,23 @@ async def run_job(
     job = replace(job, seconds=seconds, rivals=rivals, paths=(*host.paths, *job.paths))
     task = _Task(RUNNER_ARGUMENTS, job_files(job, files), seconds, silence)
     async with aclosing(_run(host, task, wire.event_from_json)) as ran:
-        async for found in ran:
-            yield found
+        async for event in ran:
+            yield event
 
 
-def job_files(job: Job, files: Mapping[str, bytes] | None = None) -> Mapping[str, bytes]:
-    """What a job needs there: the files of the runner, and the job itself."""
+def job_files(job: BenchmarkJob, files: Mapping[str, bytes] | None = None) -> Mapping[str, bytes]:
+    """Return what a job needs there: the files of the runner, and the job itself."""
     return {"job.json": json.dumps(wire.to_json(job)).encode(), **(files or runner_files())}
 
 
 async def probe_host(host: Host) -> Probe | Failed:
-    """What a host has, and what it lacks for benchmarks."""
+    """Return what a host has, and what it lacks for benchmarks."""
     arguments = ("-m", "fx_lsp.tracing.remote.prober")
     task = _Task(arguments, prober_files(), PROBE_SECONDS, SILENCE_SECONDS, torch=False)
     last: Probe | Failed = Failed(f"{host.name} said nothing")
     async with aclosing(_run(host, task, lambda data: wire.from_json(Probe, data))) as ran:
-        async for found in ran:
-            last = last if isinstance(found, Progress) else found
+        async for event in ran:
+            last = last if isinstance(event, JobProgress) else event
     return last
 
 
@@ -89,7 +89,7 @@ class _Task:
     torch: bool = True
 
 
-async def _run(host: Host, task: _Task, read: Callable[[Any], T]) -> AsyncGenerator[T | Progress | Failed, None]:
+async def _run(host: Host, task: _Task, read: Callable[[Any], T]) -> AsyncGenerator[T | JobProgress | Failed, None]:
     if not is_trusted(host):
         yield Failed(
             f"{host.name} ({host.reached}) was not used before, and nobody has said yes to it",
@@ -102,9 +102,9 @@ async def _run(host: Host, task: _Task, read: Callable[[Any], T]) -> AsyncGenera
         yield NO_EXECNET
         return
     loop = asyncio.get_running_loop()
-    said: asyncio.Queue[T | Progress | Failed | None] = asyncio.Queue()
+    said: asyncio.Queue[T | JobProgress | Failed | None] = asyncio.Queue()
 
-    def tell(event: T | Progress | Failed | None) -> None:
+    def tell(event: T | JobProgress | Failed | None) -> None:
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(said.put_nowait, event)
 
@@ -124,14 +124,14 @@ async def _run(host: Host, task: _Task, read: Callable[[Any], T]) -> AsyncGenera
 
 
 async def _ended(thread: threading.Thread, seconds: float) -> bool:
-    """Whether a thread ends within some seconds. It is none of an executor, for which Python would wait at its end."""
+    """Return whether a thread ends within some seconds. It is none of an executor, which Python would wait for."""
     end = time.monotonic() + seconds
     while thread.is_alive() and time.monotonic() < end:
         await asyncio.sleep(0.02)
     return not thread.is_alive()
 
 
-async def _pass_on(session: _Session[T], tell: Callable[[Progress], None]) -> None:
+async def _pass_on(session: _Session[T], tell: Callable[[JobProgress], None]) -> None:
     """Tell what leads to a host says while nothing runs there yet: that it is queued, perhaps."""
     told = ""
     while not session.running:
@@ -140,7 +140,7 @@ async def _pass_on(session: _Session[T], tell: Callable[[Progress], None]) -> No
         said = next((line.strip() for line in reversed(lines) if line.strip()), "")
         if said != told and not session.running:
             told = said
-            tell(Progress(f"{session.connection.host.name}: {said[:200]}", 0, 0))
+            tell(JobProgress(f"{session.connection.host.name}: {said[:200]}", 0, 0))
 
 
 class _Session(Generic[T]):
@@ -151,7 +151,7 @@ class _Session(Generic[T]):
         connection: Connection,
         task: _Task,
         read: Callable[[Any], T],
-        tell: Callable[[T | Progress | Failed | None], None],
+        tell: Callable[[T | JobProgress | Failed | None], None],
     ) -> None:
         self.connection, self._task, self._read, self._tell = connection, task, read, tell
         self._stopped = threading.Event()
@@ -181,7 +181,7 @@ class _Session(Generic[T]):
 
         host, task = self.connection.host, self._task
         try:
-            self._tell(Progress(f"{host.name}: connecting", 0, 0))
+            self._tell(JobProgress(f"{host.name}: connecting", 0, 0))
             channel = self.connection.open(inspect.getsource(supervisor) + "\nsupervise(channel)\n")
         except Unreachable as error:
             return error.failed
@@ -236,7 +236,7 @@ class _Session(Generic[T]):
             if kind == "line":
                 with suppress(ValueError, ProtocolError):  # a library prints where events stand
                     event = self._read(json.loads(text))
-                    if isinstance(event, Progress):
+                    if isinstance(event, JobProgress):
                         self._tell(event)
                     else:
                         last = event

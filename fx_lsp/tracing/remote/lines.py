@@ -42,12 +42,12 @@ class Lines:
         self._held = b""
 
     def read(self, most: int) -> bytes:
-        """Between one and `most` bytes; none at the end."""
+        """Return between one and `most` bytes; none at the end."""
         if not self._held:
             line = self._file.readline()
             self._held = _decoded(line) if line.startswith(MARK) else line
-        found, self._held = self._held[:most], self._held[most:]
-        return found
+        taken_bytes, self._held = self._held[:most], self._held[most:]
+        return taken_bytes
 
     def close(self) -> None:
         """Close the file."""
@@ -55,7 +55,7 @@ class Lines:
 
 
 def _decoded(line: bytes) -> bytes:
-    """What a line stands for; nothing where it was cut off."""
+    """Return what a line stands for; nothing where it was cut off."""
     try:
         return binascii.a2b_base64(line[len(MARK) :]) if line.endswith(b"\n") else b""
     except binascii.Error:

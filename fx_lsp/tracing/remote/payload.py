@@ -17,20 +17,20 @@ PARTS = ("bench",)
 
 @cache
 def runner_files() -> Mapping[str, bytes]:
-    """The runner, by path: everything that `python -m fx_lsp.bench` imports of ours."""
+    """Return the runner, by path: everything that `python -m fx_lsp.bench` imports of ours."""
     home = Path(fx_lsp.__file__).parent
-    found = [home / f"{name}.py" for name in MODULES]
-    found += [file for part in PARTS for file in sorted((home / part).rglob("*.py"))]
-    return {file.relative_to(home.parent).as_posix(): file.read_bytes() for file in found}
+    files = [home / f"{name}.py" for name in MODULES]
+    files += [file for part in PARTS for file in sorted((home / part).rglob("*.py"))]
+    return {file.relative_to(home.parent).as_posix(): file.read_bytes() for file in files}
 
 
 @cache
 def prober_files() -> Mapping[str, bytes]:
-    """The prober, by path: everything that `python -m fx_lsp.tracing.remote.prober` imports of ours."""
+    """Return the prober, by path: everything that `python -m fx_lsp.tracing.remote.prober` imports of ours."""
     home = Path(fx_lsp.__file__).parent
     names = [*MODULES, "tracing/remote/supervisor", "tracing/remote/prober"]
-    found = {f"fx_lsp/{name}.py": (home / f"{name}.py").read_bytes() for name in names}
-    return {"fx_lsp/tracing/__init__.py": b"", "fx_lsp/tracing/remote/__init__.py": b"", **found}
+    files = {f"fx_lsp/{name}.py": (home / f"{name}.py").read_bytes() for name in names}
+    return {"fx_lsp/tracing/__init__.py": b"", "fx_lsp/tracing/remote/__init__.py": b"", **files}
 
 
 def packed(files: Mapping[str, bytes]) -> bytes:

@@ -19,7 +19,7 @@ from fx_lsp.wire import to_json
 
 
 def probed(folder: str) -> Probe:
-    """What is here; `folder` is where jobs keep their files."""
+    """Return what is here; `folder` is where jobs keep their files."""
     cards, driver = _cards()
     free = shutil.disk_usage(folder).free
     torch, triton, built_for = version_of("torch"), version_of("triton"), _built_for()
@@ -56,7 +56,7 @@ def _lacks(torch: str, triton: str, built_for: str, cards: tuple[Card, ...], fol
 
 
 def _built_for() -> str:
-    """The version of CUDA, or of ROCm, that torch is built for; "" where it is for CPUs, or not there."""
+    """Return the version of CUDA, or of ROCm, that torch is built for; "" where it is for CPUs, or not there."""
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         return ""
@@ -65,8 +65,8 @@ def _built_for() -> str:
     except OSError:
         return ""
     for name, shown in (("cuda", "{}"), ("hip", "rocm {}")):
-        if found := re.search(rf"^{name}\s*(?::.*)?=\s*['\"](.+?)['\"]", text, re.M):
-            return shown.format(found[1])
+        if match := re.search(rf"^{name}\s*(?::.*)?=\s*['\"](.+?)['\"]", text, re.M):
+            return shown.format(match[1])
     return ""
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 
-from fx_lsp.measured import Event, Failed, Found, Job, Progress
+from fx_lsp.measured import BenchmarkJob, Event, Failed, Finished, JobProgress
 from fx_lsp.tracing.remote.hosts import Host
 from fx_lsp.tracing.remote.jobs import run_job
 
@@ -19,7 +19,7 @@ class Queue:
         self._freed = asyncio.Condition()
 
     async def run(
-        self, hosts: Sequence[Host], job: Job, files: Mapping[str, bytes] | None = None
+        self, hosts: Sequence[Host], job: BenchmarkJob, files: Mapping[str, bytes] | None = None
     ) -> AsyncGenerator[tuple[Host, Event], None]:
         """Run a job on one of the hosts, the first that is free and works, and say what happens as `run_job` does.
 
@@ -29,13 +29,15 @@ class Queue:
         while True:
             if all(host.name in self._busy for host in left):
                 names = " or ".join(host.name for host in left)
-                yield left[0], Progress(f"waiting for {names}, which is busy", 0, 0)
+                yield left[0], JobProgress(f"waiting for {names}, which is busy", 0, 0)
             host = await self._take(left)
             try:
                 began, failed = False, None
                 async with aclosing(run_job(host, job, files)) as events:
                     async for event in events:
-                        began = began or isinstance(event, Found) or (isinstance(event, Progress) and event.total > 0)
+                        began = (
+                            began or isinstance(event, Finished) or (isinstance(event, JobProgress) and event.total > 0)
+                        )
                         if isinstance(event, Failed) and not began and len(left) > 1:
                             failed = event
                         else:
@@ -45,7 +47,7 @@ class Queue:
             if failed is None:
                 return
             left.remove(host)
-            yield host, Progress(f"{failed.message}; trying another", 0, 0)
+            yield host, JobProgress(f"{failed.message}; trying another", 0, 0)
 
     async def _take(self, hosts: Sequence[Host]) -> Host:
         async with self._freed:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
-from fx_lsp.measured import Event, Job
+from fx_lsp.measured import BenchmarkJob, Event
 from fx_lsp.tracing.remote.cluster import run_on_cluster
 from fx_lsp.tracing.remote.hosts import Cluster, Host, Hosts, Place
 from fx_lsp.tracing.remote.queues import Queue
@@ -14,7 +14,7 @@ from fx_lsp.tracing.remote.trust import is_trusted
 
 
 async def run_on(
-    place: Place, hosts: Hosts, job: Job, queue: Queue, python: str, roots: Sequence[str]
+    place: Place, hosts: Hosts, job: BenchmarkJob, queue: Queue, python: str, roots: Sequence[str]
 ) -> AsyncGenerator[tuple[str, Event], None]:
     """Run a job and say what happens, each time with the name of the host that it is on; the last is its end.
 
@@ -32,12 +32,12 @@ async def run_on(
 
 
 def reached(hosts: Hosts, places: Iterable[Place]) -> list[Host | Cluster]:
-    """Every host and cluster behind the places, each once."""
-    found: dict[str, Host | Cluster] = {}
+    """Return every host and cluster behind the places, each once."""
+    by_name: dict[str, Host | Cluster] = {}
     for place in places:
         for one in (place,) if isinstance(place, Cluster) else hosts.members(place):
-            found[one.name] = one
-    return list(found.values())
+            by_name[one.name] = one
+    return list(by_name.values())
 
 
 def unknown(places: Iterable[Host | Cluster]) -> list[Host | Cluster]:

@@ -132,35 +132,35 @@ def refuse(channel: Any, kind: str, **facts: Any) -> None:
 
 
 def version_of(package: str) -> str:
-    """The version of a package, without importing it: "" where it is not installed, "unknown" where it says none."""
+    """Return a package's version, without importing it: "" if it is not installed, "unknown" if it says none."""
     spec = importlib.util.find_spec(package)
     if spec is None:
         return ""
     for name in ("version.py", "__init__.py"):
         with contextlib.suppress(OSError):
             text = (Path(spec.origin or "/").parent / name).read_text("utf-8", "replace")
-            found = re.search(r"^__version__\s*(?::.*)?=\s*['\"](.+?)['\"]", text, re.M)
-            if found:
-                return found.group(1)
+            match = re.search(r"^__version__\s*(?::.*)?=\s*['\"](.+?)['\"]", text, re.M)
+            if match:
+                return match.group(1)
     return "unknown"
 
 
 def is_older(version: str, than: tuple[int, ...]) -> bool:
-    """Whether a version is one before `than`; one that is not known is not."""
+    """Return whether a version is one before `than`; one that is not known is not."""
     numbers = tuple(int(part) for part in re.findall(r"\d+", version)[: len(than)])
     return bool(numbers) and numbers < than
 
 
 def new_folder(base: str) -> tuple[str, int]:
-    """A folder that nobody else can read, and a lock on it that is held until the process ends."""
-    made = Path(tempfile.mkdtemp(prefix=UNLOCKED, dir=base))
+    """Make a folder that nobody else can read, and a lock on it that is held until the process ends."""
+    unlocked = Path(tempfile.mkdtemp(prefix=UNLOCKED, dir=base))
     if fcntl is None:
-        return str(made), -1
-    lock = os.open(made, os.O_RDONLY)
+        return str(unlocked), -1
+    lock = os.open(unlocked, os.O_RDONLY)
     with contextlib.suppress(OSError):  # a file system without locks, where nobody sweeps either
         fcntl.flock(lock, fcntl.LOCK_EX)
-    folder = made.with_name(PREFIX + made.name[len(UNLOCKED) :])
-    made.rename(folder)
+    folder = unlocked.with_name(PREFIX + unlocked.name[len(UNLOCKED) :])
+    unlocked.rename(folder)
     return str(folder), lock
 
 
@@ -216,7 +216,7 @@ class Ear:
         threading.Thread(target=self.guard, daemon=True).start()
 
     def told(self, word: str) -> None:
-        """What the other side says: that it is there ("beat"), or a reason to end the job."""
+        """Note what the other side says: that it is there ("beat"), or a reason to end the job."""
         self.heard = time.monotonic()
         if word != "beat":
             self.why = self.why or word

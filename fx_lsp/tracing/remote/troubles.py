@@ -170,7 +170,7 @@ def _python(host: Host) -> str:
 
 
 def _try(host: Host) -> str:
-    """What shows the trouble in a terminal."""
+    """Return what shows the trouble in a terminal."""
     if host.ssh:
         config = f"-F {host.ssh_config} " if host.ssh_config else ""
         return f"ssh {config}{host.ssh} {host.python or 'python3'} --version"
@@ -182,7 +182,7 @@ def _mend(host: Host) -> str:
 
 
 def at(host: Host) -> str:
-    """Where a host is, in a sentence: "on h200", "here"."""
+    """Say where a host is, in a sentence: "on h200", "here"."""
     return "here" if host.name == LOCAL else f"on {host.name}"
 
 

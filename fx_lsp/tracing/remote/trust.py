@@ -15,7 +15,7 @@ from fx_lsp.wire import to_json
 
 
 def trust_path() -> Path:
-    """Where it is kept."""
+    """Return where it is stored."""
     return config_folder() / "trusted.json"
 
 
@@ -26,7 +26,7 @@ def fingerprint(place: Host | Cluster) -> str:
 
 
 def is_trusted(place: Host | Cluster) -> bool:
-    """Whether the user has said yes to this place as it is reached now. This machine needs no yes."""
+    """Return whether the user has said yes to this place as it is reached now. This machine needs no yes."""
     return (isinstance(place, Host) and place.local) or _read().get(place.name) == fingerprint(place)
 
 
@@ -49,7 +49,7 @@ def _read() -> dict[str, str]:
         path = trust_path()
         if os.name != "nt" and path.stat().st_mode & 0o022:
             return {}
-        found: Any = json.loads(path.read_text("utf-8"))
+        table: Any = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
         return {}
-    return cast("dict[str, str]", found) if isinstance(found, dict) else {}
+    return cast("dict[str, str]", table) if isinstance(table, dict) else {}

@@ -100,8 +100,8 @@ class Backwards:
                 2 if isinstance(node, (ast.For, ast.While)) else 1
             )  # a later turn may need what an earlier one binds
             once = straight and isinstance(node, (ast.With, ast.AsyncWith))
-            found = any([self._block(block, straight=once) for _ in range(times) for block in reversed(inner)])
-            if found or _loop_targets(node) & self.names:
+            needed = any([self._block(block, straight=once) for _ in range(times) for block in reversed(inner)])
+            if needed or _loop_targets(node) & self.names:
                 self.kept.add(node)
                 self.names |= header_names(node)
             return node in self.kept
@@ -134,10 +134,10 @@ class Backwards:
 
 
 def blocks(node: ast.AST) -> list[list[ast.stmt]]:
-    """The blocks of a compound statement or a definition, in order; none for simple statements."""
+    """Return the blocks of a compound statement or a definition, in order; none for simple statements."""
     inside = [part.body for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ()))]
-    found = [getattr(node, "body", []), *inside, getattr(node, "orelse", []), getattr(node, "finalbody", [])]
-    return [block for block in found if block]
+    blocks_there = [getattr(node, "body", []), *inside, getattr(node, "orelse", []), getattr(node, "finalbody", [])]
+    return [block for block in blocks_there if block]
 
 
 def decorators_of(node: ast.stmt) -> list[ast.expr]:
@@ -172,14 +172,14 @@ def _signature_names(node: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
 
 
 def root_of(node: ast.AST) -> ast.AST:
-    """What attributes, subscripts and calls begin with: `model` of `model.blocks[0].to(device)`."""
+    """Return what attributes, subscripts and calls begin with: `model` of `model.blocks[0].to(device)`."""
     while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node
 
 
 def in_inner_scope(statement: ast.stmt, call: ast.Call) -> bool:
-    """Whether a call stands in a lambda or a comprehension of its statement."""
+    """Return whether a call stands in a lambda or a comprehension of its statement."""
     return any(call in walk(part) for part in header_nodes(statement) if isinstance(part, _SCOPED))
 
 
@@ -206,7 +206,7 @@ def render(
     inside: bool = False,
     decorated: Collection[ast.stmt] = (),
 ) -> dict[int, str]:
-    """The lines of the kept statements, by number, each where it was.
+    """Return the lines of the kept statements, by number, each where it was.
 
     On the way to the last statement of `path` branches are taken and loops run once; of that statement only `call` is
     left, or all of it where that is None, or with `inside` what is kept in it. Functions on the way, and those in
@@ -214,7 +214,7 @@ def render(
     arguments of the call.
     """
     lines = [line.encode("utf-8", "surrogatepass") for line in split_lines(text.removeprefix("\ufeff"))]
-    found: dict[int, str] = {}
+    text_by_line: dict[int, str] = {}
     for node in body:
         if node not in kept:
             continue
@@ -228,8 +228,8 @@ def render(
             _replace(part, (start[0] - first, start[1]), (stop[0] - first, stop[1]), replacement)
         part[0] = (b"0;" if col else b"").ljust(col) + part[0][col:]
         for number, line in enumerate(part, first):
-            found[number] = line.decode("utf-8", "surrogatepass")
-    return found
+            text_by_line[number] = line.decode("utf-8", "surrogatepass")
+    return text_by_line
 
 
 def _edits(

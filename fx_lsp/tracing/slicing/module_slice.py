@@ -85,11 +85,11 @@ class SourceGraph:
         return Slice(_digest(lines[n] for n in numbers), numbers, lines, len(self._lines))
 
     def binds(self, name: str) -> bool:
-        """Whether a top-level statement binds `name`."""
+        """Return whether a top-level statement binds `name`."""
         return name in self._binders
 
     def is_class(self, name: str) -> bool:
-        """Whether a top-level statement defines a class `name`."""
+        """Return whether a top-level statement defines a class `name`."""
         binders = self._binders.get(name, [])
         return any(isinstance(n, ast.ClassDef) and n.name == name for i in binders for n in walk(self._statements[i]))
 
@@ -230,15 +230,15 @@ class SourceGraph:
 
     @cached_property
     def _annotations(self) -> Mapping[str, frozenset[str]]:
-        """For each parameter name, the names in its first annotation anywhere in the file."""
-        found: dict[str, frozenset[str]] = {}
+        """Return, for each parameter name, the names in its first annotation anywhere in the file."""
+        names: dict[str, frozenset[str]] = {}
         for node in walk(self.tree):
-            if isinstance(node, ast.arg) and node.annotation is not None and node.arg not in found:
-                found[node.arg] = frozenset(n.id for n in walk(node.annotation) if isinstance(n, ast.Name))
-        return found
+            if isinstance(node, ast.arg) and node.annotation is not None and node.arg not in names:
+                names[node.arg] = frozenset(n.id for n in walk(node.annotation) if isinstance(n, ast.Name))
+        return names
 
     def _lent_to(self, name: str) -> set[str]:
-        """What annotates parameters of the same names as those that the definition `name` leaves without annotation."""
+        """Return what annotates parameters of the same names as those that the definition `name` does not annotate."""
         nodes = [self._statements[i] for i in self._binders.get(name, [])]
         bare = {n.arg for n in walk(*nodes) if isinstance(n, ast.arg) and n.annotation is None}
         return {lent for parameter in bare for lent in self._annotations.get(parameter, frozenset())}

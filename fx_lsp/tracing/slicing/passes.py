@@ -43,20 +43,20 @@ _REPLACE = frozenset({"replace_pattern", "replace_pattern_with_filters"})
 
 
 def find_passes(file: str, text: str, tree: ast.Module) -> tuple[Pass, ...]:
-    """The passes at the top level of a file, in source order; none where it imports nothing of torch.fx."""
+    """Return the passes at the top level of a file, in source order; none where it imports nothing of torch.fx."""
     imports = collect_imports(walk(tree))
     names = set(imports.values())
     if not any(_FX.match(name) for name in names) and not ("torch" in names and _FX.search(text)):
         return ()
     lines = split_lines(text)
     functions = {n.name: n for n in tree.body if isinstance(n, _FUNCTIONS)}
-    found: dict[str, Pass] = {}
+    by_name: dict[str, Pass] = {}
     for name, node, kind, uses in _candidates(tree, functions, imports):
         end = (node.end_lineno or node.lineno, node.end_col_offset or 0)
         whole = Span(file, node.lineno, node.col_offset, *end)
-        found.setdefault(name, Pass(file, name, kind, whole, _name_span(file, lines, node.lineno, name), uses))
-    used = {use for item in found.values() for use in item.uses} | _checks(tree)
-    return tuple(sorted((p for p in found.values() if p.name not in used), key=lambda p: p.name_span.line))
+        by_name.setdefault(name, Pass(file, name, kind, whole, _name_span(file, lines, node.lineno, name), uses))
+    used = {use for item in by_name.values() for use in item.uses} | _checks(tree)
+    return tuple(sorted((p for p in by_name.values() if p.name not in used), key=lambda p: p.name_span.line))
 
 
 _Candidate = tuple[str, ast.stmt, PassKind, tuple[str, ...]]
@@ -68,8 +68,8 @@ def _candidates(
     classes: dict[str, PassKind] = {}
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
-            known: dict[str, PassKind] = {**_CLASSES, **classes}
-            kinds: list[PassKind] = [known[base] for base in map(_last, node.bases) if base in known]
+            kind_by_base: dict[str, PassKind] = {**_CLASSES, **classes}
+            kinds: list[PassKind] = [kind_by_base[base] for base in map(_last, node.bases) if base in kind_by_base]
             if kinds:
                 classes[node.name] = kinds[0]
                 yield node.name, node, kinds[0], ()
@@ -84,7 +84,7 @@ def _candidates(
 
 
 def _made(call: ast.Call, functions: Mapping[str, FunctionNode], classes: Mapping[str, PassKind]) -> PassKind | None:
-    """What a call makes: an object of a class of the file, a pass with some of its arguments, or what torch.fx has."""
+    """Return what a call makes: an object of a class of the file, a pass with some arguments, or what torch.fx has."""
     maker = _last(call.func)
     if maker in classes:
         return "function" if classes[maker] == "transformer" else classes[maker]
@@ -100,15 +100,15 @@ def _checks(tree: ast.Module) -> set[str]:
     return {_last(argument) for call in calls for argument in call.args}
 
 
-def _takes_graph(node: FunctionNode, given: Collection[str | None] = ()) -> bool:
-    """Whether a function rewrites the graph module that it is called with, as its type or its body says.
+def _takes_graph(node: FunctionNode, bound: Collection[str | None] = ()) -> bool:
+    """Return whether a function rewrites the graph module that it is called with, as its type or its body says.
 
-    It needs nothing else but the arguments that are `given`, and answers what a pass does.
+    It needs nothing else but the arguments that are `bound`, and answers what a pass does.
     """
     arguments = [*node.args.posonlyargs, *node.args.args]
     required = arguments[1 : max(1, len(arguments) - len(node.args.defaults))]
     named = [a for a, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if default is None]
-    if not arguments or any(a.arg not in given for a in (*required, *named)):
+    if not arguments or any(a.arg not in bound for a in (*required, *named)):
         return False
     if node.returns is not None and not _ANSWERS & _names(node.returns):
         return False
@@ -150,8 +150,8 @@ def _pairs(tree: ast.Module, functions: Mapping[str, FunctionNode]) -> Iterator[
 
 
 def _filters(call: ast.Call, functions: Mapping[str, FunctionNode]) -> list[str]:
-    given = [*call.args[3:4], *(k.value for k in call.keywords if k.arg == "match_filters")]
-    items = [e for value in given if isinstance(value, (ast.List, ast.Tuple)) for e in value.elts]
+    values = [*call.args[3:4], *(k.value for k in call.keywords if k.arg == "match_filters")]
+    items = [e for value in values if isinstance(value, (ast.List, ast.Tuple)) for e in value.elts]
     return [e.id for e in items if isinstance(e, ast.Name) and e.id in functions]
 
 
@@ -184,7 +184,7 @@ def _name_span(file: str, lines: list[str], line: int, name: str) -> Span:
 def with_passes(
     request: TraceRequest, configured: Sequence[str], overlays: Mapping[str, str]
 ) -> TraceRequest | Failure:
-    """A request with the passes that its work needs: the one that is named, or the `configured` ones.
+    """Return a request with the passes that its work needs: the one that is named, or the `configured` ones.
 
     A `Failure` for one that is not there. `overlays` are unsaved texts by file.
     """
@@ -192,10 +192,10 @@ def with_passes(
     wanted = [unquote(rest)] if kind == "pass" else list(configured) if kind == "passes" else []
     sources: list[PassSource] = []
     for identifier in wanted:
-        found = _source(identifier, overlays, request.roots, kind == "passes")
-        if isinstance(found, Failure):
-            return found
-        sources.append(found)
+        source = _source(identifier, overlays, request.roots, kind == "passes")
+        if isinstance(source, Failure):
+            return source
+        sources.append(source)
     return replace(request, passes=tuple(sources))
 
 
@@ -216,10 +216,10 @@ def _source(
     if isinstance(tree, Failure):
         return replace(tree, message=f"the file of the pass {name} does not parse: {tree.message}")
     passes = find_passes(file, text, tree)
-    found = next((p for p in passes if p.name == name), None)
-    if found is None:
+    pass_ = next((p for p in passes if p.name == name), None)
+    if pass_ is None:
         there = f"it has {', '.join(p.name for p in passes)}" if passes else "a pass takes a GraphModule"
         return Failure("unsupported", f"{file} has no pass {name!r}; {there}", hint=_HINTS[configured])
     module, package, root = module_name(file)
-    part = SourceGraph(text, tree).slice(name, found.uses)
-    return PassSource(found, text, part.text, module, package, tuple(dict.fromkeys((root, *roots))))
+    part = SourceGraph(text, tree).slice(name, pass_.uses)
+    return PassSource(pass_, text, part.text, module, package, tuple(dict.fromkeys((root, *roots))))

@@ -76,33 +76,50 @@ class Strangers:
 
 def strangers(function: FunctionNode, params: Iterable[ast.arg], imports: Mapping[str, str]) -> Strangers:
     """Find the parameters that the text of `function` shows to be no tensors."""
-    certain = {p.arg for p in params if is_text(p.annotation) or _names_arrays(p.annotation, imports)}
-    doubtful: set[str] = set()
     nodes = list(walk(*function.body))
     sources = _aliases(nodes, {p.arg for p in params})
     called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
-    tensors: set[str] = set()
-    for node in nodes:
-        if isinstance(node, ast.Call):
-            handed = {sources[name] for argument in _arguments(node) for name in _roots(argument) if name in sources}
-            name = dotted(node.func, imports) or ""
-            if _asks_what_it_is(node, name, imports):
-                tensors |= handed
-            elif name == "torch.from_numpy" or name.startswith("numpy."):
-                certain |= handed
-            elif isinstance(node.func, ast.Attribute) and _is_of_another_library(name, imports):
-                doubtful |= handed
-        elif isinstance(node, ast.Attribute):
-            owners = {sources[name] for name in _roots(node.value) if name in sources}
-            if (node.attr == "size" and id(node) not in called) or not _tensors_have(node.attr):
-                doubtful |= owners
-        if _moves_axes_of_an_array(node):
-            certain |= {sources[name] for name in _roots(node) if name in sources}
-        if isinstance(node, ast.Assert) and (name := _asserted_text(node.test)) in sources:
-            certain.add(sources[name])
+    certain, doubtful, tensors = _shown_by_calls(nodes, sources, imports)
+    certain |= {p.arg for p in params if is_text(p.annotation) or _names_arrays(p.annotation, imports)}
     tensors |= {p.arg for p in params if mentions_tensor(p.annotation)}
-    images = {sources[name] for node in nodes for name in _asked_for_two_sizes(node, called) if name in sources}
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and _is_strange(node, called):
+            doubtful |= _sources_of(_roots(node.value), sources)
+        if _moves_axes_of_an_array(node):
+            certain |= _sources_of(_roots(node), sources)
+        if isinstance(node, ast.Assert):
+            certain |= _sources_of([_asserted_text(node.test)], sources)
+    images = _sources_of((name for node in nodes for name in _asked_for_two_sizes(node, called)), sources)
     return Strangers(frozenset(certain - tensors), frozenset(doubtful - tensors), frozenset(images - tensors))
+
+
+def _shown_by_calls(
+    nodes: Iterable[ast.AST], sources: Mapping[str, str], imports: Mapping[str, str]
+) -> tuple[set[str], set[str], set[str]]:
+    """Return the parameters that are certainly no tensors, perhaps none, and tensors, as calls that they go to show."""
+    certain, doubtful, tensors = set[str](), set[str](), set[str]()
+    for node in nodes:
+        if not isinstance(node, ast.Call):
+            continue
+        handed = _sources_of((name for argument in _arguments(node) for name in _roots(argument)), sources)
+        name = dotted(node.func, imports) or ""
+        if _asks_what_it_is(node, name, imports):
+            tensors |= handed
+        elif name == "torch.from_numpy" or name.startswith("numpy."):
+            certain |= handed
+        elif isinstance(node.func, ast.Attribute) and _is_of_another_library(name, imports):
+            doubtful |= handed
+    return certain, doubtful, tensors
+
+
+def _is_strange(node: ast.Attribute, called: Collection[int]) -> bool:
+    """Return whether an attribute is one that tensors do not have: `size` is a method of theirs, which is `called`."""
+    return (node.attr == "size" and id(node) not in called) or not _tensors_have(node.attr)
+
+
+def _sources_of(names: Iterable[str], sources: Mapping[str, str]) -> set[str]:
+    """Return the parameters that some names hold."""
+    return {sources[name] for name in names if name in sources}
 
 
 def _names_arrays(annotation: ast.expr | None, imports: Mapping[str, str]) -> bool:
@@ -112,7 +129,7 @@ def _names_arrays(annotation: ast.expr | None, imports: Mapping[str, str]) -> bo
 
 
 def _aliases(nodes: Iterable[ast.AST], names: Collection[str]) -> dict[str, str]:
-    """Which parameter each name holds, or a part of it: `image = batch["image"]`, `for box in boxes`."""
+    """Return which parameter each name holds, or a part of it: `image = batch["image"]`, `for box in boxes`."""
     sources = {name: name for name in names}
     for node in sorted((n for n in nodes if isinstance(n, (ast.Assign, ast.For))), key=lambda n: n.lineno):
         value = node.iter if isinstance(node, ast.For) else node.value

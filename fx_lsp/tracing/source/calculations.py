@@ -27,7 +27,7 @@ from fx_lsp.tracing.source.tensor_code import (
 
 
 def handed_tensors(outline: Outline, tree: ast.Module, candidates: Collection[str]) -> set[str]:
-    """Those of the functions named `candidates` that only calculate and take tensors.
+    """Return those of the functions named `candidates` that only calculate and take tensors.
 
     That they do is shown by a call that hands them something which is evidently a tensor, or by a parameter whose name
     (of more than three letters) stands for a tensor elsewhere in the file, or wherever PyTorch is used, and for nothing
@@ -35,7 +35,7 @@ def handed_tensors(outline: Outline, tree: ast.Module, candidates: Collection[st
     """
     if not outline.uses_torch:
         return set()
-    states = {name: _state(found.node) for name, found in outline.classes.items()}
+    states = {name: _state(handed.node) for name, handed in outline.classes.items()}
     calculating = {
         name
         for name in candidates
@@ -49,13 +49,13 @@ def handed_tensors(outline: Outline, tree: ast.Module, candidates: Collection[st
         size = len(calls.tensors)
         calls.follow(tree)
     named = _names_of_tensors(outline)
-    found = calculating & {name for name, _ in calls.tensors}
-    for name in calculating - found - calls.numbers:
+    handed = calculating & {name for name, _ in calls.tensors}
+    for name in calculating - handed - calls.numbers:
         function = outline.functions[name]
         likely = {p.arg for p in function.params if p.annotation is None} & named
         if any(is_arithmetic(node, likely) for node in walk(*function.node.body)):
-            found.add(name)
-    return found
+            handed.add(name)
+    return handed
 
 
 # fmt: off
@@ -78,7 +78,7 @@ def _state(node: ast.ClassDef) -> frozenset[str]:
 
 
 def _only_calculates(function: Function, state: Collection[str]) -> bool:
-    """Whether a function does nothing but arithmetic on its parameters, and gives back what is no plain number.
+    """Return whether a function does nothing but arithmetic on its parameters, and gives back no plain number.
 
     A method that reads `state` of its object, which others leave there, does more.
     """
@@ -146,10 +146,10 @@ class _Calls:
         """Look at every call once, with what is known by now."""
         functions = {id(f.node): (name, f) for name, f in self.outline.functions.items()}
         functions |= {id(f.node): (name, f) for name, f in self.outline.forwards().items()}
-        self._scope(tree.body, _Scope(self.outline.imports), "", functions)
+        self._scope(tree.body, _TensorVariables(self.outline.imports), "", functions)
 
     def _scope(
-        self, body: list[ast.stmt], scope: _Scope, name: str, functions: Mapping[int, tuple[str, Function]]
+        self, body: list[ast.stmt], scope: _TensorVariables, name: str, functions: Mapping[int, tuple[str, Function]]
     ) -> None:
         own, inner = _own_nodes(body)
         scope.learn(own)
@@ -163,20 +163,20 @@ class _Calls:
             called, function = functions.get(id(node), (name, None))
             params = function.params if function is not None else parameters(node, skip_first=False)
             layers = self.outline.layers_of(function) if function is not None else scope.layers
-            given = {p for f, p in self.tensors if f == called and function is not None}
-            self._scope(node.body, scope.inside(node, params, layers, given), called, functions)
+            tensors = {p for f, p in self.tensors if f == called and function is not None}
+            self._scope(node.body, scope.inside(node, params, layers, tensors), called, functions)
 
-    def _call(self, call: ast.Call, scope: _Scope, around: str) -> None:
-        found = self._called(call.func, around)
-        if found is None:
+    def _call(self, call: ast.Call, scope: _TensorVariables, around: str) -> None:
+        callee = self._called(call.func, around)
+        if callee is None:
             return
-        names = [p.arg for p in self.outline.functions[found].params]
-        given = [*zip(names, call.args, strict=False), *((k.arg or "", k.value) for k in call.keywords)]
-        for name, argument in given:
+        names = [p.arg for p in self.outline.functions[callee].params]
+        arguments = [*zip(names, call.args, strict=False), *((k.arg or "", k.value) for k in call.keywords)]
+        for name, argument in arguments:
             if scope.is_tensor(argument):
-                self.tensors.add((found, name))
-        if given and all(isinstance(argument, ast.Constant) for _, argument in given):
-            self.numbers.add(found)
+                self.tensors.add((callee, name))
+        if arguments and all(isinstance(argument, ast.Constant) for _, argument in arguments):
+            self.numbers.add(callee)
 
     def _called(self, called: ast.expr, around: str) -> str | None:
         """The name of the function of the file that a call inside the function `around` enters."""
@@ -193,7 +193,7 @@ class _Calls:
 
 
 @dataclass
-class _Scope:
+class _TensorVariables:
     """The variables of a function that hold tensors, as far as the text shows; `layers` are modules of `self`."""
 
     imports: Mapping[str, str]
@@ -201,21 +201,21 @@ class _Scope:
     tensors: set[str] = field(default_factory=set[str])
 
     def inside(
-        self, node: FunctionNode, params: Iterable[ast.arg], layers: Collection[str], given: Collection[str]
-    ) -> _Scope:
-        """The scope of a function in this one; `given` are parameters that are known to be given tensors."""
+        self, node: FunctionNode, params: Iterable[ast.arg], layers: Collection[str], handed: Collection[str]
+    ) -> _TensorVariables:
+        """Return the scope of a function in this one; `handed` are parameters that are known to be given tensors."""
         nodes = [n for n in walk(*node.body) if isinstance(n, USES)]
         names = {p.arg: p for p in params}
         tensors = self.tensors - names.keys()
         for name, param in names.items():
             used = any(is_tensor_use(node, {name}) or is_array_use(node, {name}) for node in nodes)
-            if name in given or mentions_tensor(param.annotation) or used:
+            if name in handed or mentions_tensor(param.annotation) or used:
                 tensors.add(name)
         for call in nodes:
             if isinstance(call, ast.Call) and call.args and self._takes_tensors(call.func, layers):
                 first = call.args[0].elts if isinstance(call.args[0], (ast.List, ast.Tuple)) else call.args[:1]
                 tensors |= {argument.id for argument in first if isinstance(argument, ast.Name)} & names.keys()
-        return _Scope(self.imports, layers, tensors)
+        return _TensorVariables(self.imports, layers, tensors)
 
     def _takes_tensors(self, called: ast.expr, layers: Collection[str]) -> bool:
         name = dotted(called, self.imports) or ""
@@ -231,7 +231,7 @@ class _Scope:
                 self.tensors.update(n.id for n in names)
 
     def is_tensor(self, node: ast.expr) -> bool:
-        """Whether an expression is evidently a tensor (or several)."""
+        """Return whether an expression is evidently a tensor (or several)."""
         if isinstance(node, ast.Name):
             return node.id in self.tensors
         if isinstance(node, ast.BinOp):

@@ -35,7 +35,7 @@ def find_builders(outline: Outline, tree: ast.Module, text: str) -> dict[str, as
     functions = {name: f.node for name, f in outline.functions.items() if f.owner is None and f.outer is None}
     while more := {name for name, node in functions.items() if name not in makers and look.builds(node)}:
         makers |= more
-    found: dict[str, ast.stmt] = {
+    builders: dict[str, ast.stmt] = {
         name: functions[name]
         for name in makers
         if not _requires(functions[name]) and not has_skipped_decorator(functions[name])
@@ -45,8 +45,8 @@ def find_builders(outline: Outline, tree: ast.Module, text: str) -> dict[str, as
         for name, value in assigned(node):
             if look.is_graph(value, held):
                 held[name] = name
-                found.setdefault(name, node)
-    return found
+                builders.setdefault(name, node)
+    return builders
 
 
 class _Look:
@@ -56,12 +56,12 @@ class _Look:
         self._imports, self._makers = outline.imports, makers
         self._tracers = {
             name
-            for name, found in outline.classes.items()
-            if any(_TRACERS.match(base) or base.rpartition(".")[2].endswith("Tracer") for base in found.bases)
+            for name, class_ in outline.classes.items()
+            if any(_TRACERS.match(base) or base.rpartition(".")[2].endswith("Tracer") for base in class_.bases)
         }
 
     def builds(self, node: FunctionNode) -> bool:
-        """Whether a function says that it returns a graph, or returns one that it makes."""
+        """Return whether a function says that it returns a graph, or returns one that it makes."""
         if isinstance(node, ast.AsyncFunctionDef):
             return False
         if node.returns is not None and _GRAPHS.match(self._annotation(node.returns)):
@@ -79,7 +79,7 @@ class _Look:
         return any(self.is_graph(value, held) for value in returned)
 
     def is_graph(self, value: ast.expr, held: Mapping[str, str]) -> bool:
-        """Whether an expression is a graph, or holds one; `held` says what names hold."""
+        """Return whether an expression is a graph, or holds one; `held` says what names hold."""
         return self._kind(value, held) not in ("", "tracer")
 
     def _kind(self, value: ast.expr, held: Mapping[str, str]) -> str:
@@ -99,11 +99,13 @@ class _Look:
             return "tracer"
         if isinstance(value.func, ast.Call):
             return "graph" if _MAKE_FX.match(dotted(value.func.func, self._imports) or "") else ""
-        if isinstance(value.func, ast.Attribute):
-            owner = self._kind(value.func.value, held)
-            made = owner == "tracer" and value.func.attr == "trace"
-            return "graph" if made or (owner == "graph" and value.func.attr in _SAME) else ""
-        return ""
+        return self._kind_of_method(value.func, held) if isinstance(value.func, ast.Attribute) else ""
+
+    def _kind_of_method(self, method: ast.Attribute, held: Mapping[str, str]) -> str:
+        """Return "graph" where a method of a tracer traces, or one of a graph returns that again; "" for others."""
+        owner = self._kind(method.value, held)
+        traced = owner == "tracer" and method.attr == "trace"
+        return "graph" if traced or (owner == "graph" and method.attr in _SAME) else ""
 
     def _annotation(self, node: ast.expr) -> str:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):

@@ -62,7 +62,7 @@ class Outline:
 
     @property
     def uses_torch(self) -> bool:
-        """Whether the file imports torch."""
+        """Return whether the file imports torch."""
         return any(name.partition(".")[0] == "torch" for name in self.imports.values())
 
     def layers_of(self, function: Function) -> frozenset[str]:
@@ -84,9 +84,9 @@ class Outline:
         )
 
     def forwards(self) -> dict[str, Function]:
-        """The `forward` of each module, which is no target by itself."""
-        found = ((f"{name}.forward", name, self.classes[name].forward) for name in self.modules)
-        return {name: Function(node, owner, parameters(node, skip_first=True)) for name, owner, node in found if node}
+        """Return the `forward` of each module, which is no target by itself."""
+        methods = ((f"{name}.forward", name, self.classes[name].forward) for name in self.modules)
+        return {name: Function(node, owner, parameters(node, skip_first=True)) for name, owner, node in methods if node}
 
 
 # fmt: off
@@ -99,7 +99,7 @@ _NO_FORWARD = re.compile(r"torch\.nn\.(modules\.\w+\.)*(Module|ModuleList|Module
 
 
 def outline_of(tree: ast.Module) -> Outline:
-    """The definitions at the top level of a file, those of its classes, and those inside its functions."""
+    """Return the definitions at the top level of a file, those of its classes, and those inside its functions."""
     outline = Outline(collect_imports(walk(tree)))
     for node in _statements(tree.body):
         if isinstance(node, ast.ClassDef):
@@ -108,13 +108,13 @@ def outline_of(tree: ast.Module) -> Outline:
             _add_function(outline, function, None)
         else:
             _add_partial(outline, node)
-    outline.modules.update(name for name, found in outline.classes.items() if _is_module(found, outline))
-    for name, found in outline.classes.items():
-        if _is_autograd_function(found):
+    outline.modules.update(name for name, class_ in outline.classes.items() if _is_module(class_, outline))
+    for name, class_ in outline.classes.items():
+        if _is_autograd_function(class_):
             outline.autograd.add(name)
-        if _is_autograd_function(found) or _holds_no_code(found):
+        if _is_autograd_function(class_) or _holds_no_code(class_):
             continue
-        for node in found.node.body:
+        for node in class_.node.body:
             if isinstance(node, FUNCTIONS):
                 _add_function(outline, node, name)
     for name, function in [*outline.functions.items(), *outline.forwards().items()]:
@@ -197,8 +197,8 @@ def _layers(constructor: FunctionNode, imports: Mapping[str, str]) -> Iterator[t
                         yield target.attr, name
 
 
-def _is_module(found: Class, outline: Outline) -> bool:
-    family = _family(found, outline)
+def _is_module(class_: Class, outline: Outline) -> bool:
+    family = _family(class_, outline)
     outside = {base for member in family for base in member.bases if base not in outline.classes}
     if any(base.startswith("torch.nn.") or base.rpartition(".")[2].endswith("Module") for base in outside):
         return True
@@ -206,17 +206,17 @@ def _is_module(found: Class, outline: Outline) -> bool:
     return imported and any(m.forward for m in family) and any(_calls_super(m.node) for m in family)
 
 
-def _family(found: Class, outline: Outline) -> list[Class]:
-    """A class and its bases in this file, nearest first."""
-    family = [found]
+def _family(class_: Class, outline: Outline) -> list[Class]:
+    """Return a class and its bases in this file, nearest first."""
+    family = [class_]
     for member in family:
         local = (outline.classes[base] for base in member.bases if base in outline.classes)
         family.extend(base for base in local if base not in family)
     return family
 
 
-def _has_forward(found: Class, outline: Outline) -> bool:
-    family = _family(found, outline)
+def _has_forward(class_: Class, outline: Outline) -> bool:
+    family = _family(class_, outline)
     forward = next((member.forward for member in family if member.forward), None)
     if forward is not None:
         return not _is_stub(forward)
@@ -234,14 +234,14 @@ def _calls_super(node: ast.ClassDef) -> bool:
     )
 
 
-def _holds_no_code(found: Class) -> bool:
-    last = {base.rpartition(".")[2] for base in found.bases}
+def _holds_no_code(class_: Class) -> bool:
+    last = {base.rpartition(".")[2] for base in class_.bases}
     return bool(last & {"Protocol", "TypedDict", "Enum", "TestCase"})
 
 
-def _is_autograd_function(found: Class) -> bool:
-    """Whether a class is a `torch.autograd.Function`, which runs when its `apply` is called."""
-    bases = {base.replace("torch.autograd.function.", "torch.autograd.") for base in found.bases}
+def _is_autograd_function(class_: Class) -> bool:
+    """Return whether a class is a `torch.autograd.Function`, which runs when its `apply` is called."""
+    bases = {base.replace("torch.autograd.function.", "torch.autograd.") for base in class_.bases}
     return "torch.autograd.Function" in bases
 
 
@@ -263,7 +263,7 @@ def _add_function(outline: Outline, node: FunctionNode, owner: str | None) -> No
 
 
 def has_skipped_decorator(node: FunctionNode) -> bool:
-    """Whether a decorator makes something else of a function: a property, a context, a fixture."""
+    """Return whether a decorator makes something else of a function: a property, a context, a fixture."""
     return bool(_decorators(node) & _SKIPPED_DECORATORS)
 
 
@@ -278,7 +278,7 @@ def _is_no_target(node: FunctionNode, params: list[ast.arg], imports: Mapping[st
 
 
 def _is_foreign_kernel(node: FunctionNode, imports: Mapping[str, str]) -> bool:
-    """Whether another compiler's `jit` decorates the function, so that it is not Python that PyTorch runs."""
+    """Return whether another compiler's `jit` decorates the function, so that it is not Python that PyTorch runs."""
     for decorator in node.decorator_list:
         name = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator, imports) or ""
         if name.rpartition(".")[2] in ("jit", "njit") and not name.startswith("torch."):

@@ -21,7 +21,7 @@ from functools import cache, lru_cache
 from pathlib import Path, PurePath
 from typing import Any, cast
 
-from fx_lsp.model import Given
+from fx_lsp.model import WrittenInputs
 from fx_lsp.tracing.source.parsing import module_name, walk
 
 if sys.version_info >= (3, 11):
@@ -44,10 +44,10 @@ class Project:
     passes: tuple[str, ...] = ()
     trouble: str = ""
 
-    def given(self, name: str) -> tuple[Given, ...]:
-        """What is written down for the target `name` of the file."""
+    def given(self, name: str) -> tuple[WrittenInputs, ...]:
+        """Return what is written down for the target `name` of the file."""
         text = self.inputs.get(name)
-        return () if text is None else (Given(text, "settings", detail=PYPROJECT),)
+        return () if text is None else (WrittenInputs(text, "settings", detail=PYPROJECT),)
 
 
 def project_root(file: str) -> str:
@@ -83,7 +83,7 @@ def _has_module(directory: Path, name: str) -> bool:
 
 
 def read_project(file: str) -> Project:
-    """What the nearest pyproject.toml above `file` says; it is read again only when its time or size has changed."""
+    """Return what the nearest pyproject.toml above `file` says; read it again only if its time or size has changed."""
     for directory in Path(file).parents:
         path = directory / PYPROJECT
         try:
@@ -98,7 +98,7 @@ def read_project(file: str) -> Project:
 
 
 def concerns(changed: Collection[str], file: str) -> bool:
-    """Whether one of the files that have changed is a pyproject.toml above `file`."""
+    """Return whether one of the files that have changed is a pyproject.toml above `file`."""
     return any(path.name == PYPROJECT and path.parent in Path(file).parents for path in map(Path, changed))
 
 
@@ -114,12 +114,12 @@ _Read = tuple[tuple[tuple[str, str, str], ...], tuple[str, ...], str]
 
 @lru_cache(maxsize=64)
 def _read(path: str, mtime_ns: int, size: int) -> _Read:
-    """The inputs as (path, name, text), the ids of the passes, and what is wrong with the file as a whole."""
+    """Return the inputs as (path, name, text), the ids of the passes, and what is wrong with the file as a whole."""
     try:
         table: Any = tomllib.loads(Path(path).read_text("utf-8"))
         for key in ("tool", "fx-lsp"):
             table = table.get(key, {})
-        given: dict[str, Any] = dict(table.get("inputs", {}))
+        inputs: dict[str, Any] = dict(table.get("inputs", {}))
         named: Any = table.get("passes", [])
     except (OSError, ValueError) as error:
         return _unreadable(f"{path} is not read: {error}")
@@ -129,7 +129,7 @@ def _read(path: str, mtime_ns: int, size: int) -> _Read:
     if not all(isinstance(item, str) and "::" in item for item in items):
         return _unreadable(f'{path} is not read: passes of [tool.fx-lsp] is no list like ["passes.py::fuse"]')
     entries: list[tuple[str, str, str]] = []
-    for key, value in given.items():
+    for key, value in inputs.items():
         where, _, name = key.partition("::")
         # What is no text is no list of inputs either: the tracer says so, at the target's name.
         text = value if isinstance(value, str) else repr(value)

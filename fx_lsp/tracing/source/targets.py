@@ -164,8 +164,8 @@ def _programs(outline: Outline, tree: ast.Module, looks: Mapping[str, Look]) -> 
 
 
 def _collating(outline: Outline, tree: ast.Module) -> set[str]:
-    """The functions that make a batch of samples, as a `DataLoader` wants them: by their name, or given to one."""
-    given = {
+    """Return the functions that make a batch of samples, as a `DataLoader` wants them: by name, or given to one."""
+    passed = {
         keyword.value.id
         for node in walk(tree)
         if isinstance(node, ast.Call)
@@ -173,7 +173,7 @@ def _collating(outline: Outline, tree: ast.Module) -> set[str]:
         if keyword.arg == "collate_fn" and isinstance(keyword.value, ast.Name)
     }
     named = {name for name in outline.functions if _COLLATE.search(name)}
-    return named | (given & outline.functions.keys())
+    return named | (passed & outline.functions.keys())
 
 
 def _callees(name: str, outline: Outline, looks: Mapping[str, Look]) -> set[str]:
@@ -213,11 +213,11 @@ def _script_target(file: str, driver: ast.stmt) -> Target:
 
 
 def _name_span(file: str, lines: list[str], name: bytes, node: ast.stmt) -> Span:
-    """The identifier after `def` or `class`, which may stand on a continuation line, or the one that is assigned."""
+    """Return the identifier after `def` or `class`, which may stand on a continuation line, or what is assigned."""
     col = node.col_offset
     for line in range(node.lineno, min(node.lineno + 3, len(lines) + 1)):
-        for found in _WORD.finditer(lines[line - 1].encode("utf-8", "surrogatepass"), col):
-            if found[0] == name:
-                return Span(file, line, found.start(), line, found.end())
+        for word in _WORD.finditer(lines[line - 1].encode("utf-8", "surrogatepass"), col):
+            if word[0] == name:
+                return Span(file, line, word.start(), line, word.end())
         col = 0
     return Span(file, node.lineno, node.col_offset, node.lineno, node.col_offset + 3)

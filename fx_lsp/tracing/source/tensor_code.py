@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fx_lsp.syntax import FunctionNode, axis_terms
@@ -97,7 +97,7 @@ def dotted(node: ast.AST, imports: Mapping[str, str]) -> str | None:
 
 
 def collect_imports(nodes: Iterable[ast.AST]) -> dict[str, str]:
-    """What each imported name stands for: `{"F": "torch.nn.functional"}`; relative imports keep their dots."""
+    """Return what each imported name means: `{"F": "torch.nn.functional"}`; relative imports keep their dots."""
     imports: dict[str, str] = {}
     for node in nodes:
         if isinstance(node, ast.Import):
@@ -113,7 +113,7 @@ def collect_imports(nodes: Iterable[ast.AST]) -> dict[str, str]:
 
 
 def is_stdlib(name: str) -> bool:
-    """Whether a dotted name begins in Python's standard library."""
+    """Return whether a dotted name begins in Python's standard library."""
     return name.partition(".")[0] in sys.stdlib_module_names
 
 
@@ -131,57 +131,90 @@ def look_at(
     `arrays` are parameters that are no tensors; with `doubtful` ones something is done that is done with no tensor.
     """
     nodes = list(walk(*function.body))
-    names = {param.arg for param in params} - _modules_among(nodes, imports)
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
     numbers = {param.arg for param in params if is_number(param.annotation)}
     texts = any(is_text(param.annotation) for param in params)
-    if texts:
-        names -= numbers  # lengths of text, and the like
+    names = {param.arg for param in params} - _modules_among(nodes, imports)
+    names -= numbers if texts else set()  # lengths of text, and the like
+    holding = _holding(nodes, names, numbers, arrays, doubtful)
+    evident = _mentions_tensors(function, params, texts) or (
+        uses_torch
+        and (
+            any(_is_tensor_call(call, imports, layers, holding.no_arrays) for call in calls)
+            or any(is_tensor_use(node, holding.no_arrays) for node in nodes)
+            or (not texts and any(_makes_tensor(call, imports, holding.parameters) for call in calls))
+        )
+    )
+    return Look(
+        tensors=evident or (uses_torch and _is_likely(function, nodes, holding, imports)),
+        evident=evident,
+        program=_is_program(function, params, calls, imports),
+        calls=frozenset(call.func.id for call in calls if isinstance(call.func, ast.Name)),
+        self_calls=_self_calls(calls, holding.no_arrays),
+    )
+
+
+def _self_calls(calls: Iterable[ast.Call], names: Collection[str]) -> frozenset[str]:
+    """Return the methods of its own instance that a function hands some of `names` to."""
+    handing = (call for call in calls if mentions_any([*call.args, *(k.value for k in call.keywords)], names))
+    return frozenset(name for call in handing if (name := _self_attribute(call.func)))
+
+
+@dataclass(frozen=True)
+class _Holding:
+    """The names of a function that hold something of its parameters, but for arrays, doubtful ones and numbers."""
+
+    parameters: set[str]
+    no_arrays: set[str]
+    no_doubtful: set[str]
+    no_numbers: set[str]
+
+
+def _holding(
+    nodes: Iterable[ast.AST],
+    names: set[str],
+    numbers: Collection[str],
+    arrays: Collection[str],
+    doubtful: Collection[str],
+) -> _Holding:
     assigned = [node for node in nodes if isinstance(node, (ast.Assign, ast.AugAssign, ast.For))]
     everything = derived_from(assigned, names)
-    derived = derived_from(assigned, names.difference(arrays)) if arrays else everything
-    alike = derived_from(assigned, names.difference(arrays, doubtful)) if doubtful else derived
-    likely = derived_from(assigned, names.difference(arrays, numbers)) if numbers else derived
-    annotated = any(mentions_tensor(param.annotation) for param in params)
-    annotated = annotated or (not texts and mentions_tensor(function.returns))
-    calls = [node for node in nodes if isinstance(node, ast.Call)]
-    program = (
+    no_arrays = derived_from(assigned, names.difference(arrays)) if arrays else everything
+    no_doubtful = derived_from(assigned, names.difference(arrays, doubtful)) if doubtful else no_arrays
+    no_numbers = derived_from(assigned, names.difference(arrays, numbers)) if numbers else no_arrays
+    return _Holding(everything, no_arrays, no_doubtful, no_numbers)
+
+
+def _mentions_tensors(function: FunctionNode, params: list[ast.arg], texts: bool) -> bool:
+    """Return whether annotations say that a function takes tensors or, if it takes no `texts`, that it returns one."""
+    takes = any(mentions_tensor(param.annotation) for param in params)
+    return takes or (not texts and mentions_tensor(function.returns))
+
+
+def _is_likely(function: FunctionNode, nodes: Sequence[ast.AST], holding: _Holding, imports: Mapping[str, str]) -> bool:
+    """Return whether a function of a file that imports torch does what is done with tensors, and arrays as well."""
+    if any(is_array_use(node, holding.no_doubtful) for node in nodes):
+        return True
+    if _uses_tensors(nodes, imports) and any(is_arithmetic(node, holding.no_arrays) for node in nodes):
+        return True
+    decorated = _mentions_torch(walk(*function.decorator_list), imports)
+    return decorated and any(is_arithmetic(node, holding.no_numbers) for node in nodes)
+
+
+def _is_program(
+    function: FunctionNode, params: list[ast.arg], calls: Iterable[ast.Call], imports: Mapping[str, str]
+) -> bool:
+    return (
         function.name == "main"
         or function.name.startswith("test_")
         or any(_is_program_parameter(param) for param in params)
         or any(_is_program_call(call, imports) for call in calls)
         or _only_prints(function.body)
     )
-    evident = annotated or (
-        uses_torch
-        and (
-            any(_is_tensor_call(call, imports, layers, derived) for call in calls)
-            or any(is_tensor_use(node, derived) for node in nodes)
-            or (not texts and any(_makes_tensor(call, imports, everything) for call in calls))
-        )
-    )
-    tensors = evident or (
-        uses_torch
-        and (
-            any(is_array_use(node, alike) for node in nodes)
-            or (_uses_tensors(nodes, imports) and any(is_arithmetic(node, derived) for node in nodes))
-            or (
-                _mentions_torch(walk(*function.decorator_list), imports)
-                and any(is_arithmetic(n, likely) for n in nodes)
-            )
-        )
-    )
-    receives = [call for call in calls if mentions_any([*call.args, *(k.value for k in call.keywords)], derived)]
-    return Look(
-        tensors=tensors,
-        evident=evident,
-        program=program,
-        calls=frozenset(call.func.id for call in calls if isinstance(call.func, ast.Name)),
-        self_calls=frozenset(name for call in receives if (name := _self_attribute(call.func))),
-    )
 
 
 def receives_parameter(function: FunctionNode, params: list[ast.arg], callees: Collection[str]) -> bool:
-    """Whether `function` passes something made of its parameters to one of the functions named `callees`."""
+    """Return whether `function` passes something made of its parameters to one of the functions named `callees`."""
     nodes = list(walk(*function.body))
     derived = derived_from(nodes, {param.arg for param in params})
     return any(
@@ -231,7 +264,7 @@ _NUMBERS = frozenset({"int", "float", "bool", "str", "complex", "None"})
 
 
 def is_number(annotation: ast.expr | None) -> bool:
-    """Whether an annotation says that a value is a number, a string or None."""
+    """Return whether an annotation says that a value is a number, a string or None."""
     text = annotation.value if isinstance(annotation, ast.Constant) else annotation
     name = text.id if isinstance(text, ast.Name) else str(text)
     return name in _NUMBERS if annotation is not None else False
@@ -331,7 +364,7 @@ def _makes_tensor(call: ast.Call, imports: Mapping[str, str], derived: Collectio
 
 
 def is_tensor_function(name: str) -> bool:
-    """Whether a dotted name is that of a function of torch on tensors."""
+    """Return whether a dotted name is that of a function of torch on tensors."""
     namespace, _, function = name.rpartition(".")
     if namespace.startswith("torch.distributions"):
         return True

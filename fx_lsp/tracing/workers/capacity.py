@@ -10,8 +10,10 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def parallel_traces(bytes_each: int) -> int:
-    """How many traces that take `bytes_each` may run at once: one for each core that this process may use, no more than
-    fit into the memory that is free, and at least one."""
+    """Return how many traces that take `bytes_each` may run at once.
+
+    That is one for each core that this process may use, no more than fit into the free memory, and at least one.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     memory = available_memory()
     return max(1, cores if memory is None else min(cores, memory // bytes_each))
@@ -20,8 +22,8 @@ def parallel_traces(bytes_each: int) -> int:
 def available_memory() -> int | None:
     """Bytes that can be had without swapping, a container's limit counted; half of the memory where only its size is
     known, None where the platform does not say."""
-    known = [size for size in (_machine(), _container()) if size is not None]
-    return min(known, default=None)
+    sizes = [size for size in (_machine(), _container()) if size is not None]
+    return min(sizes, default=None)
 
 
 def _machine() -> int | None:

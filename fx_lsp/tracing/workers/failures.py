@@ -49,7 +49,7 @@ def died(request: TraceRequest, limits: Limits, error: WorkerDied, name_span: Sp
 
 
 def _stopped(request: TraceRequest, error: WorkerError) -> tuple[str, Span | None]:
-    """What was running, and its line: one of the user's passes, or the target."""
+    """Return what was running, and its line: one of the user's passes, or the target."""
     for source in request.passes:
         if place := stopped_at(error.output, source.found.file, source.source):
             return f"{source.found.name} on {request.name}", place

@@ -99,30 +99,30 @@ async def probe(python: str, env: Mapping[str, str] | None = None) -> Interprete
         output.stop()
         errors.stop()
         await process.end()
-    found = _parse(output.text())
-    if found is None:
+    answer = _parse(output.text())
+    if answer is None:
         said = gist(errors.text()) or gist(output.text())
         how = f"it {describe_status(status)}" + (f" and said: {said[:200]}" if said else "")
         raise _wrong(f"{python} does not work as a Python interpreter: {how}", errors.text())
-    version = ".".join(map(str, found["version"]))
-    if tuple(found["version"]) < OLDEST:
+    version = ".".join(map(str, answer["version"]))
+    if tuple(answer["version"]) < OLDEST:
         raise _wrong(f"{python} is Python {version}; fx-lsp needs 3.10 or newer")
-    executable = found["executable"] or python
-    torch = found.get("torch")
-    identity = json.dumps([executable, version, torch, *found.get("identity", [])])
+    executable = answer["executable"] or python
+    torch = answer.get("torch")
+    identity = json.dumps([executable, version, torch, *answer.get("identity", [])])
     return Interpreter(executable, version, torch, identity)
 
 
 def _from_setting(setting: str, roots: Sequence[str], env: Mapping[str, str]) -> str:
     expanded = Path(setting).expanduser()
-    if expanded.name == setting and (found := shutil.which(setting, path=env.get("PATH"))):
-        return found
+    if expanded.name == setting and (path_of_command := shutil.which(setting, path=env.get("PATH"))):
+        return path_of_command
     path = next((Path(root) / expanded for root in roots), expanded)
     return next(_pythons_of(path), None) or str(path)
 
 
 def candidates(roots: Sequence[str], env: Mapping[str, str]) -> Iterator[str]:
-    """The interpreters that are found for a workspace without a setting, the first counts."""
+    """Yield the interpreters for a workspace without a setting, the first counts."""
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         if home := env.get(name):
             yield from _pythons_of(Path(home))
@@ -132,8 +132,8 @@ def candidates(roots: Sequence[str], env: Mapping[str, str]) -> Iterator[str]:
     if importlib.util.find_spec("torch") is not None:
         yield sys.executable
     for name in ("python3", "python"):
-        if found := shutil.which(name, path=env.get("PATH", "")):
-            yield found
+        if path := shutil.which(name, path=env.get("PATH", "")):
+            yield path
 
 
 def _pythons_of(home: Path) -> Iterator[str]:

@@ -44,14 +44,14 @@ class Tracers(Protocol):
 
 
 @dataclass(frozen=True)
-class Traced:
+class TracerAnswer:
     """A tracer's answer, and the seconds that it took with torch warm."""
 
     reply: TraceReply
     seconds: float
 
     def repeats(self, search_seconds: float) -> bool:
-        """Whether tracing again would give the same: a search that ran out of time may find more on a quiet machine."""
+        """Return whether tracing again gives the same: a search without time may find more on a quiet machine."""
         return isinstance(self.reply.outcome, Trace) or self.seconds < search_seconds / 2
 
 
@@ -74,7 +74,7 @@ def default_backend() -> Backend:
     return Backend(find_interpreter, probe, lambda python, limits: Workers(python, limits, mode), mode == "fork")
 
 
-class Host:
+class TracingInterpreter:
     """The tracers of one interpreter. `on_change` is called when `message` or `error` changes."""
 
     def __init__(
@@ -99,7 +99,7 @@ class Host:
         self._dead: set[int | None] = set()
 
     async def identity(self) -> str:
-        """What tells this interpreter and its torch from another. Raises WorkerStartError."""
+        """Return what tells this interpreter and its torch from another. Raises WorkerStartError."""
         if self._identity is None:
             self._identity = asyncio.ensure_future(self._backend.probe(self._python))
         try:
@@ -108,7 +108,7 @@ class Host:
             self._fail(error)
             raise
 
-    async def trace(self, request: TraceRequest, name_span: Span, early: EarlyReply | None = None) -> Traced:
+    async def trace(self, request: TraceRequest, name_span: Span, early: EarlyReply | None = None) -> TracerAnswer:
         """The answer to `request`; limits and crashes are failures, at the line that ran or at `name_span`.
 
         `early` is given replies that are not final. Raises WorkerStartError.
@@ -136,7 +136,7 @@ class Host:
             graph = reply.stages.get("joint") or reply.stages.get("inference")
             if graph and not request.work:
                 await tracers.rehearse(graph)
-            return Traced(reply, self._clock() - started)
+            return TracerAnswer(reply, self._clock() - started)
 
     async def close(self) -> None:
         """End every process of this interpreter."""
@@ -191,26 +191,26 @@ class Host:
             self._on_change()
 
 
-class Hosts:
+class TracingInterpreters:
     """The hosts of an engine, one for each interpreter. `on_change` is that of each of them."""
 
     def __init__(self, backend: Backend, on_change: Callable[[], None]) -> None:
         self._backend = backend
         self._on_change = on_change
-        self._hosts: dict[str, Host] = {}
+        self._hosts: dict[str, TracingInterpreter] = {}
 
     @property
-    def all(self) -> list[Host]:
+    def all(self) -> list[TracingInterpreter]:
         """Those that there are."""
         return list(self._hosts.values())
 
-    def find(self, settings: EngineSettings, workspace: Sequence[str]) -> Host:
+    def find(self, settings: EngineSettings, workspace: Sequence[str]) -> TracingInterpreter:
         """The host of a workspace's interpreter. Raises WorkerStartError where none may be started."""
         if not settings.trusted:
             raise NotTrusted("Nothing is traced, as this workspace is not trusted", NOT_TRUSTED_HINT)
         python = self._backend.find(settings.interpreter_of(workspace), workspace, os.environ)
         if python not in self._hosts:
-            self._hosts[python] = Host(python, settings.limits, self._backend, self._on_change)
+            self._hosts[python] = TracingInterpreter(python, settings.limits, self._backend, self._on_change)
         return self._hosts[python]
 
     async def close(self) -> None:

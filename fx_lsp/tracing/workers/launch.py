@@ -76,7 +76,7 @@ def start_failed(python: str, status: int | None, output: str) -> WorkerStartErr
 
 
 def is_ready(python: str, hello: tuple[dict[str, object], bytes] | None, output: str) -> bool:
-    """Whether a worker's first frame says that it is ready. Raises WorkerStartError where it says that it cannot be."""
+    """Return whether a worker's first frame says that it is ready. Raises WorkerStartError where it cannot be."""
     if hello is not None and "failed" in hello[0]:
         raise unusable(python, str(hello[0]["failed"]), str(hello[0].get("message", "")), output)
     return hello is not None and "ready" in hello[0]

@@ -52,7 +52,7 @@ class Workers:
 
     @property
     def ready(self) -> bool:
-        """Whether a request would be answered without importing torch first."""
+        """Return whether a request would be answered without importing torch first."""
         return self._source.pid is not None
 
     async def start(self) -> None:
@@ -165,8 +165,8 @@ class _Forks:
         return await (await self._live()).fork()
 
     def preload(self, packages: Sequence[str]) -> None:
-        known = set(self._packages)
-        self._packages += [p for p in packages if p not in known]
+        loaded = set(self._packages)
+        self._packages += [p for p in packages if p not in loaded]
         if self._zygote:
             self._zygote.preload(packages)
 
@@ -238,8 +238,8 @@ class _Spares:
             await child.end()
 
     def preload(self, packages: Sequence[str]) -> None:
-        known = set(self._packages)
-        new = [p for p in packages if p not in known]
+        loaded = set(self._packages)
+        new = [p for p in packages if p not in loaded]
         self._packages += new
         if child := self._ready():
             preload(child, new)

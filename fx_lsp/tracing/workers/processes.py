@@ -86,7 +86,7 @@ def kill_group(pid: int) -> None:
 
 
 def describe_status(status: int) -> str:
-    """How a process ended: "exited with code 3", "was ended by SIGSEGV"."""
+    """Say how a process ended: "exited with code 3", "was ended by SIGSEGV"."""
     if status >= 0:
         return f"exited with code {status}"
     try:

@@ -54,7 +54,7 @@ class Zygote:
 
     @property
     def alive(self) -> bool:
-        """Whether it can still fork."""
+        """Return whether it can still fork."""
         return not self._listener.done() and not self._process.exited.done()
 
     async def fork(self) -> Child:
@@ -103,8 +103,8 @@ class Zygote:
 
     def preload(self, packages: Sequence[str]) -> None:
         """Have installed packages imported when no fork is waiting."""
-        known = {*self.preloading, *self.preloaded}
-        new = [p for p in packages if p not in known]
+        loaded = {*self.preloading, *self.preloaded}
+        new = [p for p in packages if p not in loaded]
         if new:
             self.preloading += new
             with suppress(OSError):

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from fx_lsp.model import Failure, Given, InputSource, Span
+from fx_lsp.model import Failure, InputSource, Span, WrittenInputs
 from fx_lsp.specs import MODE, Comment, CommentError, TensorSpec, parse_comment
 from fx_lsp.tracer.failures.exceptions import sentence
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, ValuePlan, materialize, plan_of, plan_of_made, value
@@ -68,7 +68,7 @@ class Written:
     spans: Mapping[str, Span | None] = field(default_factory=dict[str, "Span | None"])
 
 
-def written_offers(given: tuple[Given, ...], evaluate: Evaluate) -> Written | Failure:
+def written_offers(given: tuple[WrittenInputs, ...], evaluate: Evaluate) -> Written | Failure:
     """Read everything that is given; a `Failure` (kind "comment") for what cannot be understood."""
     author, recorded = Offer({}), list[Offer]()
     named: dict[str, int] = {}
@@ -112,7 +112,7 @@ def _offer(parsed: Comment, source: InputSource, detail: str, evaluate: Evaluate
     return Offer(args, init, mode=None if parsed.training is None else value(parsed.training, source, detail))
 
 
-def _at(given: Given, error: CommentError) -> Span | None:
+def _at(given: WrittenInputs, error: CommentError) -> Span | None:
     span = given.span
     if span is None or span.line != span.end_line:
         return span

@@ -1,0 +1,70 @@
+"""From samples to timings, and what to warn of. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median, quantiles
+
+from fx_lsp.measured import CLOCKS, Ceilings, Clock, Cost, Timing
+
+SHORTEST = 0.005
+"""Milliseconds under which the clock and the launch count for more than the kernel."""
+NOISY = 0.3
+"""How far, in parts of the median, the middle 80 % of samples may spread."""
+DRIFT = 0.1
+"""How far a second measurement may be from the first."""
+OVER = 1.05
+"""How far over a measured ceiling a result is believed."""
+
+
+def timing(first: Sequence[float], second: Sequence[float]) -> Timing | None:
+    """Two measurements of the same, in milliseconds, as one; None where there is none."""
+    if not first or not second:
+        return None
+    tenths = quantiles(first, n=10, method="inclusive") if len(first) > 1 else [first[0]] * 9
+    return Timing(median(first), tenths[0], tenths[-1], median(second), len(first) + len(second))
+
+
+def compared(timings: Mapping[str, Timing]) -> Clock | None:
+    """The clock whose times count: the first that there is."""
+    return next((clock for clock in CLOCKS if clock in timings), None)
+
+
+def fractions(
+    timings: Mapping[str, Timing], cost: Cost | None, ceilings: Ceilings | None
+) -> tuple[float | None, float | None]:
+    """The parts of the copy bandwidth and of the matrix products' rate that the needed bytes and operations reach."""
+    clock = compared(timings)
+    if cost is None or ceilings is None or clock is None or clock == "wall":
+        return None, None
+    seconds = timings[clock].median / 1e3
+    if seconds <= 0:
+        return None, None
+    bandwidth = cost.bytes / seconds / ceilings.copy_bytes_per_second
+    rate = cost.flops / seconds / ceilings.matmul_flops_per_second if cost.flops else None
+    return bandwidth, rate
+
+
+def warnings(timings: Mapping[str, Timing], bandwidth: float | None, rate: float | None) -> tuple[str, ...]:
+    """Say why timings may mislead, a sentence each."""
+    doubts: list[str] = []
+    for clock, time in timings.items():
+        if time.median <= 0:
+            doubts.append(f"{clock}: no time passed, so nothing ran.")
+            continue
+        if time.median < SHORTEST:
+            doubts.append(f"{clock}: {time.median * 1e3:.1f} µs is too short to be measured well; use larger inputs.")
+        spread = (time.high - time.low) / time.median
+        if spread > NOISY:
+            doubts.append(f"{clock}: too noisy, the middle 80 % of samples spread over {spread:.0%} of the median.")
+        drift = abs(time.again - time.median) / time.median
+        if drift > DRIFT:
+            doubts.append(f"{clock}: a second measurement differs by {drift:.0%}.")
+    if bandwidth is not None and bandwidth > OVER:
+        doubts.append(
+            f"Faster than the card can copy what it reads and writes ({bandwidth:.2f} of the bandwidth): the data "
+            "stayed in the cache, or not all of it is needed."
+        )
+    if rate is not None and rate > OVER:
+        doubts.append(f"Faster than the card multiplies matrices ({rate:.2f} of the rate): not all products are made.")
+    return tuple(doubts)

@@ -1,0 +1,154 @@
+"""The variants of one case: set up one after the other, then measured in turns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from fx_lsp.bench.runner.children import ChildError, VariantProcess
+from fx_lsp.bench.runner.entries import RunningJob, VariantRun
+from fx_lsp.measured import Clock, KernelTime, What
+
+_CLOCKS: tuple[Clock, ...] = ("events", "wall", "graph")
+"""A CUDA graph that cannot be captured may spoil a process: it comes last."""
+STEPS = 6
+"""How many steps of progress the timing of a variant is, where its setup is one."""
+_TURNS = 3
+"""How often each variant's turn comes in a measurement, of which there are two."""
+_LEAST_SETUP, _LONGEST_TURN = 30.0, 120.0
+_TURN_SECONDS = 1.0
+"""What a turn takes besides its samples, more or less."""
+_OVER = "The job's time was over before all was measured."
+_ROOM = 2.0
+"""How many times what the last variant took has to be free for another one beside it."""
+
+
+def run_case(bench: RunningJob, entries: Sequence[VariantRun], what: Sequence[What], setups: int) -> list[str]:
+    """Fill in the entries of a case; `setups` are those still to come in the whole job. Returns what to warn of."""
+    groups, group, begun = 0, list[VariantRun](), bench.done
+    waiting = sorted(entries, key=lambda e: "max-autotune" in e.variant)  # it may take the time that others left
+    following: VariantProcess | None = None
+    for number, entry in enumerate(waiting):
+        if bench.left() <= 0:
+            entry.error = _OVER
+            continue
+        child = following or bench.child()
+        last = number + 1 == len(waiting)
+        following = None if last else bench.child()  # it loads torch meanwhile
+        room = _set_up(bench, entry, child, what, max(1, setups - number), len(waiting))
+        if entry.child is not None:
+            group.append(entry)
+        if not room and not last:
+            _measure(bench, group, what)
+            groups, group = groups + 1, []
+    if following is not None:
+        following.kill()
+    _measure(bench, group, what)
+    bench.say("measured", begun + (1 + STEPS) * len(entries) - bench.done)
+    if groups:
+        return ["The GPU's memory was too small for all variants at once: not all were measured in turn."]
+    return []
+
+
+def _set_up(
+    bench: RunningJob, entry: VariantRun, child: VariantProcess, what: Sequence[What], setups: int, beside: int
+) -> bool:
+    """Set an entry up in a process; whether there is memory for another one."""
+    title = bench.title(entry)
+    reserve = min(bench.left() / 2, beside * len(what) * len(_CLOCKS) * 2 * (bench.job.sampling + _TURN_SECONDS))
+    share = max(1.0, min(max(_LEAST_SETUP, (bench.left() - reserve) / setups), bench.left()))
+    bench.say(f"{title}: start", 0)
+    started = time.monotonic()
+    try:
+        request = bench.setup_request(entry, what)
+        answer: dict[str, Any] = child.ask(request, share, lambda text: bench.say(f"{title}: {text}"))
+    except ChildError as error:
+        child.kill()
+        answer = {"error": str(error)}
+    entry.setup_seconds = time.monotonic() - max([started, *child.marks[:1]])  # it is marked that torch is loaded
+    bench.say(f"{title}: {'not run' if 'error' in answer else 'ready'}", 1)
+    if "error" in answer:
+        entry.error = answer["error"]
+        child.kill()
+        return True
+    entry.right, entry.error, entry.warnings = True, answer["reason"], answer["warnings"]
+    entry.clocks, entry.free = answer["clocks"], answer["free"]
+    entry.wrong(answer["verdicts"])
+    if not entry.clocks:
+        child.kill()
+        return True
+    entry.child = child
+    return answer["free"] > _ROOM * answer["peak"]
+
+
+def _measure(bench: RunningJob, group: Sequence[VariantRun], what: Sequence[What]) -> None:
+    """Measure those that are set up, in turns, and end them."""
+    memory = min((e.free for e in group), default=0) // (2 * max(1, len(group)))
+    clocks: list[Clock] = [c for c in _CLOCKS if any(c in e.clocks for e in group)]
+    turns: list[tuple[Clock, What, int]] = [(clock, of, half) for clock in clocks for of in what for half in (0, 1)]
+    begun = bench.done
+    for number, (clock, of, half) in enumerate(turns):
+        steps = begun + STEPS * len(group) * number // len(turns) - bench.done
+        bench.say(f"timing {of} by {clock}, measurement {half + 1} of 2", steps)
+        if half and of == what[0]:
+            bench.look()
+        _measure_in_turns(bench, group, of, clock, half, memory)
+    for entry in group:
+        if bench.job.profile and entry.child is not None and entry.right:
+            _profile(bench, entry, entry.child, what)
+        entry.end()
+
+
+def _measure_in_turns(
+    bench: RunningJob, group: Sequence[VariantRun], what: What, clock: Clock, half: int, memory: int
+) -> None:
+    for entry in [e for _ in range(_TURNS) for e in group]:
+        if entry.child is not None and clock in entry.clocks and entry.right:
+            _turn(bench, entry, entry.child, what, clock, half, memory)
+
+
+def _turn(
+    bench: RunningJob, entry: VariantRun, child: VariantProcess, what: What, clock: Clock, half: int, memory: int
+) -> None:
+    seconds = bench.job.sampling / _TURNS
+    request = {"do": "measure", "what": what, "clock": clock, "seconds": seconds, "bytes": memory}
+    try:
+        if bench.left() <= 0:
+            raise ChildError(_OVER)
+        answer = child.ask(request, min(_LONGEST_TURN, max(5.0, bench.left())))
+    except ChildError as error:
+        entry.end()
+        if entry.samples:
+            entry.warnings.append(str(error))
+        else:
+            entry.error = str(error)
+        return
+    if "error" in answer:
+        entry.clocks = [c for c in entry.clocks if c != clock]
+        entry.warnings.append(f"{clock}: {answer['error']}")
+        entry.error = "" if entry.clocks or entry.samples else answer["error"]
+        return
+    entry.wrong(answer["verdicts"])
+    if answer["wrong"] and entry.doubts:
+        entry.wrong(answer["wrong"])  # once may be the judge's own error: there are many calls, and it is strict
+    entry.doubts += answer["wrong"][:1]
+    entry.said += answer["seconds"]
+    entry.seen += child.marks[-1] - child.marks[-2]
+    entry.samples.setdefault((what, clock), ([], []))[half].extend(answer["samples"])
+
+
+def _profile(bench: RunningJob, entry: VariantRun, child: VariantProcess, what: Sequence[What]) -> None:
+    label = bench.job.cases[entry.case].label
+    for of in what:
+        bench.say(f"{bench.title(entry)}: profile {of}")
+        try:
+            answer: dict[str, Any] = child.ask(
+                {"do": "profile", "what": of}, max(1.0, min(_LONGEST_TURN, bench.left()))
+            )
+        except ChildError as error:
+            answer = {"error": str(error)}
+        if "error" in answer:
+            entry.warnings.append(f"not profiled: {answer['error']}")
+            return
+        entry.kernels += [KernelTime(entry.variant, label, of, **row) for row in answer["kernels"]]

@@ -1,0 +1,250 @@
+"""Whether a variant computes what the original does, and nothing else. A verdict is a sentence about what is wrong."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from statistics import median
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map
+
+from fx_lsp.bench.variant.calls import Calls, FillValues, bytes_of, leaves_of, scaled
+from fx_lsp.bench.variant.devices import Device, event, now, record
+from fx_lsp.bench.variant.measuring import TimedResults
+from fx_lsp.bench.variant.subject import BenchmarkSubject, Function
+from fx_lsp.measured import What
+
+_LARGE = 100.0
+"""Inputs times this must not overflow where the original does not."""
+_POISONED_BYTES = 2 << 30
+_LATE_SECONDS = 0.05
+_LAGGING = 0.03
+"""Milliseconds of work on other streams that are noticed."""
+
+
+def verdicts(subject: BenchmarkSubject, function: Function, where: Device, strange: bool) -> list[str]:
+    """Return what is wrong with a function, on fresh random inputs; look more closely at a `strange` one.
+
+    Raises what the function raises.
+    """
+    if (said := _judge_of(subject)) is not None:
+        return [said]
+    wrong = _against_original(subject, function, _seed())
+    if strange:
+        wrong += _poisoned(subject, function, where)
+        wrong += _reused(subject, function)
+        wrong += _late(subject, function, where)
+        wrong += _other_streams(subject, function, where)
+        wrong += _others_than_tensors(subject, function)
+        wrong += _overflows(subject, function)
+    return [*dict.fromkeys(wrong)]
+
+
+def of_timed_call(calls: Calls, what: What, kept: TimedResults) -> list[str]:
+    """Return what is wrong with the results of a call that was timed."""
+    calls.fill(kept.number, kept.values)
+    right, exact = calls.reference(kept.number, what)
+    wrong: list[str] = []
+    if len(kept.results) != len(right):
+        return [f"It returns {len(kept.results)} tensors, and should return {len(right)}."]
+    for number, name in enumerate(calls.names(what, len(right))):
+        values = [r[number] if r else None for r in (kept.results, right, exact)]
+        if values[1] is None and values[0] is None:
+            continue
+        like = next(v for v in values if v is not None)  # no gradient is one of zeros
+        mine, theirs = (torch.zeros_like(like) if v is None else v for v in values[:2])
+        bad, off, far = calls.subject.judged(mine, theirs, values[2])
+        if bad:
+            wrong.append("In a timed call, " + _sentence(name, mine, theirs, off, far))
+    return wrong
+
+
+def _against_original(subject: BenchmarkSubject, function: Function, seed: int) -> list[str]:
+    """Return what is wrong with outputs, gradients and inputs, by the file's own comparison.
+
+    The function runs first: while it does, there are no right results that it could find.
+    """
+    results = subject.results(function, *subject.make(seed))
+    return _judged(subject, results, seed)
+
+
+def _judged(subject: BenchmarkSubject, results: dict[str, torch.Tensor], seed: int) -> list[str]:
+    right = subject.results(subject.reference, *subject.make(seed))
+    try:
+        exact = subject.results(subject.reference, *tree_map(subject.doubled, subject.make(seed)))
+    except (AssertionError, RuntimeError, TypeError, ValueError):
+        exact = dict[str, torch.Tensor]()  # the original is not made for float64
+    wrong: list[str] = []
+    for name in dict.fromkeys((*right, *results)):
+        bad, off, far = subject.judged(results.get(name), right.get(name), exact.get(name))
+        if bad:
+            wrong.append(_sentence(name, results.get(name), right.get(name), off, far))
+    return wrong
+
+
+def _sentence(name: str, result: torch.Tensor | None, right: torch.Tensor | None, off: float, far: float) -> str:
+    if right is None:
+        what = name.removesuffix(" afterwards")
+        return f"It changes its input {what}." if what != name else f"It returns more than the original: {name}."
+    if result is None:
+        what = name.removesuffix(" afterwards")
+        return f"It leaves its input {what} as it is." if what != name else f"{name} is missing."
+    if result.shape != right.shape or result.dtype != right.dtype:
+        return f"{name} is {result.dtype} {tuple(result.shape)}, and should be {right.dtype} {tuple(right.shape)}."
+    if result.is_floating_point() and bool((result.isnan() & ~right.isnan()).any()):
+        return f"{name} has NaN where the original has numbers: it was not written, or overflows."
+    return f"{name} is wrong: off by {off:.1e}, where the original is off by {far:.1e}."
+
+
+def _poisoned(subject: BenchmarkSubject, function: Function, where: Device) -> list[str]:
+    """Compare when all memory that the function can get holds NaN; see whether it calls the original."""
+    seed = _seed()
+    args, kwargs = subject.make(seed)
+    sizes = [bytes_of([t]) for t in leaves_of(subject, args, kwargs).values()]
+    with _no_numbers(where, sizes), _watching(subject.codes) as called:
+        results = subject.results(function, args, kwargs)
+    return (["It calls the original."] if called else []) + _judged(subject, results, seed)
+
+
+def _reused(subject: BenchmarkSubject, function: Function) -> list[str]:
+    """Check that new values at the same addresses, in the same objects, give new results."""
+    what: What = "both" if _differentiable(subject) else "forward"
+    calls = Calls(subject, function, 1, what == "both", random.SystemRandom())
+    for values in (FillValues(0, 1.0), FillValues(1, 1.1)):
+        calls.fill(0, values)
+        results = calls.call(0, what, [])
+        wrong = of_timed_call(calls, what, TimedResults(results, 0, values))
+    return ["It does not see that the values of its inputs have changed."] if wrong else []
+
+
+def _late(subject: BenchmarkSubject, function: Function, where: Device) -> list[str]:
+    """Check that results do not change after the function returned."""
+    args, kwargs = subject.make(_seed())
+    results = [t.detach() for _, t in subject.tensors(function(*args, **kwargs), "out")]
+    soon = [t.clone() for t in results]
+    where.synchronize()
+    time.sleep(_LATE_SECONDS)
+    same = all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(soon, results, strict=True))
+    return [] if same else ["Its results change after it has returned: it works on another stream or thread."]
+
+
+def _other_streams(subject: BenchmarkSubject, function: Function, where: Device) -> list[str]:
+    """Check that no work goes on elsewhere when the stream of the call has come to its end."""
+    if where.kind != "cuda":
+        return []
+    args, kwargs = subject.make(_seed())
+    none, some = _lag(where, lambda: None), _lag(where, lambda: function(*args, **kwargs))
+    return [f"Work goes on for {some:.2f} ms on another stream after the call."] if some > 3 * none + _LAGGING else []
+
+
+def _lag(where: Device, run: Callable[[], object]) -> float:
+    """Return the milliseconds for which the device is not idle when the current stream is."""
+    lags: list[float] = []
+    for _ in range(15):
+        where.synchronize()
+        run()
+        end = event()
+        record(end)
+        end.synchronize()
+        begin = now()
+        where.synchronize()
+        lags.append((now() - begin) / 1e6)
+    return median(lags)
+
+
+def _others_than_tensors(subject: BenchmarkSubject, function: Function) -> list[str]:
+    """Check that what it returns are tensors that are there, as those of the original are."""
+    kinds: list[set[type]] = []
+    for each in (function, subject.reference):
+        args, kwargs = subject.make(_seed())
+        kinds.append({type(t) for _, t in subject.tensors(each(*args, **kwargs), "out")})
+    others = kinds[0] - kinds[1] - {torch.Tensor, torch.nn.Parameter}
+    return [f"It returns a {k.__name__}, which may compute its numbers later, and no plain tensor." for k in others]
+
+
+def _overflows(subject: BenchmarkSubject, function: Function) -> list[str]:
+    """Check that large inputs give no infinities or NaN where the original has numbers."""
+    seed = _seed()
+    outputs, right = (
+        [t for _, t in subject.tensors(each(*args, **kwargs), "out")]
+        for each in (function, subject.reference)
+        for args, kwargs in [_large(subject, seed)]
+    )
+    for mine, theirs in zip(outputs, right, strict=True):
+        if mine.is_floating_point() and bool((~mine.isfinite() & theirs.isfinite()).any()):
+            return [f"For inputs {_LARGE:.0f} times as large, it has infinities or NaN where the original has numbers."]
+    return []
+
+
+def _large(subject: BenchmarkSubject, seed: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    args, kwargs = subject.make(seed)
+    calls = leaves_of(subject, args, kwargs).values()
+    with torch.no_grad():
+        for tensor in {id(t): t for t in calls if t.is_floating_point()}.values():
+            scaled(tensor, _LARGE)
+    return args, kwargs
+
+
+def _judge_of(subject: BenchmarkSubject) -> str | None:
+    """Say what is wrong with the file's own judgement, which may have been edited; None if it can tell."""
+    right = torch.linspace(-1, 1, 64)
+    wrongs = (right + 0.1, torch.zeros_like(right), torch.full_like(right, torch.nan))
+    accepted = not subject.judged(right, right, right.double())[0]
+    refused = all(subject.judged(wrong, right, right.double())[0] for wrong in wrongs)
+    return None if accepted and refused else "The file's own comparison does not tell right from wrong."
+
+
+def _differentiable(subject: BenchmarkSubject) -> bool:
+    args, kwargs = subject.make(1)
+    return any(t.requires_grad for t in leaves_of(subject, args, kwargs).values())
+
+
+def _seed() -> int:
+    return random.SystemRandom().randrange(1, 1 << 31)
+
+
+@contextmanager
+def _no_numbers(where: Device, sizes: Sequence[int]) -> Generator[None]:
+    """Has fresh memory hold NaN, or numbers that stand out: what `torch.empty` returns, and on a GPU all that the
+    allocator has to give, blocks of these sizes in bytes among it."""
+    if where.kind == "cuda":
+        wanted = [s for s in (*(1 << n for n in range(9, 27, 2)), *sizes) if 0 < s < _POISONED_BYTES] * 3
+        blocks = [torch.empty(s, dtype=torch.uint8, device="cuda").fill_(0xFF) for s in wanted]
+        where.synchronize()
+        del blocks
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    settings: Any = torch.utils.deterministic
+    filled = settings.fill_uninitialized_memory
+    settings.fill_uninitialized_memory = True
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(deterministic)
+        settings.fill_uninitialized_memory = filled
+
+
+@contextmanager
+def _watching(codes: frozenset[CodeType]) -> Generator[list[CodeType]]:
+    """Collect which of these are run meanwhile, in this thread."""
+    seen: list[CodeType] = []
+
+    def look(frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call" and frame.f_code in codes:
+            seen.append(frame.f_code)
+
+    if not codes:
+        yield seen
+        return
+    before = sys.getprofile()
+    sys.setprofile(look)
+    try:
+        yield seen
+    finally:
+        sys.setprofile(before)

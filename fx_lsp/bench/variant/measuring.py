@@ -1,0 +1,195 @@
+"""Samples of a variant's time by each clock, and one result of a timed call to be looked at afterwards."""
+
+from __future__ import annotations
+
+import gc
+import random
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from statistics import median
+
+import torch
+
+from fx_lsp.bench.variant.calls import Calls, FillValues, Results
+from fx_lsp.bench.variant.devices import Device, elapsed, event, now, record, wait
+from fx_lsp.measured import Clock, What
+
+_WARM_SECONDS, _LONGEST_WARM = 0.015, 2.0
+_LONGEST_WAIT = 0.003
+_FEWEST, _MOST = 3, 400
+_IN_GRAPH = 10
+"""Calls that one CUDA graph holds, at most."""
+
+
+@dataclass(frozen=True)
+class TimedResults:
+    """The results of a timed call, with the set it was called on and the values that had."""
+
+    results: Results
+    number: int
+    values: FillValues
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Milliseconds of one call each; `seconds` is what the sampling took by this process's clock."""
+
+    milliseconds: list[float]
+    kept: TimedResults
+    seconds: float
+
+
+def measure(where: Device, calls: Calls, what: What, clock: Clock, seconds: float, mark: Callable[[], None]) -> Samples:
+    """Samples for about so many seconds, after some calls that do not count. Raises what the variant raises.
+
+    `mark` is called where sampling begins, and where it ends.
+    """
+    if clock == "graph":
+        return _graph(where, calls, what, seconds, mark)
+    one, launching = _warm(where, calls, what)
+    number = max(_FEWEST, min(_MOST, int(seconds / max(one, 1e-7))))
+    if clock == "events":
+        return _events(where, calls, what, number, min(1.3 * launching, _LONGEST_WAIT), mark)
+    return _wall(where, calls, what, number, mark)
+
+
+def _wall(where: Device, calls: Calls, what: What, number: int, mark: Callable[[], None]) -> Samples:
+    chosen, milliseconds, kept = random.SystemRandom().randrange(number), list[float](), None
+    with _quiet(mark) as spent:
+        for sample in range(number):
+            at, values = sample % len(calls.sets), calls.draw()
+            calls.fill(at, values)
+            _step(where)
+            prepared = calls.prepare(at, what)
+            where.synchronize()
+            begin = now()
+            results = calls.call(at, what, prepared)
+            where.synchronize()
+            milliseconds.append((now() - begin) / 1e6)
+            if sample == chosen:
+                kept = TimedResults(_copies(results), at, values)
+            del results, prepared
+    assert kept is not None
+    return Samples(milliseconds, kept, spent[0])
+
+
+def _events(
+    where: Device, calls: Calls, what: What, number: int, launching: float, mark: Callable[[], None]
+) -> Samples:
+    """The cache is overwritten before each call. The GPU waits for as long as it takes to launch a call, so that it
+    then has all of it to do."""
+    chosen, kept = random.SystemRandom().randrange(number), None
+    flush = torch.empty(2 * where.cache, dtype=torch.int8, device=where.kind)
+    marks = [(event(), event()) for _ in range(number)]
+    with _quiet(mark) as spent:
+        for sample, (start, end) in enumerate(marks):
+            at, values = sample % len(calls.sets), calls.draw()
+            calls.fill(at, values)
+            _step(where)
+            prepared = calls.prepare(at, what)
+            wait(where, launching)
+            flush.zero_()
+            record(start)
+            results = calls.call(at, what, prepared)
+            record(end)
+            if sample == chosen:
+                kept = TimedResults(_copies(results), at, values)
+            del results, prepared
+        where.synchronize()
+    assert kept is not None
+    return Samples([elapsed(*pair) for pair in marks], kept, spent[0])
+
+
+def _graph(where: Device, calls: Calls, what: What, seconds: float, mark: Callable[[], None]) -> Samples:
+    """Replays of a CUDA graph with several calls, in turn on each set, so that launches cost nothing."""
+    _warm(where, calls, what)
+    sets = len(calls.sets)
+    order = [n % sets for n in range(sets if calls.writes else max(sets, _IN_GRAPH))]
+    held = [calls.draw() for _ in range(sets)]
+    for at, values in enumerate(held):
+        calls.fill(at, values)
+    prepared = [calls.prepare(at, what) for at in range(sets)]
+    graph = torch.cuda.CUDAGraph()
+    results: list[Results] = []
+    where.synchronize()
+    with torch.cuda.graph(graph, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"):
+        for at in order:
+            results.append(calls.call(at, what, prepared[at], retain=what == "backward"))
+            if len(results) > sets:
+                results[-1 - sets] = []  # its memory serves again, as it does outside of a graph
+    one = _replayed(where, graph, 1)[0] / 1e3
+    number = max(_FEWEST, min(_MOST, int(seconds / max(one, 1e-7))))
+    with _quiet(mark) as spent:
+        milliseconds = [t / len(order) for t in _replayed(where, graph, number)]
+    chosen = random.SystemRandom().randrange(sets)
+    if what != "backward":  # that starts from what was computed outside of the graph
+        held[chosen] = calls.draw()
+        calls.fill(chosen, held[chosen])
+    graph.replay()
+    where.synchronize()
+    last = max(n for n, at in enumerate(order) if at == chosen)
+    return Samples(milliseconds, TimedResults(_copies(results[last]), chosen, held[chosen]), spent[0])
+
+
+def _replayed(where: Device, graph: torch.cuda.CUDAGraph, number: int) -> list[float]:
+    marks = [(event(), event()) for _ in range(number)]
+    graph.replay()
+    for start, end in marks:
+        record(start)
+        graph.replay()
+        record(end)
+    where.synchronize()
+    return [elapsed(*pair) for pair in marks]
+
+
+def _warm(where: Device, calls: Calls, what: What) -> tuple[float, float]:
+    """Seconds of a call with what is done around it, once the device is awake, and seconds of launching it alone."""
+    begin, done, spent, launching = now(), 0, 0.0, list[float]()
+    while (done < _FEWEST or spent < _WARM_SECONDS) and spent < _LONGEST_WARM:
+        at = done % len(calls.sets)
+        calls.fill(at, calls.draw())
+        _step(where)
+        prepared = calls.prepare(at, what)
+        where.synchronize()
+        launched = now()
+        calls.call(at, what, prepared)
+        launching.append((now() - launched) / 1e9)
+        where.synchronize()
+        done, spent = done + 1, (now() - begin) / 1e9
+    return spent / done, median(launching)
+
+
+def settle(where: Device, calls: Calls, what: What) -> None:
+    """Call each set as often as it takes until nothing is compiled, traced or recorded any more."""
+    for at in range(len(calls.sets)):
+        for _ in range(_FEWEST):
+            _step(where)
+            calls.call(at, what, calls.prepare(at, what))
+    where.synchronize()
+
+
+def _step(where: Device) -> None:
+    """Tells torch.compile's CUDA graphs that the results of earlier calls are no longer needed."""
+    if where.kind == "cuda":
+        torch.compiler.cudagraph_mark_step_begin()
+
+
+def _copies(results: Results) -> Results:
+    return [None if t is None else t.detach().clone() for t in results]
+
+
+@contextmanager
+def _quiet(mark: Callable[[], None]) -> Generator[list[float]]:
+    """Nothing is collected meanwhile; the seconds that it took are in the list afterwards."""
+    spent: list[float] = []
+    gc.collect()
+    gc.disable()
+    mark()
+    started = now()
+    try:
+        yield spent
+    finally:
+        spent.append((now() - started) / 1e9)
+        mark()
+        gc.enable()

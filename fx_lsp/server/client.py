@@ -1,0 +1,86 @@
+"""What is sent to the editor."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from lsprotocol import types
+
+if TYPE_CHECKING:
+    from fx_lsp.server.protocol import Protocol
+
+log = logging.getLogger(__name__)
+
+
+class Client:
+    """The editor at the other end of a connection. What it has already is not sent to it again."""
+
+    def __init__(self, protocol: Protocol) -> None:
+        self._protocol = protocol
+        self._diagnostics: dict[str, list[types.Diagnostic]] = {}
+        self._reported: set[tuple[str, str]] = set()
+
+    async def ask(self, method: str, params: Any) -> Any:
+        """Send a request and return its answer; None where the client answers with an error."""
+        try:
+            return await self._protocol.send_request_async(method, params)
+        except Exception as error:
+            log.info("the client refused %s: %s", method, error)
+            return None
+
+    async def request(self, method: str, params: Any) -> Any:
+        """Send a request and return its answer. Raises what the client answers with."""
+        return await self._protocol.send_request_async(method, params)
+
+    def request_soon(self, method: str, params: Any = None) -> None:
+        """Send a request whose answer does not matter."""
+        self._protocol.send_request(method, params)
+
+    def notify(self, method: str, params: Any) -> None:
+        """Send a notification."""
+        self._protocol.notify(method, params)
+
+    def tell(self, message: str, kind: types.MessageType = types.MessageType.Info) -> None:
+        """Show a message to the user."""
+        self.notify(types.WINDOW_SHOW_MESSAGE, types.ShowMessageParams(type=kind, message=message))
+
+    def publish(self, uri: str, diagnostics: list[types.Diagnostic], version: int | None = None) -> None:
+        """Publish the diagnostics of a document, unless the client has the same list already."""
+        if self._diagnostics.get(uri) != diagnostics:
+            self._diagnostics[uri] = diagnostics
+            self._publish(uri, diagnostics, version)
+
+    def withdraw(self, uri: str) -> None:
+        """Withdraw what was published for a document, if that is anything."""
+        if self._diagnostics.pop(uri, None):
+            self._publish(uri, [], None)
+
+    def clear(self, uri: str) -> None:
+        """Publish that a document has no diagnostics, whatever was published before."""
+        self._diagnostics.pop(uri, None)
+        self._publish(uri, [], None)
+
+    def publish_all_again(self) -> None:
+        """Publish the next list of each document, even where the client has the same."""
+        self._diagnostics.clear()
+
+    def internal_error(self, where: str, error: BaseException) -> None:
+        """Log a bug of ours, and show it, once for each place that it comes from."""
+        key = where, f"{type(error).__name__}: {_place(error)}"
+        if key in self._reported:
+            return
+        self._reported.add(key)
+        log.error("internal error in %s", where, exc_info=error)
+        self.tell(f"fx-lsp: internal error in {where}; see the log", types.MessageType.Error)
+
+    def _publish(self, uri: str, diagnostics: list[types.Diagnostic], version: int | None) -> None:
+        params = types.PublishDiagnosticsParams(uri=uri, diagnostics=diagnostics, version=version)
+        self.notify(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS, params)
+
+
+def _place(error: BaseException) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"

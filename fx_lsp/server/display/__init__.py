@@ -1,0 +1,1 @@
+"""What the client shows of a session: diagnostics, views, the page of benchmarks."""

@@ -1,0 +1,185 @@
+"""What was measured of the targets of open files, and what is being measured: for lenses, hovers, a page, a view."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import cached_property
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from fx_lsp.features.benchmark import lens_title
+from fx_lsp.features.history import MeasuredChange, changes, document, latest
+from fx_lsp.features.uris import BENCHMARK as WORK
+from fx_lsp.features.uris import View
+from fx_lsp.measured import BenchmarkRun, Failed, JobProgress
+from fx_lsp.server.refresh import RefreshTimer
+from fx_lsp.server.session import Session
+from fx_lsp.server.tasks import Tasks
+
+if TYPE_CHECKING:
+    from fx_lsp.tracing.remote.history import StoredRun
+    from fx_lsp.tracing.remote.queues import Queue
+
+MEASURING = "fxLsp/measuring"
+MAX_RUNS = 50
+"""How many runs of a target a client is given."""
+Json = dict[str, Any]
+
+
+class Benchmarks:
+    """The last run of each target of a file, read from the history when it is first asked for, and what runs now."""
+
+    def __init__(self, session: Session, tasks: Tasks, refresh: RefreshTimer) -> None:
+        self._session = session
+        self._tasks = tasks
+        self._refresh = refresh
+        self._last: dict[str, dict[str, StoredRun]] = {}
+        self._running: dict[tuple[str, str], dict[str, JobProgress]] = {}
+        self._failed: dict[tuple[str, str], dict[str, Failed]] = {}
+        self._stops: dict[tuple[str, str], list[Callable[[], object]]] = {}
+
+    @cached_property
+    def queue(self) -> Queue:
+        """Return which hosts are busy with a job of this server."""
+        from fx_lsp.tracing.remote.queues import Queue
+
+        return Queue()
+
+    def last(self, file: str, name: str) -> BenchmarkRun | None:
+        """Return the last run of a target. Never waits: the runs of a file are read when one is first asked for."""
+        if file not in self._last:
+            self._last[file] = {}
+            self._tasks.spawn("benchmarks", self._read(file))
+        stored = self._last[file].get(name)
+        return self._as_of_now([stored])[0] if stored is not None else None
+
+    def add(self, stored: StoredRun) -> None:
+        """Note a run that has ended well."""
+        run = stored.run
+        if run.file in self._last:
+            self._last[run.file][run.target] = stored
+        self._refresh.updated(run.file)
+
+    def fail(self, view: View, host: str, failed: Failed) -> None:
+        """Note that the run of the target of a page on a host has ended without a report."""
+        self._failed.setdefault((view.file, view.name), {})[host] = failed
+        self._refresh.updated(view.file)
+
+    def failures(self, file: str, name: str) -> dict[str, Failed]:
+        """Return why the last runs of a target have no report, by host; without those that have one, or run again."""
+        return self._failed.get((file, name), {})
+
+    def forget(self, file: str) -> None:
+        """Forget the runs of a file that was closed."""
+        self._last.pop(file, None)
+
+    def running(self, file: str, name: str) -> dict[str, JobProgress]:
+        """Return what is being done now for a target, by host."""
+        return self._running.get((file, name), {})
+
+    def note_progress(self, view: View, host: str, progress: JobProgress | None) -> None:
+        """Note what goes on on a host for the target of a page; None once it has ended there."""
+        running = self._running.setdefault((view.file, view.name), {})
+        if progress is None:
+            running.pop(host, None)
+        else:
+            running[host] = progress
+            self.failures(view.file, view.name).pop(host, None)
+        if not running:
+            del self._running[view.file, view.name]
+
+    @contextmanager
+    def stopped_by(self, view: View, stop: Callable[[], object]) -> Generator[None]:
+        """Have `stop` end what is being measured of the target of a page, while the block runs."""
+        stops = self._stops.setdefault((view.file, view.name), [])
+        stops.append(stop)
+        try:
+            yield
+        finally:
+            stops.remove(stop)
+
+    def stop(self, file: str, name: str) -> None:
+        """End what is being measured of a target."""
+        for stop in [*self._stops.get((file, name), ())]:
+            stop()
+
+    async def page(self, view: View) -> str:
+        """Return the text of the page about a target."""
+        now = {host: _text(progress) for host, progress in self.running(view.file, view.name).items()}
+        return document(view.name, await self._runs(view), now, self.failures(view.file, view.name))
+
+    async def data(self, view: View) -> Json:
+        """Return what a client needs to draw that page."""
+        runs = await self._runs(view)
+        last = {id(run) for run in latest(runs).values()}
+        return {
+            "title": view.name,
+            "running": running_data(self.running(view.file, view.name)),
+            "failures": [
+                {"host": host, "message": failed.message, "hint": failed.hint}
+                for host, failed in self.failures(view.file, view.name).items()
+            ],
+            "runs": [
+                _run(run, changed, id(run) in last)
+                for run, changed in [*zip(runs, changes(runs), strict=True)][-MAX_RUNS:]
+            ],
+        }
+
+    async def _runs(self, view: View) -> list[BenchmarkRun]:
+        if self._session.engine is not None:
+            await self._session.engine.targets(view.file)  # its present text is read by then
+        return self._as_of_now(await asyncio.to_thread(_history().runs_of, view.file, view.name))
+
+    def _as_of_now(self, runs: Sequence[StoredRun]) -> list[BenchmarkRun]:
+        engine, texts = self._session.engine, {document.file: document.text for document in self._session.documents}
+        return [stored.as_of(engine and engine.plan(stored.run.file, stored.run.target), texts) for stored in runs]
+
+    async def _read(self, file: str) -> None:
+        runs = await asyncio.to_thread(_history().runs_of, file)
+        if runs and file in self._last:
+            self._last[file] = {stored.run.target: stored for stored in runs} | self._last[file]
+            self._refresh.updated(file)
+
+
+def _history() -> ModuleType:
+    """Imported late: it brings sqlite3, for which a client that starts does not wait."""
+    from fx_lsp.tracing.remote import history
+
+    return history
+
+
+def page_of(file: str, name: str) -> View:
+    """Return the page about what was measured of a target."""
+    return View(file, name, WORK, work=WORK)
+
+
+def _text(progress: JobProgress) -> str:
+    return f"{progress.text} ({progress.done} of {progress.total})" if progress.total else progress.text
+
+
+def running_data(running: dict[str, JobProgress]) -> list[Json]:
+    """Return what is being done now, by host, as a client is told."""
+    return [{"host": host, "text": p.text, "done": p.done, "total": p.total} for host, p in running.items()]
+
+
+def _run(run: BenchmarkRun, changed: Sequence[MeasuredChange], last: bool) -> Json:
+    return {
+        "host": run.host,
+        "stale": run.stale,
+        "last": last,
+        "headline": lens_title(run.report),
+        "changes": [
+            {
+                "variant": c.place.variant,
+                "label": c.place.label,
+                "what": c.place.what,
+                "clock": c.place.clock,
+                "ratio": c.ratio,
+            }
+            for c in changed
+        ],
+        "report": asdict(run.report),
+    }

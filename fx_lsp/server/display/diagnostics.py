@@ -1,0 +1,55 @@
+"""`textDocument/publishDiagnostics`, whenever the engine knows something new of a file."""
+
+from __future__ import annotations
+
+from lsprotocol import types
+
+from fx_lsp.features.comments import comment_problems, without_doubles
+from fx_lsp.features.kernels import kernel_problems, kernels_of
+from fx_lsp.features.problems import problems, work_problems
+from fx_lsp.features.unreached import faded
+from fx_lsp.features.uris import View
+from fx_lsp.model import Span, Trace
+from fx_lsp.server import from_proto, to_proto
+from fx_lsp.server.client import Client
+from fx_lsp.server.session import Session
+
+
+def publish(session: Session, client: Client, file: str) -> None:
+    """Publish the problems of a file."""
+    document = session.documents.of_file(file)
+    state = None if session.engine is None else session.engine.state(file)
+    if document is None or state is None:
+        return
+    traced = problems(file, [(t.target, t.outcome) for t in state.targets], state.syntax)
+    shown = without_doubles(comment_problems(file, state.text, [t.target for t in state.targets]), traced)
+    if session.engine is not None:
+        shown = (*shown, *work_problems(session.engine.remarks(file)))
+    if session.capabilities.faded and state.text == document.text:
+        shown = (*shown, *faded(state.text, [(t.target, t.outcome) for t in state.targets if not t.stale]))
+    if not session.settings.diagnostics:
+        shown = ()
+
+    def location(span: Span) -> types.Location:
+        other = session.documents.of_file(span.file)
+        lines = other.lines if other is not None else from_proto.split_lines(session.source(span.file) or "")
+        range_ = to_proto.range_(lines, span, session.encoding)
+        return types.Location(uri=session.uri_of_file(span.file), range=range_)
+
+    related = location if session.capabilities.related_information else None
+    diagnostics = [to_proto.diagnostic(p, document.lines, session.encoding, related) for p in shown]
+    version = document.version if session.capabilities.diagnostic_version else None
+    client.publish(document.uri, diagnostics, version)
+
+
+def publish_kernels(session: Session, client: Client, view: View) -> None:
+    """Publish what there is to say of a file of kernels that the client shows, and what compiling it said."""
+    uri, shown = session.uri_of_view(view), session.views.rendered(view)
+    if uri is None or shown is None or view != kernels_of(view) or session.engine is None:
+        return
+    works = filter(None, (view.work, session.views.compiled(view)))
+    outcomes = [session.engine.known(view.file, view.name, work) for work in works]
+    remarks = [remark for outcome in outcomes if isinstance(outcome, Trace) for remark in outcome.remarks]
+    lines = from_proto.split_lines(shown.document.text)
+    diagnostics = [to_proto.diagnostic(p, lines, session.encoding, None) for p in kernel_problems(remarks, view.name)]
+    client.publish(uri, diagnostics if session.settings.diagnostics else [])

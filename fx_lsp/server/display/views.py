@@ -1,0 +1,205 @@
+"""The documents made from targets: their text, and which of them are open and have to be kept up to date.
+
+A client either opens `fx-lsp:` URIs (`workspace/textDocumentContent`, or our `fxLsp/document` request), or is given
+a read-only file in the user's cache folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lsprotocol import types
+
+from fx_lsp.features.kernels import RenderedView, chip_of, kernels_of
+from fx_lsp.features.uris import BENCHMARK, View, format_uri, parse_uri
+from fx_lsp.model import Failure, Trace
+from fx_lsp.server.client import Client
+from fx_lsp.server.display.benchmarks import Benchmarks
+from fx_lsp.server.display.diagnostics import publish_kernels
+from fx_lsp.server.display.rendering import as_stale, last_good, plain_text, rendered, said
+from fx_lsp.server.open_views import OpenView
+from fx_lsp.server.session import Session
+from fx_lsp.server.tasks import Tasks
+
+if TYPE_CHECKING:
+    from fx_lsp.tracing.open_file import FileState
+
+MARKED_AFTER = 1.0
+"""Seconds for which a text does not parse until open views say so: while somebody types it often does not."""
+
+
+class Views:
+    """Makes the texts of views, and keeps those that the client shows up to date."""
+
+    def __init__(self, session: Session, client: Client, tasks: Tasks, benchmarks: Benchmarks) -> None:
+        self._session = session
+        self._client = client
+        self._tasks = tasks
+        self._benchmarks = benchmarks
+
+    def opened(self, uri: str) -> None:
+        """Note that the client opened a view's document."""
+        view = parse_uri(uri)
+        if view is not None:
+            self._session.views.note(view).uri = uri
+            publish_kernels(self._session, self._client, view)
+
+    def closed(self, uri: str) -> None:
+        """Forget a view whose document the client closed; a file that was only read for it is closed too."""
+        view = parse_uri(uri)
+        if view is None:
+            return
+        session = self._session
+        shown = session.views.remove(view)
+        if shown is not None and shown.uri:
+            self._client.withdraw(shown.uri)
+        others = [other for other in session.views if (other.file, other.name) == (view.file, view.name)]
+        unused_works = {view.work, session.views.compiled(view)} - {v.work for v in others}
+        if kernels_of(view) in others:  # it shows what compiling the kernels said
+            unused_works.discard(session.views.compiled(view))
+        for work in unused_works - {""}:
+            if session.engine is not None:
+                session.engine.forget(view.file, view.name, work)
+        close_unused(session, view.file)
+
+    async def text(self, view: View) -> str:
+        """Return the text of a view, once its target is traced. What cannot be shown says so in a comment."""
+        shown = await self._rendered(view)
+        if (open_view := self._session.views.get(view)) is not None:
+            open_view.rendered = shown
+            for other in (view, kernels_of(view)):
+                publish_kernels(self._session, self._client, other)
+        return shown.document.text
+
+    async def _rendered(self, view: View) -> RenderedView:
+        session, engine = self._session, self._session.engine
+        if engine is None:
+            return said("fx-lsp is restarting; open this again in a moment.")
+        if engine.state(view.file) is None:
+            source = session.source(view.file)
+            if source is None:
+                return said(f"There is no file {view.file}.")
+            engine.open(view.file, source, session.roots_of(view.file))
+        if view.work == BENCHMARK:
+            session.views.note(view)
+            return plain_text(await self._benchmarks.page(view))
+        if chip_of(view.work):
+            session.views.note_compiled(view)
+        try:
+            outcome = await engine.outcome(view.file, view.name)
+            origin = outcome, True
+            if view.work and isinstance(outcome, Trace):
+                outcome = await engine.outcome(view.file, view.name, view.work)
+            open_view = session.views.note(view)
+            open_view.origin = origin
+            if isinstance(outcome, Failure) and outcome.kind == "syntax":
+                last = open_view.rendered or last_good(session, engine, view)
+                if last is not None:
+                    return as_stale(last)  # the last graph stays while the text does not parse
+        except asyncio.CancelledError:
+            close_unused(session, view.file)
+            raise
+        return await rendered(session, engine, view, outcome)
+
+    async def write(self, view: View) -> Path:
+        """Write a view to its read-only file, in one step, and return the path. Raises OSError where it cannot."""
+        text = await self.text(view)
+        rest = "".join(part for part in (view.file, view.work, view.before) if part)
+        folder = views_folder() / hashlib.sha256(rest.encode(errors="replace")).hexdigest()[:8]
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / _file_name(f"{Path(view.file).stem}.{view.title}")
+        handle, scratch = tempfile.mkstemp(dir=folder, prefix=".")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", errors="replace", newline="\n") as stream:
+                stream.write(text)
+            Path(scratch).chmod(0o444)
+            Path(scratch).replace(path)
+        except BaseException:
+            Path(scratch).unlink(missing_ok=True)
+            raise
+        self._session.views.note(view).path = path
+        return path
+
+    async def _rewrite(self, view: View) -> None:
+        try:
+            await self.write(view)
+        except OSError as error:
+            self._session.views.remove(view)  # said once, not at every edit
+            message = f"fx-lsp: {view.title} is not kept up to date: {error}"
+            self._client.tell(message, types.MessageType.Warning)
+
+    def refresh(self, file: str) -> None:
+        """Bring the views of a file up to date where the trace of their target changed."""
+        engine = self._session.engine
+        state = None if engine is None else engine.state(file)
+        if engine is None or state is None:
+            return
+        outcomes = {t.target.name: t.outcome for t in state.targets if not t.pending and not t.stale}
+        for view in self._session.views:
+            shown = self._session.views.get(view)
+            if view.file != file or shown is None:
+                continue
+            if _is_broken(state) and shown.rendered is not None and not shown.stale:
+                shown.stale = True
+                self._tasks.spawn("views", self._mark(view, shown))
+            outcome = outcomes.get(view.name)
+            if outcome is None:
+                continue
+            origin = outcome, not view.work or engine.known(file, view.name, view.work) is not None
+            if origin != shown.origin:
+                shown.origin, shown.stale = origin, False
+                self.renew(view)
+
+    async def _mark(self, view: View, shown: OpenView) -> None:
+        await asyncio.sleep(MARKED_AFTER)
+        engine = self._session.engine
+        state = None if engine is None else engine.state(view.file)
+        shown.stale = state is not None and _is_broken(state)
+        if shown.stale and self._session.views.get(view) is shown:
+            self.renew(view)
+
+    def renew(self, view: View) -> None:
+        """Have the client read a view again, if it shows that."""
+        shown = self._session.views.get(view)
+        if shown is not None and shown.path is not None:
+            self._tasks.spawn("views", self._rewrite(view))
+        if shown is not None and (shown.uri or shown.path is None):
+            params = types.TextDocumentContentRefreshParams(uri=format_uri(view))
+            self._client.request_soon(types.WORKSPACE_TEXT_DOCUMENT_CONTENT_REFRESH, params)
+
+
+def close_unused(session: Session, file: str) -> None:
+    """Have a file that was only read for views no longer traced, once the client shows none of them."""
+    unused = session.documents.of_file(file) is None and not any(view.file == file for view in session.views)
+    if unused and session.engine is not None:
+        session.engine.close(file)
+
+
+def is_view_file(file: str) -> bool:
+    """Return whether a file is one that a view was written to."""
+    return Path(file).is_relative_to(views_folder())
+
+
+def views_folder() -> Path:
+    """Return where views are written for clients that open files only."""
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "fx-lsp" / "views"
+
+
+def _is_broken(state: FileState) -> bool:
+    return state.syntax is not None and state.syntax.kind == "syntax"
+
+
+def _file_name(title: str) -> str:
+    return "".join(c if c.isalnum() or c in "._-" else "_" for c in title)[-120:]

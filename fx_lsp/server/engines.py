@@ -1,0 +1,71 @@
+"""The engine of a connection: how it starts, gets other settings, starts again and ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fx_lsp.server.client import Client
+from fx_lsp.server.session import Session
+from fx_lsp.server.settings import Settings, engine_settings
+
+if TYPE_CHECKING:
+    from fx_lsp.tracing.engine import Engine, EngineSettings, EngineStatus
+
+    MakeEngine = Callable[[EngineSettings, Callable[[str], None], Callable[[EngineStatus], None]], Engine]
+
+
+class Engines:
+    """What gives a session its engine. `make` makes one, also for work that is not to be disturbed by edits."""
+
+    def __init__(
+        self,
+        session: Session,
+        client: Client,
+        make: MakeEngine,
+        on_update: Callable[[str], None],
+        on_status: Callable[[EngineStatus], None],
+    ) -> None:
+        self.make = make
+        self._session = session
+        self._client = client
+        self._on_update = on_update
+        self._on_status = on_status
+
+    async def apply_settings(self, settings: Settings) -> None:
+        """Take new settings; what depends on them is started again."""
+        session = self._session
+        before, session.settings = session.settings, settings
+        if session.engine is None:
+            self._start()
+        elif before != settings:
+            await session.engine.configure(engine_settings(settings))
+            self._client.publish_all_again()
+            for document in session.documents:
+                self._on_update(document.file)
+
+    async def clear_cache(self) -> None:
+        """Remove every stored trace and trace what is open again. Raises OSError where a file cannot be removed."""
+        await self.end()
+        path = engine_settings(self._session.settings).cache_path
+        try:
+            for suffix in ("", "-wal", "-shm") if path else ():
+                Path(f"{path}{suffix}").unlink(missing_ok=True)
+        finally:
+            self._start()
+
+    async def end(self) -> None:
+        """End the engine, if there is one."""
+        engine, self._session.engine = self._session.engine, None
+        if engine is not None:
+            await engine.shutdown()
+
+    def _start(self) -> None:
+        session = self._session
+        if session.closed:
+            return
+        session.engine = self.make(engine_settings(session.settings), self._on_update, self._on_status)
+        for document in session.documents:
+            session.engine.open(document.file, document.text, session.roots_of(document.file))
+        session.started.set()

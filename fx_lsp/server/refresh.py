@@ -1,0 +1,47 @@
+"""When what is shown of a file that has changed is drawn again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Set
+
+REFRESH_SECONDS = 0.02
+PAUSE_SECONDS = 0.15
+"""After a key, what is shown of the text waits that long for the next one: to draw it costs more than a key may."""
+MAX_PAUSE_SECONDS = 1.0
+"""How long it waits at most while somebody types on."""
+
+
+class RefreshTimer:
+    """Files of which something that is shown has changed. `redraw` gets them together, once the typing pauses."""
+
+    def __init__(self, redraw: Callable[[Set[str]], None]) -> None:
+        self._redraw = redraw
+        self._changed: set[str] = set()
+        self._due = self._typed = 0.0
+
+    def updated(self, file: str) -> None:
+        """Note that something that is shown of a file has changed."""
+        if not self._changed:
+            loop = asyncio.get_running_loop()
+            self._due = loop.time() + MAX_PAUSE_SECONDS
+            loop.call_later(REFRESH_SECONDS, self._flush)
+        self._changed.add(file)
+
+    def typed(self) -> None:
+        """Note that the user has edited something."""
+        self._typed = asyncio.get_running_loop().time()
+
+    def forget(self, file: str) -> None:
+        """Drop a file that is closed."""
+        self._changed.discard(file)
+
+    def _flush(self) -> None:
+        loop = asyncio.get_running_loop()
+        quiet = min(self._typed + PAUSE_SECONDS, self._due)
+        if loop.time() < quiet:
+            loop.call_at(quiet, self._flush)
+            return
+        files, self._changed = self._changed, set()
+        if files:
+            self._redraw(files)

@@ -1,0 +1,102 @@
+"""`textDocument/codeAction`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from lsprotocol import types
+
+from fx_lsp.features.checkpoint import STAGE, Checkpoint, checkpoint
+from fx_lsp.features.pin import Pin, TextChange, pin
+from fx_lsp.model import Failure
+from fx_lsp.server import from_proto, to_proto
+from fx_lsp.server.documents import OpenText
+from fx_lsp.server.session import Session
+
+if TYPE_CHECKING:
+    from fx_lsp.tracing.engine import TargetState
+
+OPTIONS = types.CodeActionOptions(
+    code_action_kinds=[types.CodeActionKind.RefactorRewrite, types.CodeActionKind.QuickFix]
+)
+
+_REWRITE: str = types.CodeActionKind.RefactorRewrite.value
+_TITLE = "Checkpoint this region"
+
+
+async def code_action(session: Session, params: types.CodeActionParams) -> list[types.CodeAction] | None:
+    """Offer to write the inputs of the definition at the cursor down: a rewrite, or a fix of what could not be traced.
+
+    For statements of what was traced, offer also to make them a checkpoint, or to look at what that would save.
+    """
+    uri = params.text_document.uri
+    document, state = session.documents.get(uri), session.state(uri)
+    if document is None or state is None or not session.capabilities.code_actions or state.text != document.text:
+        return None
+    first, last = _selected(params.range)
+    actions: list[types.CodeAction] = []
+    for target in state.targets:
+        if target.outcome is None or target.stale:
+            continue
+        failed = isinstance(target.outcome, Failure)
+        mended = [d for d in params.context.diagnostics if failed and _is_about(d, target, document, session.encoding)]
+        at = target.target.name_span.line if mended else first
+        comment = pin(document.text, target.target, target.outcome, at)
+        if comment is not None and _wanted(_kind(comment), params.context.only):
+            edit = workspace_edit(session, document, comment.edits)
+            actions.append(types.CodeAction(comment.title, kind=_kind(comment), diagnostics=mended or None, edit=edit))
+    if _wanted(_REWRITE, params.context.only):
+        actions += _checkpoints(session, document, state.targets, first, last)
+    return actions
+
+
+def _selected(range_: types.Range) -> tuple[int, int]:
+    """Return the lines of a selection: not the last, where it ends at the beginning of that."""
+    first, last = from_proto.line_range(range_)
+    return first, last - (last > first and range_.end.character == 0)
+
+
+def _checkpoints(
+    session: Session, document: OpenText, targets: Sequence[TargetState], first: int, last: int
+) -> Iterator[types.CodeAction]:
+    """Offer checkpoints of the innermost target that the lines are part of."""
+    innermost: dict[str, Checkpoint] = {}
+    for state in sorted(targets, key=lambda s: s.target.span.line):
+        if state.outcome is not None and not state.stale:
+            region = checkpoint(document.text, state.target, state.outcome, first, last)
+            innermost = {state.target.name: region} if region is not None else innermost
+    for name, region in innermost.items():
+        shown = types.Command(_TITLE, to_proto.SHOW_STAGE, arguments=[document.uri, name, STAGE, region.work])
+        yield types.CodeAction(f"{_TITLE}: what that saves", kind=_REWRITE, command=shown)
+        if region.edits:
+            edit = workspace_edit(session, document, region.edits)
+            yield types.CodeAction(f"{_TITLE}: call it through torch.utils.checkpoint", kind=_REWRITE, edit=edit)
+
+
+def _is_about(diagnostic: types.Diagnostic, state: TargetState, document: OpenText, encoding: str) -> bool:
+    """Return whether a diagnostic is one of ours, and stands inside of the target."""
+    span = to_proto.range_(document.lines, state.target.span, encoding)
+    inside = span.start.line <= diagnostic.range.start.line <= span.end.line
+    return diagnostic.source == "fx-lsp" and diagnostic.code != "comment" and inside
+
+
+def _wanted(kind: str, only: Sequence[types.CodeActionKind | str] | None) -> bool:
+    return not only or any(kind == str(o) or kind.startswith(f"{o}.") for o in map(_text, only))
+
+
+def _kind(comment: Pin) -> str:
+    return _text(types.CodeActionKind.QuickFix) if comment.mends else _REWRITE
+
+
+def _text(kind: types.CodeActionKind | str) -> str:
+    return kind.value if isinstance(kind, types.CodeActionKind) else kind
+
+
+def workspace_edit(session: Session, document: OpenText, changes: Sequence[TextChange]) -> types.WorkspaceEdit:
+    """Return changes of one document, of this version where the client can tell."""
+    edits = [to_proto.text_edit(change, document.lines, session.encoding) for change in changes]
+    if session.capabilities.document_changes:
+        versioned = types.OptionalVersionedTextDocumentIdentifier(uri=document.uri, version=document.version)
+        return types.WorkspaceEdit(document_changes=[types.TextDocumentEdit(text_document=versioned, edits=edits)])
+    return types.WorkspaceEdit(changes={document.uri: edits})

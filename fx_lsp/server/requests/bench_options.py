@@ -1,0 +1,77 @@
+"""What a client asks of a benchmark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from pygls.exceptions import JsonRpcInvalidParams
+
+from fx_lsp.measured import WHATS, What
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """What a client asks for. Without `hosts`, the one of the settings is taken, or the user is asked."""
+
+    hosts: tuple[str, ...] = ()
+    variants: tuple[str, ...] | None = None
+    what: tuple[What, ...] = ("forward", "both")
+    inputs: str | None = None
+    sweep: str | None = None
+    work: str = ""
+    profile: bool = False
+    show: bool = True
+
+
+def read_options(options: Any) -> BenchOptions:
+    """Return the options of a request. Raises JsonRpcInvalidParams for what is none."""
+    table = _plain(options)
+    readers: dict[str, Callable[[str, Any], Any]] = {
+        "hosts": _texts,
+        "variants": _texts,
+        "what": _texts,
+        "inputs": _text,
+        "sweep": _text,
+        "work": _text,
+        "profile": _flag,
+        "show": _flag,
+    }
+    if strange := sorted(table.keys() - readers.keys()):
+        raise JsonRpcInvalidParams(f"there is no option {strange[0]}; there are: {', '.join(readers)}")
+    fields: dict[str, Any] = {name: readers[name](name, value) for name, value in table.items() if value is not None}
+    whats = tuple(what for what in WHATS if what in fields.get("what", ("forward", "both")))
+    if not whats or set(fields.get("what", ())) - set(WHATS):
+        raise JsonRpcInvalidParams(f"what is a list of {', '.join(WHATS)}")
+    fields["what"] = whats
+    return BenchOptions(**fields)
+
+
+def _plain(options: Any) -> dict[str, Any]:
+    if options is None:
+        return {}
+    if hasattr(options, "_asdict"):  # as pygls gives objects
+        options = options._asdict()
+    if not isinstance(options, Mapping):
+        raise JsonRpcInvalidParams('the options are an object, as in {"hosts": ["local"]}')
+    return dict(cast("Mapping[str, Any]", options))
+
+
+def _texts(name: str, value: Any) -> tuple[str, ...]:
+    texts = cast("Sequence[Any]", value) if isinstance(value, (list, tuple)) else None
+    if texts is None or not all(isinstance(text, str) for text in texts):
+        raise JsonRpcInvalidParams(f"{name} is a list of texts")
+    return tuple(texts)
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise JsonRpcInvalidParams(f"{name} is a text")
+    return value
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise JsonRpcInvalidParams(f"{name} is true or false")
+    return value

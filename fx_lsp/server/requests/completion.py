@@ -1,0 +1,30 @@
+"""`textDocument/completion`, inside of `# fx:` comments only."""
+
+from __future__ import annotations
+
+from lsprotocol import types
+
+from fx_lsp.features.completion import completions, in_comment
+from fx_lsp.server import from_proto, to_proto
+from fx_lsp.server.session import Session
+
+# What ordinary code is full of (spaces, commas, brackets, colons) is left out: the client asks while a word is typed
+# anyway, and these two are where no word has begun yet.
+OPTIONS = types.CompletionOptions(trigger_characters=["=", "@"])
+
+
+async def completion(session: Session, params: types.CompletionParams) -> list[types.CompletionItem] | None:
+    """Offer what fits at the cursor; None at once for every line of code."""
+    uri = params.text_document.uri
+    document = session.documents.get(uri)
+    if document is None or params.position.line >= len(document.lines):
+        return None
+    line, col = from_proto.position(document.lines, params.position, session.encoding)
+    content = document.lines[line - 1].rstrip("\r\n")
+    if not in_comment(content.encode()[:col].decode(errors="ignore")) or (state := session.state(uri)) is None:
+        return None
+    offers = completions(document.text, content, (line, col), [(t.target, t.outcome) for t in state.targets])
+    return [
+        to_proto.completion(offer, place, document.lines, line, col, session.encoding)
+        for place, offer in enumerate(offers)
+    ]

@@ -1,0 +1,268 @@
+"""Requests of clients that draw: a graph, memory, the functions of a file, which lines of a view are from which."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from lsprotocol import types
+
+from fx_lsp.features.dimensions import SizeNames, SizeStyle
+from fx_lsp.features.guesses import Guesses
+from fx_lsp.features.inputs import input_data
+from fx_lsp.features.kernels import chip_of
+from fx_lsp.features.lenses import default_stage, summarize
+from fx_lsp.features.memory import memory
+from fx_lsp.features.partial import EXECUTED, until
+from fx_lsp.features.picture import picture
+from fx_lsp.features.problems import describe
+from fx_lsp.features.uris import View, format_uri
+from fx_lsp.model import Failure, Outcome, Pass, Span, Stage, Trace, known_trace, plain_work, variant_of, variant_work
+from fx_lsp.server import from_proto, to_proto
+from fx_lsp.server.display.benchmarks import Benchmarks
+from fx_lsp.server.requests.view_documents import view_of
+from fx_lsp.server.requests.view_lines import kernels_behind
+from fx_lsp.server.session import Session
+
+if TYPE_CHECKING:
+    from fx_lsp.tracing.engine import TargetState
+
+GRAPH = "fxLsp/graph"
+MEMORY = "fxLsp/memory"
+FUNCTIONS = "fxLsp/functions"
+ORIGINS = "fxLsp/origins"
+BENCHMARK = "fxLsp/benchmark"
+_GRAPHS = ("forward", "backward", "joint", "inference", "graph", EXECUTED)
+Json = dict[str, Any]
+
+
+async def graph(session: Session, params: Any) -> Json:
+    """Answer `fxLsp/graph`: the stage of a view's URI as nodes, edges and groups, or `{"failure": text}`."""
+    view = view_of(params)
+    outcome = await _outcome(session, view, view.work)
+    trace = known_trace(outcome)
+    stage = await _stage(session, view, view.stage, view.work) if trace is not None else outcome
+    if trace is None or not isinstance(stage, Stage):
+        return {"failure": describe(_failure(stage))}
+    places = _Places(session)
+    drawn = picture(trace, stage, places.text, session.settings.sizes)
+    plain = plain_work(view.work)
+    others = [s for s in trace.stages if s.name in _GRAPHS] if not plain else [*trace.stages]
+    summary = f"partial: {until(outcome, view.file)}" if isinstance(outcome, Failure) else summarize(trace)
+    return {
+        "title": f"{view.name} · {view.stage}",
+        "summary": summary if not plain else "",
+        "stage": view.stage,
+        "stages": [
+            {"name": s.name, "ops": s.ops, "uri": format_uri(View(view.file, view.name, s.name, work=view.work))}
+            for s in others
+            if s.nodes
+        ],
+        "nodes": [
+            {
+                "name": box.name,
+                "kind": box.kind,
+                "label": box.label,
+                "spec": box.spec,
+                "text": box.text,
+                "bytes": box.bytes,
+                "saved": box.saved,
+                "recomputed": box.recomputed,
+                "backward": box.backward,
+                "group": box.group,
+                "place": places.location(box.span),
+            }
+            for box in drawn.boxes
+        ],
+        "edges": [list(edge) for edge in drawn.edges],
+        "groups": [
+            {"title": g.title, "kind": g.kind, "parent": g.parent, "round": g.round, "place": places.location(g.span)}
+            for g in drawn.groups
+        ],
+    }
+
+
+async def memory_of(session: Session, params: Any) -> Json:
+    """Answer `fxLsp/memory`: what the target of a view's URI holds in memory, or `{"failure": text}`."""
+    view = view_of(params)
+    work = variant_work(variant_of(view.work))
+    outcome = await _outcome(session, view, work)
+    if isinstance(outcome, Failure):
+        return {"failure": describe(outcome)}
+    forward = await _stage(session, view, default_stage(outcome), work)
+    backward = await _stage(session, view, "backward", work) if outcome.info("backward") is not None else None
+    if isinstance(forward, Failure) or isinstance(backward, Failure):
+        return {"failure": describe(_failure(forward if isinstance(forward, Failure) else backward))}
+    places, use = _Places(session), memory(outcome, forward, backward)
+    return {
+        "title": view.name,
+        "summary": summarize(outcome),
+        "steps": [
+            {
+                "stage": s.stage,
+                "name": s.name,
+                "spec": s.spec,
+                "live": s.live,
+                "kept": s.kept,
+                "made": s.made,
+                "place": places.location(s.span),
+            }
+            for s in use.steps
+        ],
+        "saved": [
+            {
+                "name": k.saved.name,
+                "spec": k.saved.spec,
+                "bytes": k.saved.bytes,
+                "kind": k.saved.kind,
+                "usedBy": list(k.saved.used_by),
+                "made": k.made,
+                "last": k.last,
+                "place": places.location(k.saved.span),
+            }
+            for k in use.kept
+        ],
+        "peak": use.peak,
+        "unknown": use.unknown,
+    }
+
+
+async def functions(session: Session, params: Any) -> Json | None:
+    """Answer `fxLsp/functions`: the targets and passes of an open document, as far as known; it never waits."""
+    document = session.documents.get(str(getattr(params, "uri", "")))
+    state = session.state(document.uri) if document is not None else None
+    if document is None or state is None or session.engine is None:
+        return None
+
+    def range_(span: Span) -> types.Range:
+        return to_proto.range_(document.lines, span, session.encoding)
+
+    passes = session.engine.passes(document.file) if state.text == document.text else ()
+    return {
+        "functions": [_function(t, range_, session.settings.sizes) for t in state.targets],
+        "passes": [_pass(p, range_) for p in passes],
+        "failure": "" if state.syntax is None else describe(state.syntax),
+    }
+
+
+async def origins(session: Session, params: Any) -> list[Json] | None:
+    """Answer `fxLsp/origins`: for each line of the user's code the lines of a view (from 0) that are from it.
+
+    Null where the view is not shown.
+    """
+    view = view_of(params)
+    shown = session.views.rendered(view)
+    if shown is None:
+        return None
+    kernels = await kernels_behind(session, view)
+    behind = kernels.document.lines if kernels is not None else ()
+    lines_by_origin: dict[tuple[str, int], list[int]] = {}
+    for number, line in enumerate(shown.document.lines):
+        spans = line.spans[:1]
+        if chip_of(view.work):
+            at = spans[0].line if spans else 0
+            spans = behind[at - 1].spans[:1] if 0 < at <= len(behind) else ()
+        for span in spans:
+            lines_by_origin.setdefault((span.file, span.line), []).append(number)
+    return [
+        {"uri": session.uri_of_file(file), "line": line - 1, "lines": lines}
+        for (file, line), lines in lines_by_origin.items()
+    ]
+
+
+async def benchmark(benchmarks: Benchmarks, params: Any) -> Json:
+    """Answer `fxLsp/benchmark`: what was measured of the target of a view's URI, and what is being measured."""
+    return await benchmarks.data(view_of(params))
+
+
+def _function(state: TargetState, range_: Callable[[Span], types.Range], sizes: SizeStyle) -> Json:
+    target, outcome = state.target, state.outcome
+    data: Json = {
+        "name": target.name,
+        "kind": target.kind,
+        "range": range_(target.span),
+        "selectionRange": range_(target.name_span),
+        "state": _state(outcome, state.pending),
+        "stale": state.stale,
+        "message": "" if outcome is None else describe(outcome) if isinstance(outcome, Failure) else summarize(outcome),
+        "stages": [],
+        "saved": None,
+        "guessed": False,
+        "inputs": [],
+        "variants": [],
+    }
+    if outcome is not None:
+        trace = known_trace(outcome)
+        data["inputs"] = [input_data(i) for i in outcome.inputs]
+        shown = [s for s in trace.stages if s.name in _GRAPHS] if trace is not None else []
+        data["stages"] = [{"name": s.name, "ops": s.ops} for s in shown]
+    if isinstance(outcome, Trace):
+        names = SizeNames(outcome, sizes)
+        data["inputs"] = [{**input_data(i), "shown": names.of_input(i)} for i in outcome.inputs]
+        data["saved"] = outcome.saved_bytes if outcome.info("backward") is not None else None
+        data["guessed"] = bool(Guesses(outcome.inputs))
+        data["variants"] = [{"name": v.name, "work": variant_work(v.name)} for v in outcome.variants]
+    return data
+
+
+def _state(outcome: Outcome | None, pending: bool) -> str:
+    if outcome is None:
+        return "tracing" if pending else "unknown"
+    return "failed" if isinstance(outcome, Failure) else "traced"
+
+
+def _pass(pass_: Pass, range_: Callable[[Span], types.Range]) -> Json:
+    return {
+        "name": pass_.name,
+        "kind": pass_.kind,
+        "range": range_(pass_.span),
+        "selectionRange": range_(pass_.name_span),
+    }
+
+
+async def _outcome(session: Session, view: View, work: str) -> Outcome:
+    if session.engine is None:
+        return Failure("unsupported", "fx-lsp is restarting")
+    return await session.engine.outcome(view.file, view.name, work)
+
+
+async def _stage(session: Session, view: View, stage: str, work: str) -> Stage | Failure:
+    if session.engine is None:
+        return Failure("unsupported", "fx-lsp is restarting")
+    return await session.engine.stage(view.file, view.name, stage, work)
+
+
+def _failure(answer: object) -> Failure:
+    return answer if isinstance(answer, Failure) else Failure("unsupported", "there is no such graph")
+
+
+class _Places:
+    """Spans as a client has them; each file is read once."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._lines: dict[str, list[str]] = {}
+        self._locations: dict[Span, Mapping[str, Any]] = {}
+
+    def lines(self, file: str) -> list[str]:
+        if file not in self._lines:
+            self._lines[file] = from_proto.split_lines(self._session.source(file) or "")
+        return self._lines[file]
+
+    def text(self, span: Span) -> str | None:
+        """Return the text of a span, or None where its file is not what it was."""
+        rows = [line.encode() for line in self.lines(span.file)[span.line - 1 : span.end_line]]
+        if len(rows) != span.end_line - span.line + 1:
+            return None
+        rows[-1] = rows[-1][: span.end_col]
+        rows[0] = rows[0][span.col :]
+        return b"".join(rows).decode(errors="replace")
+
+    def location(self, span: Span | None) -> Mapping[str, Any] | None:
+        """Return a span as `{"uri", "range"}`."""
+        if span is None:
+            return None
+        if span not in self._locations:
+            range_ = to_proto.range_(self.lines(span.file), span, self._session.encoding)
+            self._locations[span] = {"uri": self._session.uri_of_file(span.file), "range": range_}
+        return self._locations[span]

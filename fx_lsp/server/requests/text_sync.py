@@ -1,0 +1,81 @@
+"""Notifications that open, change, save and close texts."""
+
+from __future__ import annotations
+
+from lsprotocol import types
+
+from fx_lsp.features.uris import SCHEME
+from fx_lsp.server import from_proto
+from fx_lsp.server.client import Client
+from fx_lsp.server.display.benchmarks import Benchmarks
+from fx_lsp.server.display.views import Views, is_view_file
+from fx_lsp.server.documents import OpenText
+from fx_lsp.server.refresh import RefreshTimer
+from fx_lsp.server.session import Session
+
+
+def did_open(session: Session, views: Views, params: types.DidOpenTextDocumentParams) -> None:
+    """Trace a Python file; keep a view of ours up to date from now on; ignore anything else."""
+    item = params.text_document
+    if item.uri.startswith(SCHEME + ":"):
+        views.opened(item.uri)
+        return
+    file = from_proto.file_of_uri(item.uri, session.roots())
+    if file is None or item.language_id not in ("python", "") or is_view_file(file):
+        return
+    lines = from_proto.split_lines(from_proto.clean_text(item.text))
+    _put(session, OpenText(item.uri, file, item.version, tuple(lines)))
+
+
+def did_change(session: Session, refresh: RefreshTimer, params: types.DidChangeTextDocumentParams) -> None:
+    """Bring the text up to date; the engine waits until the typing pauses."""
+    document = session.documents.get(params.text_document.uri)
+    if document is None:
+        return
+    lines = list(document.lines)
+    for change in params.content_changes:
+        lines = from_proto.apply_change(lines, change, session.encoding)
+    refresh.typed()
+    _put(session, OpenText(document.uri, document.file, params.text_document.version, tuple(lines)))
+
+
+def did_save(session: Session, params: types.DidSaveTextDocumentParams) -> None:
+    """Look whether files that a text imports have changed on disk; the text itself was traced before."""
+    if session.engine is not None and (document := session.documents.get(params.text_document.uri)) is not None:
+        session.engine.saved(document.file)
+
+
+def did_change_watched_files(session: Session, params: types.DidChangeWatchedFilesParams) -> None:
+    """Pass on which files were changed outside the editor, or saved in it."""
+    files = [file for change in params.changes if (file := from_proto.file_of_uri(change.uri, session.roots()))]
+    if session.engine is not None and files:
+        session.engine.changed_on_disk(files)
+
+
+def did_close(
+    session: Session,
+    client: Client,
+    views: Views,
+    benchmarks: Benchmarks,
+    refresh: RefreshTimer,
+    params: types.DidCloseTextDocumentParams,
+) -> None:
+    """Forget a text, and with it the file's problems."""
+    uri = params.text_document.uri
+    if uri.startswith(SCHEME + ":"):
+        views.closed(uri)
+        return
+    document = session.documents.remove(uri)
+    if document is None:
+        return
+    refresh.forget(document.file)
+    benchmarks.forget(document.file)
+    if session.engine is not None:
+        session.engine.close(document.file)
+    client.clear(uri)
+
+
+def _put(session: Session, document: OpenText) -> None:
+    session.documents.put(document)
+    if session.engine is not None:
+        session.engine.open(document.file, document.text, session.roots_of(document.file))

@@ -1,0 +1,199 @@
+"""Requests about views: a line of a compiled kernel, of a kernel or of a graph, and what it is from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lsprotocol import types
+from pygls.exceptions import JsonRpcInvalidParams
+
+from fx_lsp.features.benchmark import kernel_facts
+from fx_lsp.features.kernels import (
+    RESOURCES,
+    RenderedView,
+    Thread,
+    chip_of,
+    choices_of,
+    facts_at,
+    hover_line,
+    kernel_at,
+    kernel_lenses,
+    kernels_of,
+    lines_on,
+    related_lines,
+    thread_of_line,
+    thread_of_source,
+)
+from fx_lsp.features.lenses import again_lenses, benchmark_lens
+from fx_lsp.features.uris import BENCHMARK, View
+from fx_lsp.features.written import save_lens
+from fx_lsp.model import Span, Stage, Trace
+from fx_lsp.server import from_proto, to_proto
+from fx_lsp.server.display.benchmarks import Benchmarks
+from fx_lsp.server.display.rendering import rendered_at_once, source_lines
+from fx_lsp.server.session import Session
+
+RELATED = "fxLsp/related"
+
+
+async def hover(session: Session, benchmarks: Benchmarks, view: View, position: types.Position) -> types.Hover | None:
+    """Say what a line of a view is from, and of a kernel's line what compiling it gave, where that is known."""
+    shown, number = session.views.rendered(view), position.line + 1
+    if shown is None or not 0 < number <= len(shown.document.lines):
+        return None
+    kernels, facts = await kernels_behind(session, view), list[str]()
+    if view == kernels_of(view):
+        resources = await _resources(session, view)
+        facts = facts_at(resources, number) if resources is not None else []
+        facts += _measured(benchmarks, view, shown, number)
+    text = hover_line(shown, number, source_lines(session), kernels, facts)
+    if text is None:
+        return None
+    lines = from_proto.split_lines(shown.document.text)
+    return to_proto.hover(text, lines, session.encoding, session.capabilities.markdown)
+
+
+async def document_highlight(
+    session: Session, params: types.DocumentHighlightParams
+) -> list[types.DocumentHighlight] | None:
+    """Answer `textDocument/documentHighlight` in a view: the lines that are from what the one at the cursor is from."""
+    view = session.views.find(params.text_document.uri)
+    shown, number = session.views.rendered(view) if view is not None else None, params.position.line + 1
+    if shown is None or not 0 < number <= len(shown.document.lines):
+        return None
+    lines = from_proto.split_lines(shown.document.text)
+    return [types.DocumentHighlight(_whole(lines, n, session)) for n in related_lines(shown.document, number)]
+
+
+async def definition(session: Session, params: types.DefinitionParams) -> list[types.Location] | None:
+    """Answer `textDocument/definition` in a view: a listing's kernel line, the user's expression of everything else."""
+    view = session.views.find(params.text_document.uri)
+    shown, number = session.views.rendered(view) if view is not None else None, params.position.line + 1
+    if view is None or shown is None or not 0 < number <= len(shown.document.lines):
+        return None
+    places = [_location(session, view, span) for span in shown.document.lines[number - 1].spans[:1]]
+    return [place for place in places if place is not None] or None
+
+
+async def related(session: Session, params: Any) -> list[dict[str, Any]] | None:
+    """Answer `fxLsp/related`: the ranges in source and views of a target that belong to a place in one of them."""
+    uri, line, character = _place(params)
+    view, document = session.views.find(uri), session.documents.get(uri)
+    if view is not None:
+        thread = await _thread_of_view(session, view, line + 1)
+        return None if thread is None else _ranges(session, view, thread)
+    if document is None:
+        return None
+    at, col = from_proto.position(document.lines, types.Position(line, character), session.encoding)
+    state = session.state(uri)
+    around = [t.target for t in state.targets if t.target.span.line <= at <= t.target.span.end_line] if state else []
+    for target in around:
+        views = session.views.of_target(document.file, target.name)
+        if views:
+            kernels = await kernels_behind(session, next(iter(views)), True)
+            shown = [*views.values(), *([kernels] if kernels is not None else [])]
+            behind = kernels.document if kernels is not None else None
+            thread = thread_of_source(document.file, at, col, [one.document for one in shown], behind)
+            return _ranges(session, next(iter(views)), thread)
+    return None
+
+
+async def code_lens(session: Session, benchmarks: Benchmarks, view: View, uri: str) -> list[types.CodeLens] | None:
+    """Return the lenses of a file of kernels."""
+    shown, state = session.views.rendered(view), session.engine and session.engine.state(view.file)
+    if view.work == BENCHMARK:
+        lines = from_proto.split_lines(shown.document.text) if shown is not None else [""]
+        return [to_proto.code_lens(lens, uri, lines, session.encoding, 0) for lens in again_lenses(view.name)]
+    if shown is None or state is None or view != kernels_of(view):
+        return None
+    stale = any(t.stale or t.pending for t in state.targets if t.target.name == view.name)
+    text, resources = shown.document.text, await _resources(session, view)
+    chip = chip_of(session.views.compiled(view)) or session.settings.gpu
+    lines, place, lenses = from_proto.split_lines(text), 0, list[types.CodeLens]()
+    measured = benchmark_lens(Span("", 1, 0, 1, 0), view.name, benchmarks.last(view.file, view.name), view.work)
+    for lens in (save_lens(view.name), measured, *kernel_lenses(view.name, text, chip, resources, stale)):
+        place = place + 1 if lenses and lenses[-1].range.start.line == lens.span.line - 1 else 0
+        lenses.append(to_proto.code_lens(lens, uri, lines, session.encoding, place))
+    return lenses
+
+
+def _place(params: Any) -> tuple[str, int, int]:
+    try:
+        return str(params.uri), int(params.position.line), int(params.position.character)
+    except (AttributeError, TypeError, ValueError):
+        raise JsonRpcInvalidParams("the parameters are a `uri` and a `position`") from None
+
+
+async def _thread_of_view(session: Session, view: View, number: int) -> Thread | None:
+    shown = session.views.rendered(view)
+    if shown is None or not 0 < number <= len(shown.document.lines):
+        return None
+    kernels = await kernels_behind(session, view, True)
+    return thread_of_line(view, shown.document, number, kernels.document if kernels is not None else None)
+
+
+def _ranges(session: Session, view: View, thread: Thread) -> list[dict[str, Any]]:
+    """Return where a thread goes in the views of a target, and in the files that the client has open."""
+    ranges: dict[str, list[types.Range]] = {}
+    for other, shown in session.views.of_target(view.file, view.name).items():
+        lines, uri = from_proto.split_lines(shown.document.text), session.uri_of_view(other)
+        if uri is not None:
+            ranges[uri] = [_whole(lines, n, session) for n in lines_on(thread, other, shown.document)]
+    for span in thread.spans:
+        source = session.documents.of_file(span.file)
+        if source is not None:
+            ranges.setdefault(source.uri, []).append(to_proto.range_(source.lines, span, session.encoding))
+    return [{"uri": uri, "ranges": of_document} for uri, of_document in ranges.items() if of_document]
+
+
+async def kernels_behind(session: Session, view: View, always: bool = False) -> RenderedView | None:
+    """Return the kernels that a listing is compiled from, None for another view unless `always`.
+
+    They are rendered where the client does not show them, if all that it takes is at hand.
+    """
+    if not chip_of(view.work) and not always:
+        return None
+    kernels = kernels_of(view)
+    return session.views.rendered(kernels) or await rendered_at_once(session, kernels)
+
+
+def _measured(benchmarks: Benchmarks, view: View, shown: RenderedView, number: int) -> list[str]:
+    """Return what the last profile says of the kernel that a line is in, where it was of these kernels."""
+    run = benchmarks.last(view.file, view.name)
+    if run is None or run.stale or run.report.choices != choices_of(view.work):
+        return []
+    kernel = kernel_at(shown.document.text, number)
+    facts = kernel_facts(run.report.kernels).get(kernel, []) if kernel else []
+    return [f"on {run.host}: {fact}" for fact in facts]
+
+
+async def _resources(session: Session, view: View) -> Stage | None:
+    """Return what the kernels of a view's target use, if they have been compiled."""
+    work, engine = session.views.compiled(view), session.engine
+    if engine is None or not work or not isinstance(engine.known(view.file, view.name, work), Trace):
+        return None
+    resources = await engine.stage(view.file, view.name, RESOURCES, work)
+    return resources if isinstance(resources, Stage) else None
+
+
+def _location(session: Session, view: View, span: Span) -> types.Location | None:
+    kernels = kernels_of(view)
+    if span.file == kernels.title:
+        uri, shown = session.uri_of_view(kernels), session.views.rendered(kernels)
+        at = types.Position(span.line - 1, 0)
+        lines = from_proto.split_lines(shown.document.text) if shown is not None else None
+        range_ = types.Range(at, at) if lines is None else _whole(lines, span.line, session)
+        return None if uri is None else types.Location(uri, range_)
+    source = session.source(span.file) if Path(span.file).is_absolute() else None
+    if source is None:
+        return None
+    range_ = to_proto.range_(from_proto.split_lines(source), span, session.encoding)
+    return types.Location(session.uri_of_file(span.file), range_)
+
+
+def _whole(lines: list[str], number: int, session: Session) -> types.Range:
+    text = lines[number - 1].rstrip("\n") if number <= len(lines) else ""
+    start = len(text) - len(text.lstrip())
+    span = Span("", number, len(text[:start].encode()), number, len(text.encode()))
+    return to_proto.range_(lines, span, session.encoding)

@@ -1,0 +1,35 @@
+"""What goes on beside the requests of a client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+
+class Tasks:
+    """Coroutines in the background. An exception in one is reported as an internal error of what it is for."""
+
+    def __init__(self, report: Callable[[str, BaseException], None]) -> None:
+        self._report = report
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def spawn(self, purpose: str, work: Coroutine[Any, Any, Any]) -> None:
+        """Run `work` in the background."""
+
+        async def guarded() -> None:
+            try:
+                await work
+            except Exception as error:
+                self._report(purpose, error)
+
+        task = asyncio.get_running_loop().create_task(guarded())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def cancel(self, seconds: float) -> None:
+        """Cancel everything, and wait that long for it to end."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:  # a benchmark ends what it runs elsewhere
+            await asyncio.wait(self._tasks, timeout=seconds)
