@@ -145,7 +145,7 @@ VAGUE_VARIABLES: dict[str, int] = {
     "fx_lsp.server": 56,
     "fx_lsp.specs": 2,
     "fx_lsp.syntax": 1,
-    "fx_lsp.tracer": 275,
+    "fx_lsp.tracer": 274,
     "fx_lsp.tracing": 134,
     "fx_lsp.wire": 2,
 }
@@ -160,7 +160,7 @@ QUESTION_DOCSTRINGS: dict[str, int] = {
     "fx_lsp.plots": 2,
     "fx_lsp.server": 22,
     "fx_lsp.specs": 3,
-    "fx_lsp.tracer": 137,
+    "fx_lsp.tracer": 136,
     "fx_lsp.tracing": 109,
     "fx_lsp.wire": 1,
 }

@@ -43,7 +43,7 @@ def save_loop_states(graph: fx.Graph) -> StepFamilies:
         _deduplicate(graph, {n for step in steps for n in step})
         sum_after_loop(graph, len(steps))
     if len(steps) < MIN_LOOP_STEPS or not _is_worth_saving(steps):
-        return StepFamilies((), frozenset())
+        return StepFamilies()
     number = {n: k for k, step in enumerate(steps) for n in step}
     inner = set(range(1, len(steps) - 1))
     repeated = [f for f in _families(steps, number) if inner <= set(f)]

@@ -8,6 +8,8 @@ from typing import Any, cast
 
 import torch
 from torch import fx
+from torch.utils._pytree import tree_leaves
+from torch.utils.checkpoint import CheckpointPolicy
 
 from fx_lsp.codegen.ir.index import Coords, contiguous_strides, count, expression
 from fx_lsp.codegen.ir.ops import aliases_first, args_of, lowering_of, operation
@@ -36,6 +38,16 @@ def constant_of(node: fx.Node) -> torch.Tensor | None:
     module = node.graph.owning_module
     value = getattr(module, str(node.target), None) if node.op == "get_attr" else None
     return value if isinstance(value, torch.Tensor) else None
+
+
+def graph_results(graph: fx.Graph) -> list[Any]:
+    """Return the results of a graph, one after the other, None for what there is none of."""
+    return tree_leaves(next(n for n in reversed(graph.nodes) if n.op == "output").args)
+
+
+def is_saved(node: fx.Node) -> bool:
+    """Return whether backward has to be given what a node of a joint graph computes."""
+    return node.meta.get("recompute") is CheckpointPolicy.MUST_SAVE
 
 
 def shape_of(node: fx.Node, part: int | None = None) -> Coords:

@@ -5,7 +5,7 @@ What PyTorch would draw with the same generator is other numbers, of the same di
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from torch._inductor import inductor_prims as inductor_prims  # defines the oper
 from torch.utils.checkpoint import CheckpointPolicy
 
 from fx_lsp.codegen.graph.edit import insert_call, replace_node
+from fx_lsp.codegen.graph.query import is_saved
 from fx_lsp.codegen.ir.ops import is_random, operation
 
 aten, prims = torch.ops.aten, torch.ops.prims
@@ -42,6 +43,11 @@ def seed_random(graph: fx.Graph) -> None:
     for node in graph.nodes:
         if is_random(node):
             node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+
+
+def undecided_random(graph: fx.Graph) -> Iterator[fx.Node]:
+    """Yield what draws random numbers that is neither a function of a seed nor drawn once."""
+    return (n for n in graph.nodes if is_random(n) and not is_saved(n))
 
 
 def is_seed(node: fx.Node) -> bool:

@@ -6,7 +6,7 @@ else such an operation does, adding to a tensor that is not zero and rounding, b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
 import torch
@@ -14,7 +14,7 @@ from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
 from fx_lsp.codegen.graph.edit import insert_call, insert_cast, replace_node
-from fx_lsp.codegen.graph.query import SCATTER_KEY, is_zero, shape_of, symbolic_shape
+from fx_lsp.codegen.graph.query import SCATTER_KEY, is_saved, is_scatter_sum, is_zero, shape_of, symbolic_shape
 from fx_lsp.codegen.ir.index import ONE, Coords, count
 from fx_lsp.codegen.ir.ops import args_of, operation
 
@@ -35,6 +35,11 @@ def save_scatter_sums(graph: fx.Graph) -> None:
     """Have sums of a joint graph not be computed again in backward."""
     for node in filter(is_accumulation, graph.nodes):
         node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+
+
+def recomputed_sums(graph: fx.Graph) -> Iterator[fx.Node]:
+    """Yield sums that backward may compute again."""
+    return (n for n in graph.nodes if is_accumulation(n) and not is_saved(n))
 
 
 def add_to_zeros(graph: fx.Graph) -> None:
@@ -63,6 +68,12 @@ def add_to_zeros(graph: fx.Graph) -> None:
             total = insert_cast(graph, node, total, dtype)
         replace_node(graph, node, total)
     graph.eliminate_dead_code()
+
+
+def sums_without_zeros(graph: fx.Graph) -> Iterator[fx.Node]:
+    """Yield sums that a kernel could do and that are not added to zeros."""
+    sums = (n for n in graph.nodes if is_accumulation(n) and _has_kernel(n))
+    return (n for n in sums if not (is_scatter_sum(n) and is_zero(_base(n))))
 
 
 def _has_few_rows(node: fx.Node) -> bool:

@@ -6,7 +6,7 @@ Results that are copied into another order as a whole are written in that order 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -81,6 +81,15 @@ def replace_with_kernel(
         name, result.name = result.name, f"{result.name}_before"
         after.name = name
     return node
+
+
+def misread_kernels(graph: fx.Graph) -> Iterator[fx.Node]:
+    """Yield nodes of template kernels that nothing writes, and those that are taken as a whole."""
+    for node in graph.nodes:
+        if node.target is template_kernel:
+            picked = all(user.target is operator.getitem for user in node.users)
+            if writer_of(node) is None or not picked:
+                yield node
 
 
 def set_output_layout(

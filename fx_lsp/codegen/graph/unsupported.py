@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
 from fx_lsp.choices import Choices
-from fx_lsp.codegen.graph.query import is_empty, is_view
+from fx_lsp.codegen.graph.query import is_empty, is_saved, is_view
 from fx_lsp.codegen.graph.random import is_seed
 from fx_lsp.codegen.graph.scatter import is_accumulation
 from fx_lsp.codegen.graph.template_kernel import writer_of
@@ -71,9 +72,17 @@ def unsupported_reason(node: fx.Node, choices: Choices, cut: str | None) -> Unsu
 
 def save_library_results(graph: fx.Graph) -> None:
     """Have what libraries compute or sort, in a joint graph, not be computed again in backward."""
-    for node in graph.nodes:
-        if any(re.match(pattern, operation(node)) for pattern in (*_LIBRARIES, _SORTING)):
-            node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+    for node in filter(_is_of_library, graph.nodes):
+        node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+
+
+def recomputed_library_results(graph: fx.Graph) -> Iterator[fx.Node]:
+    """Yield what libraries compute or sort and backward may compute again."""
+    return (n for n in graph.nodes if _is_of_library(n) and not is_saved(n))
+
+
+def _is_of_library(node: fx.Node) -> bool:
+    return any(re.match(pattern, operation(node)) for pattern in (*_LIBRARIES, _SORTING))
 
 
 def operation_name(node: fx.Node) -> str:

@@ -254,10 +254,7 @@ def fuse_matmuls(graph: fx.Graph, choices: Choices) -> None:
     kernel.
     """
     done: set[fx.Node] = set()
-    while choices.matmul != "never":
-        node = next((n for n in graph.nodes if operation(n) in MATMULS and n not in done), None)
-        if node is None:
-            return
+    while node := next((n for n in graph.nodes if operation(n) in MATMULS and n not in done), None):
         done.add(node)
         matmul = matmul_with_epilogue(node, choices) if has_kernel(node) else None
         if matmul is not None:
