@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import CheckpointPolicy
 
 from fx_lsp.codegen.ir.index import Coords, contiguous_strides, count, expression
+from fx_lsp.codegen.ir.node_facts import facts_of
 from fx_lsp.codegen.ir.ops import aliases_first, args_of, lowering_of, operation
 from fx_lsp.codegen.ir.values import Buffer
 from fx_lsp.codegen.ir.write_target import LayoutStep, Permute, Reshape
@@ -210,20 +211,11 @@ def buffer_of(node: fx.Node, name: str) -> Buffer:
     return Buffer(name, value.dtype, shape, strides)
 
 
-SCATTER_KEY = "fx_lsp_sum"
-"""What nodes have in their `meta` that `is_scatter_sum` knows."""
-
-
-def is_scatter_sum(node: fx.Node) -> bool:
-    """Return whether a node is a sum that a kernel adds up with atomic operations."""
-    return SCATTER_KEY in node.meta
-
-
 def stays_call(node: fx.Node) -> bool:
     """Return whether a node is called as it is; what has no elements is only allocated."""
     if is_empty(node):
         return True
-    if node.target is operator.getitem or is_scatter_sum(node):
+    if node.target is operator.getitem or facts_of(node).scatter_sum:
         return False
     if lowering_of(node) is not None:
         return any(_is_not_dense(v) for n in (node, *node.all_input_nodes) for v in _fake_values(n))

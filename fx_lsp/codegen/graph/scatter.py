@@ -14,8 +14,9 @@ from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
 from fx_lsp.codegen.graph.edit import insert_call, insert_cast, replace_node
-from fx_lsp.codegen.graph.query import SCATTER_KEY, is_saved, is_scatter_sum, is_zero, shape_of, symbolic_shape
+from fx_lsp.codegen.graph.query import is_saved, is_zero, shape_of, symbolic_shape
 from fx_lsp.codegen.ir.index import ONE, Coords, count
+from fx_lsp.codegen.ir.node_facts import add_facts, facts_of
 from fx_lsp.codegen.ir.ops import args_of, operation
 
 aten = torch.ops.aten
@@ -43,8 +44,8 @@ def recomputed_sums(graph: fx.Graph) -> Iterator[fx.Node]:
 
 
 def add_to_zeros(graph: fx.Graph) -> None:
-    """Have the sums of a graph add to zeros, in precision that atomic operations have; `is_scatter_sum` knows them
-    then."""
+    """Have the sums of a graph add to zeros, in precision that atomic operations have; they are
+    known as such then."""
     for node in [n for n in graph.nodes if is_accumulation(n) and _has_kernel(n)]:
         base, values = _base(node), scatter_values(node)
         dtype = node.meta["val"].dtype
@@ -57,10 +58,10 @@ def add_to_zeros(graph: fx.Graph) -> None:
                 scattered = _sums_of_rows(graph, node, added)
             elif operation(node) in INDEX_PUTS:
                 scattered = insert_call(graph, node, node.target, (zeros, node.args[1], added, True))
-                scattered.meta[SCATTER_KEY] = True
+                add_facts(scattered, scatter_sum=True)
             else:
                 scattered = insert_call(graph, node, aten.scatter_add.default, (zeros, *node.args[1:3], added))
-                scattered.meta[SCATTER_KEY] = True
+                add_facts(scattered, scatter_sum=True)
             scattered.name = f"{node.name}_total"
             total = scattered
             if not is_zero(base):
@@ -73,7 +74,7 @@ def add_to_zeros(graph: fx.Graph) -> None:
 def sums_without_zeros(graph: fx.Graph) -> Iterator[fx.Node]:
     """Yield sums that a kernel could do and that are not added to zeros."""
     sums = (n for n in graph.nodes if is_accumulation(n) and _has_kernel(n))
-    return (n for n in sums if not (is_scatter_sum(n) and is_zero(_base(n))))
+    return (n for n in sums if not (facts_of(n).scatter_sum and is_zero(_base(n))))
 
 
 def _has_few_rows(node: fx.Node) -> bool:

@@ -13,9 +13,8 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from fx_lsp.choices import Choices
 from fx_lsp.codegen.graph.query import is_empty, is_saved, is_view
-from fx_lsp.codegen.graph.random import is_seed
 from fx_lsp.codegen.graph.scatter import is_accumulation
-from fx_lsp.codegen.graph.template_kernel import writer_of
+from fx_lsp.codegen.ir.node_facts import facts_of
 from fx_lsp.codegen.ir.ops import is_random, operation
 
 
@@ -57,7 +56,7 @@ def unsupported_reason(node: fx.Node, choices: Choices, cut: str | None) -> Unsu
 
     `cut` is what was found to be in the way of a kernel, if anything was.
     """
-    if choices.engine == "inductor" or is_empty(node) or is_view(node) or writer_of(node) is not None:
+    if choices.engine == "inductor" or is_empty(node) or is_view(node) or facts_of(node).writer:
         return None
     tensors = [t for n in (node, *node.all_input_nodes) for t in _tensors(n)]
     for rule in (_tensor_reason, _call_reason, _library_reason):
@@ -132,7 +131,7 @@ def _call_reason(node: fx.Node, tensors: list[torch.Tensor], choices: Choices) -
     if op._schema.is_mutable:
         return Unsupported(node, "it writes into its argument", "compute a new tensor to have a kernel")
     if is_random(node):
-        if is_seed(node):
+        if facts_of(node).seeds:
             return Unsupported(node, "seeds come from the generator that torch.manual_seed sets", chosen=True)
         return Unsupported(node, "it draws numbers as the library does", "compose it of torch.rand to have a kernel")
     return None

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import fx
 
+from fx_lsp.codegen.graph.edit import take_name
 from fx_lsp.codegen.graph.query import graph_results, view_chain
 from fx_lsp.codegen.ir.index import expression
 from fx_lsp.codegen.ir.ops import operation
@@ -30,8 +31,7 @@ def merge_views(graph: fx.Graph) -> None:
         if not _has_same_layout(node, base) or (is_result and base.op != "call_function"):
             continue
         if is_result and not any(u.op == "output" for u in base.users):
-            name, node.name = node.name, f"{node.name}_before"
-            base.name = name
+            take_name(base, node)
         node.replace_all_uses_with(base)
     graph.eliminate_dead_code()
 

@@ -12,9 +12,10 @@ from torch import fx
 
 from fx_lsp.choices import Choices
 from fx_lsp.codegen.graph.edit import sort_graph
-from fx_lsp.codegen.graph.template_kernel import TemplateWriter, replace_with_kernel
+from fx_lsp.codegen.graph.template_kernel import replace_with_kernel
 from fx_lsp.codegen.ir.index import Index, coefficient, count
 from fx_lsp.codegen.ir.kernel import CodeLine, Kernel, Naming, indent_lines, sizes_used
+from fx_lsp.codegen.ir.node_facts import TemplateWriter
 from fx_lsp.codegen.ir.ops import operation
 from fx_lsp.codegen.ir.text import fill_template, unparse
 from fx_lsp.codegen.ir.tile import Dim

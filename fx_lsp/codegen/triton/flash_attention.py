@@ -28,13 +28,13 @@ from fx_lsp.codegen.graph.edit import sort_graph
 from fx_lsp.codegen.graph.query import shape_of
 from fx_lsp.codegen.graph.template_kernel import (
     Subgraph,
-    TemplateWriter,
     outputs_of,
     replace_with_kernel,
     subgraph_of,
 )
 from fx_lsp.codegen.ir.index import ZERO, Coords, contiguous_strides, linear
 from fx_lsp.codegen.ir.kernel import CodeLine, Kernel, Naming
+from fx_lsp.codegen.ir.node_facts import TemplateWriter
 from fx_lsp.codegen.ir.ops import operation
 from fx_lsp.codegen.ir.text import size_text, unparse
 from fx_lsp.codegen.ir.tile import Dim, Tile

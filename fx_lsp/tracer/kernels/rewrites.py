@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from torch import fx
 
+from fx_lsp.codegen.ir.node_facts import NodeFacts, facts_of
 from fx_lsp.codegen.pipeline import REWRITES, Graphs, Rewrite, finish
 from fx_lsp.model import Change, StageInfo
 from fx_lsp.tracer.capture.graphs import Names
@@ -17,6 +18,9 @@ from fx_lsp.tracer.stages.ledger import Lane, Ledger
 
 if TYPE_CHECKING:
     from fx_lsp.tracer.stages.registry import Traced
+
+Mark: TypeAlias = "tuple[Any, NodeFacts]"
+"""What partitioners and later rewrites are told of a node."""
 
 
 def rewrites(traced: Traced) -> Ledger:
@@ -41,7 +45,7 @@ class _Record:
     names: Names
     ledger: Ledger = field(default_factory=Ledger)
     lanes: dict[fx.Graph, Lane] = field(default_factory=dict[fx.Graph, Lane])
-    marks: dict[fx.Node, Mapping[str, Any]] = field(default_factory=dict[fx.Node, "Mapping[str, Any]"])
+    marks: dict[fx.Node, Mark] = field(default_factory=dict[fx.Node, "Mark"])
 
     def watch(self, rewrite: Rewrite, graphs: Graphs, broken: Sequence[str] | None) -> None:
         """Note the graphs of a rewrite, before it runs and afterwards."""
@@ -88,10 +92,6 @@ def _title(rewrite: Rewrite) -> str:
     return f"{rewrite.does} ({rewrite.condition}, {rewrite.file})"
 
 
-def _marks(graphs: Mapping[str, fx.Graph]) -> dict[fx.Node, Mapping[str, Any]]:
-    """Return what later rewrites and partitioners are told of nodes, by node."""
-    return {
-        node: {key: value for key, value in node.meta.items() if key == "recompute" or key.startswith("fx_lsp_")}
-        for graph in graphs.values()
-        for node in graph.nodes
-    }
+def _marks(graphs: Mapping[str, fx.Graph]) -> dict[fx.Node, Mark]:
+    """Return what is told of the nodes of graphs."""
+    return {node: (node.meta.get("recompute"), facts_of(node)) for graph in graphs.values() for node in graph.nodes}

@@ -22,10 +22,10 @@ from fx_lsp.codegen.file.module import GeneratedFile, reserved_names
 from fx_lsp.codegen.generate import generate
 from fx_lsp.codegen.graph.decompositions import attention_decomposed, decompositions
 from fx_lsp.codegen.graph.query import layout_step, view_chain
-from fx_lsp.codegen.graph.template_kernel import role_of
 from fx_lsp.codegen.inspect.compilation import span_of
 from fx_lsp.codegen.ir.index import expression
 from fx_lsp.codegen.ir.kernel import Naming
+from fx_lsp.codegen.ir.node_facts import facts_of
 from fx_lsp.codegen.ir.text import ascii_identifier
 from fx_lsp.codegen.pipeline import Graphs, Watch, partition
 from fx_lsp.model import Node, Remark, Stage, TargetKind
@@ -236,7 +236,7 @@ def naming_of(traced: Traced, names: Names, taken: Sequence[str], labels: Mappin
         return known[own]
 
     def unnamed(node: fx.Node) -> str | None:
-        role = role_of(node)
+        role = facts_of(node).role
         known = [v for n in role.of if (v := names.variable(n))] if role is not None else []
         if known:
             return f"grad_{known[0]}"
