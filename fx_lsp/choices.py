@@ -9,6 +9,9 @@ from typing import Literal, get_args, get_type_hints
 TRITON = "triton"
 """The work that generates kernels, and the stage that is their file."""
 
+REWRITES = "rewrites"
+"""The work that shows what each rewrite makes of the graphs on their way to kernels."""
+
 Engine = Literal["fx-lsp", "inductor"]
 Fuse = Literal["yes", "no"]
 Matmul = Literal["epilogue", "always", "never"]

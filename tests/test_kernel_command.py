@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from inline_snapshot import snapshot
 from warm import warm_python
 
 from fx_lsp.commands.kernel import Checked, compared, with_failure
@@ -29,6 +30,11 @@ def wrong(x):
 # fx: x=f32[4, 8]
 def ordered(x):
     return (x * 2).sort()[0]
+
+
+# fx: x=f32[4, 8]
+def averaged(x):
+    return torch.stack([row.tanh() for row in x]).mean(0)
 """
 
 
@@ -78,6 +84,54 @@ def test_what_stays_a_call_is_said_with_its_line(folder: Path):
     assert done.returncode == 0
     first, *_ = done.stderr.splitlines()
     assert first == f"{folder / 'model.py'}:15: aten.sort stays a PyTorch call: there is no kernel that sorts"
+
+
+def test_graphs_are_written_after_each_rewrite_that_changed_them(folder: Path):
+    dump = folder / "passes"
+    done = kernel(folder, "model.py::averaged", "-o", "averaged.py", "--dump-passes", "passes")
+    assert done.returncode == 0, done.stderr
+    assert sorted(file.name for file in dump.iterdir()) == snapshot(
+        [
+            "00_joint.py",
+            "08_joint_sum_stacked_parts.py",
+            "12_partition_recomputing_forward.py",
+            "13_partition_recomputing_backward.py",
+            "index.txt",
+        ]
+    )
+    graph = (dump / "08_joint_sum_stacked_parts.py").read_text()
+    assert [line for line in graph.splitlines() if "def " in line or "total" in line] == snapshot(
+        [
+            "def joint_sum_stacked_parts(x: f32[4, 8], grad_out: f32[8]):",
+            "    total: f32[8] = aten.add.Tensor(tanh, tanh_1)",
+            "    total_1: f32[8] = aten.add.Tensor(total, tanh_2)",
+            "    total_2: f32[8] = aten.add.Tensor(total_1, tanh_3)",
+            "    mean: f32[8] = aten.div.Tensor(total_2, 4)",
+        ]
+    )
+    rows = (dump / "index.txt").read_text().splitlines()
+    assert [
+        row[:53].rstrip() for row in rows if "sum_stacked_parts" in row or "backward_fuse_matmuls" in row
+    ] == snapshot(
+        [
+            "# 08_joint_sum_stacked_parts             41  +3 −2 ~1",
+            "# 30_backward_fuse_matmuls               37  nothing",
+        ]
+    )
+    assert [rows[n + 1] for n, row in enumerate(rows) if "partition_balancing" in row] == snapshot(
+        ["#   it does not run: other choices", "#   it does not run: other choices"]
+    )
+
+    done = kernel(folder, "model.py::averaged", "-o", "apart.py", "--dump-passes", "passes", "--fuse", "no")
+    assert done.returncode == 0, done.stderr
+    assert not (dump / "08_joint_sum_stacked_parts.py").exists(), "what changed nothing now is not there"
+
+
+def test_graphs_are_not_written_where_there_are_none(folder: Path):
+    done = kernel(folder, "model.py::wrong", "--dump-passes", "nothing")
+    assert done.returncode == 1
+    assert "undefined" in done.stderr
+    assert not (folder / "nothing").exists()
 
 
 def test_what_cannot_be_traced(folder: Path):

@@ -18,10 +18,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import fx_lsp
-from fx_lsp.choices import TRITON, Choices, allowed, explained, read_choices
+from fx_lsp.choices import REWRITES, TRITON, Choices, allowed, explained, read_choices
 from fx_lsp.commands.options import add_tracing_options
-from fx_lsp.commands.targets import Chosen, failure_text, opened, read_target, stages_of
+from fx_lsp.commands.targets import Chosen, failure_text, opened, read_target, source_line, stages_of
+from fx_lsp.features.documents import render_stage
 from fx_lsp.features.kernels import CHIP, LISTINGS, RESOURCES, render_listing, said_of_code, stages_of_listing, work_of
+from fx_lsp.features.passes import render_passes
 from fx_lsp.model import Failure, Trace
 from fx_lsp.tracing.kernel_files.generated import (
     WRONG,
@@ -66,6 +68,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     either.add_argument("--view", choices=(*LISTINGS, RESOURCES), help="print what the kernels are compiled to instead")
     parser.add_argument("--gpu", default=CHIP, metavar="CHIP", help=f"the chip to compile for (default: {CHIP})")
+    parser.add_argument(
+        "--dump-passes",
+        metavar="DIR",
+        help="write the graphs after each rewrite that changed them into DIR, and a list of all rewrites",
+    )
     sentences = explained()
     for name, values in allowed().items():
         what = f"{sentences[name]} (default: {values[0]})"
@@ -76,6 +83,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Generate the kernels of the target. Raises TargetError for a target that names no file."""
     chosen = read_target(arguments.target)
+    if arguments.dump_passes is not None:
+        try:
+            failure = asyncio.run(_dump_passes(arguments, chosen))
+        except OSError as error:
+            print(f"fx-lsp: {arguments.dump_passes} cannot be written: {error.strerror}", file=sys.stderr)
+            return 2
+        if failure is not None:
+            print(failure_text(failure, chosen), file=sys.stderr)
+            return 1
     kernels = asyncio.run(_compiled(arguments, chosen) if arguments.view else _generated(arguments, chosen))
     if isinstance(kernels, Failure):
         refused = arguments.view and kernels.kind == "unsupported"
@@ -146,6 +162,37 @@ def _checked(arguments: argparse.Namespace, chosen: Chosen, text: str) -> tuple[
 def chosen_of(arguments: argparse.Namespace) -> Choices:
     """The choices of a command line."""
     return read_choices({name: getattr(arguments, name) for name in allowed()})
+
+
+INDEX = "index.txt"
+"""The file with the list of all rewrites."""
+
+
+async def _dump_passes(arguments: argparse.Namespace, chosen: Chosen) -> Failure | None:
+    """Write the graphs after each rewrite that changed them, and the list of all; what an earlier call left of rewrites
+    that changed nothing now is removed. Raises OSError."""
+    work, folder = chosen_of(arguments).work(REWRITES), Path(arguments.dump_passes)
+    async with opened(arguments, chosen) as engine:
+        outcome = await engine.outcome(chosen.file, chosen.name, work)
+        if isinstance(outcome, Failure):
+            return outcome
+        changed = [info.name for info in outcome.stages if info.change is None or info.change]
+        stages = await stages_of(engine, chosen, changed, work)
+    if isinstance(stages, Failure):
+        return stages
+    folder.mkdir(parents=True, exist_ok=True)
+    texts, by_name = {chosen.file: chosen.text}, {stage.name: stage for stage in stages}
+    numbered = [f"{number:02}_{info.name}" for number, info in enumerate(outcome.stages)]
+    for name, info in zip(numbered, outcome.stages, strict=True):
+        if info.name in by_name:
+            graph = render_stage(outcome, by_name[info.name], lambda span: source_line(span, texts), full=True)
+            write(folder / f"{name}.py", graph.text)
+        else:
+            (folder / f"{name}.py").unlink(missing_ok=True)
+    infos = tuple(replace(info, name=name) for name, info in zip(numbered, outcome.stages, strict=True))
+    index = render_passes(replace(outcome, stages=infos), True, REWRITES, "its graphs on their way to kernels")
+    write(folder / INDEX, index.text)
+    return None
 
 
 async def _compiled(arguments: argparse.Namespace, chosen: Chosen) -> str | Failure:

@@ -57,12 +57,15 @@ def change_text(change: Change | None) -> str:
     return " ".join(parts) or "nothing"
 
 
-def render_passes(trace: Trace, every: bool = False) -> Document:
-    """The list as a document; with `every`, also the passes that changed nothing."""
+def render_passes(
+    trace: Trace, every: bool = False, what: str = PASSES, how: str = "what the compiler makes of it, stage by stage"
+) -> Document:
+    """The list as a document, entitled by what it is and `how` it comes about; with `every`, also the passes that
+    changed nothing."""
     infos = trace.stages if every else tuple(step.info for step in steps(trace))
     width = max([len(info.name) for info in infos], default=0)
     changes = max([len(change_text(info.change)) for info in infos] + [6])
-    title = title_lines(trace, PASSES, "what the compiler makes of it, stage by stage")
+    title = title_lines(trace, what, how)
     notes = [f"# note: {one_line(note, 400)}" for note in trace.notes]
     lines = [Line(line) for line in [*title[:-1], *notes, ""]]
     lines += [Line(f"# {'stage':<{width}}  {'ops':>6}  {'change':<{changes}}  made by")]

@@ -253,14 +253,6 @@ def memory_budget(budget: float) -> AbstractContextManager[Any]:
     return functorch_config.patch({"activation_memory_budget": budget})
 
 
-def recomputing() -> AbstractContextManager[Any]:
-    """Inside, the min-cut partitioner has backward compute again whatever is neither a product of matrices, a reduction
-    nor random."""
-    import torch._functorch.config as functorch_config
-
-    return functorch_config.patch({"aggressive_recomputation": True})
-
-
 @contextmanager
 def uncached() -> Generator[None, None, None]:
     """Inside, Inductor compiles anew and in this process."""

@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from types import ModuleType
@@ -27,7 +27,7 @@ from fx_lsp.codegen.file.module import GeneratedFile
 from fx_lsp.codegen.generate import generate
 from fx_lsp.codegen.graph.decompositions import decompositions
 from fx_lsp.codegen.ir.kernel import Naming
-from fx_lsp.tracer.kernels.triton import partitioner
+from fx_lsp.codegen.pipeline import Graphs, Rewrite, partition
 
 interpreter.repair()
 
@@ -42,12 +42,18 @@ class _Done(BaseException):
     pass
 
 
+def hold(rewrite: Rewrite, graphs: Graphs, broken: Sequence[str]) -> None:
+    """Fail where a rewrite breaks what has to hold after it."""
+    assert not broken, f"{rewrite.name}: {'; '.join(broken)}"
+
+
 @dataclass(frozen=True)
 class Captured:
     """The graphs of a function. Of the results of forward, the first `outputs` are not for backward, and those that the
     function returns are `returned`; backward takes the gradients of `tangents`. `writes` where it changes its inputs.
     """
 
+    graphs: Graphs
     forward: fx.Graph
     backward: fx.Graph | None
     outputs: int
@@ -58,32 +64,32 @@ class Captured:
 
 def captured(function: Callable[..., Any], inputs: Sequence[torch.Tensor], choices: Choices = DEFAULT) -> Captured:
     """The graphs of `function(*inputs)`, which takes tensors and returns a tensor or several."""
-    graphs: list[fx.Graph] = []
+    graphs = Graphs(choices, watch=hold)
     outputs: list[int] = []
 
     def compile_(module: Any, example: Any) -> Any:
-        graphs.append(module.graph)
+        graphs.joint = module.graph
         raise _Done
 
-    def partition(joint: Any, example: Any, **options: Any) -> Any:
-        forward, backward = partitioner(choices)(joint, example, **options)
+    def parted(joint: Any, example: Any, **options: Any) -> Any:
+        partition(graphs, joint, example, **options)
         outputs.append(options["num_fwd_outputs"])
-        graphs.extend((forward.graph, backward.graph))
         raise _Done
 
     mode = FakeTensorMode()
     fakes = [mode.from_tensor(i.detach()).requires_grad_(i.requires_grad) for i in inputs]
-    compiled = aot_function(function, compile_, compile_, partition, decompositions())
+    compiled = aot_function(function, compile_, compile_, parted, decompositions())
     with mode, suppress(_Done):
         compiled(*fakes)
-    output = next(n for n in reversed(graphs[0].nodes) if n.op == "output")
+    forward, backward = graphs.forward or graphs.joint, graphs.backward
+    assert forward is not None
+    output = next(n for n in reversed(forward.nodes) if n.op == "output")
     kinds = list(output.meta["desc"])
     returned = tuple(k for k, d in enumerate(kinds) if type(d).__name__ == "PlainAOTOutput")
     writes = any(type(d).__name__.startswith("InputMutation") for d in kinds)
-    backward = graphs[1] if len(graphs) > 1 else None
     takes = [n.meta["desc"] for n in backward.nodes if n.name.startswith("tangents")] if backward is not None else []
     tangents = tuple(kinds.index(d.output) for d in takes)
-    return Captured(graphs[0], backward, outputs[0] if outputs else len(kinds), returned, tangents, writes)
+    return Captured(graphs, forward, backward, outputs[0] if outputs else len(kinds), returned, tangents, writes)
 
 
 def generated(found: Captured, name: str = "f", choices: Choices = DEFAULT) -> GeneratedFile:
@@ -93,7 +99,7 @@ def generated(found: Captured, name: str = "f", choices: Choices = DEFAULT) -> G
     result = "out" if len(found.returned) == found.outputs else f"({''.join(f'out[{k}], ' for k in found.returned)})"
     tangents = found.tangents if found.backward is not None else None
     subject = FileSpec(name, ", ".join(names), tuple(names), found.outputs, result=result, tangents=tangents)
-    return generate(subject, found.forward, found.backward, PLAIN, {}, choices)
+    return generate(subject, replace(found.graphs, choices=choices), PLAIN, {})
 
 
 class _Poisoned:

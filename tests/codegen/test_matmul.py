@@ -12,7 +12,7 @@ from inline_snapshot import snapshot
 from interpreted import captured, compared, generated, loaded
 
 from fx_lsp.choices import Choices, Matmul
-from fx_lsp.codegen.triton.dot import fuse_matmuls
+from fx_lsp.codegen.pipeline import finish
 
 
 def tensor(*shape: int, dtype: torch.dtype = torch.float32, grad: bool = True) -> torch.Tensor:
@@ -201,6 +201,7 @@ def test_a_softmax_behind_it_reads_what_it_stored() -> None:
 @pytest.mark.parametrize("choice, kernels", [("never", 0), ("epilogue", 1), ("always", 2)])
 def test_choices(choice: Matmul, kernels: int) -> None:
     inputs = tensor(33, 64, grad=False), tensor(64, 48, grad=False), tensor(48, 64, grad=False)
-    graph = captured(lambda x, y, z: (x @ y).tanh() @ z, inputs).forward
-    fuse_matmuls(graph, Choices(matmul=choice))
-    assert sum("template_kernel" in str(n.target) for n in graph.nodes) == kernels
+    graphs = captured(lambda x, y, z: (x @ y).tanh() @ z, inputs, Choices(matmul=choice)).graphs
+    finish(graphs, 1, None)
+    assert graphs.forward is not None
+    assert sum("template_kernel" in str(n.target) for n in graphs.forward.nodes) == kernels

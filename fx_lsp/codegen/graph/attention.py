@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import fx
 
-from fx_lsp.codegen.graph.edit import insert_call, insert_cast
+from fx_lsp.codegen.graph.edit import insert_call, insert_cast, take_name
 from fx_lsp.codegen.graph.query import is_reduction, layout_step, shape_of
 from fx_lsp.codegen.graph.sizes import size_nodes
-from fx_lsp.codegen.graph.template_kernel import NodeRole, give_role
 from fx_lsp.codegen.ir.index import Index
+from fx_lsp.codegen.ir.node_facts import NodeRole, add_facts, facts_of
 from fx_lsp.codegen.ir.ops import lowering_of, operation
 
 aten = torch.ops.aten
@@ -46,19 +46,24 @@ class Attention:
 def name_roles(attention: Attention) -> None:
     """Say what the tensors are that kernels of an attention make."""
     queries, keys = attention.score_product.args[:2]
-    give_role(attention.result.node, NodeRole("attended"))
-    give_role(attention.row_max, NodeRole("row_max"))
-    give_role(attention.row_sum, NodeRole("row_sum"))
+    _give_role(attention.result.node, NodeRole("attended"))
+    _give_role(attention.row_max, NodeRole("row_max"))
+    _give_role(attention.row_sum, NodeRole("row_sum"))
     if attention.gradient is None or attention.row_dot is None:
         return
-    give_role(attention.row_dot, NodeRole("delta"))
+    _give_role(attention.row_dot, NodeRole("delta"))
     grad_out = _operand_base(attention.gradient.args[0])
-    give_role(grad_out, NodeRole("grad_attended", _operand_names(attention.result.node)))
+    _give_role(grad_out, NodeRole("grad_attended", _operand_names(attention.result.node)))
     for product in attention.backward:
         of_values = product.over == "m" and _operand_base(product.other) is grad_out
         operand = attention.result.other if of_values else queries if product.over == "n" else keys
         title = "grad_values" if of_values else "grad_queries" if product.over == "n" else "grad_keys"
-        give_role(product.node, NodeRole(title, _operand_names(operand)))
+        _give_role(product.node, NodeRole(title, _operand_names(operand)))
+
+
+def _give_role(node: fx.Node, role: NodeRole) -> None:
+    """Say what a node is, unless it is known."""
+    add_facts(node, role=facts_of(node).role or role)
 
 
 def _operand_base(node: Any) -> fx.Node:
@@ -89,8 +94,7 @@ def replace_dot(graph: fx.Graph, attention: Attention) -> None:
         total = insert_call(graph, dot, aten.sum.dim_IntList, (product, [-1], True))
         reshaped = insert_call(graph, dot, aten.reshape.default, (total, [node_of(s) for s in shape_of(dot)]))
     dot.replace_all_uses_with(reshaped)
-    name, dot.name = dot.name, f"{dot.name}_before"
-    reshaped.name = name
+    take_name(reshaped, dot)
 
 
 def match_layout(products: Iterable[ScoreProduct]) -> None:
@@ -204,9 +208,8 @@ def absorb_scale(graph: fx.Graph, product: ScoreProduct) -> ScoreProduct:
             break
         scaled_product = _scale_product(graph, product, user.target, user.args[1])
         user.replace_all_uses_with(result)
-        name, user.name = user.name, f"{user.name}_before"
         if result is product.node:
-            result.name = name
+            take_name(result, user)
         graph.erase_node(user)
         return scaled_product
     return product

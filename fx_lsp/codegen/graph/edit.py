@@ -48,11 +48,15 @@ def insert_sum(graph: fx.Graph, like: fx.Node, nodes: Iterable[fx.Node], dtype: 
 
 
 def replace_node(graph: fx.Graph, node: fx.Node, by: fx.Node) -> None:
-    """Put one node in place of another, under its name: backward takes what forward keeps by its name."""
-    name = node.name
+    """Put one node in place of another, under its name."""
     node.replace_all_uses_with(by)
     graph.erase_node(node)
-    by.name = name
+    take_name(by, node)
+
+
+def take_name(node: fx.Node, other: fx.Node) -> None:
+    """Call a node as one was called that it stands for: what the user's code says of it is told by its name."""
+    node.name, other.name = other.name, f"{other.name}_before"
 
 
 def sort_graph(graph: fx.Graph) -> None:

@@ -18,6 +18,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 from fx_lsp.codegen.graph.edit import insert_call, insert_cast, insert_sum, replace_node
 from fx_lsp.codegen.graph.query import backward_nodes, is_reduction, is_zero, slice_of
 from fx_lsp.codegen.graph.saved import StepFamilies
+from fx_lsp.codegen.ir.node_facts import add_facts, facts_of
 from fx_lsp.codegen.ir.ops import aliases_first, is_random, operation
 
 aten = torch.ops.aten
@@ -43,7 +44,7 @@ def save_loop_states(graph: fx.Graph) -> StepFamilies:
         _deduplicate(graph, {n for step in steps for n in step})
         sum_after_loop(graph, len(steps))
     if len(steps) < MIN_LOOP_STEPS or not _is_worth_saving(steps):
-        return StepFamilies((), frozenset())
+        return StepFamilies()
     number = {n: k for k, step in enumerate(steps) for n in step}
     inner = set(range(1, len(steps) - 1))
     repeated = [f for f in _families(steps, number) if inner <= set(f)]
@@ -169,26 +170,15 @@ def _signature(
 
 _LINEAR = {"aten.mul.Tensor": (0, 1), "aten.where.self": (1,)}
 _SUMS = ("aten.sum.default", "aten.sum.dim_IntList")
-_MATERIALIZE_KEY = "fx_lsp_whole"
-_PARTS_KEY = "fx_lsp_parts"
 
 PROGRAM_ELEMENTS = range(256, 1025)
 """How many elements a program may reduce that has also gone through the steps: it holds much of each of them."""
 
 
-def must_materialize(node: fx.Node) -> bool:
-    """Return whether a node has to be in memory, so that what is made of it is no part of the loop that makes it."""
-    return node.meta.get(_MATERIALIZE_KEY, False)
-
-
-def planned_parts(node: fx.Node) -> int:
-    """Return the number of parts that a reduction behind a loop over time is to be split into; 0 for any other."""
-    return node.meta.get(_PARTS_KEY, 0)
-
-
 def plan_parts(node: fx.Node, number: int) -> None:
     """Have a reduction be split into so many parts, unless it is known already."""
-    node.meta.setdefault(_PARTS_KEY, number)
+    if facts_of(node).parts is None:
+        add_facts(node, parts=number)
 
 
 def sum_after_loop(graph: fx.Graph, steps: int) -> None:
@@ -301,7 +291,7 @@ def _reduce_sum(graph: fx.Graph, node: fx.Node, reductions: list[tuple[fx.Node, 
     with graph.inserting_before(node):
         total = insert_sum(graph, node, sources, dtype)
         parts = _program_count(reductions[0][0])
-        total.meta[_MATERIALIZE_KEY] = parts == 0
+        add_facts(total, must_materialize=parts == 0)
         for number, step in enumerate(reductions[0]):
             total = insert_call(graph, node, step.target, (total, *step.args[1:]), step.kwargs)
             if number == 0:

@@ -8,8 +8,11 @@ from typing import Any, cast
 
 import torch
 from torch import fx
+from torch.utils._pytree import tree_leaves
+from torch.utils.checkpoint import CheckpointPolicy
 
 from fx_lsp.codegen.ir.index import Coords, contiguous_strides, count, expression
+from fx_lsp.codegen.ir.node_facts import facts_of
 from fx_lsp.codegen.ir.ops import aliases_first, args_of, lowering_of, operation
 from fx_lsp.codegen.ir.values import Buffer
 from fx_lsp.codegen.ir.write_target import LayoutStep, Permute, Reshape
@@ -36,6 +39,16 @@ def constant_of(node: fx.Node) -> torch.Tensor | None:
     module = node.graph.owning_module
     value = getattr(module, str(node.target), None) if node.op == "get_attr" else None
     return value if isinstance(value, torch.Tensor) else None
+
+
+def graph_results(graph: fx.Graph) -> list[Any]:
+    """Return the results of a graph, one after the other, None for what there is none of."""
+    return tree_leaves(next(n for n in reversed(graph.nodes) if n.op == "output").args)
+
+
+def is_saved(node: fx.Node) -> bool:
+    """Return whether backward has to be given what a node of a joint graph computes."""
+    return node.meta.get("recompute") is CheckpointPolicy.MUST_SAVE
 
 
 def shape_of(node: fx.Node, part: int | None = None) -> Coords:
@@ -198,20 +211,11 @@ def buffer_of(node: fx.Node, name: str) -> Buffer:
     return Buffer(name, value.dtype, shape, strides)
 
 
-SCATTER_KEY = "fx_lsp_sum"
-"""What nodes have in their `meta` that `is_scatter_sum` knows."""
-
-
-def is_scatter_sum(node: fx.Node) -> bool:
-    """Return whether a node is a sum that a kernel adds up with atomic operations."""
-    return SCATTER_KEY in node.meta
-
-
 def stays_call(node: fx.Node) -> bool:
     """Return whether a node is called as it is; what has no elements is only allocated."""
     if is_empty(node):
         return True
-    if node.target is operator.getitem or is_scatter_sum(node):
+    if node.target is operator.getitem or facts_of(node).scatter_sum:
         return False
     if lowering_of(node) is not None:
         return any(_is_not_dense(v) for n in (node, *node.all_input_nodes) for v in _fake_values(n))

@@ -5,7 +5,7 @@ What PyTorch would draw with the same generator is other numbers, of the same di
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -14,10 +14,11 @@ from torch._inductor import inductor_prims as inductor_prims  # defines the oper
 from torch.utils.checkpoint import CheckpointPolicy
 
 from fx_lsp.codegen.graph.edit import insert_call, replace_node
+from fx_lsp.codegen.graph.query import is_saved
+from fx_lsp.codegen.ir.node_facts import add_facts
 from fx_lsp.codegen.ir.ops import is_random, operation
 
 aten, prims = torch.ops.aten, torch.ops.prims
-_SEEDS_KEY = "fx_lsp_seeds"
 MIN_SEED, MAX_SEED = -(2**63), 2**63 - 1
 
 
@@ -32,7 +33,7 @@ def seed_random(graph: fx.Graph) -> None:
             options = {"dtype": torch.int64, "device": device}
             seeds = insert_call(graph, nodes[0], aten.randint.low, (MIN_SEED, MAX_SEED, [len(nodes)]), options)
             seeds.name = "seeds"
-            seeds.meta[_SEEDS_KEY] = True
+            add_facts(seeds, seeds=True)
         for number, node in enumerate(nodes):
             with graph.inserting_before(node):
                 seed = insert_call(graph, node, aten.select.int, (seeds, 0, number))
@@ -44,9 +45,9 @@ def seed_random(graph: fx.Graph) -> None:
             node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
 
 
-def is_seed(node: fx.Node) -> bool:
-    """Return whether a node draws the seeds of what kernels draw."""
-    return _SEEDS_KEY in node.meta
+def undecided_random(graph: fx.Graph) -> Iterator[fx.Node]:
+    """Yield what draws random numbers that is neither a function of a seed nor drawn once."""
+    return (n for n in graph.nodes if is_random(n) and not is_saved(n))
 
 
 def _is_float32_enough(node: fx.Node) -> bool:

@@ -10,8 +10,8 @@ import torch
 from torch import fx
 
 from fx_lsp.codegen.graph.edit import insert_call, insert_cast, replace_node
-from fx_lsp.codegen.graph.loops import planned_parts
 from fx_lsp.codegen.graph.query import is_reduction, reduced_dimensions
+from fx_lsp.codegen.ir.node_facts import facts_of
 from fx_lsp.codegen.ir.ops import operation
 
 TARGET_PROGRAMS = 512
@@ -35,7 +35,7 @@ def split_reductions(graph: fx.Graph) -> None:
             _decompose_variance(graph, node)
     for node in list(graph.nodes):
         if operation(node).rpartition(".")[0] in _SPLITTABLE:
-            parts = planned_parts(node) or _part_count(graph, node)
+            parts = facts_of(node).parts or _part_count(graph, node)
             if parts > 1:
                 _split_reduction(graph, node, parts)
     graph.lint()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch._functorch.config as functorch_config
 from torch import fx
+from torch._functorch.partitioners import default_partition, min_cut_rematerialization_partition
 
 from fx_lsp.codegen.graph.edit import insert_call, sort_graph
 from fx_lsp.codegen.graph.query import argument, dimension, is_view
@@ -24,8 +26,39 @@ class StepFamilies:
     `first` are the names of all nodes of the first step.
     """
 
-    names: tuple[tuple[str, ...], ...]
-    first: frozenset[str]
+    names: tuple[tuple[str, ...], ...] = ()
+    first: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class PartitionCall:
+    """What AOTAutograd gives a partitioner."""
+
+    joint: fx.GraphModule
+    inputs: Any
+    options: Mapping[str, Any]
+
+
+def partition_recomputing(call: PartitionCall) -> tuple[fx.Graph, fx.Graph]:
+    """Part a graph; backward computes again whatever is neither a product of matrices, a reduction nor random."""
+    with functorch_config.patch({"aggressive_recomputation": True}):
+        return _parts(call, min_cut_rematerialization_partition)
+
+
+def partition_balancing(call: PartitionCall) -> tuple[fx.Graph, fx.Graph]:
+    """Part a graph as PyTorch does."""
+    return _parts(call, min_cut_rematerialization_partition)
+
+
+def partition_saving(call: PartitionCall) -> tuple[fx.Graph, fx.Graph]:
+    """Part a graph; backward computes nothing again."""
+    return _parts(call, default_partition)
+
+
+def _parts(call: PartitionCall, partitioner: Callable[..., Sequence[fx.GraphModule]]) -> tuple[fx.Graph, fx.Graph]:
+    call.joint.recompile()
+    forward, backward = partitioner(call.joint, call.inputs, **call.options)
+    return forward.graph, backward.graph
 
 
 def _tensor_kind(result: Any) -> Any:

@@ -6,7 +6,7 @@ else such an operation does, adding to a tensor that is not zero and rounding, b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
 import torch
@@ -14,8 +14,9 @@ from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
 from fx_lsp.codegen.graph.edit import insert_call, insert_cast, replace_node
-from fx_lsp.codegen.graph.query import SCATTER_KEY, is_zero, shape_of, symbolic_shape
+from fx_lsp.codegen.graph.query import is_saved, is_zero, shape_of, symbolic_shape
 from fx_lsp.codegen.ir.index import ONE, Coords, count
+from fx_lsp.codegen.ir.node_facts import add_facts, facts_of
 from fx_lsp.codegen.ir.ops import args_of, operation
 
 aten = torch.ops.aten
@@ -37,9 +38,14 @@ def save_scatter_sums(graph: fx.Graph) -> None:
         node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
 
 
+def recomputed_sums(graph: fx.Graph) -> Iterator[fx.Node]:
+    """Yield sums that backward may compute again."""
+    return (n for n in graph.nodes if is_accumulation(n) and not is_saved(n))
+
+
 def add_to_zeros(graph: fx.Graph) -> None:
-    """Have the sums of a graph add to zeros, in precision that atomic operations have; `is_scatter_sum` knows them
-    then."""
+    """Have the sums of a graph add to zeros, in precision that atomic operations have; they are
+    known as such then."""
     for node in [n for n in graph.nodes if is_accumulation(n) and _has_kernel(n)]:
         base, values = _base(node), scatter_values(node)
         dtype = node.meta["val"].dtype
@@ -52,10 +58,10 @@ def add_to_zeros(graph: fx.Graph) -> None:
                 scattered = _sums_of_rows(graph, node, added)
             elif operation(node) in INDEX_PUTS:
                 scattered = insert_call(graph, node, node.target, (zeros, node.args[1], added, True))
-                scattered.meta[SCATTER_KEY] = True
+                add_facts(scattered, scatter_sum=True)
             else:
                 scattered = insert_call(graph, node, aten.scatter_add.default, (zeros, *node.args[1:3], added))
-                scattered.meta[SCATTER_KEY] = True
+                add_facts(scattered, scatter_sum=True)
             scattered.name = f"{node.name}_total"
             total = scattered
             if not is_zero(base):
@@ -63,6 +69,12 @@ def add_to_zeros(graph: fx.Graph) -> None:
             total = insert_cast(graph, node, total, dtype)
         replace_node(graph, node, total)
     graph.eliminate_dead_code()
+
+
+def sums_without_zeros(graph: fx.Graph) -> Iterator[fx.Node]:
+    """Yield sums that a kernel could do and that are not added to zeros."""
+    sums = (n for n in graph.nodes if is_accumulation(n) and _has_kernel(n))
+    return (n for n in sums if not (facts_of(n).scatter_sum and is_zero(_base(n))))
 
 
 def _has_few_rows(node: fx.Node) -> bool:

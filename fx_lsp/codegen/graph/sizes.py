@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import reduce
 from typing import Any
 
@@ -25,6 +25,14 @@ def derive_sizes_from_inputs(graph: fx.Graph) -> None:
             if isinstance(size, fx.Node):
                 node.replace_all_uses_with(size)
                 graph.erase_node(node)
+
+
+def sizes_of_other_tensors(graph: fx.Graph) -> Iterator[fx.Node]:
+    """Yield nodes that read a size which an input has off another tensor."""
+    values = [n.meta.get("val") for n in graph.nodes if n.op == "placeholder"]
+    sizes = {expression(s) for v in values for s in (v.shape if isinstance(v, torch.Tensor) else [v] * _is_size(v))}
+    read = [n for n in graph.nodes if operation(n) == "aten.sym_size.int" and _is_size(n.meta.get("val"))]
+    return (n for n in read if n.args[0].op != "placeholder" and expression(n.meta["val"]) in sizes)
 
 
 def size_nodes(graph: fx.Graph) -> Callable[[Index], Any]:

@@ -5,7 +5,7 @@ In a graph each write makes a new tensor of the whole one, so that steps which w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +47,18 @@ def join_writes(graph: fx.Graph) -> None:
         if written is not None and any(_written_base(user) is not node for user in node.users):
             _join_writes(graph, node, written.dim)
     graph.eliminate_dead_code()
+
+
+def reads_of_written_parts(graph: fx.Graph) -> Iterator[fx.Node]:
+    """Yield reads of a tensor into which a part was written that they are within, or apart from."""
+    for node in graph.nodes:
+        read = _part_of(node, node.args[0], 1) if operation(node) in _READS else None
+        written = _written_part(_through_copies(read.source)) if read is not None else None
+        if read is None or written is None or written.dim != read.dim:
+            continue
+        within = written.start <= read.start and read.end <= written.end
+        if within or written.end <= read.start or read.end <= written.start:
+            yield node
 
 
 def _part_of(node: fx.Node, tensor: Any, position: int) -> TensorPart | None:
@@ -188,9 +200,7 @@ def join_slices(graph: fx.Graph) -> None:
     """Replace sums of tensors that are zero but for one slice each by joining the slices, where all are there. What
     else is added is added to that."""
     for node in reversed(list(graph.nodes)):
-        if operation(node) != "aten.add.Tensor" or not node.users or any(_is_sum(u) for u in node.users):
-            continue
-        slices = _sum_of_slices(node)
+        slices = _sum_of_slices(node) if _is_whole_sum(node) else None
         if slices is None:
             continue
         dim, parts, rest = slices
@@ -206,6 +216,16 @@ def join_slices(graph: fx.Graph) -> None:
                 joined_node = insert_call(graph, node, aten.add.Tensor, (other, joined_node))
         replace_node(graph, node, joined_node)
     graph.eliminate_dead_code()
+
+
+def summed_slices(graph: fx.Graph) -> Iterator[fx.Node]:
+    """Yield sums of tensors that are zero but for one slice each, where all slices are there."""
+    return (n for n in graph.nodes if _is_whole_sum(n) and _sum_of_slices(n) is not None)
+
+
+def _is_whole_sum(node: fx.Node) -> bool:
+    """Return whether a node adds, and no sum takes that further."""
+    return operation(node) == "aten.add.Tensor" and bool(node.users) and not any(map(_is_sum, node.users))
 
 
 def _is_sum(node: fx.Node) -> bool:
@@ -252,8 +272,7 @@ MIN_STACKED = 4
 def sum_stacked_parts(graph: fx.Graph) -> None:
     """Add up the parts of what is stacked and then summed, or averaged, over the dimension that made."""
     for node in list(graph.nodes):
-        dims = reduced_dimensions(node) if operation(node) in _REDUCTIONS else ()
-        parts = _reduced_stack(node.args[0], dims[0]) if len(dims) == 1 else []
+        parts = _summed_parts(node)
         if len(parts) < MIN_STACKED:
             continue
         value = node.meta["val"]
@@ -266,6 +285,17 @@ def sum_stacked_parts(graph: fx.Graph) -> None:
                 total = insert_call(graph, node, aten.unsqueeze.default, (total, reduced_dimensions(node)[0]))
         replace_node(graph, node, total)
     graph.eliminate_dead_code()
+
+
+def summed_stacks(graph: fx.Graph) -> Iterator[fx.Node]:
+    """Yield sums and averages of what is stacked only for them."""
+    return (n for n in graph.nodes if len(_summed_parts(n)) >= MIN_STACKED)
+
+
+def _summed_parts(node: fx.Node) -> Sequence[fx.Node]:
+    """Return the tensors whose stack a node sums or averages over the new dimension alone; or none."""
+    dims = reduced_dimensions(node) if operation(node) in _REDUCTIONS else ()
+    return _reduced_stack(node.args[0], dims[0]) if len(dims) == 1 else []
 
 
 def _reduced_stack(node: Any, dim: int) -> Sequence[fx.Node]:

@@ -6,34 +6,20 @@ Results that are copied into another order as a whole are written in that order 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import fx
 
-from fx_lsp.codegen.graph.edit import insert_call, sort_graph
+from fx_lsp.codegen.graph.edit import insert_call, sort_graph, take_name
 from fx_lsp.codegen.graph.query import is_view, layout_step, shape_of, stays_call
 from fx_lsp.codegen.graph.sizes import size_nodes
 from fx_lsp.codegen.ir.index import Coords
-from fx_lsp.codegen.ir.kernel import Kernel, Naming
+from fx_lsp.codegen.ir.node_facts import TemplateWriter, add_facts, facts_of
 from fx_lsp.codegen.ir.ops import operation
-from fx_lsp.codegen.ir.values import Buffer
-from fx_lsp.codegen.ir.write_target import LayoutStep, Permute, Reshape, WriteTarget
-
-_WRITER_KEY = "fx_lsp_kernels"
-_OUTPUT_LAYOUT_KEY = "fx_lsp_output_layout"
-_ROLE_KEY = "fx_lsp_role"
-
-
-class TemplateWriter(Protocol):
-    """Writes the kernels of a node. `targets` are those of its results by number, as far as they are needed; `buffers`
-    are what is in memory."""
-
-    def __call__(
-        self, targets: Mapping[int, WriteTarget], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
-    ) -> list[Kernel]: ...
+from fx_lsp.codegen.ir.write_target import LayoutStep, Permute, Reshape
 
 
 def template_kernel(*tensors: Any, makes: str) -> Any:
@@ -42,11 +28,6 @@ def template_kernel(*tensors: Any, makes: str) -> Any:
     `makes` tells nodes apart that read the same: the partitioner takes calls with the same arguments for one.
     """
     raise TypeError(f"{makes} is made by a kernel, and its graph is not run")
-
-
-def writer_of(node: fx.Node) -> TemplateWriter | None:
-    """Return what writes the kernels of a node, or None for one that is an operation of ATen."""
-    return node.meta.get(_WRITER_KEY)
 
 
 def outputs_of(node: fx.Node) -> dict[int, fx.Node]:
@@ -71,16 +52,24 @@ def replace_with_kernel(
         node = graph.call_function(template_kernel, tuple(reads), {"makes": results[0].name})
     node.meta = {k: v for k, v in results[0].meta.items() if k != "val"}
     node.meta["val"] = tuple(r.meta["val"] for r in results)
-    node.meta[_WRITER_KEY] = writer
+    add_facts(node, writer=writer)
     after = node
     for number, result in enumerate(results):
         with graph.inserting_after(after):
             after = graph.call_function(operator.getitem, (node, number))
         after.meta = dict(result.meta)
         result.replace_all_uses_with(after)
-        name, result.name = result.name, f"{result.name}_before"
-        after.name = name
+        take_name(after, result)
     return node
+
+
+def misread_kernels(graph: fx.Graph) -> Iterator[fx.Node]:
+    """Yield nodes of template kernels that nothing writes, and those that are taken as a whole."""
+    for node in graph.nodes:
+        if node.target is template_kernel:
+            picked = all(user.target is operator.getitem for user in node.users)
+            if facts_of(node).writer is None or not picked:
+                yield node
 
 
 def set_output_layout(
@@ -91,37 +80,16 @@ def set_output_layout(
     copied_value: Any = copy.meta["val"]
     with graph.inserting_after(result):
         landed = graph.call_function(operator.getitem, (node, number))
-    landed.meta = {**result.meta, "val": copied_value, _OUTPUT_LAYOUT_KEY: (shape_of(result), steps)}
+    landed.meta = {**result.meta, "val": copied_value}
+    add_facts(landed, output_layout=(shape_of(result), steps))
     node.meta["val"] = tuple(copied_value if i == number else v for i, v in enumerate(node.meta["val"]))
-    name, result.name = result.name, f"{result.name}_before"
-    landed.name = name
+    take_name(landed, result)
     return landed
 
 
 def output_layout(result: fx.Node) -> tuple[Coords, tuple[LayoutStep, ...]]:
     """Return the shape in which a result is computed, and the steps from there to what is in memory."""
-    return result.meta.get(_OUTPUT_LAYOUT_KEY) or (shape_of(result), ())
-
-
-@dataclass(frozen=True)
-class NodeRole:
-    """The role of a node in what a kernel computes: the gradient of something, or what is called `title`.
-
-    `of` are the names of the nodes that might say what that something is called, the likeliest first.
-    """
-
-    title: str
-    of: tuple[str, ...] = ()
-
-
-def give_role(node: fx.Node, role: NodeRole) -> None:
-    """Say what a node is; it is called so where nothing else gives it a name."""
-    node.meta.setdefault(_ROLE_KEY, role)
-
-
-def role_of(node: fx.Node) -> NodeRole | None:
-    """Return the role of a node in a template kernel, if it has one."""
-    return node.meta.get(_ROLE_KEY)
+    return facts_of(result).output_layout or (shape_of(result), ())
 
 
 @dataclass(frozen=True)
@@ -159,7 +127,7 @@ aten = torch.ops.aten
 
 def write_in_copied_layout(graph: fx.Graph) -> None:
     """Have results of template kernels be what a copy of them would be; whatever else reads them reads that."""
-    own = [n for n in graph.nodes if writer_of(n) is not None]
+    own = [n for n in graph.nodes if facts_of(n).writer is not None]
     if own:
         _renew_views(graph)
     for node in own:
@@ -171,7 +139,7 @@ def write_in_copied_layout(graph: fx.Graph) -> None:
 
 def _sees_through(user: fx.Node) -> bool:
     """Return whether a node can read a result in another order."""
-    return user.op == "call_function" and writer_of(user) is None and not stays_call(user)
+    return user.op == "call_function" and facts_of(user).writer is None and not stays_call(user)
 
 
 def _has_sizes(graph: fx.Graph, way: Sequence[fx.Node]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +12,9 @@ from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
 from fx_lsp.choices import Choices
-from fx_lsp.codegen.graph.query import is_empty, is_view
-from fx_lsp.codegen.graph.random import is_seed
+from fx_lsp.codegen.graph.query import is_empty, is_saved, is_view
 from fx_lsp.codegen.graph.scatter import is_accumulation
-from fx_lsp.codegen.graph.template_kernel import writer_of
+from fx_lsp.codegen.ir.node_facts import facts_of
 from fx_lsp.codegen.ir.ops import is_random, operation
 
 
@@ -56,7 +56,7 @@ def unsupported_reason(node: fx.Node, choices: Choices, cut: str | None) -> Unsu
 
     `cut` is what was found to be in the way of a kernel, if anything was.
     """
-    if choices.engine == "inductor" or is_empty(node) or is_view(node) or writer_of(node) is not None:
+    if choices.engine == "inductor" or is_empty(node) or is_view(node) or facts_of(node).writer:
         return None
     tensors = [t for n in (node, *node.all_input_nodes) for t in _tensors(n)]
     for rule in (_tensor_reason, _call_reason, _library_reason):
@@ -71,9 +71,17 @@ def unsupported_reason(node: fx.Node, choices: Choices, cut: str | None) -> Unsu
 
 def save_library_results(graph: fx.Graph) -> None:
     """Have what libraries compute or sort, in a joint graph, not be computed again in backward."""
-    for node in graph.nodes:
-        if any(re.match(pattern, operation(node)) for pattern in (*_LIBRARIES, _SORTING)):
-            node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+    for node in filter(_is_of_library, graph.nodes):
+        node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+
+
+def recomputed_library_results(graph: fx.Graph) -> Iterator[fx.Node]:
+    """Yield what libraries compute or sort and backward may compute again."""
+    return (n for n in graph.nodes if _is_of_library(n) and not is_saved(n))
+
+
+def _is_of_library(node: fx.Node) -> bool:
+    return any(re.match(pattern, operation(node)) for pattern in (*_LIBRARIES, _SORTING))
 
 
 def operation_name(node: fx.Node) -> str:
@@ -123,7 +131,7 @@ def _call_reason(node: fx.Node, tensors: list[torch.Tensor], choices: Choices) -
     if op._schema.is_mutable:
         return Unsupported(node, "it writes into its argument", "compute a new tensor to have a kernel")
     if is_random(node):
-        if is_seed(node):
+        if facts_of(node).seeds:
             return Unsupported(node, "seeds come from the generator that torch.manual_seed sets", chosen=True)
         return Unsupported(node, "it draws numbers as the library does", "compose it of torch.rand to have a kernel")
     return None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from torch import fx
 
-from fx_lsp.codegen.graph.query import view_chain
+from fx_lsp.codegen.graph.edit import take_name
+from fx_lsp.codegen.graph.query import graph_results, view_chain
 from fx_lsp.codegen.ir.index import expression
 from fx_lsp.codegen.ir.ops import operation
 
@@ -18,7 +19,7 @@ def merge_views(graph: fx.Graph) -> None:
     A tensor that is a result in place of such a view has its name.
     """
     for node in list(graph.nodes):
-        if operation(node) not in ("aten.permute.default", "aten.view.default"):
+        if operation(node) not in _MERGED:
             continue
         inner: Any = node.args[0]
         if operation(inner) == operation(node):
@@ -30,10 +31,17 @@ def merge_views(graph: fx.Graph) -> None:
         if not _has_same_layout(node, base) or (is_result and base.op != "call_function"):
             continue
         if is_result and not any(u.op == "output" for u in base.users):
-            name, node.name = node.name, f"{node.name}_before"
-            base.name = name
+            take_name(base, node)
         node.replace_all_uses_with(base)
     graph.eliminate_dead_code()
+
+
+_MERGED = ("aten.permute.default", "aten.view.default")
+
+
+def nested_views(graph: fx.Graph) -> Iterator[fx.Node]:
+    """Yield views of views and permutations of permutations."""
+    return (n for n in graph.nodes if operation(n) in _MERGED and operation(n.args[0]) == operation(n))
 
 
 def _has_same_layout(node: fx.Node, base: fx.Node) -> bool:
@@ -46,14 +54,15 @@ def _has_same_layout(node: fx.Node, base: fx.Node) -> bool:
 
 
 def detach_view_results(
-    graph: fx.Graph, outputs: int, tangents: Collection[int] | None, differentiable: bool
+    graph: fx.Graph, outputs: int, tangents: Collection[int] | None, backward: fx.Graph | None
 ) -> dict[int, fx.Node]:
     """Take those of the first `outputs` results out of a forward graph that are views of inputs or of other results.
 
     They are made outside of the operator and of the autograd function, so that autograd knows them for views: no
-    gradient is passed to backward for them. `tangents` are the results that have one, None for all. Returns the nodes
+    gradient is passed to `backward` for them. `tangents` are the results that have one, None for all. Returns the nodes
     that were taken out by their position; they remain in the graph, where nothing uses them.
     """
+    differentiable = backward is not None
     output = next(n for n in reversed(graph.nodes) if n.op == "output")
     returned = output.args[0]
     results = list(returned) if isinstance(returned, (tuple, list)) else [returned]
@@ -72,3 +81,12 @@ def detach_view_results(
     if detached:
         output.args = ([None if k in detached else r for k, r in enumerate(results)],)
     return detached
+
+
+def results_in_inputs(graph: fx.Graph) -> Iterator[fx.Node]:
+    """Yield results that are views of inputs."""
+    results = [r for r in graph_results(graph) if isinstance(r, fx.Node)]
+    for result in results:
+        *between, base = view_chain(result)
+        if between and base.op == "placeholder":
+            yield result

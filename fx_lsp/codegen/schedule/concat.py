@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 from torch import fx
 
 from fx_lsp.codegen.graph.query import argument, dimension, layout_step, shape_of
-from fx_lsp.codegen.graph.template_kernel import writer_of
 from fx_lsp.codegen.ir.index import ZERO
+from fx_lsp.codegen.ir.node_facts import facts_of
 from fx_lsp.codegen.ir.ops import operation
 from fx_lsp.codegen.ir.write_target import LayoutStep, Offset, Reshape
 
@@ -56,7 +56,7 @@ def _template_result(part: fx.Node) -> tuple[fx.Node, tuple[LayoutStep, ...]] | 
     while len(part.users) == 1:
         kernel: Any = part.args[0] if part.target is operator.getitem else None
         if kernel is not None:
-            return (part, tuple(steps)) if writer_of(kernel) is not None else None
+            return (part, tuple(steps)) if facts_of(kernel).writer is not None else None
         step = layout_step(part)
         if step is None:
             return None

@@ -20,7 +20,6 @@ from fx_lsp.codegen.graph.query import (
     is_empty,
     is_reduction,
     is_scan,
-    is_scatter_sum,
     is_view,
     reduced_dimensions,
     scanned_dimension,
@@ -29,6 +28,7 @@ from fx_lsp.codegen.graph.query import (
 )
 from fx_lsp.codegen.graph.scatter import scatter_shape
 from fx_lsp.codegen.ir.index import Coords, Index, count
+from fx_lsp.codegen.ir.node_facts import facts_of
 from fx_lsp.codegen.ir.tile import MAX_ROW_ELEMENTS, MAX_TILE_ELEMENTS
 from fx_lsp.codegen.schedule.concat import ConcatParts, concat_parts
 
@@ -138,7 +138,7 @@ def _anchors(graph: fx.Graph, memory: _Memory) -> set[fx.Node]:
 
 
 def _is_anchor(node: fx.Node, memory: _Memory) -> bool:
-    if is_anchor_reduction(node) or is_scan(node) or is_scatter_sum(node) or node in memory.cut:
+    if is_anchor_reduction(node) or is_scan(node) or facts_of(node).scatter_sum or node in memory.cut:
         return True
     return (node in memory.results or node in memory.arguments) and node not in memory.views
 
@@ -215,7 +215,7 @@ def _group_anchor(
 ) -> int:
     """Return the number of the step that computes `node`: an earlier group, or a new one at the end."""
     needs = memory[node]
-    first = max((place[n] + (n in cut or is_scatter_sum(n)) for n in needs if n in place), default=0)
+    first = max((place[n] + (n in cut or facts_of(n).scatter_sum) for n in needs if n in place), default=0)
     for number in range(len(steps) - 1, first - 1, -1):
         group = steps[number]
         if not isinstance(group, FusionGroup):
@@ -261,7 +261,7 @@ def single_group(node: fx.Node) -> FusionGroup:
 
 def _iteration_sizes(node: fx.Node) -> tuple[Coords, tuple[bool, ...], tuple[bool, ...]]:
     """Return the sizes that computing a node runs over, which of them its result has, and which are reduced."""
-    if is_scatter_sum(node):
+    if facts_of(node).scatter_sum:
         sizes = tuple(s for s in scatter_shape(node) if s != 1)
         return sizes, (True,) * len(sizes), (False,) * len(sizes)
     if not is_anchor_reduction(node):

@@ -12,9 +12,10 @@ from torch import fx
 
 from fx_lsp.choices import Choices
 from fx_lsp.codegen.graph.edit import sort_graph
-from fx_lsp.codegen.graph.template_kernel import TemplateWriter, replace_with_kernel
+from fx_lsp.codegen.graph.template_kernel import replace_with_kernel
 from fx_lsp.codegen.ir.index import Index, coefficient, count
 from fx_lsp.codegen.ir.kernel import CodeLine, Kernel, Naming, indent_lines, sizes_used
+from fx_lsp.codegen.ir.node_facts import TemplateWriter
 from fx_lsp.codegen.ir.ops import operation
 from fx_lsp.codegen.ir.text import fill_template, unparse
 from fx_lsp.codegen.ir.tile import Dim
@@ -254,10 +255,7 @@ def fuse_matmuls(graph: fx.Graph, choices: Choices) -> None:
     kernel.
     """
     done: set[fx.Node] = set()
-    while choices.matmul != "never":
-        node = next((n for n in graph.nodes if operation(n) in MATMULS and n not in done), None)
-        if node is None:
-            return
+    while node := next((n for n in graph.nodes if operation(n) in MATMULS and n not in done), None):
         done.add(node)
         matmul = matmul_with_epilogue(node, choices) if has_kernel(node) else None
         if matmul is not None:

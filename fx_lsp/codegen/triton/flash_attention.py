@@ -12,7 +12,7 @@ import torch
 from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
-from fx_lsp.choices import Precision
+from fx_lsp.choices import Choices, Precision
 from fx_lsp.codegen.graph.attention import (
     Attention,
     ScoreProduct,
@@ -28,14 +28,13 @@ from fx_lsp.codegen.graph.edit import sort_graph
 from fx_lsp.codegen.graph.query import shape_of
 from fx_lsp.codegen.graph.template_kernel import (
     Subgraph,
-    TemplateWriter,
     outputs_of,
     replace_with_kernel,
     subgraph_of,
-    write_in_copied_layout,
 )
 from fx_lsp.codegen.ir.index import ZERO, Coords, contiguous_strides, linear
 from fx_lsp.codegen.ir.kernel import CodeLine, Kernel, Naming
+from fx_lsp.codegen.ir.node_facts import TemplateWriter
 from fx_lsp.codegen.ir.ops import operation
 from fx_lsp.codegen.ir.text import size_text, unparse
 from fx_lsp.codegen.ir.tile import Dim, Tile
@@ -387,9 +386,9 @@ class _ScoreSumWriter(AttentionWriter):
         return replace(super().finished(writes), tile=self.tile)
 
 
-def fuse_attention(graph: fx.Graph, precision: Precision) -> None:
-    """Have template kernels stand for every attention of a joint graph, or of one for inference; `precision` is how
-    they multiply float32."""
+def fuse_attention(graph: fx.Graph, choices: Choices) -> None:
+    """Have template kernels stand for every attention of a joint graph, or of one for inference."""
+    precision = choices.precision
     for node in list(graph.nodes):
         if operation(node) != "aten.amax.default":
             continue
@@ -423,4 +422,3 @@ def fuse_attention(graph: fx.Graph, precision: Precision) -> None:
         for results, current, writer in kernels:
             replace_with_kernel(graph, results, current, writer)
         sort_graph(graph)
-    write_in_copied_layout(graph)

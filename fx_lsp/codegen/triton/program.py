@@ -12,13 +12,13 @@ from sympy import expand
 from torch import fx
 
 from fx_lsp.choices import Choices
-from fx_lsp.codegen.graph.loops import must_materialize
-from fx_lsp.codegen.graph.query import buffer_of, is_empty, is_scatter_sum, is_view, shape_of, view_chain
+from fx_lsp.codegen.graph.query import buffer_of, is_empty, is_view, shape_of, view_chain
 from fx_lsp.codegen.graph.scatter import scatter_shape
-from fx_lsp.codegen.graph.template_kernel import output_layout, outputs_of, writer_of
+from fx_lsp.codegen.graph.template_kernel import output_layout, outputs_of
 from fx_lsp.codegen.graph.unsupported import Unsupported, unsupported_reason
 from fx_lsp.codegen.ir.index import Space, count
 from fx_lsp.codegen.ir.kernel import Kernel, KernelLaunch, Naming
+from fx_lsp.codegen.ir.node_facts import facts_of
 from fx_lsp.codegen.ir.tile import MAX_ROW_ELEMENTS
 from fx_lsp.codegen.ir.values import Buffer, Reduction, Store, values_of
 from fx_lsp.codegen.ir.write_target import WriteTarget
@@ -60,7 +60,7 @@ def build_program(
     """Return the program of a graph; `title` begins the names of its kernels, `changed` are inputs that are to have the
     values of some results afterwards, by those."""
     computed = {n for n in graph.nodes if n.op == "call_function" and n.target is not operator.getitem}
-    cut = {n for n in computed if must_materialize(n) or (choices.fuse == "no" and not is_view(n))}
+    cut = {n for n in computed if facts_of(n).must_materialize or (choices.fuse == "no" and not is_view(n))}
     called = dict.fromkeys(computed if choices.engine == "inductor" else (), "")
     while True:
         try:
@@ -97,7 +97,9 @@ def _program(
         if isinstance(step, fx.Node):
             kernels = _template_kernels(step, plan, buffers, naming, title, kernel_names)
             kernel_names.update(k.name for k in kernels)
-            steps.extend([step] if writer_of(step) is None else (launch_of(kernel, buffers) for kernel in kernels))
+            steps.extend(
+                [step] if facts_of(step).writer is None else (launch_of(kernel, buffers) for kernel in kernels)
+            )
             continue
         stored = [n for n in step.spans if n in plan.stored or n in plan.concat_parts]
         if stored:
@@ -129,7 +131,7 @@ def _template_kernels(
     kernel_names: Collection[str],
 ) -> list[Kernel]:
     """Return the kernels that a node stands for, with names that no other has; none for a call."""
-    writer = writer_of(step)
+    writer = facts_of(step).writer
     if writer is None:
         return []
     targets = {number: _write_target(result, plan, buffers) for number, result in outputs_of(step).items()}
@@ -207,9 +209,9 @@ def _stores(
     stores: list[Store] = []
     for node in stored:
         missing = frozenset(a for a, spans in zip(axes, group.spans[node], strict=True) if not spans)
-        shape = scatter_shape(node) if is_scatter_sum(node) else shape_of(node)
+        shape = scatter_shape(node) if facts_of(node).scatter_sum else shape_of(node)
         coords = space.coordinates(domain.position(missing), shape)
-        if is_scatter_sum(node):
+        if facts_of(node).scatter_sum:
             stores.append(atomic_add(builder, node, coords, frozenset(axes) - missing, buffers[node]))
             continue
         value = builder.lower(node, coords)

@@ -5,33 +5,32 @@ from __future__ import annotations
 import linecache
 import operator
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
 
-from fx_lsp.choices import Choices, read_choices
+from fx_lsp.choices import read_choices
 from fx_lsp.codegen.file.functions import FileSpec
 from fx_lsp.codegen.file.host_code import CannotWrite
 from fx_lsp.codegen.file.module import GeneratedFile, reserved_names
-from fx_lsp.codegen.generate import generate, prepare
+from fx_lsp.codegen.generate import generate
 from fx_lsp.codegen.graph.decompositions import attention_decomposed, decompositions
-from fx_lsp.codegen.graph.loops import save_loop_states
 from fx_lsp.codegen.graph.query import layout_step, view_chain
-from fx_lsp.codegen.graph.saved import save_bases, stack_saved
-from fx_lsp.codegen.graph.template_kernel import role_of
 from fx_lsp.codegen.inspect.compilation import span_of
 from fx_lsp.codegen.ir.index import expression
 from fx_lsp.codegen.ir.kernel import Naming
+from fx_lsp.codegen.ir.node_facts import facts_of
 from fx_lsp.codegen.ir.text import ascii_identifier
+from fx_lsp.codegen.pipeline import Graphs, Watch, partition
 from fx_lsp.model import Node, Remark, Stage, TargetKind
 from fx_lsp.tracer.capture.aot import Captured, capture
 from fx_lsp.tracer.capture.graphs import Names, stage_of
-from fx_lsp.tracer.compat import default_partition, min_cut_partition, recomputing
 from fx_lsp.tracer.kernels.gradients import gradients
 from fx_lsp.tracer.kernels.selftest import self_test
 from fx_lsp.tracer.kernels.signature import settings, signature, value_checks
@@ -94,22 +93,30 @@ def triton_stage(made: Made) -> Stage:
     return Stage(TRITON, tuple(shown.values()), made.generated.text, tuple(origins))
 
 
-def kernels(traced: Traced) -> Made:
-    """The file of a target. Raises ValueError where there cannot be any."""
-    names = traced.new_names()
-    both = traced.captured.inference is None
-    choices = read_choices(traced.options)
+def captured_graphs(traced: Traced, names: Names, watch: Watch | None = None) -> tuple[Captured, Graphs]:
+    """Capture a target once more, for kernels: forward and backward, parted by the pipeline, or the one for inference,
+    which no rewrite has seen yet."""
+    graphs = Graphs(read_choices(traced.options), watch=watch)
     with forbid_effects(), attention_decomposed():
         captured = capture(
             traced.call,
             traced.sources,
             names,
-            both,
+            traced.captured.inference is None,
             traced.symbolic,
             decompositions(),
-            partitioner(choices),
+            partial(partition, graphs),
             options={"keep_inference_input_mutations": False},
         )
+    if captured.inference is not None:
+        graphs.joint = captured.inference.graph
+    return captured, graphs
+
+
+def kernels(traced: Traced) -> Made:
+    """The file of a target. Raises ValueError where there cannot be any."""
+    names = traced.new_names()
+    captured, graphs = captured_graphs(traced, names)
     forward = captured.inference or captured.forward
     assert forward is not None
     title = function_name(traced.request.name, traced.request.kind)
@@ -124,36 +131,13 @@ def kernels(traced: Traced) -> Made:
     subject = subject_of(traced, captured, forward.graph, title)
     try:
         with deep_recursion():
-            made = generate(subject, forward.graph, backward, naming, hints, choices)
+            made = generate(subject, graphs, naming, hints)
     except CannotWrite as error:
         place = next(iter(names.chain(error.node)), None)
         where = f" (line {place.line})" if place is not None else ""
         raise ValueError(f"no kernels can be generated: {error.why}{where}") from error
     graphs = (forward.graph, backward) if backward is not None else (forward.graph,)
     return Made(made, graphs, names, hints)
-
-
-def partitioner(choices: Choices) -> Callable[..., tuple[fx.GraphModule, fx.GraphModule]]:
-    """What makes forward and backward of a joint graph, once what spans both has kernels of its own."""
-
-    def partition(joint: fx.GraphModule, inputs: Any, **options: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
-        prepare(joint.graph, choices)
-        families = save_loop_states(joint.graph) if choices.engine == "fx-lsp" else None
-        joint.recompile()
-        if choices.backward == "save":
-            found = default_partition(joint, inputs, **options)
-        else:
-            with recomputing() if choices.backward == "recompute" else nullcontext():
-                found = min_cut_partition(joint, inputs, **options)
-        if families is not None:
-            forward, backward = found
-            save_bases(forward.graph, backward.graph)
-            stack_saved(forward.graph, backward.graph, families)
-            forward.recompile()
-            backward.recompile()
-        return found
-
-    return partition
 
 
 @contextmanager
@@ -252,7 +236,7 @@ def naming_of(traced: Traced, names: Names, taken: Sequence[str], labels: Mappin
         return known[own]
 
     def unnamed(node: fx.Node) -> str | None:
-        role = role_of(node)
+        role = facts_of(node).role
         known = [v for n in role.of if (v := names.variable(n))] if role is not None else []
         if known:
             return f"grad_{known[0]}"

@@ -50,6 +50,7 @@ WORKS = {
     "debug": "analyses.debug.debug",
     "triton": "kernels.triton.triton",
     "lowered": "kernels.lowered.lowered",
+    "rewrites": "kernels.rewrites.rewrites",
 }
 """What does the work of a name, below `fx_lsp.tracer`; imported when it is asked for."""
 

@@ -1,0 +1,354 @@
+"""Every rewrite of a graph on its way to kernels, in the order in which they run.
+
+The graph of a target is a joint graph, which a partitioner parts into forward and backward, or one for inference, which
+becomes forward as it is. `REWRITES` is the only place that says what is done to them, when, and what has to hold then;
+`fx-lsp kernel --dump-passes` shows it at work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch import fx
+
+from fx_lsp.choices import Choices
+from fx_lsp.codegen.graph.loop_batching import batch_step_sums
+from fx_lsp.codegen.graph.loops import save_loop_states
+from fx_lsp.codegen.graph.query import graph_results, symbolic_shape
+from fx_lsp.codegen.graph.random import seed_random, undecided_random
+from fx_lsp.codegen.graph.reductions import split_reductions
+from fx_lsp.codegen.graph.saved import (
+    PartitionCall,
+    StepFamilies,
+    partition_balancing,
+    partition_recomputing,
+    partition_saving,
+    save_bases,
+    stack_saved,
+)
+from fx_lsp.codegen.graph.scatter import add_to_zeros, recomputed_sums, save_scatter_sums, sums_without_zeros
+from fx_lsp.codegen.graph.sizes import derive_sizes_from_inputs, sizes_of_other_tensors
+from fx_lsp.codegen.graph.slices import (
+    join_slices,
+    join_writes,
+    reads_of_written_parts,
+    sum_stacked_parts,
+    summed_slices,
+    summed_stacks,
+)
+from fx_lsp.codegen.graph.template_kernel import misread_kernels, write_in_copied_layout
+from fx_lsp.codegen.graph.unsupported import recomputed_library_results, save_library_results
+from fx_lsp.codegen.graph.views import detach_view_results, merge_views, nested_views, results_in_inputs
+from fx_lsp.codegen.triton.dot import fuse_matmuls
+from fx_lsp.codegen.triton.flash_attention import fuse_attention
+
+Phase: TypeAlias = Literal["joint", "partition", "saved", "forward", "backward"]
+
+
+@dataclass(frozen=True)
+class Invariant:
+    """What holds after a rewrite: a sentence, and what breaks it among the nodes of a graph."""
+
+    sentence: str
+    offenders: Callable[[fx.Graph], Iterable[fx.Node]]
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """A rewrite: the function that does it, with attributes of `Graphs` that it `takes` and, of its results, `makes`.
+
+    It runs where each choice that `when` names has one of those values. `graphs` are the attributes that it rewrites,
+    without which it does not run: the graph of its phase, where nothing else is said, and that is also what it takes.
+    """
+
+    phase: Phase
+    function: Callable[..., Any]
+    does: str
+    when: Mapping[str, tuple[str, ...]]
+    after: Invariant | None = None
+    graphs: tuple[str, ...] = ()
+    takes: tuple[str, ...] = ()
+    makes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "graphs", self.graphs or (self.phase,))
+
+    @property
+    def name(self) -> str:
+        return self.function.__name__
+
+    @property
+    def file(self) -> str:
+        """The file that it is written in, below `codegen`."""
+        return "/".join(self.function.__module__.split(".")[2:]) + ".py"
+
+    @property
+    def condition(self) -> str:
+        """The choices under which it runs, as options: `engine=fx-lsp matmul=epilogue|always`."""
+        return " ".join(f"{choice}={'|'.join(values)}" for choice, values in self.when.items()) or "always"
+
+    def applies(self, choices: Choices) -> bool:
+        """Return whether it runs under these choices."""
+        return all(getattr(choices, choice) in values for choice, values in self.when.items())
+
+
+Watch: TypeAlias = "Callable[[Rewrite, Graphs, Sequence[str] | None], None]"
+"""What is told of each rewrite before it runs, with None, and afterwards, with the invariants that do not hold."""
+
+
+@dataclass
+class Graphs:
+    """The graphs of a target, and what rewrites need and find out besides.
+
+    `joint` is the joint graph, or the one for inference. The first `outputs` results of forward are those of the
+    function, and backward takes the gradients of `tangents`, of all floats for None; `view_results` are those that are
+    views, by position. `call` is that of the partitioner, `steps` are what each step of a loop computes.
+    """
+
+    choices: Choices
+    joint: fx.Graph | None = None
+    forward: fx.Graph | None = None
+    backward: fx.Graph | None = None
+    call: PartitionCall | None = None
+    steps: StepFamilies = field(default_factory=StepFamilies)
+    outputs: int = 0
+    tangents: Sequence[int] | None = None
+    view_results: Mapping[int, fx.Node] = field(default_factory=dict[int, fx.Node])
+    watch: Watch | None = None
+
+    def of(self, rewrite: Rewrite) -> dict[str, fx.Graph]:
+        """Return the graphs that a rewrite is for, as far as there are such."""
+        return {name: graph for name in rewrite.graphs if (graph := getattr(self, name)) is not None}
+
+
+OURS = {"engine": ("fx-lsp",)}
+FUSED = {**OURS, "fuse": ("yes",)}
+ATOMIC = {**OURS, "deterministic": ("no",)}
+MULTIPLIED = {**FUSED, "matmul": ("epilogue", "always")}
+
+TEMPLATES = Invariant("each template kernel has a writer, and its results are picked from it", misread_kernels)
+
+
+def _each(phase: Phase) -> tuple[Rewrite, ...]:
+    """Return the rewrites of forward, which are those of backward, too."""
+    return (
+        Rewrite(
+            phase,
+            add_to_zeros,
+            "Have sums into indexed places add to zeros, in a dtype that atomic operations have.",
+            ATOMIC,
+            Invariant("what is summed by atomic operations begins with zeros", sums_without_zeros),
+        ),
+        Rewrite(
+            phase,
+            batch_step_sums,
+            "Have sums in the steps of a loop that its programs cannot finish be finished for all steps at once.",
+            FUSED,
+        ),
+        Rewrite(phase, split_reductions, "Make two reductions of one that would keep few programs busy.", FUSED),
+        Rewrite(
+            phase,
+            fuse_matmuls,
+            "Have template kernels stand for products of matrices with what is computed of their results.",
+            MULTIPLIED,
+            TEMPLATES,
+            takes=(phase, "choices"),
+        ),
+    )
+
+
+def _partition(function: Callable[..., Any], does: str, backward: str) -> Rewrite:
+    """Return the row of a partitioner, which is the one for a choice of `backward`."""
+    parts = ("forward", "backward")
+    return Rewrite("partition", function, does, {"backward": (backward,)}, None, parts, ("call",), parts)
+
+
+REWRITES: tuple[Rewrite, ...] = (
+    Rewrite(
+        "joint",
+        derive_sizes_from_inputs,
+        "Compute every size from sizes of inputs, so that no tensor is saved because of its shape.",
+        OURS,
+        Invariant("no size that an input has is read off another tensor", sizes_of_other_tensors),
+    ),
+    Rewrite(
+        "joint",
+        merge_views,
+        "Make one view of a view of a view, and none of one that shows its tensor as it is.",
+        OURS,
+        Invariant("no view is one of a view, no permutation one of a permutation", nested_views),
+    ),
+    Rewrite(
+        "joint",
+        seed_random,
+        "Draw random numbers from seeds, element by element; save what is drawn otherwise.",
+        OURS,
+        Invariant("what draws random numbers is drawn once, for forward and backward", undecided_random),
+    ),
+    Rewrite(
+        "joint",
+        save_scatter_sums,
+        "Save sums into indexed places.",
+        OURS,
+        Invariant("no sum into indexed places is computed again in backward", recomputed_sums),
+    ),
+    Rewrite(
+        "joint",
+        save_library_results,
+        "Save what libraries compute or sort.",
+        OURS,
+        Invariant("nothing that a library computes is computed again in backward", recomputed_library_results),
+    ),
+    Rewrite(
+        "joint",
+        join_writes,
+        "Join what is written into one tensor part by part, and read what was written where it is read.",
+        OURS,
+        Invariant("no read goes through a write that it is all or nothing of", reads_of_written_parts),
+    ),
+    Rewrite(
+        "joint",
+        join_slices,
+        "Join tensors that are zero but for one slice each, in place of adding them up.",
+        OURS,
+        Invariant("no sum adds up all slices of a tensor", summed_slices),
+    ),
+    Rewrite(
+        "joint",
+        sum_stacked_parts,
+        "Add up the parts of what is stacked only to be summed or averaged.",
+        FUSED,
+        Invariant("nothing is stacked only to be summed", summed_stacks),
+    ),
+    Rewrite(
+        "joint",
+        fuse_attention,
+        "Have template kernels stand for attention, forward and backward.",
+        FUSED,
+        TEMPLATES,
+        takes=("joint", "choices"),
+    ),
+    Rewrite(
+        "joint",
+        write_in_copied_layout,
+        "Have results of template kernels lie in memory as the copies that are made of them.",
+        FUSED,
+        TEMPLATES,
+    ),
+    Rewrite(
+        "partition",
+        save_loop_states,
+        "Share what all steps of a loop compute, sum over them once, and save the states of long loops.",
+        OURS,
+        graphs=("joint",),
+        makes=("steps",),
+    ),
+    _partition(partition_recomputing, "Part the joint graph; backward computes again what is cheap.", "recompute"),
+    _partition(partition_balancing, "Part the joint graph as PyTorch would.", "balance"),
+    _partition(partition_saving, "Part the joint graph; backward computes nothing again.", "save"),
+    Rewrite("saved", save_bases, "Save what a view shows in its place.", OURS, graphs=("forward", "backward")),
+    Rewrite(
+        "saved",
+        stack_saved,
+        "Save in one tensor what is saved of each step of a loop.",
+        OURS,
+        graphs=("forward", "backward"),
+        takes=("forward", "backward", "steps"),
+    ),
+    *_each("forward"),
+    Rewrite(
+        "forward",
+        detach_view_results,
+        "Take results out that are views of inputs or of other results: they are made outside of the operator.",
+        {},
+        Invariant("no result is a view of an input", results_in_inputs),
+        takes=("forward", "outputs", "tangents", "backward"),
+        makes=("view_results",),
+    ),
+    *_each("backward"),
+)
+
+
+def partition(
+    graphs: Graphs, joint: fx.GraphModule, inputs: Any, **options: Any
+) -> tuple[fx.GraphModule, fx.GraphModule]:
+    """Part a joint graph into forward and backward, as AOTAutograd asks for; `graphs` has them then."""
+    graphs.joint, graphs.call = joint.graph, PartitionCall(joint, inputs, options)
+    for phase in ("joint", "partition", "saved"):
+        _run(graphs, phase)
+    forward, backward = (graph.owning_module for graph in (graphs.forward, graphs.backward) if graph is not None)
+    assert forward is not None and backward is not None
+    forward.recompile()
+    backward.recompile()
+    return forward, backward
+
+
+def finish(graphs: Graphs, outputs: int, tangents: Sequence[int] | None) -> None:
+    """Run what is left to be done once the graphs are parted, or all of it on a graph for inference."""
+    graphs.outputs, graphs.tangents = outputs, tangents
+    if graphs.forward is None:
+        _run(graphs, "joint")
+        graphs.forward = graphs.joint
+    for phase in ("forward", "backward"):
+        _run(graphs, phase)
+
+
+def _run(graphs: Graphs, phase: Phase) -> None:
+    """Run the rewrites of a phase on the graph that they are for, if there is one."""
+    for rewrite in REWRITES:
+        if rewrite.phase != phase or not rewrite.applies(graphs.choices):
+            continue
+        if not graphs.of(rewrite) and phase != "partition":
+            continue
+        if graphs.watch is None:
+            _apply(graphs, rewrite)
+            continue
+        graphs.watch(rewrite, graphs, None)
+        results = {name: _result_specs(graph) for name, graph in graphs.of(rewrite).items()}
+        _apply(graphs, rewrite)
+        graphs.watch(rewrite, graphs, list(_broken(rewrite, graphs, results)))
+
+
+def _apply(graphs: Graphs, rewrite: Rewrite) -> None:
+    """Run a rewrite."""
+    returned = rewrite.function(*(getattr(graphs, name) for name in rewrite.takes or rewrite.graphs))
+    values = returned if len(rewrite.makes) > 1 else [returned] * len(rewrite.makes)
+    for name, value in zip(rewrite.makes, values, strict=True):
+        setattr(graphs, name, value)
+
+
+def _result_specs(graph: fx.Graph) -> list[Any]:
+    """Return shape and dtype of each result of a graph, None for what is no tensor."""
+    values = [n.meta["val"] if isinstance(n, fx.Node) else None for n in graph_results(graph)]
+    return [(symbolic_shape(v), v.dtype) if isinstance(v, torch.Tensor) else None for v in values]
+
+
+def _broken(rewrite: Rewrite, graphs: Graphs, results: Mapping[str, list[Any]]) -> Iterator[str]:
+    """Yield what does not hold after a rewrite: its own invariant, and that a graph is well-formed and has the same
+    results as before, but for what forward saves, and for what is taken out of it."""
+    for attribute, graph in graphs.of(rewrite).items():
+        try:
+            graph.lint()
+        except (RuntimeError, ValueError) as error:
+            yield f"the {attribute} graph is not well-formed: {error}"
+        old, new = results.get(attribute, []), _result_specs(graph)
+        own = graphs.call.options["num_fwd_outputs"] if attribute == "forward" and graphs.call else len(old)
+        if any(a != b for a, b in zip(old[:own], new, strict=False) if b is not None):
+            yield f"the {attribute} graph has other results than before"
+        offenders = [n.name for n in rewrite.after.offenders(graph)] if rewrite.after is not None else []
+        if rewrite.after is not None and offenders:
+            yield f"not so in the {attribute} graph that {rewrite.after.sentence}: {', '.join(offenders)}"
+
+
+def listing() -> str:
+    """Return the list of all rewrites: phase, name and condition of each, what it does, and what holds after it."""
+    lines: list[str] = []
+    for number, rewrite in enumerate(REWRITES, start=1):
+        lines.append(f"{number:>2}  {rewrite.phase:<9}  {rewrite.name:<24}  {rewrite.condition}")
+        lines.append(f"    {rewrite.does} ({rewrite.file})")
+        if rewrite.after is not None:
+            lines.append(f"    After it {rewrite.after.sentence}.")
+    return "\n".join(lines) + "\n"

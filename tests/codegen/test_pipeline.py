@@ -1,0 +1,153 @@
+"""The list of all rewrites: what it says, and that what has to hold after each of them is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from interpreted import captured, generated
+
+from fx_lsp.choices import Choices
+from fx_lsp.codegen import pipeline
+from fx_lsp.codegen.pipeline import REWRITES, Graphs, Rewrite, finish, listing
+
+PAGE = Path(__file__).parents[2] / "docs" / "codegen.md"
+
+
+def test_the_page_has_the_list_as_it_is_printed() -> None:
+    assert f"```\n{listing()}```\n" in PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "choices, absent",
+    [
+        (Choices(), []),
+        (Choices(matmul="never"), ["fuse_matmuls"]),
+        (Choices(deterministic="yes"), ["add_to_zeros"]),
+        (
+            Choices(fuse="no"),
+            [
+                *("batch_step_sums", "fuse_attention", "fuse_matmuls", "split_reductions", "sum_stacked_parts"),
+                "write_in_copied_layout",
+            ],
+        ),
+    ],
+)
+def test_choices_say_what_runs(choices: Choices, absent: list[str]) -> None:
+    assert sorted({r.name for r in REWRITES if r.phase != "partition" and not r.applies(choices)}) == absent
+
+
+def test_of_kernels_that_inductor_makes_only_results_that_are_views_are_taken_out() -> None:
+    applied = [r.name for r in REWRITES if r.applies(Choices(engine="inductor"))]
+    assert applied == ["partition_recomputing", "detach_view_results"]
+
+
+@pytest.mark.parametrize("backward", ["recompute", "balance", "save"])
+def test_a_graph_is_parted_once(backward: Any) -> None:
+    rows = [r for r in REWRITES if r.makes == ("forward", "backward") and r.applies(Choices(backward=backward))]
+    assert len(rows) == 1
+
+
+def test_each_runs_in_the_order_of_the_list_on_the_graphs_that_there_are() -> None:
+    ran: list[str] = []
+
+    def note(rewrite: Rewrite, graphs: Graphs, broken: Any) -> None:
+        if broken is not None:
+            ran.append(f"{rewrite.phase} {rewrite.name}")
+
+    x = torch.randn(4, 8)
+    graphs = replace(captured(lambda x: x.tanh(), [x]).graphs, watch=note)
+    finish(graphs, 1, None)
+    phases = ("joint", "forward")
+    assert ran == [f"{r.phase} {r.name}" for r in REWRITES if r.phase in phases]
+
+
+def reread(x: torch.Tensor) -> torch.Tensor:
+    return x.tanh().view(8, 4).view(2, 16).sum(-1)
+
+
+def written(x: torch.Tensor) -> torch.Tensor:
+    out = torch.zeros_like(x)
+    for step in range(4):
+        out[step] = x[step].tanh()
+    return out * out[2]
+
+
+def averaged(x: torch.Tensor) -> torch.Tensor:
+    return torch.stack([row.tanh() for row in x.unbind()]).mean(0)
+
+
+def sliced(x: torch.Tensor) -> torch.Tensor:
+    return x[0].tanh() + x[1].sin() + x[2].cos() + x[3]
+
+
+def random(x: torch.Tensor) -> torch.Tensor:
+    return x * torch.rand_like(x)
+
+
+def ordered(x: torch.Tensor) -> torch.Tensor:
+    return x.sort()[0] * 2
+
+
+def indexed(x: torch.Tensor) -> torch.Tensor:
+    return x.tanh()[torch.tensor([0, 1, 1])]
+
+
+def shown(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return x.tanh(), x.view(8, 4)
+
+
+@pytest.mark.parametrize(
+    "function, broken",
+    [
+        (reread, "merge_views"),
+        (random, "seed_random"),
+        (ordered, "save_library_results"),
+        (indexed, "save_scatter_sums"),
+        (indexed, "add_to_zeros"),
+        (written, "join_writes"),
+        (sliced, "join_slices"),
+        (averaged, "sum_stacked_parts"),
+        (shown, "detach_view_results"),
+    ],
+)
+def test_a_rewrite_that_does_nothing_breaks_what_has_to_hold_after_it(
+    monkeypatch: pytest.MonkeyPatch, function: Callable[..., Any], broken: str
+) -> None:
+    inputs = [torch.randn(4, 8, requires_grad=True)]
+    generated(captured(function, inputs))
+
+    def lazy(*_: Any) -> dict[int, Any]:
+        return {}
+
+    lazy.__name__ = broken
+    rows = tuple(replace(r, function=lazy) if r.name == broken else r for r in REWRITES)
+    monkeypatch.setattr(pipeline, "REWRITES", rows)
+    with pytest.raises(AssertionError, match=f"{broken}: not so in the "):
+        generated(captured(function, inputs))
+
+
+def test_a_rewrite_that_changes_what_a_graph_computes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def merge_views(graph: Any) -> None:
+        output = next(n for n in reversed(graph.nodes) if n.op == "output")
+        output.args = (tuple(next(iter(graph.nodes)) for _ in output.args[0]),)
+
+    rows = tuple(replace(r, function=merge_views) if r.name == "merge_views" else r for r in REWRITES)
+    monkeypatch.setattr(pipeline, "REWRITES", rows)
+    with pytest.raises(AssertionError, match="merge_views: the joint graph has other results than before"):
+        generated(captured(lambda x: x.double().sum(), [torch.randn(4, 8)]))
+
+
+def test_a_graph_that_is_not_well_formed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def merge_views(graph: Any) -> None:
+        first, second, *_ = (n for n in graph.nodes if n.op == "call_function")
+        second.append(first)
+
+    rows = tuple(replace(r, function=merge_views) if r.name == "merge_views" else r for r in REWRITES)
+    monkeypatch.setattr(pipeline, "REWRITES", rows)
+    with pytest.raises(AssertionError, match="merge_views: the joint graph is not well-formed"):
+        generated(captured(lambda x: x.tanh().sin(), [torch.randn(4, 8)]))
