@@ -288,7 +288,7 @@ def _told(goal: Condition, hints: Mapping[sympy.Symbol, int]) -> Iterator[int]:
 
 def _unlikeliness(solution: Solution, exploration: Exploration, before: Mapping[str, int]) -> tuple[Any, ...]:
     """Return a measure of how unnatural a solution is: whether images are no squares, how many sizes and how early a
-    tensor it changes, or numbers of the constructor, whether batches among them that no other is like, how odd and how far its sizes are."""
+    tensor it changes, or numbers of the constructor, whether batches become unlike or like others, how odd and how far its sizes are."""
     changed = solution.sizes
     sizes = {**before, **{str(s): n for s, n in changed.items()}}
     oblong = sum(sizes[str(a)] != sizes[str(b)] for a, b in _images(exploration) if {a, b} & changed.keys())
@@ -298,7 +298,7 @@ def _unlikeliness(solution: Solution, exploration: Exploration, before: Mapping[
     first = 0 if any(path.startswith(INIT) for path in paths) else -1 - min(map(order.index, paths))
     batches = {s: sizes[str(s)] for s, d in exploration.dimensions.items() if d.rank > 1 and d.index == 0}
     shared = {n for s, n in batches.items() if s not in changed}
-    alone = sum(n not in shared for s, n in changed.items() if s in batches)
+    alone = sum(-1 if n in shared else 1 for s, n in changed.items() if s in batches)
     odd = sum(_oddness(n) for n, _ in values)
     far = sum(abs(math.log(max(n, 1) / was)) for n, was in values)
     return solution.degenerate, oblong, len(values), first, alone, odd, far
