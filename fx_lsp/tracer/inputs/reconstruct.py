@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 import torch
 
 from fx_lsp.tracer.inputs.evidence.body import FUNCTIONS, constructor_facts, find_class
-from fx_lsp.tracer.inputs.plan.configs import with_attribute, with_value
+from fx_lsp.tracer.inputs.plan.configs import value_for, with_attribute, with_value
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, ValuePlan, value
 from fx_lsp.tracer.inputs.plan.values import IDENTITY
 from fx_lsp.tracer.inputs.solve import options
-from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_of_sizes, missing_name
+from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_of_sizes, mentioned_names, missing_name
 from fx_lsp.tracer.inputs.solve.path_conditions import guessed_number
 from fx_lsp.tracer.inputs.solve.solver import FITS
 from fx_lsp.tracer.inputs.task import Task
@@ -45,6 +45,11 @@ def _rebuilt(task: Task, cls: type, init: Plans, attempt: Attempt) -> Iterator[M
     guessed = {n: p for n, p in init.items if isinstance(p, ValuePlan) and p.source in _GUESSED}
     if isinstance(error, TypeError) and (called := _NOT_CALLABLE.search(str(error))):
         yield from _callables(task, cls, init, guessed, called[1])
+    if isinstance(error, TypeError) and "NoneType" in str(error):
+        absent = [name for name, plan in guessed.items() if plan.source == "default" and plan.shown == "None"]
+        mentioned = mentioned_names(attempt)
+        numbers = ((name, value_for(name, task.module)) for name in absent if name in mentioned)
+        yield from ({name: value(number, "search", "it is computed with")} for name, number in numbers)
     if is_of_sizes(attempt):
         yield from _equal_numbers(init, attempt)
     for name, have in options.guessed(init.items).items():

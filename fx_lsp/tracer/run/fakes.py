@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.nn.parameter import is_lazy
 
 from fx_lsp.tracer.compat import DATA_DEPENDENT, FakeTensor, FakeTensorMode
@@ -92,6 +93,16 @@ def _unpickled(number: int) -> torch.Tensor:
     if isinstance(original, nn.Parameter):
         return nn.Parameter(loaded, requires_grad=original.requires_grad)
     return loaded.requires_grad_(original.requires_grad)
+
+
+def _copied(self: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
+    """Copy a tensor of a graph, which has no bytes to copy, as `copy.deepcopy` would."""
+    copied = self.detach().clone().requires_grad_(self.requires_grad)
+    memo[id(self)] = copied
+    return copied
+
+
+FunctionalTensor.__deepcopy__ = _copied
 
 
 def _changed(tensor: torch.Tensor, fn: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:

@@ -78,7 +78,7 @@ def seen_at_call_sites(task: Task, signature: inspect.Signature, hints: Mapping[
 
 
 def _key_instead(raised: Offer | BaseException | None, task: Task) -> Mapping[str, str]:
-    """Return a key for a word that a dictionary does not have: the first of its own, where that is why a site raised."""
+    """Return a key of a dictionary for a word that it does not have, where that is why a site raised."""
     frame, node = next(
         expressions_raising(raised, task.sources) if isinstance(raised, KeyError) else iter(()), (None, None)
     )

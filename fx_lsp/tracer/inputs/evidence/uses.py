@@ -75,6 +75,8 @@ def visit_call(node: ast.Call, of: Any) -> None:
     if called is not None:
         called.uses.add("called")
         called.arguments = len(node.args)
+        if node.keywords:
+            called.uses.add("keywords")
     _visit_handed(node, of)
     name = (
         node.func.attr

@@ -288,7 +288,8 @@ def _told(goal: Condition, hints: Mapping[sympy.Symbol, int]) -> Iterator[int]:
 
 def _unlikeliness(solution: Solution, exploration: Exploration, before: Mapping[str, int]) -> tuple[Any, ...]:
     """Return a measure of how unnatural a solution is: whether images are no squares, how many sizes and how early a
-    tensor it changes, or numbers of the constructor, whether batches become unlike or like others, how odd and how far its sizes are."""
+    tensor it changes, or numbers of the constructor, whether batches become unlike or like others, how odd and how far
+    its sizes are."""
     changed = solution.sizes
     sizes = {**before, **{str(s): n for s, n in changed.items()}}
     oblong = sum(sizes[str(a)] != sizes[str(b)] for a, b in _images(exploration) if {a, b} & changed.keys())
