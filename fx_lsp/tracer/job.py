@@ -71,7 +71,7 @@ from fx_lsp.tracer.program.weights import weights_note, without_weights
 from fx_lsp.tracer.rehearsal.rehearse import rehearse
 from fx_lsp.tracer.run.call import RUN_CODE, tensors_in
 from fx_lsp.tracer.run.conditions import under
-from fx_lsp.tracer.run.fakes import fake_mode, movable_modules, pickled_tensors
+from fx_lsp.tracer.run.fakes import fake_mode, inference_without_gradients, movable_modules, pickled_tensors
 from fx_lsp.tracer.run.observation import Run, Statements, Stopped, watched_run
 from fx_lsp.tracer.run.operations.lengths import ASSUMED
 from fx_lsp.tracer.run.values.checks import Checks
@@ -122,6 +122,7 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
             possible_devices(mode, bool(request.work), available) as devices,
             movable_modules(),
             pickled_tensors(),
+            inference_without_gradients(),
             lazy_tensors(),
             without_weights(),
             differentiable_attention() as attention,

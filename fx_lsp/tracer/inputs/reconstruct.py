@@ -45,11 +45,7 @@ def _rebuilt(task: Task, cls: type, init: Plans, attempt: Attempt) -> Iterator[M
     guessed = {n: p for n, p in init.items if isinstance(p, ValuePlan) and p.source in _GUESSED}
     if isinstance(error, TypeError) and (called := _NOT_CALLABLE.search(str(error))):
         yield from _callables(task, cls, init, guessed, called[1])
-    if isinstance(error, TypeError) and "NoneType" in str(error):
-        absent = [name for name, plan in guessed.items() if plan.source == "default" and plan.shown == "None"]
-        mentioned = mentioned_names(attempt)
-        numbers = ((name, value_for(name, task.module)) for name in absent if name in mentioned)
-        yield from ({name: value(number, "search", "it is computed with")} for name, number in numbers)
+    yield from _numbers_for_none(task, guessed, attempt)
     if is_of_sizes(attempt):
         yield from _equal_numbers(init, attempt)
     for name, have in options.guessed(init.items).items():
@@ -68,6 +64,14 @@ def _rebuilt(task: Task, cls: type, init: Plans, attempt: Attempt) -> Iterator[M
             other = with_value(plan, name, task.module)
             if other is not None:
                 yield {parameter: other}
+
+
+def _numbers_for_none(task: Task, guessed: Mapping[str, ValuePlan], failed: Attempt) -> Iterator[Mapping[str, Plan]]:
+    """Yield a number for what is None by default, where the code that failed computes with it."""
+    error, mentioned = failed.run.error, mentioned_names(failed)
+    if isinstance(error, TypeError) and "NoneType" in str(error):
+        for name in (n for n, p in guessed.items() if p.source == "default" and p.shown == "None" and n in mentioned):
+            yield {name: value(value_for(name, task.module), "search", "it is computed with")}
 
 
 def _equal_numbers(init: Plans, failed: Attempt) -> Iterator[Mapping[str, Plan]]:

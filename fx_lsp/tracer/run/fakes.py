@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import nn
@@ -65,6 +66,18 @@ def movable_modules() -> Generator[None, None, None]:
         yield
     finally:
         nn.Module._apply = original
+
+
+@contextmanager
+def inference_without_gradients() -> Generator[None, None, None]:
+    """Inside, `torch.inference_mode` is `torch.no_grad`: its own tensors can be in no graph."""
+
+    def enter(self: Any) -> None:
+        self._inference_mode_context = torch.no_grad() if self.mode else nullcontext()
+        self._inference_mode_context.__enter__()
+
+    with mock.patch.object(torch.inference_mode, "__enter__", enter):
+        yield
 
 
 @contextmanager

@@ -73,10 +73,8 @@ def visit_call(node: ast.Call, of: Any) -> None:
     """What a call shows of what is called and of its arguments."""
     called = of(node.func)
     if called is not None:
-        called.uses.add("called")
+        called.uses |= {"called", "keywords"} if node.keywords else {"called"}
         called.arguments = len(node.args)
-        if node.keywords:
-            called.uses.add("keywords")
     _visit_handed(node, of)
     name = (
         node.func.attr

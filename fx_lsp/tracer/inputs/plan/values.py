@@ -209,11 +209,7 @@ def _from_annotation(annotation: Any, name: str, facts: Facts, taken: set[int], 
         return _from_sequence(origin or annotation, arguments, name, facts, taken, context)
     if origin is dict or annotation is dict:
         return _named(name, facts, taken, context) if facts.keys else [ValuePlan(dict, "{}", "search")]
-    if (
-        origin is Callable
-        or annotation in (typing.Callable, Callable)
-        or origin is typing.get_origin(Callable[[int], int])
-    ):
+    if origin is Callable or annotation in (typing.Callable, Callable):
         return _callables(name, facts, context)[:1]
     if isinstance(annotation, type):
         return _from_class(annotation, name, facts, taken, context)
