@@ -203,6 +203,8 @@ class PathConditions(ShapeEnv):
             self._note(orig_expr, answer == sympy.true)
         else:
             self.taken |= symbols
+            if answer == 0:  # what is left of a size that was divided: no code is written for nothing
+                self._note(sympy.Eq(orig_expr, 0), True)
         return answer
 
     def _note(self, expression: sympy.Basic, held: bool) -> None:

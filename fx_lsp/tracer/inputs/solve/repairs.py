@@ -29,6 +29,7 @@ from fx_lsp.tracer.inputs.solve.attempt import (
     by_relevance,
     involved,
     is_data_dependent,
+    is_of_sizes,
     lacks_state,
     mentioned_names,
     missing_name,
@@ -47,6 +48,7 @@ from fx_lsp.tracer.inputs.solve.sizes import (
     single_number,
     unpacked_ranks,
 )
+from fx_lsp.tracer.inputs.solve.solver import enlarged
 from fx_lsp.tracer.run.coroutines import Unfinished
 from fx_lsp.tracer.run.observation import tensors_among
 from fx_lsp.tracer.run.tensors import spec_of
@@ -182,6 +184,12 @@ def _missing_part(attempt: Attempt) -> Iterator[Plans]:
             yield attempt.plans.with_plan(name, other)
 
 
+def _larger(attempt: Attempt) -> Iterator[Plans]:
+    """Yield plans with larger images, where one became too small for what is done with it."""
+    if is_of_sizes(attempt):
+        yield enlarged(attempt.plans)
+
+
 def _other_length(attempt: Attempt) -> Iterator[Plans]:
     """Yield plans with more or fewer things in a list of which nobody said how long it is."""
     several = {name: plan for name, plan in attempt.plans.items if isinstance(plan, SequencePlan) and not plan.keys}
@@ -227,6 +235,7 @@ RULES: tuple[Rule, ...] = (
     single_batch,
     same_for_all_channels,
     fitting_ranks,
+    _larger,
     other_rank,
     _other_length,
     _other_kind,
