@@ -27,7 +27,6 @@ from fx_lsp.tracer.inputs.plan.values import (
     open_numbers,
     proposals,
 )
-from fx_lsp.tracer.program.paths import is_installed
 from fx_lsp.tracer.source.likely_numbers import number_named
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -100,15 +99,11 @@ def completed(cls: type) -> list[Plan]:
 
 
 def modules_with(module: ModuleType, construct: Callable[[type], Any]) -> Callable[[Collection[str]], list[Plan]]:
-    """Give plans for the modules that a file, or one of the program that it imports, knows and that have certain
-    attributes; for no attributes none."""
+    """Give plans for the modules that a file knows and that have certain attributes; for no attributes none."""
 
     def plans(attributes: Collection[str]) -> list[Plan]:
         wanted = {a for a in attributes if not a.startswith("_")} - TENSOR_ATTRIBUTES - set(dir(nn.Module))
-        imported = (m for m in vars(module).values() if isinstance(m, ModuleType))
-        places = [module, *(m for m in imported if not is_installed(getattr(m, "__file__", None) or ""))]
-        values = [value for place in places for value in list(vars(place).values())]
-        kinds = [c for c in values if isinstance(c, type) and issubclass(c, nn.Module)]
+        kinds = [c for c in list(vars(module).values()) if isinstance(c, type) and issubclass(c, nn.Module)]
         fitting = [cls for cls in dict.fromkeys(kinds) if wanted and wanted <= _attributes(cls)]
         detail = "the module that has what is read of it"
         return [ValuePlan(lambda cls=cls: construct(cls), f"{cls.__name__}()", "search", detail) for cls in fitting]
