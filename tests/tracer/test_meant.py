@@ -461,3 +461,133 @@ def test_parameters_of_which_there_is_no_gradient_want_none(trace):
 def test_parameters_that_are_changed_in_training_fail(trace):
     failure = trace(HEAD + STATISTICS.replace("TRAINING", "True"), "Frozen").failure
     assert "not differentiable" in failure.message
+
+
+CHECKED = """
+from __future__ import annotations
+from typing import TYPE_CHECKING
+import torch
+
+if TYPE_CHECKING:
+    from nets import Net
+
+def encoded(net: Net, x: torch.Tensor):
+    return net.encode(x) * net.factor
+"""
+NETS = """
+from torch import nn
+from user import encoded
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.factor, self.proj = 2, nn.Linear(12, 8)
+
+    def encode(self, x):
+        return self.proj(x)
+"""
+
+
+def test_what_only_checkers_import_says_what_annotations_mean(trace):
+    traced = trace(CHECKED, "encoded", files={"nets.py": NETS})
+    assert guessed(traced) == ["net: Net() · annotation", "x: f32[4, 12] · search"]
+
+
+LISTS = """
+from typing import Any, Dict, List
+import copy
+
+def shifted(boxes: torch.Tensor, crop: List[int], whole: List[int]):
+    left, top, _, _ = crop
+    moved = boxes + torch.tensor([[left, top, left, top]])
+    return torch.isclose(moved.float(), torch.as_tensor(whole, dtype=torch.float)[None, :])
+
+def joined(records: List[Dict[str, Any]]):
+    return torch.stack([record["image"].flatten(1) for record in records])
+
+def bins(x: torch.Tensor, count: int):
+    assert count in {80, 96}, "no other"
+    return x[..., None].expand(*x.shape, count) * 2
+
+def guided(model, x: torch.Tensor):
+    return model(x, condition=None) * 2
+
+def moved_to(x: torch.Tensor):
+    y = copy.deepcopy(x)
+    y[:, 1] = 0
+    return y * x
+
+@torch.inference_mode()
+def sampled(x: torch.Tensor):
+    return x.cumsum(-1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs"),
+    [
+        pytest.param("shifted", ["f32[16, 4]", *["2"] * 8], id="lists are as long as they are unpacked"),
+        pytest.param(
+            "joined", ["f32[4, 3, 64, 64]", "f32[4, 3, 64, 64]"], id="dictionaries of tensors in an annotated list"
+        ),
+        pytest.param("bins", ["f32[4, 64]", "80"], id="one of the numbers that it is compared with"),
+        pytest.param("guided", ["lambda x, *others, **named: x", "f32[4, 64]"], id="what is called with keywords"),
+        pytest.param("moved_to", ["f32[4, 64]"], id="a copy of a tensor"),
+        pytest.param("sampled", ["f32[4, 64]"], id="inference mode"),
+    ],
+)
+def test_lists_numbers_functions_and_copies(name: str, inputs: list[str], trace):
+    assert [i.spec for i in trace(HEAD + LISTS, name).trace.inputs] == inputs
+
+
+def test_a_constructors_none_that_is_computed_with_is_a_number(trace):
+    source = """
+class Kept(nn.Module):
+    def __init__(self, drop_prob=None):
+        super().__init__()
+        self.drop_prob = drop_prob
+
+    def forward(self, x):
+        return x * (1 - self.drop_prob)
+"""
+    assert guessed(trace(HEAD + source, "Kept")) == ["init.drop_prob: 0.1 · search", "x: f32[4, 8, 64] · search"]
+
+
+def test_what_a_function_of_the_program_needs_counts_where_a_parameter_is_handed_on(trace):
+    source = """
+def halves(pair):
+    a, b = pair["images"].chunk(2, 1)
+    return a * pair["scale"]
+
+def whole(pair, x: torch.Tensor):
+    return halves(pair) + x.mean()
+"""
+    inputs = guessed(trace(HEAD + source, "whole"))
+    assert [i.partition(":")[0] for i in inputs] == ["pair['images']", "pair['scale']", "x"]
+
+
+def test_numbers_that_a_part_of_a_part_leaves_open(trace):
+    source = """
+from dataclasses import dataclass
+
+@dataclass
+class Sizes:
+    width: int = 8
+    words: int = -1
+
+class Net(nn.Module):
+    def __init__(self, sizes: Sizes):
+        super().__init__()
+        self.words = nn.Embedding(sizes.words, sizes.width)
+
+    def forward(self, tokens):
+        return self.words(tokens)
+
+class Sampler:
+    def __init__(self, net: Net):
+        self.net = net
+
+    def sample(self, tokens: torch.Tensor):
+        return self.net(tokens).argmax(-1)
+"""
+    assert "net: Net()" in str(guessed(trace(HEAD + source, "Sampler.sample")))

@@ -371,3 +371,64 @@ def test_a_cache_that_is_written_in_inference_mode(trace):
     )
     assert [stage.name for stage in traced.trace.stages] == ["inference"]
     assert "aten.copy" in traced.graph("inference")
+
+
+STATES = """
+class Scaler:
+    def __init__(self):
+        self.mean = 0.0
+
+    def fit(self, x: torch.Tensor):
+        self.mean = x.mean(0)
+
+    def back(self, x: torch.Tensor):
+        return x + self.mean.expand_as(x)
+
+class Cell(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.GRUCell(8, 8)
+
+    def start(self, memory: torch.Tensor):
+        self.hidden = memory.new_zeros(memory.size(0), 8)
+
+    def step(self, x):
+        return self.cell(x, self.hidden)
+
+    def forward(self, memory: torch.Tensor, x):
+        self.start(memory)
+        return self.step(x)
+
+class Predictor:
+    def __init__(self):
+        self.is_set, self.features = False, None
+
+    def reset(self):
+        self.is_set, self.features = False, None
+
+    def set_image(self, image: torch.Tensor):
+        self.features = image.mean(0)
+        self.is_set = True
+
+    def predict(self, points: torch.Tensor):
+        if not self.is_set:
+            raise RuntimeError("an image first")
+        return self.features.sum() + points
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "note"),
+    [
+        ("Scaler.back", "traced after a call of `fit`, which sets mean"),
+        ("Cell.step", "traced after a call of `start`, which sets hidden"),
+        ("Predictor.predict", "traced after a call of `set_image`, which sets features, is_set"),
+    ],
+)
+def test_a_method_is_traced_after_one_that_makes_the_state_that_it_reads(method: str, note: str, trace):
+    assert note in trace(PRELUDE + STATES, method).trace.notes
+
+
+def test_a_sparse_buffer(trace):
+    source = net('self.register_buffer("heads", torch.eye(4).to_sparse(), persistent=False)', "return x * 2")
+    assert trace(source, "Net").inputs()

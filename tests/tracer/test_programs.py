@@ -667,3 +667,41 @@ def test_a_package_that_another_file_misses(trace):
     }
     traced = trace(NET, "Net", files=files)
     assert lines(traced) == snapshot(["init.width: 24 · train.py:8", "x: f32[2, 24] · train.py:9"])
+
+
+REGISTERED = """
+import torch
+from user import Net
+
+def small(width):
+    return Net(width)
+
+def large(checkpoint=None):
+    return Net(width=36)
+"""
+
+
+def test_a_word_that_nobody_gave_is_a_key_of_what_is_looked_up_with_it(trace):
+    train = """
+import argparse
+import torch
+from package.nets import small
+
+nets = {"small": small}
+parser = argparse.ArgumentParser()
+parser.add_argument("--kind", required=True)
+args = parser.parse_args()
+net = nets[args.kind](18)
+net(torch.randn(5, 18))
+"""
+    files = {"package/__init__.py": "from .nets import small, large", "package/nets.py": REGISTERED, "train.py": train}
+    assert [line.partition(" · ")[0] for line in lines(trace(NET, "Net", files=files))] == [
+        "init.width: 18",
+        "x: f32[5, 18]",
+    ]
+
+
+def test_a_package_imports_more_of_a_file_than_runs_of_it(trace):
+    files = {"package/__init__.py": "from .nets import small, large", "package/nets.py": REGISTERED}
+    inputs = lines(trace(NET, "Net", files=files))
+    assert inputs[0].startswith("init.width: 36")

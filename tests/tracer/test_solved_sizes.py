@@ -6,6 +6,8 @@ import pytest
 from conftest import TraceFixture
 
 SOURCE = """
+from functools import lru_cache
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -66,6 +68,32 @@ def quarters(x):
         raise ValueError("no")
     return x.unfold(-1, 2, 2).sum()
 
+class Crossed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.keys, self.marks = nn.Linear(16, 16), nn.Linear(4, 16)
+
+    def forward(self, query, marks, memory):
+        query = query.reshape(*query.shape[:2], 16) + self.marks(marks)
+        keys = self.keys(memory).view(query.shape[0], memory.shape[1], 2, -1)
+        return query.view(*query.shape[:2], 2, 8).transpose(1, 2) @ keys.permute(0, 2, 3, 1)
+
+@lru_cache
+def causal(size):
+    return torch.from_numpy(np.triu(np.ones((size, size))) == 0)
+
+class Masked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.fc = nn.Conv2d(1, 4, 3), nn.Linear(4 * 26 * 26, 8)
+
+    def forward(self, x):
+        return self.fc(self.conv(x * causal(x.shape[-1])).flatten(1))
+
+def in_parts(x):
+    part = x.shape[0] // 100
+    return torch.stack([x[i : i + part].sum() for i in range(0, x.shape[0], part)])
+
 def of_one_size(x, y):
     assert x.size() == y.size()
     return (x - y).abs().sum()
@@ -82,6 +110,9 @@ def of_one_size(x, y):
         pytest.param("thirds", ["f32[8, 4, 336]"], id="chunks"),
         pytest.param("intersections", ["f32[12, 4]", "f32[8, 4]"], id="slices that are added"),
         pytest.param("quarters", ["f32[4, 128]"], id="a check of the code's own"),
+        pytest.param("Crossed", ["f32[4, 8, 16]", "f32[4, 8, 4]", "f32[4, 24, 16]"], id="batches of several inputs"),
+        pytest.param("Masked", ["f32[12, 1, 28, 28]"], id="a number that a function remembers"),
+        pytest.param("in_parts", ["f32[128, 64]"], id="a size that vanishes"),
         pytest.param("of_one_size", ["f32[4, 64]", "f32[4, 64]"], id="two shapes that are compared"),
     ],
 )

@@ -17,7 +17,7 @@ from fx_lsp.syntax import FunctionNode
 from fx_lsp.tracer.failures.no_tensor_code import may_be_none, nothing
 from fx_lsp.tracer.inputs.construct import MODULE_RANKS, Constructed, construct, instance_of, shown_init, switch
 from fx_lsp.tracer.inputs.evidence.body import body_facts, find_function, lend_facts
-from fx_lsp.tracer.inputs.evidence.layers import add_layer_facts
+from fx_lsp.tracer.inputs.evidence.layers import add_facts_of_functions, add_layer_facts
 from fx_lsp.tracer.inputs.evidence.named_numbers import NamedSize, sizes_by_name, with_named_sizes
 from fx_lsp.tracer.inputs.evidence.offers import Offer, Written
 from fx_lsp.tracer.inputs.plan.facts import Facts
@@ -134,6 +134,7 @@ def candidate_of(
         constructed = dataclasses.replace(constructed, inputs=constructed.inputs + switched)
     node = find_function(task.tree, subject.definition)
     facts = body_facts(node)
+    add_facts_of_functions(facts, task.module)
     if bound.modules:
         add_layer_facts(node, facts, bound.modules[""])
     lend_facts(task.tree, facts, bool(bound.modules))

@@ -14,6 +14,7 @@ from fx_lsp.model import Failure, variant_of
 from fx_lsp.tracer.failures.exceptions import kind_of
 from fx_lsp.tracer.failures.no_tensor_code import nothing, shows_no_tensors
 from fx_lsp.tracer.inputs.candidate import Candidate, candidate_of
+from fx_lsp.tracer.inputs.evidence.body import find_class, methods_that_set
 from fx_lsp.tracer.inputs.evidence.offers import Offer, Written
 from fx_lsp.tracer.inputs.outcome import Prepared, note_stopped, prepared_call, search_candidate, severity_of
 from fx_lsp.tracer.inputs.plan.plans import (
@@ -23,11 +24,12 @@ from fx_lsp.tracer.inputs.plan.start import resumed
 from fx_lsp.tracer.inputs.remarks import remarks_of
 from fx_lsp.tracer.inputs.search import Found, search_failure
 from fx_lsp.tracer.inputs.settle import settle
-from fx_lsp.tracer.inputs.solve.attempt import Attempt
+from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_data_dependent, lacks_state, missing_name
 from fx_lsp.tracer.inputs.solve.operands import runs_without_gradient
 from fx_lsp.tracer.inputs.subject import Subject
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.inputs.variants import prepared_variant, with_optional_arguments
+from fx_lsp.tracer.run.conditions import under
 from fx_lsp.tracer.run.observation import tensors_among
 
 NO_GRADIENT = "its parameters want no gradient here: it does what PyTorch does not differentiate"
@@ -70,6 +72,10 @@ def prepare_with(
         again = prepare_with(task, subject, signature, dataclasses.replace(offer, instance=instance), written, True)
         if isinstance(again, Prepared):
             return dataclasses.replace(again, notes=[*again.notes, note])
+    for instance, note in _after_other_methods(candidate, outcome) if not is_copy else ():
+        again = prepare_with(task, subject, signature, dataclasses.replace(offer, instance=instance), written, True)
+        if isinstance(again, Prepared):
+            return dataclasses.replace(again, notes=[*again.notes, note], remarks=())
     bad = severity_of(candidate, outcome) if not is_copy else "information"
     failure = search_failure(task, outcome, bad, inputs)
     if bad == "information" and shows_no_tensors(task.request, outcome.best.run, inputs):
@@ -87,6 +93,27 @@ def _with_other_parameters(candidate: Candidate, outcome: Found) -> Iterator[tup
         yield copy.deepcopy(instance).to(dtype), f"traced as {name}, in which its code computes"
     if _asks_for_no_gradient((outcome.best, *outcome.failures), candidate):
         yield copy.deepcopy(instance).requires_grad_(False), NO_GRADIENT
+
+
+def _after_other_methods(candidate: Candidate, outcome: Found) -> Iterator[tuple[Any, str]]:
+    """Yield copies of the object on which a method ran that makes what the target reads of its object, and why."""
+    task, subject, instance = candidate.task, candidate.subject, candidate.constructed.instance
+    definition = find_class(task.tree, subject.owner.__name__) if subject.owner is not None else None
+    if definition is None or candidate.offer.args or is_data_dependent(outcome.best):
+        return
+    missing = missing_name(outcome.best.run.error) if lacks_state(outcome.best) else None
+    for method, names in methods_that_set(definition, subject.attribute, missing.name if missing else "", instance):
+        copied, owner = copy.deepcopy(instance), subject.owner
+        other = Subject(f"{definition.name}.{method}", owner=owner, attribute=method)
+        signature = other.parameters()
+        unwritten = Written(Offer({}))
+        prepared = (
+            prepare_with(task, other, signature, Offer({}, instance=copied), unwritten, True) if signature else None
+        )
+        if isinstance(prepared, Prepared):
+            with under(task.mode, prepared.conditions), torch.no_grad():
+                prepared.call.run_for_good()
+            yield copied, f"traced after a call of `{method}`, which sets {', '.join(names)}"
 
 
 def _other_dtypes(candidate: Candidate, failed: Attempt) -> list[torch.dtype]:

@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 import torch
 
 from fx_lsp.tracer.inputs.evidence.body import FUNCTIONS, constructor_facts, find_class
-from fx_lsp.tracer.inputs.plan.configs import with_attribute, with_value
+from fx_lsp.tracer.inputs.plan.configs import value_for, with_attribute, with_value
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, ValuePlan, value
 from fx_lsp.tracer.inputs.plan.values import IDENTITY
 from fx_lsp.tracer.inputs.solve import options
-from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_of_sizes, missing_name
+from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_of_sizes, mentioned_names, missing_name
 from fx_lsp.tracer.inputs.solve.path_conditions import guessed_number
 from fx_lsp.tracer.inputs.solve.solver import FITS
 from fx_lsp.tracer.inputs.task import Task
@@ -45,6 +45,7 @@ def _rebuilt(task: Task, cls: type, init: Plans, attempt: Attempt) -> Iterator[M
     guessed = {n: p for n, p in init.items if isinstance(p, ValuePlan) and p.source in _GUESSED}
     if isinstance(error, TypeError) and (called := _NOT_CALLABLE.search(str(error))):
         yield from _callables(task, cls, init, guessed, called[1])
+    yield from _numbers_for_none(task, guessed, attempt)
     if is_of_sizes(attempt):
         yield from _equal_numbers(init, attempt)
     for name, have in options.guessed(init.items).items():
@@ -63,6 +64,14 @@ def _rebuilt(task: Task, cls: type, init: Plans, attempt: Attempt) -> Iterator[M
             other = with_value(plan, name, task.module)
             if other is not None:
                 yield {parameter: other}
+
+
+def _numbers_for_none(task: Task, guessed: Mapping[str, ValuePlan], failed: Attempt) -> Iterator[Mapping[str, Plan]]:
+    """Yield a number for what is None by default, where the code that failed computes with it."""
+    error, mentioned = failed.run.error, mentioned_names(failed)
+    if isinstance(error, TypeError) and "NoneType" in str(error):
+        for name in (n for n, p in guessed.items() if p.source == "default" and p.shown == "None" and n in mentioned):
+            yield {name: value(value_for(name, task.module), "search", "it is computed with")}
 
 
 def _equal_numbers(init: Plans, failed: Attempt) -> Iterator[Mapping[str, Plan]]:

@@ -63,7 +63,7 @@ def load(request: TraceRequest, mode: AbstractContextManager[object], with_stand
         sys.meta_path.insert(0, _Overlays(request.overlays))
     trouble = None
     try:
-        trouble = _import_package(request.package) if request.package else None
+        trouble = import_package(request.package) if request.package else None
         loaded = _load_without_packages(request, mode) if with_stand_ins else _load(request, mode)
     except SystemExit:
         raise
@@ -80,7 +80,7 @@ def with_inputs(request: TraceRequest, inputs: Collection[str], mode: AbstractCo
     return _execute(request, request.sliced, mode, inputs)
 
 
-def _import_package(name: str) -> Exception | None:
+def import_package(name: str) -> Exception | None:
     """Import a package. Where that raises, what it raised, and only the modules in the package can be imported then.
 
     So a target is traced that needs nothing of what its package's `__init__` fails to import.
@@ -141,7 +141,7 @@ def without_what_raises(request: TraceRequest, mode: AbstractContextManager[obje
     """The target's module, of which statements that raise leave absent what they bind, also those of the constructor of
     its class."""
     if request.package:
-        _import_package(request.package)
+        import_package(request.package)
     return _execute(request, request.sliced, mode, is_tolerant=True)
 
 

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import nn
@@ -106,22 +107,12 @@ def inference_without_gradients() -> Generator[None, None, None]:
 
     AOTAutograd cannot capture what inference tensors are written to.
     """
-    kind: Any = torch.inference_mode
-    own = {name: kind.__dict__[name] for name in ("__enter__", "__exit__")}
 
     def enter(self: Any) -> None:
-        self.grad_was_enabled = torch.is_grad_enabled()
-        torch.set_grad_enabled(not self.mode)
+        self._inference_mode_context = torch.set_grad_enabled(not self.mode)
 
-    def leave(self: Any, *error: Any) -> None:
-        torch.set_grad_enabled(self.grad_was_enabled)
-
-    kind.__enter__, kind.__exit__ = enter, leave
-    try:
+    with mock.patch.object(torch.inference_mode, "__enter__", enter):
         yield
-    finally:
-        for name, method in own.items():
-            setattr(kind, name, method)
 
 
 def _copy_of(original: torch.Tensor) -> torch.Tensor:
@@ -129,6 +120,16 @@ def _copy_of(original: torch.Tensor) -> torch.Tensor:
     if isinstance(original, nn.Parameter):
         return nn.Parameter(loaded, requires_grad=original.requires_grad)
     return loaded.requires_grad_(original.requires_grad)
+
+
+def _copied(self: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
+    """Copy a tensor of a graph, which has no bytes to copy, as `copy.deepcopy` would."""
+    copied = self.detach().clone().requires_grad_(self.requires_grad)
+    memo[id(self)] = copied
+    return copied
+
+
+FunctionalTensor.__deepcopy__ = _copied
 
 
 def _changed(tensor: torch.Tensor, fn: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from fx_lsp.syntax import FunctionNode, bound_lambda
 from fx_lsp.tracer.inputs.evidence.products import ranks_of_products
@@ -107,6 +108,34 @@ def _held_by_variables(method: FunctionNode, kept: Mapping[str, str]) -> dict[st
     bound = (n for n in ast.walk(method) if isinstance(n, ast.Assign) and isinstance(n.value, ast.Attribute))
     pairs = ((target.id, ast.unparse(n.value)) for n in bound for target in n.targets if isinstance(target, ast.Name))
     return {name: kept[value] for name, value in pairs if value in kept and stored.count(name) == 1}
+
+
+def methods_that_set(
+    definition: ast.ClassDef, target: str, missing: str, instance: Any
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield the methods of a class that assign what a `target` reads of its object, the most of it first, and what.
+
+    That is what is `missing`, or where nothing is, what a constructor has left at a plain value.
+    """
+    methods = {node.name: node for node in definition.body if isinstance(node, FUNCTIONS)}
+    read = _own_attributes(methods[target], ast.Load) if target in methods else set[str]()
+    open_names = {name for name in read if isinstance(getattr(instance, name, ...), _PLAIN)}
+    wanted = {missing} if missing else open_names
+    setters = {name: sorted(_own_attributes(node, ast.Store) & wanted) for name, node in methods.items()}
+    able = [name for name, names in setters.items() if names and name not in (target, "__init__", *read)]
+    for name in sorted(able, key=lambda name: -len(setters[name]))[:MAX_SETTERS]:
+        yield name, setters[name]
+
+
+MAX_SETTERS = 2
+"""How many methods are tried that make the state which another reads."""
+_PLAIN = (type(None), bool, int, float, list, dict)
+
+
+def _own_attributes(method: FunctionNode, context: type[ast.expr_context]) -> set[str]:
+    """Return the attributes of `self` that a method reads, or assigns."""
+    attributes = (node for node in ast.walk(method) if isinstance(node, ast.Attribute))
+    return {a.attr for a in attributes if isinstance(a.ctx, context) and ast.unparse(a.value) == "self"}
 
 
 def lend_facts(tree: ast.Module, facts: dict[str, Facts], methods: bool) -> None:

@@ -25,6 +25,7 @@ from fx_lsp.tracer.inputs.evidence.offers import Offer
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import Plan, SequencePlan, TensorPlan, ValuePlan
 from fx_lsp.tracer.inputs.plan.values import proposals, tensors
+from fx_lsp.tracer.inputs.solve.frames import expressions_raising, value_in
 from fx_lsp.tracer.inputs.task import MIN_SECONDS, Task
 from fx_lsp.tracer.program.absences import Absences, Absent, tolerant
 from fx_lsp.tracer.program.data_loaders import one_batch_each
@@ -34,6 +35,7 @@ from fx_lsp.tracer.program.load import (
     codes_of,
     constructor_lines,
     find,
+    import_package,
     load,
     project_anew,
     syntax_of,
@@ -60,6 +62,8 @@ def seen_at_call_sites(task: Task, signature: inspect.Signature, hints: Mapping[
         with modules_kept((request.module, site.imported, site.module)):
             until = _time_after(task)
             offer = first = _seen_at(request, site, task.tree, task.seconds - until, task.mode)
+            if (keys := _key_instead(first, task)) and task.seconds > until:
+                offer = first = _seen_at(request, site, task.tree, task.seconds - until, task.mode, instead=keys)
             if not isinstance(offer, Offer) and not request.step and task.seconds > until:
                 seconds = task.seconds - _time_after(task)
                 offer = _seen_at(request, site, task.tree, seconds, task.mode, is_tolerant=True)
@@ -71,6 +75,17 @@ def seen_at_call_sites(task: Task, signature: inspect.Signature, hints: Mapping[
         if len(rest) < len(offer.args):
             yield replace(offer, args=rest)
         yield offer
+
+
+def _key_instead(raised: Offer | BaseException | None, task: Task) -> Mapping[str, str]:
+    """Return a key of a dictionary for a word that it does not have, where that is why a site raised."""
+    frame, node = next(
+        expressions_raising(raised, task.sources) if isinstance(raised, KeyError) else iter(()), (None, None)
+    )
+    held = value_in(node.value, frame) if frame is not None and isinstance(node, ast.Subscript) else None
+    words = [key for key in held if isinstance(key, str) and key[:1] != "_"] if isinstance(held, Mapping) else []
+    likely = [*(word for word in words if callable(held[word])), *words] if isinstance(held, Mapping) else words
+    return {str(raised.args[0]): likely[0]} if isinstance(raised, KeyError) and likely else {}
 
 
 _UNFOLLOWED: list[str] = []
@@ -116,8 +131,9 @@ def _seen_at(
     seconds: float,
     mode: FakeTensorMode,
     is_tolerant: bool = False,
+    instead: Mapping[str, str] | None = None,
 ) -> Offer | BaseException | None:
-    """Return what a site gives the target; what it raised where it does not get there."""
+    """Return what a site gives the target; what it raised where it does not get there. `instead` as in `started_as`."""
     own = site.file == request.file
     watch: Watcher | None = None
     line, absences = CommandLine(), Absences()
@@ -125,13 +141,15 @@ def _seen_at(
     raised: list[BaseException] = []
     with _kept(raised), ExitStack() as stack:
         stack.enter_context(forbid_effects())
-        line = stack.enter_context(started_as(site.file))
+        line = stack.enter_context(started_as(site.file, instead))
         stack.enter_context(time_limit(seconds))
         stack.enter_context(one_batch_each())
         stack.enter_context(integers_are_drawn())
         target = None if own else target_module(request, site, mode, is_tolerant=is_tolerant)
         if target is not None:
             stack.enter_context(project_anew(request, (request.module, site.imported)))
+            if site.module and site.package:  # which may import more of the site's file than runs of it
+                import_package(site.package)
         module = new_module(request, site)
         vars(module).update(namespace)
         if is_tolerant:

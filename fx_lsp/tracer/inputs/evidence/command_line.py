@@ -8,7 +8,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,10 +21,14 @@ from fx_lsp.tracer.source.likely_numbers import number_named
 
 @dataclass
 class CommandLine:
-    """Values that a program required and that were made up: the names of their arguments; the `file` of the program."""
+    """Values that a program required and that were made up: the names of their arguments; the `file` of the program.
+
+    `instead` are keys for made-up words that a dictionary of the program turned out not to have.
+    """
 
     invented: list[str] = field(default_factory=list[str])
     file: str = ""
+    instead: Mapping[str, str] = field(default_factory=dict[str, str])
     _launchers: Launchers | None = None
 
     @property
@@ -37,7 +41,8 @@ class CommandLine:
     def invent(self, name: str, kind: Any, choices: Sequence[Any]) -> Any:
         """Make up a value for an argument that is required."""
         self.invented.append(name)
-        return _value(name, kind if kind is not inspect.Parameter.empty else None, choices, self.file)
+        made_up = _value(name, kind if kind is not inspect.Parameter.empty else None, choices, self.file)
+        return self.instead.get(made_up, made_up) if isinstance(made_up, str) else made_up
 
     def imported(self) -> None:
         """Prepare what a program has imported by now."""
@@ -46,10 +51,11 @@ class CommandLine:
 
 
 @contextmanager
-def started_as(file: str) -> Generator[CommandLine, None, None]:
+def started_as(file: str, instead: Mapping[str, str] | None = None) -> Generator[CommandLine, None, None]:
     """Inside, the arguments and the import path are those that Python gives the script `file`, a parser of arguments
-    has a value for everything that it requires, and what is written goes to a scratch folder."""
-    line = CommandLine(file=file)
+    has a value for everything that it requires (`instead` of some words others), and what is written goes to a scratch
+    folder."""
+    line = CommandLine(file=file, instead=instead or {})
     before: tuple[Sequence[str], Sequence[str]] = list(sys.argv), list(sys.path)
     directory = os.getcwd()
     original = argparse.ArgumentParser.parse_known_args

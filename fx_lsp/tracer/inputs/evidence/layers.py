@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
+from types import FunctionType, ModuleType
 from typing import Any
 
 from torch import nn
@@ -15,6 +17,7 @@ from fx_lsp.syntax import FunctionNode, axis_terms
 from fx_lsp.tracer.inputs.evidence.body import body_facts, rebound_lines
 from fx_lsp.tracer.inputs.evidence.patterns import take_term
 from fx_lsp.tracer.inputs.plan.facts import Facts
+from fx_lsp.tracer.program.paths import is_installed
 
 MAX_DEPTH = 4
 """Into how many modules inside of each other a parameter is followed."""
@@ -40,6 +43,32 @@ def add_layer_facts(
                     _add_of_method(facts[name], *method, place, depth)
                 elif layer is not None:
                     _add(facts[name], layer, place, depth)
+
+
+def add_facts_of_functions(facts: Mapping[str, Facts], module: ModuleType, depth: int = MAX_DEPTH) -> None:
+    """Take in what functions of the program need of the parameters that they are handed as they are."""
+    for held in facts.values():
+        for path, place in held.handed if depth > 0 else ():
+            function: Any = module
+            for name in path.split("."):
+                function = getattr(function, name, None)
+            if isinstance(function, FunctionType) and not is_installed(function.__code__.co_filename):
+                definition, names = _definition(function), list(inspect.signature(function).parameters)
+                name = place if isinstance(place, str) else names[place] if place < len(names) else ""
+                inside = body_facts(definition) if definition is not None else {}
+                if name in inside:
+                    of_one = {name: inside[name]}
+                    add_facts_of_functions(of_one, sys.modules.get(function.__module__, module), depth - 1)
+                    held.take(of_one[name])
+
+
+def _definition(function: Callable[..., Any]) -> FunctionNode | None:
+    """Return the syntax of a function, None where its source is not there."""
+    try:
+        node = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    except (OSError, TypeError, SyntaxError):
+        return None
+    return node if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
 
 
 def _arguments(call: ast.Call) -> Iterator[tuple[int | str, ast.expr]]:
@@ -134,12 +163,8 @@ def _add_of_method(facts: Facts, part: nn.Module, method: Callable[..., Any], pl
 
 
 def _add_of_body(facts: Facts, part: nn.Module, method: Callable[..., Any], place: int | str, depth: int) -> None:
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(method)))
-    except (OSError, TypeError, SyntaxError):
-        return
-    definition, name = tree.body[0], _parameter(method, place)
-    if isinstance(definition, ast.FunctionDef) and name in {argument.arg for argument in definition.args.args}:
+    definition, name = _definition(method), _parameter(method, place)
+    if definition is not None and name in {argument.arg for argument in definition.args.args}:
         inside = body_facts(definition)[name]
         facts.dtype, facts.rank = facts.dtype or inside.dtype, facts.rank or inside.rank
         add_layer_facts(definition, {name: facts}, part, depth - 1)

@@ -73,7 +73,7 @@ def visit_call(node: ast.Call, of: Any) -> None:
     """What a call shows of what is called and of its arguments."""
     called = of(node.func)
     if called is not None:
-        called.uses.add("called")
+        called.uses |= {"called", "keywords"} if node.keywords else {"called"}
         called.arguments = len(node.args)
     _visit_handed(node, of)
     name = (

@@ -40,7 +40,7 @@ def constructor(module: ModuleType) -> Callable[[type], Any]:
         if cls in made:
             return made[cls]
         signature = signature_of(cls)
-        arguments: dict[str, Any] = {}
+        arguments: dict[str, Any] = {name: number_named(name) for name in open_numbers(cls)}
         hints = hints_of(cls.__init__, module)
         for name, parameter in (signature.parameters if signature else {}).items():
             if parameter.default is not inspect.Parameter.empty or parameter.kind in _VARIADIC:

@@ -53,6 +53,19 @@ class Facts:
         """Return what is known of one of its parts."""
         return self.parts.setdefault(name, Facts())
 
+    def take(self, other: Facts) -> None:
+        """Add what another function, which is handed the same thing, shows that it needs of it."""
+        self.rank = self.rank if self.rank is not None else other.rank
+        self.min_rank, self.indexed = max(self.min_rank, other.min_rank), max(self.indexed, other.indexed)
+        self.dtype, self.length = self.dtype or other.dtype, self.length or other.length
+        self.sizes = other.sizes | self.sizes
+        self.uses |= other.uses & _NEEDS
+        self.attributes |= other.attributes
+        self.keys |= other.keys
+        self.element = self.element or other.element
+        for name, part in other.parts.items():
+            self.part(name).take(part)
+
     @property
     def item_count(self) -> int | None:
         """Return how many items a sequence has, where the body says so."""
@@ -69,6 +82,8 @@ class Facts:
         return bool(self.uses & {"iterated", "modules"}) or any(name in _OVER for name, _ in self.handed)
 
 
+_NEEDS: frozenset[Use] = frozenset({"tensor", "modules", "iterated", "count", "indexed", "index"})
+"""Uses that say what a thing is, whoever has it."""
 _METHODS = frozenset(name for kind in (torch.Tensor, nn.Module, dict, list, str) for name in dir(kind))
 _OVER = frozenset(
     {"zip", "enumerate", "reversed", "sorted", "list", "tuple", "map", "iter", "len", "torch.cat", "torch.stack"}

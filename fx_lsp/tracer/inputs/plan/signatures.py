@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
+import linecache
 import sys
 import typing
 from collections.abc import Callable
+from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
@@ -31,10 +34,31 @@ def hints_of(function: Any, module: ModuleType) -> dict[str, Any]:
     hints: dict[str, Any] = {}
     for name, annotation in raw.items():
         try:
-            hints[name] = typing.get_type_hints(_Holder({name: annotation}), namespace, include_extras=True)[name]
+            hints[name] = _evaluated(annotation, namespace)
         except Exception:
+            namespace = _with_imports_for_types(namespace)
+            with suppress(Exception):
+                annotation = _evaluated(annotation, namespace)
             hints[name] = annotation
     return hints
+
+
+def _evaluated(annotation: Any, namespace: dict[str, Any]) -> Any:
+    return typing.get_type_hints(_Holder({"it": annotation}), namespace, include_extras=True)["it"]
+
+
+def _with_imports_for_types(namespace: dict[str, Any]) -> dict[str, Any]:
+    """Return the names of a module with what it imports under `if TYPE_CHECKING:`, which annotations mean."""
+    text = "".join(linecache.getlines(namespace.get("__file__") or ""))
+    if "TYPE_CHECKING" not in text:
+        return namespace
+    complete = dict(namespace)
+    with suppress(SyntaxError):
+        guards = (n for n in ast.parse(text).body if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n.test))
+        for statement in (statement for guard in guards for statement in guard.body):
+            with suppress(Exception):
+                exec(ast.unparse(statement), complete)
+    return complete
 
 
 def apply_of(function: type[torch.autograd.Function]) -> Callable[..., Any]:

@@ -208,12 +208,8 @@ def _from_annotation(annotation: Any, name: str, facts: Facts, taken: set[int], 
     if origin in (tuple, list, Sequence, Iterable) or annotation in (tuple, list):
         return _from_sequence(origin or annotation, arguments, name, facts, taken, context)
     if origin is dict or annotation is dict:
-        return [ValuePlan(dict, "{}", "search")]
-    if (
-        origin is Callable
-        or annotation in (typing.Callable, Callable)
-        or origin is typing.get_origin(Callable[[int], int])
-    ):
+        return _named(name, facts, taken, context) if facts.keys else [ValuePlan(dict, "{}", "search")]
+    if origin is Callable or annotation in (typing.Callable, Callable):
         return _callables(name, facts, context)[:1]
     if isinstance(annotation, type):
         return _from_class(annotation, name, facts, taken, context)
@@ -350,8 +346,8 @@ def _from_sequence(
     items = arguments
     if make is list or arguments[-1] is Ellipsis:
         kinds = tuple(a for a in arguments if a is not Ellipsis)
-        items = kinds if _AXIS.search(name) else kinds * 2  # no axis is named twice
-    plans = [_from_annotation(a, name, Facts(), taken, context) for a in items]
+        items = kinds if _AXIS.search(name) else kinds * (facts.item_count or 2)  # no axis is named twice
+    plans = [_from_annotation(a, name, facts.element or Facts(), taken, context) for a in items]
     if not all(plans):
         return []
     return [SequencePlan(tuple(p[min(i, len(p) - 1)] for p in plans), make) for i in range(max(len(p) for p in plans))]
@@ -522,6 +518,8 @@ def _callables(name: str, facts: Facts, context: Context) -> list[Plan]:
     if context.constructing and "applied" not in facts.uses:
         layer = nn.LayerNorm if "norm" in name else nn.GELU if "act" in name else nn.Identity
         return [value(layer, "search"), value(nn.Identity, "search"), value(nn.Linear, "search")]
+    if "keywords" in facts.uses:
+        return [FIRST]
     if facts.arguments in _OF_SEVERAL:
         return [value(_OF_SEVERAL[facts.arguments], "search")]
     function = value(torch.nn.functional.relu, "search")
@@ -562,8 +560,8 @@ def integers(name: str, facts: Facts, context: Context) -> list[int]:
     first = number_named(name)
     if not context.constructing and _AXIS.search(name):
         first = -1
-    literals = [x + 1 for x in facts.literals if type(x) is int]
-    return list(dict.fromkeys([first, *literals, 2, 1, 0, 4, 8, 64]))
+    literals = [x for x in facts.literals if type(x) is int]
+    return list(dict.fromkeys([first, *(x + 1 for x in literals), *literals, 2, 1, 0, 4, 8, 64]))
 
 
 def _float(name: str) -> float:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import FrameType
 
 from fx_lsp.tracer.failures.exceptions import expression, kind_of
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans
@@ -131,6 +132,19 @@ def mentioned_tensors(attempt: Attempt) -> list[str]:
     """Paths of the tensors that those expressions mention by name."""
     names = mentioned_names(attempt)
     return [p for p, _ in attempt.plans.tensors() if re.split(r"\W", p)[0] in names]
+
+
+def lacks_state(attempt: Attempt) -> bool:
+    """Return True if it ended at an attribute that a method reads of its own object, which has none of that name."""
+    error = attempt.run.error
+    traceback = error.__traceback__ if isinstance(error, AttributeError) and error.obj is not None else None
+    frames: list[FrameType] = []
+    while traceback is not None:
+        frames.append(traceback.tb_frame)
+        traceback = traceback.tb_next
+    return (
+        any(frame.f_locals.get("self") is error.obj for frame in frames) if isinstance(error, AttributeError) else False
+    )
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,8 @@ numbers.Integral.register(torch.SymInt)  # layers ask so whether a size is one n
 
 @contextmanager
 def symbols_are_integers() -> Generator[None, None, None]:
-    """Let symbols pass where PyTorch's layers ask whether a number that they were given is an `int`."""
+    """Let symbols pass where PyTorch's layers ask whether a number that they were given is an `int`, and be keys of
+    dictionaries and of functions that remember their results."""
 
     def is_instance(value: Any, kinds: Any) -> bool:
         counted = kinds if isinstance(kinds, tuple) else (kinds,)
@@ -91,9 +92,12 @@ def symbols_are_integers() -> Generator[None, None, None]:
     layers = [module for name, module in sys.modules.items() if name.startswith("torch.nn.modules.")]
     for module in layers:
         module.__dict__["isinstance"] = is_instance
+    kind: Any = torch.SymInt
+    unhashable, kind.__hash__ = kind.__hash__, lambda self: hash(int(self))  # pyright: ignore
     try:
         yield
     finally:
+        kind.__hash__ = unhashable
         for module in layers:
             del module.__dict__["isinstance"]
 
@@ -200,6 +204,8 @@ class PathConditions(ShapeEnv):
             self._note(orig_expr, answer == sympy.true)
         else:
             self.taken |= symbols
+            if answer == 0:  # what is left of a size that was divided: no code is written for nothing
+                self._note(sympy.Eq(orig_expr, 0), True)
         return answer
 
     def _note(self, expression: sympy.Basic, held: bool) -> None:

@@ -29,6 +29,8 @@ from fx_lsp.tracer.inputs.solve.attempt import (
     by_relevance,
     involved,
     is_data_dependent,
+    is_of_sizes,
+    lacks_state,
     mentioned_names,
     missing_name,
 )
@@ -46,10 +48,13 @@ from fx_lsp.tracer.inputs.solve.sizes import (
     single_number,
     unpacked_ranks,
 )
+from fx_lsp.tracer.inputs.solve.solver import enlarged
 from fx_lsp.tracer.run.coroutines import Unfinished
 from fx_lsp.tracer.run.observation import tensors_among
 from fx_lsp.tracer.run.tensors import spec_of
 
+LENGTHS = (4, 3, 1, 2)
+"""How many things a list may have."""
 NO_GRADIENT = "no gradient: the call has none for it, or writes to it in place"
 
 
@@ -57,7 +62,7 @@ def repairs(attempt: Attempt) -> Iterator[Plans]:
     """Plans worth trying after an attempt that raised."""
     error = attempt.run.error
     assert error is not None
-    if isinstance(error, Unfinished) or lacks_fake_kernel(error):
+    if isinstance(error, Unfinished) or lacks_fake_kernel(error) or lacks_state(attempt):
         return
     seen = {attempt.plans}
     rules = (_on_one_device,) if kind_of(error) == "device" else RULES
@@ -179,6 +184,29 @@ def _missing_part(attempt: Attempt) -> Iterator[Plans]:
             yield attempt.plans.with_plan(name, other)
 
 
+def _larger(attempt: Attempt) -> Iterator[Plans]:
+    """Yield plans with larger images, where one became too small for what is done with it."""
+    if is_of_sizes(attempt):
+        yield enlarged(attempt.plans)
+
+
+def _other_length(attempt: Attempt) -> Iterator[Plans]:
+    """Yield plans with more or fewer things in a list of which nobody said how long it is."""
+    several = {name: plan for name, plan in attempt.plans.items if isinstance(plan, SequencePlan) and not plan.keys}
+    for name in by_relevance(attempt, several):
+        plan = several[name]
+        if plan.items and name != attempt.plans.starred and all(map(_is_guess, plan.items)):
+            lengths = (n for n in LENGTHS if n != len(plan.items))
+            yield from (
+                attempt.plans.with_plan(name, dataclasses.replace(plan, items=(*plan.items, *plan.items[-1:] * n)[:n]))
+                for n in lengths
+            )
+
+
+def _is_guess(plan: Plan) -> bool:
+    return all(map(_is_guess, plan.items)) if isinstance(plan, SequencePlan) else plan.source == "search"
+
+
 def _other_kind(attempt: Attempt) -> Iterator[Plans]:
     """Something else altogether for a parameter that the failing expression mentions."""
     names = [n for n, _ in attempt.plans.items]
@@ -207,7 +235,9 @@ RULES: tuple[Rule, ...] = (
     single_batch,
     same_for_all_channels,
     fitting_ranks,
+    _larger,
     other_rank,
+    _other_length,
     _other_kind,
     _as_given,
 )

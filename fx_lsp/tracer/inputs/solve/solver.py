@@ -72,7 +72,7 @@ def solutions(exploration: Exploration, goal: Condition) -> list[Solution]:
     costs = ((_cost(solution, path, before, unlikely), solution) for unlikely, solution in likely)
     best = sorted(costs, key=lambda item: item[0])
     coherent = (replace(solution, coherent=not cost[1]) for cost, solution in islice(best, MAX_SOLUTIONS))
-    return [_told_apart(solution, groups, exploration, [*path, (goal, wanted)]) for solution in coherent]
+    return [_told_apart(solution, groups, exploration, goal) for solution in coherent]
 
 
 def _path(exploration: Exploration, goal: Condition) -> Iterator[tuple[Condition, Test]]:
@@ -91,9 +91,7 @@ def _is_of_table(condition: Condition, exploration: Exploration) -> bool:
     return all(exploration.dimensions[s].path.startswith(INIT) for s in expression.free_symbols)
 
 
-def _told_apart(
-    solution: Solution, groups: _Groups, exploration: Exploration, path: Iterable[tuple[Condition, Test]]
-) -> Solution:
+def _told_apart(solution: Solution, groups: _Groups, exploration: Exploration, goal: Condition) -> Solution:
     """The solution with other sizes for dimensions that equal one of its own by coincidence: `[4, 12, 8]`, not
     `[4, 8, 8]`, where the last has to be 8 and nothing is known of the second."""
     dimensions, sizes = exploration.dimensions, {**exploration.hints, **solution.sizes}
@@ -104,8 +102,9 @@ def _told_apart(
                 continue
             fresh = dict.fromkeys(groups[other], fresh_sizes(1, {*sizes.values()}, features=False)[0])
             by_name = {str(s): n for s, n in {**sizes, **fresh}.items()}
-            asked = (test for c, test in path if not fresh.keys().isdisjoint(c.expression.free_symbols))
-            if all(test(by_name) for test in asked):
+            about = [c for c in exploration.conditions if not fresh.keys().isdisjoint(c.expression.free_symbols)]
+            asked = {(c.expression, c.held != (c.expression == goal.expression)) for c in about}
+            if all(_test(expression, held)(by_name) for expression, held in asked):
                 solution = replace(solution, sizes={**solution.sizes, **fresh})
     return solution
 
@@ -289,7 +288,8 @@ def _told(goal: Condition, hints: Mapping[sympy.Symbol, int]) -> Iterator[int]:
 
 def _unlikeliness(solution: Solution, exploration: Exploration, before: Mapping[str, int]) -> tuple[Any, ...]:
     """Return a measure of how unnatural a solution is: whether images are no squares, how many sizes and how early a
-    tensor it changes, or numbers of the constructor, whether batches among them, how odd and how far its sizes are."""
+    tensor it changes, or numbers of the constructor, whether batches become unlike or like others, how odd and how far
+    its sizes are."""
     changed = solution.sizes
     sizes = {**before, **{str(s): n for s, n in changed.items()}}
     oblong = sum(sizes[str(a)] != sizes[str(b)] for a, b in _images(exploration) if {a, b} & changed.keys())
@@ -297,10 +297,12 @@ def _unlikeliness(solution: Solution, exploration: Exploration, before: Mapping[
     order = list(dict.fromkeys(d.path for d in exploration.dimensions.values()))
     paths = {exploration.dimensions[s].path for s in changed}
     first = 0 if any(path.startswith(INIT) for path in paths) else -1 - min(map(order.index, paths))
-    batches = sum(exploration.dimensions[s].rank > 1 and exploration.dimensions[s].index == 0 for s in changed)
+    batches = {s: sizes[str(s)] for s, d in exploration.dimensions.items() if d.rank > 1 and d.index == 0}
+    shared = {n for s, n in batches.items() if s not in changed}
+    alone = sum(-1 if n in shared else 1 for s, n in changed.items() if s in batches)
     odd = sum(_oddness(n) for n, _ in values)
     far = sum(abs(math.log(max(n, 1) / was)) for n, was in values)
-    return solution.degenerate, oblong, len(values), first, batches, odd, far
+    return solution.degenerate, oblong, len(values), first, alone, odd, far
 
 
 def _cost(

@@ -71,7 +71,7 @@ def keep_values(mode: FakeTensorMode) -> None:
             device = next((d for d in devices if d.type != "cpu"), torch.device("cpu"))
             return tree_map_only(torch.Tensor, lambda t: _as_fake(t, mode, device), _computed(func, args, kwargs))
         result = run(func, types, args, kwargs)
-        if all(_is_small(tensor) for tensor in _tensors(result)):
+        if all(_is_small(tensor) and tensor.layout is torch.strided for tensor in _tensors(result)):
             _attach(result, func, args, kwargs)
         else:
             _forget_written(func, args, kwargs)
