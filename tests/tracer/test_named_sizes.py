@@ -172,6 +172,30 @@ def test_shapes_in_comments_annotations_and_patterns(trace: TraceFixture) -> Non
     )
 
 
+def test_a_comment_on_a_product_says_what_comes_of_it(trace: TraceFixture) -> None:
+    traced = trace("""
+        import torch
+
+        # fx: q=f32[4, 8, 8], k=f32[4, 8, 8]
+        def f(q, k):
+            B, T, C = q.shape
+            first = q.relu()  # (B, T, hs)
+            scores = q @ k.transpose(-2, -1)  # (B, T, hs) @ (B, hs, T) -> (B, T, T)
+            wrong = q.transpose(-2, -1) * 2  # (B, hs, C)
+            return scores
+    """)
+    assert shown(traced) == snapshot(
+        [
+            "4 q: f32[B, T, C]",
+            "4 k: f32[B, 8, C]",
+            "6 first: f32[B, T, hs]",
+            "7 scores: f32[B, T, 8]",
+            "8 wrong: f32[B, C, T]",
+            "9 return: f32[B, T, 8]",
+        ]
+    )
+
+
 def test_a_comment_that_does_not_fit_is_prose(trace: TraceFixture) -> None:
     traced = trace("""
         import torch

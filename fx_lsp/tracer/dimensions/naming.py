@@ -68,6 +68,7 @@ class _Resolution:
     def __init__(self, run: SymbolicRun, shapes: Mapping[Place, Shape]) -> None:
         self._run, self._symbols, self._shapes = run, run.symbols, shapes
         self._names: dict[FunctionRun, dict[Any, str]] = {}
+        self._bound: dict[FunctionRun, dict[str, Any]] = {}
         self._texts: dict[FunctionRun | None, dict[Any, str]] = {}
 
     def named(self) -> Iterator[NamedSizes]:
@@ -93,8 +94,15 @@ class _Resolution:
                 yield NamedSizes(kind, span, name, numbers, names)
 
     def _value(self, scope: FunctionRun, place: Place, sizes: Sizes) -> list[str]:
-        """Return the names of the sizes of a value: what is written at its place, else what the function calls them."""
+        """Return the names of the sizes of a value: what is written at its place, else what the function calls them.
+
+        What is written does not count if the function calls other sizes so.
+        """
         written = self._written(scope, place, sizes)
+        self._names_in(scope)
+        bound = self._bound[scope]
+        if not all(self._is_same(bound.get(name, size), size) for name, size in zip(written, sizes, strict=True)):
+            written = [""] * len(sizes)
         return [name or self._text(scope, size) for name, size in zip(written, sizes, strict=True)]
 
     def _written(self, scope: FunctionRun, place: Place, sizes: Sizes) -> list[str]:
@@ -106,6 +114,10 @@ class _Resolution:
             if (size if isinstance(size, int) else by_name.setdefault(size, number) if size else number) != number:
                 return [""] * len(sizes)
         return ["" if isinstance(size, int) else size for size in shape] or [""] * len(sizes)
+
+    def _is_same(self, size: Any, other: Any) -> bool:
+        """Return True for two sizes that are one, or that operations found equal."""
+        return size == other or other in self._equal.get(size, ())
 
     def _number(self, size: Any) -> int:
         return int(size.xreplace(self._symbols.conditions.values))
@@ -121,16 +133,17 @@ class _Resolution:
         bound = {**scope.variables}
         for place, sizes in scope.seen():
             written = self._written(scope, place, sizes)
-            pairs = [(n, s) for n, s in zip(written, sizes, strict=True) if n.isidentifier() and not s.is_Integer]
+            pairs = [(name, size) for name, size in zip(written, sizes, strict=True) if name.isidentifier()]
             if all(bound.get(name, size) == size for name, size in pairs):
+                bound |= {name: size for name, size in pairs if name not in bound}
                 for name, size in pairs:
-                    bound[name] = size
-                    names.setdefault(size, name)
+                    if not size.is_Integer:
+                        names.setdefault(size, name)
         around = self._symbols.attributes if scope.outer is None else self._names_in(scope.outer)
         for size, name in around.items():
             if name not in bound and name not in names.values():
                 names.setdefault(size, name)
-        self._names[scope] = names
+        self._names[scope], self._bound[scope] = names, bound
         return names
 
     @cached_property

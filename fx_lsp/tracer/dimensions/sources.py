@@ -134,10 +134,11 @@ def _of_pattern(call: ast.Call) -> Shape | None:
 
 
 def _of_comment(line: str) -> Shape | None:
-    """The shape that a comment begins with, `# (B, T, C)`, `# B x T x C`, `# q: [B, H, T, D]`."""
+    """Return the shape that a comment begins with, `# (B, T, C)`, `# B x T x C`, `# q: [B, H, T, D]`, or that it says
+    comes of others, `# (B, T, C) @ (B, C, T) -> (B, T, T)`."""
     match = _COMMENT.search(line)
     if match is None or match.start() == len(line) - len(line.lstrip()):
         return None
-    written = shapes_in(match[1])
+    written = shapes_in(match[1].rpartition("->")[2])
     first = written[0] if written else ()
     return first if first and any(isinstance(size, str) for size in first) and "..." not in first else None
