@@ -74,8 +74,7 @@ from fx_lsp.tracer.run.conditions import under
 from fx_lsp.tracer.run.fakes import fake_mode, movable_modules, pickled_tensors
 from fx_lsp.tracer.run.observation import Run, Statements, Stopped, watched_run
 from fx_lsp.tracer.run.operations.lengths import ASSUMED
-from fx_lsp.tracer.run.values.checks import Checks
-from fx_lsp.tracer.run.values.constants import checks_pass
+from fx_lsp.tracer.run.values.decisions import Decisions, decided_by
 from fx_lsp.tracer.run.values.symbols import Symbols
 from fx_lsp.tracer.source.names import returned_names
 from fx_lsp.tracer.source.provenance import Sources
@@ -219,7 +218,7 @@ def _trace(
         return TraceReply(target), None
     lines = request.source.splitlines()
     stopped: dict[Failure, Stopped] = {}
-    with forbid_effects(), mode, checks_pass(mode, Checks(sources, lines)):
+    with forbid_effects(), mode, decided_by(Decisions(sources, lines)):
         prepared = prepare(request, loaded.module, target, sources, tree, mode, stopped)
     if isinstance(prepared, Failure):
         return _failed(request, prepared, stopped, sources, tree, mode), None
@@ -229,8 +228,8 @@ def _trace(
     def new_names() -> Names:
         return Names(sources, {request.file: tree}, returned_names(tree, _definition(request)))
 
-    checks = Checks(sources, lines)
-    with checks_pass(mode, checks):
+    decisions = Decisions(sources, lines)
+    with decided_by(decisions):
         tried = _captured(prepared, mode, sources, new_names, request)
     if isinstance(tried, Failure):
         recorded = _recorded(request, prepared, sources, tree, mode)
@@ -258,7 +257,7 @@ def _trace(
             request.source if loaded.whole else request.sliced,
         )
         try:
-            with under(mode, prepared.conditions), checks_pass(mode, checks):
+            with under(mode, prepared.conditions), decided_by(decisions):
                 ledger = further_stages(known)
         except ValueError as error:
             return TraceReply(Failure("unsupported", str(error))), None
@@ -280,7 +279,12 @@ def _trace(
         seconds=time.perf_counter() - started,
         torch=torch.__version__,
         notes=(*notes, *prepared.notes, *captured.notes, *devices.notes(), *weights_note(), *numbers_note()),
-        remarks=(*(symbols.remarks() if symbols is not None else checks.remarks()), *prepared.remarks, *remarks),
+        remarks=(
+            *(symbols.remarks() if symbols is not None else ()),
+            *decisions.remarks(),
+            *prepared.remarks,
+            *remarks,
+        ),
         refused=captured.refused,
         unreached=prepared.unreached,
         variants=prepared.variants,
@@ -317,8 +321,8 @@ def _recorded(
     request: TraceRequest, prepared: Prepared, sources: Sources, tree: ast.Module, mode: FakeTensorMode
 ) -> Stopped:
     """Run once more what runs, but cannot be captured, to record what it does."""
-    run, checks = Run(recorded=[]), Checks(sources, request.source.splitlines())
-    with forbid_effects(), mode, under(mode, prepared.conditions), checks_pass(mode, checks):
+    run, decisions = Run(recorded=[]), Decisions(sources, request.source.splitlines())
+    with forbid_effects(), mode, under(mode, prepared.conditions), decided_by(decisions):
         watched_run(sources, prepared.call.run, RUN_CODE, Statements(tree, request.file), run)
     return Stopped(run, prepared.call, prepared.conditions, prepared.inputs)
 

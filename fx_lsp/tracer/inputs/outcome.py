@@ -13,6 +13,7 @@ from fx_lsp.model import Failure, InputSpec, Remark, Severity, TargetVariant, Un
 from fx_lsp.tracer.inputs.candidate import Candidate
 from fx_lsp.tracer.inputs.plan.plans import (
     Plans,
+    has_made_up_values,
     input_specs,
 )
 from fx_lsp.tracer.inputs.plan.start import is_given
@@ -73,7 +74,7 @@ def search_candidate(candidate: Candidate, start: Plans, seconds: float, earlier
 def severity_of(candidate: Candidate, outcome: Found) -> Severity:
     """Tell how sure it is that the code itself is what ended a search."""
     task, constructed, failed = candidate.task, candidate.constructed, outcome.best
-    if _may_be_several(candidate, failed) or is_of_environment(failed):
+    if _may_be_several(candidate, failed) or is_of_environment(failed) or has_made_up_values(failed.plans):
         return "information"
     if constructed.trusted and is_given(candidate.start):
         return "information" if candidate.offer.guessed else "error"

@@ -23,6 +23,8 @@ from fx_lsp.tracer.run.in_place import Write, written_tensor
 from fx_lsp.tracer.run.operations.recurrent import OneOperation
 from fx_lsp.tracer.run.pairs import ELEMENTWISE, Columns
 from fx_lsp.tracer.run.tensors import describe
+from fx_lsp.tracer.run.values.decisions import current_decisions
+from fx_lsp.tracer.run.values.numbers import refuse_numbers
 from fx_lsp.tracer.source.provenance import METADATA, Chain, Sources
 
 MAX_VALUES = 20_000
@@ -124,6 +126,7 @@ class Watch(TorchFunctionMode):
         kwargs = kwargs or {}
         if func in METADATA or func in _OF_NUMBERS:
             return func(*args, **kwargs)
+        refuse_numbers((*args, *kwargs.values()))
         if _is_unbatched(func, args):
             self._run.unbatched.append(self._sources.chain(sys._getframe(1), self._stop))
         written = written_tensor(func, args, kwargs)
@@ -285,6 +288,9 @@ def watched_run(
     With `statements` the values of variables and expressions in the target's file are recorded too.
     """
     run = run or Run()
+    decisions = current_decisions()
+    if decisions is not None:
+        decisions.begin()
     values = Values() if statements is not None else None
     tracer = None
     if statements is not None and values is not None:
@@ -301,7 +307,7 @@ def watched_run(
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        run.error = error
+        run.error = error if decisions is None else decisions.blamed(error)
     if values is not None:
         run.values = values.collected()
     return run
