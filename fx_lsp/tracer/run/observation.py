@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from types import CodeType, FrameType
+from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 import torch
@@ -77,6 +77,7 @@ class Run:
     `crossed` are calls that paired every element of one tensor with every one of another, with the specs of both.
     `coverage` tells which lines of the target's file ran, where values were recorded. `recorded` are the torch calls
     that returned, for a run that begins with an empty list of them. Without values, `pairs` has `crossed` filled, too.
+    `made_up` is the place of the first number that stands for one of a tensor's.
     """
 
     result: Any = None
@@ -94,6 +95,7 @@ class Run:
     coverage: Coverage = field(default_factory=Coverage)
     recorded: list[TorchCall] | None = None
     pairs: bool = False
+    made_up: TracebackType | None = None
 
     def record(self, call: TorchCall) -> None:
         """Keep a torch call, if this is a run whose calls are recorded."""
@@ -307,7 +309,9 @@ def watched_run(
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        run.error = error if decisions is None else decisions.blamed(error)
+        run.error = error
+    if decisions is not None:
+        run.made_up = decisions.place
     if values is not None:
         run.values = values.collected()
     return run

@@ -203,12 +203,9 @@ def _with_values(attempt: Attempt) -> Iterator[Plans]:
     mentioned = mentioned_tensors(attempt)
     for path in sorted(guessed, key=lambda path: path not in mentioned):
         for values in _values_of(path, guessed[path], attempt.plans):
-            detail = f"made-up values: {', '.join(map(str, values))}, …"
 
-            def change(
-                where: str, plan: TensorPlan, path: str = path, values: tuple[int, ...] = values, detail: str = detail
-            ) -> TensorPlan:
-                return dataclasses.replace(plan, values=values, detail=detail) if where == path else plan
+            def change(where: str, plan: TensorPlan, path: str = path, values: tuple[int, ...] = values) -> TensorPlan:
+                return dataclasses.replace(plan, values=values) if where == path else plan
 
             yield attempt.plans.map_tensors(change)
 

@@ -40,8 +40,6 @@ _AS_USERS_WRITE = tuple(
     os.path.join(os.path.dirname(torch.__file__), part) + os.sep for part in ("distributions", "nn", "optim")
 )
 """The parts of PyTorch that are written as its users write."""
-_OF_VALUES = (ArithmeticError, AssertionError, LookupError, RuntimeError, ValueError, UnboundLocalError, SystemExit)
-"""What code raises because of the values that it is given."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +74,7 @@ class Decisions:
         self._sources, self._lines = sources, lines
         self._conditions: dict[str, list[_Condition]] = {}
         self._remarks: dict[Remark, None] = {}
+        self._values: dict[Span, Remark] = {}
         self._turns: dict[_Condition, _Turns] = {}
         self._run: FrameType | None = None
         self._count = 0
@@ -127,12 +126,15 @@ class Decisions:
         self._remarks[Remark(condition.told.format(f"`{shown_text(condition.test)}`{where}"), span)] = None
 
     def note_value(self, frame: FrameType | None, text: str) -> None:
-        """Take note that the expression which is evaluated below `frame` is given a value that is made up."""
+        """Take note that the expression which is evaluated below `frame` is given a value that is made up.
+
+        Of several, the first is told.
+        """
         chain = self._sources.chain(frame, RUN_CODE)
         if not chain:
             return
         shown = shown_expression(chain[0], self._lines_of(chain[0].file))
-        self._remarks[Remark(f"the value of `{shown}` is made up: {text}", chain[0])] = None
+        self._values.setdefault(chain[0], Remark(f"the value of `{shown}` is made up: {text}", chain[0]))
 
     def make_up(self, frame: FrameType | None) -> TracebackType | None:
         """Take note that a number is made up below `frame`; return that place, for an error that is due to it."""
@@ -147,14 +149,9 @@ class Decisions:
         """Forget what was made up in the run before."""
         self.place = None
 
-    def blamed(self, error: BaseException) -> BaseException:
-        """Return an error, or in its place that a value is needed, where what was made up may be what it is about."""
-        is_own = self.place is not None and isinstance(error, _OF_VALUES) and not isinstance(error, DATA_DEPENDENT)
-        return needed(self.place) if is_own and not self.is_rehearsal else error
-
     def remarks(self) -> tuple[Remark, ...]:
         """What was taken for granted, each where the code asks for it."""
-        return tuple(self._remarks)
+        return (*self._remarks, *self._values.values())
 
     def _is_users(self, file: str) -> bool:
         return self._sources.rank(file) < 2 or file.startswith(_AS_USERS_WRITE)
