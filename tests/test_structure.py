@@ -160,7 +160,7 @@ QUESTION_DOCSTRINGS: dict[str, int] = {
     "fx_lsp.plots": 2,
     "fx_lsp.server": 22,
     "fx_lsp.specs": 3,
-    "fx_lsp.tracer": 137,
+    "fx_lsp.tracer": 135,
     "fx_lsp.tracing": 109,
     "fx_lsp.wire": 1,
 }

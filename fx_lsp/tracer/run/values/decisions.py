@@ -275,7 +275,7 @@ def _raises(block: Sequence[ast.stmt]) -> bool:
 
 
 def _asked(frame: FrameType) -> int | None:
-    """The instruction that gave the value whose truth is asked for now; None where something else is done."""
+    """Return the instruction that gave the value whose truth is asked for now; None where something else is done."""
     code, at = frame.f_code.co_code, frame.f_lasti
     if dis.opname[code[at]] == "COMPARE_OP":
         return at
@@ -291,7 +291,7 @@ def _only_tells(statement: ast.stmt) -> bool:
 
 
 def _called(statement: ast.stmt) -> str:
-    """The name of what a statement calls, if it is a call and no more."""
+    """Return the name of what a statement calls, if it is a call and no more."""
     call = statement.value if isinstance(statement, ast.Expr) else None
     if not isinstance(call, ast.Call):
         return ""
@@ -299,7 +299,7 @@ def _called(statement: ast.stmt) -> str:
 
 
 def _parts(test: ast.expr, value: bool) -> Iterator[tuple[ast.expr, bool]]:
-    """The parts of a test that are asked one by one, and what each has to be for the whole to have that value."""
+    """Yield the parts of a test that are asked one by one, and what each has to be for the whole to have that value."""
     if isinstance(test, ast.BoolOp):
         for part in test.values:
             yield from _parts(part, value)
@@ -310,9 +310,9 @@ def _parts(test: ast.expr, value: bool) -> Iterator[tuple[ast.expr, bool]]:
 
 
 def _gives(node: ast.expr, span: Span) -> bool:
-    """Whether what is computed at the span is the node's value. Python may say of a call where its last line begins.
+    """Return True if what is computed at the span is the node's value.
 
-    Where Python keeps no columns, whether they share a line.
+    Python may say of a call where its last line begins. Where it keeps no columns, it is so if they share a line.
     """
     end = node.end_lineno or node.lineno, node.end_col_offset or 0
     if span.end_col == 0:
