@@ -76,7 +76,7 @@ VAGUE_VARIABLES: dict[str, int] = {
 }
 
 QUESTION_DOCSTRINGS: dict[str, int] = {
-    "fx_lsp.tracer": 136,
+    "fx_lsp.tracer": 134,
 }
 
 

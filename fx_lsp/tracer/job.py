@@ -74,8 +74,7 @@ from fx_lsp.tracer.run.conditions import under
 from fx_lsp.tracer.run.fakes import copied_tensors, fake_mode, inference_without_gradients, movable_modules
 from fx_lsp.tracer.run.observation import Run, Statements, Stopped, watched_run
 from fx_lsp.tracer.run.operations.lengths import ASSUMED
-from fx_lsp.tracer.run.values.checks import Checks
-from fx_lsp.tracer.run.values.constants import checks_pass
+from fx_lsp.tracer.run.values.decisions import Decisions, decided_by
 from fx_lsp.tracer.run.values.symbols import Symbols
 from fx_lsp.tracer.source.names import returned_names
 from fx_lsp.tracer.source.provenance import Sources
@@ -223,8 +222,8 @@ def _trace(
     def new_names() -> Names:
         return Names(sources, {request.file: tree}, returned_names(tree, _definition(request)))
 
-    checks = Checks(sources, lines)
-    with checks_pass(mode, checks):
+    decisions = Decisions(sources, lines)
+    with decided_by(decisions):
         tried = _captured(prepared, mode, sources, new_names, request)
     if isinstance(tried, Failure):
         recorded = _recorded(request, prepared, sources, tree, mode)
@@ -252,7 +251,7 @@ def _trace(
             request.source if loaded.whole else request.sliced,
         )
         try:
-            with under(mode, prepared.conditions), checks_pass(mode, checks):
+            with under(mode, prepared.conditions), decided_by(decisions):
                 ledger = further_stages(known)
         except ValueError as error:
             return TraceReply(Failure("unsupported", str(error))), None
@@ -274,7 +273,12 @@ def _trace(
         seconds=time.perf_counter() - started,
         torch=torch.__version__,
         notes=(*notes, *prepared.notes, *captured.notes, *devices.notes(), *weights_note(), *numbers_note()),
-        remarks=(*(symbols.remarks() if symbols is not None else checks.remarks()), *prepared.remarks, *remarks),
+        remarks=(
+            *(symbols.remarks() if symbols is not None else ()),
+            *decisions.remarks(),
+            *prepared.remarks,
+            *remarks,
+        ),
         refused=captured.refused,
         unreached=prepared.unreached,
         variants=prepared.variants,
@@ -293,7 +297,7 @@ def _prepared(
 ) -> Prepared | Failure:
     """Find the target and its inputs; what a step was to get from data that is not here is among them."""
     inputs: tuple[str, ...] = ()
-    checks = Checks(sources, request.source.splitlines())
+    lines = request.source.splitlines()
     while True:
         try:
             target = _target(request, loaded, mode, inputs)
@@ -303,7 +307,7 @@ def _prepared(
                 return Failure("unsupported", f"{request.name} does not exist once the file has run")
         if isinstance(target, Failure):
             return target
-        with forbid_effects(), mode, checks_pass(mode, checks):
+        with forbid_effects(), mode, decided_by(Decisions(sources, lines)):
             prepared = prepare(request, loaded.module, target, sources, tree, mode, stopped)
         run = stopped.get(prepared) if isinstance(prepared, Failure) and request.step else None
         more = inputs_from_data(request, run.run.error) if run is not None else ()
@@ -340,8 +344,8 @@ def _recorded(
     request: TraceRequest, prepared: Prepared, sources: Sources, tree: ast.Module, mode: FakeTensorMode
 ) -> Stopped:
     """Run once more what runs, but cannot be captured, to record what it does."""
-    run, checks = Run(recorded=[]), Checks(sources, request.source.splitlines())
-    with forbid_effects(), mode, under(mode, prepared.conditions), checks_pass(mode, checks):
+    run, decisions = Run(recorded=[]), Decisions(sources, request.source.splitlines())
+    with forbid_effects(), mode, under(mode, prepared.conditions), decided_by(decisions):
         watched_run(sources, prepared.call.run, RUN_CODE, Statements(tree, request.file), run)
     return Stopped(run, prepared.call, prepared.conditions, prepared.inputs)
 

@@ -6,6 +6,7 @@ from textwrap import indent
 
 import pytest
 from conftest import TraceFixture
+from inline_snapshot import snapshot
 
 from fx_lsp.model import Failure
 
@@ -46,7 +47,8 @@ def test_values_that_are_there(trace: TraceFixture, body: str) -> None:
 )
 def test_values_that_are_not(trace: TraceFixture, body: str) -> None:
     outcome = trace(_function(body)).reply.outcome
-    assert isinstance(outcome, Failure) or "depend on the values" in " ".join(outcome.notes)
+    told = () if isinstance(outcome, Failure) else (*outcome.notes, *(remark.message for remark in outcome.remarks))
+    assert isinstance(outcome, Failure) or "depend on the values" in " ".join(told) or "value decides" in " ".join(told)
 
 
 def test_an_index_out_of_bounds_is_told(trace: TraceFixture) -> None:
@@ -86,3 +88,96 @@ def loudest(wave):
 
 def _function(body: str) -> str:
     return f"{PRELUDE}\n# fx: x=f32[4, 8]\ndef f(x):\n{indent(body, '    ')}\n"
+
+
+DRAWN = """
+text = torch.arange(1000)
+
+def windows(count=4, size=8):
+    starts = torch.randint(len(text) - size, (count,))
+    return torch.stack([text[i : i + size] for i in starts]).to(torch.float32)
+"""
+
+
+def test_integers_are_drawn_the_same_each_time(trace: TraceFixture) -> None:
+    traced = trace(PRELUDE + DRAWN, "windows")
+    assert traced.trace.outputs == ("f32[4, 8]",)
+    (remark,) = traced.trace.remarks
+    assert (traced.at(remark.span), remark.message) == snapshot(
+        ("text[i : i + size]", "the value of `text[i:i + size]` is made up: 204, drawn at random")
+    )
+    assert traced.graph("inference") == trace(PRELUDE + DRAWN, "windows").graph("inference")
+
+
+MASKED = """
+def attend(scores, lengths):
+    longest = lengths.max().item()
+    mask = torch.arange(longest)[None] < lengths[:, None]
+    return scores.masked_fill(~mask, 0.0)
+
+def parts(x, lengths):
+    return torch.stack([row[:n].sum() for row, n in zip(x, lengths.tolist())])
+
+def part(x, index):
+    return x[index[0] : index[1]] * x.new_ones(int(index.max()), 1)
+
+def looked_up(table, index):
+    return table[index.numpy().tolist()] * F.one_hot(index).sum()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        (
+            "attend",
+            snapshot(
+                [
+                    "scores: f32[4, 64] ()",
+                    "lengths: i64[4] (sizes that fit, made-up values: 64, …)",
+                    "the value of `lengths.max().item()` is made up: 64",
+                    "f32[4, 64]",
+                ]
+            ),
+        ),
+        (
+            "parts",
+            snapshot(
+                [
+                    "x: f32[4, 64] ()",
+                    "lengths: i64[8] (made-up values: 64, …)",
+                    "the value of `lengths.tolist()` is made up: 64, 64, 64, 64, …",
+                    "f32[4]",
+                ]
+            ),
+        ),
+        (
+            "part",
+            snapshot(
+                [
+                    "x: f32[4, 64] ()",
+                    "index: i64[8] (made-up values: 0, 1, …)",
+                    "the value of `x[index[0]:index[1]]` is made up: 0",
+                    "the value of `int(index.max())` is made up: 1",
+                    "f32[1, 64]",
+                ]
+            ),
+        ),
+        (
+            "looked_up",
+            snapshot(
+                [
+                    "table: f32[4, 64] ()",
+                    "index: i64[8] (made-up values: 0, 1, …)",
+                    "the value of `index.numpy()` is made up: 0, 1, 0, 1, …",
+                    "the value of `F.one_hot(index)` is made up: 1",
+                    "f32[8, 64]",
+                ]
+            ),
+        ),
+    ],
+)
+def test_whole_numbers_that_are_guessed_have_values(trace: TraceFixture, name: str, told: list[str]) -> None:
+    traced = trace(f"{PRELUDE}import torch.nn.functional as F\n{MASKED}", name)
+    shown = [f"{given.name}: {given.spec} ({given.detail})" for given in traced.trace.inputs]
+    assert [*shown, *(remark.message for remark in traced.trace.remarks), *traced.trace.outputs] == told

@@ -117,8 +117,8 @@ def test_checks_that_compiled_code_leaves_out(trace: TraceFixture) -> None:
 
         # fx: x=f32[4, 8]
         def f(x):
-            if not torch.compiler.is_compiling() and not (x > 0).all():
-                x = x.abs()
+            if not torch.compiler.is_compiling():
+                x = x / max(x.min(), x.max())
             return x.log()
     """)
     assert traced.graph("forward") == snapshot("""\
@@ -134,43 +134,60 @@ return (log, x)\
 EXPLAINED = {
     "a branch": (
         """
+        import torch
+
         # fx: x=f32[4]
         def f(x):
-            if x.sum() > 0:
+            if torch.equal(x, x.abs()):
                 return x * 2
             return x
         """,
         snapshot("""\
-x.sum() > 0
-`if x.sum() > 0:` branches on a tensor's value
+torch.equal(x, x.abs())
+`if torch.equal(x, x.abs()):` branches on a tensor's value
 Use `torch.where` (both sides are computed) or `torch.cond`, or branch on shapes.\
 """),
     ),
-    "a number that decides later": (
+    "a number in an operation": (
         """
         # fx: x=f32[4]
         def f(x):
             n = x.sum().item()
-            y = x + 1
-            return y if n > 3 else y * 2
+            return x * n / max(x.sum(), n)
         """,
         snapshot("""\
-n > 3
-`y if n > 3 else y * 2` branches on a tensor's value
-Use `torch.where` (both sides are computed) or `torch.cond`, or branch on shapes.\
+max(x.sum(), n)
+`max(x.sum(), n)` compares the values of tensors
+Use `torch.maximum`, or stack them and use `amax`, which stay tensors.\
+"""),
+    ),
+    "an array in an operation": (
+        """
+        import numpy as np
+        import torch
+
+        # fx: x=f32[4]
+        def f(x):
+            y = torch.from_numpy(np.log(x.detach().numpy()) + x.detach().numpy())
+            return x * torch.from_numpy(x.detach().numpy() + 0.0)
+        """,
+        snapshot("""\
+x.detach().numpy()
+`y = torch.from_numpy(np.log(x.detach().numpy()) + x.detach().numpy())` turns a tensor into Python numbers
+Keep it a tensor, or pass the numbers as an argument.\
 """),
     ),
     "a loop until": (
         """
         # fx: x=f32[4]
         def f(x):
-            while x.norm() > 1:
+            while max(x.min(), x.max()) > 1:
                 x = x / 2
             return x
         """,
         snapshot("""\
-x.norm() > 1
-`while x.norm() > 1:` loops until a tensor's value says stop
+max(x.min(), x.max())
+`while max(x.min(), x.max()) > 1:` loops until a tensor's value says stop
 Loop a fixed number of times and let `torch.where` keep what is finished.\
 """),
     ),
@@ -244,11 +261,11 @@ Pass the number as an argument, or keep the full size and mask what is too much.
         """
         # fx: x=f32[4]
         def f(x):
-            return x.detach().numpy()
+            return (x > 0).numpy()
         """,
         snapshot("""\
-x.detach().numpy()
-`x.detach().numpy()` turns a tensor into Python numbers
+(x > 0).numpy()
+`(x > 0).numpy()` turns a tensor into Python numbers
 Keep it a tensor, or pass the numbers as an argument.\
 """),
     ),

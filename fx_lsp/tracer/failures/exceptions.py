@@ -22,7 +22,7 @@ from fx_lsp.tracer.program.absences import AbsentError
 from fx_lsp.tracer.program.effects import EffectBlocked
 from fx_lsp.tracer.program.partial_imports import PackageRaised
 from fx_lsp.tracer.run.coroutines import Unfinished
-from fx_lsp.tracer.run.observation import FailedCall
+from fx_lsp.tracer.run.observation import FailedCall, Run
 from fx_lsp.tracer.run.tensors import describe
 from fx_lsp.tracer.source.expressions import expression
 from fx_lsp.tracer.source.provenance import Sources
@@ -115,6 +115,18 @@ def _is_of_import(error: BaseException) -> bool:
 def needs_value(error: BaseException) -> bool:
     """Whether code asked a fake tensor for its values."""
     return isinstance(error, DATA_DEPENDENT) or str(error).startswith(".numpy() is not supported for tensor subclasses")
+
+
+def is_of_made_up(run: Run, sources: Sources) -> bool:
+    """Return True if what ended a run may be numbers that were made up, and no torch call."""
+    if run.made_up is None or not isinstance(run.error, _OF_VALUES) or needs_value(run.error):
+        return False
+    chain = sources.traceback_chain(run.error.__traceback__)
+    return run.failed is None or run.failed.chain[:1] != chain[:1]
+
+
+_OF_VALUES = (ArithmeticError, AssertionError, LookupError, RuntimeError, ValueError, SystemExit)
+"""What code raises because of the values that it is given."""
 
 
 def sentence(error: BaseException) -> str:

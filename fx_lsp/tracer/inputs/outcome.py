@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from fx_lsp.model import Failure, InputSpec, Remark, Severity, TargetVariant, Unreached
+from fx_lsp.tracer.failures.exceptions import is_of_made_up
 from fx_lsp.tracer.inputs.candidate import Candidate
 from fx_lsp.tracer.inputs.plan.plans import (
     Plans,
+    has_made_up_values,
     input_specs,
 )
 from fx_lsp.tracer.inputs.plan.start import is_given
@@ -73,7 +75,7 @@ def search_candidate(candidate: Candidate, start: Plans, seconds: float, earlier
 def severity_of(candidate: Candidate, outcome: Found) -> Severity:
     """Tell how sure it is that the code itself is what ended a search."""
     task, constructed, failed = candidate.task, candidate.constructed, outcome.best
-    if _may_be_several(candidate, failed) or is_of_environment(failed):
+    if _may_be_several(candidate, failed) or is_of_environment(failed) or _is_of_values(failed):
         return "information"
     if constructed.trusted and is_given(candidate.start):
         return "information" if candidate.offer.guessed else "error"
@@ -87,6 +89,11 @@ def severity_of(candidate: Candidate, outcome: Found) -> Severity:
     if is_unsure or (owner is not None and inspect.isabstract(owner)):
         return "information"
     return "warning" if _is_own_fault(candidate, outcome, rivals) else "information"
+
+
+def _is_of_values(failed: Attempt) -> bool:
+    """Return True if values that were made up may be what an attempt failed of."""
+    return has_made_up_values(failed.plans) or is_of_made_up(failed.run, failed.sources)
 
 
 def _may_be_several(candidate: Candidate, failed: Attempt) -> bool:

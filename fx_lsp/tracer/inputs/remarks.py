@@ -12,6 +12,7 @@ from fx_lsp.tracer.inputs.evidence.named_numbers import with_named_sizes
 from fx_lsp.tracer.inputs.plan.plans import (
     TensorPlan,
     fresh_sizes,
+    has_made_up_values,
     is_single_batch,
 )
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_of_sizes, place_of
@@ -70,6 +71,8 @@ def demands_of(candidate: Candidate, ran: Attempt) -> list[Remark]:
 def _retraced_demands(candidate: Candidate, ran: Attempt) -> list[Remark]:
     task, init = candidate.task, candidate.constructed.plans
     guessed = any(plan.source == "search" for _, plan in ran.plans.tensors())
+    if has_made_up_values(ran.plans):  # a number that was made up would be one of the code's own
+        return []
     if not guessed or ran.run.calls > MAX_CALLS_RETRACED or task.request.work or not are_tensors_or_numbers(ran):
         return []
     telling = _unlike_its_name(candidate, ran) or _single_batch(candidate, ran)

@@ -13,7 +13,7 @@ from itertools import count, islice, product
 from typing import TypeAlias
 
 from fx_lsp.model import Failure, InputSpec, Severity
-from fx_lsp.tracer.failures.exceptions import failure_of
+from fx_lsp.tracer.failures.exceptions import failure_of, is_of_made_up
 from fx_lsp.tracer.inputs.plan.plans import FROM_ERROR, Plans
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_data_dependent, is_of_sizes, place_of
 from fx_lsp.tracer.inputs.solve.demands import of_one_shape
@@ -24,6 +24,7 @@ from fx_lsp.tracer.inputs.solve.sizes import batched, with_rank
 from fx_lsp.tracer.inputs.solve.solver import enlarged, has_vanishing_sizes, solved, with_sizes
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.run.observation import Run
+from fx_lsp.tracer.run.values.decisions import needed
 
 Evaluate = Callable[[Plans], Attempt]
 Explore = Callable[[Plans, bool], Exploration]
@@ -328,7 +329,8 @@ def search_failure(task: Task, found: Found, bad: Severity, inputs: tuple[InputS
     """Why a search found nothing: what ended the try that came furthest."""
     run: Run = found.best.run
     assert run.error is not None
-    failure = failure_of(run.error, task.sources, run.failed, task.lines, bad, inputs)
+    error = needed(run.made_up) if is_of_made_up(run, task.sources) else run.error
+    failure = failure_of(error, task.sources, run.failed, task.lines, bad, inputs)
     if bad != "information" or failure.kind in HARD:
         return failure
     return dataclasses.replace(failure, kind="inputs")

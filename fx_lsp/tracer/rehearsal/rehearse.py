@@ -25,13 +25,13 @@ from fx_lsp.tracer.program.load import codes_of, empty_module
 from fx_lsp.tracer.program.time_limit import time_limit
 from fx_lsp.tracer.program.weights import are_weights_left_out
 from fx_lsp.tracer.rehearsal.script import AGAIN, TRYING, TURNS, rehearsed
-from fx_lsp.tracer.rehearsal.stand_ins import no_remote_calls, numbers_of_data, plain_steps
+from fx_lsp.tracer.rehearsal.stand_ins import no_remote_calls, plain_steps
 from fx_lsp.tracer.rehearsal.turns import Turns
 from fx_lsp.tracer.run.observation import FailedCall, Run, tensors_among, watched_run
 from fx_lsp.tracer.run.pairs import pairs_told
 from fx_lsp.tracer.run.values import constants
-from fx_lsp.tracer.run.values.checks import Checks
-from fx_lsp.tracer.run.values.constants import arrays_refuse_gradients, checks_pass, integers_are_drawn
+from fx_lsp.tracer.run.values.constants import arrays_refuse_gradients
+from fx_lsp.tracer.run.values.decisions import Decisions, decided_by
 from fx_lsp.tracer.source.provenance import Sources
 
 SECONDS = 10.0
@@ -144,15 +144,13 @@ def rehearse(request: TraceRequest, sources: Sources, mode: FakeTensorMode) -> F
 
     with ExitStack() as stack:
         stack.enter_context(mode)
-        stack.enter_context(checks_pass(mode, Checks(sources, lines)))
+        stack.enter_context(decided_by(Decisions(sources, lines, is_rehearsal=True)))
         stack.enter_context(forbid_effects())
         rehearsal.line = stack.enter_context(started_as(request.file))
         stack.enter_context(one_batch_each(and_last=True))
-        stack.enter_context(integers_are_drawn())
         stack.enter_context(arrays_refuse_gradients())
         stack.enter_context(plain_steps())
         stack.enter_context(no_remote_calls())
-        stack.enter_context(numbers_of_data(rehearsal.forget_failed))
         stack.enter_context(rehearsal.turns.counting())
         watched_run(sources, whole, _run.__code__, None, run)
     error = run.error.__cause__ if isinstance(run.error, _Wrong) else None

@@ -52,8 +52,12 @@ class Call:
         return [*((_argument_name(self, i), a) for i, a in enumerate(self.args)), *self.kwargs.items()]
 
     def run(self) -> Any:
-        """Call the target, which remembers no other call; what it assigns to attributes of the modules is undone."""
+        """Call the target, which remembers no other call; what it assigns to attributes of the modules is undone.
+
+        What it draws at random is the same each time.
+        """
         forget_results()
+        torch.default_generator.manual_seed(0)
         with unchanged(self.modules.values()) as before:
             result = finished(self.function(*self.args, **self.kwargs))
             self.created[:] = before.created()

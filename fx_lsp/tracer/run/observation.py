@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from types import CodeType, FrameType
+from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 import torch
@@ -23,6 +23,8 @@ from fx_lsp.tracer.run.in_place import Write, written_tensor
 from fx_lsp.tracer.run.operations.recurrent import OneOperation
 from fx_lsp.tracer.run.pairs import ELEMENTWISE, Columns
 from fx_lsp.tracer.run.tensors import describe
+from fx_lsp.tracer.run.values.decisions import current_decisions
+from fx_lsp.tracer.run.values.numbers import refuse_numbers
 from fx_lsp.tracer.source.provenance import METADATA, Chain, Sources
 
 MAX_VALUES = 20_000
@@ -75,6 +77,7 @@ class Run:
     `crossed` are calls that paired every element of one tensor with every one of another, with the specs of both.
     `coverage` tells which lines of the target's file ran, where values were recorded. `recorded` are the torch calls
     that returned, for a run that begins with an empty list of them. Without values, `pairs` has `crossed` filled, too.
+    `made_up` is the place of the first number that stands for one of a tensor's.
     """
 
     result: Any = None
@@ -92,6 +95,7 @@ class Run:
     coverage: Coverage = field(default_factory=Coverage)
     recorded: list[TorchCall] | None = None
     pairs: bool = False
+    made_up: TracebackType | None = None
 
     def record(self, call: TorchCall) -> None:
         """Keep a torch call, if this is a run whose calls are recorded."""
@@ -124,6 +128,7 @@ class Watch(TorchFunctionMode):
         kwargs = kwargs or {}
         if func in METADATA or func in _OF_NUMBERS:
             return func(*args, **kwargs)
+        refuse_numbers((*args, *kwargs.values()))
         if _is_unbatched(func, args):
             self._run.unbatched.append(self._sources.chain(sys._getframe(1), self._stop))
         written = written_tensor(func, args, kwargs)
@@ -285,6 +290,9 @@ def watched_run(
     With `statements` the values of variables and expressions in the target's file are recorded too.
     """
     run = run or Run()
+    decisions = current_decisions()
+    if decisions is not None:
+        decisions.begin()
     values = Values() if statements is not None else None
     tracer = None
     if statements is not None and values is not None:
@@ -302,6 +310,8 @@ def watched_run(
         raise
     except BaseException as error:
         run.error = error
+    if decisions is not None:
+        run.made_up = decisions.place
     if values is not None:
         run.values = values.collected()
     return run

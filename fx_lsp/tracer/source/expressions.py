@@ -6,6 +6,9 @@ import ast
 
 from fx_lsp.model import Span
 
+MAX_TEXT = 60
+"""How long an expression may be in a sentence."""
+
 
 def expression(span: Span | None, lines: list[str]) -> ast.expr | None:
     """The expression at a span of a file's lines, parsed; None where the text there is none.
@@ -36,5 +39,15 @@ def _augmented(text: bytes) -> ast.expr | None:
 def shown_expression(span: Span, lines: list[str]) -> str:
     """The source of an expression, shortened where it is long; its line where there is none."""
     node = expression(span, lines)
-    text = ast.unparse(node) if node is not None else lines[span.line - 1].strip() if span.line <= len(lines) else ""
-    return text if len(text) <= 60 else f"{text[:57]}…"
+    if node is not None:
+        return shown_text(node)
+    return _shortened(lines[span.line - 1].strip() if span.line <= len(lines) else "")
+
+
+def shown_text(node: ast.expr) -> str:
+    """Return an expression as it is shown in a sentence."""
+    return _shortened(ast.unparse(node))
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 3]}…"

@@ -44,7 +44,6 @@ from fx_lsp.tracer.program.load import (
 )
 from fx_lsp.tracer.program.partial_imports import stand_in_for
 from fx_lsp.tracer.program.time_limit import TimeUp, time_limit
-from fx_lsp.tracer.run.values.constants import integers_are_drawn
 
 SHARE, KEPT = 0.6, 0.4
 """How much of the time that is left one call site may use, and how much of all is kept for what comes after them."""
@@ -144,7 +143,6 @@ def _seen_at(
         line = stack.enter_context(started_as(site.file, instead))
         stack.enter_context(time_limit(seconds))
         stack.enter_context(one_batch_each())
-        stack.enter_context(integers_are_drawn())
         target = None if own else target_module(request, site, mode, is_tolerant=is_tolerant)
         if target is not None:
             stack.enter_context(project_anew(request, (request.module, site.imported)))

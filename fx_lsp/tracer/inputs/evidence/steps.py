@@ -43,7 +43,6 @@ from fx_lsp.tracer.program.time_limit import TimeUp, time_limit
 from fx_lsp.tracer.run.call import tensors_in
 from fx_lsp.tracer.run.functions import innermost
 from fx_lsp.tracer.run.state import contents_of, unchanged
-from fx_lsp.tracer.run.values.constants import integers_are_drawn
 
 ALL_SITES_SECONDS = 12.0
 """How long it may take by the clock until no other call is tried."""
@@ -206,7 +205,6 @@ def _made_at(search: _Search, site: CallSite) -> FunctionType | None:
             line = stack.enter_context(started_as(site.file))
             stack.enter_context(time_limit(SITE_SECONDS))
             stack.enter_context(one_batch_each())
-            stack.enter_context(integers_are_drawn())
             other = site.file != request.file
             target = target_module(request, site, search.mode, search.inputs) if other else None
             for code, imports in statements_of(request, site, search.inputs):
@@ -261,7 +259,7 @@ def _first_batch(function: Any) -> Mapping[str, Any] | None:
         return batches
     batch = None
     try:
-        with forbid_effects(), time_limit(BATCH_SECONDS), one_batch_each(), integers_are_drawn():
+        with forbid_effects(), time_limit(BATCH_SECONDS), one_batch_each():
             batch = next(iter(batches()), None)
     except KeyboardInterrupt:
         raise

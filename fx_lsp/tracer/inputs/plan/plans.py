@@ -20,6 +20,7 @@ from fx_lsp.model import InputSource, InputSpec
 from fx_lsp.specs import Expression, TensorSpec
 from fx_lsp.tracer.run.call import tensors_in
 from fx_lsp.tracer.run.tensors import make_tensor, spec_of
+from fx_lsp.tracer.run.values.constants import give_values
 
 INIT = "init."
 """What the names of constructor arguments begin with, among the inputs of a trace."""
@@ -34,7 +35,7 @@ class TensorPlan:
     """A tensor to make.
 
     `grad` asks for a gradient (floating point only); `dtype_known` says that its use fixes the dtype, and `rank_known`
-    that the code fixes how many dimensions it has.
+    that the code fixes how many dimensions it has. A tensor whose values are asked for has those, again and again.
     """
 
     spec: TensorSpec
@@ -43,6 +44,7 @@ class TensorPlan:
     grad: bool = True
     dtype_known: bool = False
     rank_known: bool = False
+    values: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,11 @@ class Plans:
 def value(constant: Any, source: InputSource, detail: str = "") -> ValuePlan:
     """A plan for a value that every run may share."""
     return ValuePlan(lambda: constant, readable(constant), source, detail)
+
+
+def has_made_up_values(plans: Plans) -> bool:
+    """Return True if a tensor has values that nobody gave."""
+    return any(plan.values for _, plan in plans.tensors())
 
 
 def is_single_batch(plan: TensorPlan) -> bool:
@@ -259,6 +266,8 @@ def _make(plan: Plan, path: str, paths: dict[int, str], named_sizes: Mapping[str
     made = make_tensor(plan.spec, named_sizes)
     if plan.grad and (made.is_floating_point() or made.is_complex()):
         made.requires_grad_()
+    if plan.values:
+        give_values(made, plan.values)
     paths[id(made)] = path
     return made
 
@@ -276,7 +285,9 @@ def _describe(plan: Plan, path: str, specs: list[InputSpec]) -> None:
         for where, item in zip(plan.paths(path), plan.items, strict=True):
             _describe(item, where, specs)
     elif isinstance(plan, TensorPlan):
-        specs.append(InputSpec(path, str(plan.spec), plan.source, plan.detail, plan.source == "search"))
+        values = f"made-up values: {', '.join(map(str, plan.values))}, …" if plan.values else ""
+        detail = ", ".join(filter(None, (plan.detail, values)))
+        specs.append(InputSpec(path, str(plan.spec), plan.source, detail, plan.source == "search"))
     else:
         specs.append(InputSpec(path, plan.shown, plan.source, plan.detail, plan.source == "search"))
 

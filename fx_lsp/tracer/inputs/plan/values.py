@@ -25,6 +25,7 @@ from fx_lsp.tracer.run.tensors import short_name
 from fx_lsp.tracer.source.likely_numbers import INTEGERS, number_named
 
 INDEX_NAME = re.compile(r"(^|_)(ids?|idx|index|indices|labels?|tokens?|lengths|lens)$")
+LENGTH_NAME = re.compile(r"(^|_)(lengths?|lens?)$")
 CLASS_NAME = re.compile(r"(^|_)(idx|index|indices|labels?|targets?|lengths|lens)$")
 VECTOR_NAME = re.compile(r"(^|_)(b|bias|beta|gamma|weight|scale|shift)$")
 _ONE_INDEX = re.compile(r"^[a-z]$|(^|_)(idx|index|axis|dim|layer|level|step|stage|head|pos)\d?$")

@@ -23,7 +23,7 @@ from fx_lsp.tracer.inputs.plan.plans import (
     fresh_sizes,
     value,
 )
-from fx_lsp.tracer.inputs.plan.values import tensors
+from fx_lsp.tracer.inputs.plan.values import LENGTH_NAME, tensors
 from fx_lsp.tracer.inputs.solve.attempt import (
     Attempt,
     by_relevance,
@@ -32,6 +32,7 @@ from fx_lsp.tracer.inputs.solve.attempt import (
     is_of_sizes,
     lacks_state,
     mentioned_names,
+    mentioned_tensors,
     missing_name,
 )
 from fx_lsp.tracer.inputs.solve.demands import described, guarded, single_batch
@@ -215,9 +216,50 @@ def _other_kind(attempt: Attempt) -> Iterator[Plans]:
             yield attempt.plans.with_plan(name, _refreshed(plan, attempt.plans))
 
 
+def _with_values(attempt: Attempt) -> Iterator[Plans]:
+    """Yield plans with values for one of the whole numbers that nobody gave, where values are asked for.
+
+    They are places, the first two of any dimension, or lengths of what there is besides.
+    """
+    if not is_data_dependent(attempt):
+        return
+    guessed = {
+        path: plan
+        for path, plan in attempt.plans.tensors()
+        if plan.source == "search" and not plan.values and plan.spec.dtype in _WHOLE
+    }
+    mentioned = mentioned_tensors(attempt)
+    for path in sorted(guessed, key=lambda path: path not in mentioned):
+        for values in _values_of(path, guessed[path], attempt.plans):
+
+            def change(where: str, plan: TensorPlan, path: str = path, values: tuple[int, ...] = values) -> TensorPlan:
+                return dataclasses.replace(plan, values=values) if where == path else plan
+
+            yield attempt.plans.map_tensors(change)
+
+
+def _values_of(path: str, plan: TensorPlan, plans: Plans) -> Iterator[tuple[int, ...]]:
+    """Yield values that a tensor of whole numbers may have, the most plausible first."""
+    places = (0, 1)
+    if len(plan.spec.sizes) > 1:
+        yield places
+        return
+    others = (other.spec.sizes[1:] for where, other in plans.tensors() if where != path)
+    lengths = sorted({size for sizes in others for size in sizes if isinstance(size, int) and size > 1})
+    lengths = lengths or list(fresh_sizes(1, plans.sizes(), features=False))
+    if LENGTH_NAME.search(path):
+        yield from ((length,) for length in lengths)
+        yield places
+    else:
+        yield places
+        yield from ((length,) for length in lengths)
+
+
+_WHOLE = frozenset({"i8", "i16", "i32", "i64", "u8"})
 Rule = Callable[[Attempt], Iterator[Plans]]
 RULES: tuple[Rule, ...] = (
     _without_gradient,
+    _with_values,
     handed_on,
     partially_applied,
     tensor_for_default,

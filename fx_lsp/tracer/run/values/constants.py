@@ -1,17 +1,20 @@
 """Values of tensors that depend on no input: masks, index tables, schedules, all that code makes from numbers.
 
 An operation whose operands all have values is run on them, too, beside its run on fake tensors. Whoever asks for such a
-value (`if mask.all()`, `betas.tolist()`, `lengths.max()`) has it. What is trained, or random, has none; but a program
-that is followed to a call draws its integers, as lengths and places.
+value (`if mask.all()`, `betas.tolist()`, `lengths.max()`) has it. What is trained, or random, has none. But integers
+are drawn, as lengths and places, and a guess of some may have values as it has sizes: where code asks for these, the
+user is told that they are made up. Floating-point numbers that nobody knows are those of `numbers.py`.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any
 
 import torch
@@ -21,7 +24,9 @@ from torch.utils._mode_utils import no_dispatch
 from torch.utils._pytree import tree_map_only
 
 from fx_lsp.tracer.compat import DATA_DEPENDENT, FakeTensor, FakeTensorMode
-from fx_lsp.tracer.run.values.checks import Checks
+from fx_lsp.tracer.run.values.decisions import Decisions, current_decisions, needed
+from fx_lsp.tracer.run.values.numbers import NUMBER, number_of_data
+from fx_lsp.tracer.run.values.symbols import size_hint
 
 MAX_ELEMENTS = 1 << 20
 """How many numbers a tensor may have for its value to be computed."""
@@ -29,8 +34,6 @@ MAX_NUMBERS = 512
 """For how many numbers of one tensor that nobody knows there are symbols."""
 _VALUE = "_fx_lsp_value"
 """The attribute of a fake tensor that holds its value."""
-_CHECKS = "_fx_lsp_checks"
-"""The attribute of a mode that holds what notes the checks that were taken to pass."""
 _ASKING = torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape
 _UNINITIALIZED = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted")
 
@@ -44,14 +47,23 @@ class _Storage:
     is_known: bool = True
 
 
+class _Origin(IntEnum):
+    """Where a value comes from. What is computed of several comes from the least certain."""
+
+    CODE = 0
+    DRAWN = 1
+    GUESSED = 2
+
+
 @dataclass(frozen=True)
 class _Value:
     tensor: torch.Tensor
     storage: _Storage = field(default_factory=_Storage)
+    origin: _Origin = _Origin.CODE
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Value:
         with no_dispatch():
-            return _Value(self.tensor.clone(), _Storage(self.storage.is_known))
+            return _Value(self.tensor.clone(), _Storage(self.storage.is_known), self.origin)
 
 
 def keep_values(mode: FakeTensorMode) -> None:
@@ -62,17 +74,23 @@ def keep_values(mode: FakeTensorMode) -> None:
         kwargs = kwargs or {}
         if not isinstance(func, OpOverload):
             return run(func, types, args, kwargs)
-        if not _has_values(func, args, kwargs):
+        has_values = _has_values(func, args, kwargs)
+        origin = _origin_of(func, args, kwargs) if has_values else _Origin.GUESSED
+        if func is _NUMBER and origin is not _Origin.CODE and (truth := _decided()) is not None:
+            return truth
+        if not has_values:
             _check_bounds(func, args)
             _forget_written(func, args, kwargs)
-            return _run_or_assume(mode, run, func, types, args, kwargs)
+            return run(func, types, args, kwargs)
         if any(tag in func.tags for tag in _ASKING):
+            _tell(origin, next(_tensors((args, kwargs))))
             devices = [t.device for t in _tensors((args, kwargs)) if isinstance(t, FakeTensor)]
             device = next((d for d in devices if d.type != "cpu"), torch.device("cpu"))
-            return tree_map_only(torch.Tensor, lambda t: _as_fake(t, mode, device), _computed(func, args, kwargs))
+            computed = _computed(func, args, kwargs)
+            return tree_map_only(torch.Tensor, lambda t: _as_fake(t, mode, device, origin), computed)
         result = run(func, types, args, kwargs)
-        if all(_is_small(tensor) and tensor.layout is torch.strided for tensor in _tensors(result)):
-            _attach(result, func, args, kwargs)
+        if all(_is_small(tensor) for tensor in _tensors(result)):
+            _attach(result, origin, func, args, kwargs)
         else:
             _forget_written(func, args, kwargs)
         return result
@@ -97,7 +115,9 @@ def _check_bounds(func: Any, args: Sequence[Any]) -> None:
         return
     indexed, dimension, indices = args[place[0]], place[1], _value(args[place[2]])
     dimension = args[1] if dimension is None else dimension
-    if indices is None or indices.tensor.numel() == 0 or not isinstance(indexed, torch.Tensor) or indexed.dim() == 0:
+    if indices is None or indices.origin is _Origin.GUESSED or indices.tensor.numel() == 0:
+        return
+    if not isinstance(indexed, torch.Tensor) or indexed.dim() == 0:
         return
     size = indexed.shape[min(dimension, indexed.dim() - 1)]
     with no_dispatch():
@@ -113,33 +133,34 @@ def _counted(labels: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
     return labels[labels != (args[4] if len(args) > 4 else -100)]
 
 
-def _run_or_assume(mode: FakeTensorMode, run: Dispatch, func: Any, *arguments: Any) -> Any:
-    """Run an operation; where it asks for a value that only a check needs, say that the check passes."""
-    try:
-        return run(func, *arguments)
-    except DATA_DEPENDENT:
-        checks: Checks | None = mode.__dict__.get(_CHECKS)
-        is_truth = func is torch.ops.aten._local_scalar_dense.default
-        passes = checks.outcome(sys._getframe(1)) if checks is not None and is_truth else None
-        if passes is None:
-            raise
-        return passes
+_NUMBER = torch.ops.aten._local_scalar_dense.default
 
 
-@contextmanager
-def checks_pass(mode: FakeTensorMode, checks: Checks) -> Generator[None, None, None]:
-    """Inside, checks of values that nobody knows pass, and `checks` notes which."""
-    mode.__dict__[_CHECKS] = checks
-    try:
-        yield
-    finally:
-        del mode.__dict__[_CHECKS]
+def _decided() -> bool | None:
+    """Return what a condition that asks for a value is taken to be; None where none does."""
+    decisions = current_decisions()
+    return decisions.outcome(sys._getframe(1)) if decisions is not None else None
+
+
+def _tell(origin: _Origin, tensor: torch.Tensor) -> None:
+    """Have the user told that values which are asked for are made up, if they are."""
+    decisions, value = current_decisions(), _value(_inner(tensor))
+    if decisions is None or value is None or origin is _Origin.CODE:
+        return
+    with no_dispatch():
+        numbers = value.tensor.flatten()[: _SHOWN + 1].tolist()
+    shown = ", ".join(map(str, numbers[:_SHOWN])) + (", …" if len(numbers) > _SHOWN else "")
+    decisions.note_value(sys._getframe(1), f"{shown}, drawn at random" if origin is _Origin.DRAWN else shown)
+
+
+_SHOWN = 4
+"""How many values of a tensor are shown."""
 
 
 def _value(tensor: torch.Tensor) -> _Value | None:
     if not isinstance(tensor, FakeTensor):
         plain = type(tensor) is torch.Tensor and not tensor.requires_grad and not tensor.is_meta and _is_small(tensor)
-        return _Value(tensor) if plain else None
+        return _Value(tensor) if plain and not _has_numbers_of_data(tensor) else None
     value: _Value | None = tensor.__dict__.get(_VALUE)
     return value if value is not None and value.storage.is_known and not tensor.requires_grad else None
 
@@ -149,14 +170,16 @@ def has_value(tensor: torch.Tensor) -> bool:
     return _value(tensor) is not None
 
 
-@contextmanager
-def integers_are_drawn() -> Generator[None, None, None]:
-    """Inside, integers drawn at random have values: whatever they are, a program goes on with them."""
-    token = _drawing.set(True)
-    try:
-        yield
-    finally:
-        _drawing.reset(token)
+def _has_numbers_of_data(tensor: torch.Tensor) -> bool:
+    """Return True if an array that was made up has become a tensor, which only a rehearsal goes on with."""
+    decisions = current_decisions()
+    if decisions is None or decisions.place is None or not tensor.is_floating_point():
+        return False
+    with no_dispatch():
+        is_made_up = bool((tensor == NUMBER).any())
+    if is_made_up and not decisions.is_rehearsal:
+        raise needed(decisions.place)
+    return is_made_up
 
 
 @contextmanager
@@ -169,19 +192,26 @@ def arrays_refuse_gradients() -> Generator[None, None, None]:
         _refusing.reset(token)
 
 
-_drawing = ContextVar("drawing", default=False)
 _refusing = ContextVar("refusing", default=False)
-_DRAWN = frozenset({"randint", "randperm", "random", "random_"})
+_DRAWN = frozenset({"randint", "randint_like", "randperm", "random", "random_", "multinomial"})
+"""Operations that draw integers. Whatever they are, a program goes on with them."""
 
 
 def _has_values(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     """Return True if the result of an operation depends on nothing unknown."""
-    is_drawn = _drawing.get() and func.overloadpacket.__name__ in _DRAWN
+    is_drawn = func.overloadpacket.__name__ in _DRAWN
     if func.namespace == "prim" or (torch.Tag.nondeterministic_seeded in func.tags and not is_drawn):
         return False
     if func.overloadpacket.__name__ in _UNINITIALIZED:
         return False
     return not any(_is_unknown(item) for item in _leaves((args, kwargs)))
+
+
+def _origin_of(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> _Origin:
+    """Return where the result of an operation comes from whose operands all have values."""
+    values = [value for tensor in _tensors((args, kwargs)) if (value := _value(tensor)) is not None]
+    drawn = [_Origin.DRAWN] if func.overloadpacket.__name__ in _DRAWN else []
+    return max([_Origin.CODE, *drawn, *(value.origin for value in values)])
 
 
 def _is_unknown(item: Any) -> bool:
@@ -206,7 +236,12 @@ def _tensors(item: Any) -> Iterator[torch.Tensor]:
 
 
 def _is_small(tensor: torch.Tensor) -> bool:
-    return tensor.layout is torch.strided and tensor.numel() <= MAX_ELEMENTS
+    return tensor.layout is torch.strided and math.prod(_sizes_of(tensor)) <= MAX_ELEMENTS
+
+
+def _sizes_of(tensor: torch.Tensor) -> list[int]:
+    """Return the sizes of a tensor, of which nothing is asked where they are symbols."""
+    return [size_hint(size) for size in tensor.shape]
 
 
 def _computed(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -222,24 +257,24 @@ def _computed(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         return func(*args, **kwargs)
 
 
-def _attach(result: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+def _attach(result: Any, origin: _Origin, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
     """Give the results of an operation their values; what PyTorch cannot compute here stays unknown.
 
-    Raises IndexError where an index is out of bounds, as the operation would.
+    Raises IndexError where an index is out of bounds, as the operation would, but for one that was guessed.
     """
     try:
         computed = _computed(func, args, kwargs)
-    except IndexError:
-        raise
-    except Exception:
+    except Exception as error:
+        if isinstance(error, IndexError) and origin is not _Origin.GUESSED:
+            raise
         _forget_written(func, args, kwargs)
         return
     operands = [value for tensor in _tensors((args, kwargs)) if (value := _value(tensor)) is not None]
     storages = {value.tensor.untyped_storage().data_ptr(): value.storage for value in operands}
     for fake, real in zip(_tensors(result), _tensors(computed), strict=True):
-        if isinstance(fake, FakeTensor) and fake.shape == real.shape and not fake.is_meta:
+        if isinstance(fake, FakeTensor) and _sizes_of(fake) == list(real.shape) and not fake.is_meta:
             storage = storages.get(real.untyped_storage().data_ptr()) or _Storage()
-            setattr(fake, _VALUE, _Value(real, storage))
+            setattr(fake, _VALUE, _Value(real, storage, origin))
 
 
 def _forget_written(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
@@ -256,10 +291,20 @@ def _forget_written(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> N
                 value.storage.is_known = False
 
 
+def give_values(tensor: torch.Tensor, values: Sequence[int]) -> None:
+    """Give a tensor that was guessed values: those, again and again."""
+    sizes = _sizes_of(tensor)
+    with no_dispatch(), torch._C.DisableTorchFunction():
+        numbers = torch.tensor(values, dtype=tensor.dtype)
+        count = math.prod(sizes)
+        real = numbers.repeat(-(-count // len(values)))[:count].reshape(sizes)
+    setattr(tensor, _VALUE, _Value(real, origin=_Origin.GUESSED))
+
+
 def known_list(tensor: torch.Tensor) -> list[Any] | None:
     """Return the numbers in a tensor; None where they are not known."""
     value = _value(_inner(tensor))
-    if value is None:
+    if value is None or value.origin is _Origin.GUESSED:
         return None
     with no_dispatch():
         return value.tensor.tolist()
@@ -270,10 +315,12 @@ def fake_of(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
     return _as_fake(tensor, mode, torch.device("cpu"))
 
 
-def _as_fake(tensor: torch.Tensor, mode: FakeTensorMode, device: torch.device) -> torch.Tensor:
+def _as_fake(
+    tensor: torch.Tensor, mode: FakeTensorMode, device: torch.device, origin: _Origin = _Origin.CODE
+) -> torch.Tensor:
     fake = mode.from_tensor(tensor, static_shapes=True)
     fake = fake if device.type == "cpu" else FakeTensor(mode, fake.to("meta"), device)
-    setattr(fake, _VALUE, _Value(tensor))
+    setattr(fake, _VALUE, _Value(tensor, origin=origin))
     return fake
 
 
@@ -282,10 +329,15 @@ def _as_numpy(original: Callable[..., Any]) -> Callable[..., Any]:
         if _refusing.get() and self.requires_grad and not options.get("force"):
             raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
         value = _value(_inner(self))
-        if value is None:
+        if value is not None:
+            _tell(value.origin, self)
+            with no_dispatch():
+                return value.tensor.numpy(**options)
+        decisions = _makes_up(self)
+        if decisions is None or decisions.is_rehearsal:
             return original(self, **options)
-        with no_dispatch():
-            return value.tensor.numpy(**options)
+        decisions.make_up(sys._getframe(1))
+        return _made_up(self, torch.Tensor.numpy)
 
     return numpy
 
@@ -293,14 +345,75 @@ def _as_numpy(original: Callable[..., Any]) -> Callable[..., Any]:
 def _as_list(original: Callable[..., Any]) -> Callable[..., Any]:
     def tolist(self: torch.Tensor) -> Any:
         value = _value(_inner(self))
-        if value is None:
-            if self.numel() > MAX_NUMBERS:
-                raise DATA_DEPENDENT[0](torch.ops.aten._local_scalar_dense.default)
-            return original(self)
-        with no_dispatch():
-            return value.tensor.tolist()
+        if value is not None:
+            _tell(value.origin, self)
+            with no_dispatch():
+                return value.tensor.tolist()
+        decisions = _makes_up(self)
+        if decisions is not None and not decisions.is_rehearsal:
+            place = decisions.make_up(sys._getframe(1))
+            numbers = _made_up(self, torch.Tensor.tolist)
+            return tree_map_only(float, lambda n: number_of_data(n, decisions, place), numbers)
+        if self.numel() > MAX_NUMBERS:
+            raise DATA_DEPENDENT[0](_NUMBER)
+        return original(self)
 
     return tolist
+
+
+def _as_number(original: Callable[..., Any]) -> Callable[..., Any]:
+    def number(self: torch.Tensor) -> Any:
+        decisions = _makes_up(self) if self.numel() == 1 else None
+        if decisions is not None:
+            return number_of_data(NUMBER, decisions, decisions.make_up(sys._getframe(1)))
+        return original(self)
+
+    return number
+
+
+def _as_truth(original: Callable[..., Any], *kinds: torch.dtype) -> Callable[..., Any]:
+    """Wrap what gives the truth of a tensor: where a program is rehearsed, what is not known is false.
+
+    With `kinds`, that is so of tensors of these dtypes.
+    """
+
+    def truth(self: torch.Tensor) -> Any:
+        decisions = current_decisions()
+        if decisions is None or not decisions.is_rehearsal or self.numel() != 1 or _value(_inner(self)) is not None:
+            return original(self)
+        if kinds and self.dtype not in kinds:
+            return original(self)
+        outcome = decisions.outcome(sys._getframe(1))
+        return False if outcome is None else outcome
+
+    return truth
+
+
+def _as_trained(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap what makes a tensor want a gradient, which a functional tensor does not tell the one inside of it."""
+
+    def requires_grad_(self: torch.Tensor, requires_grad: bool = True) -> Any:
+        value = _value(_inner(self)) if requires_grad else None
+        if value is not None:
+            value.storage.is_known = False
+        return original(self, requires_grad)
+
+    return requires_grad_
+
+
+def _makes_up(tensor: torch.Tensor) -> Decisions | None:
+    """Return what is told that a tensor's numbers are made up; None where they are known, or names, or no floats."""
+    decisions, inner = current_decisions(), _inner(tensor)
+    if decisions is None or not tensor.dtype.is_floating_point or _value(inner) is not None:
+        return None
+    stands_for_values = getattr(getattr(inner, "fake_mode", None), "shape_env", None)
+    return None if getattr(stands_for_values, "names_values", False) else decisions
+
+
+def _made_up(tensor: torch.Tensor, convert: Callable[[torch.Tensor], Any]) -> Any:
+    """Return numbers in place of a tensor's, converted."""
+    with no_dispatch(), torch._C.DisableTorchFunction():
+        return convert(torch.full(_sizes_of(tensor), NUMBER, dtype=tensor.dtype))
 
 
 def _inner(tensor: Any) -> Any:
@@ -310,3 +423,7 @@ def _inner(tensor: Any) -> Any:
 for kind in (FakeTensor, FunctionalTensor):
     kind.numpy = _as_numpy(kind.numpy)
     kind.tolist = _as_list(kind.tolist)
+    kind.item = _as_truth(_as_number(kind.item), torch.bool)
+    kind.__float__ = _as_number(kind.__float__)
+    kind.__bool__ = _as_truth(kind.__bool__)
+FunctionalTensor.requires_grad_ = _as_trained(FunctionalTensor.requires_grad_)

@@ -16,8 +16,8 @@ import torch
 from fx_lsp.model import Remark, Span
 from fx_lsp.tracer.compat import DATA_DEPENDENT, ConstantSource, DimDynamic, ShapeEnv, StrPrinter, SymbolPrinter, sympy
 from fx_lsp.tracer.run.call import RUN_CODE
-from fx_lsp.tracer.run.values.checks import Checks
-from fx_lsp.tracer.source.expressions import expression
+from fx_lsp.tracer.run.values.decisions import current_decisions
+from fx_lsp.tracer.source.expressions import expression, shown_text
 from fx_lsp.tracer.source.names import Assigned, identifier
 from fx_lsp.tracer.source.provenance import Chain, Sources
 
@@ -46,10 +46,10 @@ class Symbols(ShapeEnv):
     def __init__(self, sources: Sources, lines: list[str], assigned: Mapping[Span, Assigned], unbacked: bool) -> None:
         super().__init__(allow_scalar_outputs=unbacked, allow_dynamic_output_shape_ops=unbacked)
         self.sources, self.lines, self.assigned = sources, lines, assigned
+        self.names_values = unbacked
         self.named: dict[sympy.Symbol, str] = {}
         self.hints: dict[str, int] = {}
         self.guards_seen: list[Guard] = []
-        self._checks = Checks(sources, lines)
         self._checked: set[sympy.Basic] = set()
         self._made: dict[sympy.Symbol, str] = {}
         self._demanded: dict[Chain, tuple[str, int]] = {}
@@ -107,7 +107,8 @@ class Symbols(ShapeEnv):
         try:
             return super().evaluate_expr(orig_expr, *args, **kwargs)
         except DATA_DEPENDENT:
-            passes = self._checks.outcome(sys._getframe(1))
+            decisions = current_decisions()
+            passes = decisions.outcome(sys._getframe(1)) if decisions is not None else None
             if passes is None:
                 raise
             self._checked |= orig_expr.free_symbols
@@ -154,7 +155,7 @@ class Symbols(ShapeEnv):
             self.guards_seen[-1].fixed[a] = tgt
 
     def remarks(self) -> tuple[Remark, ...]:
-        """What became of the named sizes, and what the trace takes for granted, each where the code asks for it."""
+        """What became of the named sizes, and what the trace takes for granted of them, each where the code does."""
         found: dict[Remark, None] = {}
         for guard in self.guards_seen:
             span = guard.chain[0] if guard.chain else None
@@ -167,7 +168,7 @@ class Symbols(ShapeEnv):
                 verb = "becomes" if target.is_Integer else "equals"
                 value = self.text(target)
                 found[Remark(f"{self.named[symbol]} {verb} {value} {where}{why and ': '}{why}", span)] = None
-        return (*found, *self._checks.remarks(), *self._demands())
+        return (*found, *self._demands())
 
     def _demands(self) -> Iterator[Remark]:
         """Tell where a size that depends on values has to be a number, as no values make it but the least there is."""
@@ -192,12 +193,6 @@ def _reason(guard: Guard, node: ast.expr | None) -> str:
     if isinstance(node, (ast.Compare, ast.BoolOp, ast.UnaryOp)):
         return f"the code asks for `{shown}`"
     return f"`{shown}` works only so"
-
-
-def shown_text(node: ast.expr) -> str:
-    """Return an expression as it is shown in a sentence."""
-    shown = ast.unparse(node)
-    return shown if len(shown) <= 60 else f"{shown[:57]}…"
 
 
 def wished_name(chain: Chain, assigned: Mapping[Span, Assigned], node: ast.expr | None) -> str:

@@ -1,0 +1,324 @@
+"""Which way a trace goes where the value of a tensor decides: the way that goes on, which the user is told.
+
+That is past an error, a warning or an end before its time; where both sides go on, into the body. A loop that only a
+value ends has two turns.
+"""
+
+from __future__ import annotations
+
+import ast
+import dis
+import linecache
+import os
+import re
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from types import FrameType, TracebackType
+
+import torch
+
+from fx_lsp.model import Remark, Span
+from fx_lsp.syntax import parse
+from fx_lsp.tracer.compat import DATA_DEPENDENT
+from fx_lsp.tracer.run.call import RUN_CODE
+from fx_lsp.tracer.source.expressions import shown_expression, shown_text
+from fx_lsp.tracer.source.provenance import Sources
+
+MAX_DECISIONS = 1_000
+"""How often values may decide in one run: a loop that goes on for longer does not end."""
+_TRUTH = re.compile("POP_JUMP|JUMP_IF|TO_BOOL|UNARY_NOT")
+"""Instructions that ask whether a value is true. From Python 3.13 on, a comparison may ask so of what it gives."""
+_NO_VALUE = re.compile(f"{_TRUTH.pattern}|CACHE|EXTENDED_ARG|COPY|NOT_TAKEN")
+_TOLD = frozenset({"print", "warn", "warning", "warn_once", "warning_once", "info", "debug", "log"})
+"""Calls that only tell something."""
+_ENDING = frozenset({"exit", "quit", "_exit", "abort"})
+"""Calls that end the process."""
+_AS_USERS_WRITE = tuple(
+    os.path.join(os.path.dirname(torch.__file__), part) + os.sep for part in ("distributions", "nn", "optim")
+)
+"""The parts of PyTorch that are written as its users write."""
+
+
+@dataclass(frozen=True)
+class _Condition:
+    """A test, what it is to be for the program to go on, and what the user is told.
+
+    `answers` are what it is each time that it is asked in a row, by turns of the loop around it.
+    """
+
+    test: ast.expr
+    answers: tuple[bool, ...]
+    told: str
+
+
+@dataclass
+class _Turns:
+    """How often the parts of a condition, by their spans, were asked by one call of a function."""
+
+    frame: FrameType
+    counts: Counter[Span] = field(default_factory=Counter[Span])
+
+
+class Decisions:
+    """What a trace takes for granted of values that nobody knows.
+
+    With `is_rehearsal`, numbers that are made up may go into operations, and whatever no condition asks for is false.
+    `place` is where the first number of a run was made up.
+    """
+
+    def __init__(self, sources: Sources, lines: list[str], is_rehearsal: bool = False) -> None:
+        self.is_rehearsal = is_rehearsal
+        self._sources, self._lines = sources, lines
+        self._conditions: dict[str, list[_Condition]] = {}
+        self._remarks: dict[Remark, None] = {}
+        self._values: dict[Span, Remark] = {}
+        self._turns: dict[_Condition, _Turns] = {}
+        self._run: FrameType | None = None
+        self._count = 0
+        self.place: TracebackType | None = None
+
+    def outcome(self, frame: FrameType | None) -> bool | None:
+        """Return what the value that is asked for below `frame` is taken to be; None where no condition asks for it."""
+        while frame is not None and not self._is_users(frame.f_code.co_filename):
+            if frame.f_code is RUN_CODE:
+                return None
+            frame = frame.f_back
+        asked = _asked(frame) if frame is not None else None
+        if frame is None or asked is None or not self._may_decide(frame):
+            return None
+        span = self._sources.span(frame.f_code, asked, frame.f_lineno)
+        for condition in self._conditions_of(frame.f_code.co_filename):
+            is_first, turns = self._turn(condition, frame, span)
+            outcomes = {value for part, value in _parts(condition.test, is_first) if _gives(part, span)}
+            if len(outcomes) == 1:
+                turns.counts[span] += 1
+                if turns.counts[span] >= len(condition.answers):
+                    turns.counts.clear()
+                self._tell(condition, frame)
+                return outcomes.pop()
+        return None
+
+    def _turn(self, condition: _Condition, frame: FrameType, span: Span) -> tuple[bool, _Turns]:
+        """Return what a condition is to be in this turn, and its turns so far."""
+        turns = self._turns.get(condition)
+        if turns is None or turns.frame is not frame:
+            turns = self._turns[condition] = _Turns(frame)
+        return condition.answers[turns.counts[span]], turns
+
+    def _may_decide(self, frame: FrameType | None) -> bool:
+        """Count a decision of a run; return False where it has had too many."""
+        while frame is not None and frame.f_code is not RUN_CODE:
+            frame = frame.f_back
+        if frame is not self._run:
+            self._run, self._count = frame, 0
+            self._turns.clear()
+        self._count += 1
+        return self._count <= MAX_DECISIONS
+
+    def _tell(self, condition: _Condition, frame: FrameType) -> None:
+        file = frame.f_code.co_filename
+        is_own = self._sources.rank(file) == 0
+        where = "" if is_own else f" in {os.path.basename(file)}"
+        span = _span_of(condition.test, file) if is_own else next(iter(self._sources.chain(frame, RUN_CODE)), None)
+        self._remarks[Remark(condition.told.format(f"`{shown_text(condition.test)}`{where}"), span)] = None
+
+    def note_value(self, frame: FrameType | None, text: str) -> None:
+        """Take note that the expression which is evaluated below `frame` is given a value that is made up.
+
+        Of several, the first is told.
+        """
+        chain = self._sources.chain(frame, RUN_CODE)
+        if not chain:
+            return
+        shown = shown_expression(chain[0], self._lines_of(chain[0].file))
+        self._values.setdefault(chain[0], Remark(f"the value of `{shown}` is made up: {text}", chain[0]))
+
+    def make_up(self, frame: FrameType | None) -> TracebackType | None:
+        """Take note that a number is made up below `frame`; return that place, for an error that is due to it."""
+        self.note_value(frame, "a trace has shapes but no values")
+        while frame is not None and not self._sources.rank(frame.f_code.co_filename) < 2:
+            frame = frame.f_back
+        place = TracebackType(None, frame, frame.f_lasti, frame.f_lineno) if frame is not None else None
+        self.place = self.place or place
+        return place
+
+    def begin(self) -> None:
+        """Forget what was made up in the run before."""
+        self.place = None
+
+    def remarks(self) -> tuple[Remark, ...]:
+        """What was taken for granted, each where the code asks for it."""
+        return (*self._remarks, *self._values.values())
+
+    def _is_users(self, file: str) -> bool:
+        return self._sources.rank(file) < 2 or file.startswith(_AS_USERS_WRITE)
+
+    def _conditions_of(self, file: str) -> list[_Condition]:
+        if file not in self._conditions:
+            try:
+                self._conditions[file] = list(_conditions_in(parse("\n".join(self._lines_of(file))), None, False))
+            except (SyntaxError, ValueError, RecursionError):
+                self._conditions[file] = []
+        return self._conditions[file]
+
+    def _lines_of(self, file: str) -> list[str]:
+        if file == self._sources.file:
+            return self._lines
+        return [line.rstrip("\n") for line in linecache.getlines(file)]
+
+
+def needed(place: TracebackType | None) -> BaseException:
+    """Return the error that the value of a tensor is needed at a place."""
+    return DATA_DEPENDENT[0](torch.ops.aten._local_scalar_dense.default).with_traceback(place)
+
+
+@contextmanager
+def decided_by(decisions: Decisions) -> Generator[None, None, None]:
+    """Inside, code that asks for values which nobody knows goes on as `decisions` say, which note it."""
+    token = _current.set(decisions)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def current_decisions() -> Decisions | None:
+    """Return what decides now, if anything does."""
+    return _current.get()
+
+
+_current: ContextVar[Decisions | None] = ContextVar("decisions", default=None)
+_PASSES = "the trace takes for granted that the check {} passes"
+_ENDS = "the trace follows the loop to its end: {} may end it sooner"
+_WHY = "a tensor's value decides, at which torch.compile breaks the graph"
+_HOLDS = f"the trace goes on as if {{}} were true: {_WHY}"
+_FAILS = f"the trace goes on as if {{}} were false: {_WHY}"
+_TURNS = f"the trace has two turns of the loop, however long {{}} holds: {_WHY}"
+_SECOND = f"the trace leaves the loop in its second turn, where it asks for {{}}: {_WHY}"
+
+
+def _conditions_in(node: ast.AST, loop: ast.AST | None, goes_on: bool) -> Iterator[_Condition]:
+    """Yield the conditions of a tree, those around others first.
+
+    `loop` is the innermost one around it, and `goes_on` tells whether something runs after it in its function.
+    """
+    if isinstance(node, ast.Assert):
+        yield _Condition(node.test, (True,), _PASSES)
+    elif isinstance(node, ast.If):
+        yield from _of_branch(node, loop, goes_on)
+    elif isinstance(node, ast.While):
+        yield _Condition(node.test, (True, True, False), _TURNS)
+    elif isinstance(node, ast.IfExp):
+        yield _Condition(node.test, (True,), _HOLDS)
+    elif isinstance(node, ast.comprehension):
+        yield from (_Condition(test, (True,), _HOLDS) for test in node.ifs)
+    elif isinstance(node, ast.BoolOp):
+        goes_on_if = isinstance(node.op, ast.And)
+        yield from (_Condition(part, (goes_on_if,), _HOLDS if goes_on_if else _FAILS) for part in node.values[:-1])
+    is_loop = isinstance(node, (ast.For, ast.AsyncFor, ast.While))
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+        loop, goes_on = None, False
+    for name, child in ast.iter_fields(node):
+        is_body = is_loop and name == "body"
+        children = child if isinstance(child, list) else [child]
+        for index, part in enumerate(children):
+            if isinstance(part, ast.AST):
+                is_followed = isinstance(part, ast.stmt) and index + 1 < len(children)
+                yield from _conditions_in(part, node if is_body else loop, goes_on or is_body or is_followed)
+
+
+def _of_branch(node: ast.If, loop: ast.AST | None, goes_on: bool) -> Iterator[_Condition]:
+    body, other = node.body, node.orelse
+    raises, otherwise = _raises(body), bool(other) and _raises(other)
+    if raises and otherwise:
+        return
+    if raises or (not other and all(map(_only_tells, body))):
+        yield _Condition(node.test, (False,), _PASSES)
+    elif otherwise:
+        yield _Condition(node.test, (True,), _PASSES)
+    elif _leaves(body) and (goes_on if not other else not _leaves(other)):
+        yield _leaving(node.test, True, body, loop)
+    elif other and _leaves(other) and not _leaves(body):
+        yield _leaving(node.test, False, other, loop)
+    else:
+        yield _Condition(node.test, (True,), _HOLDS)
+
+
+def _leaving(test: ast.expr, leaves: bool, block: list[ast.stmt], loop: ast.AST | None) -> _Condition:
+    """Return the condition whose test, if it is `leaves`, runs a block at whose end the code around it is left."""
+    ends_loop = isinstance(block[-1], ast.Break) and loop is not None
+    only_ends = ends_loop and all(map(_only_tells, block[:-1])) and not getattr(loop, "orelse", None)
+    if not isinstance(block[-1], ast.Continue) and (_is_endless(loop) or (ends_loop and not only_ends)):
+        return _Condition(test, (not leaves, leaves), _SECOND)
+    if only_ends:
+        return _Condition(test, (not leaves,), _ENDS)
+    return _Condition(test, (not leaves,), _FAILS if leaves else _HOLDS)
+
+
+def _is_endless(loop: ast.AST | None) -> bool:
+    return isinstance(loop, ast.While) and isinstance(loop.test, ast.Constant)
+
+
+def _leaves(block: Sequence[ast.stmt]) -> bool:
+    """Return True if nothing that stands after a block runs once the block has."""
+    last = block[-1]
+    if isinstance(last, ast.If) and last.orelse:
+        return _leaves(last.body) and _leaves(last.orelse)
+    return isinstance(last, (ast.Return, ast.Break, ast.Continue)) or _raises(block)
+
+
+def _raises(block: Sequence[ast.stmt]) -> bool:
+    return isinstance(block[-1], ast.Raise) or _called(block[-1]) in _ENDING
+
+
+def _asked(frame: FrameType) -> int | None:
+    """Return the instruction that gave the value whose truth is asked for now; None where something else is done."""
+    code, at = frame.f_code.co_code, frame.f_lasti
+    if dis.opname[code[at]] == "COMPARE_OP":
+        return at
+    if not _TRUTH.match(dis.opname[code[at]]):
+        return None
+    while at > 0 and _NO_VALUE.match(dis.opname[code[at]]):
+        at -= 2
+    return at
+
+
+def _only_tells(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Pass) or _called(statement) in _TOLD
+
+
+def _called(statement: ast.stmt) -> str:
+    """Return the name of what a statement calls, if it is a call and no more."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not isinstance(call, ast.Call):
+        return ""
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+
+
+def _parts(test: ast.expr, value: bool) -> Iterator[tuple[ast.expr, bool]]:
+    """Yield the parts of a test that are asked one by one, and what each has to be for the whole to have that value."""
+    if isinstance(test, ast.BoolOp):
+        for part in test.values:
+            yield from _parts(part, value)
+    elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        yield from _parts(test.operand, not value)
+    else:
+        yield test, value
+
+
+def _gives(node: ast.expr, span: Span) -> bool:
+    """Return True if what is computed at the span is the node's value.
+
+    Python may say of a call where its last line begins. Where it keeps no columns, it is so if they share a line.
+    """
+    end = node.end_lineno or node.lineno, node.end_col_offset or 0
+    if span.end_col == 0:
+        return node.lineno <= span.line <= end[0]
+    return (node.lineno, node.col_offset) <= (span.line, span.col) and (span.end_line, span.end_col) == end
+
+
+def _span_of(node: ast.expr, file: str) -> Span:
+    return Span(file, node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or 0)
