@@ -49,7 +49,7 @@ MOST_LINES = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `fx-lsp kernel`."""
+    """Add the arguments of `fx-lsp kernel`."""
     parser.add_argument("target", metavar="TARGET", help="path/to/file.py::function, ::Class or ::Class.method")
     parser.add_argument(
         "-o",
@@ -130,7 +130,7 @@ def _list(output: str, lines: Sequence[int]) -> None:
 
 
 def _checked(arguments: argparse.Namespace, chosen: Chosen, text: str) -> tuple[str, int]:
-    """A file's text with what its comparison found wrong, where one is asked for; and the exit code."""
+    """Return a file's text with what its comparison found wrong, where one is asked for; and the exit code."""
     if not arguments.check:
         return text, 0
     newline = "\r\n" if "\r\n" in text else "\n"
@@ -144,7 +144,7 @@ def _checked(arguments: argparse.Namespace, chosen: Chosen, text: str) -> tuple[
 
 
 def chosen_of(arguments: argparse.Namespace) -> Choices:
-    """The choices of a command line."""
+    """Return the choices of a command line."""
     return read_choices({name: getattr(arguments, name) for name in allowed()})
 
 
@@ -222,7 +222,7 @@ def compared(text: str, python: str, root: str, seconds: float = LONGEST_CHECK) 
 
 
 def with_failure(text: str, checked: Checked) -> str:
-    """A file with what its comparison found wrong at its top."""
+    """Return a file with what its comparison found wrong at its top."""
     if not checked.wrong:
         return text
     lines = [line for line in checked.output.splitlines() if line.strip() and not line.startswith(("right", "not "))]

@@ -68,7 +68,7 @@ def speedup(row: Measured, other: Measured | None) -> float | None:
 
 
 def table(report: Report) -> str:
-    """The report as plain text of a document or a terminal."""
+    """Return the report as plain text of a document or a terminal."""
     head = " · ".join(filter(None, [report.name, report.choices, _machine(report.machine)]))
     lines = [head, f"{_date(report.started)} · took {report.seconds:.0f} s"]
     lines += _ceilings(report.ceilings)
@@ -101,7 +101,7 @@ def legend(report: Report) -> str:
 
 
 def hover(run: BenchmarkRun) -> str:
-    """A run as Markdown, as short as a hover is."""
+    """Return a run as Markdown, as short as a hover is."""
     report = run.report
     lines = [f"**{plain(lens_title(report, run.stale))}**"]
     for (label, what), rows in _groups(report.measured).items():

@@ -40,7 +40,7 @@ class Fold:
 
     @property
     def stop(self) -> int:
-        """The index of the first node after it, which begins the last round."""
+        """Return the index of the first node after it, which begins the last round."""
         return self.start + self.period * self.rounds
 
 

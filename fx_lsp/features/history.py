@@ -48,12 +48,12 @@ class MeasuredChange:
 
 
 def latest(runs: Sequence[BenchmarkRun]) -> dict[tuple[str, str], BenchmarkRun]:
-    """The last run of each target on each host."""
+    """Return the last run of each target on each host."""
     return {(run.target, run.host): run for run in runs}
 
 
 def times(report: Report) -> dict[TimedPlace, Timing]:
-    """The time of each variant, by the clock that counts."""
+    """Return the time of each variant, by the clock that counts."""
     return {place: measured.timings[place.clock] for place, measured in _places(report)}
 
 

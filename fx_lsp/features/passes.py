@@ -58,7 +58,7 @@ def change_text(change: Change | None) -> str:
 
 
 def render_passes(trace: Trace, every: bool = False) -> Document:
-    """The list as a document; with `every`, also the passes that changed nothing."""
+    """Return the list as a document; with `every`, also the passes that changed nothing."""
     infos = trace.stages if every else tuple(step.info for step in steps(trace))
     width = max([len(info.name) for info in infos], default=0)
     changes = max([len(change_text(info.change)) for info in infos] + [6])

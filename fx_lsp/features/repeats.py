@@ -24,12 +24,12 @@ class Repeat:
 
     @property
     def stop(self) -> int:
-        """The index after the last item."""
+        """Return the index after the last item."""
         return self.start + self.period * self.rounds
 
     @property
     def last(self) -> int:
-        """The index of the first item of the last round."""
+        """Return the index of the first item of the last round."""
         return self.stop - self.period
 
 

@@ -82,7 +82,7 @@ class Engine:
         self._touch(open_file)
 
     def close(self, file: str) -> None:
-        """A file was closed: what only it needed is no longer traced, and the disk's text counts again."""
+        """Close a file: what only it needed is no longer traced, and the disk's text counts again."""
         closed = self._files.pop(file, None)
         if closed is None:
             return
@@ -182,7 +182,7 @@ class Engine:
             self._touch(self._files[file])
 
     def dependencies(self, file: str, name: str, work: Work) -> tuple[Dependency, ...]:
-        """The other files that what is known of `work` with a target depends on."""
+        """Return the other files that what is known of `work` with a target depends on."""
         shown = self._files[file].shown.get(entry_of(name, work)) if file in self._files else None
         return shown.answer.dependencies if shown else ()
 

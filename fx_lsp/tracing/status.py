@@ -65,7 +65,7 @@ class Reporter:
         self.status_changed()
 
     def status_changed(self) -> None:
-        """The status may have changed."""
+        """Note that the status may have changed."""
         if self._timer is None and not self._closed:
             self._timer = asyncio.get_running_loop().call_later(_COALESCE_SECONDS, self._report)
 

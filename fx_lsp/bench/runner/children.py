@@ -54,7 +54,7 @@ class VariantProcess:
         threading.Thread(target=self._listen, daemon=True).start()
 
     def ask(self, request: Mapping[str, Any], seconds: float, hear: Callable[[str], None] | None = None) -> Any:
-        """The answer to a request, within `seconds`; `hear` is told what it says meanwhile.
+        """Return the answer to a request, within `seconds`; `hear` is told what it says meanwhile.
 
         Raises ChildError, after which the process is gone.
         """

@@ -26,7 +26,7 @@ def timing(first: Sequence[float], second: Sequence[float]) -> Timing | None:
 
 
 def compared(timings: Mapping[str, Timing]) -> Clock | None:
-    """The clock whose times count: the first that there is."""
+    """Return the clock whose times count: the first that there is."""
     return next((clock for clock in CLOCKS if clock in timings), None)
 
 

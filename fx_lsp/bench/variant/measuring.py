@@ -77,8 +77,10 @@ def _wall(where: Device, calls: Calls, what: What, number: int, mark: Callable[[
 def _events(
     where: Device, calls: Calls, what: What, number: int, launching: float, mark: Callable[[], None]
 ) -> Samples:
-    """The cache is overwritten before each call. The GPU waits for as long as it takes to launch a call, so that it
-    then has all of it to do."""
+    """Time calls by events, with the cache overwritten before each.
+
+    The GPU waits for as long as it takes to launch a call, so that it then has all of it to do.
+    """
     chosen, kept = random.SystemRandom().randrange(number), None
     flush = torch.empty(2 * where.cache, dtype=torch.int8, device=where.kind)
     marks = [(event(), event()) for _ in range(number)]

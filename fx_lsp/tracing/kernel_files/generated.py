@@ -107,7 +107,7 @@ class Refusal:
 
 
 async def generate(engine: Engine, file: str, name: str, work: Work) -> Generated | Failure:
-    """The kernels of a target of an open file, as it is now."""
+    """Return the kernels of a target of an open file, as it is now."""
     while True:
         before = engine.state(file)
         stage = await engine.stage(file, name, TRITON, work)
@@ -208,7 +208,7 @@ def standing(kernels: Generated, text: str | None, overlays: Mapping[str, str]) 
 
 
 def read(file: str | Path) -> str | None:
-    """The text of a file with its line ends, whatever bytes are in it; None without a file. Raises OSError."""
+    """Return the text of a file with its line ends, whatever bytes are in it; None without a file. Raises OSError."""
     path = Path(file)
     return path.read_bytes().decode("utf-8", "surrogateescape") if path.is_file() else None
 

@@ -188,7 +188,7 @@ def with_inputs(text: str, target: Target, inputs: str) -> str:
 
 
 def function_of(file: str) -> str:
-    """The function of a generated file that launches its kernels: its first line begins with that name."""
+    """Return the function of a generated file that launches its kernels: its first line begins with that name."""
     return (ast.get_docstring(ast.parse(file)) or "").split()[0]
 
 

@@ -43,7 +43,7 @@ def default_history_path() -> Path:
 
 
 def source_hash(plan: Plan) -> str:
-    """A hash of the source that a target reaches, without blank lines and comments; hexadecimal."""
+    """Return a hash of the source that a target reaches, without blank lines and comments; hexadecimal."""
     return hashlib.sha256(f"{plan.target.name}\n{plan.slice.fingerprint}".encode()).hexdigest()
 
 
@@ -63,7 +63,7 @@ def keep(run: BenchmarkRun, imports: Sequence[Dependency] = (), path: Path | Non
 
 
 def runs_of(file: str, target: str | None = None, path: Path | None = None) -> list[StoredRun]:
-    """The runs of a target, or of all targets of a file, the oldest first.
+    """Return the runs of a target, or of all targets of a file, the oldest first.
 
     Nothing where nothing can be read; a report of another version of fx-lsp is left out.
     """

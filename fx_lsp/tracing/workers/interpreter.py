@@ -69,7 +69,7 @@ class Backend:
 
 
 def default_backend() -> Backend:
-    """The real one: forks where the platform can, fresh processes elsewhere."""
+    """Return the real backend: it forks where the platform can, and starts fresh processes elsewhere."""
     mode: Literal["fork", "spawn"] = "fork" if hasattr(os, "fork") else "spawn"
     return Backend(find_interpreter, probe, lambda python, limits: Workers(python, limits, mode), mode == "fork")
 
@@ -109,7 +109,7 @@ class TracingInterpreter:
             raise
 
     async def trace(self, request: TraceRequest, name_span: Span, early: EarlyReply | None = None) -> TracerAnswer:
-        """The answer to `request`; limits and crashes are failures, at the line that ran or at `name_span`.
+        """Return the answer to `request`; limits and crashes are failures, at the line that ran or at `name_span`.
 
         `early` is given replies that are not final. Raises WorkerStartError.
         """
@@ -201,11 +201,11 @@ class TracingInterpreters:
 
     @property
     def all(self) -> list[TracingInterpreter]:
-        """Those that there are."""
+        """Return those that there are."""
         return list(self._hosts.values())
 
     def find(self, settings: EngineSettings, workspace: Sequence[str]) -> TracingInterpreter:
-        """The host of a workspace's interpreter. Raises WorkerStartError where none may be started."""
+        """Return the host of a workspace's interpreter. Raises WorkerStartError where none may be started."""
         if not settings.trusted:
             raise NotTrusted("Nothing is traced, as this workspace is not trusted", NOT_TRUSTED_HINT)
         python = self._backend.find(settings.interpreter_of(workspace), workspace, os.environ)
