@@ -123,7 +123,7 @@ class OpenFile:
     stages: dict[tuple[str, str], tuple[str, Stage]] = field(default_factory=dict[tuple[str, str], tuple[str, Stage]])
     inputs: dict[str, tuple[InputSpec, ...]] = field(default_factory=dict[str, tuple[InputSpec, ...]])
     awaited: Counter[str] = field(default_factory=Counter[str])
-    host: TracingInterpreter | None = None
+    interpreter: TracingInterpreter | None = None
     focus: int | None = None
     timer: asyncio.TimerHandle | None = None
     task: asyncio.Task[None] | None = None
@@ -140,7 +140,7 @@ class OpenFile:
         now = asyncio.get_running_loop().time()
         self.rest = TYPING_SECONDS if now - self.edited < TYPING_SECONDS else 0.0
         if self.workspace != workspace:
-            self.host = self.read_text = None
+            self.interpreter = self.read_text = None
         self.text, self.workspace, self.edited = text, workspace, now
 
     @property
