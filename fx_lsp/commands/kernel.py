@@ -38,13 +38,13 @@ from fx_lsp.tracing.kernel_files.generated import (
 from fx_lsp.tracing.source.project import project_root
 from fx_lsp.tracing.workers.find_python import find_interpreter
 
-LONGEST_CHECK = 120.0
+MAX_CHECK_SECONDS = 120.0
 """Seconds that a comparison may take; Triton's interpreter needs minutes for large tensors."""
 
 INTERPRETER = Path(fx_lsp.__file__).parent / "bench" / "variant" / "interpreter.py"
 """What Triton's interpreter needs to be right; it runs in the user's interpreter, where there is no fx-lsp."""
 
-MOST_LINES = 20
+MAX_LINES = 20
 """How much of a failed comparison stands at the top of the file."""
 
 
@@ -201,7 +201,7 @@ runpy.run_path(sys.argv[1], run_name="__main__")
 """
 
 
-def compared(text: str, python: str, root: str, seconds: float = LONGEST_CHECK) -> Checked:
+def compared(text: str, python: str, root: str, seconds: float = MAX_CHECK_SECONDS) -> Checked:
     """Run a generated file in the interpreter `python`, where modules of the project at `root` can be imported."""
     if subprocess.run([python, "-c", "import triton"], capture_output=True, check=False).returncode:
         return Checked(f"not checked: {python} has no triton: install it there, or choose another with --python\n")
@@ -226,5 +226,5 @@ def with_failure(text: str, checked: Checked) -> str:
     if not checked.wrong:
         return text
     lines = [line for line in checked.output.splitlines() if line.strip() and not line.startswith(("right", "not "))]
-    shown = "".join(f"#     {line}".rstrip() + "\n" for line in lines[-MOST_LINES:])
+    shown = "".join(f"#     {line}".rstrip() + "\n" for line in lines[-MAX_LINES:])
     return f"{WRONG}#\n{shown}\n{text}"

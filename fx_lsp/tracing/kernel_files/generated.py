@@ -27,7 +27,7 @@ from fx_lsp.tracing.engine import Engine
 from fx_lsp.tracing.kernel_files.merge import conflicts_in, merge
 from fx_lsp.wire import from_json, to_json
 
-KEPT = 1000
+MAX_RECORDS = 1000
 """How many files of kernels are remembered."""
 WRONG = "# These kernels do not compute what the original does:\n"
 """The first line of a file whose comparison failed; what that said follows as comments, up to an empty line."""
@@ -172,7 +172,7 @@ def keep(file: str | Path, new: Generated, over: str | None = None, base: Path |
         record = Record(new, _hash(over), former.of(over))
     path.parent.mkdir(parents=True, exist_ok=True)
     _replace(path, json.dumps(to_json(record)).encode())
-    old = sorted(path.parent.glob("*.json"), key=lambda p: p.stat().st_mtime)[:-KEPT]
+    old = sorted(path.parent.glob("*.json"), key=lambda p: p.stat().st_mtime)[:-MAX_RECORDS]
     for forgotten in old:
         forgotten.unlink(missing_ok=True)
 

@@ -17,7 +17,7 @@ from fx_lsp.tracing.analysis import Plan
 from fx_lsp.tracing.answers.disk import Dependency, default_cache_path, is_fresh
 from fx_lsp.wire import from_json, to_json
 
-KEPT = 200
+MAX_RUNS = 200
 """How many runs of one target are kept."""
 _VERSION = 2
 _LOCK_SECONDS = 5.0
@@ -58,7 +58,7 @@ def keep(run: BenchmarkRun, imports: Sequence[Dependency] = (), path: Path | Non
         connection.execute(
             "DELETE FROM runs WHERE file = ?1 AND target = ?2 AND id NOT IN "
             "(SELECT id FROM runs WHERE file = ?1 AND target = ?2 ORDER BY started DESC LIMIT ?3)",
-            (run.file, run.target, KEPT),
+            (run.file, run.target, MAX_RUNS),
         )
 
 
