@@ -29,7 +29,7 @@ def generate_inference_graph(
     static_argnums: int | Sequence[int] = (),
     dynamic: bool = False,
 ) -> torch.fx.Graph:
-    """The ATen graph that `fn(*example_inputs)` runs where nothing is differentiated.
+    """Return the ATen graph that `fn(*example_inputs)` runs where nothing is differentiated.
 
     `fn` is a function, a method or an `nn.Module`; it runs on fake tensors alone. `example_inputs` are real or fake
     tensors, lists, tuples and dicts of them, and anything else, which is a constant; nothing of them is changed.
@@ -61,7 +61,7 @@ def generate_forward_and_backward_graph(
     dynamic: bool = False,
     partition_fn: Callable[..., Any] | None = None,
 ) -> tuple[torch.fx.Graph, torch.fx.Graph]:
-    """The ATen graphs that `fn(*example_inputs)` and its backward pass run, split by the min-cut partitioner.
+    """Return the ATen graphs that `fn(*example_inputs)` and its backward pass run, split by the min-cut partitioner.
 
     Inputs, constants and names are as in `generate_inference_graph`. `requires_grad` has a bool for each example input,
     which counts for all dense floating tensors in it. Without it, every floating input requires one. Neither asks what
@@ -108,7 +108,7 @@ class Traced:
 
     @property
     def inputs(self) -> tuple[InputSpec, ...]:
-        """The arguments that it was traced with."""
+        """Return the arguments that it was traced with."""
         return self.trace.inputs
 
     @property
@@ -128,7 +128,7 @@ class Traced:
         return stage_of_name
 
     def text(self, stage: str | None = None, full: bool = False) -> str:
-        """A stage as Python that a person can read; what repeats is folded, unless `full`."""
+        """Return a stage as Python that a person can read; what repeats is folded, unless `full`."""
         return render_stage(self.trace, self.stage(stage), _source_line, full).text
 
     def show(self, stage: str | None = None, full: bool = False) -> None:

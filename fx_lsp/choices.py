@@ -52,12 +52,12 @@ class Choices:
 
 
 def allowed() -> dict[str, tuple[str, ...]]:
-    """The values of each choice."""
+    """Return the values of each choice."""
     return {name: get_args(kind) for name, kind in get_type_hints(Choices).items()}
 
 
 def explained() -> dict[str, str]:
-    """The sentence of each choice."""
+    """Return the sentence of each choice."""
     return {f.name: f.metadata["help"] for f in fields(Choices)}
 
 

@@ -44,7 +44,7 @@ class FxComment:
 
     @property
     def given(self) -> WrittenInputs:
-        """The inputs that the comment gives."""
+        """Return the inputs that the comment gives."""
         return WrittenInputs(self.text, "comment", self.span)
 
     def place(self, col: int, end_col: int) -> Span:
@@ -94,7 +94,7 @@ def _comments_at(target: Target, lines: Sequence[str]) -> list[CommentLine]:
 
 
 def _forward_of(target: Target, lines: Sequence[str]) -> Target | None:
-    """The `forward` of a class as a target of its own, from its first decorator on."""
+    """Return the `forward` of a class as a target of its own, from its first decorator on."""
     for number in range(target.name_span.line + 1, target.span.end_line + 1):
         if re.match(r"\s+def\s+forward\b", lines[number - 1]):
             first = number

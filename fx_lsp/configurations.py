@@ -32,20 +32,20 @@ class Reads:
         return part
 
     def required(self) -> Iterator[str]:
-        """The names at any depth that have to be there."""
+        """Yield the names at any depth that have to be there."""
         for name, inner in self.parts.items():
             if inner.needed:
                 yield name
                 yield from inner.required()
 
     def to_data(self) -> dict[str, Any]:
-        """The same as plain data."""
+        """Return the same as plain data."""
         parts = {name: inner.to_data() for name, inner in self.parts.items()}
         return {"parts": parts, "needed": self.needed, "by_key": self.by_key}
 
 
 def reads_from(data: Mapping[str, Any]) -> Reads:
-    """The inverse of `Reads.to_data`."""
+    """Return the inverse of `Reads.to_data`."""
     parts = {name: reads_from(inner) for name, inner in data["parts"].items()}
     return Reads(parts, data["needed"], data["by_key"])
 

@@ -101,7 +101,7 @@ class Node:
 
     @property
     def span(self) -> Span | None:
-        """The innermost source expression, or None where PyTorch kept none."""
+        """Return the innermost source expression, or None where PyTorch kept none."""
         return self.spans[0] if self.spans else None
 
 

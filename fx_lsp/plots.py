@@ -59,7 +59,7 @@ def pictures(report: Report) -> dict[str, str]:
 
 
 def _times(report: Report) -> Figure | None:
-    """A bar for each variant, as long as its median, with the spread of the middle 80 %."""
+    """Draw a bar for each variant, as long as its median, with the spread of the middle 80 %."""
     groups = _groups(report)
     if not groups or _sizes(report):
         return None
@@ -173,7 +173,7 @@ def _by_intensity(report: Report, points: Sequence[Point]) -> Figure:
 
 
 def _sweep(report: Report) -> Figure | None:
-    """The time of each variant over the sizes, with the middle 80 % shaded."""
+    """Draw the time of each variant over the sizes, with the middle 80 % shaded."""
     sizes = _sizes(report)
     if not sizes:
         return None
@@ -206,7 +206,7 @@ def _sweep(report: Report) -> Figure | None:
 
 
 def _panels(report: Report, number: int, height: float, heights: Sequence[float]) -> tuple[Figure, list[Axes]]:
-    """A figure that is titled with what was measured where, and axes one below the other."""
+    """Draw a figure that is titled with what was measured where, and axes one below the other."""
     figure = Figure(figsize=(7.6, height + 0.8), layout="constrained")
     axes = figure.subplots(number, 1, squeeze=False, height_ratios=list(heights))
     where = report.machine.gpu or report.machine.cpu

@@ -140,7 +140,7 @@ def parse_comment(text: str) -> Comment | CommentError:
 
 
 def names_used(comment: Comment) -> frozenset[str]:
-    """The names that the expressions in a comment look up in the user's module."""
+    """Return the names that the expressions in a comment look up in the user's module."""
     pending: list[Any] = [comment.args, comment.init]
     names: set[str] = set()
     while pending:
@@ -249,7 +249,7 @@ def _open_bracket(text: str) -> int | None:
 
 
 def _as_python(text: str) -> str:
-    """The two forms that Python cannot parse, respelled at the same width: `f32[]` and `@cuda:0`."""
+    """Return the two forms that Python cannot parse, respelled at the same width: `f32[]` and `@cuda:0`."""
     text = _SCALAR.sub(lambda m: m[1] + " " * len(m[2]), text)
     return _DEVICE.sub(lambda m: f"{m[0].replace(':', '_')}", text)
 

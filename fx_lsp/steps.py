@@ -49,12 +49,12 @@ class Step:
 
 
 def calls_by_name(tree: ast.AST) -> set[str]:
-    """The names that are called as they are: `model` of `model(x)`, not `x` of `x.to(device)`."""
+    """Return the names that are called as they are: `model` of `model(x)`, not `x` of `x.to(device)`."""
     return {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
 
 
 def steps_of(tree: ast.Module) -> list[Step]:
-    """The steps of a file in the order of its text."""
+    """Return the steps of a file in the order of its text."""
     if not any(_hints_at_steps(node) for node in ast.walk(tree)):
         return []
     regions: list[tuple[str, Region, tuple[ast.stmt, ...]]] = []
@@ -135,7 +135,7 @@ def _is_counted(node: ast.expr) -> bool:
 
 
 def _below(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes below one, without those in functions and classes."""
+    """Yield the nodes below one, without those in functions and classes."""
     stack: list[ast.AST] = list(ast.iter_child_nodes(node))
     while stack:
         part = stack.pop()
@@ -236,7 +236,7 @@ def _last(node: ast.AST) -> str:
 
 
 def blocks_of(node: ast.stmt) -> list[list[ast.stmt]]:
-    """The blocks of a compound statement in their order."""
+    """Return the blocks of a compound statement in their order."""
     handlers = [handler.body for handler in getattr(node, "handlers", ())]
     cases = [case.body for case in getattr(node, "cases", ())]
     blocks = [getattr(node, "body", []), *handlers, *cases, getattr(node, "orelse", []), getattr(node, "finalbody", [])]
@@ -266,7 +266,7 @@ def results_of(body: Sequence[ast.stmt]) -> list[ast.expr]:
 
 
 def _straight(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements of a body that run once, whatever happens."""
+    """Yield the statements of a body that run once, whatever happens."""
     for node in body:
         yield from _straight(node.body) if isinstance(node, (ast.With, ast.AsyncWith)) else [node]
 
@@ -288,21 +288,21 @@ def _taken(node: ast.stmt, body: Sequence[ast.stmt]) -> list[ast.expr]:
 
 
 def _unless_numbers(node: ast.expr, body: Sequence[ast.stmt]) -> list[ast.expr]:
-    """An expression that is added up, if it is not made of values that were taken of tensors before."""
+    """Return an expression that is added up, if it is not made of values that were taken of tensors before."""
     taking = (part for part in _straight(body) if isinstance(part, ast.Assign) and _tensors_in(part.value))
     numbers = {name.id for part in taking for name in _header(part) if _is_store(name)}
     return [node] if _names(node).isdisjoint(numbers) else []
 
 
 def _bound_names(body: Sequence[ast.stmt]) -> set[str]:
-    """The names that a body assigns, other than by adding to them."""
+    """Return the names that a body assigns, other than by adding to them."""
     assigning = (node for node in _statements(body) if not isinstance(node, ast.AugAssign))
     parts = (part for node in assigning for part in _header(node) if isinstance(part, ast.Name))
     return {part.id for part in parts if isinstance(part.ctx, ast.Store)}
 
 
 def _tensors_in(node: ast.expr) -> list[ast.expr]:
-    """The expressions of which an expression takes the values: `loss` in `loss.item() * len(x)`."""
+    """Return the expressions of which an expression takes the values: `loss` in `loss.item() * len(x)`."""
     if isinstance(node, ast.Call):
         function = node.func
         if isinstance(function, ast.Attribute) and function.attr in _VALUES and not node.args:
@@ -340,7 +340,7 @@ def wanted_by(region: Region) -> Callable[[ast.stmt], set[str]]:
 
 
 def as_functions(tree: ast.Module, line: int, name: str, inputs: Collection[str] = ()) -> ast.Module:
-    """A copy of a module in which the step at `line` is a function that returns its losses.
+    """Return a copy of a module in which the step at `line` is a function that returns its losses.
 
     The function is named as the last part of `name`; what is around it returns it instead of running it. Of the names
     that it reads or gets from data, `inputs` are parameters: what binds them from data is left out.
@@ -421,7 +421,7 @@ def _without(body: list[ast.stmt], dropped: ast.stmt) -> list[ast.stmt]:
 
 
 def functions_around(tree: ast.Module, line: int) -> list[int]:
-    """The lines at which the functions begin that are around a line."""
+    """Return the lines at which the functions begin that are around a line."""
     functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
     return [node.lineno for node in functions if node.lineno < line <= (node.end_lineno or node.lineno)]
 
@@ -460,7 +460,7 @@ def has_idle_head(node: ast.stmt, read: Collection[str]) -> bool:
 
 
 def _path_to(body: Sequence[ast.stmt], line: int) -> tuple[ast.stmt, ...] | None:
-    """The statements that lead to the loop or function that begins at a line, itself the last."""
+    """Return the statements that lead to the loop or function that begins at a line, itself the last."""
     for node in body:
         if not node.lineno <= line <= (node.end_lineno or node.lineno):
             continue
@@ -481,7 +481,7 @@ def _block_with(body: list[ast.stmt], around: Sequence[ast.stmt], node: ast.stmt
 def _function_of(
     region: ast.For | ast.While, around: Sequence[ast.stmt], name: str, inputs: Collection[str]
 ) -> list[ast.stmt]:
-    """The function that the body of a loop amounts to, and the statement that says what it is called with."""
+    """Return the function that the body of a loop amounts to, and the statement that says what it is called with."""
     body = _returning(region.body)
     read = _read_names(body)
     heads = [region.target] if isinstance(region, ast.For) else []
@@ -517,7 +517,7 @@ def _batches_of(region: ast.For, name: str, parts: Mapping[str, ast.expr]) -> as
 
 
 def _read_names(body: Sequence[ast.stmt]) -> set[str]:
-    """The names that a body reads."""
+    """Return the names that a body reads."""
     parts = (part for node in body for part in ast.walk(node) if isinstance(part, ast.Name))
     return {part.id for part in parts if not _is_store(part)}
 
@@ -534,7 +534,7 @@ def _take_apart(function: ast.FunctionDef) -> None:
 
 
 def _parts(body: list[ast.stmt], batches: Sequence[str], region: Region) -> dict[str, ast.expr]:
-    """The parameters of a step with what each is of a turn of the loop.
+    """Return the parameters of a step with what each is of a turn of the loop.
 
     A batch of which the body takes nothing but parts (`x, y = batch`, `batch["image"]`) is these parts.
     """
@@ -601,7 +601,7 @@ def _without_casts(node: ast.expr) -> ast.expr:
 
 
 def _pairs(node: ast.stmt) -> list[tuple[str, ast.expr]]:
-    """The variables of `a = x` and of `a, b = x, y` with what each is given."""
+    """Return the variables of `a = x` and of `a, b = x, y` with what each is given."""
     target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
     if isinstance(node, ast.Assign) and isinstance(target, ast.Name):
         return [(target.id, node.value)]
@@ -647,7 +647,7 @@ class _PartsByName(ast.NodeTransformer):
 
 
 def _counted_in(region: ast.For | ast.While) -> set[str]:
-    """The variables of a loop that are numbers: of `range`, and the first of `enumerate`."""
+    """Return the variables of a loop that are numbers: of `range`, and the first of `enumerate`."""
     if not isinstance(region, ast.For):
         return set()
     if not goes_through_data(region):
@@ -661,7 +661,7 @@ def _counted_in(region: ast.For | ast.While) -> set[str]:
 
 
 def _carried(body: Sequence[ast.stmt], targets: Sequence[str], around: Sequence[ast.stmt], region: Region) -> list[str]:
-    """The variables that a body changes and that it reads before: what goes from one turn to the next."""
+    """Return the variables that a body changes and that it reads before: what goes from one turn to the next."""
     bound: set[str] = set(targets)
     early: dict[str, None] = {}
     for node in body:
@@ -675,7 +675,7 @@ def _carried(body: Sequence[ast.stmt], targets: Sequence[str], around: Sequence[
 
 
 def _read_first(node: ast.stmt) -> Iterator[str]:
-    """The names that a statement reads, in no nested block after the same block has bound them."""
+    """Yield the names that a statement reads, in no nested block after the same block has bound them."""
     yield from (part.id for part in _header(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load))
     if isinstance(node, ast.AugAssign):
         yield from _names(node.target)
@@ -687,7 +687,7 @@ def _read_first(node: ast.stmt) -> Iterator[str]:
 
 
 def _outside(around: Sequence[ast.stmt], region: Region) -> set[str] | None:
-    """The names that the function around a step binds outside of it; None at the top level of a file."""
+    """Return the names that the function around a step binds outside of it; None at the top level of a file."""
     functions = [node for node in around if isinstance(node, ast.FunctionDef)]
     if not functions:
         return None
@@ -701,7 +701,7 @@ def _is_store(node: ast.AST) -> TypeGuard[ast.Name]:
 
 
 def _tried(body: list[ast.stmt], around: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """A body under the `torch.no_grad()` and the like that its loop stands under."""
+    """Return a body under the `torch.no_grad()` and the like that its loop stands under."""
     calls: list[ast.expr] = []
     for node in around:
         if isinstance(node, ast.FunctionDef):
@@ -720,7 +720,7 @@ def is_mode(node: ast.expr) -> bool:
 
 
 def _returning(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """A body up to its last `backward`, or without what takes values, that returns what it computes."""
+    """Return a body up to its last `backward`, or without what takes values, that returns what it computes."""
     losses: list[ast.expr] = []
     cut = _cut(body, losses)
     if isinstance(body[-1], ast.Return) and body[-1].value is not None:
@@ -775,7 +775,7 @@ def _cut(block: Sequence[ast.stmt], losses: list[ast.expr]) -> list[ast.stmt]:
 
 
 def _checked(node: ast.stmt, loss: ast.expr) -> ast.expr:
-    """A loss, handed to a function where `backward` is called on it with no gradient."""
+    """Return a loss, handed to a function where `backward` is called on it with no gradient."""
     call = node.value if isinstance(node, ast.Expr) else None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.args:
         return loss

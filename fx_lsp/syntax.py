@@ -25,7 +25,7 @@ def parse(text: str, file: str = "<text>") -> ast.Module:
 
 
 def parse_expression(text: str) -> ast.expr:
-    """One expression; raises what `parse` raises, and SyntaxError where `text` is none."""
+    """Return one expression; raises what `parse` raises, and SyntaxError where `text` is none."""
     body = parse(text).body
     if len(body) != 1 or not isinstance(body[0], ast.Expr):
         raise SyntaxError("not an expression")
@@ -43,7 +43,7 @@ def is_main_guard(node: ast.stmt) -> bool:
 
 
 def assigned(node: ast.AST) -> list[tuple[str, ast.expr]]:
-    """The names that an assignment binds, each to the whole value: two of `a = b = 1`, none of `a, b = c`."""
+    """Return the names that an assignment binds, each to the whole value: two of `a = b = 1`, none of `a, b = c`."""
     if isinstance(node, ast.AnnAssign):
         targets, value = [node.target], node.value
     elif isinstance(node, ast.Assign):

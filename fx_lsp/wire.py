@@ -30,7 +30,7 @@ MAX_FRAME = 1 << 30
 
 
 def frame(header: dict[str, Any], body: bytes = b"") -> bytes:
-    """One encoded frame."""
+    """Return one encoded frame."""
     head = json.dumps(header, separators=(",", ":")).encode()
     return PREFIX.pack(len(head), len(body)) + head + body
 
@@ -44,7 +44,7 @@ def frame_lengths(prefix: bytes) -> tuple[int, int]:
 
 
 def read_frame(read: Callable[[int], bytes]) -> tuple[dict[str, Any], bytes] | None:
-    """The next frame from a blocking `read(n)` (which may return less), or None at a clean end.
+    """Return the next frame from a blocking `read(n)` (which may return less), or None at a clean end.
 
     Raises ProtocolError where the stream ends inside a frame or the header is not a JSON object.
     """
@@ -56,7 +56,7 @@ def read_frame(read: Callable[[int], bytes]) -> tuple[dict[str, Any], bytes] | N
 
 
 def parse_header(data: bytes) -> dict[str, Any]:
-    """The JSON object in a frame's header. Raises ProtocolError."""
+    """Return the JSON object in a frame's header. Raises ProtocolError."""
     try:
         header = json.loads(data)
     except ValueError as error:
@@ -81,7 +81,7 @@ def _read_exactly(read: Callable[[int], bytes], size: int) -> bytes:
 
 
 def to_json(value: Any) -> Any:
-    """A model dataclass (or a tuple, dict or scalar of them) as JSON-ready data; keys are field names."""
+    """Return a model dataclass (or a tuple, dict or scalar of them) as JSON-ready data; keys are field names."""
     if dataclasses.is_dataclass(value):
         return {name: to_json(getattr(value, name)) for name in _field_names(type(value))}
     if isinstance(value, (tuple, list)):
@@ -100,12 +100,12 @@ def from_json(type_: type[T], data: Any) -> T:
 
 
 def outcome_to_json(outcome: Trace | Failure) -> dict[str, Any]:
-    """A tagged object: `{"trace": …}` or `{"failure": …}`."""
+    """Return a tagged object: `{"trace": …}` or `{"failure": …}`."""
     return {"trace" if isinstance(outcome, Trace) else "failure": to_json(outcome)}
 
 
 def outcome_from_json(data: dict[str, Any]) -> Trace | Failure:
-    """The inverse of `outcome_to_json`. Raises ProtocolError."""
+    """Return the inverse of `outcome_to_json`. Raises ProtocolError."""
     if "trace" in data:
         return from_json(Trace, data["trace"])
     return from_json(Failure, data.get("failure"))
@@ -115,12 +115,12 @@ _EVENTS: dict[str, type[Event]] = {"progress": JobProgress, "found": Finished, "
 
 
 def event_to_json(event: Event) -> dict[str, Any]:
-    """A tagged object: `{"progress": …}`, `{"found": …}` or `{"failed": …}`."""
+    """Return a tagged object: `{"progress": …}`, `{"found": …}` or `{"failed": …}`."""
     return {next(name for name, type_ in _EVENTS.items() if type(event) is type_): to_json(event)}
 
 
 def event_from_json(data: dict[str, Any]) -> Event:
-    """The inverse of `event_to_json`. Raises ProtocolError."""
+    """Return the inverse of `event_to_json`. Raises ProtocolError."""
     tag = next((tag for tag in _EVENTS if tag in data), None)
     if tag is None:
         raise ProtocolError(f"not an event: {str(data)[:120]}")
@@ -144,7 +144,7 @@ def encode_stage(stage: Stage) -> bytes:
 
 
 def decode_stage(data: bytes) -> Stage:
-    """The inverse of `encode_stage`. Raises ProtocolError."""
+    """Return the inverse of `encode_stage`. Raises ProtocolError."""
     try:
         header, body = read_frame(BytesIO(data).read) or ({}, b"")
         words: list[Any] = header["words"]
@@ -195,7 +195,7 @@ def _tables(words: Any, groups: Any, chains: Any) -> list[Any]:
 
 
 def _flat(groups: Iterable[tuple[Any, ...]], table: defaultdict[Any, int]) -> tuple[list[int], list[int]]:
-    """The sizes of groups, and the numbers of what is in them, one group after the other."""
+    """Return the sizes of groups, and the numbers of what is in them, one group after the other."""
     return [len(group) for group in groups], [table[item] for group in groups for item in group]
 
 

@@ -105,7 +105,9 @@ def test_docstrings_begin_with_a_verb() -> None:
     assert_only_shrinks(question_docstrings(), QUESTION_DOCSTRINGS)
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [*sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md"], ids=lambda page: page.stem
+)
 def test_files_that_a_page_names_are_there(page: Path) -> None:
     paths = [
         "/" + file.relative_to(ROOT).as_posix()
@@ -114,6 +116,19 @@ def test_files_that_a_page_names_are_there(page: Path) -> None:
     ]
     named = re.findall(r"`(?:python )?([\w/]+/\w+\.py)`", page.read_text(encoding="utf-8"))
     assert [name for name in named if not any(path.endswith(f"/{name}") for path in paths)] == []
+
+
+def test_the_page_on_architecture_begins_with_where_to_change_what() -> None:
+    rows = table_of_places()
+    assert len(rows) >= 20
+    assert [(change, path) for change, paths in rows for path in paths or ["no path"] if not is_there(path)] == []
+
+
+def test_the_page_on_architecture_has_a_line_for_each_folder() -> None:
+    lines = re.findall(r"^\| `([\w/]+)/`", (ROOT / "docs/architecture.md").read_text(encoding="utf-8"), re.M)
+    folders = {file.parent.relative_to(PACKAGE).as_posix() for file in files()} - {"."}
+    assert sorted({folder for folder in folders if folder.count("/") < 2} - set(lines)) == []
+    assert sorted(set(lines) - folders) == []
 
 
 @pytest.mark.parametrize(
@@ -147,6 +162,18 @@ def assert_only_shrinks(measured: Mapping[str, int], open_: Mapping[str, int]) -
     assert {name: measured.get(name, 0) for name, n in open_.items() if measured.get(name, 0) < n} == {}, (
         "better by now"
     )
+
+
+def table_of_places() -> list[tuple[str, list[str]]]:
+    """Return what one may want to change, and the paths to open for it, from the beginning of docs/architecture.md."""
+    beginning = (ROOT / "docs/architecture.md").read_text(encoding="utf-8").partition("\n## ")[0]
+    cells = [line.strip("|").split("|") for line in beginning.splitlines() if line.startswith("| ")]
+    return [(change.strip(), re.findall(r"`([\w./-]+)`", places)) for change, places in cells[1:]]
+
+
+def is_there(path: str) -> bool:
+    """Return whether a path below the package, or below the repository's root, is there: a folder if it ends in `/`."""
+    return any((base / path).is_dir() if path.endswith("/") else (base / path).is_file() for base in (PACKAGE, ROOT))
 
 
 def crowded_folders() -> dict[str, int]:

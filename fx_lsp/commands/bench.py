@@ -55,7 +55,7 @@ _CHOICES = [name for name in allowed_choices() if name != "engine"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `fx-lsp bench`."""
+    """Add the arguments of `fx-lsp bench`."""
     parser.add_argument("target", metavar="TARGET", help="path/to/file.py::function, ::Class or ::Class.method")
     parser.add_argument(
         "--host",
@@ -228,7 +228,7 @@ def _keep(stored: StoredRun) -> None:
 
 
 def _contract(target: str, reports: Mapping[str, Report], failed: Mapping[str, Failed]) -> dict[str, Any]:
-    """The JSON that scripts rely on."""
+    """Return the JSON that scripts rely on."""
     return {
         "target": target,
         "reports": {host: to_json(report) for host, report in reports.items()},

@@ -40,7 +40,7 @@ KINDS: dict[str, TargetKind] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `fx-lsp check`."""
+    """Add the arguments of `fx-lsp check`."""
     parser.add_argument("paths", nargs="+", metavar="PATH", help="a file, a directory, or path/to/file.py::name")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print one JSON document")

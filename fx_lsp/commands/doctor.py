@@ -56,7 +56,7 @@ class Check:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `fx-lsp doctor`."""
+    """Add the arguments of `fx-lsp doctor`."""
     parser.add_argument(
         "--hosts", action="store_true", help="look at every host, also at those that were not used before"
     )
@@ -207,7 +207,7 @@ def _described(host: Host, probe: Probe) -> str:
 
 
 def _text(checks: Sequence[Check]) -> str:
-    """A line for each check, and below it what to do."""
+    """Return a line for each check, and below it what to do."""
     width = max(len(check.about) for check in checks)
     lines: list[str] = []
     for check in checks:

@@ -27,7 +27,7 @@ STAGES = ("forward", "backward", "joint", "inference", "graph", "table", "code",
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `fx-lsp graph`."""
+    """Add the arguments of `fx-lsp graph`."""
     parser.add_argument("target", metavar="TARGET", help="path/to/file.py::function, ::Class or ::Class.method")
     parser.add_argument(
         "--stage",
@@ -87,7 +87,7 @@ def _print_stage(
 
 
 def to_contract(target: str, outcome: Outcome, stages: Sequence[Stage]) -> dict[str, Any]:
-    """The JSON that scripts rely on."""
+    """Return the JSON that scripts rely on."""
     if isinstance(outcome, Failure):
         fields = ("kind", "message", "span", "hint")
         failure = {k: wire.to_json(getattr(outcome, k)) for k in fields}
@@ -103,12 +103,12 @@ def to_contract(target: str, outcome: Outcome, stages: Sequence[Stage]) -> dict[
 
 
 def stage_to_json(stage: Stage) -> dict[str, Any]:
-    """A stage as the contract has it; one that is no graph has `text`."""
+    """Return a stage as the contract has it; one that is no graph has `text`."""
     shown: dict[str, Any] = {"name": stage.name, "nodes": [to_json(n) for n in stage.nodes]}
     return {**shown, "text": stage.text} if stage.text else shown
 
 
 def to_json(node: Node) -> dict[str, Any]:
-    """A node as the contract has it."""
+    """Return a node as the contract has it."""
     fields = ("name", "op", "target", "args", "spec", "span", "users")
     return {k: wire.to_json(getattr(node, k)) for k in fields}

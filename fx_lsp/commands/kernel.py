@@ -40,18 +40,18 @@ from fx_lsp.tracing.kernel_files.generated import (
 from fx_lsp.tracing.source.project import project_root
 from fx_lsp.tracing.workers.find_python import find_interpreter
 
-LONGEST_CHECK = 120.0
+MAX_CHECK_SECONDS = 120.0
 """Seconds that a comparison may take; Triton's interpreter needs minutes for large tensors."""
 
 INTERPRETER = Path(fx_lsp.__file__).parent / "bench" / "variant" / "interpreter.py"
 """What Triton's interpreter needs to be right; it runs in the user's interpreter, where there is no fx-lsp."""
 
-MOST_LINES = 20
+MAX_LINES = 20
 """How much of a failed comparison stands at the top of the file."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `fx-lsp kernel`."""
+    """Add the arguments of `fx-lsp kernel`."""
     parser.add_argument("target", metavar="TARGET", help="path/to/file.py::function, ::Class or ::Class.method")
     parser.add_argument(
         "-o",
@@ -146,7 +146,7 @@ def _list(output: str, lines: Sequence[int]) -> None:
 
 
 def _checked(arguments: argparse.Namespace, chosen: Chosen, text: str) -> tuple[str, int]:
-    """A file's text with what its comparison found wrong, where one is asked for; and the exit code."""
+    """Return a file's text with what its comparison found wrong, where one is asked for; and the exit code."""
     if not arguments.check:
         return text, 0
     newline = "\r\n" if "\r\n" in text else "\n"
@@ -160,7 +160,7 @@ def _checked(arguments: argparse.Namespace, chosen: Chosen, text: str) -> tuple[
 
 
 def chosen_of(arguments: argparse.Namespace) -> Choices:
-    """The choices of a command line."""
+    """Return the choices of a command line."""
     return read_choices({name: getattr(arguments, name) for name in allowed()})
 
 
@@ -248,7 +248,7 @@ runpy.run_path(sys.argv[1], run_name="__main__")
 """
 
 
-def compared(text: str, python: str, root: str, seconds: float = LONGEST_CHECK) -> Checked:
+def compared(text: str, python: str, root: str, seconds: float = MAX_CHECK_SECONDS) -> Checked:
     """Run a generated file in the interpreter `python`, where modules of the project at `root` can be imported."""
     if subprocess.run([python, "-c", "import triton"], capture_output=True, check=False).returncode:
         return Checked(f"not checked: {python} has no triton: install it there, or choose another with --python\n")
@@ -269,9 +269,9 @@ def compared(text: str, python: str, root: str, seconds: float = LONGEST_CHECK) 
 
 
 def with_failure(text: str, checked: Checked) -> str:
-    """A file with what its comparison found wrong at its top."""
+    """Return a file with what its comparison found wrong at its top."""
     if not checked.wrong:
         return text
     lines = [line for line in checked.output.splitlines() if line.strip() and not line.startswith(("right", "not "))]
-    shown = "".join(f"#     {line}".rstrip() + "\n" for line in lines[-MOST_LINES:])
+    shown = "".join(f"#     {line}".rstrip() + "\n" for line in lines[-MAX_LINES:])
     return f"{WRONG}#\n{shown}\n{text}"

@@ -19,7 +19,7 @@ _BOLD, _RED, _GREEN, _YELLOW = "1", "1;31", "32", "33"
 
 
 def list_file(report: FileReport, colour: bool) -> str:
-    """The lines about one file, each with its end; "" where nothing in it can be traced."""
+    """Return the lines about one file, each with its end; "" where nothing in it can be traced."""
     lines = [_paint(shown_path(report.file), _BOLD, colour)]
     if report.failure is not None:
         lines.append(f"  {_why(report.failure, report.file, True, colour)}")
@@ -34,7 +34,7 @@ def list_file(report: FileReport, colour: bool) -> str:
 
 
 def list_summary(summary: Summary, seconds: float, colour: bool) -> str:
-    """The counts, in one to three lines."""
+    """Return the counts, in one to three lines."""
     lines = [_paint(one_line_summary(summary, seconds), _BOLD if not summary.problems else _RED, colour)]
     if summary.sources:
         lines.append(f"traced with inputs from: {_counts(summary.sources.items())}")
@@ -66,14 +66,14 @@ class Progress:
         self._current = ""
 
     def target(self, report: TargetReport) -> None:
-        """One more target is known."""
+        """Note that one more target is known."""
         self._found += 1
         self._traced += report.failure is None
         self._current = report.target.id
         self._draw()
 
     def file(self) -> None:
-        """One more file is done."""
+        """Note that one more file is done."""
         self._done += 1
         self._draw()
 

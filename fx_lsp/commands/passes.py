@@ -24,7 +24,7 @@ from fx_lsp.model import Failure, Outcome, Stage, Trace, Work, variant_work
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `fx-lsp passes`."""
+    """Add the arguments of `fx-lsp passes`."""
     parser.add_argument("target", metavar="TARGET", help="path/to/file.py::function, ::Class or ::Class.method")
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--diff", nargs=2, metavar=("A", "B"), help="print what changed from stage A to stage B")
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def work_of(arguments: argparse.Namespace) -> Work:
-    """The work that the arguments ask for."""
+    """Return the work that the arguments ask for."""
     if arguments.partitions or arguments.budgets:
         return f"partitions&budgets={arguments.budgets}" if arguments.budgets else "partitions"
     if arguments.debug:

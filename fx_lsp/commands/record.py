@@ -32,7 +32,7 @@ _COMMAND_WIDTH = 60
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `fx-lsp record`."""
+    """Add the arguments of `fx-lsp record`."""
     parser.usage = "fx-lsp record [-h] -- COMMAND…"
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="COMMAND", help="python train.py, pytest, …")
 
@@ -71,7 +71,7 @@ def _environment(settings: dict[str, str]) -> dict[str, str]:
 
 
 def _run(command: Sequence[str], environment: dict[str, str]) -> int:
-    """The return code, negative for a signal. Raises OSError where the command cannot be started."""
+    """Return the return code, negative for a signal. Raises OSError where the command cannot be started."""
     started: list[subprocess.Popen[bytes]] = []
     with _signals_passed_on(started):
         started.append(subprocess.Popen(command, env=environment))
@@ -106,7 +106,7 @@ def _terminal_signals_all() -> bool:
 
 
 def _summary(calls: Sequence[RecordedCall], processes: int, root: str) -> str:
-    """A table of what was recorded: a line for each call, under its file."""
+    """Return a table of what was recorded: a line for each call, under its file."""
     if not calls:
         why = f"no function below {root} was called with tensors" if processes else "no Python that ran imported torch"
         return f"fx-lsp recorded nothing: {why}\n"

@@ -21,7 +21,7 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def to_sarif(reports: Iterable[FileReport], base: Path) -> dict[str, Any]:
-    """One SARIF log: errors and warnings as such levels, what was not traced for another reason as "note".
+    """Return one SARIF log: errors and warnings as such levels, what was not traced for another reason as "note".
 
     Paths below `base` are written relative to it. A failure in another file stands at the target's name, with the
     other place as related.
@@ -96,7 +96,7 @@ def _location(span: Span, base: Path) -> dict[str, Any]:
 
 
 def utf16_column(line: str, column: int) -> int:
-    """A column in UTF-8 bytes from 0 as one in UTF-16 code units from 1."""
+    """Return a column in UTF-8 bytes from 0 as one in UTF-16 code units from 1."""
     before = line.encode("utf-8", "surrogatepass")[:column].decode("utf-8", "replace")
     return len(before.encode("utf-16-le", "surrogatepass")) // 2 + 1
 

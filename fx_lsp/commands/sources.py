@@ -48,7 +48,7 @@ def find_sources(paths: Iterable[str]) -> list[Source]:
 
 
 def python_files(directory: Path) -> Iterator[Path]:
-    """The `*.py` files below a directory, sorted; not those of hidden directories, environments and build output.
+    """Yield the `*.py` files below a directory, sorted; not those of hidden directories, environments and build output.
 
     `directory` itself is searched whatever it is called.
     """
@@ -58,14 +58,14 @@ def python_files(directory: Path) -> Iterator[Path]:
 
 
 def read_source(file: str | Path) -> str:
-    """The text of a file in the encoding that it declares. Raises OSError, SyntaxError or UnicodeDecodeError."""
+    """Return the text of a file in the encoding that it declares. Raises OSError, SyntaxError or UnicodeDecodeError."""
     data = Path(file).read_bytes()
     encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
     return data.decode(encoding)
 
 
 def shown_path(file: str) -> str:
-    """A path as people want to read it: relative where it is below the working directory."""
+    """Return a path as people want to read it: relative where it is below the working directory."""
     try:
         return str(Path(file).relative_to(Path.cwd()))
     except ValueError:

@@ -185,7 +185,7 @@ def _seconds(engine: Engine, target: Target, waited: float) -> float:
 
 
 def report_target(target: Target, outcome: Outcome, seconds: float) -> TargetReport:
-    """The report on one target."""
+    """Return the report on one target."""
     source = weakest(outcome.inputs)
     if isinstance(outcome, Failure):
         failure = replace(outcome, output="")
@@ -240,7 +240,7 @@ def summarize(reports: Iterable[FileReport]) -> Summary:
 
 
 def to_json(report: FileReport) -> dict[str, Any]:
-    """The part of the JSON document that is about one file."""
+    """Return the part of the JSON document that is about one file."""
     return {
         "file": report.file,
         "failure": _failure(report.failure),

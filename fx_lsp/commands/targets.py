@@ -30,7 +30,7 @@ class Chosen:
 
 
 def read_target(target: str) -> Chosen:
-    """The target `path/to/file.py::name`. Raises TargetError where it names no file."""
+    """Return the target `path/to/file.py::name`. Raises TargetError where it names no file."""
     path, separator, name = target.rpartition("::")
     if not separator or not name:
         raise TargetError(f"`{target}` names no function: write it as path/to/file.py::function")
@@ -43,7 +43,7 @@ def read_target(target: str) -> Chosen:
 
 @asynccontextmanager
 async def opened(arguments: argparse.Namespace, chosen: Chosen) -> AsyncGenerator[Engine, None]:
-    """An engine that has the target's file open and traces what it is asked for."""
+    """Open the target's file in an engine that traces what it is asked for."""
     settings = EngineSettings(
         interpreter=arguments.python,
         cache_path=cache_path(arguments),
@@ -74,7 +74,7 @@ def print_document(document: Document) -> None:
 
 
 def source_line(span: Span, texts: dict[str, str]) -> str | None:
-    """The line that a span starts on; `texts` keeps the files that were read."""
+    """Return the line that a span starts on; `texts` keeps the files that were read."""
     if span.file not in texts:
         try:
             texts[span.file] = Path(span.file).read_text(encoding="utf-8", errors="replace")

@@ -25,7 +25,7 @@ from fx_lsp.measured import (
 
 _HEADS = ("variant", "right", *CLOCKS, "×", "bandwidth", "rate", "setup")
 _RIGHT = {True: "yes", False: "NO", None: "–"}
-_MOST_KERNELS = 8
+_MAX_KERNELS = 8
 
 
 def lens_title(report: Report, stale: bool = False) -> str:
@@ -68,7 +68,7 @@ def speedup(row: Measured, other: Measured | None) -> float | None:
 
 
 def table(report: Report) -> str:
-    """The report as plain text of a document or a terminal."""
+    """Return the report as plain text of a document or a terminal."""
     head = " · ".join(filter(None, [report.name, report.choices, _machine(report.machine)]))
     lines = [head, f"{_date(report.started)} · took {report.seconds:.0f} s"]
     lines += _ceilings(report.ceilings)
@@ -101,7 +101,7 @@ def legend(report: Report) -> str:
 
 
 def hover(run: BenchmarkRun) -> str:
-    """A run as Markdown, as short as a hover is."""
+    """Return a run as Markdown, as short as a hover is."""
     report = run.report
     lines = [f"**{plain(lens_title(report, run.stale))}**"]
     for (label, what), rows in _groups(report.measured).items():
@@ -245,9 +245,9 @@ def _kernels(kernels: Sequence[KernelTime]) -> list[str]:
     lines: list[str] = []
     for head, group in groups.items():
         lines += ["", f"kernels of {head}"]
-        for kernel in group[:_MOST_KERNELS]:
+        for kernel in group[:_MAX_KERNELS]:
             metrics = "".join(f", {text}" for text in _metrics(kernel.metrics))
             lines.append(f"  {kernel.microseconds:9.1f} µs  {kernel.calls:g}×  {one_line(kernel.kernel, 90)}{metrics}")
-        rest = group[_MOST_KERNELS:]
+        rest = group[_MAX_KERNELS:]
         lines += [f"  {sum(k.microseconds for k in rest):9.1f} µs  in {len(rest)} more"] if rest else []
     return lines

@@ -20,7 +20,7 @@ class Flow:
         self.bound: dict[str, None] = {}
 
     def run(self, statements: Sequence[ast.stmt], bound: frozenset[str]) -> frozenset[str]:
-        """The names that are sure to be bound behind `statements`, where `bound` are before them."""
+        """Return the names that are sure to be bound behind `statements`, where `bound` are before them."""
         for statement in statements:
             bound = self._statement(statement, bound)
         return bound
@@ -74,7 +74,7 @@ class Flow:
         return bound
 
     def visit(self, node: ast.AST, bound: frozenset[str]) -> frozenset[str]:
-        """The same for an expression."""
+        """Return the same for an expression."""
         if isinstance(node, ast.Name):
             return self._reads({node.id}, bound) if isinstance(node.ctx, ast.Load) else self._bind([node.id], bound)
         if isinstance(node, ast.Lambda):
@@ -138,7 +138,7 @@ def _pattern_names(node: ast.stmt) -> Iterator[str]:
 
 
 def parameters(arguments: ast.arguments) -> list[str]:
-    """The names of parameters, in order."""
+    """Return the names of parameters, in order."""
     plain = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     return [a.arg for a in (*plain, *(v for v in (arguments.vararg, arguments.kwarg) if v is not None))]
 
@@ -158,7 +158,7 @@ def free_names(scope: ast.AST) -> set[str]:
 
 
 def blocks_of(statement: ast.AST) -> Iterator[list[ast.stmt]]:
-    """The blocks of a compound statement."""
+    """Yield the blocks of a compound statement."""
     for name in ("body", "orelse", "finalbody"):
         block: list[ast.stmt] = getattr(statement, name, [])
         if block:

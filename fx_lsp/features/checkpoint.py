@@ -32,7 +32,7 @@ class Checkpoint:
 
 
 def checkpoint(text: str, target: Target, outcome: Outcome, first: int, last: int) -> Checkpoint | None:
-    """The whole statements on the lines from `first` to `last`, as a checkpoint.
+    """Return the whole statements on the lines from `first` to `last`, as a checkpoint.
 
     None where they are not part of what was traced, or nothing is saved for a backward.
     """
@@ -58,7 +58,7 @@ def _tree(text: str) -> ast.Module | None:
 
 
 def _edits(text: str, tree: ast.Module, place: Place) -> Iterator[TextChange]:
-    """The statements as a function that `torch.utils.checkpoint` calls; nothing where they cannot be one."""
+    """Yield the statements as a function that `torch.utils.checkpoint` calls; nothing where they cannot be one."""
     lines = _ENDS.split(text)
     signature = signature_of_region(place)
     if signature is None or not _has_lines_of_its_own(place, lines):
@@ -118,7 +118,7 @@ def _unit(lines: list[str], place: Place) -> str:
 
 
 def _text_lines(place: Place) -> set[int]:
-    """The lines that begin inside of a string."""
+    """Return the lines that begin inside of a string."""
     return {
         line
         for statement in place.statements
@@ -151,7 +151,7 @@ def _imported(tree: ast.Module) -> Iterator[str]:
 
 
 def _import(tree: ast.Module, text: str, newline: str) -> TextChange:
-    """An import, behind the first group of imports, or behind those of torch in it."""
+    """Return an import, behind the first group of imports, or behind those of torch in it."""
     imports: list[ast.stmt] = []
     for node in tree.body:
         if isinstance(node, (ast.Import, ast.ImportFrom)):

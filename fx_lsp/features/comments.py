@@ -21,7 +21,7 @@ _CODE = "comment"
 
 
 def comment_problems(file: str, text: str, targets: Iterable[Target]) -> tuple[Problem, ...]:
-    """The problems of all `# fx:` comments of a text, each at the characters that it is about."""
+    """Return the problems of all `# fx:` comments of a text, each at the characters that it is about."""
     return _comment_problems(file, text, tuple(targets)) if "fx:" in text else ()
 
 
@@ -141,7 +141,7 @@ def _reached(
 
 
 def _first_line(text: str, definition: int) -> int:
-    """The first of the comment lines right above the line of a definition."""
+    """Return the first of the comment lines right above the line of a definition."""
     lines = _lines(text)
     while definition > 1 and lines[definition - 2].lstrip().startswith("#"):
         definition -= 1

@@ -27,13 +27,13 @@ class Edit(NamedTuple):
 
 
 def render_diff(trace: Trace, before: Stage, after: Stage) -> Document:
-    """The document of a diff: a header, and hunks with three lines around every change."""
+    """Return the document of a diff: a header, and hunks with three lines around every change."""
     head = [Line(line) for line in title_lines(trace, after.name, f"{before.name} → {after.name}")]
     return Document((*head, *diff_lines(before, after)))
 
 
 def diff_lines(before: Stage, after: Stage) -> list[Line]:
-    """The diff without the document's header."""
+    """Return the diff without the document's header."""
     if before.text or after.text:
         texts = before.text.splitlines(), after.text.splitlines()
         hunks = [Line(line) for line in list(difflib.unified_diff(*texts, lineterm="", n=CONTEXT))[2:]]
@@ -43,7 +43,7 @@ def diff_lines(before: Stage, after: Stage) -> list[Line]:
 
 
 def edits(before: Stage, after: Stage) -> Iterator[Edit]:
-    """The lines of both stages in one order: between nodes that both have, first what is gone, then what is new.
+    """Yield the lines of both stages in one order: between nodes that both have, first what is gone, then what is new.
 
     A node that moved stands at both of its places.
     """
@@ -85,7 +85,7 @@ def _is_same(old: Node, new: Node) -> bool:
 
 
 def _longest_run(before: list[str], after: list[str]) -> list[str]:
-    """A longest sequence of names that stand in this order in both, of two orders of the same names."""
+    """Return a longest sequence of names that stand in this order in both, of two orders of the same names."""
     if before == after:
         return before
     place = {name: i for i, name in enumerate(before)}

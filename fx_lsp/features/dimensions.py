@@ -37,11 +37,11 @@ class SizeNames:
             self._values.setdefault((named.span, named.name), {})[named.sizes] = named.names
 
     def of_value(self, value: ObservedValue) -> str:
-        """The spec of a value."""
+        """Return the spec of a value."""
         return self._written(value.spec, self._values.get((value.span, value.name), {}))
 
     def of_node(self, node: Node) -> str | None:
-        """The spec of a node of a graph: of an input, or of an operation of the expression that it came from."""
+        """Return the spec of a node of a graph: of an input, or of an operation of the expression that it came from."""
         span = node.span
         named = self._inputs.get(node.name) if node.op == "placeholder" else None
         if named is None:
@@ -49,12 +49,12 @@ class SizeNames:
         return None if node.spec is None else self._written(node.spec, named)
 
     def renamed(self, node: Node) -> Node:
-        """A node with the names of its sizes in its spec."""
+        """Return a node with the names of its sizes in its spec."""
         spec = self.of_node(node)
         return node if spec == node.spec else replace(node, spec=spec)
 
     def of_input(self, item: InputSpec) -> str:
-        """The spec of an input."""
+        """Return the spec of an input."""
         return self._written(item.spec, self._inputs.get(item.name, {}))
 
     def of_output(self, spec: str) -> str:

@@ -36,11 +36,11 @@ class Document:
 
     @property
     def text(self) -> str:
-        """The whole text."""
+        """Return the whole text."""
         return "\n".join(line.text for line in self.lines) + "\n"
 
     def line_of(self, node: str) -> int | None:
-        """The index of the line that a node stands on, or is folded into."""
+        """Return the index of the line that a node stands on, or is folded into."""
         return next((i for i, line in enumerate(self.lines) if node in line.nodes), None)
 
 
@@ -63,12 +63,12 @@ def render_stage(
 
 
 def rows_of(stage: Stage) -> list[str]:
-    """The lines of a stage that is a text."""
+    """Return the lines of a stage that is a text."""
     return stage.text.removesuffix("\n").split("\n")
 
 
 def text_lines(stage: Stage) -> list[Line]:
-    """The lines of a stage that is a text, with the nodes that they show."""
+    """Return the lines of a stage that is a text, with the nodes that they show."""
     rows = rows_of(stage)
     shown = [stage.nodes[n - 1] if n and stage.nodes else None for n in stage.origins] or [None] * len(rows)
     pairs = zip(rows, shown, strict=True)
@@ -76,7 +76,7 @@ def text_lines(stage: Stage) -> list[Line]:
 
 
 def body(trace: Trace, stage: Stage, source_line: SourceLine, full: bool = False) -> list[Line]:
-    """The `def` of a stage, line by line."""
+    """Return the `def` of a stage, line by line."""
     saved = {s.name: s for s in trace.saved} if stage.name == "forward" else {}
     lines = _definition(stage.name, [n for n in stage.nodes if n.op == "placeholder"], saved, full)
     statements = [n for n in stage.nodes if n.op != "placeholder"]
@@ -113,7 +113,7 @@ def _borders(folded: Iterable[Fold]) -> set[int]:
 
 
 def render_node(node: Node) -> str:
-    """One node as a statement: `mm: f32[16, 32] = aten.mm.default(x, w)`, or `x: f32[16, 8]` for an input."""
+    """Return one node as a statement: `mm: f32[16, 32] = aten.mm.default(x, w)`, or `x: f32[16, 8]` for an input."""
     if node.op == "output":
         return f"return {_output(node.args)}"
     annotation = f": {_annotation(node.spec)}" if node.spec else ""
@@ -121,7 +121,7 @@ def render_node(node: Node) -> str:
 
 
 def render_call(node: Node) -> str:
-    """The right-hand side of a node: `aten.mm.default(x, w)`, `split[0]`, `x.view(2, 3)`, `self.weight`."""
+    """Return the right-hand side of a node: `aten.mm.default(x, w)`, `split[0]`, `x.view(2, 3)`, `self.weight`."""
     if node.op == "get_attr":
         return f"self.{node.target}"
     if node.op == "call_function" and node.target.rpartition(".")[2] == "getitem" and len(node.args) == 2:

@@ -15,8 +15,8 @@ from fx_lsp.features.repeats import Numbers, Repeat, Sequenced, numbered, repeat
 from fx_lsp.features.text import count
 from fx_lsp.model import Node
 
-LEAST_NODES = 24
-LEAST_ITEMS = 12
+MIN_NODES = 24
+MIN_ITEMS = 12
 ENTRIES = 4
 MORE = "..."
 
@@ -40,7 +40,7 @@ class Fold:
 
     @property
     def stop(self) -> int:
-        """The index of the first node after it, which begins the last round."""
+        """Return the index of the first node after it, which begins the last round."""
         return self.start + self.period * self.rounds
 
 
@@ -54,7 +54,7 @@ def folds(nodes: Sequence[Node], marks: Sequence[str]) -> list[Fold]:
         ends=reading.ends,
         cut=lambda start, period: _fewest_live(nodes, reading.index, start, period),
     )
-    return [_fold(nodes, items.numbers, reading.index, repeat) for repeat in repeats(items, LEAST_NODES, 2)]
+    return [_fold(nodes, items.numbers, reading.index, repeat) for repeat in repeats(items, MIN_NODES, 2)]
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def _shorten_items(items: Sequence[str]) -> tuple[list[str], int]:
         ends=lambda last, period: _is_series(*(texts[i] for i in range(last, last - 3 * period, -period))),
         cut=lambda start, period: start,
     )
-    repeated = repeats(sequence, LEAST_ITEMS, 3)
+    repeated = repeats(sequence, MIN_ITEMS, 3)
     short: list[str] = []
     done = omitted = 0
     for repeat in repeated:

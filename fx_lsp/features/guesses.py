@@ -30,7 +30,7 @@ class Guesses:
         return self._guessed
 
     def marked_bytes(self, size: int) -> str:
-        """A number of bytes that follows from the sizes of inputs."""
+        """Return a number of bytes that follows from the sizes of inputs."""
         return f"{MARK if self._guessed and size else ''}{format_bytes(size)}"
 
     def marked(self, spec: str, shown: str | None = None) -> str:
@@ -41,12 +41,12 @@ class Guesses:
 
 
 def marked(item: InputSpec, shown: str | None = None) -> str:
-    """The spec of an input, or how it is `shown`, marked where it is guessed."""
+    """Return the spec of an input, or how it is `shown`, marked where it is guessed."""
     text = item.spec if shown is None else shown
     return f"{MARK}{text}" if item.guessed else text
 
 
 def _sizes(spec: str) -> set[str]:
-    """The numbers among the sizes of a spec, or in what is no tensor."""
+    """Return the numbers among the sizes of a spec, or in what is no tensor."""
     parts = _SIZES.findall(spec) if is_tensor_spec(spec) else [spec]
     return {number for part in parts for number in _NUMBER.findall(part)}

@@ -40,7 +40,7 @@ class TracedTarget:
 def hints(
     text: str, traced: Iterable[TracedTarget], first_line: int, last_line: int, sizes: SizeStyle = "names"
 ) -> tuple[Hint, ...]:
-    """The hints of a file on the lines `first_line` to `last_line`, in order.
+    """Return the hints of a file on the lines `first_line` to `last_line`, in order.
 
     Where a definition is nested in another one, its own trace speaks for its lines.
     """

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from fx_lsp.features.benchmark import legend, table
 from fx_lsp.measured import CLOCKS, BenchmarkRun, Failed, Measured, Report, Timing
 
-LEAST_CHANGE = 0.02
+MIN_CHANGE = 0.02
 """What has to change, beyond the noise, for a time to count as another."""
-SHOWN = 20
+MAX_RUNS = 20
 """How many runs of a history an editor shows."""
 
 
@@ -48,12 +48,12 @@ class MeasuredChange:
 
 
 def latest(runs: Sequence[BenchmarkRun]) -> dict[tuple[str, str], BenchmarkRun]:
-    """The last run of each target on each host."""
+    """Return the last run of each target on each host."""
     return {(run.target, run.host): run for run in runs}
 
 
 def times(report: Report) -> dict[TimedPlace, Timing]:
-    """The time of each variant, by the clock that counts."""
+    """Return the time of each variant, by the clock that counts."""
     return {place: measured.timings[place.clock] for place, measured in _places(report)}
 
 
@@ -79,7 +79,7 @@ def noise(timing: Timing) -> float:
 
 def differs(before: Timing, after: Timing) -> bool:
     """Return whether two times of the same differ by more than their noise."""
-    return abs(after.median - before.median) > max(noise(before) + noise(after), LEAST_CHANGE * before.median)
+    return abs(after.median - before.median) > max(noise(before) + noise(after), MIN_CHANGE * before.median)
 
 
 def page(reports: Mapping[str, Report], stale: Collection[str] = ()) -> str:
@@ -108,7 +108,7 @@ def document(name: str, runs: Sequence[BenchmarkRun], now: Mapping[str, str], fa
         page({host: run.report for host, run in last.items()}, [run.host for run in last.values() if run.stale])
     )
     if len(runs) > len(last):
-        parts.append("History, the last at the end\n\n" + history_text(runs[-SHOWN:]))
+        parts.append("History, the last at the end\n\n" + history_text(runs[-MAX_RUNS:]))
     return "\n".join(parts)
 
 

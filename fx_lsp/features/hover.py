@@ -46,7 +46,7 @@ def hover_name(
     problems: bool = False,
     names: bool = True,
 ) -> Hover:
-    """The hover on a target's name: how it was called, what it costs, the first lines of `stage`.
+    """Return the hover on a target's name: how it was called, what it costs, the first lines of `stage`.
 
     Where `problems` are shown and one stands here, the hover adds to it what it does not say. With `names`, sizes have
     the names that the code has for them beside their numbers.
@@ -79,7 +79,7 @@ def hover_expression(
     variants: Mapping[str, Sequence[Stage]] = MappingProxyType({}),
     names: bool = True,
 ) -> Hover | None:
-    """The hover on the innermost expression at a position that is known: its value and the ops it became.
+    """Return the hover on the innermost expression at a position that is known: its value and the ops it became.
 
     `stages` are those to list ops of, `variants` those of variants of the target; where `problems` are shown, the hover
     does not say them again; `names` as in `hover_name`. None where nothing is known of the expressions at the position.
@@ -140,7 +140,7 @@ def _known_at(
 
 
 def failure_text(failure: Failure, said: bool = False) -> str:
-    """A failure as Markdown: message, hint, the inputs it was tried with, the tail of the output.
+    """Return a failure as Markdown: message, hint, the inputs it was tried with, the tail of the output.
 
     Where the message and the hint are `said` beside it, they are left out.
     """
@@ -175,7 +175,7 @@ def _parameter(trace: Trace, name: str, span: Span, names: SizeNames) -> Hover |
 
 
 def _variable(trace: Trace, target: Target, expression: CursorContext, line: int) -> ObservedValue | None:
-    """The value that the name at the cursor holds: bound here, or by the closest statement before it."""
+    """Return the value that the name at the cursor holds: bound here, or by the closest statement before it."""
     here = expression.spans[0]
     scope = expression.function or target.span
     bound = [v for v in trace.values if v.name == expression.name and scope.contains(v.span)]

@@ -16,7 +16,7 @@ _ELEMENT = re.compile(r"(.*)\[\d+\]$")
 
 
 def inputs_text(inputs: Iterable[InputSpec], names: SizeNames | None = None) -> str:
-    """A Markdown list with a line for each source: "- `x: f32[8, 128]`, `n=4` · from the call at line 40"."""
+    """Return a Markdown list with a line for each source: "- `x: f32[8, 128]`, `n=4` · from the call at line 40"."""
     groups: dict[str, list[InputSpec]] = {}
     for item in inputs:
         groups.setdefault(source_text(item), []).append(item)
@@ -30,7 +30,7 @@ def input_text(item: InputSpec, names: SizeNames | None = None) -> str:
 
 
 def input_data(item: InputSpec) -> dict[str, str | bool]:
-    """An input as scripts and clients have it."""
+    """Return an input as scripts and clients have it."""
     return {"name": item.name, "spec": item.spec, "source": item.source, "guessed": item.guessed}
 
 
@@ -51,7 +51,7 @@ def source_text(item: InputSpec) -> str:
 
 
 def _names(items: list[InputSpec], sizes: SizeNames | None) -> str:
-    """The inputs of one source; equal elements of a container stand once."""
+    """Return the inputs of one source; equal elements of a container stand once."""
     shown: dict[str, list[InputSpec]] = {}
     for item in items:
         element = _ELEMENT.match(item.name)

@@ -47,30 +47,30 @@ def work_of(stage: str, chip: str, beside: Work = "") -> Work:
 
 
 def _choices(work: Work) -> list[str]:
-    """The options of work on kernels that are choices of its user's."""
+    """Return the options of work on kernels that are choices of its user's."""
     name, *options = work.split("&")
     return [o for o in options if not o.startswith("target=")] if name in (TRITON, LOWERED) else []
 
 
 def choices_of(work: Work) -> str:
-    """The choices that kernels are made by, as the name of work has them: "" or "fuse=no"."""
+    """Return the choices that kernels are made by, as the name of work has them: "" or "fuse=no"."""
     return "&".join(_choices(work))
 
 
 def chip_of(work: Work) -> str:
-    """The chip that work compiles for, "" for other work."""
+    """Return the chip that work compiles for, "" for other work."""
     name, *options = work.split("&")
     chosen = (option.partition("=")[2] for option in options if option.startswith("target="))
     return next(chosen, "") if name == LOWERED else ""
 
 
 def kernels_of(view: View) -> View:
-    """The file of kernels that a view is compiled from; the view itself where it is that file."""
+    """Return the file of kernels that a view is compiled from; the view itself where it is that file."""
     return View(view.file, view.name, TRITON, work=work_of(TRITON, "", view.work))
 
 
 def stages_of_listing(stage: str, names: Iterable[str]) -> list[str]:
-    """The stages that a listing has to show: that of one kernel (`ptx:<kernel>`), or (`ptx`) those of all."""
+    """Return the stages that a listing has to show: that of one kernel (`ptx:<kernel>`), or (`ptx`) those of all."""
     return [stage] if stage == RESOURCES or ":" in stage else [n for n in names if n.partition(":")[0] == stage]
 
 
@@ -92,7 +92,7 @@ def hover_line(
     kernels: RenderedView | None = None,
     facts: Sequence[str] = (),
 ) -> Hover | None:
-    """The hover on a line (from 1) of a view: the kernel's line, the operation, the user's code; then `facts`.
+    """Return the hover on a line (from 1) of a view: the kernel's line, the operation, the user's code; then `facts`.
 
     `kernels` are the file of kernels, where the view is compiled from it. None where nothing is known of the line.
     """
@@ -145,14 +145,14 @@ def thread_of_source(file: str, line: int, col: int, documents: Iterable[Documen
 
 
 def thread_of_spans(spans: Iterable[Span], kernels: Document | None) -> Thread:
-    """The kernels' lines that are from expressions, with these."""
+    """Return the kernels' lines that are from expressions, with these."""
     wanted = frozenset(spans)
     rows = enumerate(kernels.lines if kernels is not None else (), start=1)
     return Thread(frozenset(n for n, row in rows if not wanted.isdisjoint(row.spans[:1])), wanted)
 
 
 def lines_on(thread: Thread, view: View, document: Document) -> list[int]:
-    """The lines (from 1) of a view that a thread goes through."""
+    """Return the lines (from 1) of a view that a thread goes through."""
     rows = enumerate(document.lines, start=1)
     if view == kernels_of(view):
         return sorted(n for n in thread.lines if n <= len(document.lines))

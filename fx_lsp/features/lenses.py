@@ -46,7 +46,7 @@ class Lens:
 
 
 def lenses(target: Target, outcome: Outcome | None, stale: bool) -> tuple[Lens, ...]:
-    """The lenses of one target, none while nothing is known of it, or where it has no operation to show."""
+    """Return the lenses of one target, none while nothing is known of it, or where it has no operation to show."""
     if outcome is None or is_empty(outcome):
         return ()
     prefix = "stale · " if stale else ""
@@ -86,7 +86,7 @@ def is_empty(outcome: Outcome) -> bool:
 
 
 def _graph_lenses(target: Target, trace: Trace, prefix: str) -> tuple[Lens, ...]:
-    """Those of a graph that is built by hand: it is there to be read."""
+    """Return those of a graph that is built by hand: it is there to be read."""
     place, name = target.name_span, target.name
     return (
         Lens(place, prefix + summarize(trace), "show stage", name, "graph"),
@@ -109,7 +109,7 @@ def benchmark_lens(span: Span, name: str, last: BenchmarkRun | None, work: Work 
 
 
 def again_lenses(name: str) -> tuple[Lens, ...]:
-    """The lens over the page about what was measured of a target."""
+    """Return the lens over the page about what was measured of a target."""
     return (Lens(Span("", 1, 0, 1, 0), "measure again", "bench", name),)
 
 
@@ -119,12 +119,12 @@ def run_of(pass_: Pass) -> Work:
 
 
 def work_of_pass(file: str, name: str) -> Work:
-    """The work of running the pass `name` of a file; what would end it in a work is quoted."""
+    """Return the work of running the pass `name` of a file; what would end it in a work is quoted."""
     return f"pass={quote(file, safe=_PLAIN)}::{name}"
 
 
 def default_stage(trace: Trace) -> str:
-    """The stage to show where none is named: forward, or inference where there is nothing to differentiate."""
+    """Return the stage to show where none is named: forward, or inference where there is nothing to differentiate."""
     names = [s.name for s in trace.stages]
     return next((s for s in ("forward", "inference") if s in names), names[0] if names else "forward")
 

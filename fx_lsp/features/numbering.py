@@ -28,7 +28,7 @@ class Numbered(NamedTuple):
 
     @property
     def holes(self) -> list[str]:
-        """The holes of the pattern, in order."""
+        """Return the holes of the pattern, in order."""
         return [c for c in self.pattern if c in (HOLE, HOLE_OF_ZERO)]
 
     @property
@@ -72,7 +72,7 @@ def skeleton(text: str) -> str:
 
 
 def tokens(text: str) -> list[str]:
-    """The names, numbers and quoted strings of `text`, in order."""
+    """Return the names, numbers and quoted strings of `text`, in order."""
     return _TOKEN.findall(text)
 
 

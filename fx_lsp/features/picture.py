@@ -201,7 +201,7 @@ class _Grouping:
     lines: dict[tuple[int, str, int, bool], int] = field(default_factory=dict[tuple[int, str, int, bool], int])
 
     def group_of(self, node: Node, backward: bool) -> int:
-        """The innermost group of a node, made where it is new; -1 for a node from nowhere."""
+        """Return the innermost group of a node, made where it is new; -1 for a node from nowhere."""
         chain, parent = self.chains[node], -1
         for depth in range(1, len(chain)):
             begins = self.beginnings.get(chain[:depth]) == (node.target, chain[depth:])

@@ -100,7 +100,7 @@ def _by_root(inputs: Iterable[InputSpec]) -> dict[str, list[InputSpec]]:
 
 
 def _value(text: str, group: list[InputSpec]) -> str | None:
-    """One argument as it is written: a spec, a literal, or a container put together from its elements."""
+    """Return one argument as it is written: a spec, a literal, or a container put together from its elements."""
     values: dict[tuple[Any, ...], str] = {}
     for item in group:
         path, spec = _path(item.name), spec_text(text, item.spec)
@@ -131,7 +131,7 @@ def _assemble(values: dict[tuple[Any, ...], str]) -> str | None:
 
 
 def _path(name: str) -> tuple[Any, ...] | None:
-    """The keys behind a parameter's name: `(0, 'a')` for `xs[0]['a']`; None where they are no literals."""
+    """Return the keys behind a parameter's name: `(0, 'a')` for `xs[0]['a']`; None where they are no literals."""
     keys: list[Any] = []
     try:
         node = parse_expression(name.removeprefix(_INIT))
@@ -145,7 +145,7 @@ def _path(name: str) -> tuple[Any, ...] | None:
 
 
 def spec_text(text: str, spec: str) -> str | None:
-    """A spec as a comment in the file `text` says it; None for what the language cannot say there."""
+    """Return a spec as a comment in the file `text` says it; None for what the language cannot say there."""
     member = _ENUM.fullmatch(spec)
     spec = member[1] if member else _FLOATS.get(spec, " ".join(spec.split()) if "\n" in spec else spec)
     parsed = parse_comment(f"value={spec}")
@@ -202,7 +202,7 @@ def _replace(line: int, lines: list[str], text: str) -> TextChange:
 
 
 def _wrap(indent: str, items: list[str]) -> list[str]:
-    """The comment's lines: broken between items, and inside of `init(…)` where that alone is too long."""
+    """Return the comment's lines: broken between items, and inside of `init(…)` where that alone is too long."""
     pieces: list[str] = []
     for item in items:
         fits = len(indent) + len(item) + 6 <= WIDTH or not item.startswith("init(")

@@ -65,12 +65,12 @@ def _cause(problem: Problem) -> tuple[object, str]:
 
 
 def describe(failure: Failure) -> str:
-    """A failure in one or two sentences: what happened, and what to do about it."""
+    """Return a failure in one or two sentences: what happened, and what to do about it."""
     return " ".join(sentence(part) for part in (failure.message, failure.hint) if part.strip())
 
 
 def remark_text(remark: Remark) -> str:
-    """A remark with the line that it is about."""
+    """Return a remark with the line that it is about."""
     return remark.message if remark.span is None else f"line {remark.span.line}: {remark.message}"
 
 

@@ -36,23 +36,23 @@ class Place:
 
     @property
     def statements(self) -> list[ast.stmt]:
-        """The statements."""
+        """Return the statements."""
         return self.block[self.start : self.stop]
 
     @property
     def around(self) -> list[ast.stmt]:
-        """The statements that the place stands in, from the outermost."""
+        """Return the statements that the place stands in, from the outermost."""
         return [block[index] for block, index in self.path]
 
 
 def first_line(statement: ast.stmt) -> int:
-    """The line that a statement begins on, with its decorators."""
+    """Return the line that a statement begins on, with its decorators."""
     decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
     return min([statement.lineno, *(d.lineno for d in decorators)])
 
 
 def last_line(statement: ast.stmt) -> int:
-    """The line that a statement ends on."""
+    """Return the line that a statement ends on."""
     return statement.end_lineno or statement.lineno
 
 
@@ -174,7 +174,7 @@ def _root(node: ast.expr) -> str | None:
 
 
 def _local_names(function: FunctionNode) -> frozenset[str] | None:
-    """The names of a function's own scope; None where some of them are declared elsewhere."""
+    """Return the names of a function's own scope; None where some of them are declared elsewhere."""
     flow = Flow(None)
     flow.run(function.body, frozenset())
     if any(isinstance(node, (ast.Global, ast.Nonlocal)) for node in ast.walk(function)):
@@ -220,7 +220,7 @@ def _read_later(place: Place, local: frozenset[str]) -> set[str]:
 
 
 def _targets(statement: ast.stmt) -> frozenset[str]:
-    """The names that a loop or a `with` binds before its body."""
+    """Return the names that a loop or a `with` binds before its body."""
     targets: list[ast.expr | None] = []
     if isinstance(statement, (ast.For, ast.AsyncFor)):
         targets = [statement.target]
@@ -230,7 +230,7 @@ def _targets(statement: ast.stmt) -> frozenset[str]:
 
 
 def _bound_before(place: Place, local: frozenset[str]) -> set[str]:
-    """The names that are sure to be bound where the region begins."""
+    """Return the names that are sure to be bound where the region begins."""
     bound = frozenset(parameters(place.function.args))
     for block, index in place.path:
         bound = Flow(local).run(block[:index], bound)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import eq, sub
 
-LEAST_ROUNDS = 4
+MIN_ROUNDS = 4
 WIDEST = 256
 MULTIPLES = 4
 
@@ -24,12 +24,12 @@ class Repeat:
 
     @property
     def stop(self) -> int:
-        """The index after the last item."""
+        """Return the index after the last item."""
         return self.start + self.period * self.rounds
 
     @property
     def last(self) -> int:
-        """The index of the first item of the last round."""
+        """Return the index of the first item of the last round."""
         return self.stop - self.period
 
 
@@ -60,7 +60,7 @@ def numbered(items: Iterable[Hashable]) -> list[int]:
 def repeats(items: Sequenced, least_hidden: int, shown: int) -> list[Repeat]:
     """Return repeats, in order, the largest first where some overlap; then those within their first and last rounds.
 
-    Each has `LEAST_ROUNDS` rounds or more and, `shown` rounds left out, `least_hidden` items or more.
+    Each has `MIN_ROUNDS` rounds or more and, `shown` rounds left out, `least_hidden` items or more.
     """
     if len(items.keys) < least_hidden + shown:
         return []
@@ -88,7 +88,7 @@ def repeats(items: Sequenced, least_hidden: int, shown: int) -> list[Repeat]:
 
 def _hidden(start: int, stop: int, period: int, shown: int) -> int:
     rounds = (stop - start) // period
-    return (rounds - shown) * period if rounds >= LEAST_ROUNDS else 0
+    return (rounds - shown) * period if rounds >= MIN_ROUNDS else 0
 
 
 def _runs(keys: Sequence[int]) -> Iterator[tuple[int, int, int]]:
@@ -109,7 +109,7 @@ def _runs(keys: Sequence[int]) -> Iterator[tuple[int, int, int]]:
             if period and gaps[index - period] == period and index >= covered.get(period, 0):
                 start, stop = _extent(data, index - period, period)
                 covered[period] = max(stop, index + 1)
-                if stop - start >= LEAST_ROUNDS * period - period:
+                if stop - start >= MIN_ROUNDS * period - period:
                     yield start, stop, period
         for _ in range(2):
             pieces = [*map(hash, zip(pieces, pieces[width:], strict=False))]

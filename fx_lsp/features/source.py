@@ -59,13 +59,13 @@ def expression_at(text: str, definition: Span, line: int, col: int) -> CursorCon
 
 
 def bindings(text: str, definition: Span) -> tuple[Binding, ...]:
-    """Every variable that a statement of `definition` binds."""
+    """Return every variable that a statement of `definition` binds."""
     tree = parse_definition(text, definition)
     return () if tree is None else tuple(_bindings(tree, definition.line - 1))
 
 
 def returns(text: str, definition: Span) -> tuple[tuple[Span, Span], ...]:
-    """The `return` statements of `definition` that return something, each with the span of its expression."""
+    """Return the `return` statements of `definition` that return something, each with the span of its expression."""
     tree = parse_definition(text, definition)
     if tree is None:
         return ()
@@ -78,7 +78,7 @@ def returns(text: str, definition: Span) -> tuple[tuple[Span, Span], ...]:
 
 
 def parse_definition(text: str, definition: Span) -> ast.Module | None:
-    """The tree of the lines of one definition, or None where they do not parse.
+    """Return the tree of the lines of one definition, or None where they do not parse.
 
     Line 1 of the tree is the definition's first line; columns are those of `text`.
     """
@@ -115,7 +115,7 @@ def _slice_lines(text: str, first: int, last: int) -> str:
 
 
 def _chain(tree: ast.AST, line: int, col: int) -> list[ast.AST]:
-    """The nodes around a position, outermost first. A position just behind an expression still belongs to it."""
+    """Return the nodes around a position, outermost first. A position just behind an expression still belongs to it."""
     chain: list[ast.AST] = []
     node: ast.AST | None = tree
     while node is not None:
@@ -170,7 +170,7 @@ def _bindings(tree: ast.Module, offset: int) -> Iterator[Binding]:
 
 
 def _own_expressions(statement: ast.stmt) -> Iterator[ast.AST]:
-    """The expressions of a statement, without those of the statements inside it."""
+    """Yield the expressions of a statement, without those of the statements inside it."""
     pending: list[ast.AST] = [statement]
     while pending:
         for child in ast.iter_child_nodes(pending.pop()):

@@ -10,7 +10,7 @@ _TENSOR = re.compile(r"\b(?:bf|[biufc])\d+\w*\[")
 
 
 def format_bytes(size: int) -> str:
-    """A number of bytes in binary units: `512 B`, `4.1 KiB`, `32 KiB`, `1.5 GiB`."""
+    """Return a number of bytes in binary units: `512 B`, `4.1 KiB`, `32 KiB`, `1.5 GiB`."""
     if size < 1024:
         return f"{size} B"
     value, power = size / 1024, 0
@@ -25,7 +25,7 @@ def count(noun: str, number: int, plural: str = "") -> str:
 
 
 def basename(path: str) -> str:
-    """The last part of a path of either kind of system."""
+    """Return the last part of a path of either kind of system."""
     return PureWindowsPath(path).name if "\\" in path else PurePosixPath(path).name
 
 

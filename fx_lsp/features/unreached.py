@@ -65,7 +65,7 @@ def faded(text: str, outcomes: Iterable[tuple[Target, Outcome | None]]) -> tuple
 
 
 def _text(span: Span, lines: Sequence[str]) -> str:
-    """The source of a span in one line, shortened where it is long."""
+    """Return the source of a span in one line, shortened where it is long."""
     rows = [row.encode() for row in lines[span.line - 1 : span.end_line]]
     if not rows:
         return ""

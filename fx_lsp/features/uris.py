@@ -51,12 +51,12 @@ class View:
 
     @property
     def title(self) -> str:
-        """The file name that an editor shows: `Block.forward.py`."""
+        """Return the file name that an editor shows: `Block.forward.py`."""
         return f"{self.name}.{self.stage}{_FULL if self.full else ''}{_ending(self.work, self.before)}"
 
 
 def format_uri(view: View) -> str:
-    """The URI of a view. POSIX, Windows drive and UNC paths are kept apart."""
+    """Return the URI of a view. POSIX, Windows drive and UNC paths are kept apart."""
     path = view.file
     if re.match(r"[A-Za-z]:[\\/]", path):
         path = "/" + path.replace("\\", "/")

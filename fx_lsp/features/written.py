@@ -33,7 +33,7 @@ def written_lens(title: str, name: str, standing: str, conflicts: int) -> Lens:
 
 
 def edits(before: Sequence[str], after: Sequence[str]) -> tuple[TextChange, ...]:
-    """The changes that make one text of another; both are lines with their ends."""
+    """Return the changes that make one text of another; both are lines with their ends."""
     steps = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
     return tuple(
         TextChange(first + 1, 0, last + 1, 0, "".join(after[start:end]))

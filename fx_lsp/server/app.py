@@ -122,8 +122,7 @@ def create_server(make_engine: MakeEngine = real_engine) -> _Server:
         "views": views,
         "engines": engines,
     }
-
-    parts["parts"] = parts
+    parts["parts"] = parts  # for a command whose handler is imported when it is used
     for method, handler in _HANDLERS.items():
         bound = _guard(session, client, method, handler, _used(handler, parts))
         server.feature(method, _OPTIONS.get(method))(bound)

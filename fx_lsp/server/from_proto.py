@@ -23,7 +23,7 @@ def clean_text(text: str) -> str:
 
 
 def split_lines(text: str) -> list[str]:
-    """The lines of `text` with their ends; the last has none.
+    """Return the lines of `text` with their ends; the last has none.
 
     Only `\\n`, `\\r\\n` and `\\r` end lines, for LSP as for Python: `str.splitlines` splits at form feeds too.
     """
@@ -34,18 +34,18 @@ def split_lines(text: str) -> list[str]:
 
 
 def position(lines: Sequence[str], at: types.Position, encoding: str) -> tuple[int, int]:
-    """A client position as (line, column)."""
+    """Return a client position as (line, column)."""
     row, index = _place(lines, at, encoding)
     return row + 1, len(lines[row][:index].encode())
 
 
 def line_range(range_: types.Range) -> tuple[int, int]:
-    """The first and the last line of a client range."""
+    """Return the first and the last line of a client range."""
     return range_.start.line + 1, range_.end.line + 1
 
 
 def apply_change(lines: Sequence[str], change: types.TextDocumentContentChangeEvent, encoding: str) -> list[str]:
-    """The lines after one change (incremental, or of the whole text)."""
+    """Return the lines after one change (incremental, or of the whole text)."""
     new = clean_text(change.text)
     if not isinstance(change, types.TextDocumentContentChangePartial):
         return split_lines(new)

@@ -85,7 +85,7 @@ class Protocol(LanguageServerProtocol):
             self.finished.set_result(code)
 
     def receive(self, body: bytes) -> None:
-        """One message from the client. Never raises."""
+        """Take one message from the client. Never raises."""
         try:
             data = json.loads(body)
         except (ValueError, RecursionError):
@@ -154,7 +154,7 @@ async def run(protocol: Protocol, stdin: BinaryIO, stdout: BinaryIO) -> int:
 
 
 def claim_stdio() -> tuple[BinaryIO, BinaryIO]:
-    """The real standard input and output, for the protocol alone.
+    """Return the real standard input and output, for the protocol alone.
 
     From here on file descriptor 0 is empty and 1 is standard error, for this process and for those that it starts.
     """

@@ -139,7 +139,7 @@ def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def engine_settings(settings: Settings) -> EngineSettings:
-    """The part of the settings that the engine is started with."""
+    """Return the part of the settings that the engine is started with."""
     from fx_lsp.tracing.answers.disk import default_cache_path
     from fx_lsp.tracing.engine import EngineSettings
     from fx_lsp.tracing.workers.pool import Limits

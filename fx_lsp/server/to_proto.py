@@ -45,14 +45,14 @@ def position(lines: Sequence[str], line: int, col: int, encoding: str) -> types.
 
 
 def range_(lines: Sequence[str], span: Span, encoding: str) -> types.Range:
-    """A span of the document with these lines as a client range."""
+    """Return a span of the document with these lines as a client range."""
     return types.Range(
         start=position(lines, span.line, span.col, encoding), end=position(lines, span.end_line, span.end_col, encoding)
     )
 
 
 def code_lens(lens: Lens, uri: str, lines: Sequence[str], encoding: str, place: int) -> types.CodeLens:
-    """A lens as a command on the document `uri`; `place` counts the lenses over the same definition.
+    """Return a lens as a command on the document `uri`; `place` counts the lenses over the same definition.
 
     Clients sort by the start of the range, some of them unstably: so each lens starts at another column.
     """
@@ -74,7 +74,7 @@ def code_lens(lens: Lens, uri: str, lines: Sequence[str], encoding: str, place: 
 
 
 def hover(value: Hover, lines: Sequence[str], encoding: str, markdown: bool) -> types.Hover:
-    """A hover, as plain text for clients that take no Markdown."""
+    """Return a hover, as plain text for clients that take no Markdown."""
     kind = types.MarkupKind.Markdown if markdown else types.MarkupKind.PlainText
     return types.Hover(
         contents=types.MarkupContent(kind=kind, value=value.markdown), range=range_(lines, value.span, encoding)
@@ -82,7 +82,7 @@ def hover(value: Hover, lines: Sequence[str], encoding: str, markdown: bool) -> 
 
 
 def inlay_hint(hint: Hint, lines: Sequence[str], encoding: str) -> types.InlayHint:
-    """A hint; specs are types."""
+    """Return a hint; specs are types."""
     return types.InlayHint(
         position=position(lines, hint.line, hint.col, encoding),
         label=hint.label,
@@ -95,7 +95,7 @@ def inlay_hint(hint: Hint, lines: Sequence[str], encoding: str) -> types.InlayHi
 def diagnostic(
     problem: Problem, lines: Sequence[str], encoding: str, location: Callable[[Span], types.Location] | None
 ) -> types.Diagnostic:
-    """A problem; `location` places related ones, None where the client shows none."""
+    """Return a problem; `location` places related ones, None where the client shows none."""
     related = None
     if location is not None and problem.related:
         related = [
@@ -113,7 +113,7 @@ def diagnostic(
 
 
 def text_edit(edit: TextChange, lines: Sequence[str], encoding: str) -> types.TextEdit:
-    """A change of the text."""
+    """Return a change of the text."""
     start = position(lines, edit.line, edit.col, encoding)
     return types.TextEdit(types.Range(start, position(lines, edit.end_line, edit.end_col, encoding)), edit.text)
 
@@ -121,7 +121,7 @@ def text_edit(edit: TextChange, lines: Sequence[str], encoding: str) -> types.Te
 def completion(
     offer: Completion, place: int, lines: Sequence[str], line: int, col: int, encoding: str
 ) -> types.CompletionItem:
-    """An offer at (`line`, `col`); `place` counts them from the best."""
+    """Return an offer at (`line`, `col`); `place` counts them from the best."""
     edit = TextChange(line, offer.col, line, col, offer.text)
     return types.CompletionItem(
         label=offer.label,

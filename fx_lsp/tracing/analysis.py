@@ -196,7 +196,7 @@ class Analysis:
         return sites(replace(target, kind=kind))
 
     def use_of(self, name: str, overlays: Mapping[str, str]) -> str:
-        """The text of this file that says what the target `name` is called with: its callers and call sites."""
+        """Return the text of this file that says what the target `name` is called with: its callers and call sites."""
         if self.graph is None or name not in self.targets:
             return ""
         callers = self._callers(self.targets[name])
@@ -257,7 +257,7 @@ class Texts(dict[str, str]):
         return super().__contains__(path) or (isinstance(path, str) and path.partition("::")[0] in self._analyses)
 
     def get(self, path: str, default: Any = None) -> Any:
-        """The text of a file or of a use, or `default`."""
+        """Return the text of a file or of a use, or `default`."""
         file, separator, name = path.partition("::")
         if separator and file in self._analyses:
             return self._analyses[file].use_of(name, self)

@@ -62,7 +62,7 @@ class Engine:
         self._settings = settings
         self._reporter = Reporter(on_update, on_status, self._current_status)
         self._files: dict[str, OpenFile] = {}
-        self._hosts = TracingInterpreters(backend or default_backend(), self._reporter.status_changed)
+        self._interpreters = TracingInterpreters(backend or default_backend(), self._reporter.status_changed)
         self._answers = Answers(Cache(settings.cache_path))
         self._scheduler = self._new_scheduler()
         self._background = Background(self._reporter.status_changed)
@@ -82,7 +82,7 @@ class Engine:
         self._touch(open_file)
 
     def close(self, file: str) -> None:
-        """A file was closed: what only it needed is no longer traced, and the disk's text counts again."""
+        """Close a file: what only it needed is no longer traced, and the disk's text counts again."""
         closed = self._files.pop(file, None)
         if closed is None:
             return
@@ -182,7 +182,7 @@ class Engine:
             self._touch(self._files[file])
 
     def dependencies(self, file: str, name: str, work: Work) -> tuple[Dependency, ...]:
-        """The other files that what is known of `work` with a target depends on."""
+        """Return the other files that what is known of `work` with a target depends on."""
         shown = self._files[file].shown.get(entry_of(name, work)) if file in self._files else None
         return shown.answer.dependencies if shown else ()
 
@@ -225,11 +225,11 @@ class Engine:
     async def restart(self) -> None:
         """End the tracers, forget what may have been bad luck, and trace anew."""
         await self._scheduler.cancel()
-        await self._hosts.close()
+        await self._interpreters.close()
         self._answers.close()
         self._answers = Answers(Cache(self._settings.cache_path))
         for open_file in self._files.values():
-            open_file.host = open_file.trouble = open_file.resolved = None
+            open_file.interpreter = open_file.trouble = open_file.resolved = None
             open_file.shown.clear()
             self._read_soon(open_file, 0)
             self._touch(open_file)
@@ -253,7 +253,7 @@ class Engine:
             open_file.changed.set()
         self._reporter.close()
         await self._scheduler.close()
-        await self._hosts.close()
+        await self._interpreters.close()
         await self._background.wait()
         self._answers.close()
 
@@ -291,8 +291,10 @@ class Engine:
     async def _resolve(self, open_file: OpenFile, analysis: Analysis) -> None:
         """Find the keys of the targets, show what is known of them, and have the rest traced."""
         try:
-            host = open_file.host = open_file.host or self._hosts.find(self._settings, open_file.workspace)
-            identity = await host.identity()
+            interpreter = open_file.interpreter = open_file.interpreter or self._interpreters.find(
+                self._settings, open_file.workspace
+            )
+            identity = await interpreter.identity()
         except WorkerStartError as error:
             self._give_up(open_file, error)
             return
@@ -301,7 +303,7 @@ class Engine:
         open_file.take_keys(analysis, keys)
         entries = dict(open_file.keys)
         answers = await self._answers.find(entries.values(), overlays(self._files.values()))
-        open_file.trouble = None if host.error is None else open_file.trouble
+        open_file.trouble = None if interpreter.error is None else open_file.trouble
         wanted: list[str] = []
         for entry, key in entries.items():
             if key in answers:
@@ -321,9 +323,9 @@ class Engine:
         self._touch(open_file)
 
     def _schedule(self, open_file: OpenFile, entry: str, key: str) -> None:
-        if open_file.host is not None:
+        if open_file.interpreter is not None:
             title = " ".join(part for part in split_entry(entry) if part)
-            self._scheduler.add(Job(key, open_file.host, title, lambda: self._trace(open_file, entry, key)))
+            self._scheduler.add(Job(key, open_file.interpreter, title, lambda: self._trace(open_file, entry, key)))
 
     def _trace_variants(self, open_file: OpenFile, name: str) -> None:
         """Trace the variants of a target that it had no time for itself, once nothing more urgent is to be done."""
@@ -335,8 +337,8 @@ class Engine:
                 self._schedule(open_file, entry, key)
 
     async def _trace(self, open_file: OpenFile, entry: str, key: str) -> None:
-        analysis, host = open_file.good, open_file.host
-        if analysis is None or host is None or open_file.keys.get(entry) != key:
+        analysis, interpreter = open_file.good, open_file.interpreter
+        if analysis is None or interpreter is None or open_file.keys.get(entry) != key:
             return
         name, work = split_entry(entry)
         plan, texts, answers = analysis.plan(name), overlays(self._files.values()), self._answers
@@ -355,10 +357,10 @@ class Engine:
                 self._touch(open_file)
 
         try:
-            asked = await ask(host, analysis, name, work, texts, previous, search_seconds, show_early)
+            asked = await ask(interpreter, analysis, name, work, texts, previous, search_seconds, show_early)
         except WorkerStartError as error:
             for other in self._files.values():
-                if other.host is host:
+                if other.interpreter is interpreter:
                     self._give_up(other, error)
             return
         reply, dependencies = asked.reply, asked.dependencies
@@ -421,9 +423,9 @@ class Engine:
         self._reporter.file_changed(open_file.file)
 
     def _current_status(self) -> EngineStatus:
-        hosts, troubles = self._hosts.all, [f.trouble for f in self._files.values() if f.trouble]
+        interpreters, troubles = self._interpreters.all, [f.trouble for f in self._files.values() if f.trouble]
         wrong = next((f.good.trouble for f in self._files.values() if f.good and f.good.trouble), "")
-        return summarize(hosts, troubles, self._scheduler.message, self._answers.trouble or wrong, not self.busy)
+        return summarize(interpreters, troubles, self._scheduler.message, self._answers.trouble or wrong, not self.busy)
 
 
 def _not_open(file: str) -> Failure:

@@ -95,7 +95,7 @@ def entry_of(name: str, work: Work) -> str:
 
 
 def split_entry(entry: str) -> tuple[str, Work]:
-    """The name of the target and the work; the inverse of `entry_of`."""
+    """Return the name of the target and the work; the inverse of `entry_of`."""
     name, _, work = entry.partition("?")
     return name, work
 
@@ -123,7 +123,7 @@ class OpenFile:
     stages: dict[tuple[str, str], tuple[str, Stage]] = field(default_factory=dict[tuple[str, str], tuple[str, Stage]])
     inputs: dict[str, tuple[InputSpec, ...]] = field(default_factory=dict[str, tuple[InputSpec, ...]])
     awaited: Counter[str] = field(default_factory=Counter[str])
-    host: TracingInterpreter | None = None
+    interpreter: TracingInterpreter | None = None
     focus: int | None = None
     timer: asyncio.TimerHandle | None = None
     task: asyncio.Task[None] | None = None
@@ -140,7 +140,7 @@ class OpenFile:
         now = asyncio.get_running_loop().time()
         self.rest = TYPING_SECONDS if now - self.edited < TYPING_SECONDS else 0.0
         if self.workspace != workspace:
-            self.host = self.read_text = None
+            self.interpreter = self.read_text = None
         self.text, self.workspace, self.edited = text, workspace, now
 
     @property
@@ -190,7 +190,7 @@ class OpenFile:
             self.key_of(entry)
 
     def key_of(self, entry: str) -> str | None:
-        """The key that an entry has in the present text, or None where its target is not there."""
+        """Return the key that an entry has in the present text, or None where its target is not there."""
         name, work = split_entry(entry)
         if entry not in self.keys and name in self.keys:
             key = self.keys[entry] = entry_of(self.keys[name], self._placed(name, work))
@@ -215,7 +215,7 @@ class OpenFile:
         return slow, self.order[entry]
 
     def mark_old(self, name: str, key: str) -> None:
-        """The answer under `key` no longer holds, because something that it depends on has changed."""
+        """Note that the answer under `key` no longer holds, because something that it depends on has changed."""
         shown = self.shown.get(name)
         if shown is not None and shown.key == key:
             self.shown[name] = replace(shown, key="")
@@ -226,7 +226,7 @@ class OpenFile:
         return [t for name, t in targets if name in self.shown and isinstance(self.shown[name].outcome, Trace)]
 
     def dependencies(self) -> set[str]:
-        """The other files that what is shown depends on."""
+        """Return the other files that what is shown depends on."""
         return {dependency.path for shown in self.shown.values() for dependency in shown.answer.dependencies}
 
     def failed_imports(self) -> list[str]:
@@ -253,7 +253,7 @@ class OpenFile:
             self.inputs[target] = outcome.inputs
 
     def current(self, name: str) -> PlacedAnswer | None:
-        """The answer for the present text, or None while it is not known."""
+        """Return the answer for the present text, or None while it is not known."""
         shown = self.shown.get(name)
         return shown if shown and self.settled and shown.key == self.keys.get(name) else None
 
@@ -289,7 +289,7 @@ def urgency(files: Iterable[OpenFile], focused: OpenFile | None, key: str, unask
 
 
 def trouble_of(open_file: OpenFile) -> Failure | None:
-    """The failure of the whole file, if there is one."""
+    """Return the failure of the whole file, if there is one."""
     if open_file.failure is not None:
         return open_file.failure
     error, good = open_file.trouble, open_file.good
@@ -301,7 +301,7 @@ def trouble_of(open_file: OpenFile) -> Failure | None:
 
 
 def known_targets(open_file: OpenFile) -> tuple[Target, ...] | Failure:
-    """The targets of a settled file in order, or the failure of the whole file."""
+    """Return the targets of a settled file in order, or the failure of the whole file."""
     good = open_file.good
     return trouble_of(open_file) or tuple(good.targets.values() if good else ())
 
@@ -363,7 +363,7 @@ def build_state(open_file: OpenFile, tracing: Container[str]) -> FileState:
 
 
 def _with_variants(open_file: OpenFile, name: str, shown: PlacedAnswer) -> Outcome:
-    """The outcome of a target with what is known of its variants by now, at the same lines."""
+    """Return the outcome of a target with what is known of its variants by now, at the same lines."""
     outcome = shown.outcome
     for variant in untried(outcome):
         entry = entry_of(name, variant_work(variant))
@@ -375,7 +375,7 @@ def _with_variants(open_file: OpenFile, name: str, shown: PlacedAnswer) -> Outco
 
 
 def shown_stage(open_file: OpenFile, name: str, stage: Stage) -> Stage:
-    """A decoded stage of the answer that is shown for `name`, at the positions of the present text."""
+    """Return a decoded stage of the answer that is shown for `name`, at the positions of the present text."""
     shown = open_file.shown[name]
     kept = open_file.stages.get((shown.key, stage.name))
     if kept and kept[0] == open_file.text:

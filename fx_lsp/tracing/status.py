@@ -31,12 +31,12 @@ class Doing(Protocol):
 
 
 def summarize(
-    hosts: Iterable[Doing], troubles: Sequence[WorkerError], tracing: str, storing: str, quiescent: bool
+    interpreters: Iterable[Doing], troubles: Sequence[WorkerError], tracing: str, storing: str, quiescent: bool
 ) -> EngineStatus:
     """Return the status: errors of interpreters, then of files, what is being done, why answers are not stored."""
-    interpreters = list(hosts)
-    errors = [host.error for host in interpreters if host.error] or troubles
-    doing = [host.message for host in interpreters if host.message] or [tracing]
+    listed = list(interpreters)
+    errors = [one.error for one in listed if one.error] or troubles
+    doing = [one.message for one in listed if one.message] or [tracing]
     message = str(errors[0]) if errors else doing[0] or storing
     wrong = any(not isinstance(error, NotTrusted) for error in errors)
     return EngineStatus("error" if wrong else "warning" if errors or storing else "ok", quiescent, message)
@@ -65,7 +65,7 @@ class Reporter:
         self.status_changed()
 
     def status_changed(self) -> None:
-        """The status may have changed."""
+        """Note that the status may have changed."""
         if self._timer is None and not self._closed:
             self._timer = asyncio.get_running_loop().call_later(_COALESCE_SECONDS, self._report)
 

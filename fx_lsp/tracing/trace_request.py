@@ -30,7 +30,7 @@ class Asked:
 
 
 async def ask(
-    host: TracingInterpreter,
+    interpreter: TracingInterpreter,
     analysis: Analysis,
     name: str,
     work: Work,
@@ -53,7 +53,7 @@ async def ask(
         request = await asyncio.to_thread(prepare)
         if isinstance(request, Failure):
             return Asked(TraceReply(request), None, False, ())
-        traced: TracerAnswer = await host.trace(request, span, early)
+        traced: TracerAnswer = await interpreter.trace(request, span, early)
         dependencies = await asyncio.to_thread(read_dependencies, traced.reply.dependencies, overlays, started)
     except WorkerStartError:
         raise

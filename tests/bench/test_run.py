@@ -123,7 +123,7 @@ def test_a_variant_that_fails_is_a_row():
 
 
 def test_a_variant_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("fx_lsp.bench.runner.turns._LEAST_SETUP", 1.0)
+    monkeypatch.setattr("fx_lsp.bench.runner.turns._MIN_SETUP_SECONDS", 1.0)
     job = replace(JOB, cases=(BenchmarkCase("", generated("time.sleep(1000)")),), variants=("kernels",), seconds=30.0)
     error = report(job).measured[0].error
     assert error.startswith("It was ended: no answer within ")

@@ -58,7 +58,7 @@ def test_runs_are_kept_in_order():
 
 
 def test_old_runs_go(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("fx_lsp.tracing.remote.history.KEPT", 3)
+    monkeypatch.setattr("fx_lsp.tracing.remote.history.MAX_RUNS", 3)
     for started in range(5):
         keep(run(float(started), kernels=1.0))
         keep(replace(run(float(started), kernels=1.0), target="g"))

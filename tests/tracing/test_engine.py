@@ -283,8 +283,8 @@ async def test_in_a_workspace_that_is_not_trusted_texts_are_read_and_nothing_run
 async def test_each_folder_has_the_interpreter_that_the_client_names(bench: Bench, tmp_path: Path) -> None:
     asked: list[str | None] = []
     engine = bench.engine(interpreters=((str(tmp_path), "/folder/python"),))
-    backend = engine._hosts._backend
-    engine._hosts._backend = replace(backend, find=lambda setting, *_: asked.append(setting) or "python")
+    backend = engine._interpreters._backend
+    engine._interpreters._backend = replace(backend, find=lambda setting, *_: asked.append(setting) or "python")
     engine.open(bench.file, TEXT, (str(tmp_path),))
     engine.open(bench.file + "2", TEXT, ("/elsewhere",))
     await bench.quiet(engine)

@@ -19,7 +19,7 @@ _all: set[VariantProcess] = set()
 _lock = threading.Lock()
 _over = False
 _LAST_SECONDS = 10.0
-_LONGEST_OUTPUT = 4000
+_MAX_OUTPUT = 4000
 """Characters of what a process printed that are looked at when it died."""
 
 
@@ -54,7 +54,7 @@ class VariantProcess:
         threading.Thread(target=self._listen, daemon=True).start()
 
     def ask(self, request: Mapping[str, Any], seconds: float, hear: Callable[[str], None] | None = None) -> Any:
-        """The answer to a request, within `seconds`; `hear` is told what it says meanwhile.
+        """Return the answer to a request, within `seconds`; `hear` is told what it says meanwhile.
 
         Raises ChildError, after which the process is gone.
         """
@@ -122,7 +122,7 @@ class VariantProcess:
             self._process.wait(5)
         status = self._process.poll()
         self.kill()
-        printed = self.log.read_text(encoding="utf-8", errors="replace")[-_LONGEST_OUTPUT:]
+        printed = self.log.read_text(encoding="utf-8", errors="replace")[-_MAX_OUTPUT:]
         said = next((line for line in reversed(printed.splitlines()) if line.strip()), "")
         how = f"by {signal.Signals(-status).name}" if status is not None and status < 0 else f"with code {status}"
         return f"Its process ended {how}{': ' + said.strip()[:300] if said else ''}."

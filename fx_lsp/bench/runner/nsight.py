@@ -24,7 +24,7 @@ _SECONDS = 120.0
 def with_metrics(
     bench: RunningJob, entries: Sequence[VariantRun], kernels: Sequence[KernelTime]
 ) -> tuple[KernelTime, ...]:
-    """The same with metrics, for kernels that a file has; a note in an entry's warnings where there are none."""
+    """Return the same with metrics, for kernels that a file has; a note in an entry's warnings where there are none."""
     command = shutil.which("ncu")
     measured = list(kernels)
     for entry in entries:

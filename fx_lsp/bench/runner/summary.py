@@ -7,7 +7,7 @@ from statistics import median, quantiles
 
 from fx_lsp.measured import CLOCKS, Ceilings, Clock, Cost, Timing
 
-SHORTEST = 0.005
+MIN_MILLISECONDS = 0.005
 """Milliseconds under which the clock and the launch count for more than the kernel."""
 NOISY = 0.3
 """How far, in parts of the median, the middle 80 % of samples may spread."""
@@ -26,7 +26,7 @@ def timing(first: Sequence[float], second: Sequence[float]) -> Timing | None:
 
 
 def compared(timings: Mapping[str, Timing]) -> Clock | None:
-    """The clock whose times count: the first that there is."""
+    """Return the clock whose times count: the first that there is."""
     return next((clock for clock in CLOCKS if clock in timings), None)
 
 
@@ -52,7 +52,7 @@ def warnings(timings: Mapping[str, Timing], bandwidth: float | None, rate: float
         if time.median <= 0:
             doubts.append(f"{clock}: no time passed, so nothing ran.")
             continue
-        if time.median < SHORTEST:
+        if time.median < MIN_MILLISECONDS:
             doubts.append(f"{clock}: {time.median * 1e3:.1f} µs is too short to be measured well; use larger inputs.")
         spread = (time.high - time.low) / time.median
         if spread > NOISY:

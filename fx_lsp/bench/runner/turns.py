@@ -16,7 +16,7 @@ STEPS = 6
 """How many steps of progress the timing of a variant is, where its setup is one."""
 _TURNS = 3
 """How often each variant's turn comes in a measurement, of which there are two."""
-_LEAST_SETUP, _LONGEST_TURN = 30.0, 120.0
+_MIN_SETUP_SECONDS, _MAX_TURN_SECONDS = 30.0, 120.0
 _TURN_SECONDS = 1.0
 """What a turn takes besides its samples, more or less."""
 _OVER = "The job's time was over before all was measured."
@@ -57,7 +57,7 @@ def _set_up(
     """Set an entry up in a process; whether there is memory for another one."""
     title = bench.title(entry)
     reserve = min(bench.left() / 2, beside * len(what) * len(_CLOCKS) * 2 * (bench.job.sampling + _TURN_SECONDS))
-    share = max(1.0, min(max(_LEAST_SETUP, (bench.left() - reserve) / setups), bench.left()))
+    share = max(1.0, min(max(_MIN_SETUP_SECONDS, (bench.left() - reserve) / setups), bench.left()))
     bench.say(f"{title}: start", 0)
     started = time.monotonic()
     try:
@@ -116,7 +116,7 @@ def _turn(
     try:
         if bench.left() <= 0:
             raise ChildError(_OVER)
-        answer = child.ask(request, min(_LONGEST_TURN, max(5.0, bench.left())))
+        answer = child.ask(request, min(_MAX_TURN_SECONDS, max(5.0, bench.left())))
     except ChildError as error:
         entry.end()
         if entry.samples:
@@ -144,7 +144,7 @@ def _profile(bench: RunningJob, entry: VariantRun, child: VariantProcess, what: 
         bench.say(f"{bench.title(entry)}: profile {of}")
         try:
             answer: dict[str, Any] = child.ask(
-                {"do": "profile", "what": of}, max(1.0, min(_LONGEST_TURN, bench.left()))
+                {"do": "profile", "what": of}, max(1.0, min(_MAX_TURN_SECONDS, bench.left()))
             )
         except ChildError as error:
             answer = {"error": str(error)}

@@ -58,7 +58,7 @@ def _die_with_parent() -> None:
 
 
 def _channel() -> tuple[IO[str], IO[str]]:
-    """The runner's pipes, out of reach of what variants print and read."""
+    """Return the runner's pipes, out of reach of what variants print and read."""
     requests = os.fdopen(os.dup(0), encoding="utf-8")
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     nothing = os.open(os.devnull, os.O_RDONLY)

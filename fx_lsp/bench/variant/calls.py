@@ -21,7 +21,7 @@ from fx_lsp.bench.variant.subject import BenchmarkSubject, Function
 from fx_lsp.measured import What
 
 _SCALED = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128)
-_MOST_SETS = 16
+_MAX_SETS = 16
 _SOURCES = 2
 
 
@@ -163,7 +163,7 @@ def set_count(subject: BenchmarkSubject, where: Device, memory: int) -> int:
     args, kwargs = subject.make(1)
     size = max(1, bytes_of(leaves_of(subject, args, kwargs).values()))
     fitting = memory // (3 * size) - _SOURCES
-    return max(1, min(_MOST_SETS, fitting, max(2, 1 + 3 * where.cache // size)))
+    return max(1, min(_MAX_SETS, fitting, max(2, 1 + 3 * where.cache // size)))
 
 
 def bytes_of(tensors: Iterable[torch.Tensor]) -> int:

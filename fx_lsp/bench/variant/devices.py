@@ -22,7 +22,7 @@ _elapsed = torch.cuda.Event.elapsed_time
 _synchronize = torch.cuda.synchronize
 _CYCLES = 2e9
 """In a second, on a card of today."""
-_LEAST_CACHE = 64 << 20
+_MIN_CACHE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def device(kind: str) -> Device:
         return Device("cpu", ("wall",), _nothing, 0)
     torch.cuda.set_stream(torch.cuda.Stream())  # autograd remembers streams, and the default one cannot be captured
     size = getattr(torch.cuda.get_device_properties(0), "L2_cache_size", 0)
-    return Device("cuda", ("events", "wall", "graph"), _synchronize, max(size, _LEAST_CACHE))
+    return Device("cuda", ("events", "wall", "graph"), _synchronize, max(size, _MIN_CACHE_BYTES))
 
 
 def event() -> torch.cuda.Event:

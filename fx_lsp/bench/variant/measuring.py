@@ -15,9 +15,9 @@ from fx_lsp.bench.variant.calls import Calls, FillValues, Results
 from fx_lsp.bench.variant.devices import Device, elapsed, event, now, record, wait
 from fx_lsp.measured import Clock, What
 
-_WARM_SECONDS, _LONGEST_WARM = 0.015, 2.0
-_LONGEST_WAIT = 0.003
-_FEWEST, _MOST = 3, 400
+_WARM_SECONDS, _MAX_WARM_SECONDS = 0.015, 2.0
+_MAX_WAIT_SECONDS = 0.003
+_MIN_CALLS, _MAX_CALLS = 3, 400
 _IN_GRAPH = 10
 """Calls that one CUDA graph holds, at most."""
 
@@ -48,9 +48,9 @@ def measure(where: Device, calls: Calls, what: What, clock: Clock, seconds: floa
     if clock == "graph":
         return _graph(where, calls, what, seconds, mark)
     one, launching = _warm(where, calls, what)
-    number = max(_FEWEST, min(_MOST, int(seconds / max(one, 1e-7))))
+    number = max(_MIN_CALLS, min(_MAX_CALLS, int(seconds / max(one, 1e-7))))
     if clock == "events":
-        return _events(where, calls, what, number, min(1.3 * launching, _LONGEST_WAIT), mark)
+        return _events(where, calls, what, number, min(1.3 * launching, _MAX_WAIT_SECONDS), mark)
     return _wall(where, calls, what, number, mark)
 
 
@@ -77,8 +77,10 @@ def _wall(where: Device, calls: Calls, what: What, number: int, mark: Callable[[
 def _events(
     where: Device, calls: Calls, what: What, number: int, launching: float, mark: Callable[[], None]
 ) -> Samples:
-    """The cache is overwritten before each call. The GPU waits for as long as it takes to launch a call, so that it
-    then has all of it to do."""
+    """Time calls by events, with the cache overwritten before each.
+
+    The GPU waits for as long as it takes to launch a call, so that it then has all of it to do.
+    """
     chosen, kept = random.SystemRandom().randrange(number), None
     flush = torch.empty(2 * where.cache, dtype=torch.int8, device=where.kind)
     marks = [(event(), event()) for _ in range(number)]
@@ -119,7 +121,7 @@ def _graph(where: Device, calls: Calls, what: What, seconds: float, mark: Callab
             if len(results) > sets:
                 results[-1 - sets] = []  # its memory serves again, as it does outside of a graph
     one = _replayed(where, graph, 1)[0] / 1e3
-    number = max(_FEWEST, min(_MOST, int(seconds / max(one, 1e-7))))
+    number = max(_MIN_CALLS, min(_MAX_CALLS, int(seconds / max(one, 1e-7))))
     with _quiet(mark) as spent:
         milliseconds = [t / len(order) for t in _replayed(where, graph, number)]
     chosen = random.SystemRandom().randrange(sets)
@@ -146,7 +148,7 @@ def _replayed(where: Device, graph: torch.cuda.CUDAGraph, number: int) -> list[f
 def _warm(where: Device, calls: Calls, what: What) -> tuple[float, float]:
     """Seconds of a call with what is done around it, once the device is awake, and seconds of launching it alone."""
     begin, done, spent, launching = now(), 0, 0.0, list[float]()
-    while (done < _FEWEST or spent < _WARM_SECONDS) and spent < _LONGEST_WARM:
+    while (done < _MIN_CALLS or spent < _WARM_SECONDS) and spent < _MAX_WARM_SECONDS:
         at = done % len(calls.sets)
         calls.fill(at, calls.draw())
         _step(where)
@@ -163,7 +165,7 @@ def _warm(where: Device, calls: Calls, what: What) -> tuple[float, float]:
 def settle(where: Device, calls: Calls, what: What) -> None:
     """Call each set as often as it takes until nothing is compiled, traced or recorded any more."""
     for at in range(len(calls.sets)):
-        for _ in range(_FEWEST):
+        for _ in range(_MIN_CALLS):
             _step(where)
             calls.call(at, what, calls.prepare(at, what))
     where.synchronize()

@@ -32,7 +32,7 @@ def kernels(where: Device, calls: Calls, what: What) -> list[dict[str, Any]]:
 
 
 def once(where: Device, calls: Calls, what: What) -> None:
-    """One call that `ncu` sees, after some that it does not."""
+    """Make one call that `ncu` sees, after some that it does not."""
     for _ in range(3):
         calls.call(0, what, calls.prepare(0, what))
     prepared = calls.prepare(0, what)

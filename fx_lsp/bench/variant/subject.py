@@ -45,7 +45,7 @@ class BenchmarkSubject:
 
 
 def opened(path: Path, name: str, device: str, kernels: bool) -> BenchmarkSubject:
-    """The generated file at `path`, whose kernels are launched by the function `name`.
+    """Return the generated file at `path`, whose kernels are launched by the function `name`.
 
     Without `kernels`, nothing of Triton is imported or defined. Raises NotComparable, and what the file raises.
     """
@@ -106,7 +106,7 @@ def is_interpreted(module: ModuleType) -> bool:
 
 
 def _comparison(main: ast.If | None) -> ast.Assign | None:
-    """The statement `wrong = compare(kernels, original, make)` of a file's end."""
+    """Return the statement `wrong = compare(kernels, original, make)` of a file's end."""
     for statement in main.body if main is not None else ():
         if _assigns(statement, "wrong") and isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call):
             return statement

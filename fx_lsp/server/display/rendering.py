@@ -61,7 +61,7 @@ def _stages_of(view: View, trace: Trace) -> list[str]:
 
 
 async def _failed(session: Session, engine: Engine, view: View, failure: Failure) -> RenderedView:
-    """A view of a target that fails: the graph of what ran, if that is what it is of, or why."""
+    """Return a view of a target that fails: the graph of what ran, if that is what it is of, or why."""
     trace = shown_trace(failure, view.file)
     if trace is None or trace.info(view.stage) is None:
         return said(failure_text(failure))
@@ -72,7 +72,7 @@ async def _failed(session: Session, engine: Engine, view: View, failure: Failure
 
 
 def last_good(session: Session, engine: Engine, view: View) -> RenderedView | None:
-    """The stage of the last text that parsed, if it is at hand; None for what other work would have to make."""
+    """Return the stage of the last text that parsed, if it is at hand; None for what other work would have to make."""
     state = None if view.work or view.before else engine.state(view.file)
     outcomes = (t.outcome for t in state.targets if t.target.name == view.name) if state is not None else ()
     trace = shown_trace(next(iter(outcomes), None), view.file)
@@ -92,12 +92,12 @@ def as_stale(shown: RenderedView) -> RenderedView:
 
 
 def said(text: str) -> RenderedView:
-    """A text as comments."""
+    """Return a text as comments."""
     return RenderedView(Document(tuple(Line(f"# {row}".rstrip()) for row in text.replace("\r", "").split("\n"))))
 
 
 def plain_text(text: str) -> RenderedView:
-    """A text as it is."""
+    """Return a text as it is."""
     return RenderedView(Document(tuple(map(Line, text.split("\n")))))
 
 

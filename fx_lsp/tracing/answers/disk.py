@@ -163,7 +163,7 @@ class Cache:
         return answer
 
     def stage(self, key: str, name: str) -> bytes | None:
-        """The encoded stage `name` of the answer under `key`."""
+        """Return the encoded stage `name` of the answer under `key`."""
 
         def select(connection: sqlite3.Connection) -> bytes | None:
             row = connection.execute("SELECT data FROM stages WHERE key = ? AND name = ?", (key, name)).fetchone()

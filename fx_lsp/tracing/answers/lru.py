@@ -20,7 +20,7 @@ class Bounded(Generic[K, V]):
         self._total = 0
 
     def get(self, key: K) -> V | None:
-        """The value, which counts as a use of it."""
+        """Return the value, which counts as a use of it."""
         if key not in self._items:
             return None
         self._items.move_to_end(key)

@@ -86,7 +86,7 @@ def edited_lines(old: list[str], new: list[str]) -> dict[int, int]:
 
 
 def _text(stage: Stage, nodes: list[Node]) -> str:
-    """The text of a stage whose comments name the lines that its nodes are from (`# norms.py:8  …`)."""
+    """Return the text of a stage whose comments name the lines that its nodes are from (`# norms.py:8  …`)."""
     lines = stage.text.split("\n")
     for i, number in enumerate(stage.origins):
         old, new = (nodes_then[number - 1] if 0 < number <= len(nodes) else None for nodes_then in (stage.nodes, nodes))

@@ -53,7 +53,7 @@ class Answers:
         await asyncio.to_thread(self._cache.put, key, reply, lines, files)
 
     async def stage(self, key: str, name: str) -> Stage | None:
-        """A stage, decoded; None where it was kept nowhere."""
+        """Return a stage, decoded; None where it was kept nowhere."""
         stage = self.stage_now(key, name)
         if stage is not None:
             return stage
@@ -77,7 +77,7 @@ class Answers:
         return stage
 
     def stage_now(self, key: str, name: str) -> Stage | None:
-        """A stage that is decoded, or small enough to be decoded within a millisecond or so."""
+        """Return a stage that is decoded, or small enough to be decoded within a millisecond or so."""
         stage = self._stages.get((key, name))
         if stage is None:
             data = self._encoded.get((key, name))

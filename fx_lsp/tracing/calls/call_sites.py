@@ -61,7 +61,7 @@ def call_sites(
 
 
 def _made(calls: Iterable[tuple[int, Callable[[], CallSite | None]]]) -> Iterator[CallSite]:
-    """The sites of calls in their order; of those that only lead to the target, one for each file."""
+    """Yield the sites of calls in their order; of those that only lead to the target, one for each file."""
     seen: set[tuple[str, int]] = set()
     indirect: set[str] = set()
     for rank, make in calls:
@@ -77,7 +77,7 @@ def _made(calls: Iterable[tuple[int, Callable[[], CallSite | None]]]) -> Iterato
 def _elsewhere(
     own: _Own, roots: Sequence[str], overlays: Mapping[str, str], module_name: ModuleName
 ) -> Iterator[_There]:
-    """The files that use the target's, then those that use what in them leads to the target, and so on."""
+    """Yield the files that use the target's, then those that use what in them leads to the target, and so on."""
     waiting: list[tuple[int, str, _Leading]] = [(0, own.target.file, own.leading)]
     seen = {(own.target.file, 0, own.module)}
     while waiting and len(seen) <= MAX_USERS:
@@ -164,7 +164,7 @@ class _Own:
         return _Callee(self.part.function, self.part.read, self.target.kind == "method")
 
     def lines(self, names: Collection[str]) -> Mapping[int, str]:
-        """The lines of the target, and of what `names` stand for."""
+        """Return the lines of the target, and of what `names` stand for."""
         if self.part is None:
             return self.graph.slice(self.target.name, names).kept
         others = {*names, *self.part.names} - {self.target.name.partition(".")[0]}
@@ -312,7 +312,7 @@ class _There:
 
 
 def _programs(definitions: Mapping[str, ast.stmt]) -> set[str]:
-    """The functions among some definitions that go on to train."""
+    """Return the functions among some definitions that go on to train."""
     return {name for name, node in definitions.items() if isinstance(node, FUNCTIONS) and trains(node)}
 
 

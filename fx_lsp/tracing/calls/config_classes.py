@@ -49,7 +49,7 @@ def _functions(first: ast.stmt | None, path: Sequence[str]) -> Iterator[ast.Func
 
 
 def _attributes_read(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[set[str]]:
-    """The attributes that are read of each parameter, of those that any are."""
+    """Yield the attributes that are read of each parameter, of those that any are."""
     arguments = function.args
     names = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
     read: dict[str, set[str]] = {name: set() for name in names if name not in ("self", "cls")}

@@ -19,7 +19,7 @@ _COMMAND = re.compile(r"^\s*[%!].*$", re.MULTILINE)
 
 
 def code_in(path: str, text: str) -> Iterator[str]:
-    """The pieces of code in a document that run by themselves, each with the lines of the others left empty.
+    """Yield the pieces of code in a document that run by themselves, each with the lines of the others left empty.
 
     A block that imports something begins a new piece; one that does not parse is left out.
     """
@@ -37,7 +37,7 @@ def code_in(path: str, text: str) -> Iterator[str]:
 
 
 def _cells(text: str) -> Iterator[tuple[int, str]]:
-    """The cells of code of a notebook, one below the other, without commands of the notebook itself."""
+    """Yield the cells of code of a notebook, one below the other, without commands of the notebook itself."""
     try:
         notebook: Any = json.loads(text)
         cells: list[Any] = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
@@ -51,7 +51,7 @@ def _cells(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _fenced(text: str) -> Iterator[tuple[int, str]]:
-    """The blocks of Python of a text in Markdown; lines that follow a prompt, where there are any."""
+    """Yield the blocks of Python of a text in Markdown; lines that follow a prompt, where there are any."""
     fence, first, block = "", 0, list[str]()
     for number, line in enumerate(split_lines(text), 1):
         match = _FENCE.match(line)
@@ -66,7 +66,7 @@ def _fenced(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _plain(block: list[str]) -> str:
-    """A block without its indentation, and without prompts and what they answer."""
+    """Return a block without its indentation, and without prompts and what they answer."""
     prompts = any(line.lstrip().startswith(">>>") for line in block)
     if prompts:
         block = [line.lstrip()[4:] if re.match(r"\s*(>>>|\.\.\.)", line) else "" for line in block]

@@ -39,7 +39,7 @@ class _Offered:
 def configurations_for(
     reads: Reads, file: str, roots: Sequence[str], overlays: Mapping[str, str]
 ) -> tuple[Configuration, ...]:
-    """The configurations of the project that have what is read, the most complete first, then the nearest."""
+    """Return the configurations of the project that have what is read, the most complete first, then the nearest."""
     required = frozenset(reads.required())
     fitting_parts: list[tuple[int, int, Configuration]] = []
     for distance, path in enumerate([file, *source_files(roots, file)]):
@@ -63,7 +63,7 @@ def configurations_for(
 
 
 def _literal(values: Values) -> str:
-    """The values as a Python literal, with `...` for those that nobody wrote down."""
+    """Return the values as a Python literal, with `...` for those that nobody wrote down."""
     return repr(values).replace("Ellipsis", "...")
 
 
@@ -72,7 +72,7 @@ def _mentions_all(text: str, names: Collection[str]) -> bool:
 
 
 def _shown(path: str, roots: Sequence[str]) -> str:
-    """A file as people say it: relative to the outermost root that it is in."""
+    """Return a file as people say it: relative to the outermost root that it is in."""
     above = [root for root in roots if path.startswith(root + os.sep)]
     return os.path.relpath(path, min(above, key=len)) if above else Path(path).name
 
@@ -105,7 +105,7 @@ def _is_module(node: ast.ClassDef) -> bool:
 
 
 def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements of a scope in their order, those in blocks among them."""
+    """Yield the statements of a scope in their order, those in blocks among them."""
     for node in body:
         if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
             continue
@@ -115,7 +115,7 @@ def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _arguments(statements: Sequence[ast.stmt], constants: Values) -> dict[str, Any]:
-    """The attributes that the parser of a scope gives, with the values that they have by default."""
+    """Return the attributes that the parser of a scope gives, with the values that they have by default."""
     arguments: dict[str, Any] = {}
     for node in statements:
         call = node.value if isinstance(node, (ast.Expr, ast.Assign)) else None
@@ -227,7 +227,7 @@ def _root(node: ast.Attribute) -> str:
 
 
 def _constants(tree: ast.Module) -> dict[str, Any]:
-    """The numbers and texts that a module binds at its top level."""
+    """Return the numbers and texts that a module binds at its top level."""
     constants: dict[str, Any] = {}
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):

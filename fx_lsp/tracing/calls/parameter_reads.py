@@ -117,7 +117,7 @@ class _ReadCollector:
         return reads
 
     def constructor(self, definition: Definition) -> Definition | None:
-        """The `__init__` of a class, or of the first class it inherits it from."""
+        """Return the `__init__` of a class, or of the first class it inherits it from."""
         node = definition.node
         if not isinstance(node, ast.ClassDef):
             return None
@@ -236,7 +236,7 @@ class _ReadCollector:
         return self.find(file, function)
 
     def find(self, file: ProjectFile, node: ast.AST) -> Definition | None:
-        """The definition in the project that an expression names."""
+        """Return the definition in the project that an expression names."""
         if isinstance(node, ast.Name):
             return self._defined(file, node.id, MAX_DEPTH)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -261,7 +261,7 @@ class _ReadCollector:
         return self._defined(there, original, depth - 1) if there is not None else None
 
     def _module(self, file: ProjectFile, module: str, level: int) -> ProjectFile | None:
-        """The file of a module, from the import in `file`."""
+        """Return the file of a module, from the import in `file`."""
         parts = module.split(".") if module else []
         here = Path(file.file).parent
         starts = [here.parents[level - 2] if level > 1 else here] if level else [*map(Path, self.roots), here]
@@ -275,7 +275,7 @@ class _ReadCollector:
 
 
 def _named_part(whole: Reads, names: Sequence[ast.expr]) -> Reads | None:
-    """The part of a configuration that a call names, with a default in its place."""
+    """Return the part of a configuration that a call names, with a default in its place."""
     name = names[0].value if names and isinstance(names[0], ast.Constant) else None
     return whole.part(name, needed=False) if isinstance(name, str) else None
 
@@ -307,7 +307,7 @@ def _imports(file: ProjectFile) -> Mapping[str, _Origin]:
 
 @lru_cache(maxsize=64)
 def _imports_of(tree: ast.Module) -> Mapping[str, _Origin]:
-    """The module, the name in it ("" for the module itself) and the level of everything that a file imports."""
+    """Return the module, the name in it ("" for the module itself) and the level of everything that a file imports."""
     return dict(_imported(tree))
 
 

@@ -51,7 +51,7 @@ class ProjectFile:
 def users_of(
     file: str, roots: Sequence[str], names: Collection[str], overlays: Mapping[str, str]
 ) -> Iterator[ProjectFile]:
-    """The files that mention one of `names` of `file`: tests, those named after it first, then files near it.
+    """Yield the files that mention one of `names` of `file`: tests, those named after it first, then files near it.
 
     `overlays` are unsaved texts by path.
     """
@@ -71,7 +71,7 @@ def users_of(
 
 
 def _parts(path: str, word: re.Pattern[str]) -> Iterator[ProjectFile]:
-    """The pieces of code in a document that mention a word."""
+    """Yield the pieces of code in a document that mention a word."""
     text = text_of(path, {}, MAX_DOCUMENT_BYTES)
     if text is None or not word.search(text):
         return
@@ -81,17 +81,17 @@ def _parts(path: str, word: re.Pattern[str]) -> Iterator[ProjectFile]:
 
 
 def source_files(roots: Sequence[str], file: str) -> list[str]:
-    """The other Python files of a project, those nearest to `file` first."""
+    """Return the other Python files of a project, those nearest to `file` first."""
     return _files_below(roots, file)
 
 
 def configuration_files(roots: Sequence[str], file: str) -> list[str]:
-    """The files of a project that have configurations, those nearest to `file` first."""
+    """Return the files of a project that have configurations, those nearest to `file` first."""
     return _files_below(roots, file, _settings_names)
 
 
 def read_file(path: str, overlays: Mapping[str, str]) -> ProjectFile | None:
-    """A file of the project; None where there is none, or none that parses."""
+    """Return a file of the project; None where there is none, or none that parses."""
     text = text_of(path, overlays)
     return parsed_file(path, text) if text is not None else None
 
@@ -147,7 +147,7 @@ def _names(directory: str) -> tuple[str, ...]:
 
 
 def _inner(directory: str) -> tuple[str, ...]:
-    """The directories in a directory that may hold sources."""
+    """Return the directories in a directory that may hold sources."""
     try:
         return _listed(directory, Path(directory).stat().st_mtime_ns)[1]
     except OSError:
@@ -155,7 +155,7 @@ def _inner(directory: str) -> tuple[str, ...]:
 
 
 def _settings_names(directory: str) -> tuple[str, ...]:
-    """The names of files of configuration in a directory."""
+    """Return the names of files of configuration in a directory."""
     try:
         return _listed(directory, Path(directory).stat().st_mtime_ns)[2]
     except OSError:
@@ -163,7 +163,7 @@ def _settings_names(directory: str) -> tuple[str, ...]:
 
 
 def _document_names(directory: str) -> tuple[str, ...]:
-    """The names of documents with code in a directory."""
+    """Return the names of documents with code in a directory."""
     try:
         return _listed(directory, Path(directory).stat().st_mtime_ns)[3]
     except OSError:
@@ -175,7 +175,7 @@ _Listed = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ..
 
 @lru_cache(maxsize=512)
 def _listed(directory: str, mtime_ns: int) -> _Listed:
-    """The names of Python files in a directory, of directories, of files of configuration, and of documents."""
+    """Return the names of Python files in a directory, of directories, of files of configuration, and of documents."""
     with os.scandir(directory) as entries:
         listed = [entry for _, entry in zip(range(2 * MAX_NAMES), entries, strict=False)]
         files = sorted(entry.name for entry in listed if entry.name.endswith(".py"))
@@ -192,7 +192,7 @@ def _holds_sources(entry: os.DirEntry[str]) -> bool:
 
 
 def text_of(path: str, overlays: Mapping[str, str], limit: int = MAX_BYTES) -> str | None:
-    """The text of a file, saved or not; None where there is none that is short enough."""
+    """Return the text of a file, saved or not; None where there is none that is short enough."""
     unsaved = overlays.get(path)
     if unsaved is not None:
         return unsaved
@@ -210,6 +210,6 @@ def _read(path: str, mtime_ns: int, size: int) -> str:
 
 @lru_cache(maxsize=64)
 def parsed_file(path: str, text: str) -> ProjectFile | None:
-    """A file with a text; None where that does not parse."""
+    """Return a file with a text; None where that does not parse."""
     tree = parse(path, text)
     return None if isinstance(tree, Failure) else ProjectFile(path, text, SourceGraph(text, tree))

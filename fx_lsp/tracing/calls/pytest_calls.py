@@ -44,7 +44,7 @@ def test_case(path: Sequence[ast.stmt], tree: ast.Module) -> Case | None:
 
 
 def fixtures_of(tree: ast.Module) -> dict[str, ast.FunctionDef]:
-    """The fixtures of a module by the names that tests ask for."""
+    """Return the fixtures of a module by the names that tests ask for."""
     return {
         _fixture_name(node): node
         for node in tree.body
@@ -68,7 +68,7 @@ def expects_error(node: ast.AST) -> bool:
 
 
 def required(function: ast.FunctionDef) -> list[str]:
-    """The parameters without defaults."""
+    """Return the parameters without defaults."""
     arguments = function.args
     positional = [*arguments.posonlyargs, *arguments.args]
     keywords = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
@@ -83,7 +83,7 @@ def _is_unittest(node: ast.ClassDef) -> bool:
 
 
 def _on_instance(owner: ast.ClassDef, name: str, call: str) -> str:
-    """A call of a test method after what sets its instance up."""
+    """Return a call of a test method after what sets its instance up."""
     steps = [
         f"t.{node.name}({', '.join('None' for _ in required(node)[1:])})"
         for node in owner.body

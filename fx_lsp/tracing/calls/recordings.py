@@ -84,7 +84,7 @@ def default_base() -> str:
 
 
 def store_of(root: str, base: str | None = None) -> Path:
-    """The directory that holds the recordings of the project at `root`."""
+    """Return the directory that holds the recordings of the project at `root`."""
     return Path(base or default_base(), _digest(root))
 
 
@@ -94,7 +94,7 @@ def _digest(root: str) -> str:
 
 
 def new_run() -> str:
-    """A name for a run that begins now; names sort as the runs began."""
+    """Return a name for a run that begins now; names sort as the runs began."""
     return datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S.%f")
 
 
@@ -105,12 +105,12 @@ def run_files(store: Path, run: str) -> list[Path]:
 
 
 def read_calls(files: Iterable[Path]) -> list[RecordedCall]:
-    """The distinct calls in `files`, in their order."""
+    """Return the distinct calls in `files`, in their order."""
     return list(dict.fromkeys(call for file in files for call in _read(file)))
 
 
 def settle(store: Path, run: str, root: str) -> None:
-    """A run has ended: its files become one, and runs beyond `KEPT_RUNS` are thinned out. Raises OSError."""
+    """End a run: its files become one, and runs beyond `KEPT_RUNS` are thinned out. Raises OSError."""
     parts = run_files(store, run)
     _replace(store / f"{run}.jsonl", read_calls(parts), parts)
     runs = sorted({_run_of(path) for path in store.glob("*.jsonl")} - {_run_of(Path(_OLD))})

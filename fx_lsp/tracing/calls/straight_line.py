@@ -45,7 +45,7 @@ class Known:
     helpers: frozenset[str] = frozenset()
 
     def named(self, node: ast.AST) -> str | None:
-        """The name of the target's file that an expression is, if it leads to the target."""
+        """Return the name of the target's file that an expression is, if it leads to the target."""
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in self.aliases:
             return node.attr if node.attr in self.leading else None
         return node.id if isinstance(node, ast.Name) and node.id in self.names else None
@@ -204,7 +204,7 @@ class _TargetVariables:
 
 
 def _held(node: ast.ClassDef, module: _TargetVariables) -> dict[str, bool]:
-    """The attributes of `self` that the set-up of a test class makes with the target."""
+    """Return the attributes of `self` that the set-up of a test class makes with the target."""
     scope = _TargetVariables(module.known, module.target, dict(module.variables))
     for method in node.body:
         if is_setup(method):

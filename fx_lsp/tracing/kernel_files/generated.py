@@ -27,7 +27,7 @@ from fx_lsp.tracing.engine import Engine
 from fx_lsp.tracing.kernel_files.merge import conflicts_in, merge
 from fx_lsp.wire import from_json, to_json
 
-KEPT = 1000
+MAX_RECORDS = 1000
 """How many files of kernels are remembered."""
 WRONG = "# These kernels do not compute what the original does:\n"
 """The first line of a file whose comparison failed; what that said follows as comments, up to an empty line."""
@@ -107,7 +107,7 @@ class Refusal:
 
 
 async def generate(engine: Engine, file: str, name: str, work: Work) -> Generated | Failure:
-    """The kernels of a target of an open file, as it is now."""
+    """Return the kernels of a target of an open file, as it is now."""
     while True:
         before = engine.state(file)
         stage = await engine.stage(file, name, TRITON, work)
@@ -172,7 +172,7 @@ def keep(file: str | Path, new: Generated, over: str | None = None, base: Path |
         record = Record(new, _hash(over), former.of(over))
     path.parent.mkdir(parents=True, exist_ok=True)
     _replace(path, json.dumps(to_json(record)).encode())
-    old = sorted(path.parent.glob("*.json"), key=lambda p: p.stat().st_mtime)[:-KEPT]
+    old = sorted(path.parent.glob("*.json"), key=lambda p: p.stat().st_mtime)[:-MAX_RECORDS]
     for forgotten in old:
         forgotten.unlink(missing_ok=True)
 
@@ -208,7 +208,7 @@ def standing(kernels: Generated, text: str | None, overlays: Mapping[str, str]) 
 
 
 def read(file: str | Path) -> str | None:
-    """The text of a file with its line ends, whatever bytes are in it; None without a file. Raises OSError."""
+    """Return the text of a file with its line ends, whatever bytes are in it; None without a file. Raises OSError."""
     path = Path(file)
     return path.read_bytes().decode("utf-8", "surrogateescape") if path.is_file() else None
 

@@ -67,7 +67,7 @@ def conflicts_in(text: str) -> tuple[int, ...]:
 def _parts(
     base: Sequence[Owned], left: Sequence[Owned], right: Sequence[Owned]
 ) -> Iterator[tuple[Sequence[Owned], ...]]:
-    """The three texts in parts: such that all three have, and what each has between them."""
+    """Yield the three texts in parts: such that all three have, and what each has between them."""
     texts, done = (base, left, right), (0, 0, 0)
     for *starts, size in _common(base, left, right):
         ends = tuple(start + size for start in starts)

@@ -20,8 +20,8 @@ from fx_lsp.tracing.engine import Engine
 from fx_lsp.tracing.remote.history import source_hash
 from fx_lsp.tracing.source.parsing import module_name
 
-MOST_CASES = 24
-MOST_TEXT = 8 << 20
+MAX_CASES = 24
+MAX_TEXT = 8 << 20
 """How much text of a project goes with a job, in characters."""
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _LINE_ENDS = re.compile(r"(?<=\n)|(?<=\r)(?!\n)")
@@ -47,8 +47,8 @@ def read_sweep(text: str) -> Sweep:
         values = dict.fromkeys(1 << power for power in range(63) if int(first) <= 1 << power <= int(last))
     if not values or min(values) < 1:
         raise TargetError(f"`{text}` has no sizes: there is no power of two from {first} to {last}")
-    if len(values) > MOST_CASES:
-        raise TargetError(f"`{text}` has {len(values)} sizes; at most {MOST_CASES} can be measured in one run")
+    if len(values) > MAX_CASES:
+        raise TargetError(f"`{text}` has {len(values)} sizes; at most {MAX_CASES} can be measured in one run")
     return Sweep(name, tuple(values))
 
 
@@ -135,7 +135,7 @@ def _modules(engine: Engine, asked: BenchRequest, imports: Sequence[Dependency])
         for root in filter(file.is_relative_to, {*roots, module_name(dependency.path)[2]}):
             path = file.relative_to(root).as_posix()
             modules[path] = Module(path, text)
-    return tuple(modules.values()) if sum(len(m.text) for m in modules.values()) <= MOST_TEXT else ()
+    return tuple(modules.values()) if sum(len(m.text) for m in modules.values()) <= MAX_TEXT else ()
 
 
 async def _file(engine: Engine, asked: BenchRequest, choices: Choices) -> str | Failure:
@@ -188,7 +188,7 @@ def with_inputs(text: str, target: Target, inputs: str) -> str:
 
 
 def function_of(file: str) -> str:
-    """The function of a generated file that launches its kernels: its first line begins with that name."""
+    """Return the function of a generated file that launches its kernels: its first line begins with that name."""
     return (ast.get_docstring(ast.parse(file)) or "").split()[0]
 
 

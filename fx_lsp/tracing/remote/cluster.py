@@ -124,7 +124,7 @@ async def _ended(ray: Any, tasks: Sequence[Any]) -> None:
 
 
 def merged(reports: Sequence[Report]) -> Report:
-    """One report of several cases that may have run on different GPUs."""
+    """Return one report of several cases that may have run on different GPUs."""
     gpus = dict.fromkeys(report.machine.gpu or report.machine.cpu for report in reports)
     mixed = [f"The cases ran on different machines: {', '.join(gpus)}."] if len(gpus) > 1 else []
     return replace(

@@ -17,7 +17,7 @@ from fx_lsp.tracing.analysis import Plan
 from fx_lsp.tracing.answers.disk import Dependency, default_cache_path, is_fresh
 from fx_lsp.wire import from_json, to_json
 
-KEPT = 200
+MAX_RUNS = 200
 """How many runs of one target are kept."""
 _VERSION = 2
 _LOCK_SECONDS = 5.0
@@ -43,7 +43,7 @@ def default_history_path() -> Path:
 
 
 def source_hash(plan: Plan) -> str:
-    """A hash of the source that a target reaches, without blank lines and comments; hexadecimal."""
+    """Return a hash of the source that a target reaches, without blank lines and comments; hexadecimal."""
     return hashlib.sha256(f"{plan.target.name}\n{plan.slice.fingerprint}".encode()).hexdigest()
 
 
@@ -58,12 +58,12 @@ def keep(run: BenchmarkRun, imports: Sequence[Dependency] = (), path: Path | Non
         connection.execute(
             "DELETE FROM runs WHERE file = ?1 AND target = ?2 AND id NOT IN "
             "(SELECT id FROM runs WHERE file = ?1 AND target = ?2 ORDER BY started DESC LIMIT ?3)",
-            (run.file, run.target, KEPT),
+            (run.file, run.target, MAX_RUNS),
         )
 
 
 def runs_of(file: str, target: str | None = None, path: Path | None = None) -> list[StoredRun]:
-    """The runs of a target, or of all targets of a file, the oldest first.
+    """Return the runs of a target, or of all targets of a file, the oldest first.
 
     Nothing where nothing can be read; a report of another version of fx-lsp is left out.
     """

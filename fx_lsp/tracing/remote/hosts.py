@@ -65,7 +65,7 @@ class Host:
         return f"ssh {self.ssh}" if self.ssh else self.command or "this machine"
 
     def rivals_of(self, function: str) -> tuple[Rival, ...]:
-        """The hand-written rivals of a function."""
+        """Return the hand-written rivals of a function."""
         return (*self.rivals.get("", ()), *self.rivals.get(function, ()))
 
 
@@ -103,11 +103,11 @@ class Hosts:
     problems: tuple[str, ...] = ()
 
     def find(self, name: str) -> Place | None:
-        """The host, pool or cluster of that name."""
+        """Return the host, pool or cluster of that name."""
         return self.places.get(name)
 
     def members(self, place: Host | Pool) -> tuple[Host, ...]:
-        """The hosts of a pool; a host is its own only member."""
+        """Return the hosts of a pool; a host is its own only member."""
         names = place.hosts if isinstance(place, Pool) else (place.name,)
         return tuple(host for host in map(self.places.get, names) if isinstance(host, Host))
 
@@ -130,7 +130,7 @@ def hosts_path() -> Path:
 
 
 def read_hosts(workspace: str | None = None) -> Hosts:
-    """The user's hosts, and `local`. A file that lies in `workspace`, or that others may write, is not read."""
+    """Return the user's hosts, and `local`. A file that lies in `workspace`, or that others may write, is not read."""
     path = hosts_path()
     always: dict[str, Place] = {LOCAL: Host(LOCAL, local=True)}
     try:
@@ -147,7 +147,7 @@ def read_hosts(workspace: str | None = None) -> Hosts:
 
 
 def parse_hosts(text: str) -> tuple[dict[str, Place], list[str]]:
-    """The places that a file names, and what is wrong with it: each ":3: …" or ": …"."""
+    """Return the places that a file names, and what is wrong with it: each ":3: …" or ": …"."""
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -218,7 +218,7 @@ def _above_home() -> set[Path]:
 
 
 def _entries(table: Mapping[str, Any], text: str, problems: list[str]) -> Iterator[tuple[Kind, str, dict[str, Any]]]:
-    """Every host, pool and cluster, the hosts first."""
+    """Yield every host, pool and cluster, the hosts first."""
     for key in [key for key in table if key not in _KINDS]:
         problems.append(f":{line_of(text, (key,))}: {key} is not known here; there are hosts, pools and ray")
     for kind in _KINDS:

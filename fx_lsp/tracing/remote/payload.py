@@ -34,7 +34,7 @@ def prober_files() -> Mapping[str, bytes]:
 
 
 def packed(files: Mapping[str, bytes]) -> bytes:
-    """The files as a zip."""
+    """Return the files as a zip."""
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, content in files.items():

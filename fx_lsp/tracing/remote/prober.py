@@ -71,7 +71,7 @@ def _built_for() -> str:
 
 
 def _cards() -> tuple[tuple[Card, ...], str]:
-    """The GPUs that this process may use, and their driver."""
+    """Return the GPUs that this process may use, and their driver."""
     fields = "name,memory.free,memory.total,driver_version"
     command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")

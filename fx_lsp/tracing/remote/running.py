@@ -41,7 +41,7 @@ def reached(hosts: Hosts, places: Iterable[Place]) -> list[Host | Cluster]:
 
 
 def unknown(places: Iterable[Host | Cluster]) -> list[Host | Cluster]:
-    """Those that were never used, or are reached in another way now: the user has to say yes to each."""
+    """Return those that were never used, or are reached in another way now: the user has to say yes to each."""
     return [place for place in places if not is_trusted(place)]
 
 

@@ -56,7 +56,7 @@ _SSH: tuple[tuple[str, str, str], ...] = (
 
 
 def not_started(host: Host, error: OSError) -> Failed:
-    """The program that leads to the host cannot be started on this machine."""
+    """Say that the program that leads to the host cannot be started on this machine."""
     program = error.filename or (host.command.split() or ["ssh"])[0]
     if isinstance(error, FileNotFoundError):
         return Failed(f"there is no command {program} on this machine, which {host.name} is reached with", _mend(host))
@@ -108,7 +108,7 @@ def talkative(host: Host, text: str) -> Failed:
 
 
 def lost(host: Host, status: int | None, said: str, silent: float | None = None) -> Failed:
-    """The connection ended in the middle of a job, or nothing was heard for `silent` seconds."""
+    """Say that the connection ended in the middle of a job, or nothing was heard for `silent` seconds."""
     hint = "the job is ended there, at the latest when you next run one on that host"
     if silent is not None:
         return Failed(f"{host.name} has not been heard of for {silent:g} s: the connection hangs", hint)
@@ -123,7 +123,7 @@ def lost(host: Host, status: int | None, said: str, silent: float | None = None)
 
 
 def refused(host: Host, facts: dict[str, Any]) -> Failed:
-    """The supervisor there says why it starts no job."""
+    """Pass on why the supervisor there starts no job."""
     kind = facts.get("kind")
     if kind == "python":
         python = facts["executable"] or _python(host)
@@ -140,7 +140,7 @@ def refused(host: Host, facts: dict[str, Any]) -> Failed:
 
 
 def ended(host: Host, result: dict[str, Any], seconds: float, said: str = "") -> Failed:
-    """The runner ended without a report. `said` is what was printed by what leads to the host."""
+    """Say that the runner ended without a report. `said` is what was printed by what leads to the host."""
     why, status, errors = result.get("why"), int(result.get("status", 0)), str(result.get("errors", ""))
     if why == "limit":
         return Failed(
@@ -200,7 +200,7 @@ def _last(said: str) -> str:
 
 
 def _line_with(pattern: str, said: str) -> str:
-    """The first line that has it: what is said of a queue may stand before, and what follows from it after."""
+    """Return the first line that has it: what is said of a queue may stand before, and what follows from it after."""
     return next((line.strip()[:200] for line in said.splitlines() if re.search(pattern, line)), "")
 
 

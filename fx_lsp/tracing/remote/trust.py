@@ -20,7 +20,7 @@ def trust_path() -> Path:
 
 
 def fingerprint(place: Host | Cluster) -> str:
-    """A hash of everything that decides what is reached, and what runs there."""
+    """Return a hash of everything that decides what is reached, and what runs there."""
     same = replace(place, limit=0.0, connect=0.0) if isinstance(place, Host) else replace(place, limit=0.0)
     return hashlib.sha256(json.dumps([type(place).__name__, to_json(same)], sort_keys=True).encode()).hexdigest()
 

@@ -118,7 +118,7 @@ class Backwards:
         return True
 
     def _configured(self, node: ast.stmt) -> set[str]:
-        """The object that a statement such as `model.eval()` or `parser.add_argument(…)` is about."""
+        """Return the object that a statement such as `model.eval()` or `parser.add_argument(…)` is about."""
         if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):
             return set()
         called = node.value.func
@@ -141,12 +141,12 @@ def blocks(node: ast.AST) -> list[list[ast.stmt]]:
 
 
 def decorators_of(node: ast.stmt) -> list[ast.expr]:
-    """The decorators of a function or a class."""
+    """Return the decorators of a function or a class."""
     return node.decorator_list if isinstance(node, _DEFINITIONS) else []
 
 
 def header_nodes(node: ast.stmt) -> Iterator[ast.AST]:
-    """The nodes of a statement that are not in a statement inside it."""
+    """Yield the nodes of a statement that are not in a statement inside it."""
     stack: list[ast.AST] = []
     push_children(node, stack)
     while stack:
@@ -157,7 +157,7 @@ def header_nodes(node: ast.stmt) -> Iterator[ast.AST]:
 
 
 def header_names(node: ast.stmt) -> set[str]:
-    """The names that the head of a compound statement reads."""
+    """Return the names that the head of a compound statement reads."""
     return {part.id for part in header_nodes(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
 
 
@@ -166,7 +166,7 @@ def _names_in(node: ast.AST) -> Iterator[ast.Name]:
 
 
 def _signature_names(node: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
-    """The names that defaults and annotations read."""
+    """Return the names that defaults and annotations read."""
     parts = [node.args, *([node.returns] if node.returns is not None else [])]
     return {part.id for part in walk(*parts) if isinstance(part, ast.Name)}
 

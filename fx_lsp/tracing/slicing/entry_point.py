@@ -28,12 +28,12 @@ class Entry:
 
     @cached_property
     def _bound(self) -> frozenset[str]:
-        """The names that the guards themselves bind."""
+        """Return the names that the guards themselves bind."""
         return frozenset(name for guard in self._guards for name in binds_of(guard))
 
     @cached_property
     def _declared(self) -> Mapping[str, str]:
-        """The function that assigns each name which it declares `global`."""
+        """Return the function that assigns each name which it declares `global`."""
         declared: dict[str, str] = {}
         for function in self._functions.values():
             for name in _globals_of(function):
@@ -41,7 +41,7 @@ class Entry:
         return declared
 
     def slice(self, names: Collection[str], without: Collection[str]) -> tuple[Mapping[int, str], set[str]]:
-        """The lines that bind those of `names` that are bound here, each where it was, and what else they read.
+        """Return the lines that bind those of `names` that are bound here, each where it was, and what else they read.
 
         The functions `without` are needed as they are, so that nothing is left out of them.
         """
@@ -60,7 +60,7 @@ class Entry:
         return lines, needs.names - {path[0].name for path in paths if isinstance(path[0], _FUNCTIONS)}
 
     def _assigning(self, names: Collection[str], without: Collection[str]) -> Iterator[FunctionNode]:
-        """The functions that assign those of `names` that nothing else binds."""
+        """Yield the functions that assign those of `names` that nothing else binds."""
         declaring = {self._declared[name] for name in names if name in self._declared and name not in self._bound}
         yield from (self._functions[name] for name in sorted(declaring) if name not in without)
 
@@ -109,7 +109,7 @@ def _globals_of(function: FunctionNode) -> set[str]:
 
 
 def _call_in(node: ast.stmt, name: str) -> Path | None:
-    """The path to the first statement below `node` that calls the function `name`."""
+    """Return the path to the first statement below `node` that calls the function `name`."""
     for block in blocks(node):
         for statement in block:
             calls = (part for part in header_nodes(statement) if isinstance(part, ast.Call))

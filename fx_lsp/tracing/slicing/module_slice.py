@@ -38,7 +38,7 @@ class Slice:
 
     @cached_property
     def text(self) -> str:
-        """The slice at the positions of the text that it is part of."""
+        """Return the slice at the positions of the text that it is part of."""
         return "\n".join(self.kept.get(n, "") for n in range(1, self.height + 1))
 
 
@@ -52,7 +52,7 @@ def slice_source(text: str, name: str) -> str:
 
 
 def fingerprint(sliced: str) -> str:
-    """A hash of a slice that ignores blank lines and comment-only lines, except inside string literals."""
+    """Return a hash of a slice that ignores blank lines and comment-only lines, except inside string literals."""
     lines = split_lines(sliced)
     return _digest(lines[number - 1] for number in significant_lines(sliced))
 
@@ -80,7 +80,7 @@ class SourceGraph:
         return self.slice_of({**self._render(sorted(kept)), **entry})
 
     def slice_of(self, lines: Mapping[int, str]) -> Slice:
-        """The slice that consists of some lines, each with its number."""
+        """Return the slice that consists of some lines, each with its number."""
         numbers = tuple(n for n, line in sorted(lines.items()) if n in self._literals or _is_code(line))
         return Slice(_digest(lines[n] for n in numbers), numbers, lines, len(self._lines))
 
@@ -94,7 +94,7 @@ class SourceGraph:
         return any(isinstance(n, ast.ClassDef) and n.name == name for i in binders for n in walk(self._statements[i]))
 
     def users(self, name: str) -> list[str]:
-        """The functions and classes at the top level that mention `name`."""
+        """Return the functions and classes at the top level that mention `name`."""
         definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
         return [
             node.name
@@ -112,11 +112,11 @@ class SourceGraph:
         return held.union(name for name, numbers in self._registrations.items() if involved.intersection(numbers))
 
     def reached(self, name: str) -> set[str]:
-        """The names that the statements in the slice of `name` bind."""
+        """Return the names that the statements in the slice of `name` bind."""
         return {bound for number in self._reach(name, ()) for bound in binds_of(self._statements[number])}
 
     def import_line(self, package: str) -> int | None:
-        """The first line on which a top-level statement imports `package`."""
+        """Return the first line on which a top-level statement imports `package`."""
         for node in self._statements:
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and not node.level:
@@ -176,7 +176,7 @@ class SourceGraph:
 
     @cached_property
     def _registrations(self) -> Mapping[str, list[int]]:
-        """The statements that call a function which alters a name: `register("gelu", nn.GELU)`, `@register`."""
+        """Return the statements that call a function which alters a name: `register("gelu", nn.GELU)`, `@register`."""
         altered: dict[str, set[str]] = {}
         for number, names in self._alterations.items():
             for function in binds_of(self._statements[number]):
@@ -196,7 +196,7 @@ class SourceGraph:
         return Entry(self._text, self._statements, collect_imports(self._statements).keys())
 
     def _reach_all(self, name: str, also: Collection[str]) -> tuple[set[int], Mapping[int, str]]:
-        """The statements in the slice, and the lines of what the program's entry binds for them."""
+        """Return the statements in the slice, and the lines of what the program's entry binds for them."""
         names = set(also)
         while True:
             kept = self._reach(name, names)
@@ -258,7 +258,7 @@ class SourceGraph:
             yield from self._asked.get(part, [])
 
     def _render(self, kept: list[int]) -> dict[int, str]:
-        """The kept lines by number. A dropped statement before a kept one on its line is replaced by `0;`."""
+        """Return the kept lines by number. A dropped statement before a kept one on its line is replaced by `0;`."""
         lines: dict[int, bytes] = {}
         previous: tuple[int, tuple[int, int]] | None = None
         for number in kept:

@@ -95,7 +95,7 @@ def _made(call: ast.Call, functions: Mapping[str, FunctionNode], classes: Mappin
 
 
 def _checks(tree: ast.Module) -> set[str]:
-    """The functions that are given to a pass manager as checks."""
+    """Return the functions that are given to a pass manager as checks."""
     calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and _last(n.func) == "add_checks"]
     return {_last(argument) for call in calls for argument in call.args}
 
@@ -156,7 +156,7 @@ def _filters(call: ast.Call, functions: Mapping[str, FunctionNode]) -> list[str]
 
 
 def _last(node: ast.expr) -> str:
-    """The last part of a dotted name, also of one in quotes, of the first of `A | None` and of `Optional[A]`."""
+    """Return the last part of a dotted name, also of one in quotes, of the first of `A | None` and of `Optional[A]`."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value.rpartition(".")[2]
     if isinstance(node, ast.BinOp):
@@ -169,7 +169,7 @@ def _last(node: ast.expr) -> str:
 
 
 def _names(annotation: ast.expr) -> set[str]:
-    """Every name in an annotation."""
+    """Return every name in an annotation."""
     nodes = [n for n in ast.walk(annotation) if isinstance(n, (ast.Name, ast.Attribute, ast.Constant))]
     return {word for n in nodes for word in re.findall(r"\w+", _last(n) or str(getattr(n, "value", "")))}
 

@@ -142,7 +142,7 @@ def _aliases(nodes: Iterable[ast.AST], names: Collection[str]) -> dict[str, str]
 
 
 def _parts(node: ast.expr) -> Iterator[str]:
-    """The names that an expression is one of, or a part of one."""
+    """Yield the names that an expression is one of, or a part of one."""
     while isinstance(node, ast.Subscript):
         node = node.value
     if isinstance(node, ast.Name):
@@ -174,7 +174,7 @@ def _gives_array(method: str) -> bool:
 
 
 def _asserted_text(test: ast.expr) -> str:
-    """The name that a check `isinstance(name, str)` is about, or ""."""
+    """Return the name that a check `isinstance(name, str)` is about, or ""."""
     if not isinstance(test, ast.Call) or dotted(test.func, {}) != "isinstance" or len(test.args) != 2:
         return ""
     return (dotted(test.args[0], {}) or "") if dotted(test.args[1], {}) in ("str", "bytes") else ""
@@ -202,7 +202,7 @@ def _moves_axes_of_an_array(node: ast.AST) -> bool:
 
 
 def _asked_for_two_sizes(node: ast.AST, called: Collection[int]) -> Iterator[str]:
-    """The names `x` in `w, h = x.size` and `x.size[0]`."""
+    """Yield the names `x` in `w, h = x.size` and `x.size[0]`."""
     value = node.value if isinstance(node, (ast.Assign, ast.Subscript)) else None
     if isinstance(node, ast.Assign) and not isinstance(node.targets[0], ast.Tuple):
         return

@@ -68,7 +68,7 @@ _CALCULATING = (
 
 
 def _state(node: ast.ClassDef) -> frozenset[str]:
-    """The attributes of `self` that methods besides the constructor assign."""
+    """Return the attributes of `self` that methods besides the constructor assign."""
     methods = [method for method in node.body if isinstance(method, FUNCTIONS) and method.name != "__init__"]
     return frozenset(
         part.attr
@@ -179,7 +179,7 @@ class _Calls:
             self.numbers.add(callee)
 
     def _called(self, called: ast.expr, around: str) -> str | None:
-        """The name of the function of the file that a call inside the function `around` enters."""
+        """Return the name of the function of the file that a call inside the function `around` enters."""
         if isinstance(called, ast.Name):
             while around:
                 if f"{around}.{called.id}" in self.outline.functions:
@@ -273,7 +273,7 @@ def _is_layer(called: ast.expr, layers: Collection[str]) -> bool:
 
 
 def _own_nodes(body: list[ast.stmt]) -> tuple[list[ast.AST], list[FunctionNode | ast.ClassDef]]:
-    """The nodes of a scope, and the definitions that open scopes of their own."""
+    """Return the nodes of a scope, and the definitions that open scopes of their own."""
     own: list[ast.AST] = []
     inner: list[FunctionNode | ast.ClassDef] = []
     stack: list[ast.AST] = [*body]

@@ -26,7 +26,7 @@ _SAME = frozenset({"module", "run_decompositions"})
 
 
 def find_builders(outline: Outline, tree: ast.Module, text: str) -> dict[str, ast.stmt]:
-    """The functions that build a graph and have no required parameter, and the names that hold one, with their
+    """Return the functions that build a graph and have no required parameter, and the names that hold one, with their
     definitions. None where the text mentions nothing of torch.fx or torch.export."""
     if not outline.uses_torch or not _MENTIONED.search(text):
         return {}
@@ -117,7 +117,7 @@ class _Look:
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements of a function, those of its blocks among them, and none of a definition inside it."""
+    """Yield the statements of a function, those of its blocks among them, and none of a definition inside it."""
     for node in body:
         yield node
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):

@@ -43,7 +43,7 @@ class Partial:
     call: ast.Call
 
     def left(self, params: list[ast.arg]) -> list[ast.arg]:
-        """Those of the parameters of `of` that are still to be given."""
+        """Return those of the parameters of `of` that are still to be given."""
         named = {keyword.arg for keyword in self.call.keywords}
         return [param for param in params[len(self.call.args) - 1 :] if param.arg not in named]
 
@@ -66,7 +66,7 @@ class Outline:
         return any(name.partition(".")[0] == "torch" for name in self.imports.values())
 
     def layers_of(self, function: Function) -> frozenset[str]:
-        """The attributes of `self` that hold modules, for a method.
+        """Return the attributes of `self` that hold modules, for a method.
 
         In a module, that is what classes make; elsewhere, what is made by a class of torch, by one of the file that is
         a module, or by one that is imported by its name, as models are.
@@ -123,12 +123,12 @@ def outline_of(tree: ast.Module) -> Outline:
 
 
 def target_classes(outline: Outline) -> set[str]:
-    """The modules that can be called."""
+    """Return the modules that can be called."""
     return {name for name in outline.modules if _has_forward(outline.classes[name], outline)}
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements at the top level of a file, and those in its `if`, `try` and `with` blocks."""
+    """Yield the statements at the top level of a file, and those in its `if`, `try` and `with` blocks."""
     stack = body[::-1]
     while stack:
         node = stack.pop()
@@ -146,7 +146,7 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def body_of(node: FunctionNode) -> list[ast.stmt]:
-    """The statements of a function without its docstring."""
+    """Return the statements of a function without its docstring."""
     return node.body if ast.get_docstring(node, clean=False) is None else node.body[1:]
 
 

@@ -16,7 +16,7 @@ _NEWLINE = re.compile(r"\r\n|\r|\n")
 
 
 def parse(file: str, text: str) -> ast.Module | Failure:
-    """The syntax tree of `text`, or a `Failure` of kind "syntax" that says where it does not parse."""
+    """Return the syntax tree of `text`, or a `Failure` of kind "syntax" that says where it does not parse."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -41,7 +41,7 @@ def split_lines(text: str) -> list[str]:
 
 
 def walk(*roots: ast.AST) -> Iterator[ast.AST]:
-    """Every node below and including `roots`, in no particular order, whatever the depth."""
+    """Yield every node below and including `roots`, in no particular order, whatever the depth."""
     stack: list[ast.AST] = list(roots)
     while stack:
         node = stack.pop()

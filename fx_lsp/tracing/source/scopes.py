@@ -96,7 +96,7 @@ class _Scope:
 
 
 def _scopes(statement: ast.stmt) -> list[_Scope]:
-    """All scopes of a statement, the module's first."""
+    """Return all scopes of a statement, the module's first."""
     module = _Scope(None)
     scopes = [module]
     stack: list[tuple[ast.AST, _Scope]] = [(statement, module)]
@@ -255,7 +255,7 @@ def _called(statement: ast.stmt) -> Iterator[str]:
 
 
 def _own_statements(statement: ast.stmt) -> Iterator[ast.stmt]:
-    """A statement and those in its blocks, without the bodies of functions and classes."""
+    """Yield a statement and those in its blocks, without the bodies of functions and classes."""
     stack: list[ast.AST] = [statement]
     while stack:
         node = stack.pop()

@@ -143,7 +143,7 @@ def _accept(outline: Outline, tree: ast.Module, looks: Mapping[str, Look], progr
 
 
 def _evident(outline: Outline, looks: Mapping[str, Look], accepted: Collection[str]) -> set[str]:
-    """Those of the accepted functions that evidently handle tensors, or call one that does."""
+    """Return those of the accepted functions that evidently handle tensors, or call one that does."""
     evident = {name for name in accepted if looks[name].evident}
     while more := {n for n in accepted if n not in evident and _callees(n, outline, looks) & evident}:
         evident |= more

@@ -78,7 +78,7 @@ class Look:
 
 
 def parameters(function: FunctionNode, skip_first: bool) -> list[ast.arg]:
-    """All parameters in order, without `self`/`cls` when `skip_first`."""
+    """Return all parameters in order, without `self`/`cls` when `skip_first`."""
     arguments = function.args
     positional = [*arguments.posonlyargs, *arguments.args][1 if skip_first else 0 :]
     variadic = [arg for arg in (arguments.vararg, arguments.kwarg) if arg is not None]

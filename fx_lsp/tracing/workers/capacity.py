@@ -46,6 +46,6 @@ def _container() -> int | None:
 
 
 def _table(file: Path) -> dict[str, int]:
-    """The numbers of a file of lines like `MemAvailable:  1024 kB`."""
+    """Return the numbers of a file of lines like `MemAvailable:  1024 kB`."""
     rows = (line.split() for line in file.read_text().splitlines())
     return {row[0].rstrip(":"): int(row[1]) for row in rows if len(row) > 1}

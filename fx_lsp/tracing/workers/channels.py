@@ -81,7 +81,7 @@ class OutputTail:
         self._task = asyncio.create_task(self._drain(reader))
 
     def text(self, size: int = TAIL_BYTES) -> str:
-        """The last `size` bytes printed so far, decoded leniently."""
+        """Return the last `size` bytes printed so far, decoded leniently."""
         return bytes(self._tail[-size:]).decode("utf-8", "replace")
 
     async def ended(self, seconds: float) -> None:

@@ -62,7 +62,7 @@ def our_fault(what: str, error: Exception, span: Span | None) -> Failure:
 
 
 def gave_up(python: str, times: int, error: WorkerDied) -> WorkerStartError:
-    """The process that forks the others keeps dying."""
+    """Say that the process that forks the others keeps dying."""
     tail = error.output.strip().splitlines()[-3:]
     message = f"the tracer of {python} ended {times} times within a minute and is not started again"
     said = f": {' / '.join(tail)}" if tail else f": {error}"

@@ -67,7 +67,7 @@ class Interpreter:
 
 
 def find_interpreter(setting: str | None, roots: Sequence[str], env: Mapping[str, str]) -> str:
-    """The interpreter for a workspace, as editors find it.
+    """Return the interpreter for a workspace, as editors find it.
 
     First that answers: `setting` (a path, relative to the first root, of a Python or of an environment; or a
     command name), `VIRTUAL_ENV`, `CONDA_PREFIX`, `.venv` or `venv` in a root, this Python where it has torch, `PATH`,

@@ -69,7 +69,7 @@ class Backend:
 
 
 def default_backend() -> Backend:
-    """The real one: forks where the platform can, fresh processes elsewhere."""
+    """Return the real backend: it forks where the platform can, and starts fresh processes elsewhere."""
     mode: Literal["fork", "spawn"] = "fork" if hasattr(os, "fork") else "spawn"
     return Backend(find_interpreter, probe, lambda python, limits: Workers(python, limits, mode), mode == "fork")
 
@@ -109,7 +109,7 @@ class TracingInterpreter:
             raise
 
     async def trace(self, request: TraceRequest, name_span: Span, early: EarlyReply | None = None) -> TracerAnswer:
-        """The answer to `request`; limits and crashes are failures, at the line that ran or at `name_span`.
+        """Return the answer to `request`; limits and crashes are failures, at the line that ran or at `name_span`.
 
         `early` is given replies that are not final. Raises WorkerStartError.
         """
@@ -192,29 +192,29 @@ class TracingInterpreter:
 
 
 class TracingInterpreters:
-    """The hosts of an engine, one for each interpreter. `on_change` is that of each of them."""
+    """The interpreters of an engine, by path. `on_change` is that of each of them."""
 
     def __init__(self, backend: Backend, on_change: Callable[[], None]) -> None:
         self._backend = backend
         self._on_change = on_change
-        self._hosts: dict[str, TracingInterpreter] = {}
+        self._interpreters: dict[str, TracingInterpreter] = {}
 
     @property
     def all(self) -> list[TracingInterpreter]:
-        """Those that there are."""
-        return list(self._hosts.values())
+        """Return those that there are."""
+        return list(self._interpreters.values())
 
     def find(self, settings: EngineSettings, workspace: Sequence[str]) -> TracingInterpreter:
-        """The host of a workspace's interpreter. Raises WorkerStartError where none may be started."""
+        """Return the interpreter of a workspace. Raises WorkerStartError where none may be started."""
         if not settings.trusted:
             raise NotTrusted("Nothing is traced, as this workspace is not trusted", NOT_TRUSTED_HINT)
         python = self._backend.find(settings.interpreter_of(workspace), workspace, os.environ)
-        if python not in self._hosts:
-            self._hosts[python] = TracingInterpreter(python, settings.limits, self._backend, self._on_change)
-        return self._hosts[python]
+        if python not in self._interpreters:
+            self._interpreters[python] = TracingInterpreter(python, settings.limits, self._backend, self._on_change)
+        return self._interpreters[python]
 
     async def close(self) -> None:
         """End the processes of every interpreter, and forget them."""
-        hosts = self.all
-        self._hosts.clear()
-        await asyncio.gather(*(host.close() for host in hosts))
+        interpreters = self.all
+        self._interpreters.clear()
+        await asyncio.gather(*(interpreter.close() for interpreter in interpreters))

@@ -47,7 +47,7 @@ class Launch:
     warm: bool = True
 
     def command(self, *role: str) -> list[str]:
-        """The command line of a worker in the given role."""
+        """Return the command line of a worker in the given role."""
         bootstrap = Path(fx_lsp.__file__).parent / "tracer" / "process" / "bootstrap.py"
         command = [self.python, "-X", "utf8", "-B", str(bootstrap), *role, f"--job={self.job}"]
         command += [f"--path={path}" for path in self.paths]
@@ -64,12 +64,12 @@ def worker_environment(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def unusable(python: str, kind: str, message: str, output: str) -> WorkerStartError:
-    """The error for a worker that says itself why it cannot trace."""
+    """Return the error for a worker that says itself why it cannot trace."""
     return WorkerStartError(message, kind, TORCH_HINT, output)
 
 
 def start_failed(python: str, status: int | None, output: str) -> WorkerStartError:
-    """The error for a worker that ended (or, with status None, hung) before it was ready."""
+    """Return the error for a worker that ended (or, with status None, hung) before it was ready."""
     how = f"did not start within {START_SECONDS:g} s" if status is None else f"{describe_status(status)} at its start"
     said = gist(output)
     return WorkerStartError(f"{python} {how}" + (f": {said}" if said else ""), "interpreter", SETTING_HINT, output)

@@ -47,7 +47,7 @@ class Workers:
 
     @property
     def pid(self) -> int | None:
-        """The process that waits for requests: the zygote, or the spare. None while there is none."""
+        """Return the process that waits for requests: the zygote, or the spare. None while there is none."""
         return self._source.pid
 
     @property
@@ -269,7 +269,7 @@ class _Spares:
 
 
 async def _shared(task: asyncio.Task[T]) -> T:
-    """The result of a task that others wait for too: cancelling one who waits does not cancel it."""
+    """Return the result of a task that others wait for too: cancelling one who waits does not cancel it."""
     await asyncio.wait({task})
     if task.cancelled():
         raise _shut_down()

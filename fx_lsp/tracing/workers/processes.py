@@ -96,7 +96,7 @@ def describe_status(status: int) -> str:
 
 
 def gist(text: str) -> str:
-    """The line of what a program printed that says most: a traceback's last, else the first; "" without any."""
+    """Return the line of what a program printed that says most: a traceback's last, else the first; "" without any."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return "" if not lines else lines[-1] if any(line.startswith("Traceback (") for line in lines) else lines[0]
 

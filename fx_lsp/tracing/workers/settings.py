@@ -27,5 +27,5 @@ class EngineSettings:
     interpreters: tuple[tuple[str, str], ...] = ()
 
     def interpreter_of(self, workspace: Sequence[str]) -> str | None:
-        """The interpreter that is set for a workspace, None where one has to be looked for."""
+        """Return the interpreter that is set for a workspace, None where one has to be looked for."""
         return self.interpreter or next((path for folder, path in self.interpreters if folder in workspace[:1]), None)

@@ -58,7 +58,7 @@ class Zygote:
         return not self._listener.done() and not self._process.exited.done()
 
     async def fork(self) -> Child:
-        """A new child. Raises WorkerDied when the zygote dies or does not answer."""
+        """Return a new child. Raises WorkerDied when the zygote dies or does not answer."""
         if self._listener.done():
             raise WorkerDied("the tracer's parent process is gone", -9, self._output.text())
         loop = asyncio.get_running_loop()
