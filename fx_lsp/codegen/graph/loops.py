@@ -50,8 +50,8 @@ def save_loop_states(graph: fx.Graph) -> StepFamilies:
     repeated = [f for f in _families(steps, number) if inner <= set(f)]
     for node in _states(repeated, number):
         node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
-    names = [tuple(f[k].name if k in f else "" for k in range(len(steps))) for f in repeated]
-    return StepFamilies(tuple(names), frozenset(n.name for n in steps[0]))
+    families = (tuple(f.get(k) for k in range(len(steps))) for f in repeated)
+    return StepFamilies(tuple(families), frozenset(steps[0]))
 
 
 def _is_worth_saving(steps: Sequence[Sequence[fx.Node]]) -> bool:
