@@ -145,7 +145,7 @@ VAGUE_VARIABLES: dict[str, int] = {
     "fx_lsp.server": 56,
     "fx_lsp.specs": 2,
     "fx_lsp.syntax": 1,
-    "fx_lsp.tracer": 274,
+    "fx_lsp.tracer": 273,
     "fx_lsp.tracing": 134,
     "fx_lsp.wire": 2,
 }

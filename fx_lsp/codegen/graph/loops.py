@@ -18,8 +18,8 @@ from torch.utils.checkpoint import CheckpointPolicy
 from fx_lsp.codegen.graph.edit import insert_call, insert_cast, insert_sum, replace_node
 from fx_lsp.codegen.graph.query import backward_nodes, is_reduction, is_zero, slice_of
 from fx_lsp.codegen.graph.saved import StepFamilies
+from fx_lsp.codegen.ir.lowerings import aliases_first, is_random, operation
 from fx_lsp.codegen.ir.node_facts import add_facts, facts_of
-from fx_lsp.codegen.ir.ops import aliases_first, is_random, operation
 
 aten = torch.ops.aten
 

@@ -12,8 +12,8 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import CheckpointPolicy
 
 from fx_lsp.codegen.ir.index import Coords, contiguous_strides, count, expression
+from fx_lsp.codegen.ir.lowerings import aliases_first, args_of, lowering_of, operation
 from fx_lsp.codegen.ir.node_facts import facts_of
-from fx_lsp.codegen.ir.ops import aliases_first, args_of, lowering_of, operation
 from fx_lsp.codegen.ir.values import Buffer
 from fx_lsp.codegen.ir.write_target import LayoutStep, Permute, Reshape
 

@@ -14,7 +14,7 @@ from torch._functorch.partitioners import default_partition, min_cut_remateriali
 from fx_lsp.codegen.graph.edit import insert_call, replace_node, sort_graph
 from fx_lsp.codegen.graph.query import argument, dimension, graph_results, is_tangent, is_view, symbolic_shape
 from fx_lsp.codegen.ir.index import Index, count, expression
-from fx_lsp.codegen.ir.ops import operation
+from fx_lsp.codegen.ir.lowerings import operation
 
 aten = torch.ops.aten
 
