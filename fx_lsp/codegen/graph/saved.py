@@ -51,7 +51,7 @@ class SavedValues:
     def by_input(self, results: Sequence[fx.Node | None]) -> dict[fx.Node, fx.Node]:
         """Return the results of forward that backward takes, by its inputs."""
         pairs = zip(self.inputs, results[self.outputs :], strict=True)
-        return {taken: result for taken, result in pairs if result is not None}
+        return {node: result for node, result in pairs if result is not None}
 
 
 def disagreeing_inputs(saved: SavedValues) -> Iterator[fx.Node]:
