@@ -28,7 +28,7 @@ def generate(subject: FileSpec, graphs: Graphs, naming: Naming, hints: Mapping[s
     first, second = build_program(forward, title, naming, hints, choices, changed), None
     if backward is not None:
         second = build_program(backward, f"{subject.stem}_backward_kernel", naming, hints, choices)
-    return assemble_file(subject, first, second, naming.name, graphs.view_results, choices.engine)
+    return assemble_file(subject, first, second, naming.name, graphs.view_results, graphs.saved, choices.engine)
 
 
 def _inputs_to_overwrite(subject: FileSpec, forward: fx.Graph) -> dict[fx.Node, fx.Node]:

@@ -22,7 +22,9 @@ from fx_lsp.codegen.graph.random import seed_random, undecided_random
 from fx_lsp.codegen.graph.reductions import split_reductions
 from fx_lsp.codegen.graph.saved import (
     PartitionCall,
+    SavedValues,
     StepFamilies,
+    disagreeing_inputs,
     partition_balancing,
     partition_recomputing,
     partition_saving,
@@ -50,10 +52,12 @@ Phase: TypeAlias = Literal["joint", "partition", "saved", "forward", "backward"]
 
 @dataclass(frozen=True)
 class Invariant:
-    """What holds after a rewrite: a sentence, and what breaks it among the nodes of a graph."""
+    """What holds after a rewrite: a sentence, and what breaks it among the nodes of a graph, or of what the graphs have
+    as their attribute `of`."""
 
     sentence: str
-    offenders: Callable[[fx.Graph], Iterable[fx.Node]]
+    offenders: Callable[[Any], Iterable[fx.Node]]
+    of: str = ""
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,8 @@ class Graphs:
 
     `joint` is the joint graph, or the one for inference. The first `outputs` results of forward are those of the
     function, and backward takes the gradients of `tangents`, of all floats for None; `view_results` are those that are
-    views, by position. `call` is that of the partitioner, `steps` are what each step of a loop computes.
+    views, by position. `call` is that of the partitioner, `saved` what forward and backward agree on from then on, and
+    `steps` are what each step of a loop computes.
     """
 
     choices: Choices
@@ -113,6 +118,7 @@ class Graphs:
     forward: fx.Graph | None = None
     backward: fx.Graph | None = None
     call: PartitionCall | None = None
+    saved: SavedValues | None = None
     steps: StepFamilies = field(default_factory=StepFamilies)
     outputs: int = 0
     tangents: Sequence[int] | None = None
@@ -130,6 +136,7 @@ ATOMIC = {**OURS, "deterministic": ("no",)}
 MULTIPLIED = {**FUSED, "matmul": ("epilogue", "always")}
 
 TEMPLATES = Invariant("each template kernel has a writer, and its results are picked from it", misread_kernels)
+AGREED = Invariant("what forward saves is what backward takes, in the same order", disagreeing_inputs, "saved")
 
 
 def _each(phase: Phase) -> tuple[Rewrite, ...]:
@@ -162,8 +169,8 @@ def _each(phase: Phase) -> tuple[Rewrite, ...]:
 
 def _partition(function: Callable[..., Any], does: str, backward: str) -> Rewrite:
     """Return the row of a partitioner, which is the one for a choice of `backward`."""
-    parts = ("forward", "backward")
-    return Rewrite("partition", function, does, {"backward": (backward,)}, None, parts, ("call",), parts)
+    makes = ("forward", "backward", "saved", "steps")
+    return Rewrite("partition", function, does, {"backward": (backward,)}, AGREED, makes[:2], ("call", "steps"), makes)
 
 
 REWRITES: tuple[Rewrite, ...] = (
@@ -249,14 +256,23 @@ REWRITES: tuple[Rewrite, ...] = (
     _partition(partition_recomputing, "Part the joint graph; backward computes again what is cheap.", "recompute"),
     _partition(partition_balancing, "Part the joint graph as PyTorch would.", "balance"),
     _partition(partition_saving, "Part the joint graph; backward computes nothing again.", "save"),
-    Rewrite("saved", save_bases, "Save what a view shows in its place.", OURS, graphs=("forward", "backward")),
+    Rewrite(
+        "saved",
+        save_bases,
+        "Save what a view shows in its place.",
+        OURS,
+        AGREED,
+        graphs=("forward", "backward"),
+        takes=("saved",),
+    ),
     Rewrite(
         "saved",
         stack_saved,
         "Save in one tensor what is saved of each step of a loop.",
         OURS,
+        AGREED,
         graphs=("forward", "backward"),
-        takes=("forward", "backward", "steps"),
+        takes=("saved", "steps"),
     ),
     *_each("forward"),
     Rewrite(
@@ -328,19 +344,28 @@ def _result_specs(graph: fx.Graph) -> list[Any]:
 
 def _broken(rewrite: Rewrite, graphs: Graphs, results: Mapping[str, list[Any]]) -> Iterator[str]:
     """Yield what does not hold after a rewrite: its own invariant, and that a graph is well-formed and has the same
-    results as before, but for what forward saves, and for what is taken out of it."""
+    results as before, but for what forward saves, and for what is taken out of it; and that backward takes what forward
+    saves."""
     for attribute, graph in graphs.of(rewrite).items():
         try:
             graph.lint()
         except (RuntimeError, ValueError) as error:
             yield f"the {attribute} graph is not well-formed: {error}"
         old, new = results.get(attribute, []), _result_specs(graph)
-        own = graphs.call.options["num_fwd_outputs"] if attribute == "forward" and graphs.call else len(old)
+        own = graphs.saved.outputs if attribute == "forward" and graphs.saved is not None else len(old)
         if any(a != b for a, b in zip(old[:own], new, strict=False) if b is not None):
             yield f"the {attribute} graph has other results than before"
-        offenders = [n.name for n in rewrite.after.offenders(graph)] if rewrite.after is not None else []
-        if rewrite.after is not None and offenders:
-            yield f"not so in the {attribute} graph that {rewrite.after.sentence}: {', '.join(offenders)}"
+        if rewrite.after is not None and not rewrite.after.of:
+            yield from _offended(rewrite.after, graph, f"in the {attribute} graph")
+    if graphs.saved is not None:
+        yield from _offended(AGREED, graphs.saved, "of forward and backward")
+
+
+def _offended(invariant: Invariant, subject: Any, where: str) -> Iterator[str]:
+    """Yield a sentence on what breaks an invariant, if anything does."""
+    offenders = [node.name for node in invariant.offenders(subject)]
+    if offenders:
+        yield f"not so {where} that {invariant.sentence}: {', '.join(offenders)}"
 
 
 def listing() -> str:

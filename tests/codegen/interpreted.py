@@ -26,6 +26,7 @@ from fx_lsp.codegen.file.functions import FileSpec
 from fx_lsp.codegen.file.module import GeneratedFile
 from fx_lsp.codegen.generate import generate
 from fx_lsp.codegen.graph.decompositions import decompositions
+from fx_lsp.codegen.graph.query import is_tangent
 from fx_lsp.codegen.ir.kernel import Naming
 from fx_lsp.codegen.pipeline import Graphs, Rewrite, partition
 
@@ -87,7 +88,7 @@ def captured(function: Callable[..., Any], inputs: Sequence[torch.Tensor], choic
     kinds = list(output.meta["desc"])
     returned = tuple(k for k, d in enumerate(kinds) if type(d).__name__ == "PlainAOTOutput")
     writes = any(type(d).__name__.startswith("InputMutation") for d in kinds)
-    takes = [n.meta["desc"] for n in backward.nodes if n.name.startswith("tangents")] if backward is not None else []
+    takes = [n.meta["desc"] for n in backward.nodes if is_tangent(n)] if backward is not None else []
     tangents = tuple(kinds.index(d.output) for d in takes)
     return Captured(graphs, forward, backward, outputs[0] if outputs else len(kinds), returned, tangents, writes)
 

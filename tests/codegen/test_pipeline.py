@@ -7,12 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import interpreted
 import pytest
 import torch
-from interpreted import captured, generated
+from interpreted import captured, compared, generated, loaded
 
 from fx_lsp.choices import Choices
 from fx_lsp.codegen import pipeline
+from fx_lsp.codegen.graph.saved import SavedValues
 from fx_lsp.codegen.pipeline import REWRITES, Graphs, Rewrite, finish, listing
 
 PAGE = Path(__file__).parents[2] / "docs" / "codegen.md"
@@ -48,7 +50,7 @@ def test_of_kernels_that_inductor_makes_only_results_that_are_views_are_taken_ou
 
 @pytest.mark.parametrize("backward", ["recompute", "balance", "save"])
 def test_a_graph_is_parted_once(backward: Any) -> None:
-    rows = [r for r in REWRITES if r.makes == ("forward", "backward") and r.applies(Choices(backward=backward))]
+    rows = [r for r in REWRITES if r.makes[:2] == ("forward", "backward") and r.applies(Choices(backward=backward))]
     assert len(rows) == 1
 
 
@@ -151,3 +153,50 @@ def test_a_graph_that_is_not_well_formed_is_told(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(pipeline, "REWRITES", rows)
     with pytest.raises(AssertionError, match="merge_views: the joint graph is not well-formed"):
         generated(captured(lambda x: x.tanh().sin(), [torch.randn(4, 8)]))
+
+
+def looped(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    state, states = torch.zeros_like(x[0]), list[torch.Tensor]()
+    for step in range(20):
+        state = (state * weight + x[step].t()).tanh()
+        states.append(state)
+    return torch.stack(states)
+
+
+def saved_view(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    return (x.sum((0, 1)).view(2, 4).t() @ weight[:2]).exp()
+
+
+@pytest.mark.parametrize("function", [looped, saved_view])
+def test_forward_and_backward_agree_whatever_their_nodes_are_called(
+    monkeypatch: pytest.MonkeyPatch, function: Callable[..., Any]
+) -> None:
+    renamed: list[str] = []
+
+    def rename(rewrite: Rewrite, graphs: Graphs, broken: Any) -> None:
+        hold(rewrite, graphs, broken or ())
+        if broken is not None and rewrite.name == "partition_recomputing":
+            for graph, letter in ((graphs.forward, "f"), (graphs.backward, "b")):
+                assert graph is not None
+                for number, node in enumerate(graph.nodes):
+                    node.name = f"{letter}{number}"
+                    renamed.append(node.name)
+
+    hold = interpreted.hold
+    monkeypatch.setattr(interpreted, "hold", rename)
+    inputs = [torch.randn(20, 8, 8, requires_grad=True), torch.randn(8, 8, requires_grad=True)]
+    inputs = inputs if function is looped else [torch.randn(3, 5, 8, requires_grad=True), inputs[1]]
+    found = loaded(generated(captured(function, inputs)))
+    assert len(renamed) > 10
+    assert compared(found.f, function, inputs) == []
+
+
+def test_what_forward_saves_in_another_order_than_backward_takes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def save_bases(saved: SavedValues) -> None:
+        saved.inputs.reverse()
+
+    rows = tuple(replace(r, function=save_bases) if r.name == "save_bases" else r for r in REWRITES)
+    monkeypatch.setattr(pipeline, "REWRITES", rows)
+    inputs = [torch.randn(4, 8, requires_grad=True), torch.randn(8, 6, requires_grad=True)]
+    with pytest.raises(AssertionError, match="save_bases: not so of forward and backward that"):
+        captured(lambda x, y: x @ y, inputs)

@@ -14,6 +14,7 @@ from torch import fx
 from fx_lsp.choices import Engine
 from fx_lsp.codegen.file.host_code import FunctionBody, not_deterministic, tuple_text
 from fx_lsp.codegen.graph.query import view_chain
+from fx_lsp.codegen.graph.saved import SavedValues
 from fx_lsp.codegen.ir.index import expression
 from fx_lsp.codegen.ir.kernel import CodeLine, KernelLaunch, indent_lines
 from fx_lsp.codegen.ir.text import ascii_identifier
@@ -78,7 +79,8 @@ class FileFunctions:
     """The definitions of a file, and what they share.
 
     `computed` are the results that an operator computes, `view_results` those that are views of inputs or of other
-    results; `sizes` are those that an operator is given because none of its tensors has them.
+    results; `saved` is what forward and backward agree on; `sizes` are those that an operator is given because none of
+    its tensors has them.
     """
 
     subject: FileSpec
@@ -86,6 +88,7 @@ class FileFunctions:
     backward: Program | None
     name: Name
     view_results: Mapping[int, fx.Node]
+    saved: SavedValues | None
     engine: Engine
     sizes: dict[str, list[str]] = field(default_factory=dict[str, "list[str]"])
 
@@ -158,12 +161,13 @@ class FileFunctions:
     def function(self, backward: Program) -> Block:
         """Return the autograd function."""
         called, body, _ = self._call("forward", self.forward, self.inputs)
-        by_name = {n.name: n for n in self.forward.results if n is not None}
+        assert self.saved is not None
+        value_of = self.saved.by_input(self.forward.results)
         parameters = _tensors(backward, self.name)
-        saved = [p for p in parameters if p.name in by_name]
-        tangents = [p for p in parameters if p.name not in by_name]
+        saved = [p for p in parameters if p in value_of]
+        tangents = [p for p in parameters if p not in value_of]
         result_texts = {k: body.reference(r) for k in self.computed if (r := self.results[k]) is not None}
-        saved_texts = self._saved_texts(body, [by_name[p.name] for p in saved])
+        saved_texts = self._saved_texts(body, [value_of[p] for p in saved])
         sizes, after = self._backward_body(backward, parameters, tangents)
         lines = [
             *called,

@@ -14,6 +14,7 @@ from fx_lsp.codegen.file.format import break_lines, statements
 from fx_lsp.codegen.file.functions import CHECK_FUNCTION, Block, FileFunctions, FileSpec, Name, check_function_name
 from fx_lsp.codegen.file.host_code import not_deterministic, tuning
 from fx_lsp.codegen.file.runtime import ALERT, AUTOTUNED, CHECK, LAUNCH, OPERATOR, OVERWRITING, RESETTING, SETTINGS, TMA
+from fx_lsp.codegen.graph.saved import SavedValues
 from fx_lsp.codegen.graph.unsupported import Unsupported
 from fx_lsp.codegen.ir.kernel import CodeLine, KernelLaunch
 from fx_lsp.codegen.ir.text import LINE_WIDTH
@@ -45,13 +46,14 @@ def assemble_file(
     backward: Program | None,
     name: Name,
     view_results: Mapping[int, fx.Node],
+    saved: SavedValues | None,
     engine: Engine = "fx-lsp",
 ) -> GeneratedFile:
-    """Return the file for a function with its forward and backward programs; `view_results` are results that are views.
-    What has no kernels is compiled by Inductor where that is the engine."""
+    """Return the file for a function with its forward and backward programs, which agree on what is `saved`;
+    `view_results` are results that are views. What has no kernels is compiled by Inductor where that is the engine."""
     programs = [forward, *([backward] if backward is not None else [])]
     launches = [s for p in programs for s in p.steps if isinstance(s, KernelLaunch)]
-    parts = FileFunctions(subject, forward, backward, name, view_results, engine)
+    parts = FileFunctions(subject, forward, backward, name, view_results, saved, engine)
     kernels = _kernels(subject, launches)
     blocks = _runtime_blocks(parts, launches)
     blocks += parts.operator("forward", forward)

@@ -18,8 +18,8 @@ from fx_lsp.codegen.graph.edit import insert_call, insert_cast, take_name
 from fx_lsp.codegen.graph.query import is_reduction, layout_step, shape_of
 from fx_lsp.codegen.graph.sizes import size_nodes
 from fx_lsp.codegen.ir.index import Index
+from fx_lsp.codegen.ir.lowerings import lowering_of, operation
 from fx_lsp.codegen.ir.node_facts import NodeRole, add_facts, facts_of
-from fx_lsp.codegen.ir.ops import lowering_of, operation
 
 aten = torch.ops.aten
 

@@ -19,7 +19,7 @@ from fx_lsp.codegen.graph.edit import insert_call, insert_cast, replace_node
 from fx_lsp.codegen.graph.loops import plan_parts
 from fx_lsp.codegen.graph.query import fake_value, reduced_dimensions, slice_of
 from fx_lsp.codegen.graph.slices import stacked_tensors
-from fx_lsp.codegen.ir.ops import aliases_first, is_random, operation
+from fx_lsp.codegen.ir.lowerings import aliases_first, is_random, operation
 from fx_lsp.codegen.ir.tile import MAX_TILE_ELEMENTS
 
 aten = torch.ops.aten

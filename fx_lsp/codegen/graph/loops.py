@@ -18,8 +18,8 @@ from torch.utils.checkpoint import CheckpointPolicy
 from fx_lsp.codegen.graph.edit import insert_call, insert_cast, insert_sum, replace_node
 from fx_lsp.codegen.graph.query import backward_nodes, is_reduction, is_zero, slice_of
 from fx_lsp.codegen.graph.saved import StepFamilies
+from fx_lsp.codegen.ir.lowerings import aliases_first, is_random, operation
 from fx_lsp.codegen.ir.node_facts import add_facts, facts_of
-from fx_lsp.codegen.ir.ops import aliases_first, is_random, operation
 
 aten = torch.ops.aten
 
@@ -50,8 +50,8 @@ def save_loop_states(graph: fx.Graph) -> StepFamilies:
     repeated = [f for f in _families(steps, number) if inner <= set(f)]
     for node in _states(repeated, number):
         node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
-    names = [tuple(f[k].name if k in f else "" for k in range(len(steps))) for f in repeated]
-    return StepFamilies(tuple(names), frozenset(n.name for n in steps[0]))
+    families = (tuple(f.get(k) for k in range(len(steps))) for f in repeated)
+    return StepFamilies(tuple(families), frozenset(steps[0]))
 
 
 def _is_worth_saving(steps: Sequence[Sequence[fx.Node]]) -> bool:

@@ -12,8 +12,8 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import CheckpointPolicy
 
 from fx_lsp.codegen.ir.index import Coords, contiguous_strides, count, expression
+from fx_lsp.codegen.ir.lowerings import aliases_first, args_of, lowering_of, operation
 from fx_lsp.codegen.ir.node_facts import facts_of
-from fx_lsp.codegen.ir.ops import aliases_first, args_of, lowering_of, operation
 from fx_lsp.codegen.ir.values import Buffer
 from fx_lsp.codegen.ir.write_target import LayoutStep, Permute, Reshape
 
@@ -170,11 +170,14 @@ def backward_nodes(graph: fx.Graph) -> set[fx.Node]:
     """Return the nodes of a joint graph that depend on gradients."""
     dependents: set[fx.Node] = set()
     for node in graph.nodes:
-        if (node.op == "placeholder" and "tangent" in str(node.target)) or any(
-            i in dependents for i in node.all_input_nodes
-        ):
+        if is_tangent(node) or any(i in dependents for i in node.all_input_nodes):
             dependents.add(node)
     return dependents
+
+
+def is_tangent(node: fx.Node) -> bool:
+    """Return whether a node is an input that AOTAutograd gives the gradient of a result."""
+    return node.op == "placeholder" and "tangent" in str(node.target)
 
 
 _RESHAPES = ("view", "_unsafe_view", "reshape", "clone", "unsqueeze", "squeeze", "alias", "detach")

@@ -15,8 +15,8 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from fx_lsp.codegen.graph.edit import insert_call, replace_node
 from fx_lsp.codegen.graph.query import is_saved
+from fx_lsp.codegen.ir.lowerings import is_random, operation
 from fx_lsp.codegen.ir.node_facts import add_facts
-from fx_lsp.codegen.ir.ops import is_random, operation
 
 aten, prims = torch.ops.aten, torch.ops.prims
 MIN_SEED, MAX_SEED = -(2**63), 2**63 - 1

@@ -11,8 +11,8 @@ from torch import fx
 
 from fx_lsp.codegen.graph.edit import insert_call, insert_cast, replace_node
 from fx_lsp.codegen.graph.query import is_reduction, reduced_dimensions
+from fx_lsp.codegen.ir.lowerings import operation
 from fx_lsp.codegen.ir.node_facts import facts_of
-from fx_lsp.codegen.ir.ops import operation
 
 TARGET_PROGRAMS = 512
 """How many programs there should be: a few for each multiprocessor of a large GPU."""

@@ -2,32 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 import torch._functorch.config as functorch_config
 from torch import fx
 from torch._functorch.partitioners import default_partition, min_cut_rematerialization_partition
 
-from fx_lsp.codegen.graph.edit import insert_call, sort_graph
-from fx_lsp.codegen.graph.query import argument, dimension, is_view
+from fx_lsp.codegen.graph.edit import insert_call, replace_node, sort_graph
+from fx_lsp.codegen.graph.query import argument, dimension, graph_results, is_tangent, is_view, symbolic_shape
 from fx_lsp.codegen.ir.index import Index, count, expression
-from fx_lsp.codegen.ir.ops import operation
+from fx_lsp.codegen.ir.lowerings import operation
 
 aten = torch.ops.aten
 
 
 @dataclass(frozen=True)
 class StepFamilies:
-    """The names of nodes that are the same in each step, in their order, or "" where the first or the last has none.
+    """The nodes that compute the same in each step of a loop, in the order of steps: `families`, with None where the
+    first or the last step has none. `first` are all nodes of the first step."""
 
-    `first` are the names of all nodes of the first step.
+    families: tuple[tuple[fx.Node | None, ...], ...] = ()
+    first: frozenset[fx.Node] = frozenset()
+
+    def copied(self, copies: Mapping[fx.Node, fx.Node]) -> StepFamilies:
+        """Return the same of copies of the nodes, as far as there are such."""
+        families = tuple(tuple(copies.get(n) if n is not None else None for n in nodes) for nodes in self.families)
+        return StepFamilies(families, frozenset(copies[n] for n in self.first if n in copies))
+
+
+@dataclass
+class SavedValues:
+    """Which value of forward is which input of backward: `inputs` of backward, in the order in which forward returns
+    what they are, behind its first `outputs` results.
+
+    `copies` are the nodes of backward that have the value of a node of forward, by that: inputs, and what is computed
+    again. They are known until forward or backward is rewritten apart from the other.
     """
 
-    names: tuple[tuple[str, ...], ...] = ()
-    first: frozenset[str] = frozenset()
+    forward: fx.Graph
+    backward: fx.Graph
+    outputs: int
+    inputs: list[fx.Node]
+    copies: dict[fx.Node, fx.Node]
+
+    def by_input(self, results: Sequence[fx.Node | None]) -> dict[fx.Node, fx.Node]:
+        """Return the results of forward that backward takes, by its inputs."""
+        pairs = zip(self.inputs, results[self.outputs :], strict=True)
+        return {node: result for node, result in pairs if result is not None}
+
+
+def disagreeing_inputs(saved: SavedValues) -> Iterator[fx.Node]:
+    """Yield inputs of backward that are neither gradients nor what forward returns in their places."""
+    results = graph_results(saved.forward)[saved.outputs :]
+    value_of = dict(zip(saved.inputs, results, strict=False))
+    for node in [n for n in saved.backward.nodes if n.op == "placeholder"]:
+        value = value_of.pop(node, None)
+        if value is None and is_tangent(node):
+            continue
+        if value is None or _spec(value) != _spec(node):
+            yield node
+    yield from value_of
+    yield from results[len(saved.inputs) :]
+
+
+def _spec(node: fx.Node) -> Any:
+    value = node.meta["val"]
+    return (symbolic_shape(value), value.dtype) if isinstance(value, torch.Tensor) else type(value)
 
 
 @dataclass(frozen=True)
@@ -39,26 +82,47 @@ class PartitionCall:
     options: Mapping[str, Any]
 
 
-def partition_recomputing(call: PartitionCall) -> tuple[fx.Graph, fx.Graph]:
+Partition: TypeAlias = "tuple[fx.Graph, fx.Graph, SavedValues, StepFamilies]"
+"""Forward and backward, what they agree on, and the steps of a loop as forward has them."""
+
+
+def partition_recomputing(call: PartitionCall, steps: StepFamilies) -> Partition:
     """Part a graph; backward computes again whatever is neither a product of matrices, a reduction nor random."""
     with functorch_config.patch({"aggressive_recomputation": True}):
-        return _parts(call, min_cut_rematerialization_partition)
+        return _part(call, steps, min_cut_rematerialization_partition)
 
 
-def partition_balancing(call: PartitionCall) -> tuple[fx.Graph, fx.Graph]:
+def partition_balancing(call: PartitionCall, steps: StepFamilies) -> Partition:
     """Part a graph as PyTorch does."""
-    return _parts(call, min_cut_rematerialization_partition)
+    return _part(call, steps, min_cut_rematerialization_partition)
 
 
-def partition_saving(call: PartitionCall) -> tuple[fx.Graph, fx.Graph]:
+def partition_saving(call: PartitionCall, steps: StepFamilies) -> Partition:
     """Part a graph; backward computes nothing again."""
-    return _parts(call, default_partition)
+    return _part(call, steps, default_partition)
 
 
-def _parts(call: PartitionCall, partitioner: Callable[..., Sequence[fx.GraphModule]]) -> tuple[fx.Graph, fx.Graph]:
+_ORIGIN = "fx_lsp_origin"
+"""The number of a node in the joint graph, while that is parted: what a partitioner copies keeps it."""
+
+
+def _part(
+    call: PartitionCall, steps: StepFamilies, partitioner: Callable[..., tuple[fx.GraphModule, fx.GraphModule]]
+) -> Partition:
+    nodes = list(call.joint.graph.nodes)
+    for number, node in enumerate(nodes):
+        node.meta[_ORIGIN] = number
     call.joint.recompile()
-    forward, backward = partitioner(call.joint, call.inputs, **call.options)
-    return forward.graph, backward.graph
+    forward, backward = (module.graph for module in partitioner(call.joint, call.inputs, **call.options))
+    in_forward, in_backward = ({n.meta.get(_ORIGIN): n for n in graph.nodes} for graph in (forward, backward))
+    outputs = call.options["num_fwd_outputs"]
+    in_both = in_forward.keys() & in_backward.keys() - {None}
+    copies = {in_forward[number]: in_backward[number] for number in in_both}
+    saved = SavedValues(forward, backward, outputs, [copies[r] for r in graph_results(forward)[outputs:]], copies)
+    steps = steps.copied({node: in_forward[number] for number, node in enumerate(nodes) if number in in_forward})
+    for node in (*nodes, *forward.nodes, *backward.nodes):
+        node.meta.pop(_ORIGIN, None)
+    return forward, backward, saved, steps
 
 
 def _tensor_kind(result: Any) -> Any:
@@ -89,113 +153,108 @@ def _existing_stack(parts: Sequence[fx.Node]) -> tuple[fx.Node | None, list[tupl
     return None, []
 
 
-def stack_saved(forward: fx.Graph, backward: fx.Graph, families: StepFamilies) -> None:
+def stack_saved(saved: SavedValues, steps: StepFamilies) -> None:
     """Have forward save in one tensor what it saves of each step, and backward take it from there."""
-    output = next(n for n in reversed(forward.nodes) if n.op == "output")
+    output = next(n for n in reversed(saved.forward.nodes) if n.op == "output")
     results: list[Any] = list(output.args[0])  # pyright: ignore[reportArgumentType]
     described: list[Any] | None = list(output.meta["desc"]) if "desc" in output.meta else None
-    placeholders = {n.name: n for n in backward.nodes if n.op == "placeholder"}
-    first = families.first - {name for family in families.names for name in family}
-    for names in families.names:
-        at = {r.name: k for k, r in enumerate(results) if isinstance(r, fx.Node) and r.name in placeholders}
-        family = _saved_family(names, at, first, results)
+    first = steps.first - {node for nodes in steps.families for node in nodes}
+    for nodes in steps.families:
+        of_backward = set(results[saved.outputs :])
+        places = {r: k for k, r in enumerate(results) if r in of_backward}
+        family = _saved_family(nodes, places, first)
         if family is None:
             continue
-        saved, slices = _stack_of([results[at[name]] for name in family], forward, output)
-        _take_from_stack(backward, placeholders, saved, list(zip(family, slices, strict=True)))
-        first_at, gone = at[family[0]], {at[name] for name in family[1:]}
-        results[first_at] = saved
+        stack, slices = _stack_of(family, saved.forward, output)
+        if stack not in places:
+            saved.copies[stack] = _stack_input(saved, stack, saved.copies[family[0]])
+        stacked, place = saved.copies[stack], min(places[family[0]], places.get(stack, len(results)))
+        results[place], saved.inputs[place - saved.outputs] = stack, stacked
+        for node, (function, *where) in zip(family, slices, strict=True):
+            with saved.backward.inserting_after(saved.copies[node]):
+                part = insert_call(saved.backward, stacked, function, (stacked, *where))
+            replace_node(saved.backward, saved.copies[node], part)
+            saved.copies[node] = part
+        gone = {places[node] for node in (*family, stack) if node in places} - {place}
         results = _without(results, gone)
+        saved.inputs = _without(saved.inputs, {k - saved.outputs for k in gone})
         described = _without(described, gone) if described is not None else None
-        placeholders = {n.name: n for n in backward.nodes if n.op == "placeholder"}
     output.args = (tuple(results),)
     if described is not None:
         output.meta["desc"] = described
-    sort_graph(backward)
+    sort_graph(saved.backward)
 
 
-def _without(values: Sequence[Any], places: Collection[int]) -> list[Any]:
+T = TypeVar("T")
+
+
+def _without(values: Sequence[T], places: Collection[int]) -> list[T]:
     """Return values without those at some places."""
     return [value for place, value in enumerate(values) if place not in places]
 
 
 def _saved_family(
-    names: tuple[str, ...], at: Mapping[str, int], first: Collection[str], results: Sequence[Any]
-) -> tuple[str, ...] | None:
-    """Return the names of what forward saves of the steps, or None where it does not save all. The last step may save
-    nothing, and the first something else of the `first` step that is alike. `at` are the places of results."""
-    family = names if names[-1] in at else names[:-1]
-    if not all(name in at for name in family[1:]):
+    nodes: Sequence[fx.Node | None], saved: Collection[fx.Node], first: Collection[fx.Node]
+) -> list[fx.Node] | None:
+    """Return what forward saves of the steps, or None where it does not save all. The last step may save nothing, and
+    the first something else of the `first` step that is alike."""
+    begin, *others = nodes if nodes[-1] in saved else nodes[:-1]
+    family = [n for n in others if n is not None and n in saved]
+    if len(family) < len(others):
         return None
-    if family[0] not in at:
-        kind = _tensor_kind(results[at[family[1]]])
-        like = [n for n in at if n in first and _tensor_kind(results[at[n]]) == kind]
-        family = (*like[:1], *family[1:])
-    return family if len(family) >= len(names) - 2 else None
+    if begin not in saved:
+        kind = _tensor_kind(family[0])
+        begin = next((n for n in saved if n in first and _tensor_kind(n) == kind), None)
+    family = [begin, *family] if begin is not None else family
+    return family if len(family) >= len(nodes) - 2 else None
 
 
-def _stack_of(parts: list[fx.Node], forward: fx.Graph, output: fx.Node) -> tuple[fx.Node, list[tuple[Any, ...]]]:
+def _stack_of(parts: Sequence[fx.Node], forward: fx.Graph, output: fx.Node) -> tuple[fx.Node, list[tuple[Any, ...]]]:
     """Return the tensor that has all parts, which forward joins if it does not yet, and its slices that they are."""
-    saved, slices = _existing_stack(parts)
-    if saved is None:
+    stack, slices = _existing_stack(parts)
+    if stack is None:
         with forward.inserting_before(output):
             wide = [insert_call(forward, p, aten.unsqueeze.default, (p, 0)) for p in parts]
-            saved = insert_call(forward, parts[-1], aten.cat.default, (wide, 0))
-        saved.name = f"{parts[0].name}_of_all"
+            stack = insert_call(forward, parts[-1], aten.cat.default, (wide, 0))
+        stack.name = f"{parts[0].name}_of_all"
         slices = [(aten.select.int, 0, step) for step in range(len(parts))]
-    return saved, slices
+    return stack, slices
 
 
-def _take_from_stack(
-    backward: fx.Graph,
-    placeholders: Mapping[str, fx.Node],
-    saved: fx.Node,
-    slices: Sequence[tuple[str, tuple[Any, ...]]],
-) -> None:
-    """Have backward take slices, by the name of what each stands for, of a tensor that forward saves."""
-    first = placeholders[slices[0][0]]
-    stacked = placeholders.get(saved.name)
-    if stacked is None:
-        with backward.inserting_before(first):
-            stacked = backward.placeholder(saved.name)
-        stacked.meta = {**first.meta, "val": saved.meta["val"]}
-        stacked.name = saved.name
-    for name, (function, *where) in slices:
-        with backward.inserting_after(placeholders[name]):
-            part = insert_call(backward, stacked, function, (stacked, *where))
-        placeholders[name].replace_all_uses_with(part)
-        backward.erase_node(placeholders[name])
-        part.name = name
+def _stack_input(saved: SavedValues, stack: fx.Node, first: fx.Node) -> fx.Node:
+    """Insert the input of backward that a stack is, before the one for what is stacked `first`."""
+    with saved.backward.inserting_before(first):
+        stacked = saved.backward.placeholder(stack.name)
+    stacked.meta = {**first.meta, "val": stack.meta["val"]}
+    stacked.name = stack.name
+    return stacked
 
 
-def save_bases(forward: fx.Graph, backward: fx.Graph) -> None:
-    """Have forward save what a view shows in its place, and backward make the view.
-
-    Forward returns what backward takes under the same names.
-    """
-    output = next(n for n in reversed(forward.nodes) if n.op == "output")
+def save_bases(saved: SavedValues) -> None:
+    """Have forward save what a view shows in its place, and backward make the view."""
+    backward, copies = saved.backward, saved.copies
+    output = next(n for n in reversed(saved.forward.nodes) if n.op == "output")
     results: list[Any] = list(output.args[0])  # pyright: ignore[reportArgumentType]
     described: list[Any] = list(output.meta.get("desc", ()))
-    backward_nodes = {n.name: n for n in backward.nodes}
-    for view in [r for r in results if isinstance(r, fx.Node) and r.name in backward_nodes]:
+    for view in [r for r in results if r in copies]:
         base, *chain = _saved_chain(view)
-        place = backward_nodes[view.name]
-        if not chain or place.op != "placeholder" or backward_nodes.get(base.name, place).op != "placeholder":
+        place = copies[view]
+        if not chain or place.op != "placeholder" or copies.get(base, place).op != "placeholder":
             continue
         at = max(k for k, r in enumerate(results) if r is view)
-        if base.name in backward_nodes:
-            del results[at], described[at : at + 1]
+        if base in copies:
+            del results[at], described[at : at + 1], saved.inputs[at - saved.outputs]
         else:
-            results[at] = base
             with backward.inserting_before(place):
-                backward_nodes[base.name] = _with_identity(backward.placeholder(base.name), base)
-        copy, first = backward_nodes[base.name], next(n for n in backward.nodes if n.op != "placeholder")
+                copies[base] = _with_identity(backward.placeholder(base.name), base)
+            results[at], saved.inputs[at - saved.outputs] = base, copies[base]
+        copy, first = copies[base], next(n for n in backward.nodes if n.op != "placeholder")
         with backward.inserting_before(first):
             for each in chain:
                 copy = backward.node_copy(each, lambda _, source=copy: source)
         place.replace_all_uses_with(copy)
         backward.erase_node(place)
-        backward_nodes[view.name] = _with_identity(copy, view)
+        copies[view] = _with_identity(copy, view)
     output.args = (tuple(results),)
     if described:
         output.meta["desc"] = described

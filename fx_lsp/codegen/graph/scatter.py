@@ -16,8 +16,8 @@ from torch.utils.checkpoint import CheckpointPolicy
 from fx_lsp.codegen.graph.edit import insert_call, insert_cast, replace_node
 from fx_lsp.codegen.graph.query import is_saved, is_zero, shape_of, symbolic_shape
 from fx_lsp.codegen.ir.index import ONE, Coords, count
+from fx_lsp.codegen.ir.lowerings import args_of, operation
 from fx_lsp.codegen.ir.node_facts import add_facts, facts_of
-from fx_lsp.codegen.ir.ops import args_of, operation
 
 aten = torch.ops.aten
 MAX_SUMMED_ROWS = 4

@@ -12,7 +12,7 @@ import torch
 from torch import fx
 
 from fx_lsp.codegen.ir.index import Index, expression
-from fx_lsp.codegen.ir.ops import operation
+from fx_lsp.codegen.ir.lowerings import operation
 
 
 def derive_sizes_from_inputs(graph: fx.Graph) -> None:

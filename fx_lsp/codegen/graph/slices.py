@@ -14,7 +14,7 @@ from torch import fx
 
 from fx_lsp.codegen.graph.edit import insert_call, insert_cast, insert_sum, replace_node
 from fx_lsp.codegen.graph.query import argument, dimension, is_zero, reduced_dimensions
-from fx_lsp.codegen.ir.ops import operation
+from fx_lsp.codegen.ir.lowerings import operation
 
 aten = torch.ops.aten
 _COPIES = {"aten.clone.default": 0, "aten.copy.default": 1}

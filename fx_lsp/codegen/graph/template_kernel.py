@@ -17,8 +17,8 @@ from fx_lsp.codegen.graph.edit import insert_call, sort_graph, take_name
 from fx_lsp.codegen.graph.query import is_view, layout_step, shape_of, stays_call
 from fx_lsp.codegen.graph.sizes import size_nodes
 from fx_lsp.codegen.ir.index import Coords
+from fx_lsp.codegen.ir.lowerings import operation
 from fx_lsp.codegen.ir.node_facts import TemplateWriter, add_facts, facts_of
-from fx_lsp.codegen.ir.ops import operation
 from fx_lsp.codegen.ir.write_target import LayoutStep, Permute, Reshape
 
 

@@ -14,8 +14,8 @@ from torch.utils.checkpoint import CheckpointPolicy
 from fx_lsp.choices import Choices
 from fx_lsp.codegen.graph.query import is_empty, is_saved, is_view
 from fx_lsp.codegen.graph.scatter import is_accumulation
+from fx_lsp.codegen.ir.lowerings import is_random, operation
 from fx_lsp.codegen.ir.node_facts import facts_of
-from fx_lsp.codegen.ir.ops import is_random, operation
 
 
 @dataclass(frozen=True)

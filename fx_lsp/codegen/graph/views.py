@@ -10,7 +10,7 @@ from torch import fx
 from fx_lsp.codegen.graph.edit import take_name
 from fx_lsp.codegen.graph.query import graph_results, view_chain
 from fx_lsp.codegen.ir.index import expression
-from fx_lsp.codegen.ir.ops import operation
+from fx_lsp.codegen.ir.lowerings import operation
 
 
 def merge_views(graph: fx.Graph) -> None:

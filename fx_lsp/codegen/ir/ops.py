@@ -1,69 +1,91 @@
-"""Which operations can be part of a kernel: one lowering for each, entered by the modules of `lower`."""
+"""What kernels compute of elements: a row for each operation, with its text and all that is known of it."""
 
 from __future__ import annotations
 
-import operator
+import math
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
 
 import torch
-from torch import fx
 
-from fx_lsp.codegen.ir.index import Coords
-from fx_lsp.codegen.ir.values import Guard, Value
-
-Lowering: TypeAlias = "Callable[[Any, fx.Node, Coords, Guard, int], Value]"
-"""What a node (its result of a number) holds at coordinates, where a guard holds; takes the builder first."""
-
-_LOWERINGS: dict[str, Lowering] = {}
+Scalar: TypeAlias = "bool | int | float"
+Sign: TypeAlias = Literal["<", "<=", ">", ">=", "==", "!="]
 
 
-def lowering(*names: str) -> Callable[[Lowering], Lowering]:
-    """Enter a function as the lowering of operations: `aten.cat`, or `aten.add.Tensor` for one overload."""
+@dataclass(frozen=True, eq=False)
+class Op:
+    """An operation on elements; there is one for each text, so that two are the same or differ.
 
-    def enter(function: Lowering) -> Lowering:
-        for name in names:
-            _LOWERINGS[name] = function
-        return function
+    `text` is Triton's Python with `a`, `b`, … for what it takes. `number` computes it of numbers: where one of its
+    values is known, and, if it `folds`, in place of it; `index` does so of indices, and a comparison has a `sign` for
+    them. It gives its first argument back where the second is `identity`, and, if it `commutes`, the other way round.
+    `of_bools` is what it is of bools. What `is_exact` gives one of its arguments back, or its negative, and a cast
+    changes nothing but the dtype.
+    """
 
-    return enter
-
-
-def lowering_of(node: fx.Node) -> Lowering | None:
-    """Return the lowering of a node, or None where it cannot be part of a kernel."""
-    if node.op != "call_function":
-        return None
-    if node.target is operator.getitem:
-        return _item
-    name = operation(node)
-    return _LOWERINGS.get(name) or _LOWERINGS.get(name.rpartition(".")[0])
-
-
-def operation(node: fx.Node) -> str:
-    """Return the name of what a node calls: `aten.add.Tensor`."""
-    return str(node.target) if isinstance(node.target, torch._ops.OpOverload) else ""
+    text: str
+    number: Callable[..., Any] | None = None
+    folds: bool = False
+    index: Callable[..., Any] | None = None
+    sign: Sign | None = None
+    identity: Scalar | None = None
+    commutes: bool = False
+    of_bools: Op | None = None
+    is_exact: bool = False
+    is_cast: bool = False
 
 
-def _item(builder: Any, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    source: Any = node.args[0]
-    number: Any = node.args[1]
-    return builder.lower(source, coords, guard, number)
+# fmt: off
+COPY = Op("a")
+AND = Op("a & b")
+OR = Op("a | b")
+NOT = Op("not_(a)")
+ADD = Op("a + b", lambda a, b: a + b, folds=True, index=lambda a, b: a + b, identity=0, commutes=True, of_bools=OR)
+SUB = Op("a - b", lambda a, b: a - b, folds=True, index=lambda a, b: a - b, identity=0)
+MUL = Op("a * b", lambda a, b: a * b, folds=True, index=lambda a, b: a * b, identity=1, commutes=True, of_bools=AND)
+DIV = Op("a / b", lambda a, b: a / b, folds=True, identity=1)
+NEG = Op("-a", lambda a: -a, folds=True, index=lambda a: -a, is_exact=True)
+FMA = Op("a * b + c")
+SQUARE = Op("a * a", lambda a: a * a)
+INVERT = Op("~a", of_bools=NOT)
+ABS = Op("tl.abs(a)", abs, is_exact=True)
+EXP = Op("tl.exp(a)", math.exp)
+EXP2 = Op("tl.exp2(a)")
+LOG2 = Op("tl.log2(a)")
+ERF = Op("tl.erf(a)")
+ONE_PLUS_ERF = Op("one_plus_erf(a)")
+SIGMOID = Op("tl.sigmoid(a)", lambda a: 1 / (1 + math.exp(-a)))
+RELU = Op("relu(a)", is_exact=True)
+WHERE = Op("tl.where(a, b, c)", is_exact=True)
+MAX = Op("tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)", is_exact=True)
+MIN = Op("tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)", is_exact=True)
+FMAX = Op("tl.maximum(a, b)", is_exact=True)
+FMIN = Op("tl.minimum(a, b)", is_exact=True)
+POW = Op("pow(a, b)")
+INT_POW = Op("int_pow(a, b)")
+LT = Op("a < b", sign="<")
+LE = Op("a <= b", sign="<=")
+GT = Op("a > b", sign=">")
+GE = Op("a >= b", sign=">=")
+EQ = Op("a == b", sign="==")
+NE = Op("a != b", sign="!=")
+# fmt: on
+
+_ROWS = {op.text: op for op in list(globals().values()) if isinstance(op, Op)}
 
 
-def aliases_first(node: fx.Node) -> bool:
-    """Return whether the schema of what a node calls says that its result is a view of its first argument."""
-    if not isinstance(node.target, torch._ops.OpOverload) or not node.target._schema.arguments:
-        return False
-    alias = node.target._schema.arguments[0].alias_info
-    return alias is not None and not alias.is_write
+def op(text: str) -> Op:
+    """Return the operation with a text; nothing else is known of one that has no row."""
+    return _ROWS.setdefault(text, Op(text))
 
 
-def is_random(node: fx.Node) -> bool:
-    """Return whether a node draws random numbers."""
-    tags: Any = getattr(node.target, "tags", ())
-    return torch.Tag.nondeterministic_seeded in tags
+def cast(*dtypes: torch.dtype) -> Op:
+    """Return the conversion to a dtype, and on to others."""
+    text = "".join(["a", *(f".to({triton_type(dtype)})" for dtype in dtypes)])
+    return _ROWS.setdefault(text, Op(text, is_cast=True))
 
 
-def args_of(node: fx.Node) -> list[Any]:
-    """Return the arguments of a node, whose types FX leaves open."""
-    return list(node.args)
+def triton_type(dtype: torch.dtype) -> str:
+    """Return Triton's name for a dtype."""
+    return "tl.int1" if dtype is torch.bool else f"tl.{str(dtype).removeprefix('torch.')}"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import sympy
 import torch
 from torch import fx
 
 from fx_lsp.codegen.ir.index import Coords, Index
+from fx_lsp.codegen.ir.ops import Op, Scalar, Sign
 
-Scalar: TypeAlias = "bool | int | float"
 Axes: TypeAlias = frozenset[sympy.Symbol]
 
 
@@ -21,7 +21,7 @@ class Comparison:
     """Holds where `left` compares with `right` as `sign` says."""
 
     left: Index
-    sign: Literal["<", "<=", ">", ">=", "==", "!="]
+    sign: Sign
     right: Index
 
 
@@ -106,9 +106,9 @@ class Load(Indexed):
 
 @dataclass(frozen=True, eq=False)
 class Compute(Value):
-    """An expression of other values: `template` is Triton's Python with `a`, `b`, … for them."""
+    """What an operation makes of other values."""
 
-    template: str
+    op: Op
     args: tuple[Value, ...]
 
     @property
@@ -207,8 +207,3 @@ def values_of(roots: Iterable[Value], but: Iterable[int] = ()) -> Iterator[Value
 
     for root in roots:
         yield from visit(root)
-
-
-def triton_type(dtype: torch.dtype) -> str:
-    """Return Triton's name for a dtype."""
-    return "tl.int1" if dtype is torch.bool else f"tl.{str(dtype).removeprefix('torch.')}"

@@ -23,7 +23,8 @@ from fx_lsp.codegen.graph.attention import (
 )
 from fx_lsp.codegen.graph.query import backward_nodes, is_reduction, reduced_dimensions, shape_of
 from fx_lsp.codegen.ir.index import ONE, Coords, Index, Space, contiguous_strides, count, expression, linear
-from fx_lsp.codegen.ir.ops import operation
+from fx_lsp.codegen.ir.lowerings import operation
+from fx_lsp.codegen.ir.ops import op
 from fx_lsp.codegen.ir.values import Value
 from fx_lsp.codegen.lower.builder import Builder, Domain, NotFusible
 
@@ -321,5 +322,5 @@ class _UniformBuilder(Builder):
 
     def _lower(self, node: fx.Node, coords: Coords, guard: Any, part: int) -> Value:
         if node not in self.bound and (not is_element_wise(node)):
-            return self.compute("x", (), torch.float32, node)
+            return self.compute(op("x"), (), torch.float32, node)
         return super()._lower(node, coords, guard, part)

@@ -18,7 +18,8 @@ from torch import fx
 
 from fx_lsp.codegen.graph.query import computes_nothing, constant_of, is_empty, shape_of
 from fx_lsp.codegen.ir.index import Coords, Index, Space, contiguous_strides, expression, linear, rejoin_divisions
-from fx_lsp.codegen.ir.ops import lowering_of
+from fx_lsp.codegen.ir.lowerings import lowering_of
+from fx_lsp.codegen.ir.ops import WHERE, Op, Scalar, cast, op, triton_type
 from fx_lsp.codegen.ir.values import (
     Axes,
     Buffer,
@@ -29,12 +30,10 @@ from fx_lsp.codegen.ir.values import (
     Guard,
     Load,
     Reduction,
-    Scalar,
     Scan,
     Test,
     Value,
     compute_dtype,
-    triton_type,
 )
 
 MAX_PLACES = 8
@@ -162,11 +161,11 @@ class Builder:
             (Test, guard), lambda: Test(torch.bool, None, self.axes_of(free), self.values_behind(free), guard)
         )
 
-    def compute(self, template: str, args: tuple[Value, ...], dtype: torch.dtype, node: fx.Node | None) -> Value:
+    def compute(self, op: Op, args: tuple[Value, ...], dtype: torch.dtype, node: fx.Node | None) -> Value:
         """Return an expression of other values."""
         axes: Axes = frozenset[sympy.Symbol]().union(*(a.axes for a in args))
-        key = Compute, template, tuple(map(id, args)), dtype
-        return self._once(key, lambda: Compute(dtype, node, axes, template, args))
+        key = Compute, op, tuple(map(id, args)), dtype
+        return self._once(key, lambda: Compute(dtype, node, axes, op, args))
 
     def convert(self, value: Value, dtype: torch.dtype, node: fx.Node | None = None) -> Value:
         """Return a value in another dtype. Half precision is float32 as long as it stays in registers."""
@@ -176,16 +175,16 @@ class Builder:
         if isinstance(value, Constant):
             return self.constant(value.value, dtype)
         if dtype is torch.bool:
-            return self.compute("a != 0", (value,), dtype, node)
+            return self.compute(op("a != 0"), (value,), dtype, node)
         if isinstance(value, Coordinate) and not value.axes:  # a size of 1 is no tensor in a kernel
-            return self.compute(f"tl.cast(a, {triton_type(dtype)})", (value,), dtype, node)
-        return self.compute(f"a.to({triton_type(dtype)})", (value,), dtype, node)
+            return self.compute(op(f"tl.cast(a, {triton_type(dtype)})"), (value,), dtype, node)
+        return self.compute(cast(dtype), (value,), dtype, node)
 
     def where(self, guard: Guard, value: Value, other: Value, node: fx.Node) -> Value:
         """Return `value` where the guard holds, `other` elsewhere."""
         if not guard:
             return value
-        return self.compute("tl.where(a, b, c)", (self.test(guard), value, other), value.dtype, node)
+        return self.compute(WHERE, (self.test(guard), value, other), value.dtype, node)
 
     def reduction(
         self,

@@ -13,7 +13,8 @@ from torch import fx
 from fx_lsp.codegen.graph.query import dimension, shape_of
 from fx_lsp.codegen.graph.scatter import INDEX_PUTS, named_dimensions, scatter_indices, scatter_values
 from fx_lsp.codegen.ir.index import ZERO, Coords, Index, linear
-from fx_lsp.codegen.ir.ops import args_of, lowering, operation
+from fx_lsp.codegen.ir.lowerings import args_of, lowering, operation
+from fx_lsp.codegen.ir.ops import EQ, NOT, WHERE, op
 from fx_lsp.codegen.ir.values import AtomicAdd, Axes, Buffer, Compute, Constant, Guard, Value
 from fx_lsp.codegen.lower.builder import Builder, NotFusible
 
@@ -92,7 +93,7 @@ def indexed_coordinates(
             continue
         value = b.operand(tensor, named, guard, torch.int64)
         if checked:
-            value = b.compute("tl.where(a < 0, a + b, a)", (value, b.coordinate(extent, node)), torch.int64, node)
+            value = b.compute(op("tl.where(a < 0, a + b, a)"), (value, b.coordinate(extent, node)), torch.int64, node)
         at.append(b.index_symbol(value, extent))
     return tuple(at)
 
@@ -116,9 +117,9 @@ def scatter(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) 
     for number in range(int(inside[where])):
         at = (*coords[:where], sympy.Integer(number), *coords[where + 1 :])
         place = b.lower(indices, at, guard)
-        here = b.compute("a == b", (b.coordinate(coords[where], node), place), torch.bool, node)
+        here = b.compute(EQ, (b.coordinate(coords[where], node), place), torch.bool, node)
         new = b.constant(written, dtype) if not isinstance(written, fx.Node) else b.lower(written, at, guard)
-        value = b.compute("tl.where(a, b, c)", (here, b.convert(new, dtype), value), value.dtype, node)
+        value = b.compute(WHERE, (here, b.convert(new, dtype), value), value.dtype, node)
     return value
 
 
@@ -140,10 +141,10 @@ def atomic_add(b: Builder, node: fx.Node, coords: Coords, over: Axes, buffer: Bu
 
 def _split_mask(b: Builder, value: Value, node: fx.Node) -> tuple[Value, Value | None]:
     """Return a value, and where it is added: adding zero is left out."""
-    if isinstance(value, Compute) and value.template == "tl.where(a, b, c)":
+    if isinstance(value, Compute) and value.op is WHERE:
         condition, yes, no = value.args
         if isinstance(no, Constant) and no.value == 0:
             return yes, condition
         if isinstance(yes, Constant) and yes.value == 0:
-            return no, b.compute("not_(a)", (condition,), torch.bool, node)
+            return no, b.compute(NOT, (condition,), torch.bool, node)
     return value, None

@@ -17,7 +17,8 @@ from torch import fx
 from fx_lsp.codegen.graph.query import dimension, shape_of
 from fx_lsp.codegen.graph.template_kernel import Subgraph, subgraph_of
 from fx_lsp.codegen.ir.index import ONE, Coords, Index, Space, contiguous_strides, linear
-from fx_lsp.codegen.ir.ops import args_of, operation
+from fx_lsp.codegen.ir.lowerings import args_of, operation
+from fx_lsp.codegen.ir.ops import ADD, MUL
 from fx_lsp.codegen.ir.values import Buffer, Constant, Reduction, Scan, Store, Value, Variable, values_of
 from fx_lsp.codegen.ir.write_target import WriteTarget
 from fx_lsp.codegen.lower.algebra import simplify
@@ -158,13 +159,11 @@ def _with_addend(b: Builder, node: fx.Node, coords: Coords, product: Value) -> V
     if not all(isinstance(factor, (int, float)) for factor in (alpha, beta)):
         raise NotFusible(node, "has a factor that is known only when it runs")
     numbers = [b.constant(float(f), torch.float32) for f in (alpha, beta)]  # pyright: ignore[reportArgumentType]
-    value = simplify(b, "a * b", (product, numbers[0]), torch.float32, node)
+    value = simplify(b, MUL, (product, numbers[0]), torch.float32, node)
     if beta == 0:
         return value
     addend = b.operand(args_of(node)[0], coords, (), torch.float32)
-    return b.compute(
-        "a + b", (value, simplify(b, "a * b", (addend, numbers[1]), torch.float32, node)), torch.float32, node
-    )
+    return b.compute(ADD, (value, simplify(b, MUL, (addend, numbers[1]), torch.float32, node)), torch.float32, node)
 
 
 AxisLayout: TypeAlias = tuple[tuple[int, ...], ...]

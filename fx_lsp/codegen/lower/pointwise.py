@@ -1,4 +1,4 @@
-"""Operations on single elements: a table of their expressions in Triton.
+"""Operations on single elements: a table of their expressions in Triton, of which `ir/ops.py` knows more.
 
 `a`, `b`, `c` are the tensor arguments in order. A call of a lower-case name that is neither Triton's nor Python's is
 one of the helper functions of `triton/helpers.py`.
@@ -12,8 +12,9 @@ import torch
 from torch import fx
 
 from fx_lsp.codegen.ir.index import Coords
-from fx_lsp.codegen.ir.ops import args_of, lowering
-from fx_lsp.codegen.ir.values import Compute, Constant, Guard, Load, Reduction, Value, compute_dtype, triton_type
+from fx_lsp.codegen.ir.lowerings import args_of, lowering
+from fx_lsp.codegen.ir.ops import INT_POW, MAX, MIN, MUL, POW, WHERE, Op, cast, op
+from fx_lsp.codegen.ir.values import Compute, Constant, Guard, Load, Reduction, Value, compute_dtype
 from fx_lsp.codegen.lower.algebra import simplify
 from fx_lsp.codegen.lower.builder import Builder, NotFusible
 
@@ -139,31 +140,26 @@ def _common_dtype(arguments: list[Any]) -> torch.dtype:
     return common.dtype
 
 
-def _lower_arithmetic(template: str, name: str) -> Any:
+def _lower_arithmetic(operation: Op, name: str) -> Any:
     def lower(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
         dtype = _result_dtype(node)
         args = tuple(b.operand(a, coords, guard, dtype) for a in _arguments(node))
         if name in _FLOAT_ONLY and not dtype.is_floating_point:
             return args[0]
-        text = template
-        if dtype is torch.bool:
-            text = {"a + b": "a | b", "a * b": "a & b", "~a": "not_(a)"}.get(template, template)
+        called = (operation.of_bools or operation) if dtype is torch.bool else operation
         alpha: Any = node.kwargs.get("alpha", 1)
         if alpha != 1:
-            args = (args[0], b.compute("a * b", (args[1], b.constant(alpha, dtype)), args[0].dtype, node))
+            args = (args[0], b.compute(MUL, (args[1], b.constant(alpha, dtype)), args[0].dtype, node))
         rounding: Any = node.kwargs.get("rounding_mode")
         if rounding is not None:
             whole = dtype.is_floating_point
-            text = {
-                "floor": "floor_divide(a, b)",
-                "trunc": "trunc(a / b)" if whole else "a // b",
-            }[rounding]
-        return simplify(b, text, args, compute_dtype(dtype), node)
+            called = op({"floor": "floor_divide(a, b)", "trunc": "trunc(a / b)" if whole else "a // b"}[rounding])
+        return simplify(b, called, args, compute_dtype(dtype), node)
 
     return lower
 
 
-def _lower_comparison(template: str, name: str) -> Any:
+def _lower_comparison(operation: Op, name: str) -> Any:
     def lower(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
         dtype = _common_dtype(_arguments(node))
         if name in _FALSE_FOR_INTS and not dtype.is_floating_point:
@@ -171,7 +167,7 @@ def _lower_comparison(template: str, name: str) -> Any:
         args = tuple(b.operand(a, coords, guard, dtype) for a in _arguments(node))
         if not any(isinstance(a, Constant) and not a.value for a in args):  # rounding does not change a sign
             args = tuple(_round_as_stored(b, v, a) for v, a in zip(args, _arguments(node), strict=True))
-        return simplify(b, template, args, torch.bool, node)
+        return simplify(b, operation, args, torch.bool, node)
 
     return lower
 
@@ -183,7 +179,7 @@ def _round_as_stored(b: Builder, value: Value, argument: Any) -> Value:
     stored = memory_value.dtype if isinstance(memory_value, torch.Tensor) else value.dtype
     if compute_dtype(stored) is stored or _is_exact(value, stored):
         return value
-    return b.compute(f"a.to({triton_type(stored)}).to({triton_type(value.dtype)})", (value,), value.dtype, value.node)
+    return b.compute(cast(stored, value.dtype), (value,), value.dtype, value.node)
 
 
 def _is_exact(value: Value, stored: torch.dtype) -> bool:
@@ -193,30 +189,24 @@ def _is_exact(value: Value, stored: torch.dtype) -> bool:
     if isinstance(value, Reduction):
         return value.kind in ("max", "min") and all(_is_exact(a, stored) for a in value.args)
     if isinstance(value, Compute):
-        return value.template in _SELECTIONS and all(a.dtype is torch.bool or _is_exact(a, stored) for a in value.args)
+        return value.op.is_exact and all(a.dtype is torch.bool or _is_exact(a, stored) for a in value.args)
     return isinstance(value, Constant)
 
 
-_SELECTIONS = {"-a", "tl.abs(a)", "relu(a)", "tl.where(a, b, c)", "tl.maximum(a, b)", "tl.minimum(a, b)"} | {
-    f"tl.{which}(a, b, propagate_nan=tl.PropagateNan.ALL)" for which in ("maximum", "minimum")
-}
-"""What gives one of its arguments back, or its negative."""
-
-
-def _lower_logical(template: str) -> Any:
+def _lower_logical(operation: Op) -> Any:
     def lower(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
         args = tuple(b.operand(a, coords, guard, torch.bool) for a in _arguments(node))
-        return simplify(b, template, args, torch.bool, node)
+        return simplify(b, operation, args, torch.bool, node)
 
     return lower
 
 
-for _name, _template in _ARITHMETIC.items():
-    lowering(f"aten.{_name}", f"prims.{_name}")(_lower_arithmetic(_template, _name))
-for _name, _template in _COMPARISONS.items():
-    lowering(f"aten.{_name}")(_lower_comparison(_template, _name))
-for _name, _template in _LOGICAL.items():
-    lowering(f"aten.{_name}")(_lower_logical(_template))
+for _name, _text in _ARITHMETIC.items():
+    lowering(f"aten.{_name}", f"prims.{_name}")(_lower_arithmetic(op(_text), _name))
+for _name, _text in _COMPARISONS.items():
+    lowering(f"aten.{_name}")(_lower_comparison(op(_text), _name))
+for _name, _text in _LOGICAL.items():
+    lowering(f"aten.{_name}")(_lower_logical(op(_text)))
 
 
 @lowering("prims.convert_element_type", "aten._to_copy", "aten.to", "prims.device_put")
@@ -245,7 +235,7 @@ def where(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) ->
     dtype = _result_dtype(node)
     condition = b.operand(args_of(node)[0], coords, guard, torch.bool)
     args = tuple(b.operand(a, coords, guard, dtype) for a in args_of(node)[1:])
-    return simplify(b, "tl.where(a, b, c)", (condition, *args), compute_dtype(dtype), node)
+    return simplify(b, WHERE, (condition, *args), compute_dtype(dtype), node)
 
 
 @lowering("aten.clamp", "aten.clamp_min", "aten.clamp_max", "aten.clip")
@@ -255,10 +245,10 @@ def clamp(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) ->
     value = b.operand(args_of(node)[0], coords, guard, dtype)
     bounds = [*args_of(node)[1:], *(node.kwargs.get(k) for k in ("min", "max")[len(args_of(node)) - 1 :])]
     low, high = (None, bounds[0]) if name == "clamp_max" else (bounds[0], bounds[1] if len(bounds) > 1 else None)
-    for bound, function in ((low, "maximum"), (high, "minimum")):
+    for bound, function in ((low, MAX), (high, MIN)):
         if bound is not None:
             args = value, b.operand(bound, coords, guard, dtype)
-            value = b.compute(f"tl.{function}(a, b, propagate_nan=tl.PropagateNan.ALL)", args, value.dtype, node)
+            value = b.compute(function, args, value.dtype, node)
     return value
 
 
@@ -269,11 +259,11 @@ def power(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) ->
     base, exponent = args_of(node)
     value = b.operand(base, coords, guard, dtype)
     if isinstance(exponent, (int, float)) and not isinstance(exponent, bool):
-        text = _POWERS.get(float(exponent))
-        if text is not None and (dtype.is_floating_point or "." not in text):
-            return simplify(b, text, (value,), compute_dtype(dtype), node)
+        product = _POWERS.get(float(exponent))
+        if product is not None and (dtype.is_floating_point or exponent >= 1):
+            return simplify(b, op(product), (value,), compute_dtype(dtype), node)
     args = value, b.operand(exponent, coords, guard, dtype)
-    return b.compute("pow(a, b)" if dtype.is_floating_point else "int_pow(a, b)", args, compute_dtype(dtype), node)
+    return b.compute(POW if dtype.is_floating_point else INT_POW, args, compute_dtype(dtype), node)
 
 
 _POWERS = {
@@ -295,7 +285,7 @@ def polygamma(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int
     if order > 1:
         raise NotFusible(node, "is a high derivative of lgamma")
     value = b.operand(argument, coords, guard, _result_dtype(node))
-    return b.compute("trigamma(a)" if order else "digamma(a)", (value,), value.dtype, node)
+    return b.compute(op("trigamma(a)" if order else "digamma(a)"), (value,), value.dtype, node)
 
 
 @lowering("aten.nextafter")
@@ -305,7 +295,7 @@ def nextafter(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int
     if dtype.itemsize < 4:
         raise NotFusible(node, "depends on the bits of half precision")
     args = tuple(b.operand(a, coords, guard, dtype) for a in args_of(node))
-    return b.compute("nextafter(a, b)", args, dtype, node)
+    return b.compute(op("nextafter(a, b)"), args, dtype, node)
 
 
 @lowering("aten.frexp.Tensor")
@@ -315,8 +305,8 @@ def frexp(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) ->
     if source.meta["val"].dtype is torch.float64:
         raise NotFusible(node, "depends on the bits of double precision")
     value = b.operand(source, coords, guard, torch.float32)
-    template, dtype = (("frexp_exponent(a)", torch.int32), ("frexp_mantissa(a)", torch.float32))[part == 0]
-    return b.compute(template, (value,), dtype, node)
+    text, dtype = (("frexp_exponent(a)", torch.int32), ("frexp_mantissa(a)", torch.float32))[part == 0]
+    return b.compute(op(text), (value,), dtype, node)
 
 
 @lowering(

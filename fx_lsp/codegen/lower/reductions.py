@@ -11,7 +11,8 @@ from torch import fx
 
 from fx_lsp.codegen.graph.query import REDUCTION_KINDS, is_reduction, reduced_dimensions, scanned_dimension, shape_of
 from fx_lsp.codegen.ir.index import ONE, ZERO, Coords, Index, contiguous_strides, count, linear
-from fx_lsp.codegen.ir.ops import args_of, lowering, operation
+from fx_lsp.codegen.ir.lowerings import args_of, lowering, operation
+from fx_lsp.codegen.ir.ops import DIV, FMAX, INT_POW, MUL, POW, SQUARE, SUB
 from fx_lsp.codegen.ir.values import Guard, Value, compute_dtype
 from fx_lsp.codegen.lower.builder import Builder, NotFusible
 
@@ -50,10 +51,10 @@ def reduce(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -
         if part == 1:
             return mean
         squares = _repeat(b, node, squares, times, "sum")
-        return b.compute("a / b", (squares, _degrees_of_freedom(b, node, total, dtype)), dtype, node)
+        return b.compute(DIV, (squares, _degrees_of_freedom(b, node, total, dtype)), dtype, node)
     reduced = b.reduction(kind, (value,), over, node, dtype, 0)
     if name.startswith("aten.mean"):
-        return b.compute("a / b", (reduced, number), dtype, node)
+        return b.compute(DIV, (reduced, number), dtype, node)
     return _repeat(b, node, reduced, times, kind)
 
 
@@ -90,9 +91,9 @@ def _mean_and_squares(
             b.reduction("var_mean", (value,), over, node, dtype, 1),
             b.reduction("var_mean", (value,), over, node, dtype, 0),
         )
-    mean = b.compute("a / b", (b.reduction("sum", (value,), over, node, dtype, 0), number), dtype, node)
-    centred = b.compute("a - b", (value, mean), dtype, node)
-    squares = b.reduction("sum", (b.compute("a * a", (centred,), dtype, node),), over, node, dtype, 0)
+    mean = b.compute(DIV, (b.reduction("sum", (value,), over, node, dtype, 0), number), dtype, node)
+    centred = b.compute(SUB, (value, mean), dtype, node)
+    squares = b.reduction("sum", (b.compute(SQUARE, (centred,), dtype, node),), over, node, dtype, 0)
     return mean, squares
 
 
@@ -109,8 +110,8 @@ def _degrees_of_freedom(b: Builder, node: fx.Node, total: Index, dtype: torch.dt
         return b.convert(b.coordinate(sympy.Max(ZERO, total - int(correction)), node), dtype)
     if total.is_Integer:
         return b.constant(max(0.0, int(total) - correction), dtype)
-    less = b.compute("a - b", (b.convert(b.coordinate(total, node), dtype), b.constant(correction, dtype)), dtype, node)
-    return b.compute("tl.maximum(a, b)", (less, b.constant(0.0, dtype)), dtype, node)
+    less = b.compute(SUB, (b.convert(b.coordinate(total, node), dtype), b.constant(correction, dtype)), dtype, node)
+    return b.compute(FMAX, (less, b.constant(0.0, dtype)), dtype, node)
 
 
 def _empty_reduction(b: Builder, node: fx.Node, part: int) -> Value:
@@ -127,8 +128,8 @@ def _constant_reduction(b: Builder, node: fx.Node, value: Value, total: Index, p
     if kind in ("argmax", "argmin"):
         return b.constant(0, torch.int64)
     if kind == "var_mean" and part == 0:
-        zero = b.compute("a - b", (value, value), dtype, node)
-        return b.compute("a / b", (zero, _degrees_of_freedom(b, node, total, dtype)), dtype, node)
+        zero = b.compute(SUB, (value, value), dtype, node)
+        return b.compute(DIV, (zero, _degrees_of_freedom(b, node, total, dtype)), dtype, node)
     return value if operation(node).startswith("aten.mean") else _repeat(b, node, value, total, kind)
 
 
@@ -138,8 +139,8 @@ def _repeat(b: Builder, node: fx.Node, value: Value, times: Index, kind: str) ->
         return value
     dtype = value.dtype
     number = b.convert(b.coordinate(times, node), dtype)
-    template = "a * b" if kind == "sum" else "pow(a, b)" if dtype.is_floating_point else "int_pow(a, b)"
-    return b.compute(template, (value, number), dtype, node)
+    times_itself = MUL if kind == "sum" else POW if dtype.is_floating_point else INT_POW
+    return b.compute(times_itself, (value, number), dtype, node)
 
 
 def _reduced_axes(b: Builder, node: fx.Node, inside: Coords, dims: tuple[int, ...]) -> tuple[sympy.Symbol, ...]:

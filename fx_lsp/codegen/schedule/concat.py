@@ -10,8 +10,8 @@ from torch import fx
 
 from fx_lsp.codegen.graph.query import argument, dimension, layout_step, shape_of
 from fx_lsp.codegen.ir.index import ZERO
+from fx_lsp.codegen.ir.lowerings import operation
 from fx_lsp.codegen.ir.node_facts import facts_of
-from fx_lsp.codegen.ir.ops import operation
 from fx_lsp.codegen.ir.write_target import LayoutStep, Offset, Reshape
 
 MIN_CONCAT_PARTS = 4

@@ -18,6 +18,7 @@ import sympy
 
 from fx_lsp.codegen.ir.index import Index
 from fx_lsp.codegen.ir.loop import CarriedState, Column, IterationInput, Loop
+from fx_lsp.codegen.ir.ops import ADD, Op
 from fx_lsp.codegen.ir.values import Compute, Constant, Load, Reduction, Value, Variable, values_of
 
 MAX_CARRIED = 16
@@ -72,14 +73,14 @@ class LoopMatching:
             self.iteration.update({id(value): number for value in values_of(row, self.iteration)})
         mergers = list(self._mergers())
         typical = {t for number, t, _ in mergers if number == self.end // 2}
-        for number, template, cone in mergers:
-            if template in typical:
+        for number, op, cone in mergers:
+            if op in typical:
                 self.iteration.update(dict.fromkeys(cone, number - 1))
 
-    def _mergers(self) -> Iterator[tuple[int, str, frozenset[int]]]:
+    def _mergers(self) -> Iterator[tuple[int, Op, frozenset[int]]]:
         """Find what iterations compute of values of the one before, where that is all they take of them, and where
-        there is less to carry if it is computed there: yield the iteration, the template of the last value, and the ids
-        of all."""
+        there is less to carry if it is computed there: yield the iteration, the operation of the last value, and the
+        ids of all."""
         values = list(values_of(v for row in self.rows for v in row))
         users = _users(values)
         lasting = {i for i, by in users.items() if max(self.iteration[id(u)] for u in by) > self.iteration[i] + 1}
@@ -92,7 +93,7 @@ class LoopMatching:
             taking = {i: [u for u in users.get(i, ()) if self.iteration[id(u)] == number] for i in before | cone}
             outside = {i for i, by in taking.items() if any(id(u) not in cone for u in by)}
             if not outside & before and len(outside | {id(value)}) < len(before) and isinstance(value, Compute):
-                yield number, value.template, cone
+                yield number, value.op, cone
             elif before:
                 cones_by_value[id(value)] = before, cone
 
@@ -239,7 +240,7 @@ class LoopMatching:
         number, sums = self.iteration[id(value)], [value]
         while sums:
             added = sums.pop()
-            if isinstance(added, Compute) and added.template == "a + b":
+            if isinstance(added, Compute) and added.op is ADD:
                 for each in added.args:
                     if self.iteration.get(id(each), -1) == number - 1:
                         return each
@@ -329,16 +330,16 @@ def is_same_operation(column: Column) -> bool:
 def _operation(value: Value) -> Any:
     """Return a key of what a value makes of its inputs."""
     if isinstance(value, Compute):
-        return value.dtype, value.template
+        return value.dtype, value.op
     return (value.dtype, value.kind, value.over, value.part) if isinstance(value, Reduction) else value
 
 
-def _unary_form(value: Value) -> tuple[str, tuple[int, ...]] | None:
-    """Return (template, positions of the other) if a value is computed from only one other, and from numbers."""
+def _unary_form(value: Value) -> tuple[Op, tuple[int, ...]] | None:
+    """Return (operation, positions of the other) if a value is computed from only one other, and from numbers."""
     if not isinstance(value, Compute):
         return None
     others = [k for k, a in enumerate(value.args) if not isinstance(a, Constant)]
-    return (value.template, tuple(others)) if len({id(value.args[k]) for k in others}) == 1 else None
+    return (value.op, tuple(others)) if len({id(value.args[k]) for k in others}) == 1 else None
 
 
 MAX_COLUMNS = 400

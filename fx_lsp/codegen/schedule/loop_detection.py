@@ -15,6 +15,7 @@ from itertools import chain, product
 from typing import Any
 
 from fx_lsp.codegen.ir.loop import Loop, LoopKernel, ProducerLoop
+from fx_lsp.codegen.ir.ops import ADD
 from fx_lsp.codegen.ir.values import AtomicAdd, Compute, Load, Store, Value, values_of
 from fx_lsp.codegen.schedule.loop_body import IterationsDiffer, LoopMatching, values_to_rematerialize
 
@@ -236,7 +237,7 @@ def longest_sum(values: Sequence[Value]) -> list[Value]:
     """Return the terms of the longest sum, in order."""
     terms: dict[int, list[Value]] = {}
     for value in values:
-        if isinstance(value, Compute) and value.template == "a + b":
+        if isinstance(value, Compute) and value.op is ADD:
             left, right = value.args
             terms[id(value)] = [*terms.get(id(left), [left]), right]
     return max(terms.values(), key=len, default=[])
@@ -247,7 +248,7 @@ def value_kinds(values: Sequence[Value], deep: int) -> dict[int, int]:
     numbers: dict[Any, int] = {}
     kind: dict[int, int] = {}
     for value in values:
-        key: Any = (value.template, value.dtype, value.axes) if isinstance(value, Compute) else type(value)
+        key: Any = (value.op, value.dtype, value.axes) if isinstance(value, Compute) else type(value)
         key = value.buffer.name if isinstance(value, Load) else key
         kind[id(value)] = numbers.setdefault(key, len(numbers))
     for _ in range(deep):

@@ -17,7 +17,7 @@ from fx_lsp.choices import Choices
 from fx_lsp.codegen.graph.query import buffer_of, computes_nothing, is_empty, is_view, shape_of, stays_call
 from fx_lsp.codegen.graph.template_kernel import Subgraph
 from fx_lsp.codegen.ir.index import count
-from fx_lsp.codegen.ir.ops import lowering_of, operation
+from fx_lsp.codegen.ir.lowerings import lowering_of, operation
 from fx_lsp.codegen.ir.write_target import WriteTarget
 from fx_lsp.codegen.lower.builder import NotFusible
 from fx_lsp.codegen.lower.matmul import Matmul, MatmulValues, matmul_operands, matmul_values

@@ -22,6 +22,7 @@ from fx_lsp.codegen.graph.query import shape_of
 from fx_lsp.codegen.graph.template_kernel import Subgraph
 from fx_lsp.codegen.ir.index import Coords, Index, Space, contiguous_strides, linear, power_of_two, rejoin_divisions
 from fx_lsp.codegen.ir.kernel import CodeLine, Kernel, Naming, sizes_used
+from fx_lsp.codegen.ir.ops import AND, EXP2, LOG2, NOT, OR, SUB, WHERE, op, triton_type
 from fx_lsp.codegen.ir.text import size_text, unparse
 from fx_lsp.codegen.ir.tile import Config, Dim, Tile
 from fx_lsp.codegen.ir.values import (
@@ -35,7 +36,6 @@ from fx_lsp.codegen.ir.values import (
     Test,
     Value,
     Variable,
-    triton_type,
     values_of,
 )
 from fx_lsp.codegen.ir.write_target import WriteTarget
@@ -215,13 +215,13 @@ class AttentionWriter(KernelWriter):
         power, total = weights.args
         shifted, row_max, total = (b.operand(n, coords, (), torch.float32) for n in (*power.args[0].args, total))
         if is_moderate(shifted):
-            row = b.compute(f"a * {LOG2_E!r} + tl.log2(b)", (row_max, total), torch.float32, attention.row_sum)
-            exponent = b.compute("a - b", (scale_value(b, shifted, LOG2_E), row), torch.float32, attention.weights)
+            row = b.compute(op(f"a * {LOG2_E!r} + tl.log2(b)"), (row_max, total), torch.float32, attention.row_sum)
+            exponent = b.compute(SUB, (scale_value(b, shifted, LOG2_E), row), torch.float32, attention.weights)
         else:
-            below = b.compute("a - b", (shifted, row_max), torch.float32, attention.weights)
-            power_of_sum = b.compute("tl.log2(a)", (total,), torch.float32, attention.row_sum)
-            exponent = b.compute(f"a * {LOG2_E!r} - b", (below, power_of_sum), torch.float32, attention.weights)
-        self.bound[weights] = coords, b.compute("tl.exp2(a)", (exponent,), torch.float32, attention.weights)
+            below = b.compute(SUB, (shifted, row_max), torch.float32, attention.weights)
+            power_of_sum = b.compute(LOG2, (total,), torch.float32, attention.row_sum)
+            exponent = b.compute(op(f"a * {LOG2_E!r} - b"), (below, power_of_sum), torch.float32, attention.weights)
+        self.bound[weights] = coords, b.compute(EXP2, (exponent,), torch.float32, attention.weights)
 
     def prepare(self, values: Sequence[Value]) -> None:
         """Count how often values are used, so that what is needed twice has a name."""
@@ -346,7 +346,7 @@ class CausalMask:
 
 def causal_mask(value: Value, m: sympy.Symbol, n: sympy.Symbol) -> CausalMask | None:
     """Return the causal mask that a value is behind, or None for any other value."""
-    if not (isinstance(value, Compute) and value.template == "tl.where(a, b, c)"):
+    if not (isinstance(value, Compute) and value.op is WHERE):
         return None
     condition, yes, no = value.args
     for value_inside, other, holds in ((no, yes, True), (yes, no, False)):
@@ -372,7 +372,7 @@ def signed(offset: int) -> str:
 def causal_offset(value: Value, m: sympy.Symbol, n: sympy.Symbol) -> int | None:
     """Return the k for which everything is masked where n > m + k, or None where no mask says so."""
     for choice in values_of([value]):
-        if not (isinstance(choice, Compute) and choice.template == "tl.where(a, b, c)"):
+        if not (isinstance(choice, Compute) and choice.op is WHERE):
             continue
         condition, yes, no = choice.args
         for masked, holds in ((yes, True), (no, False)):
@@ -390,10 +390,10 @@ def _masked_above(condition: Value, m: sympy.Symbol, n: sympy.Symbol, holds: boo
         return min(offsets_known, default=None) if not holds or len(condition.guard) == 1 else None
     if not isinstance(condition, Compute):
         return None
-    if condition.template == "not_(a)":
+    if condition.op is NOT:
         return _masked_above(condition.args[0], m, n, not holds)
-    if condition.template in ("a & b", "a | b"):
-        if (condition.template == "a & b") == holds:
+    if condition.op in (AND, OR):
+        if (condition.op is AND) == holds:
             offsets = [_masked_above(a, m, n, holds) for a in condition.args if not _always(a)]
             return offsets[0] if len(offsets) == 1 else None
         offsets_known = [k for a in condition.args if (k := _masked_above(a, m, n, holds)) is not None]

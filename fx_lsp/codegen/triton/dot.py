@@ -15,11 +15,12 @@ from fx_lsp.codegen.graph.edit import sort_graph
 from fx_lsp.codegen.graph.template_kernel import replace_with_kernel
 from fx_lsp.codegen.ir.index import Index, coefficient, count
 from fx_lsp.codegen.ir.kernel import CodeLine, Kernel, Naming, indent_lines, sizes_used
+from fx_lsp.codegen.ir.lowerings import operation
 from fx_lsp.codegen.ir.node_facts import TemplateWriter
-from fx_lsp.codegen.ir.ops import operation
+from fx_lsp.codegen.ir.ops import triton_type
 from fx_lsp.codegen.ir.text import fill_template, unparse
 from fx_lsp.codegen.ir.tile import Dim
-from fx_lsp.codegen.ir.values import Buffer, Load, Value, triton_type, values_of
+from fx_lsp.codegen.ir.values import Buffer, Load, Value, values_of
 from fx_lsp.codegen.ir.write_target import WriteTarget
 from fx_lsp.codegen.lower.matmul import Matmul, MatmulValues, matmul_operands, matmul_values
 from fx_lsp.codegen.schedule.matmul_fusion import has_kernel, matmul_with_epilogue

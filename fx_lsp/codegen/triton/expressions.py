@@ -14,6 +14,7 @@ from torch import fx
 
 from fx_lsp.codegen.ir.index import ZERO, Index, count
 from fx_lsp.codegen.ir.kernel import CodeLine, Naming
+from fx_lsp.codegen.ir.ops import triton_type
 from fx_lsp.codegen.ir.text import LINE_WIDTH, fill_template, index_text, multiple_of, name, size_text, unparse
 from fx_lsp.codegen.ir.tile import Dim, Tile
 from fx_lsp.codegen.ir.values import (
@@ -32,7 +33,6 @@ from fx_lsp.codegen.ir.values import (
     Test,
     Value,
     Variable,
-    triton_type,
     values_of,
 )
 from fx_lsp.codegen.triton.helpers import HELPERS, helpers_in
@@ -257,7 +257,7 @@ class KernelWriter:
             return self._load(value)
         if isinstance(value, Compute):
             args = {letter: self.ref(a) for letter, a in zip("abcdefgh", value.args, strict=False)}
-            helpers = helpers_in(value.template)
+            helpers = helpers_in(value.op.text)
             self.use_helpers(*helpers)
             if helpers or all(isinstance(a, Constant) for a in value.args):
                 args = {
@@ -266,7 +266,7 @@ class KernelWriter:
                     else v
                     for (k, v), x in zip(args.items(), value.args, strict=True)
                 }
-            return fill_template(value.template, args)
+            return fill_template(value.op.text, args)
         return self.reduced(value)
 
     def reduced(self, value: Value) -> ast.expr:

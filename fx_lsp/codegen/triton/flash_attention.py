@@ -34,8 +34,8 @@ from fx_lsp.codegen.graph.template_kernel import (
 )
 from fx_lsp.codegen.ir.index import ZERO, Coords, contiguous_strides, linear
 from fx_lsp.codegen.ir.kernel import CodeLine, Kernel, Naming
+from fx_lsp.codegen.ir.lowerings import operation
 from fx_lsp.codegen.ir.node_facts import TemplateWriter
-from fx_lsp.codegen.ir.ops import operation
 from fx_lsp.codegen.ir.text import size_text, unparse
 from fx_lsp.codegen.ir.tile import Dim, Tile
 from fx_lsp.codegen.ir.values import Buffer, Value

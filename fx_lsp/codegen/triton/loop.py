@@ -14,9 +14,10 @@ from torch import fx
 
 from fx_lsp.codegen.ir.kernel import CodeLine, Kernel, Naming
 from fx_lsp.codegen.ir.loop import CarriedState, Loop, LoopKernel, ProducerLoop
+from fx_lsp.codegen.ir.ops import triton_type
 from fx_lsp.codegen.ir.text import fill_template, index_text, name, unparse
 from fx_lsp.codegen.ir.tile import Tile
-from fx_lsp.codegen.ir.values import Constant, Value, triton_type
+from fx_lsp.codegen.ir.values import Constant, Value
 from fx_lsp.codegen.schedule.tiling import with_stages
 from fx_lsp.codegen.triton.expressions import Scope
 from fx_lsp.codegen.triton.fusion_kernel import PIPELINE_STAGES, FusionKernel

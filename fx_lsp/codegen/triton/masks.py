@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
 
 import torch
 
+from fx_lsp.codegen.ir.ops import SUB, Op, Scalar
 from fx_lsp.codegen.ir.tile import Dim
-from fx_lsp.codegen.ir.values import Axes, Compute, Constant, Load, Reduction, Scalar, Scan, Value, values_of
+from fx_lsp.codegen.ir.values import Axes, Compute, Constant, Load, Reduction, Scan, Value, values_of
 
 
 def identity(kind: str, dtype: torch.dtype) -> Scalar:
@@ -28,19 +28,6 @@ def identity(kind: str, dtype: torch.dtype) -> Scalar:
     return info.min if least else info.max
 
 
-_FOLDED: dict[str, Callable[..., Any]] = {
-    "a + b": lambda a, b: a + b,
-    "a - b": lambda a, b: a - b,
-    "a * b": lambda a, b: a * b,
-    "a / b": lambda a, b: a / b,
-    "a * a": lambda a: a * a,
-    "-a": lambda a: -a,
-    "tl.abs(a)": lambda a: abs(a),
-    "tl.exp(a)": math.exp,
-    "tl.sigmoid(a)": lambda a: 1 / (1 + math.exp(-a)),
-}
-
-
 def padding_value(value: Value, others: Mapping[int, float], ends: Callable[[Axes], bool]) -> float | None:
     """Return the value where a mask is false, if loads over axes that `ends` says it covers give `padding` there; None
     where that is not known."""
@@ -52,21 +39,20 @@ def padding_value(value: Value, others: Mapping[int, float], ends: Callable[[Axe
             values[id(each)] = others.get(id(each)) if ends(each.axes) else None
         else:
             computed = isinstance(each, Compute)
-            values[id(each)] = _fold(each.template, [values[id(a)] for a in each.args]) if computed else None
+            values[id(each)] = _fold(each.op, [values[id(a)] for a in each.args]) if computed else None
     return values[id(value)]
 
 
-def _fold(template: str, args: Sequence[float | None]) -> float | None:
+def _fold(op: Op, args: Sequence[float | None]) -> float | None:
     """Compute an expression of numbers, if all that it takes are known."""
-    if template.startswith("a.to("):
+    if op.is_cast:
         return args[0]
-    if template == "a - b" and args[0] is not None and math.isinf(args[0]) and args[1] is None:
+    if op is SUB and args[0] is not None and math.isinf(args[0]) and args[1] is None:
         return args[0]
-    function = _FOLDED.get(template)
-    if function is None or any(a is None for a in args):
+    if op.number is None or any(a is None for a in args):
         return None
     try:
-        return function(*args)
+        return op.number(*args)
     except (ArithmeticError, ValueError):
         return None
 

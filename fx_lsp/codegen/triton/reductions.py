@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import torch
 from torch import fx
 
+from fx_lsp.codegen.ir.ops import EXP, SUB, Scalar, triton_type
 from fx_lsp.codegen.ir.text import fill_template, name, unparse
 from fx_lsp.codegen.ir.tile import Dim
-from fx_lsp.codegen.ir.values import Axes, Compute, Constant, Reduction, Scalar, Scan, Value, triton_type
+from fx_lsp.codegen.ir.values import Axes, Compute, Constant, Reduction, Scan, Value
 from fx_lsp.codegen.triton.expressions import KernelWriter
 from fx_lsp.codegen.triton.helpers import helpers_in
 from fx_lsp.codegen.triton.masks import covers_mask, identity, padding_value
@@ -82,9 +83,9 @@ def reduce_at_once(emitter: KernelWriter, value: Reduction) -> ast.expr:
 def _only_shifts(emitter: KernelWriter, value: Reduction) -> bool:
     """Return whether a maximum is only subtracted from what it is the maximum of, where NaN shows anyway."""
     users = [v for v in emitter.values if value in v.inputs]
-    return all(
-        isinstance(u, Compute) and u.template == "a - b" and u.args == (value.args[0], value) for u in users
-    ) and not any(s.value is value for s in emitter.stores)
+    return all(isinstance(u, Compute) and u.op is SUB and u.args == (value.args[0], value) for u in users) and not any(
+        s.value is value for s in emitter.stores
+    )
 
 
 def _arg_reduction(emitter: KernelWriter, value: Reduction, dim: Dim) -> ast.expr:
@@ -135,10 +136,10 @@ def online_pairs(values: Iterable[Value], accumulated: Callable[[Value], bool]) 
         if not (isinstance(value, Reduction) and value.kind == "sum" and accumulated(value)):
             continue
         exponential = value.args[0]
-        if not (isinstance(exponential, Compute) and exponential.template == "tl.exp(a)"):
+        if not (isinstance(exponential, Compute) and exponential.op is EXP):
             continue
         shifted = exponential.args[0]
-        if not (isinstance(shifted, Compute) and shifted.template == "a - b"):
+        if not (isinstance(shifted, Compute) and shifted.op is SUB):
             continue
         element, maximum = shifted.args
         if (

@@ -7,22 +7,24 @@ from collections.abc import Iterator
 import torch
 from torch import fx
 
+from fx_lsp.codegen.graph.saved import SavedValues
 
-def gradients(forward: fx.Graph, backward: fx.Graph) -> dict[fx.Node, fx.Node]:
+
+def gradients(saved: SavedValues) -> dict[fx.Node, fx.Node]:
     """For each node of backward that is the whole gradient of a value of forward, that value.
 
     What the backward of an operation reads of the backward of a later one is the gradient of its result: autograd
     numbers operations in order, and the backward of each has its number. A part of a gradient is read by an addition.
     """
-    known = {n.name for n in forward.nodes}
+    forward_values = set(saved.copies.values())
     values: dict[int, fx.Node] = {}
-    for node in forward.nodes:
+    for node in saved.forward.nodes:
         number = _number(node)
         if number is not None and not _is_backward(node):
             values[number] = node
     found: dict[fx.Node, fx.Node] = {}
-    for node in backward.nodes:
-        if node.op != "call_function" or node.name in known or not _is_backward(node):
+    for node in saved.backward.nodes:
+        if node.op != "call_function" or node in forward_values or not _is_backward(node):
             continue
         made = _number(node)
         earlier = [n for n in _readers(node) if made is not None and n < made]

@@ -124,8 +124,8 @@ def kernels(traced: Traced) -> Made:
     taken = [*reserved_names(title), *_parameters(traced.call), *hints]
     backward = captured.backward.graph if captured.backward is not None else None
     labels = _labels(captured, forward.graph, names)
-    if backward is not None:
-        unnamed = [(n, of) for n, of in gradients(forward.graph, backward).items() if names[n] == n.name]
+    if graphs.saved is not None:
+        unnamed = [(n, of) for n, of in gradients(graphs.saved).items() if names[n] == n.name]
         labels = {n.name: f"grad_{identifier(_shown(of, names))}" for n, of in unnamed} | labels
     naming = naming_of(traced, names, taken, labels)
     subject = subject_of(traced, captured, forward.graph, title)

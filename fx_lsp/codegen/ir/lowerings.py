@@ -1,0 +1,69 @@
+"""Which operations can be part of a kernel: one lowering for each, entered by the modules of `lower`."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import torch
+from torch import fx
+
+from fx_lsp.codegen.ir.index import Coords
+from fx_lsp.codegen.ir.values import Guard, Value
+
+Lowering: TypeAlias = "Callable[[Any, fx.Node, Coords, Guard, int], Value]"
+"""What a node (its result of a number) holds at coordinates, where a guard holds; takes the builder first."""
+
+_LOWERINGS: dict[str, Lowering] = {}
+
+
+def lowering(*names: str) -> Callable[[Lowering], Lowering]:
+    """Enter a function as the lowering of operations: `aten.cat`, or `aten.add.Tensor` for one overload."""
+
+    def enter(function: Lowering) -> Lowering:
+        for name in names:
+            _LOWERINGS[name] = function
+        return function
+
+    return enter
+
+
+def lowering_of(node: fx.Node) -> Lowering | None:
+    """Return the lowering of a node, or None where it cannot be part of a kernel."""
+    if node.op != "call_function":
+        return None
+    if node.target is operator.getitem:
+        return _item
+    name = operation(node)
+    return _LOWERINGS.get(name) or _LOWERINGS.get(name.rpartition(".")[0])
+
+
+def operation(node: fx.Node) -> str:
+    """Return the name of what a node calls: `aten.add.Tensor`."""
+    return str(node.target) if isinstance(node.target, torch._ops.OpOverload) else ""
+
+
+def _item(builder: Any, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    source: Any = node.args[0]
+    number: Any = node.args[1]
+    return builder.lower(source, coords, guard, number)
+
+
+def aliases_first(node: fx.Node) -> bool:
+    """Return whether the schema of what a node calls says that its result is a view of its first argument."""
+    if not isinstance(node.target, torch._ops.OpOverload) or not node.target._schema.arguments:
+        return False
+    alias = node.target._schema.arguments[0].alias_info
+    return alias is not None and not alias.is_write
+
+
+def is_random(node: fx.Node) -> bool:
+    """Return whether a node draws random numbers."""
+    tags: Any = getattr(node.target, "tags", ())
+    return torch.Tag.nondeterministic_seeded in tags
+
+
+def args_of(node: fx.Node) -> list[Any]:
+    """Return the arguments of a node, whose types FX leaves open."""
+    return list(node.args)
