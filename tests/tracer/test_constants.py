@@ -104,7 +104,7 @@ def test_integers_are_drawn_the_same_each_time(trace: TraceFixture) -> None:
     assert traced.trace.outputs == ("f32[4, 8]",)
     (remark,) = traced.trace.remarks
     assert (traced.at(remark.span), remark.message) == snapshot(
-        ("text[i : i + size]", "the value of `text[i:i + size]` is made up: 204, drawn at random")
+        ("text[i : i + size]", "the value of `text[i:i + size]` is made up: 165, drawn at random")
     )
     assert traced.graph("inference") == trace(PRELUDE + DRAWN, "windows").graph("inference")
 

@@ -366,3 +366,18 @@ def test_the_reason_is_what_no_symbol_stands_in_for(trace: TraceFixture) -> None
             return y / max(y.sum(), y.max())
     """).failure
     assert failure.message.startswith("`max(y.sum(), y.max())` compares the values of tensors")
+
+
+def test_code_that_asks_for_one_element_is_not_suspected_of_it(trace: TraceFixture) -> None:
+    traced = trace("""
+        import torch
+
+        def f(scores):
+            while True:
+                scores = torch.relu(scores - scores.mean(-1, keepdim=True))
+                if torch.sigmoid(scores.sum(-1)) > 0.5:
+                    break
+            return scores
+    """)
+    assert [given.spec for given in traced.trace.inputs] == snapshot(["f32[1, 64]"])
+    assert [remark.severity for remark in traced.trace.remarks] == ["information"]

@@ -17,6 +17,7 @@ from fx_lsp.tracer.inputs.plan.plans import (
 )
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_of_sizes, place_of
 from fx_lsp.tracer.inputs.solve.forced import dimension_names, forced, name_of
+from fx_lsp.tracer.inputs.solve.operands import ASKS_ONE_ELEMENT
 from fx_lsp.tracer.inputs.solve.path_conditions import Dimension
 from fx_lsp.tracer.inputs.solve.solver import Sizes, with_sizes
 from fx_lsp.tracer.inputs.solve.verdict import are_tensors_or_numbers
@@ -134,6 +135,8 @@ def _single_batch(candidate: Candidate, ran: Attempt) -> Remark | None:
 
         attempt = candidate.evaluate(ran.plans.map_tensors(larger))
         if attempt.run.error is None or attempt.run.failed is None or not is_of_sizes(attempt):
+            return None
+        if attempt.run.failed.func in ASKS_ONE_ELEMENT:  # which says itself that there is one example
             return None
         span = place_of(attempt)
     if not isinstance(span, Span):

@@ -52,12 +52,8 @@ class Call:
         return [*((_argument_name(self, i), a) for i, a in enumerate(self.args)), *self.kwargs.items()]
 
     def run(self) -> Any:
-        """Call the target, which remembers no other call; what it assigns to attributes of the modules is undone.
-
-        What it draws at random is the same each time.
-        """
+        """Call the target, which remembers no other call; what it assigns to attributes of the modules is undone."""
         forget_results()
-        torch.default_generator.manual_seed(0)
         with unchanged(self.modules.values()) as before:
             result = finished(self.function(*self.args, **self.kwargs))
             self.created[:] = before.created()

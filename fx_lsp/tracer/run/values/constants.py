@@ -253,8 +253,23 @@ def _computed(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         return torch.device("cpu") if isinstance(item, torch.device) else item
 
     args, kwargs = tree_map_only((torch.Tensor, torch.device), real, (args, kwargs))
-    with no_dispatch():
+    with no_dispatch(), _seeded(func):
         return func(*args, **kwargs)
+
+
+@contextmanager
+def _seeded(func: Any) -> Generator[None, None, None]:
+    """Inside, what an operation draws is the same in each run of a target, and the user's own draws are not changed."""
+    decisions = current_decisions() if func.overloadpacket.__name__ in _DRAWN else None
+    if decisions is None:
+        yield
+        return
+    before = torch.default_generator.get_state()
+    torch.default_generator.manual_seed(decisions.next_seed(sys._getframe(1)))
+    try:
+        yield
+    finally:
+        torch.default_generator.set_state(before)
 
 
 def _attach(result: Any, origin: _Origin, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:

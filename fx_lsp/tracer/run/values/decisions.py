@@ -24,14 +24,14 @@ from fx_lsp.model import Remark, Span
 from fx_lsp.syntax import parse
 from fx_lsp.tracer.compat import DATA_DEPENDENT
 from fx_lsp.tracer.run.call import RUN_CODE
-from fx_lsp.tracer.source.expressions import shown_expression, shown_text
+from fx_lsp.tracer.source.expressions import expression, shown_text
 from fx_lsp.tracer.source.provenance import Sources
 
 MAX_DECISIONS = 1_000
 """How often values may decide in one run: a loop that goes on for longer does not end."""
 _TRUTH = re.compile("POP_JUMP|JUMP_IF|TO_BOOL|UNARY_NOT")
 """Instructions that ask whether a value is true. From Python 3.13 on, a comparison may ask so of what it gives."""
-_NO_VALUE = re.compile(f"{_TRUTH.pattern}|CACHE|EXTENDED_ARG|COPY|NOT_TAKEN")
+_NO_VALUE = re.compile(f"{_TRUTH.pattern}|CACHE|EXTENDED_ARG|COPY|DUP_TOP|STORE_|NOT_TAKEN")
 _TOLD = frozenset({"print", "warn", "warning", "warn_once", "warning_once", "info", "debug", "log"})
 """Calls that only tell something."""
 _ENDING = frozenset({"exit", "quit", "_exit", "abort"})
@@ -66,18 +66,21 @@ class Decisions:
     """What a trace takes for granted of values that nobody knows.
 
     With `is_rehearsal`, numbers that are made up may go into operations, and whatever no condition asks for is false.
-    `place` is where the first number of a run was made up.
+    With `only_checks` nothing is decided that leads to other operations. `place` is where the first number of a run was
+    made up.
     """
 
-    def __init__(self, sources: Sources, lines: list[str], is_rehearsal: bool = False) -> None:
-        self.is_rehearsal = is_rehearsal
+    def __init__(
+        self, sources: Sources, lines: list[str], is_rehearsal: bool = False, only_checks: bool = False
+    ) -> None:
+        self.is_rehearsal, self._only_checks = is_rehearsal, only_checks
         self._sources, self._lines = sources, lines
         self._conditions: dict[str, list[_Condition]] = {}
         self._remarks: dict[Remark, None] = {}
         self._values: dict[Span, Remark] = {}
         self._turns: dict[_Condition, _Turns] = {}
         self._run: FrameType | None = None
-        self._count = 0
+        self._count = self._draws = 0
         self.place: TracebackType | None = None
 
     def outcome(self, frame: FrameType | None) -> bool | None:
@@ -93,7 +96,9 @@ class Decisions:
         for condition in self._conditions_of(frame.f_code.co_filename):
             is_first, turns = self._turn(condition, frame, span)
             outcomes = {value for part, value in _parts(condition.test, is_first) if _gives(part, span)}
-            if len(outcomes) == 1:
+            if len(outcomes) > 1:
+                return None
+            if outcomes:
                 turns.counts[span] += 1
                 if turns.counts[span] >= len(condition.answers):
                     turns.counts.clear()
@@ -108,15 +113,24 @@ class Decisions:
             turns = self._turns[condition] = _Turns(frame)
         return condition.answers[turns.counts[span]], turns
 
-    def _may_decide(self, frame: FrameType | None) -> bool:
+    def next_seed(self, frame: FrameType | None) -> int:
+        """Return what to draw with at random below `frame`: the same in each run of a target."""
+        self._notice_run(frame)
+        self._draws += 1
+        return self._draws
+
+    def _may_decide(self, frame: FrameType) -> bool:
         """Count a decision of a run; return False where it has had too many."""
+        self._notice_run(frame)
+        self._count += 1
+        return self._count <= MAX_DECISIONS
+
+    def _notice_run(self, frame: FrameType | None) -> None:
         while frame is not None and frame.f_code is not RUN_CODE:
             frame = frame.f_back
         if frame is not self._run:
-            self._run, self._count = frame, 0
+            self._run, self._count, self._draws = frame, 0, 0
             self._turns.clear()
-        self._count += 1
-        return self._count <= MAX_DECISIONS
 
     def _tell(self, condition: _Condition, frame: FrameType) -> None:
         file = frame.f_code.co_filename
@@ -133,8 +147,9 @@ class Decisions:
         chain = self._sources.chain(frame, RUN_CODE)
         if not chain:
             return
-        shown = shown_expression(chain[0], self._lines_of(chain[0].file))
-        self._values.setdefault(chain[0], Remark(f"the value of `{shown}` is made up: {text}", chain[0]))
+        node = expression(chain[0], self._lines_of(chain[0].file))
+        shown = f"the value of `{shown_text(node)}`" if node is not None else "a value that is needed here"
+        self._values.setdefault(chain[0], Remark(f"{shown} is made up: {text}", chain[0]))
 
     def make_up(self, frame: FrameType | None) -> TracebackType | None:
         """Take note that a number is made up below `frame`; return that place, for an error that is due to it."""
@@ -159,7 +174,8 @@ class Decisions:
     def _conditions_of(self, file: str) -> list[_Condition]:
         if file not in self._conditions:
             try:
-                self._conditions[file] = list(_conditions_in(parse("\n".join(self._lines_of(file))), None, False))
+                conditions = _conditions_in(parse("\n".join(self._lines_of(file))), None, False)
+                self._conditions[file] = [c for c in conditions if not self._only_checks or c.told in (_PASSES, _ENDS)]
             except (SyntaxError, ValueError, RecursionError):
                 self._conditions[file] = []
         return self._conditions[file]
@@ -305,6 +321,8 @@ def _parts(test: ast.expr, value: bool) -> Iterator[tuple[ast.expr, bool]]:
             yield from _parts(part, value)
     elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         yield from _parts(test.operand, not value)
+    elif isinstance(test, ast.NamedExpr):
+        yield from _parts(test.value, value)
     else:
         yield test, value
 

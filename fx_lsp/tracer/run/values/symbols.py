@@ -16,7 +16,7 @@ import torch
 from fx_lsp.model import Remark, Span
 from fx_lsp.tracer.compat import DATA_DEPENDENT, ConstantSource, DimDynamic, ShapeEnv, StrPrinter, SymbolPrinter, sympy
 from fx_lsp.tracer.run.call import RUN_CODE
-from fx_lsp.tracer.run.values.decisions import current_decisions
+from fx_lsp.tracer.run.values.decisions import Decisions, current_decisions
 from fx_lsp.tracer.source.expressions import expression, shown_text
 from fx_lsp.tracer.source.names import Assigned, identifier
 from fx_lsp.tracer.source.provenance import Chain, Sources
@@ -50,6 +50,7 @@ class Symbols(ShapeEnv):
         self.named: dict[sympy.Symbol, str] = {}
         self.hints: dict[str, int] = {}
         self.guards_seen: list[Guard] = []
+        self._checks = Decisions(sources, lines, only_checks=True)
         self._checked: set[sympy.Basic] = set()
         self._made: dict[sympy.Symbol, str] = {}
         self._demanded: dict[Chain, tuple[str, int]] = {}
@@ -107,8 +108,7 @@ class Symbols(ShapeEnv):
         try:
             return super().evaluate_expr(orig_expr, *args, **kwargs)
         except DATA_DEPENDENT:
-            decisions = current_decisions()
-            passes = decisions.outcome(sys._getframe(1)) if decisions is not None else None
+            passes = (current_decisions() or self._checks).outcome(sys._getframe(1))
             if passes is None:
                 raise
             self._checked |= orig_expr.free_symbols
@@ -168,7 +168,7 @@ class Symbols(ShapeEnv):
                 verb = "becomes" if target.is_Integer else "equals"
                 value = self.text(target)
                 found[Remark(f"{self.named[symbol]} {verb} {value} {where}{why and ': '}{why}", span)] = None
-        return (*found, *self._demands())
+        return (*found, *self._checks.remarks(), *self._demands())
 
     def _demands(self) -> Iterator[Remark]:
         """Tell where a size that depends on values has to be a number, as no values make it but the least there is."""
