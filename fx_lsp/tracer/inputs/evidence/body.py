@@ -31,6 +31,9 @@ def body_facts(function: FunctionNode | None) -> dict[str, Facts]:
     elements = _elements(function, facts)
     for node in ast.walk(function):
         _visit(node, facts, rebound, variables=elements)
+    kept = _kept_by_objects(function, facts)
+    for node in ast.walk(function) if kept else ():
+        _visit(node, facts, rebound, kept)
     for demand in requirements(function):
         if demand.name in facts:
             _demand(facts[demand.name], demand)
@@ -87,10 +90,7 @@ def constructor_facts(definition: ast.ClassDef | None) -> dict[str, Facts]:
     methods = [n for n in definition.body if isinstance(n, FUNCTIONS)] if definition is not None else []
     constructor = next((m for m in methods if m.name == "__init__"), None)
     facts = body_facts(constructor)
-    kept: dict[str, str] = {}
-    for node in ast.walk(constructor) if constructor is not None else ():
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id in facts:
-            kept |= {ast.unparse(t): node.value.id for t in node.targets if isinstance(t, ast.Attribute)}
+    kept = _kept_by_objects(constructor, facts) if constructor is not None else {}
     made = {name for name, found in facts.items() if "called" in found.uses}
     for method in methods:
         held = kept | _held_by_variables(method, kept)
@@ -100,6 +100,13 @@ def constructor_facts(definition: ast.ClassDef | None) -> dict[str, Facts]:
         if "called" in found.uses and name not in made:
             found.uses.add("applied")
     return facts
+
+
+def _kept_by_objects(function: FunctionNode, facts: Mapping[str, Facts]) -> dict[str, str]:
+    """Return the parameter that each attribute keeps which a function assigns: `self.name = name`."""
+    assigned = (n for n in ast.walk(function) if isinstance(n, ast.Assign) and isinstance(n.value, ast.Name))
+    pairs = ((t, n.value.id) for n in assigned if isinstance(n.value, ast.Name) for t in n.targets)
+    return {ast.unparse(t): name for t, name in pairs if isinstance(t, ast.Attribute) and name in facts}
 
 
 def _held_by_variables(method: FunctionNode, kept: Mapping[str, str]) -> dict[str, str]:
@@ -253,8 +260,11 @@ def _visit(
         if found is not None:
             found.uses.add("tensor")
             found.attributes.add(node.attr)
+            found.assigned |= {node.attr} if isinstance(node.ctx, ast.Store) else set()
     elif isinstance(node, ast.Call):
         visit_call(node, of)
+    elif isinstance(node, ast.Assert):
+        _visit_assertion(node, of)
     elif isinstance(node, (ast.If, ast.IfExp)):
         for expected in expected_ranks(node):
             if (found := named(expected.name, node.lineno)) is not None:
@@ -288,6 +298,15 @@ def _kept(expression: ast.expr, facts: Mapping[str, Facts], kept: Mapping[str, s
     """Return what is known of the parameter that an attribute or a variable keeps."""
     is_name = isinstance(expression, (ast.Attribute, ast.Name))
     return facts.get(kept.get(ast.unparse(expression), "")) if is_name else None
+
+
+def _visit_assertion(node: ast.Assert, of: Callable[[ast.expr], Facts | None]) -> None:
+    """Take in `assert isinstance(layers, Layers)`."""
+    test = node.test
+    if not isinstance(test, ast.Call) or ast.unparse(test.func) != "isinstance" or len(test.args) != 2:
+        return
+    if (found := of(test.args[0])) is not None:
+        found.instance_of = ast.unparse(test.args[1])
 
 
 def _visit_membership(node: ast.Compare, of: Callable[[ast.expr], Facts | None]) -> None:

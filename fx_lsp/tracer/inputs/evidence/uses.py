@@ -73,7 +73,8 @@ def visit_call(node: ast.Call, of: Any) -> None:
     """What a call shows of what is called and of its arguments."""
     called = of(node.func)
     if called is not None:
-        called.uses |= {"called", "keywords"} if node.keywords else {"called"}
+        is_plain = not node.keywords and not any(isinstance(a, ast.Starred) for a in node.args)
+        called.uses |= {"called"} if is_plain else {"called", "keywords"}
         called.arguments = len(node.args)
     _visit_handed(node, of)
     name = (

@@ -509,7 +509,7 @@ DICT_METHODS = frozenset({"get", "items", "keys", "pop", "setdefault", "update",
 
 def _is_module(facts: Facts) -> bool:
     """Return True if what is read of a parameter is what modules have and tensors have not."""
-    attributes = facts.attributes - TENSOR_ATTRIBUTES
+    attributes = facts.attributes - TENSOR_ATTRIBUTES - facts.assigned
     return bool(attributes) and attributes <= MODULE_ATTRIBUTES
 
 
