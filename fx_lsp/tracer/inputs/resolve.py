@@ -196,16 +196,16 @@ def _offers(
             yield from conventions(task.module, signature, made)
         hints = hints_of(subject.described, task.module)
         is_inner = task.request.kind == "method" and says_little(signature, hints)
-        made = list[Offer]()
+        without_arguments = list[Offer]()
         for offer in seen_at_call_sites(task, signature, hints):
             if is_inner and not offer.args:
-                made.append(offer)
+                without_arguments.append(offer)
                 break
             yield offer
         if needs_objects(signature, hints) or is_inner:
             yield from _seen_by(callers, observe)
             callers = []
-        yield from made
+        yield from without_arguments
     yield Offer({})
     if not written.author.args:
         yield from _seen_by(callers, observe)

@@ -31,9 +31,9 @@ def body_facts(function: FunctionNode | None) -> dict[str, Facts]:
     elements = _elements(function, facts)
     for node in ast.walk(function):
         _visit(node, facts, rebound, variables=elements)
-    kept = _kept_by_objects(function, facts)
-    for node in ast.walk(function) if kept else ():
-        _visit(node, facts, rebound, kept)
+    by_attribute = _kept_by_objects(function, facts)
+    for node in ast.walk(function) if by_attribute else ():
+        _visit(node, facts, rebound, by_attribute)
     for demand in requirements(function):
         if demand.name in facts:
             _demand(facts[demand.name], demand)
@@ -237,6 +237,7 @@ def _visit(
         return _kept(expression, facts, kept) or _part(expression, of)
 
     visit_loop(node, of)
+    _visit_assertion(node, of)
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], (ast.Tuple, ast.List)):
         shaped = shape_of(node.value)
         subject = named(shaped, node.lineno) if shaped is not None else None
@@ -256,15 +257,9 @@ def _visit(
     elif isinstance(node, ast.Subscript):
         visit_subscript(node, of, named)
     elif isinstance(node, ast.Attribute):
-        found = of(node.value)
-        if found is not None:
-            found.uses.add("tensor")
-            found.attributes.add(node.attr)
-            found.assigned |= {node.attr} if isinstance(node.ctx, ast.Store) else set()
+        _visit_attribute(node, of(node.value))
     elif isinstance(node, ast.Call):
         visit_call(node, of)
-    elif isinstance(node, ast.Assert):
-        _visit_assertion(node, of)
     elif isinstance(node, (ast.If, ast.IfExp)):
         for expected in expected_ranks(node):
             if (found := named(expected.name, node.lineno)) is not None:
@@ -300,13 +295,21 @@ def _kept(expression: ast.expr, facts: Mapping[str, Facts], kept: Mapping[str, s
     return facts.get(kept.get(ast.unparse(expression), "")) if is_name else None
 
 
-def _visit_assertion(node: ast.Assert, of: Callable[[ast.expr], Facts | None]) -> None:
+def _visit_attribute(node: ast.Attribute, owner: Facts | None) -> None:
+    if owner is not None:
+        owner.uses.add("tensor")
+        owner.attributes.add(node.attr)
+        owner.assigned |= {node.attr} if isinstance(node.ctx, ast.Store) else set()
+
+
+def _visit_assertion(node: ast.AST, of: Callable[[ast.expr], Facts | None]) -> None:
     """Take in `assert isinstance(layers, Layers)`."""
-    test = node.test
-    if not isinstance(test, ast.Call) or ast.unparse(test.func) != "isinstance" or len(test.args) != 2:
-        return
-    if (found := of(test.args[0])) is not None:
-        found.instance_of = ast.unparse(test.args[1])
+    match node:
+        case ast.Assert(ast.Call(ast.Name("isinstance"), [argument, kind])):
+            if (asserted := of(argument)) is not None:
+                asserted.instance_of = ast.unparse(kind)
+        case _:
+            pass
 
 
 def _visit_membership(node: ast.Compare, of: Callable[[ast.expr], Facts | None]) -> None:
