@@ -70,8 +70,9 @@ def _lacking(attempt: Attempt) -> _Lacking | None:
 def _of_base(called: ast.expr, frame: FrameType) -> Any:
     """Return the method that `super().__init__` is in a frame; None for anything else."""
     owner, instance = frame.f_locals.get("__class__"), frame.f_locals.get("self")
-    is_base = isinstance(called, ast.Attribute) and ast.unparse(called.value) == "super()"
-    return getattr(super(owner, instance), called.attr, None) if is_base and isinstance(owner, type) else None
+    if not isinstance(called, ast.Attribute) or ast.unparse(called.value) != "super()" or not isinstance(owner, type):
+        return None
+    return getattr(super(owner, instance), called.attr, None)
 
 
 def _given(call: ast.Call, frame: FrameType, signature: inspect.Signature) -> set[str]:
