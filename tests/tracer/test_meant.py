@@ -632,6 +632,12 @@ class Again(torch.autograd.Function):
 def replayed(run, args, flag=True):
     return Again.apply(run, len(args), *args) if flag else run(*args)
 
+def refined(x: torch.Tensor, fn, count=2):
+    signal = fn.inverse(x, x.sin()).squeeze(1)
+    for _ in range(count):
+        signal = fn.inverse(signal, signal.sin())
+    return signal
+
 def hooked(module):
     module.is_hooked = True
     for p in module.parameters():
@@ -650,6 +656,10 @@ def hooked(module):
 )
 def test_what_is_said_of_a_parameter_elsewhere(name: str, inputs: list[str], trace):
     assert [i.partition(" · ")[0] for i in guessed(trace(HEAD + SAID, name))] == inputs
+
+
+def test_methods_of_what_nobody_knows_can_be_called(trace):
+    assert trace(HEAD + SAID, "refined").inputs()
 
 
 def test_what_is_called_with_any_arguments(trace):

@@ -52,8 +52,12 @@ class FirstOfSeveral(nn.Module):
         """Return the first argument."""
         return x
 
+    def __repr__(self) -> str:
+        """Return how it is written."""
+        return "lambda x, *others, **named: x"
 
-FIRST = ValuePlan(FirstOfSeveral, "lambda x, *others, **named: x", "search")
+
+FIRST = ValuePlan(FirstOfSeveral, repr(FirstOfSeveral()), "search")
 _AXIS = re.compile(r"(^|_)(dims?|axis|axes)$")
 _FLOATS: tuple[tuple[re.Pattern[str], float], ...] = tuple(
     (re.compile(pattern), number)
