@@ -196,16 +196,12 @@ def _offers(
             yield from conventions(task.module, signature, made)
         hints = hints_of(subject.described, task.module)
         is_inner = task.request.kind == "method" and says_little(signature, hints)
-        without_arguments = list[Offer]()
         for offer in seen_at_call_sites(task, signature, hints):
-            if is_inner and not offer.args:
-                without_arguments.append(offer)
-                break
+            is_inner = False  # the program knows more of the object than a caller that is run on guesses
             yield offer
         if needs_objects(signature, hints) or is_inner:
             yield from _seen_by(callers, observe)
             callers = []
-        yield from without_arguments
     yield Offer({})
     if not written.author.args:
         yield from _seen_by(callers, observe)
