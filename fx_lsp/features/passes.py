@@ -60,8 +60,10 @@ def change_text(change: Change | None) -> str:
 def render_passes(
     trace: Trace, every: bool = False, what: str = PASSES, how: str = "what the compiler makes of it, stage by stage"
 ) -> Document:
-    """Return the list as a document, entitled by what it is and `how` it comes about; with `every`, also the passes that
-    changed nothing."""
+    """Return the list as a document, entitled by what it is and `how` it comes about.
+
+    With `every`, also the passes that changed nothing.
+    """
     infos = trace.stages if every else tuple(step.info for step in steps(trace))
     width = max([len(info.name) for info in infos], default=0)
     changes = max([len(change_text(info.change)) for info in infos] + [6])

@@ -1,6 +1,10 @@
 """Only what the target needs runs."""
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 from inline_snapshot import snapshot
 
@@ -216,3 +220,24 @@ def test_a_folder_without_sources_is_no_package(trace, tmp_path):
     (tmp_path / "helpers.py").write_text(HELPERS)
     traced = trace(PRELUDE + "\nimport helpers\n\ndef f(x: Tensor):\n    return helpers.double(x)\n", "f")
     assert traced.trace.notes[0] == "not installed, and left out: `no_such_package`"
+
+
+def test_what_pytorch_calls_is_not_stopped() -> None:
+    import torch
+
+    from fx_lsp.tracer.program import time_limit
+
+    def frame_in(*files: str) -> FrameType:
+        """The frame of a function in the last file, called by one in the file before, and so on."""
+        innermost: Callable[[], FrameType] = sys._getframe
+        for file in reversed(files):
+            namespace: dict[str, Any] = {"inner": innermost}
+            exec(compile("def call(): return inner()", file, "exec"), namespace)
+            innermost = namespace["call"]
+        return innermost()
+
+    kernel, own, user = torch.__file__, time_limit.__file__, "/home/me/net.py"
+    assert time_limit.is_inside_torch(frame_in(user, kernel))
+    assert time_limit.is_inside_torch(frame_in(user, kernel, own))
+    assert not time_limit.is_inside_torch(frame_in(kernel, user))
+    assert not time_limit.is_inside_torch(frame_in(user, own))

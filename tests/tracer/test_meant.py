@@ -591,3 +591,93 @@ class Sampler:
         return self.net(tokens).argmax(-1)
 """
     assert "net: Net()" in str(guessed(trace(HEAD + source, "Sampler.sample")))
+
+
+SAID = """
+class Layers(nn.Module):
+    def __init__(self, dim, depth, causal=False):
+        super().__init__()
+        self.dim = dim
+        self.layers = nn.ModuleList([nn.Linear(dim, dim) for _ in range(depth)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+class Encoder(Layers):
+    def __init__(self, **kwargs):
+        assert "causal" not in kwargs
+        super().__init__(causal=False, **kwargs)
+
+class Wrapper(nn.Module):
+    def __init__(self, count, layers):
+        super().__init__()
+        assert isinstance(layers, Layers), "layers are an Encoder or a Decoder"
+        self.words, self.layers = nn.Embedding(count, layers.dim), layers
+
+    def forward(self, tokens):
+        return self.layers(self.words(tokens))
+
+class Again(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, run, count, *args):
+        ctx.run = run
+        return ctx.run(*args[:count]) * 1
+
+    @staticmethod
+    def backward(ctx, grad):
+        return None, None, grad
+
+def replayed(run, args, flag=True):
+    return Again.apply(run, len(args), *args) if flag else run(*args)
+
+def refined(x: torch.Tensor, fn, count=2):
+    signal = fn.inverse(x, x.sin()).squeeze(1)
+    for _ in range(count):
+        signal = fn.inverse(signal, signal.sin())
+    return signal
+
+def hooked(module):
+    module.is_hooked = True
+    for p in module.parameters():
+        p.register_hook(lambda grad: grad * 2)
+    return torch.stack([p.sum() for p in module.parameters()])
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs"),
+    [
+        pytest.param("Encoder", ["init.dim: 64", "init.depth: 2", "x: f32[4, 8, 64]"], id="what a base class requires"),
+        pytest.param("Wrapper", ["init.count: 8", "init.layers: Layers()", "tokens: i64[4, 8]"], id="an assertion"),
+        pytest.param("hooked", ["module: nn.Linear(64, 64)"], id="a module that gets an attribute"),
+    ],
+)
+def test_what_is_said_of_a_parameter_elsewhere(name: str, inputs: list[str], trace):
+    assert [i.partition(" · ")[0] for i in guessed(trace(HEAD + SAID, name))] == inputs
+
+
+def test_methods_of_what_nobody_knows_can_be_called(trace):
+    assert trace(HEAD + SAID, "refined").inputs()
+
+
+def test_what_is_called_with_any_arguments(trace):
+    assert "run: lambda x, *others, **named: x · search" in guessed(trace(HEAD + SAID, "replayed"))
+
+
+def test_a_method_that_says_little_is_called_as_its_class_calls_it(trace):
+    source = """
+class Grid(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.proj, self.table = nn.Conv2d(3, 16, 4, 4), nn.Parameter(torch.zeros(1, 16, 8, 8))
+
+    def placed(self, x, w, h):
+        return x + nn.functional.interpolate(self.table, scale_factor=(w / 32, h / 32)).flatten(2)
+
+    def forward(self, x):
+        b, c, w, h = x.shape
+        return self.placed(self.proj(x).flatten(2), w, h)
+"""
+    assert guessed(trace(HEAD + source, "Grid.placed"))[1:] == ["w: 64 · call site", "h: 64 · call site"]

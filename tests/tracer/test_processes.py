@@ -35,6 +35,17 @@ def f(x, w):
     assert collectives(traced, "backward") == snapshot(["all_reduce: f32[4, 8], communicates 128 bytes"])
 
 
+def test_a_collective_takes_the_reduction_that_it_is_given(trace):
+    source = """
+# fx: x=f32[4, 8]
+def f(x):
+    y = x * 2
+    dist.all_reduce(y, op=dist.ReduceOp.SUM)
+    return y
+"""
+    assert collectives(trace(HEAD + source, "f"), "forward") == ["all_reduce: f32[4, 8], communicates 128 bytes"]
+
+
 def test_the_group_has_the_size_that_the_program_says(trace):
     source = """
 # fx: x=f32[4, 8]

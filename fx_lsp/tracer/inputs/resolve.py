@@ -24,7 +24,7 @@ from fx_lsp.tracer.inputs.evidence.steps import offers_of_step, wrong_batch
 from fx_lsp.tracer.inputs.outcome import Prepared
 from fx_lsp.tracer.inputs.plan.configs import completed, constructor, modules_with, namespaces
 from fx_lsp.tracer.inputs.plan.signatures import hints_of, signature_of, takes_any
-from fx_lsp.tracer.inputs.plan.start import needs_objects
+from fx_lsp.tracer.inputs.plan.start import needs_objects, says_little
 from fx_lsp.tracer.inputs.plan.values import Context
 from fx_lsp.tracer.inputs.prepare import prepare_with
 from fx_lsp.tracer.inputs.search import HARD
@@ -195,8 +195,11 @@ def _offers(
             made = signature_of(subject.owner) if is_module and subject.owner is not None else None
             yield from conventions(task.module, signature, made)
         hints = hints_of(subject.described, task.module)
-        yield from seen_at_call_sites(task, signature, hints)
-        if needs_objects(signature, hints):
+        is_inner = task.request.kind == "method" and says_little(signature, hints)
+        for offer in seen_at_call_sites(task, signature, hints):
+            is_inner = False  # the program knows more of the object than a caller that is run on guesses
+            yield offer
+        if needs_objects(signature, hints) or is_inner:
             yield from _seen_by(callers, observe)
             callers = []
     yield Offer({})

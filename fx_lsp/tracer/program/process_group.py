@@ -79,14 +79,22 @@ def _functional_collectives() -> Mapping[Callable[..., Any], Callable[..., Any]]
 
 def _collective(legacy: Callable[..., Any], functional: Callable[..., Any]) -> Callable[..., Any]:
     """Return a collective that is the functional one while it is traced; one that is waited for later stays."""
-    from torch.distributed._functional_collectives import _are_we_tracing
+    from torch.distributed import _functional_collectives as functional_collectives
+
+    tracing: Callable[[], bool] = functional_collectives._are_we_tracing
+    names: Mapping[Any, str] = getattr(functional_collectives, "REDUCE_OP_TO_STR", {})
+
+    def named(argument: Any) -> Any:
+        return (
+            names.get(argument, argument) if isinstance(argument, dist.ReduceOp.RedOpType | dist.ReduceOp) else argument
+        )
 
     @wraps(legacy)
     def collective(*args: Any, **options: Any) -> Any:
-        if options.get("async_op") or not _are_we_tracing():
+        if options.get("async_op") or not tracing():
             return legacy(*args, **options)
         try:
-            return functional(*args, **options)
+            return functional(*map(named, args), **{name: named(option) for name, option in options.items()})
         except AssertionError:  # it has no functional form with these arguments
             return legacy(*args, **options)
 

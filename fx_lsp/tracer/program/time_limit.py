@@ -20,6 +20,14 @@ LENIENCE = 4
 WAITING = 4
 """How many times as long it may take by the clock: on a busy machine it waits for others."""
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+def is_inside_torch(frame: FrameType | None) -> bool:
+    """Return True if a frame is PyTorch's, or one of fx-lsp's that PyTorch has called: kernels, answers of symbols."""
+    while frame is not None and frame.f_code.co_filename.startswith(_OWN):
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename.startswith(_TORCH)
 
 
 class TimeUp(BaseException):
@@ -31,7 +39,8 @@ def time_limit(seconds: float) -> Generator[None, None, None]:
     """Raise TimeUp in the main thread after `seconds` of this process's time, or several of them of waiting, and
     again, where the platform has timers. A limit around this one goes on afterwards.
 
-    PyTorch may abort where Python code that it calls raises at any instruction: while that runs, it is waited for.
+    PyTorch may abort where Python code that it calls raises at any instruction: while that runs, or what runs for it
+    here, it is waited for.
     """
     if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
         yield
@@ -40,8 +49,7 @@ def time_limit(seconds: float) -> Generator[None, None, None]:
     until = time.monotonic() + LENIENCE * WAITING * seconds
 
     def ring(_: int, frame: FrameType | None) -> None:
-        inside = frame is not None and frame.f_code.co_filename.startswith(_TORCH)
-        if not inside or time.monotonic() > until:
+        if not is_inside_torch(frame) or time.monotonic() > until:
             raise TimeUp
 
     timers = ((signal.SIGPROF, signal.ITIMER_PROF, seconds), (signal.SIGALRM, signal.ITIMER_REAL, WAITING * seconds))

@@ -31,6 +31,9 @@ def body_facts(function: FunctionNode | None) -> dict[str, Facts]:
     elements = _elements(function, facts)
     for node in ast.walk(function):
         _visit(node, facts, rebound, variables=elements)
+    by_attribute = _kept_by_objects(function, facts)
+    for node in ast.walk(function) if by_attribute else ():
+        _visit(node, facts, rebound, by_attribute)
     for demand in requirements(function):
         if demand.name in facts:
             _demand(facts[demand.name], demand)
@@ -87,10 +90,7 @@ def constructor_facts(definition: ast.ClassDef | None) -> dict[str, Facts]:
     methods = [n for n in definition.body if isinstance(n, FUNCTIONS)] if definition is not None else []
     constructor = next((m for m in methods if m.name == "__init__"), None)
     facts = body_facts(constructor)
-    kept: dict[str, str] = {}
-    for node in ast.walk(constructor) if constructor is not None else ():
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id in facts:
-            kept |= {ast.unparse(t): node.value.id for t in node.targets if isinstance(t, ast.Attribute)}
+    kept = _kept_by_objects(constructor, facts) if constructor is not None else {}
     made = {name for name, found in facts.items() if "called" in found.uses}
     for method in methods:
         held = kept | _held_by_variables(method, kept)
@@ -100,6 +100,13 @@ def constructor_facts(definition: ast.ClassDef | None) -> dict[str, Facts]:
         if "called" in found.uses and name not in made:
             found.uses.add("applied")
     return facts
+
+
+def _kept_by_objects(function: FunctionNode, facts: Mapping[str, Facts]) -> dict[str, str]:
+    """Return the parameter that each attribute keeps which a function assigns: `self.name = name`."""
+    assigned = (n for n in ast.walk(function) if isinstance(n, ast.Assign) and isinstance(n.value, ast.Name))
+    pairs = ((t, n.value.id) for n in assigned if isinstance(n.value, ast.Name) for t in n.targets)
+    return {ast.unparse(t): name for t, name in pairs if isinstance(t, ast.Attribute) and name in facts}
 
 
 def _held_by_variables(method: FunctionNode, kept: Mapping[str, str]) -> dict[str, str]:
@@ -230,6 +237,7 @@ def _visit(
         return _kept(expression, facts, kept) or _part(expression, of)
 
     visit_loop(node, of)
+    _visit_assertion(node, of)
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], (ast.Tuple, ast.List)):
         shaped = shape_of(node.value)
         subject = named(shaped, node.lineno) if shaped is not None else None
@@ -249,10 +257,7 @@ def _visit(
     elif isinstance(node, ast.Subscript):
         visit_subscript(node, of, named)
     elif isinstance(node, ast.Attribute):
-        found = of(node.value)
-        if found is not None:
-            found.uses.add("tensor")
-            found.attributes.add(node.attr)
+        _visit_attribute(node, of(node.value))
     elif isinstance(node, ast.Call):
         visit_call(node, of)
     elif isinstance(node, (ast.If, ast.IfExp)):
@@ -288,6 +293,23 @@ def _kept(expression: ast.expr, facts: Mapping[str, Facts], kept: Mapping[str, s
     """Return what is known of the parameter that an attribute or a variable keeps."""
     is_name = isinstance(expression, (ast.Attribute, ast.Name))
     return facts.get(kept.get(ast.unparse(expression), "")) if is_name else None
+
+
+def _visit_attribute(node: ast.Attribute, owner: Facts | None) -> None:
+    if owner is not None:
+        owner.uses.add("tensor")
+        owner.attributes.add(node.attr)
+        owner.assigned |= {node.attr} if isinstance(node.ctx, ast.Store) else set()
+
+
+def _visit_assertion(node: ast.AST, of: Callable[[ast.expr], Facts | None]) -> None:
+    """Take in `assert isinstance(layers, Layers)`."""
+    match node:
+        case ast.Assert(ast.Call(ast.Name("isinstance"), [argument, kind])):
+            if (asserted := of(argument)) is not None:
+                asserted.instance_of = ast.unparse(kind)
+        case _:
+            pass
 
 
 def _visit_membership(node: ast.Compare, of: Callable[[ast.expr], Facts | None]) -> None:

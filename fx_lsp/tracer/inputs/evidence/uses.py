@@ -69,12 +69,16 @@ def _visit_count(expression: ast.expr, of: Any) -> None:
             found.uses.add("count")
 
 
+def _visit_called(node: ast.Call, called: Facts | None) -> None:
+    if called is not None:
+        is_plain = not node.keywords and not any(isinstance(a, ast.Starred) for a in node.args)
+        called.uses |= {"called"} if is_plain else {"called", "keywords"}
+        called.arguments = len(node.args)
+
+
 def visit_call(node: ast.Call, of: Any) -> None:
     """What a call shows of what is called and of its arguments."""
-    called = of(node.func)
-    if called is not None:
-        called.uses |= {"called", "keywords"} if node.keywords else {"called"}
-        called.arguments = len(node.args)
+    _visit_called(node, of(node.func))
     _visit_handed(node, of)
     name = (
         node.func.attr

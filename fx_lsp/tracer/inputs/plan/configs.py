@@ -40,13 +40,15 @@ def constructor(module: ModuleType) -> Callable[[type], Any]:
         if cls in made:
             return made[cls]
         signature = signature_of(cls)
-        arguments: dict[str, Any] = {name: number_named(name) for name in open_numbers(cls)}
+        arguments: dict[str, Any] = {}
         hints = hints_of(cls.__init__, module)
         for name, parameter in (signature.parameters if signature else {}).items():
             if parameter.default is not inspect.Parameter.empty or parameter.kind in _VARIADIC:
                 continue
             context = Context(module, (), construct, namespaces(module, construct), constructing=True)
-            plan = proposals(parameter, hints.get(name, parameter.annotation), Facts(), set(), context)[0]
+            hint = hints.get(name, parameter.annotation)
+            plans = completed(hint) if isinstance(hint, type) else list[Plan]()
+            plan = (plans or proposals(parameter, hint, Facts(), set(), context))[0]
             arguments.update(materialize(Plans(((name, plan),))).kwargs)
         made[cls] = cls(**arguments)
         return made[cls]
@@ -131,9 +133,9 @@ def settings_plan(settings: dict[str, Any] | SimpleNamespace) -> ValuePlan:
     return ValuePlan(lambda: copy.copy(settings), shown, "search")
 
 
-def with_value(plan: ValuePlan, name: str, module: ModuleType) -> ValuePlan | None:
-    """The plan for the same object with one more value; None where the object cannot have any."""
-    return with_attribute(plan, name, value_for(name, module))
+def with_value(plan: ValuePlan, name: str, module: ModuleType, called: nn.Module | None = None) -> ValuePlan | None:
+    """The plan for the same object with one more value, or what is `called`; None where the object cannot have any."""
+    return with_attribute(plan, name, called or value_for(name, module))
 
 
 def with_attribute(plan: ValuePlan, name: str, added: Any) -> ValuePlan | None:

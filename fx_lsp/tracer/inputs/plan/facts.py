@@ -23,11 +23,12 @@ class Facts:
     `multiples` what others have to be multiples of; `shape` is what the docstring says; `spatial` is over
     how many dimensions convolutions go; `dtype` a short name; `uses`
     what it is used as; `length` how many items it is unpacked into, and `indexed` how many those have at least that are
-    taken by number; `literals` what it is compared with; `attributes`
-    are read from it, and `keys` looked up in it; `handed` says which functions it is given as it is, by the dotted name
-    of each, and as which of their arguments; `arguments` how many it is called with. What a constructor only keeps and
+    taken by number; `literals` what it is compared with; `attributes` are read from it or `assigned`, and `keys` looked
+    up in it; `handed` says which functions it is given as it is, by the dotted name of each, and as which of their
+    arguments; `arguments` how many it is called with. What a constructor only keeps and
     methods call is "applied", and "modules" are several of them. `parts` say the same of its attributes and of what is
     looked up in it, by name, and `element` of each of the things that it is gone over for.
+    An assertion demands that it is `instance_of` a class.
     """
 
     rank: int | None = None
@@ -40,6 +41,7 @@ class Facts:
     length: int | None = None
     indexed: int = 0
     attributes: set[str] = field(default_factory=set[str])
+    assigned: set[str] = field(default_factory=set[str])
     keys: set[str] = field(default_factory=set[str])
     dtype: str | None = None
     uses: set[Use] = field(default_factory=set)
@@ -48,6 +50,7 @@ class Facts:
     handed: list[tuple[str, int | str]] = field(default_factory=list[tuple[str, "int | str"]])
     parts: dict[str, Facts] = field(default_factory=dict[str, "Facts"])
     element: Facts | None = None
+    instance_of: str = ""
 
     def part(self, name: str) -> Facts:
         """Return what is known of one of its parts."""

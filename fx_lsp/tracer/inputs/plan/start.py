@@ -49,7 +49,8 @@ def start_plans(
             alternatives[name] = _spread(name, facts.get(name, Facts()), taken, context)
             plan = alternatives[name][0]
         else:
-            annotation = hints.get(name, lent.get(name, parameter.annotation))
+            asserted = _evaluated(facts[name].instance_of, context) if name in facts else None
+            annotation = hints.get(name, asserted or lent.get(name, parameter.annotation))
             alternatives[name] = proposals(parameter, annotation, facts.get(name, Facts()), taken, context)
             plan = alternatives[name][0]
         items.append((name, plan))
@@ -124,13 +125,26 @@ def needs_objects(signature: inspect.Signature, hints: Mapping[str, Any]) -> boo
     )
 
 
+def says_little(signature: inspect.Signature, hints: Mapping[str, Any]) -> bool:
+    """Return True if several parameters are required of which nothing is written: what passes them knows how they
+    belong together."""
+    required = (n for n, p in signature.parameters.items() if p.default is p.empty and n not in hints)
+    return len(list(required)) > 1
+
+
 def _lent_annotations(tree: ast.Module, context: Context, names: list[str]) -> dict[str, Any]:
     """Annotations for parameters without one, from parameters of the same name elsewhere in the file."""
     lent: dict[str, Any] = {}
     for node in ast.walk(tree) if names else ():
         if isinstance(node, ast.arg) and node.arg in names and node.arg not in lent and node.annotation is not None:
-            try:
-                lent[node.arg] = eval(ast.unparse(node.annotation), context.module.__dict__)
-            except Exception:
-                continue
+            annotation = _evaluated(ast.unparse(node.annotation), context)
+            lent |= {node.arg: annotation} if annotation is not None else {}
     return lent
+
+
+def _evaluated(text: str, context: Context) -> Any:
+    """Return what an expression is in the user's module; None where it raises there."""
+    try:
+        return eval(text, context.module.__dict__) if text else None
+    except Exception:
+        return None

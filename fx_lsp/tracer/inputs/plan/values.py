@@ -53,8 +53,12 @@ class FirstOfSeveral(nn.Module):
         """Return the first argument."""
         return x
 
+    def __repr__(self) -> str:
+        """Return how it is written."""
+        return "lambda x, *others, **named: x"
 
-FIRST = ValuePlan(FirstOfSeveral, "lambda x, *others, **named: x", "search")
+
+FIRST = ValuePlan(FirstOfSeveral, repr(FirstOfSeveral()), "search")
 _AXIS = re.compile(r"(^|_)(dims?|axis|axes)$")
 _FLOATS: tuple[tuple[re.Pattern[str], float], ...] = tuple(
     (re.compile(pattern), number)
@@ -510,7 +514,7 @@ DICT_METHODS = frozenset({"get", "items", "keys", "pop", "setdefault", "update",
 
 def _is_module(facts: Facts) -> bool:
     """Return True if what is read of a parameter is what modules have and tensors have not."""
-    attributes = facts.attributes - TENSOR_ATTRIBUTES
+    attributes = facts.attributes - TENSOR_ATTRIBUTES - facts.assigned
     return bool(attributes) and attributes <= MODULE_ATTRIBUTES
 
 

@@ -56,6 +56,7 @@ def _lacking(attempt: Attempt) -> _Lacking | None:
     if not isinstance(attempt.run.error, TypeError) or frame is None or not isinstance(call, ast.Call):
         return None
     function = value_in(call.func, frame)
+    function = _of_base(call.func, frame) if function is None else function
     function = function.forward if isinstance(function, nn.Module) else function
     signature = signature_of(function) if callable(function) else None
     if signature is None:
@@ -64,6 +65,14 @@ def _lacking(attempt: Attempt) -> _Lacking | None:
     required = (n for n, p in signature.parameters.items() if p.default is p.empty and p.kind not in _SPREAD)
     names = tuple(name for name in required if name not in given)
     return _Lacking(function, ast.unparse(call.func), names) if names else None
+
+
+def _of_base(called: ast.expr, frame: FrameType) -> Any:
+    """Return the method that `super().__init__` is in a frame; None for anything else."""
+    owner, instance = frame.f_locals.get("__class__"), frame.f_locals.get("self")
+    if not isinstance(called, ast.Attribute) or ast.unparse(called.value) != "super()" or not isinstance(owner, type):
+        return None
+    return getattr(super(owner, instance), called.attr, None)
 
 
 def _given(call: ast.Call, frame: FrameType, signature: inspect.Signature) -> set[str]:

@@ -23,7 +23,7 @@ from fx_lsp.tracer.inputs.plan.plans import (
     fresh_sizes,
     value,
 )
-from fx_lsp.tracer.inputs.plan.values import LENGTH_NAME, tensors
+from fx_lsp.tracer.inputs.plan.values import LENGTH_NAME, FirstOfSeveral, tensors
 from fx_lsp.tracer.inputs.solve.attempt import (
     Attempt,
     by_relevance,
@@ -154,9 +154,18 @@ def _missing_attribute(attempt: Attempt) -> Iterator[Plans]:
     for parameter in by_relevance(attempt, guessed):
         kind = guessed[parameter].kind
         if kind and missing.kind in ("", kind):
-            plan = with_value(guessed[parameter], missing.name, attempt.context.module)
+            called = FirstOfSeveral() if _is_called(attempt, missing.name) else None
+            plan = with_value(guessed[parameter], missing.name, attempt.context.module, called)
             if plan is not None:
                 yield attempt.plans.with_plan(parameter, plan)
+
+
+def _is_called(attempt: Attempt, name: str) -> bool:
+    """Return True if one of the lines that were running calls a method of that name."""
+    error, lines = attempt.run.error, attempt.lines
+    chain = attempt.sources.traceback_chain(error.__traceback__ if error else None)
+    numbers = (span.line for span in chain if span.file == attempt.sources.file and span.line <= len(lines))
+    return any(f".{name}(" in lines[number - 1] for number in numbers)
 
 
 def _missing_part(attempt: Attempt) -> Iterator[Plans]:
