@@ -1,8 +1,8 @@
 # crash: the gradient of an image is used that was never asked for
 # evidence: call
 import torch
-from torch import nn
 import torch.nn.functional as F
+from torch import nn
 
 
 class Classifier(nn.Module):

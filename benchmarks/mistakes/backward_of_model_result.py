@@ -1,8 +1,8 @@
 # crash: the model gives logits and loss, and backward is called on both together
 # evidence: call
 import torch
-from torch import nn
 import torch.nn.functional as F
+from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 

@@ -1,8 +1,8 @@
 # silent: distances (B,) meet labels (B, 1), and the loss is over all pairs
 # evidence: none
 import torch
-from torch import nn
 import torch.nn.functional as F
+from torch import nn
 
 
 class ContrastiveLoss(nn.Module):

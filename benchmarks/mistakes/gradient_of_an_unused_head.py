@@ -1,8 +1,8 @@
 # crash: gradients are asked for of all parameters, and one head has no part in the loss
 # evidence: call
 import torch
-from torch import nn
 import torch.nn.functional as F
+from torch import nn
 
 
 class TwoHeads(nn.Module):
@@ -21,9 +21,9 @@ def inner_step(model, states, actions, rate=0.1):
     """One step of gradient descent whose result still depends on the parameters (meta learning)."""
     logits, _ = model(states)
     loss = F.cross_entropy(logits, actions)
-    names, parameters = zip(*model.named_parameters())
+    names, parameters = zip(*model.named_parameters(), strict=True)
     gradients = torch.autograd.grad(loss, parameters, create_graph=True, allow_unused=True)  # mistake: gradients = torch.autograd.grad(loss, parameters, create_graph=True)
-    return {n: p if g is None else p - rate * g for n, p, g in zip(names, parameters, gradients)}
+    return {n: p if g is None else p - rate * g for n, p, g in zip(names, parameters, gradients, strict=True)}
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ class MusicGenerator(nn.Module):
 
     def start(self, batch, device):
         h = torch.zeros(1, batch, self.hidden, device=device)
-        return h  # mistake: return h, torch.zeros_like(h)
+        return h.contiguous()  # mistake: return h, torch.zeros_like(h)
 
     def forward(self, notes):
         state = self.start(notes.size(0), notes.device)

@@ -1,8 +1,8 @@
 # crash: a parameter is made of whole numbers, which have no gradients
 # evidence: none
 import torch
-from torch import nn
 import torch.nn.functional as F
+from torch import nn
 
 
 class ScaledClassifier(nn.Module):
