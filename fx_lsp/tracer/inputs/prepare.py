@@ -47,18 +47,18 @@ def prepare_with(
 
     `is_copy` tells that the instance is a copy of one that was tried, with other parameters.
     """
-    candidate = candidate_of(task, subject, signature, offer, written)
-    if isinstance(candidate, Failure):
-        return candidate
+    tried = candidate_of(task, subject, signature, offer, written)
+    if isinstance(tried, Failure):
+        return tried
     # what is left when the search fails belongs to the callers
     budget = task.seconds * (SEARCH_SHARE if task.request.callers and offer.is_empty else 1)
-    earlier = resumed(candidate.start, candidate.alternatives, task.request.previous)
-    outcome = search_candidate(candidate, candidate.start, budget, earlier)
-    candidate = candidate.with_object_of(outcome.best.plans)
-    inputs = candidate.constructed.inputs + input_specs(outcome.best.plans)
+    earlier = resumed(tried.start, tried.alternatives, task.request.previous)
+    outcome = search_candidate(tried, tried.start, budget, earlier)
+    candidate = tried.with_object_of(outcome.best.plans)
     settled = settle(task, outcome, written.named, candidate.call_of, candidate.alternatives)
     if settled is not None:
         failed = outcome.best.run.error is not None
+        inputs = candidate.constructed.inputs + input_specs(outcome.best.plans)
         otherwise = search_failure(task, outcome, "information", inputs) if failed else None
         if variant := variant_of(task.request.work):
             return prepared_variant(candidate, settled.attempt, variant)
@@ -71,6 +71,8 @@ def prepare_with(
         if isinstance(again, Prepared):
             return dataclasses.replace(again, notes=[*again.notes, note])
     bad = severity_of(candidate, outcome) if not is_copy else "information"
+    candidate = tried.with_object_of(outcome.best.plans)
+    inputs = candidate.constructed.inputs + input_specs(outcome.best.plans)
     failure = search_failure(task, outcome, bad, inputs)
     if bad == "information" and shows_no_tensors(task.request, outcome.best.run, inputs):
         return nothing(task.request.name, failure.message)

@@ -57,7 +57,7 @@ NO_EFFECT = 20
 @dataclass
 class Found:
     """The end of a search: the best attempt (it ran when `run.error` is None), those that failed, and those with inputs
-    of other ranks that failed as far. It is `exhausted` if none of other ranks was left to try."""
+    of other ranks. It is `exhausted` if none of other ranks was left to try."""
 
     best: Attempt
     failures: list[Attempt] = field(default_factory=list)
@@ -282,7 +282,7 @@ def _of_other_ranks(
         other = _first_that_runs(plans, evaluate, deadline, attempts, solver)
         if other.best.run.error is None:
             return other
-        found.of_other_ranks += [a for a in other.failures if a.run.calls >= found.best.run.calls]
+        found.of_other_ranks += other.failures
         if reached(other.best) > reached(found.best):
             found.best = other.best
     found.exhausted = True

@@ -209,6 +209,16 @@ def with_sizes(plans: Plans, exploration: Exploration, sizes: Sizes, prefix: str
     return replace(plans, items=tuple((n, changed(plan, f"{prefix}{n}")) for n, plan in plans.items), init=init)
 
 
+def sizes_by_place(plans: Plans) -> dict[tuple[str, int], object]:
+    """Return the sizes of inputs by their paths and dimensions, and numbers, also of the constructor."""
+    sizes: dict[tuple[str, int], object] = {
+        (path, index): size for path, plan in plans.tensors() for index, size in enumerate(plan.spec.sizes)
+    }
+    sizes |= {(name, 0): guessed_number(plan) for name, plan in plans.items if not isinstance(plan, TensorPlan)}
+    init = sizes_by_place(plans.init) if plans.init is not None else {}
+    return sizes | {(f"{INIT}{path}", index): size for (path, index), size in init.items()}
+
+
 def has_vanishing_sizes(exploration: Exploration) -> bool:
     """Return True if what strides or pools made of a size is 1, which operations take for something else: what they
     ask of other sizes is not seen then."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from fx_lsp.model import Span
 from fx_lsp.tracer.compat import FakeTensor, sympy
 from fx_lsp.tracer.failures.exceptions import kind_of
 from fx_lsp.tracer.inputs.plan.plans import (
@@ -19,9 +21,7 @@ from fx_lsp.tracer.inputs.plan.plans import (
     Plans,
     SequencePlan,
     TensorPlan,
-    fresh_sizes,
     input_specs,
-    with_size,
 )
 from fx_lsp.tracer.inputs.plan.signatures import signature_of
 from fx_lsp.tracer.inputs.solve.attempt import (
@@ -34,62 +34,17 @@ from fx_lsp.tracer.inputs.solve.attempt import (
 )
 from fx_lsp.tracer.inputs.solve.frames import expression_at, value_in
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
-from fx_lsp.tracer.inputs.solve.sizes import conflict
-from fx_lsp.tracer.inputs.solve.solver import is_one, is_readable, solutions
+from fx_lsp.tracer.inputs.solve.solver import is_one, is_readable, sizes_by_place, solutions
 from fx_lsp.tracer.program.absences import AbsentError
-from fx_lsp.tracer.run.observation import tensors_among
 
 MAX_GOALS = 3
 """How many of the last conditions have to have no solution."""
 MIN_RANKS, MIN_RANKS_OF_CONSTANTS = 4, 2
 """With how many choices of ranks an expression has to fail, where nothing says which is meant; and one at which numbers
 meet that depend on no input."""
-_OWN_FAULTS = (RuntimeError, TypeError, AttributeError, ValueError, IndexError, NameError)
-
-
-def persists(best: Attempt, rivals: Iterable[Attempt], evaluate: Callable[[Plans], Attempt]) -> bool:
-    """Return True if the furthest attempt of a search fails at its place whatever the guessed sizes are.
-
-    So do all rivals, over the same sizes; for dtypes, whatever the dtypes are. Nothing but tensors may be guessed.
-    """
-    error = best.run.error
-    guessed = [
-        plan
-        for _, plan in best.plans.items
-        if getattr(plan, "source", "search") == "search" and not isinstance(plan, TensorPlan)
-    ]
-    if error is None or guessed or place_of(best) is None:
-        return False
-    rivals = list(rivals)
-    kind = kind_of(error, best.run.failed)
-    if kind not in ("shape", "dtype") or any(place_of(a) != place_of(best) for a in rivals):
-        return False
-    if kind == "dtype":
-        others = (evaluate(plans) for plans in _other_dtypes(best.plans))
-        return _mixes_dtypes(best) and all(place_of(a) == place_of(best) for a in others)
-    again = [evaluate(plans) for plans in _other_sizes(best.plans)]
-    same_place = [a for a in again if place_of(a) == place_of(best) and a.run.calls == best.run.calls]
-    sizes = conflict(best)
-    persistent = sizes is not None and all(conflict(a) == sizes for a in [*same_place, *rivals])
-    return persistent and bool(same_place) and all(a.run.error for a in again)
-
-
-def _other_sizes(plans: Plans) -> Iterator[Plans]:
-    sizes = plans.sizes()
-    for size in sorted(sizes):
-        yield with_size(plans, size, fresh_sizes(1, sizes)[0])
-
-
-def _other_dtypes(plans: Plans) -> Iterator[Plans]:
-    for dtype in ("f64", "f16", "bf16"):
-
-        def change(path: str, plan: TensorPlan, dtype: str = dtype) -> TensorPlan:
-            floating = plan.spec.dtype.startswith(("f", "bf"))
-            return replace(plan, spec=replace(plan.spec, dtype=dtype)) if floating else plan
-
-        changed = plans.map_tensors(change)
-        if changed != plans:
-            yield changed
+_OWN_FAULTS = (RuntimeError, TypeError, AttributeError, ValueError, LookupError, NameError, AssertionError)
+MAX_PLACES = 4
+"""At how many expressions it is asked whether they are wrong."""
 
 
 def _with_any_dtypes(plans: Plans) -> Iterator[Plans]:
@@ -104,58 +59,71 @@ def _with_any_dtypes(plans: Plans) -> Iterator[Plans]:
             yield plans.map_tensors(change)
 
 
-def _mixes_dtypes(attempt: Attempt) -> bool:
-    """Return True if the failing call was given tensors of several dtypes; others may be wrong here only."""
-    failed = attempt.run.failed
-    return failed is not None and len({t.dtype for t in tensors_among(failed.args, failed.kwargs)}) > 1
-
-
 @dataclass(frozen=True)
 class DeadEnd:
-    """Where a search ended that found nothing.
+    """Where a search ended that found nothing: its attempts in their order, and how others are made.
 
-    `best` is the attempt that came furthest, `rivals` those that came as far, `exploration` is it on symbols. Where the
-    code does not say which ranks are meant, `ranks` is with how many choices of them it ended there.
+    It is `exhausted` if no other ranks of inputs were left to try.
     """
 
-    best: Attempt
-    rivals: Sequence[Attempt]
-    exploration: Exploration
-    ranks: float
+    attempts: Sequence[Attempt]
+    exhausted: bool
     evaluate: Callable[[Plans], Attempt]
+    explore: Callable[[Plans], Exploration]
 
 
-def is_own_fault(end: DeadEnd) -> bool:
-    """Return True if a search failed for no reason that lies in what was guessed.
+def at_fault(end: DeadEnd) -> Attempt | None:
+    """Return the attempt that shows the mistake, if a search failed for no reason that lies in what was guessed.
 
-    Every rival has to fail at the same place. What kinds of things and which dtypes there are depends on no ranks, and
-    which numbers of the code's own meet hardly does.
+    Inputs that the search came to later are made up to get past a mistake. So the first attempt counts that ended at
+    an expression, if none came past that.
     """
-    best, exploration, evaluate = end.best, end.exploration, end.evaluate
-    error, kind = best.run.error, kind_of(best.run.error, best.run.failed) if best.run.error is not None else ""
-    if not isinstance(error, _OWN_FAULTS) or kind not in ("shape", "dtype", "error"):
+    firsts: dict[object, Attempt] = {}
+    for attempt in end.attempts:
+        firsts.setdefault(place_of(attempt), attempt)
+    unpassed = (attempt for place, attempt in firsts.items() if isinstance(place, Span) and not _is_passed(place, end))
+    return next((attempt for attempt in islice(unpassed, MAX_PLACES) if _is_own_fault(attempt, end)), None)
+
+
+def _is_passed(place: Span, end: DeadEnd) -> bool:
+    """Return True if an attempt came past an expression: its lines ran, and none of them was running at the end."""
+    lines = set(range(place.line, place.end_line + 1))
+    for attempt in end.attempts:
+        if not lines.isdisjoint(attempt.run.coverage.lines):
+            error = attempt.run.error
+            chain = attempt.sources.traceback_chain(error.__traceback__ if error is not None else None)
+            ended = (range(span.line, span.end_line + 1) for span in chain if span.file == place.file)
+            if all(lines.isdisjoint(span) for span in ended):
+                return True
+    return False
+
+
+def _is_own_fault(attempt: Attempt, end: DeadEnd) -> bool:
+    """Return True if an attempt failed for no reason that lies in what was guessed.
+
+    What kinds of things and which dtypes there are depends on no ranks, and which numbers of the code's own meet
+    hardly does.
+    """
+    error = attempt.run.error
+    kind = kind_of(error, attempt.run.failed) if error is not None else ""
+    if not isinstance(error, _OWN_FAULTS) or kind not in ("shape", "dtype", "error") or attempt.run.calls < 0:
         return False
-    if _is_made_elsewhere(best) or _is_raised_by_user(best) or {place_of(a) for a in end.rivals} - {place_of(best)}:
+    if _is_made_elsewhere(attempt) or _is_raised_by_user(attempt) or not are_tensors_or_numbers(attempt):
         return False
-    if not are_tensors_or_numbers(best):
-        return False
-    if _is_of_kinds(best, exploration):
+    exploration = end.explore(attempt.plans)
+    if _is_of_kinds(attempt, exploration):
         return True
     if kind == "dtype":
-        return not _may_be_no_tensor(best) and _fits_no_dtypes(best, evaluate)
-    return _is_of_ranks_that_count(end, kind)
-
-
-def _is_of_ranks_that_count(end: DeadEnd, kind: str) -> bool:
-    """Return True if a search failed whatever the sizes are, with ranks that are known or with enough of them."""
-    best, exploration = end.best, end.exploration
-    if end.ranks >= MIN_RANKS_OF_CONSTANTS and is_of_sizes(best) and _is_of_constants(best, exploration):
+        return not _may_be_no_tensor(attempt) and _fits_no_dtypes(attempt, end.evaluate)
+    is_known = has_known_ranks(attempt) or (end.exhausted and _is_refused(attempt))
+    ranks = math.inf if is_known else choices_of_ranks(attempt, end.attempts)
+    if ranks >= MIN_RANKS_OF_CONSTANTS and is_of_sizes(attempt) and _is_of_constants(attempt, exploration, end):
         return True
-    if end.ranks < MIN_RANKS:
+    if ranks < MIN_RANKS:
         return False
     if kind == "shape":
-        return best.run.failed is not None and is_of_sizes(best) and _fits_no_sizes(best, exploration)
-    return not _reads_nothing(best) and _is_of_no_input(best, exploration, end.evaluate)
+        return _is_refused(attempt) and is_of_sizes(attempt) and _fits_no_sizes(attempt, exploration, end)
+    return not _reads_nothing(attempt) and _is_of_no_input(attempt, exploration, end.evaluate)
 
 
 def _is_of_no_input(best: Attempt, exploration: Exploration, evaluate: Callable[[Plans], Attempt]) -> bool:
@@ -265,11 +233,18 @@ def _is_layer_without_forward(best: Attempt) -> bool:
     return is_missing and type(module).__module__.startswith("torch.nn.")
 
 
-def _is_of_constants(best: Attempt, exploration: Exploration) -> bool:
+def _is_of_constants(best: Attempt, exploration: Exploration, end: DeadEnd) -> bool:
     """Return True if what ended the run is a condition on numbers that depend on nothing that was guessed."""
     last = next(exploration.stopping(), None)
     is_false = last is not None and last.expression == sympy.false
-    return is_false and exploration.ends_like(best) and not exploration.taken
+    return is_false and exploration.ends_like(best) and _shows_all(best, exploration, end)
+
+
+def _shows_all(best: Attempt, exploration: Exploration, end: DeadEnd) -> bool:
+    """Return True if other attempts ended there with other numbers in place of those that the code took of symbols."""
+    alike = [sizes_by_place(a.plans) for a in end.attempts if place_of(a) == place_of(best)]
+    places = [(d.path, d.index) for d in (exploration.dimensions[symbol] for symbol in exploration.taken)]
+    return all(len({sizes.get(place) for sizes in alike}) > 1 for place in places)
 
 
 def choices_of_ranks(best: Attempt, attempts: Iterable[Attempt]) -> int:
@@ -311,9 +286,9 @@ def are_numbers(plans: Iterable[Plan]) -> bool:
     return all(_is_tensor_or_number(plan) and not isinstance(plan, TensorPlan) for plan in plans)
 
 
-def _fits_no_sizes(best: Attempt, exploration: Exploration) -> bool:
+def _fits_no_sizes(best: Attempt, exploration: Exploration, end: DeadEnd) -> bool:
     """Return True if the sizes that do not fit are the code's own numbers, or fit only where one of them is 1."""
-    if not exploration.ends_like(best) or exploration.taken:
+    if not exploration.ends_like(best) or not _shows_all(best, exploration, end):
         return False
     numbered = enumerate(islice(exploration.stopping(), MAX_GOALS))
     goals = [goal for number, goal in numbered if number == 0 or not is_one(goal)]
@@ -344,6 +319,13 @@ def _is_tensor_or_number(plan: Plan) -> bool:
 
 
 _PLAIN_KINDS = frozenset({"bool", "str", "NoneType", "dtype"})
+
+
+def _is_refused(attempt: Attempt) -> bool:
+    """Return True if PyTorch ended an attempt, in an operation or in a check of its own."""
+    innermost = _innermost(attempt)
+    of_torch = innermost is not None and innermost.tb_frame.f_globals.get("__name__", "").startswith("torch.")
+    return attempt.run.failed is not None or of_torch
 
 
 def _is_raised_by_user(attempt: Attempt) -> bool:
