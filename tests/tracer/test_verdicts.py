@@ -340,7 +340,7 @@ class Aligned(nn.Module):
             "Attention",
             "y.transpose(1, 2).reshape(B, T, C)",
             "y.transpose(1, 2).view(B, T, C)",
-            [("warning", "y.transpose(1, 2).view(B, T, C)")],
+            [("error", "y.transpose(1, 2).view(B, T, C)")],
             id="a view of a transposed tensor",
         ),
         pytest.param(
@@ -360,7 +360,7 @@ class Aligned(nn.Module):
             "Tagger",
             "states, _ = self.rnn",
             "states = self.rnn",
-            [("warning", "self.head(states)")],
+            [("error", "self.head(states)")],
             id="what a layer returns besides",
         ),
         pytest.param(

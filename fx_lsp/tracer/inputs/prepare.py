@@ -20,7 +20,7 @@ from fx_lsp.tracer.inputs.plan.plans import (
     input_specs,
 )
 from fx_lsp.tracer.inputs.plan.start import resumed
-from fx_lsp.tracer.inputs.remarks import remarks_of
+from fx_lsp.tracer.inputs.remarks import demands_of, remarks_of
 from fx_lsp.tracer.inputs.search import Found, search_failure
 from fx_lsp.tracer.inputs.settle import settle
 from fx_lsp.tracer.inputs.solve.attempt import Attempt
@@ -64,7 +64,7 @@ def prepare_with(
             return prepared_variant(candidate, settled.attempt, variant)
         prepared = prepared_call(candidate, settled, otherwise)
         optional = with_optional_arguments(candidate, settled.attempt, prepared.unreached)
-        remarks = remarks_of(candidate, settled.attempt) + optional.remarks
+        remarks = remarks_of(candidate, settled.attempt, outcome.failures) + optional.remarks
         return dataclasses.replace(prepared, remarks=remarks, variants=optional.variants, unreached=optional.unreached)
     for instance, note in _with_other_parameters(candidate, outcome) if not is_copy else ():
         again = prepare_with(task, subject, signature, dataclasses.replace(offer, instance=instance), written, True)
@@ -74,6 +74,9 @@ def prepare_with(
     candidate = tried.with_object_of(outcome.best.plans)
     inputs = candidate.constructed.inputs + input_specs(outcome.best.plans)
     failure = search_failure(task, outcome, bad, inputs)
+    if bad != "information" and (demands := demands_of(candidate, outcome.best)):
+        first = demands[0]
+        failure = dataclasses.replace(failure, message=first.message, span=first.span, severity=first.severity)
     if bad == "information" and shows_no_tensors(task.request, outcome.best.run, inputs):
         return nothing(task.request.name, failure.message)
     if not is_copy:
@@ -95,13 +98,17 @@ def _other_dtypes(candidate: Candidate, failed: Attempt) -> list[torch.dtype]:
     """The dtypes that a module may be cast to where it is made, as its operands do not fit its parameters.
 
     A module whose parameters are of another dtype than by default, or of several, says itself what each of them is.
+    Nobody trains in double precision without saying so: that is what NumPy makes where nobody asked for it.
     """
     call, error, modules = failed.run.failed, failed.run.error, candidate.bound.modules
     if not modules or call is None or error is None or kind_of(error, call) != "dtype":
         return []
     operands = [t for t in tensors_among(call.args, call.kwargs) if t.is_floating_point()]
     mine = {t.dtype for module in modules.values() for t in module.parameters() if t.is_floating_point()}
-    return list(dict.fromkeys(t.dtype for t in operands if t.dtype not in mine)) if mine == {torch.float32} else []
+    other = dict.fromkeys(
+        t.dtype for t in operands if t.dtype not in mine and t.dtype.itemsize < torch.float32.itemsize
+    )
+    return list(other) if mine == {torch.float32} else []
 
 
 def _asks_for_no_gradient(attempts: Iterable[Attempt], candidate: Candidate) -> bool:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from fx_lsp.model import Failure, InputSpec, Severity
 from fx_lsp.tracer.failures.exceptions import failure_of
-from fx_lsp.tracer.inputs.plan.plans import FROM_ERROR, Plans
+from fx_lsp.tracer.inputs.plan.plans import FROM_DOCSTRING, FROM_ERROR, Plans
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_data_dependent, is_of_sizes, place_of
 from fx_lsp.tracer.inputs.solve.demands import of_one_shape
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
@@ -91,7 +91,7 @@ def search(
     while found.best.run.error is None and (accidents := _accidents(found.best)):
 
         def has_fewer(attempt: Attempt, accidents: int = accidents) -> bool:
-            return _accidents(attempt) < accidents
+            return _has_ranks_of_docstring(attempt, start) and _accidents(attempt) < accidents
 
         better = _of_other_rank(found.best, start, evaluate, deadline, seen, solver, has_fewer)
         if better is None:
@@ -101,7 +101,8 @@ def search(
 
         def fits(attempt: Attempt) -> bool:
             ranks = [len(plan.spec.sizes) for _, plan in attempt.plans.tensors() if plan.source == "search"]
-            return all(ranks) and not _accidents(attempt) and not fits_by_accident(attempt)
+            is_meant = all(ranks) and not _accidents(attempt) and _has_ranks_of_docstring(attempt, start)
+            return is_meant and not fits_by_accident(attempt)
 
         found.best = _of_other_rank(found.best, start, evaluate, deadline, seen, solver, fits) or found.best
     if found.best.run.error is not None and not is_data_dependent(found.best):
@@ -114,6 +115,13 @@ def search(
 def _accidents(attempt: Attempt) -> int:
     """Return how often what a run did is a sign of inputs of other ranks than are meant."""
     return attempt.run.expansions + len(attempt.run.unbatched)
+
+
+def _has_ranks_of_docstring(attempt: Attempt, start: Plans) -> bool:
+    """Return True if tensors have as many dimensions as a docstring says."""
+    ranks = {path: len(plan.spec.sizes) for path, plan in attempt.plans.tensors()}
+    said = ((path, len(plan.spec.sizes)) for path, plan in start.tensors() if plan.detail == FROM_DOCSTRING)
+    return all(ranks.get(path, rank) == rank for path, rank in said)
 
 
 def _simplest(start: Plans, best: Attempt, evaluate: Evaluate, deadline: float) -> Attempt:

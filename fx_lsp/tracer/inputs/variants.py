@@ -70,7 +70,9 @@ def _with_optional_argument(
         reached = [u.span for u in code if u.span.line in run.coverage.lines]
         values = tuple(v for v in run.values if any(span.contains(v.span) for span in reached))
         code = tuple(dataclasses.replace(u, variants=(*u.variants, name)) if u.span in reached else u for u in code)
-        return Optional(code, remarks_of(candidate, outcome.best), (TargetVariant(name, inputs, values),))
+        return Optional(
+            code, remarks_of(candidate, outcome.best, outcome.failures), (TargetVariant(name, inputs, values),)
+        )
     bad, run = severity_of(candidate, outcome), outcome.best.run
     assert run.error is not None
     inputs = candidate.constructed.inputs + input_specs(outcome.best.plans)

@@ -49,9 +49,9 @@ class Solution:
 
 def solutions(exploration: Exploration, goal: Condition) -> list[Solution]:
     """The most natural sizes with which `goal` turns out otherwise; none where it does not depend on free sizes."""
-    hints, groups = exploration.hints, _tied(exploration)
-    if _is_emptiness(goal):
-        return []
+    hints, groups = exploration.hints, tied(exploration)
+    if _is_emptiness(goal) or (is_one(goal) and goal.expression.has(FloorDiv)):
+        return []  # what strides and pools leave of an image is not meant to be stretched over another
     expression = goal.expression if goal.held else _beside_ones(goal.expression)
     counted = [_test(sympy.Ge(part, 1), True) for part in expression.atoms(FloorDiv)]
     wanted = _test(expression, not goal.held)
@@ -209,16 +209,6 @@ def with_sizes(plans: Plans, exploration: Exploration, sizes: Sizes, prefix: str
     return replace(plans, items=tuple((n, changed(plan, f"{prefix}{n}")) for n, plan in plans.items), init=init)
 
 
-def sizes_by_place(plans: Plans) -> dict[tuple[str, int], object]:
-    """Return the sizes of inputs by their paths and dimensions, and numbers, also of the constructor."""
-    sizes: dict[tuple[str, int], object] = {
-        (path, index): size for path, plan in plans.tensors() for index, size in enumerate(plan.spec.sizes)
-    }
-    sizes |= {(name, 0): guessed_number(plan) for name, plan in plans.items if not isinstance(plan, TensorPlan)}
-    init = sizes_by_place(plans.init) if plans.init is not None else {}
-    return sizes | {(f"{INIT}{path}", index): size for (path, index), size in init.items()}
-
-
 def has_vanishing_sizes(exploration: Exploration) -> bool:
     """Return True if what strides or pools made of a size is 1, which operations take for something else: what they
     ask of other sizes is not seen then."""
@@ -243,8 +233,8 @@ def _enlarged(size: int) -> int:
     return size if size < 2 else size * next((factor for below, factor in ENLARGEMENTS if size < below), 1)
 
 
-def _tied(exploration: Exploration) -> dict[sympy.Symbol, tuple[sympy.Symbol, ...]]:
-    """For each symbol, those that the code has found equal to it so far: they change together."""
+def tied(exploration: Exploration) -> dict[sympy.Symbol, tuple[sympy.Symbol, ...]]:
+    """Return for each symbol those that the code has found equal to it so far: they change together."""
     groups: dict[sympy.Symbol, tuple[sympy.Symbol, ...]] = {symbol: (symbol,) for symbol in exploration.hints}
     for condition in exploration.conditions:
         pair = equal_symbols(condition)

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from fx_lsp.model import Span
 from fx_lsp.tracer.compat import FakeTensor, sympy
 from fx_lsp.tracer.failures.exceptions import kind_of
 from fx_lsp.tracer.inputs.plan.plans import (
@@ -33,17 +32,17 @@ from fx_lsp.tracer.inputs.solve.attempt import (
     place_of,
 )
 from fx_lsp.tracer.inputs.solve.frames import expression_at, value_in
+from fx_lsp.tracer.inputs.solve.operands import of_other_sizes, tensors_of, without_digits
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
-from fx_lsp.tracer.inputs.solve.solver import is_one, is_readable, sizes_by_place, solutions
+from fx_lsp.tracer.inputs.solve.solver import is_one, is_readable, solutions, tied, with_sizes
 from fx_lsp.tracer.program.absences import AbsentError
 
 MAX_GOALS = 3
 """How many of the last conditions have to have no solution."""
-MIN_RANKS, MIN_RANKS_OF_CONSTANTS = 4, 2
-"""With how many choices of ranks an expression has to fail, where nothing says which is meant; and one at which numbers
-meet that depend on no input."""
+MIN_RANKS = 4
+"""With how many choices of ranks an expression has to fail, where nothing says which is meant."""
 _OWN_FAULTS = (RuntimeError, TypeError, AttributeError, ValueError, LookupError, NameError, AssertionError)
-MAX_PLACES = 4
+MAX_PLACES = 8
 """At how many expressions it is asked whether they are wrong."""
 
 
@@ -80,22 +79,25 @@ def at_fault(end: DeadEnd) -> Attempt | None:
     """
     firsts: dict[object, Attempt] = {}
     for attempt in end.attempts:
-        firsts.setdefault(place_of(attempt), attempt)
-    unpassed = (attempt for place, attempt in firsts.items() if isinstance(place, Span) and not _is_passed(place, end))
+        firsts.setdefault((attempt.chain, without_digits(attempt.run.error)), attempt)
+    unpassed = (attempt for attempt in firsts.values() if not any(_came_past(attempt, other) for other in end.attempts))
     return next((attempt for attempt in islice(unpassed, MAX_PLACES) if _is_own_fault(attempt, end)), None)
 
 
-def _is_passed(place: Span, end: DeadEnd) -> bool:
-    """Return True if an attempt came past an expression: its lines ran, and none of them was running at the end."""
-    lines = set(range(place.line, place.end_line + 1))
-    for attempt in end.attempts:
-        if not lines.isdisjoint(attempt.run.coverage.lines):
-            error = attempt.run.error
-            chain = attempt.sources.traceback_chain(error.__traceback__ if error is not None else None)
-            ended = (range(span.line, span.end_line + 1) for span in chain if span.file == place.file)
-            if all(lines.isdisjoint(span) for span in ended):
-                return True
-    return False
+def _came_past(attempt: Attempt, other: Attempt) -> bool:
+    """Return True if another attempt came past the expression at which one ended: it came further, and ended in one
+    around that, or the lines ran and none of them was running at the end."""
+    if other.run.calls <= attempt.run.calls:
+        return False
+    chain, others = attempt.chain, other.chain
+    parting = ((mine, its) for mine, its in zip(reversed(chain), reversed(others), strict=False) if mine != its)
+    mine, its = next(parting, (None, None))
+    if mine is not None and its is not None and its.contains(mine):
+        return True
+    own = next((span for span in chain if span.file == attempt.sources.file), None)
+    lines = set(range(own.line, own.end_line + 1)) if own is not None else set[int]()
+    ended = (range(span.line, span.end_line + 1) for span in others if span.file == attempt.sources.file)
+    return not lines.isdisjoint(other.run.coverage.lines) and all(lines.isdisjoint(running) for running in ended)
 
 
 def _is_own_fault(attempt: Attempt, end: DeadEnd) -> bool:
@@ -117,7 +119,7 @@ def _is_own_fault(attempt: Attempt, end: DeadEnd) -> bool:
         return not _may_be_no_tensor(attempt) and _fits_no_dtypes(attempt, end.evaluate)
     is_known = has_known_ranks(attempt) or (end.exhausted and _is_refused(attempt))
     ranks = math.inf if is_known else choices_of_ranks(attempt, end.attempts)
-    if ranks >= MIN_RANKS_OF_CONSTANTS and is_of_sizes(attempt) and _is_of_constants(attempt, exploration, end):
+    if is_of_sizes(attempt) and _is_of_constants(attempt, exploration, end):
         return True
     if ranks < MIN_RANKS:
         return False
@@ -235,16 +237,34 @@ def _is_layer_without_forward(best: Attempt) -> bool:
 
 def _is_of_constants(best: Attempt, exploration: Exploration, end: DeadEnd) -> bool:
     """Return True if what ended the run is a condition on numbers that depend on nothing that was guessed."""
+    if not exploration.ends_like(best) or not _shows_all(best, exploration, end):
+        return False
     last = next(exploration.stopping(), None)
-    is_false = last is not None and last.expression == sympy.false
-    return is_false and exploration.ends_like(best) and _shows_all(best, exploration, end)
+    return (last is not None and last.expression == sympy.false) or _fits_other_constants(best, exploration)
+
+
+def _fits_other_constants(best: Attempt, exploration: Exploration) -> bool:
+    """Return True if the call that failed wants other sizes than those that depend on a guess."""
+    failed, question = exploration.attempt.run.failed, best.question
+    if failed is None or question is None:
+        return False
+    symbolic = dict(zip(map(id, tensors_of(question.call)), tensors_of(failed), strict=False))
+    changes = list(of_other_sizes(question))
+    sizes = (
+        zip(change.operand.shape, change.shape, symbolic[id(change.operand)].shape, strict=True) for change in changes
+    )
+    return bool(changes) and not any(
+        have != need and isinstance(size, torch.SymInt) for change in sizes for have, need, size in change
+    )
 
 
 def _shows_all(best: Attempt, exploration: Exploration, end: DeadEnd) -> bool:
-    """Return True if other attempts ended there with other numbers in place of those that the code took of symbols."""
-    alike = [sizes_by_place(a.plans) for a in end.attempts if place_of(a) == place_of(best)]
-    places = [(d.path, d.index) for d in (exploration.dimensions[symbol] for symbol in exploration.taken)]
-    return all(len({sizes.get(place) for sizes in alike}) > 1 for place in places)
+    """Return True if an attempt ends there as well with other numbers in place of those that the code took of
+    symbols."""
+    groups = tied(exploration)
+    taken = {other for symbol in exploration.taken for other in groups[symbol]}
+    doubled = {symbol: 2 * exploration.hints[symbol] for symbol in taken}
+    return not taken or place_of(end.evaluate(with_sizes(best.plans, exploration, doubled))) == place_of(best)
 
 
 def choices_of_ranks(best: Attempt, attempts: Iterable[Attempt]) -> int:
@@ -287,13 +307,13 @@ def are_numbers(plans: Iterable[Plan]) -> bool:
 
 
 def _fits_no_sizes(best: Attempt, exploration: Exploration, end: DeadEnd) -> bool:
-    """Return True if the sizes that do not fit are the code's own numbers, or fit only where one of them is 1."""
+    """Return True if the sizes that do not fit are the code's own numbers, or fit only where one of them is 1.
+
+    That something is 1 is asked on the way to broadcast; where that helps, an attempt came past.
+    """
     if not exploration.ends_like(best) or not _shows_all(best, exploration, end):
         return False
-    numbered = enumerate(islice(exploration.stopping(), MAX_GOALS))
-    goals = [goal for number, goal in numbered if number == 0 or not is_one(goal)]
-    if not goals:
-        return True
+    goals = [goal for goal in islice(exploration.stopping(), MAX_GOALS) if not is_one(goal)]
     if not all(is_readable(goal, exploration) for goal in goals):
         return False
     fitting = [solution for goal in goals for solution in solutions(exploration, goal)]
