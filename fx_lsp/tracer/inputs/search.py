@@ -163,6 +163,7 @@ def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts
         offered = concat(batched(attempt), of_one_shape(attempt), fitting, repairs(attempt))
         ones = _ones(plans)
         children = (c for c in offered if c not in seen and max(c.sizes(), default=0) <= MAX_SIZE and _ones(c) <= ones)
+        children = (c for c in children if not _is_emptied(c, start))
         for unlikely, child in enumerate(children):
             seen.add(child)
             heapq.heappush(queue, ((-calls, -line), doubt + unlikely, next(order), child, stop))
@@ -224,6 +225,12 @@ def _ones(plans: Plans) -> int:
     What runs with a size of 1 alone is wrong for every other.
     """
     return sum(plan.spec.sizes.count(1) for _, plan in plans.tensors() if plan.detail == FROM_ERROR)
+
+
+def _is_emptied(plans: Plans, start: Plans) -> bool:
+    """Return True if a number that the code gives by default is 0: so many layers as none need no repair."""
+    defaults = {name for name, plan in start.items if getattr(plan, "source", "") == "default" and plan.shown.isdigit()}
+    return any(name in defaults and plan.shown == "0" != start[name].shown for name, plan in plans.items)
 
 
 def reached(attempt: Attempt) -> tuple[int, int, int]:

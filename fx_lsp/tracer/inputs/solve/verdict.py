@@ -133,8 +133,7 @@ def _is_of_no_input(best: Attempt, exploration: Exploration, evaluate: Callable[
     guessed = [name for name, plan in best.plans.items if getattr(plan, "source", "search") == "search"]
     if not _mentions(best, guessed):
         return True
-    refused = best.run.failed is not None and isinstance(best.run.error, (RuntimeError, ValueError))
-    return refused and next(exploration.stopping(), None) is None and _fits_no_dtypes(best, evaluate)
+    return _is_refused(best) and next(exploration.stopping(), None) is None and _fits_no_dtypes(best, evaluate)
 
 
 def _may_be_no_tensor(best: Attempt) -> bool:
@@ -244,18 +243,20 @@ def _is_of_constants(best: Attempt, exploration: Exploration, end: DeadEnd) -> b
 
 
 def _fits_other_constants(best: Attempt, exploration: Exploration) -> bool:
-    """Return True if the call that failed wants other sizes than those that depend on a guess."""
+    """Return True if the call that failed runs only where a size is another that depends on nothing guessed."""
     failed, question = exploration.attempt.run.failed, best.question
     if failed is None or question is None:
         return False
     symbolic = dict(zip(map(id, tensors_of(question.call)), tensors_of(failed), strict=False))
-    changes = list(of_other_sizes(question))
-    sizes = (
-        zip(change.operand.shape, change.shape, symbolic[id(change.operand)].shape, strict=True) for change in changes
-    )
-    return bool(changes) and not any(
-        have != need and isinstance(size, torch.SymInt) for change in sizes for have, need, size in change
-    )
+    changes = [
+        [
+            isinstance(size, torch.SymInt)
+            for have, need, size in zip(operand.shape, shape, symbolic[id(operand)].shape, strict=True)
+            if have != need
+        ]
+        for operand, shape in ((change.operand, change.shape) for change in of_other_sizes(question))
+    ]
+    return bool(changes) and not any(map(all, changes))
 
 
 def _shows_all(best: Attempt, exploration: Exploration, end: DeadEnd) -> bool:
@@ -316,8 +317,15 @@ def _fits_no_sizes(best: Attempt, exploration: Exploration, end: DeadEnd) -> boo
     goals = [goal for goal in islice(exploration.stopping(), MAX_GOALS) if not is_one(goal)]
     if not all(is_readable(goal, exploration) for goal in goals):
         return False
-    fitting = [solution for goal in goals for solution in solutions(exploration, goal)]
-    return not any(solution.coherent and not solution.degenerate for solution in fitting)
+    fitting = (solution for goal in goals for solution in solutions(exploration, goal))
+    natural = (with_sizes(best.plans, exploration, s.sizes) for s in fitting if s.coherent and not s.degenerate)
+    return all(_is_refused_otherwise(best, end.evaluate(plans)) for plans in islice(natural, MAX_GOALS))
+
+
+def _is_refused_otherwise(best: Attempt, other: Attempt) -> bool:
+    """Return True if with other sizes something else is wrong at the same place: what they change was right before."""
+    said = without_digits(best.run.error), without_digits(other.run.error)
+    return other.chain == best.chain and said[0] != said[1]
 
 
 def are_tensors_or_numbers(attempt: Attempt) -> bool:
