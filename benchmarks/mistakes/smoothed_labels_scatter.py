@@ -1,5 +1,5 @@
 # crash: the smoothed labels are scattered with an index that has no axis for the classes
-# evidence: none
+# evidence: call
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -22,5 +22,10 @@ class LabelSmoothing(nn.Module):
         return torch.mean(torch.sum(-true * logp, dim=-1))
 
 
-# run:
-LabelSmoothing(10)(torch.randn(16, 10, requires_grad=True), torch.randint(0, 10, (16,))).backward()
+if __name__ == "__main__":
+    model = nn.Linear(20, 10)
+    criterion = LabelSmoothing(10)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loss = criterion(model(torch.randn(16, 20)), torch.randint(0, 10, (16,)))
+    loss.backward()
+    optimizer.step()

@@ -85,15 +85,15 @@ def at_fault(end: DeadEnd) -> Attempt | None:
 
 
 def _came_past(attempt: Attempt, other: Attempt) -> bool:
-    """Return True if another attempt came past the expression at which one ended: it came further, and ended in one
-    around that, or the lines ran and none of them was running at the end."""
-    if other.run.calls <= attempt.run.calls:
-        return False
+    """Return True if another attempt came past the expression at which one ended: it ended in one around that, or came
+    further, and the lines ran and none of them was running at the end."""
     chain, others = attempt.chain, other.chain
     parting = ((mine, its) for mine, its in zip(reversed(chain), reversed(others), strict=False) if mine != its)
     mine, its = next(parting, (None, None))
     if mine is not None and its is not None and its.contains(mine):
         return True
+    if other.run.calls <= attempt.run.calls:
+        return False
     own = next((span for span in chain if span.file == attempt.sources.file), None)
     lines = set(range(own.line, own.end_line + 1)) if own is not None else set[int]()
     ended = (range(span.line, span.end_line + 1) for span in others if span.file == attempt.sources.file)
@@ -123,9 +123,9 @@ def _is_own_fault(attempt: Attempt, end: DeadEnd) -> bool:
         return True
     if ranks < MIN_RANKS:
         return False
-    if kind == "shape":
-        return _is_refused(attempt) and is_of_sizes(attempt) and _fits_no_sizes(attempt, exploration, end)
-    return not _reads_nothing(attempt) and _is_of_no_input(attempt, exploration, end.evaluate)
+    if _is_refused(attempt) and is_of_sizes(attempt) and _fits_no_sizes(attempt, exploration, end):
+        return True
+    return kind != "shape" and not _reads_nothing(attempt) and _is_of_no_input(attempt, exploration, end.evaluate)
 
 
 def _is_of_no_input(best: Attempt, exploration: Exploration, evaluate: Callable[[Plans], Attempt]) -> bool:
