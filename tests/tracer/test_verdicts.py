@@ -799,3 +799,25 @@ class Attention(nn.Module):
 
 def test_sizes_of_an_object_that_was_made_up_are_no_demand(trace: TraceFixture) -> None:
     assert said(trace, HELD, "Attention") == []
+
+
+SCALER = """
+class Scaler:
+    def __init__(self):
+        self.mean = 0.0
+
+    def fit(self, data):
+        self.mean = data.mean(0)
+
+    def transform(self, data):
+        return data.relu() - torch.mean(self.mean)
+
+def penalty(output, x):
+    gradient = torch.autograd.grad(output, x, torch.ones(output.size()), create_graph=True)[0]
+    return (gradient.norm(2, dim=1) - 1).pow(2).mean()
+"""
+
+
+@pytest.mark.parametrize("name", ["Scaler.transform", "penalty"])
+def test_what_a_program_does_before_is_not_told_to_be_missing(trace: TraceFixture, name: str) -> None:
+    assert said(trace, SCALER, name) == []

@@ -42,6 +42,7 @@ MAX_GOALS = 3
 MIN_RANKS = 4
 """With how many choices of ranks an expression has to fail, where nothing says which is meant."""
 _OWN_FAULTS = (RuntimeError, TypeError, AttributeError, ValueError, LookupError, NameError, AssertionError)
+_DIFFERENTIATING = frozenset({torch.autograd.grad, torch.autograd.backward, torch.Tensor.backward})
 MAX_PLACES = 8
 """At how many expressions it is asked whether they are wrong."""
 
@@ -110,13 +111,18 @@ def _is_own_fault(attempt: Attempt, end: DeadEnd) -> bool:
     kind = kind_of(error, attempt.run.failed) if error is not None else ""
     if not isinstance(error, _OWN_FAULTS) or kind not in ("shape", "dtype", "error") or attempt.run.calls < 0:
         return False
-    if _is_made_elsewhere(attempt) or _is_raised_by_user(attempt) or not are_tensors_or_numbers(attempt):
+    if _is_made_elsewhere(attempt) or _is_raised_by_user(attempt) or _reads_state(attempt):
         return False
-    exploration = end.explore(attempt.plans)
-    if _is_of_kinds(attempt, exploration):
+    if not are_tensors_or_numbers(attempt):
+        return False
+    failed = attempt.run.failed
+    if failed is not None and failed.func in _DIFFERENTIATING and involved(attempt):
+        return False  # that one tensor was computed of another is nothing that can be guessed
+    if _is_of_kinds(attempt):
         return True
     if kind == "dtype":
         return not _may_be_no_tensor(attempt) and _fits_no_dtypes(attempt, end.evaluate)
+    exploration = end.explore(attempt.plans)
     is_known = has_known_ranks(attempt) or (end.exhausted and _is_refused(attempt))
     ranks = math.inf if is_known else choices_of_ranks(attempt, end.attempts)
     if is_of_sizes(attempt) and _is_of_constants(attempt, exploration, end):
@@ -125,7 +131,7 @@ def _is_own_fault(attempt: Attempt, end: DeadEnd) -> bool:
         return False
     if _is_refused(attempt) and is_of_sizes(attempt) and _fits_no_sizes(attempt, exploration, end):
         return True
-    return kind != "shape" and not _reads_nothing(attempt) and _is_of_no_input(attempt, exploration, end.evaluate)
+    return kind != "shape" and _is_of_no_input(attempt, exploration, end.evaluate)
 
 
 def _is_of_no_input(best: Attempt, exploration: Exploration, evaluate: Callable[[Plans], Attempt]) -> bool:
@@ -160,19 +166,20 @@ def _is_made_elsewhere(best: Attempt) -> bool:
     return False
 
 
-def _is_of_kinds(best: Attempt, exploration: Exploration) -> bool:
+def _is_of_kinds(best: Attempt) -> bool:
     """Return True if something is of the wrong kind, whatever the ranks, the sizes and the dtypes of inputs are.
 
     That is an operand of an operation which is no input and no number that was guessed, an argument of a call that
     takes none such, or a list of layers that is called as if it were one.
     """
     error, call = best.run.error, best.run.failed
-    if not isinstance(error, (TypeError, NotImplementedError)) or _reads_nothing(best):
+    if not isinstance(error, (TypeError, NotImplementedError)):
         return False
     if call is None:
         return _fits_no_parameters(best) or _is_layer_without_forward(best)
     values = [*call.args, *call.kwargs.values()]
-    numbers = {exploration.hints[symbol] for symbol, place in exploration.dimensions.items() if not place.rank}
+    plans = (*best.plans.items, *(best.plans.init.items if best.plans.init is not None else ()))
+    numbers = {number for _, plan in plans if (number := guessed_number(plan)) is not None}
     guessed = {None} if any(getattr(plan, "shown", "") == "None" for _, plan in best.plans.items) else set[None]()
     is_guessed = any(isinstance(value, int | None) and value in numbers | guessed for value in values)
     several = any(isinstance(value, tuple) and any(isinstance(v, torch.Tensor) for v in value) for value in values)
@@ -364,17 +371,31 @@ def _is_raised_by_user(attempt: Attempt) -> bool:
     return expression_at(traceback, attempt.sources) is None
 
 
-def _reads_nothing(attempt: Attempt) -> bool:
+def _reads_state(attempt: Attempt) -> bool:
     """Return True if the expression that failed reads an attribute of the instance that is None, as it may be by
-    default: who calls the method may have asked before."""
+    default, or that another method sets: who calls the method may have asked or called that before."""
+    node, frame = None, None
     traceback = attempt.run.error.__traceback__ if attempt.run.error is not None else None
-    node, instance = None, None
     while traceback is not None:
         if attempt.sources.rank(traceback.tb_frame.f_code.co_filename) == 0:
-            node, instance = expression_at(traceback, attempt.sources), traceback.tb_frame.f_locals.get("self")
+            node, frame = expression_at(traceback, attempt.sources), traceback.tb_frame
         traceback = traceback.tb_next
-    read = (n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)) if node is not None else ()
-    return instance is not None and any(vars(instance).get(name, instance) is None for name in read)
+    instance = frame.f_locals.get("self") if frame is not None else None
+    if node is None or frame is None or instance is None:
+        return False
+    others = (
+        function
+        for function in ast.walk(ast.parse("\n".join(attempt.lines)))
+        if isinstance(function, ast.FunctionDef) and function.name not in ("__init__", frame.f_code.co_name)
+    )
+    stored = {
+        part.attr
+        for function in others
+        for part in ast.walk(function)
+        if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store)
+    }
+    read = {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)} & vars(instance).keys()
+    return any(name in stored or vars(instance)[name] is None for name in read)
 
 
 def _mentions(attempt: Attempt, names: Collection[str]) -> bool:
