@@ -317,6 +317,116 @@ class SkipGram(nn.Module):
     def forward(self, centre, negatives):
         return torch.bmm(self.words(negatives), self.words(centre).unsqueeze(2)).squeeze(2)
 """
+PAIR = """
+class Pair(nn.Module):
+    def __init__(self, words, width, classes):
+        super().__init__()
+        self.words, self.rnn = nn.Embedding(words, width), nn.GRU(width, width, batch_first=True)
+        self.head = nn.Linear(3 * width, classes)
+
+    def forward(self, first, second):
+        u, v = (self.rnn(self.words(tokens))[1][-1] for tokens in (first, second))
+        return self.head(torch.cat([u, v, (u - v).abs()], 1))
+"""
+LAST_STATES = """
+class LastStates(nn.Module):
+    def __init__(self, layers=2):
+        super().__init__()
+        self.words, self.rnn = nn.Embedding(100, 32), nn.LSTM(32, 48, layers, batch_first=True)
+        self.head = nn.Linear(48, 5)
+
+    def forward(self, text):
+        state = self.rnn(self.words(text))[1][0]
+        return self.head(state[-1])
+"""
+NEAREST = """
+def nearest(first, second):
+    \"\"\"The distance of points to the nearest of others, first: (batch, n, 3), second: (batch, m, 3).\"\"\"
+    return (first.unsqueeze(2) - second.unsqueeze(1)).pow(2).sum(-1).amin(2)
+"""
+SCALED = """
+class Scaled(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(classes, 8))
+        self.scale = nn.Parameter(torch.full((classes,), 10.0))
+
+    def forward(self, x):
+        return F.linear(x, self.weight) * self.scale
+"""
+TIMES = """
+import numpy as np
+
+class Times(nn.Module):
+    def __init__(self, width: int = 16):
+        super().__init__()
+        self.width, self.layer = width, nn.Linear(width, 32)
+
+    def forward(self, t):
+        steps = torch.from_numpy(np.exp(-np.arange(self.width))).float()
+        return self.layer(t[:, None].float() * steps)
+"""
+HALVED = """
+class Halved(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.body, self.pool = nn.Conv2d(channels, channels, 3, padding=1), nn.AvgPool2d(2)
+
+    def forward(self, x):
+        return self.pool(self.body(x)) + self.pool(x)
+"""
+TWICE = """
+class Part(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.layer = nn.LayerNorm(64), nn.Linear(64, 64)
+
+    def forward(self, x):
+        x = x + self.layer(self.norm(x))
+        return x
+
+class Twice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.ModuleList(Part() for _ in range(2))
+
+    def forward(self, x):
+        for part in self.parts:
+            x = part(x)
+        return x
+"""
+QUERIES = """
+class Queries(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.queries = nn.Parameter(torch.zeros(32, width))
+        self.norm, self.layer = nn.LayerNorm(width), nn.Linear(width, width)
+
+    def forward(self, x):
+        queries = self.queries.expand(x.shape[0], -1, -1)
+        return self.layer(torch.cat([self.norm(x), queries], 1))
+"""
+GROWN = """
+class Grown(nn.Module):
+    def __init__(self, width: int, depth: int = 3):
+        super().__init__()
+        self.parts = nn.ModuleList([nn.Sequential(nn.Linear(width, width), nn.ReLU()) for _ in range(depth)])
+
+    def forward(self, x):
+        for part in self.parts:
+            x = part(x)
+        return x
+"""
+DIRECTIONS = """
+class Directions(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.LSTM(40, 16, bidirectional=True, batch_first=True)
+
+    def forward(self, x):
+        start = x.new_zeros(2, x.size(0), 16)
+        return self.rnn(x, (start, start))[0]
+"""
 ALIGNED = """
 class Aligned(nn.Module):
     def __init__(self):
@@ -340,7 +450,7 @@ class Aligned(nn.Module):
             "Attention",
             "y.transpose(1, 2).reshape(B, T, C)",
             "y.transpose(1, 2).view(B, T, C)",
-            [("warning", "y.transpose(1, 2).view(B, T, C)")],
+            [("error", "y.transpose(1, 2).view(B, T, C)")],
             id="a view of a transposed tensor",
         ),
         pytest.param(
@@ -360,7 +470,7 @@ class Aligned(nn.Module):
             "Tagger",
             "states, _ = self.rnn",
             "states = self.rnn",
-            [("warning", "self.head(states)")],
+            [("error", "self.head(states)")],
             id="what a layer returns besides",
         ),
         pytest.param(
@@ -566,6 +676,86 @@ class Aligned(nn.Module):
             [("warning", "torch.bmm(x, turn)")],
             id="as many points as they have coordinates",
         ),
+        pytest.param(
+            PAIR,
+            "Pair",
+            '3 * width',
+            '2 * width',
+            [("warning", "self.head(torch.cat([u, v, (u - v).abs()], 1))")],
+            id="constants that meet, though inputs of other ranks come further",
+        ),
+        pytest.param(
+            LAST_STATES,
+            "LastStates",
+            'state[-1]',
+            'state.transpose(0, 1).flatten(1)',
+            [("warning", "self.head(state.transpose(0, 1).flatten(1))")],
+            id="constants that only a batch meets",
+        ),
+        pytest.param(
+            NEAREST,
+            "nearest",
+            'second.unsqueeze(1)',
+            'second',
+            [("warning", "first.unsqueeze(2) - second")],
+            id="sizes that a docstring calls the same",
+        ),
+        pytest.param(
+            SCALED,
+            "Scaled",
+            '10.0',
+            '10',
+            [("warning", "nn.Parameter(torch.full((classes,), 10))")],
+            id="a constructor that nothing runs with",
+        ),
+        pytest.param(
+            TIMES,
+            "Times",
+            '.float()\n        return',
+            '\n        return',
+            [("error", "self.layer(t[:, None].float() * steps)")],
+            id="what NumPy makes in double precision",
+        ),
+        pytest.param(
+            HALVED,
+            "Halved",
+            '+ self.pool(x)',
+            '+ x',
+            [("warning", "self.pool(self.body(x)) + x")],
+            id="what strides leave of an image, stretched over it",
+        ),
+        pytest.param(
+            TWICE,
+            "Twice",
+            '        x = x + self.layer(self.norm(x))\n        return x',
+            '        x = x + self.layer(self.norm(x))',
+            [("error", "self.norm(x)")],
+            id="the second turn of a loop",
+        ),
+        pytest.param(
+            QUERIES,
+            "Queries",
+            'x.shape[0], -1, -1',
+            'x.shape[0], -1',
+            [("warning", "self.queries.expand(x.shape[0], -1)")],
+            id="a batch of as many as there are queries, before it fails",
+        ),
+        pytest.param(
+            GROWN,
+            "Grown",
+            'nn.Sequential(nn.Linear(width, width), nn.ReLU())',
+            '[nn.Linear(width, width), nn.ReLU()]',
+            [("warning", "nn.ModuleList([[nn.Linear(width, width), nn.ReLU()] for _ in range(depth)])")],
+            id="no parts in place of as many as the default says",
+        ),
+        pytest.param(
+            DIRECTIONS,
+            "Directions",
+            'new_zeros(2',
+            'new_zeros(1',
+            [("error", "self.rnn(x, (start, start))")],
+            id="a state that no input mends",
+        ),
     ],
 )  # fmt: skip
 def test_a_mistake_and_its_twin(
@@ -609,3 +799,25 @@ class Attention(nn.Module):
 
 def test_sizes_of_an_object_that_was_made_up_are_no_demand(trace: TraceFixture) -> None:
     assert said(trace, HELD, "Attention") == []
+
+
+SCALER = """
+class Scaler:
+    def __init__(self):
+        self.mean = 0.0
+
+    def fit(self, data):
+        self.mean = data.mean(0)
+
+    def transform(self, data):
+        return data.relu() - torch.mean(self.mean)
+
+def penalty(output, x):
+    gradient = torch.autograd.grad(output, x, torch.ones(output.size()), create_graph=True)[0]
+    return (gradient.norm(2, dim=1) - 1).pow(2).mean()
+"""
+
+
+@pytest.mark.parametrize("name", ["Scaler.transform", "penalty"])
+def test_what_a_program_does_before_is_not_told_to_be_missing(trace: TraceFixture, name: str) -> None:
+    assert said(trace, SCALER, name) == []

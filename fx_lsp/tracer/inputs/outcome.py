@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -20,27 +18,21 @@ from fx_lsp.tracer.inputs.plan.plans import (
 from fx_lsp.tracer.inputs.plan.start import is_given
 from fx_lsp.tracer.inputs.reconstruct import reconstructions
 from fx_lsp.tracer.inputs.remarks import demands_of
-from fx_lsp.tracer.inputs.search import Found, reached, search
+from fx_lsp.tracer.inputs.search import Found, search
 from fx_lsp.tracer.inputs.settle import Settled
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
 from fx_lsp.tracer.inputs.solve.short_loops import with_few_steps
 from fx_lsp.tracer.inputs.solve.verdict import (
     DeadEnd,
     are_numbers,
-    choices_of_ranks,
+    at_fault,
     has_known_ranks,
     is_of_environment,
-    is_own_fault,
-    persists,
 )
-from fx_lsp.tracer.inputs.task import MIN_SECONDS
 from fx_lsp.tracer.run.branches import unreached
 from fx_lsp.tracer.run.call import Call, tensors_in
 from fx_lsp.tracer.run.conditions import Conditions, under
 from fx_lsp.tracer.run.observation import Run, Stopped
-
-FEW_CALLS = 200
-"""With how few torch calls a run is repeated though the time is used up: a verdict is not to depend on the machine."""
 
 
 @dataclass
@@ -73,22 +65,24 @@ def search_candidate(candidate: Candidate, start: Plans, seconds: float, earlier
 
 
 def severity_of(candidate: Candidate, outcome: Found) -> Severity:
-    """Tell how sure it is that the code itself is what ended a search."""
-    task, constructed, failed = candidate.task, candidate.constructed, outcome.best
+    """Tell how sure it is that the code itself is what ended a search; its best attempt is the one that shows so."""
+    constructed, failed = candidate.constructed, outcome.best
     if _may_be_several(candidate, failed) or is_of_environment(failed) or _is_of_values(failed):
         return "information"
-    if constructed.trusted and is_given(candidate.start):
-        return "information" if candidate.offer.guessed else "error"
-    rivals = [a for a in (*outcome.failures, *outcome.of_other_ranks) if reached(a)[:2] >= reached(failed)[:2]]
-    in_time = task.seconds > MIN_SECONDS or failed.run.calls <= FEW_CALLS
-    sure = constructed.trusted and in_time and has_known_ranks(failed)
-    if sure and persists(failed, rivals, candidate.evaluate):
-        return "error"
-    is_unsure = is_given(candidate.start) or not are_numbers(plan for _, plan in constructed.plans.items)
+    if is_given(candidate.start):
+        is_certain = constructed.trusted and not candidate.offer.guessed
+        return "error" if is_certain else "information"
     owner = candidate.subject.owner
-    if is_unsure or (owner is not None and inspect.isabstract(owner)):
+    is_abstract = owner is not None and inspect.isabstract(owner)
+    if is_abstract or not are_numbers(plan for _, plan in constructed.plans.items):
         return "information"
-    return "warning" if _is_own_fault(candidate, outcome, rivals) else "information"
+    attempts = (*outcome.failures, *outcome.of_other_ranks)
+    wrong = at_fault(DeadEnd(attempts, outcome.exhausted, candidate.evaluate, partial(candidate.explore, whole=True)))
+    if wrong is None or _is_of_values(wrong):
+        return "information"
+    outcome.best = wrong
+    is_certain = constructed.trusted and has_known_ranks(wrong)
+    return "error" if is_certain else "warning"
 
 
 def _is_of_values(failed: Attempt) -> bool:
@@ -100,15 +94,6 @@ def _may_be_several(candidate: Candidate, failed: Attempt) -> bool:
     """Return True if an argument that was guessed may be a list or a tuple of things."""
     names = (name for name, plan in failed.plans.items if any(i.guessed for i in input_specs(Plans(((name, plan),)))))
     return any(candidate.facts[name].may_be_several for name in names if name in candidate.facts)
-
-
-def _is_own_fault(candidate: Candidate, outcome: Found, rivals: Sequence[Attempt]) -> bool:
-    failed = outcome.best
-    whole = candidate.explore(failed.plans, whole=True)
-    is_certain = has_known_ranks(failed) or (outcome.exhausted and failed.run.failed is not None)
-    attempts = (*outcome.failures, *outcome.of_other_ranks)
-    ranks = math.inf if is_certain else choices_of_ranks(failed, attempts)
-    return is_own_fault(DeadEnd(failed, rivals, whole, ranks, candidate.evaluate))
 
 
 def note_stopped(candidate: Candidate, failed: Attempt, inputs: tuple[InputSpec, ...], failure: Failure) -> None:

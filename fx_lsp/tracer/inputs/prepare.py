@@ -21,7 +21,7 @@ from fx_lsp.tracer.inputs.plan.plans import (
     input_specs,
 )
 from fx_lsp.tracer.inputs.plan.start import resumed
-from fx_lsp.tracer.inputs.remarks import remarks_of
+from fx_lsp.tracer.inputs.remarks import demands_of, remarks_of
 from fx_lsp.tracer.inputs.search import Found, search_failure
 from fx_lsp.tracer.inputs.settle import settle
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_data_dependent, lacks_state, missing_name
@@ -49,24 +49,24 @@ def prepare_with(
 
     `is_copy` tells that the instance is a copy of one that was tried, with other parameters.
     """
-    candidate = candidate_of(task, subject, signature, offer, written)
-    if isinstance(candidate, Failure):
-        return candidate
+    tried = candidate_of(task, subject, signature, offer, written)
+    if isinstance(tried, Failure):
+        return tried
     # what is left when the search fails belongs to the callers
     budget = task.seconds * (SEARCH_SHARE if task.request.callers and offer.is_empty else 1)
-    earlier = resumed(candidate.start, candidate.alternatives, task.request.previous)
-    outcome = search_candidate(candidate, candidate.start, budget, earlier)
-    candidate = candidate.with_object_of(outcome.best.plans)
-    inputs = candidate.constructed.inputs + input_specs(outcome.best.plans)
+    earlier = resumed(tried.start, tried.alternatives, task.request.previous)
+    outcome = search_candidate(tried, tried.start, budget, earlier)
+    candidate = tried.with_object_of(outcome.best.plans)
     settled = settle(task, outcome, written.named, candidate.call_of, candidate.alternatives)
     if settled is not None:
         failed = outcome.best.run.error is not None
+        inputs = candidate.constructed.inputs + input_specs(outcome.best.plans)
         otherwise = search_failure(task, outcome, "information", inputs) if failed else None
         if variant := variant_of(task.request.work):
             return prepared_variant(candidate, settled.attempt, variant)
         prepared = prepared_call(candidate, settled, otherwise)
         optional = with_optional_arguments(candidate, settled.attempt, prepared.unreached)
-        remarks = remarks_of(candidate, settled.attempt) + optional.remarks
+        remarks = remarks_of(candidate, settled.attempt, outcome.failures) + optional.remarks
         return dataclasses.replace(prepared, remarks=remarks, variants=optional.variants, unreached=optional.unreached)
     for instance, note in _with_other_parameters(candidate, outcome) if not is_copy else ():
         again = prepare_with(task, subject, signature, dataclasses.replace(offer, instance=instance), written, True)
@@ -77,7 +77,12 @@ def prepare_with(
         if isinstance(again, Prepared):
             return dataclasses.replace(again, notes=[*again.notes, note], remarks=())
     bad = severity_of(candidate, outcome) if not is_copy else "information"
+    candidate = tried.with_object_of(outcome.best.plans)
+    inputs = candidate.constructed.inputs + input_specs(outcome.best.plans)
     failure = search_failure(task, outcome, bad, inputs)
+    if bad != "information" and (demands := demands_of(candidate, outcome.best)):
+        first = demands[0]
+        failure = dataclasses.replace(failure, message=first.message, span=first.span, severity=first.severity)
     if bad == "information" and shows_no_tensors(task.request, outcome.best.run, inputs):
         return nothing(task.request.name, failure.message)
     if not is_copy:
@@ -120,13 +125,17 @@ def _other_dtypes(candidate: Candidate, failed: Attempt) -> list[torch.dtype]:
     """The dtypes that a module may be cast to where it is made, as its operands do not fit its parameters.
 
     A module whose parameters are of another dtype than by default, or of several, says itself what each of them is.
+    Nobody trains in double precision without saying so: that is what NumPy makes where nobody asked for it.
     """
     call, error, modules = failed.run.failed, failed.run.error, candidate.bound.modules
     if not modules or call is None or error is None or kind_of(error, call) != "dtype":
         return []
     operands = [t for t in tensors_among(call.args, call.kwargs) if t.is_floating_point()]
     mine = {t.dtype for module in modules.values() for t in module.parameters() if t.is_floating_point()}
-    return list(dict.fromkeys(t.dtype for t in operands if t.dtype not in mine)) if mine == {torch.float32} else []
+    other = dict.fromkeys(
+        t.dtype for t in operands if t.dtype not in mine and t.dtype.itemsize < torch.float32.itemsize
+    )
+    return list(other) if mine == {torch.float32} else []
 
 
 def _asks_for_no_gradient(attempts: Iterable[Attempt], candidate: Candidate) -> bool:

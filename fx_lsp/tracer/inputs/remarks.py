@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 from fx_lsp.model import Remark, Span
+from fx_lsp.tracer.failures.exceptions import failure_of
 from fx_lsp.tracer.inputs.candidate import Candidate
 from fx_lsp.tracer.inputs.construct import INIT
-from fx_lsp.tracer.inputs.evidence.named_numbers import with_named_sizes
+from fx_lsp.tracer.inputs.evidence.named_numbers import unlike_docstring, with_named_sizes
 from fx_lsp.tracer.inputs.plan.plans import (
     TensorPlan,
     fresh_sizes,
@@ -20,7 +22,7 @@ from fx_lsp.tracer.inputs.solve.forced import dimension_names, forced, name_of
 from fx_lsp.tracer.inputs.solve.operands import ASKS_ONE_ELEMENT
 from fx_lsp.tracer.inputs.solve.path_conditions import Dimension
 from fx_lsp.tracer.inputs.solve.solver import Sizes, with_sizes
-from fx_lsp.tracer.inputs.solve.verdict import are_tensors_or_numbers
+from fx_lsp.tracer.inputs.solve.verdict import DeadEnd, are_tensors_or_numbers, at_fault
 from fx_lsp.tracer.run.call import tensors_in
 from fx_lsp.tracer.run.in_place import overwritten
 from fx_lsp.tracer.run.pairs import pairs_told
@@ -30,8 +32,11 @@ MAX_CALLS_RETRACED = 500
 """Up to how many torch calls a run is repeated on symbols to see what it demands of sizes."""
 
 
-def remarks_of(candidate: Candidate, ran: Attempt) -> tuple[Remark, ...]:
-    """Tell what is wrong with code that runs: it pairs all elements of two tensors, or wants sizes nobody means."""
+def remarks_of(candidate: Candidate, ran: Attempt, failures: Sequence[Attempt]) -> tuple[Remark, ...]:
+    """Tell what is wrong with code that runs: it pairs all elements of two tensors, or wants sizes nobody means.
+
+    `failures` are attempts that were made before.
+    """
     crossed = (
         Remark(
             pairs_told(specs),
@@ -40,7 +45,7 @@ def remarks_of(candidate: Candidate, ran: Attempt) -> tuple[Remark, ...]:
         )
         for span, *specs in dict.fromkeys(ran.run.crossed)
     )
-    demands = demands_of(candidate, ran) or list(_unbatched(candidate, ran))
+    demands = demands_of(candidate, ran) or list(_unbatched(candidate, ran, failures))
     return (*crossed, *_overwritten(ran), *demands)
 
 
@@ -53,13 +58,20 @@ def _overwritten(ran: Attempt) -> Iterator[Remark]:
         yield Remark(message, write.chain[0], severity)
 
 
-def _unbatched(candidate: Candidate, ran: Attempt) -> Iterator[Remark]:
-    """Tell of layers that take their input for one example without a batch, if its rank was guessed."""
+def _unbatched(candidate: Candidate, ran: Attempt, failures: Sequence[Attempt]) -> Iterator[Remark]:
+    """Tell of layers that take their input for one example without a batch, if its rank was guessed; or of what no
+    batch comes past."""
     guessed = any(plan.source == "search" and not plan.rank_known for _, plan in ran.plans.tensors())
-    for chain in dict.fromkeys(ran.run.unbatched if guessed else ()):
-        if chain:
-            shown = shown_expression(chain[0], candidate.task.lines)
-            yield Remark(f"`{shown}` gets one example without a batch: only so it runs", chain[0], "warning")
+    chains = [chain for chain in dict.fromkeys(ran.run.unbatched if guessed else ()) if chain]
+    batches = [attempt for attempt in failures if not attempt.run.unbatched] if chains else []
+    explore = partial(candidate.explore, whole=True)
+    if (wrong := at_fault(DeadEnd(batches, True, candidate.evaluate, explore))) is not None and wrong.run.error:
+        failure = failure_of(wrong.run.error, wrong.sources, wrong.run.failed, wrong.lines, "warning")
+        yield Remark(failure.message, failure.span, "warning")
+        return
+    for chain in chains:
+        shown = shown_expression(chain[0], candidate.task.lines)
+        yield Remark(f"`{shown}` gets one example without a batch: only so it runs", chain[0], "warning")
 
 
 def demands_of(candidate: Candidate, ran: Attempt) -> list[Remark]:
@@ -80,7 +92,8 @@ def _retraced_demands(candidate: Candidate, ran: Attempt) -> list[Remark]:
     if telling is not None:
         return [telling]
     exploration = candidate.explore(ran.plans, whole=True, chains=True)
-    if exploration.attempt.run.error is not None:
+    ends_alike = exploration.attempt.run.error is None if ran.run.error is None else exploration.ends_like(ran)
+    if not ends_alike:
         return []
 
     def again(sizes: Sizes) -> Attempt:
@@ -106,6 +119,7 @@ def _unlike_its_name(candidate: Candidate, ran: Attempt) -> Remark | None:
     """Tell of code that runs only where an input has another size than the number that is named after it."""
     sizes = {path: plan.spec.sizes for path, plan in ran.plans.tensors()}
     others = [named for named in candidate.named_sizes if not named.is_met(sizes.get(named.path, ()))]
+    others = others or unlike_docstring(ran.plans, candidate.facts)
     if not others:
         return None
     attempt = candidate.evaluate(with_named_sizes(ran.plans, others))

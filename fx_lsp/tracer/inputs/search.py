@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from fx_lsp.model import Failure, InputSpec, Severity
 from fx_lsp.tracer.failures.exceptions import failure_of, is_of_made_up
-from fx_lsp.tracer.inputs.plan.plans import FROM_ERROR, Plans
+from fx_lsp.tracer.inputs.plan.plans import FROM_DOCSTRING, FROM_ERROR, Plans
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_data_dependent, is_of_sizes, place_of
 from fx_lsp.tracer.inputs.solve.demands import of_one_shape
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
@@ -58,7 +58,7 @@ NO_EFFECT = 20
 @dataclass
 class Found:
     """The end of a search: the best attempt (it ran when `run.error` is None), those that failed, and those with inputs
-    of other ranks that failed as far. It is `exhausted` if none of other ranks was left to try."""
+    of other ranks. It is `exhausted` if none of other ranks was left to try."""
 
     best: Attempt
     failures: list[Attempt] = field(default_factory=list)
@@ -92,7 +92,7 @@ def search(
     while found.best.run.error is None and (accidents := _accidents(found.best)):
 
         def has_fewer(attempt: Attempt, accidents: int = accidents) -> bool:
-            return _accidents(attempt) < accidents
+            return _has_ranks_of_docstring(attempt, start) and _accidents(attempt) < accidents
 
         better = _of_other_rank(found.best, start, evaluate, deadline, seen, solver, has_fewer)
         if better is None:
@@ -102,7 +102,8 @@ def search(
 
         def fits(attempt: Attempt) -> bool:
             ranks = [len(plan.spec.sizes) for _, plan in attempt.plans.tensors() if plan.source == "search"]
-            return all(ranks) and not _accidents(attempt) and not fits_by_accident(attempt)
+            is_meant = all(ranks) and not _accidents(attempt) and _has_ranks_of_docstring(attempt, start)
+            return is_meant and not fits_by_accident(attempt)
 
         found.best = _of_other_rank(found.best, start, evaluate, deadline, seen, solver, fits) or found.best
     if found.best.run.error is not None and not is_data_dependent(found.best):
@@ -115,6 +116,13 @@ def search(
 def _accidents(attempt: Attempt) -> int:
     """Return how often what a run did is a sign of inputs of other ranks than are meant."""
     return attempt.run.expansions + len(attempt.run.unbatched)
+
+
+def _has_ranks_of_docstring(attempt: Attempt, start: Plans) -> bool:
+    """Return True if tensors have as many dimensions as a docstring says."""
+    ranks = {path: len(plan.spec.sizes) for path, plan in attempt.plans.tensors()}
+    said = ((path, len(plan.spec.sizes)) for path, plan in start.tensors() if plan.detail == FROM_DOCSTRING)
+    return all(ranks.get(path, rank) == rank for path, rank in said)
 
 
 def _simplest(start: Plans, best: Attempt, evaluate: Evaluate, deadline: float) -> Attempt:
@@ -156,6 +164,7 @@ def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts
         offered = concat(batched(attempt), of_one_shape(attempt), fitting, repairs(attempt))
         ones = _ones(plans)
         children = (c for c in offered if c not in seen and max(c.sizes(), default=0) <= MAX_SIZE and _ones(c) <= ones)
+        children = (c for c in children if not _is_emptied(c, start))
         for unlikely, child in enumerate(children):
             seen.add(child)
             heapq.heappush(queue, ((-calls, -line), doubt + unlikely, next(order), child, stop))
@@ -217,6 +226,12 @@ def _ones(plans: Plans) -> int:
     What runs with a size of 1 alone is wrong for every other.
     """
     return sum(plan.spec.sizes.count(1) for _, plan in plans.tensors() if plan.detail == FROM_ERROR)
+
+
+def _is_emptied(plans: Plans, start: Plans) -> bool:
+    """Return True if a number that the code gives by default is 0: so many layers as none need no repair."""
+    defaults = {name for name, plan in start.items if getattr(plan, "source", "") == "default" and plan.shown.isdigit()}
+    return any(name in defaults and plan.shown == "0" != start[name].shown for name, plan in plans.items)
 
 
 def reached(attempt: Attempt) -> tuple[int, int, int]:
@@ -283,7 +298,7 @@ def _of_other_ranks(
         other = _first_that_runs(plans, evaluate, deadline, attempts, solver)
         if other.best.run.error is None:
             return other
-        found.of_other_ranks += [a for a in other.failures if a.run.calls >= found.best.run.calls]
+        found.of_other_ranks += other.failures
         if reached(other.best) > reached(found.best):
             found.best = other.best
     found.exhausted = True

@@ -70,8 +70,12 @@ def _with_optional_argument(
         reached = [u.span for u in code if u.span.line in run.coverage.lines]
         values = tuple(v for v in run.values if any(span.contains(v.span) for span in reached))
         code = tuple(dataclasses.replace(u, variants=(*u.variants, name)) if u.span in reached else u for u in code)
-        return Optional(code, remarks_of(candidate, outcome.best), (TargetVariant(name, inputs, values),))
-    bad = severity_of(candidate, outcome)
+        return Optional(
+            code, remarks_of(candidate, outcome.best, outcome.failures), (TargetVariant(name, inputs, values),)
+        )
+    bad, run = severity_of(candidate, outcome), outcome.best.run
+    assert run.error is not None
+    inputs = candidate.constructed.inputs + input_specs(outcome.best.plans)
     failure = failure_of(run.error, task.sources, run.failed, task.lines, bad, inputs)
     if bad != "information" and failure.span is not None:
         spec = next(spec.spec for spec in inputs if spec.name.partition("[")[0] == name)
@@ -96,8 +100,9 @@ def prepared_variant(candidate: Candidate, ran: Attempt, name: str) -> Prepared 
     outcome = search_candidate(candidate, ran.plans.with_plan(name, tensor), task.seconds)
     settled = settle(task, outcome, candidate.written.named, candidate.call_of, candidate.alternatives)
     if settled is None:
+        bad = severity_of(candidate, outcome)
         inputs = candidate.constructed.inputs + input_specs(outcome.best.plans)
-        failure = search_failure(task, outcome, severity_of(candidate, outcome), inputs)
+        failure = search_failure(task, outcome, bad, inputs)
         note_stopped(candidate, outcome.best, inputs, failure)
         return failure
     prepared = prepared_call(candidate, settled, None)

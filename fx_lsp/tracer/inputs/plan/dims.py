@@ -89,7 +89,8 @@ def sizes_of(shape: Shape, named: MutableMapping[str, int], taken: Set[int]) -> 
 
 
 def parameter_shape(docstring: str, name: str) -> Shape | None:
-    """The shape that a docstring gives for a parameter, in Google's, NumPy's or Sphinx' style."""
+    """The shape that a docstring gives for a parameter, in Google's, NumPy's or Sphinx' style, or anywhere in a
+    sentence: `query: (batch, width)`."""
     lines = docstring.splitlines()
     start = re.compile(rf"^(\s*)(?::param\s+(?:\w+\s+)?|[-*]\s+)?[`*]*{re.escape(name)}[`*]*\s*(?=[:(\s-]|$)(.*)")
     for number, line in enumerate(lines):
@@ -105,4 +106,5 @@ def parameter_shape(docstring: str, name: str) -> Shape | None:
         found = shapes_in("\n".join(entry))
         if found:
             return found[0]
-    return None
+    inline = re.search(rf"(?<![\w.]){re.escape(name)}[`*]*\s*:\s*(?=[(\[])", docstring)
+    return next(iter(shapes_in(docstring[inline.end() :])), None) if inline is not None else None

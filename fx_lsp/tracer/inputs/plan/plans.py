@@ -25,6 +25,7 @@ from fx_lsp.tracer.run.values.constants import give_values
 INIT = "init."
 """What the names of constructor arguments begin with, among the inputs of a trace."""
 FROM_ERROR = "sizes from an error"
+FROM_DOCSTRING = "shape from the docstring"
 """What is said of sizes that the numbers in an error suggested."""
 LEADING = (4, 8, 12, 16, 20, 24, 28, 36, 40, 44, 48, 52, 56, 60, 68, 72, 76, 80, 84, 88, 92, 100, 104)
 LAST = (64, 32, 96, 160, 192, 224, 288, 320, 352, 384, 416)

@@ -19,7 +19,15 @@ from fx_lsp.specs import TensorSpec
 from fx_lsp.tracer.inputs.plan.arrays import array_plans
 from fx_lsp.tracer.inputs.plan.dims import shapes_in, sizes_of, words
 from fx_lsp.tracer.inputs.plan.facts import Facts
-from fx_lsp.tracer.inputs.plan.plans import Plan, SequencePlan, TensorPlan, ValuePlan, fresh_sizes, value
+from fx_lsp.tracer.inputs.plan.plans import (
+    FROM_DOCSTRING,
+    Plan,
+    SequencePlan,
+    TensorPlan,
+    ValuePlan,
+    fresh_sizes,
+    value,
+)
 from fx_lsp.tracer.inputs.plan.signatures import hints_of, signature_of
 from fx_lsp.tracer.run.tensors import short_name
 from fx_lsp.tracer.source.likely_numbers import INTEGERS, number_named
@@ -142,7 +150,7 @@ def tensors(name: str, facts: Facts, taken: set[int], context: Context) -> list[
     others = taken | set(facts.sizes.values())
     shapes = [(fresh_sizes(rank, others, features=dtype != "i64"), "") for rank in ranks]
     if facts.shape is not None:
-        shapes.insert(0, (sizes_of(facts.shape, context.named, taken), "shape from the docstring"))
+        shapes.insert(0, (sizes_of(facts.shape, context.named, taken), FROM_DOCSTRING))
     elif (facts.spatial or IMAGE_NAME.search(name)) and (spatial := facts.spatial or 2) + 2 in ranks:
         shapes.insert(0, (_image_sizes(3 if IMAGE_NAME.search(name) else None, spatial, others), ""))
     is_mask, known = MASK_NAME.search(name) is not None, facts.dtype is not None

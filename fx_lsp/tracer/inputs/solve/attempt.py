@@ -19,7 +19,7 @@ from fx_lsp.tracer.program.process_group import wants_launcher
 from fx_lsp.tracer.run.call import RUN_CODE, Call
 from fx_lsp.tracer.run.conditions import Conditions
 from fx_lsp.tracer.run.observation import Run, tensors_among, watched_run
-from fx_lsp.tracer.source.provenance import Sources
+from fx_lsp.tracer.source.provenance import Chain, Sources
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,11 @@ class Attempt:
     context: Context
     created: tuple[str, ...] = ()
     conditions: Conditions = field(default_factory=Conditions)
+
+    @cached_property
+    def chain(self) -> Chain:
+        """Return the user's expressions that were running when it ended, the innermost first."""
+        return self.sources.traceback_chain(self.run.error.__traceback__ if self.run.error is not None else None)
 
     @cached_property
     def question(self) -> Question | None:
@@ -123,9 +128,7 @@ def is_of_sizes(attempt: Attempt) -> bool:
 
 def place_of(attempt: Attempt) -> object:
     """The expression at which an attempt ended, None where it is none of the user's."""
-    error = attempt.run.error
-    chain = attempt.sources.traceback_chain(error.__traceback__ if error else None)
-    return chain[0] if chain else None
+    return attempt.chain[0] if attempt.chain else None
 
 
 def mentioned_tensors(attempt: Attempt) -> list[str]:

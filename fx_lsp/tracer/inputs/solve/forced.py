@@ -19,7 +19,7 @@ import torch
 
 from fx_lsp.model import Remark, Span
 from fx_lsp.syntax import FunctionNode
-from fx_lsp.tracer.compat import sympy
+from fx_lsp.tracer.compat import FloorDiv, sympy
 from fx_lsp.tracer.inputs.evidence.requirements import shape_of
 from fx_lsp.tracer.inputs.plan.plans import Plans
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, place_of
@@ -60,17 +60,12 @@ def forced(
     remarks: dict[Span, Remark] = {}
     for demand in _suspected(exploration, dimension_names(function)):
         places = ((exploration.dimensions[s].path, exploration.dimensions[s].index) for s in demand.symbols)
-        if all(place in fixed for place in places) or _is_taken(demand, exploration):
+        if all(place in fixed for place in places):
             continue
         if len(remarks) < MAX_DEMANDS and demand.span not in remarks and _is_needed(demand, exploration, again):
             told = f"{demand.text} here: `{shown_expression(demand.span, lines)}` works only so"
             remarks[demand.span] = Remark(told, demand.span, "warning")
     return list(remarks.values())
-
-
-def _is_taken(demand: Demand, exploration: Exploration) -> bool:
-    """Return True if the code took the number of a dimension: it may meet what was made of that."""
-    return any(symbol in exploration.taken and exploration.dimensions[symbol].rank for symbol in demand.symbols)
 
 
 def _is_needed(demand: Demand, exploration: Exploration, again: Again) -> bool:
@@ -367,13 +362,15 @@ def _of_product(condition: Condition, exploration: Exploration, names: Mapping[A
 
 def _of_itself(condition: Condition, exploration: Exploration, names: Mapping[Any, str]) -> Demand | None:
     """Find the demand that a dimension is one of few numbers, if nothing but itself asks for it: `n - n // 2` rows meet
-    `n // 4`. Parity and the like hold for many sizes."""
+    `n // 4`, or `n // 2` is stretched over others as it is 1. Parity and the like hold for many sizes."""
     expression: Any = condition.expression
     symbols = [symbol for symbol in exploration.dimensions if symbol in expression.free_symbols]
     if not condition.held or expression.func is not sympy.Eq or len(symbols) != 1:
         return None
     (symbol,), dimension = symbols, exploration.dimensions[symbols[0]]
-    if not dimension.rank or not all(symbol in side.free_symbols for side in expression.args):
+    asks_itself = all(symbol in side.free_symbols for side in expression.args)
+    vanishes = expression.has(FloorDiv) and sympy.S.One in expression.args
+    if not dimension.rank or not (asks_itself or vanishes):
         return None
     holds = sum(expression.xreplace({symbol: sympy.Integer(size)}) == sympy.true for size in range(2, MAX_SIZE))
     if holds > MAX_SIZES:

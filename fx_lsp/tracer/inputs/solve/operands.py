@@ -86,7 +86,7 @@ class Question:
         self.call = call
         self._leaves = tree_leaves((call.args, call.kwargs))
         self._described = (call.func, *call.kwargs, *map(_described, self._leaves))
-        self.tensors = list({id(tensor): tensor for tensor in _tensors(call)}.values())
+        self.tensors = list({id(tensor): tensor for tensor in tensors_of(call)}.values())
         self._go_to("cpu" if on_fakes else "meta")
         if not on_fakes and (self.refused is None or not _is_alike(self.refused, error)):
             self._go_to("cpu")
@@ -158,7 +158,12 @@ def _described(leaf: Any) -> object:
     """Return what a call can tell of an argument: the sizes, strides and dtype of a tensor, else how it is written."""
     if isinstance(leaf, torch.Tensor):
         return _shape(leaf), tuple(map(size_hint, leaf.stride())), leaf.dtype
-    return size_hint(leaf) if isinstance(leaf, torch.SymInt) else (type(leaf), repr(leaf))
+    if isinstance(leaf, torch.SymInt):
+        return size_hint(leaf)
+    try:
+        return type(leaf), repr(leaf)
+    except Exception:  # how it reads is the user's code, or shows a tensor that it was made with
+        return type(leaf), id(leaf)
 
 
 def of_other_sizes(question: Question) -> Iterator[Replacement]:
@@ -214,16 +219,17 @@ def _values_like(argument: Any) -> tuple[Any, ...]:
 
 def _is_alike(error: BaseException | None, other: BaseException | None) -> bool:
     """Return True if two errors say the same of other numbers."""
-    return type(error) is type(other) and _without_digits(error) == _without_digits(other)
+    return type(error) is type(other) and without_digits(error) == without_digits(other)
 
 
-def _without_digits(error: BaseException | None) -> str:
+def without_digits(error: BaseException | None) -> str:
+    """Return what an error says, without its numbers."""
     return "".join(c for c in str(error) if not c.isdigit())
 
 
 def is_of_gradients(call: FailedCall, error: BaseException) -> bool:
     """Return True if a call raised an error only because its tensors want gradients: without them, none or another."""
-    tensors = _tensors(call)
+    tensors = tensors_of(call)
     if not any(tensor.requires_grad for tensor in tensors):
         return False
     other = _error_of(call, {id(tensor): tensor.detach() for tensor in tensors})
@@ -235,7 +241,7 @@ def runs_without_gradient(call: FailedCall) -> bool:
 
     What is told that it is `training` does change some, which no version counts.
     """
-    tensors = _tensors(call)
+    tensors = tensors_of(call)
     versions = sum(tensor._version for tensor in tensors)
     if _arguments(call).get("training") or not any(tensor.requires_grad for tensor in tensors):
         return False
@@ -252,7 +258,8 @@ def _error_of(call: FailedCall, others: Mapping[int, torch.Tensor]) -> Exception
     return None
 
 
-def _tensors(call: FailedCall) -> list[torch.Tensor]:
+def tensors_of(call: FailedCall) -> list[torch.Tensor]:
+    """Return the tensors among the arguments of a call, at any depth."""
     return [leaf for leaf in tree_leaves((call.args, call.kwargs)) if isinstance(leaf, torch.Tensor)]
 
 

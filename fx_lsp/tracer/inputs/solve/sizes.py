@@ -247,6 +247,8 @@ def _as_changed(attempt: Attempt, change: Replacement) -> Iterator[Plans]:
     path, pairs, plans = path_of(attempt, change.operand), _changed_sizes(change), attempt.plans
     if path is not None and len(dict(plans.tensors())[path].spec.sizes) == len(change.shape):
         yield resized(plans, lambda _: change.shape, RESIZED, path)
+    elif any(need == 1 for _, need in pairs):
+        return  # what is computed is not meant to be stretched over another
     sizes = plans.sizes()
     if all(have in sizes for have, _ in pairs):
         together = plans

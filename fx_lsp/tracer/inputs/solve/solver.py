@@ -49,9 +49,9 @@ class Solution:
 
 def solutions(exploration: Exploration, goal: Condition) -> list[Solution]:
     """The most natural sizes with which `goal` turns out otherwise; none where it does not depend on free sizes."""
-    hints, groups = exploration.hints, _tied(exploration)
-    if _is_emptiness(goal):
-        return []
+    hints, groups = exploration.hints, tied(exploration)
+    if _is_emptiness(goal) or (is_one(goal) and goal.expression.has(FloorDiv)):
+        return []  # what strides and pools leave of an image is not meant to be stretched over another
     expression = goal.expression if goal.held else _beside_ones(goal.expression)
     counted = [_test(sympy.Ge(part, 1), True) for part in expression.atoms(FloorDiv)]
     wanted = _test(expression, not goal.held)
@@ -232,8 +232,8 @@ def _enlarged(size: int) -> int:
     return size if size < 2 else size * next((factor for below, factor in ENLARGEMENTS if size < below), 1)
 
 
-def _tied(exploration: Exploration) -> dict[sympy.Symbol, tuple[sympy.Symbol, ...]]:
-    """For each symbol, those that the code has found equal to it so far: they change together."""
+def tied(exploration: Exploration) -> dict[sympy.Symbol, tuple[sympy.Symbol, ...]]:
+    """Return for each symbol those that the code has found equal to it so far: they change together."""
     groups: dict[sympy.Symbol, tuple[sympy.Symbol, ...]] = {symbol: (symbol,) for symbol in exploration.hints}
     for condition in exploration.conditions:
         pair = equal_symbols(condition)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -19,9 +20,7 @@ from fx_lsp.tracer.inputs.plan.plans import (
     Plans,
     SequencePlan,
     TensorPlan,
-    fresh_sizes,
     input_specs,
-    with_size,
 )
 from fx_lsp.tracer.inputs.plan.signatures import signature_of
 from fx_lsp.tracer.inputs.solve.attempt import (
@@ -33,63 +32,19 @@ from fx_lsp.tracer.inputs.solve.attempt import (
     place_of,
 )
 from fx_lsp.tracer.inputs.solve.frames import expression_at, value_in
+from fx_lsp.tracer.inputs.solve.operands import of_other_sizes, tensors_of, without_digits
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
-from fx_lsp.tracer.inputs.solve.sizes import conflict
-from fx_lsp.tracer.inputs.solve.solver import is_one, is_readable, solutions
+from fx_lsp.tracer.inputs.solve.solver import is_one, is_readable, solutions, tied, with_sizes
 from fx_lsp.tracer.program.absences import AbsentError
-from fx_lsp.tracer.run.observation import tensors_among
 
 MAX_GOALS = 3
 """How many of the last conditions have to have no solution."""
-MIN_RANKS, MIN_RANKS_OF_CONSTANTS = 4, 2
-"""With how many choices of ranks an expression has to fail, where nothing says which is meant; and one at which numbers
-meet that depend on no input."""
-_OWN_FAULTS = (RuntimeError, TypeError, AttributeError, ValueError, IndexError, NameError)
-
-
-def persists(best: Attempt, rivals: Iterable[Attempt], evaluate: Callable[[Plans], Attempt]) -> bool:
-    """Return True if the furthest attempt of a search fails at its place whatever the guessed sizes are.
-
-    So do all rivals, over the same sizes; for dtypes, whatever the dtypes are. Nothing but tensors may be guessed.
-    """
-    error = best.run.error
-    guessed = [
-        plan
-        for _, plan in best.plans.items
-        if getattr(plan, "source", "search") == "search" and not isinstance(plan, TensorPlan)
-    ]
-    if error is None or guessed or place_of(best) is None:
-        return False
-    rivals = list(rivals)
-    kind = kind_of(error, best.run.failed)
-    if kind not in ("shape", "dtype") or any(place_of(a) != place_of(best) for a in rivals):
-        return False
-    if kind == "dtype":
-        others = (evaluate(plans) for plans in _other_dtypes(best.plans))
-        return _mixes_dtypes(best) and all(place_of(a) == place_of(best) for a in others)
-    again = [evaluate(plans) for plans in _other_sizes(best.plans)]
-    same_place = [a for a in again if place_of(a) == place_of(best) and a.run.calls == best.run.calls]
-    sizes = conflict(best)
-    persistent = sizes is not None and all(conflict(a) == sizes for a in [*same_place, *rivals])
-    return persistent and bool(same_place) and all(a.run.error for a in again)
-
-
-def _other_sizes(plans: Plans) -> Iterator[Plans]:
-    sizes = plans.sizes()
-    for size in sorted(sizes):
-        yield with_size(plans, size, fresh_sizes(1, sizes)[0])
-
-
-def _other_dtypes(plans: Plans) -> Iterator[Plans]:
-    for dtype in ("f64", "f16", "bf16"):
-
-        def change(path: str, plan: TensorPlan, dtype: str = dtype) -> TensorPlan:
-            floating = plan.spec.dtype.startswith(("f", "bf"))
-            return replace(plan, spec=replace(plan.spec, dtype=dtype)) if floating else plan
-
-        changed = plans.map_tensors(change)
-        if changed != plans:
-            yield changed
+MIN_RANKS = 4
+"""With how many choices of ranks an expression has to fail, where nothing says which is meant."""
+_OWN_FAULTS = (RuntimeError, TypeError, AttributeError, ValueError, LookupError, NameError, AssertionError)
+_DIFFERENTIATING = frozenset({torch.autograd.grad, torch.autograd.backward, torch.Tensor.backward})
+MAX_PLACES = 8
+"""At how many expressions it is asked whether they are wrong."""
 
 
 def _with_any_dtypes(plans: Plans) -> Iterator[Plans]:
@@ -104,58 +59,79 @@ def _with_any_dtypes(plans: Plans) -> Iterator[Plans]:
             yield plans.map_tensors(change)
 
 
-def _mixes_dtypes(attempt: Attempt) -> bool:
-    """Return True if the failing call was given tensors of several dtypes; others may be wrong here only."""
-    failed = attempt.run.failed
-    return failed is not None and len({t.dtype for t in tensors_among(failed.args, failed.kwargs)}) > 1
-
-
 @dataclass(frozen=True)
 class DeadEnd:
-    """Where a search ended that found nothing.
+    """Where a search ended that found nothing: its attempts in their order, and how others are made.
 
-    `best` is the attempt that came furthest, `rivals` those that came as far, `exploration` is it on symbols. Where the
-    code does not say which ranks are meant, `ranks` is with how many choices of them it ended there.
+    It is `exhausted` if no other ranks of inputs were left to try.
     """
 
-    best: Attempt
-    rivals: Sequence[Attempt]
-    exploration: Exploration
-    ranks: float
+    attempts: Sequence[Attempt]
+    exhausted: bool
     evaluate: Callable[[Plans], Attempt]
+    explore: Callable[[Plans], Exploration]
 
 
-def is_own_fault(end: DeadEnd) -> bool:
-    """Return True if a search failed for no reason that lies in what was guessed.
+def at_fault(end: DeadEnd) -> Attempt | None:
+    """Return the attempt that shows the mistake, if a search failed for no reason that lies in what was guessed.
 
-    Every rival has to fail at the same place. What kinds of things and which dtypes there are depends on no ranks, and
-    which numbers of the code's own meet hardly does.
+    Inputs that the search came to later are made up to get past a mistake. So the first attempt counts that ended at
+    an expression, if none came past that.
     """
-    best, exploration, evaluate = end.best, end.exploration, end.evaluate
-    error, kind = best.run.error, kind_of(best.run.error, best.run.failed) if best.run.error is not None else ""
-    if not isinstance(error, _OWN_FAULTS) or kind not in ("shape", "dtype", "error"):
+    firsts: dict[object, Attempt] = {}
+    for attempt in end.attempts:
+        firsts.setdefault((attempt.chain, without_digits(attempt.run.error)), attempt)
+    unpassed = (attempt for attempt in firsts.values() if not any(_came_past(attempt, other) for other in end.attempts))
+    return next((attempt for attempt in islice(unpassed, MAX_PLACES) if _is_own_fault(attempt, end)), None)
+
+
+def _came_past(attempt: Attempt, other: Attempt) -> bool:
+    """Return True if another attempt came past the expression at which one ended: it ended in one around that, or came
+    further, and the lines ran and none of them was running at the end."""
+    chain, others = attempt.chain, other.chain
+    parting = ((mine, its) for mine, its in zip(reversed(chain), reversed(others), strict=False) if mine != its)
+    mine, its = next(parting, (None, None))
+    if mine is not None and its is not None and its.contains(mine):
+        return True
+    if other.run.calls <= attempt.run.calls:
         return False
-    if _is_made_elsewhere(best) or _is_raised_by_user(best) or {place_of(a) for a in end.rivals} - {place_of(best)}:
+    own = next((span for span in chain if span.file == attempt.sources.file), None)
+    lines = set(range(own.line, own.end_line + 1)) if own is not None else set[int]()
+    ended = (range(span.line, span.end_line + 1) for span in others if span.file == attempt.sources.file)
+    return not lines.isdisjoint(other.run.coverage.lines) and all(lines.isdisjoint(running) for running in ended)
+
+
+def _is_own_fault(attempt: Attempt, end: DeadEnd) -> bool:
+    """Return True if an attempt failed for no reason that lies in what was guessed.
+
+    What kinds of things and which dtypes there are depends on no ranks, and which numbers of the code's own meet
+    hardly does.
+    """
+    error = attempt.run.error
+    kind = kind_of(error, attempt.run.failed) if error is not None else ""
+    if not isinstance(error, _OWN_FAULTS) or kind not in ("shape", "dtype", "error") or attempt.run.calls < 0:
         return False
-    if not are_tensors_or_numbers(best):
+    if _is_made_elsewhere(attempt) or _is_raised_by_user(attempt) or _reads_state(attempt):
         return False
-    if _is_of_kinds(best, exploration):
+    if not are_tensors_or_numbers(attempt):
+        return False
+    failed = attempt.run.failed
+    if failed is not None and failed.func in _DIFFERENTIATING and involved(attempt):
+        return False  # that one tensor was computed of another is nothing that can be guessed
+    if _is_of_kinds(attempt):
         return True
     if kind == "dtype":
-        return not _may_be_no_tensor(best) and _fits_no_dtypes(best, evaluate)
-    return _is_of_ranks_that_count(end, kind)
-
-
-def _is_of_ranks_that_count(end: DeadEnd, kind: str) -> bool:
-    """Return True if a search failed whatever the sizes are, with ranks that are known or with enough of them."""
-    best, exploration = end.best, end.exploration
-    if end.ranks >= MIN_RANKS_OF_CONSTANTS and is_of_sizes(best) and _is_of_constants(best, exploration):
+        return not _may_be_no_tensor(attempt) and _fits_no_dtypes(attempt, end.evaluate)
+    exploration = end.explore(attempt.plans)
+    is_known = has_known_ranks(attempt) or (end.exhausted and _is_refused(attempt))
+    ranks = math.inf if is_known else choices_of_ranks(attempt, end.attempts)
+    if is_of_sizes(attempt) and _is_of_constants(attempt, exploration, end):
         return True
-    if end.ranks < MIN_RANKS:
+    if ranks < MIN_RANKS:
         return False
-    if kind == "shape":
-        return best.run.failed is not None and is_of_sizes(best) and _fits_no_sizes(best, exploration)
-    return not _reads_nothing(best) and _is_of_no_input(best, exploration, end.evaluate)
+    if _is_refused(attempt) and is_of_sizes(attempt) and _fits_no_sizes(attempt, exploration, end):
+        return True
+    return kind != "shape" and _is_of_no_input(attempt, exploration, end.evaluate)
 
 
 def _is_of_no_input(best: Attempt, exploration: Exploration, evaluate: Callable[[Plans], Attempt]) -> bool:
@@ -163,8 +139,7 @@ def _is_of_no_input(best: Attempt, exploration: Exploration, evaluate: Callable[
     guessed = [name for name, plan in best.plans.items if getattr(plan, "source", "search") == "search"]
     if not _mentions(best, guessed):
         return True
-    refused = best.run.failed is not None and isinstance(best.run.error, (RuntimeError, ValueError))
-    return refused and next(exploration.stopping(), None) is None and _fits_no_dtypes(best, evaluate)
+    return _is_refused(best) and next(exploration.stopping(), None) is None and _fits_no_dtypes(best, evaluate)
 
 
 def _may_be_no_tensor(best: Attempt) -> bool:
@@ -191,19 +166,20 @@ def _is_made_elsewhere(best: Attempt) -> bool:
     return False
 
 
-def _is_of_kinds(best: Attempt, exploration: Exploration) -> bool:
+def _is_of_kinds(best: Attempt) -> bool:
     """Return True if something is of the wrong kind, whatever the ranks, the sizes and the dtypes of inputs are.
 
     That is an operand of an operation which is no input and no number that was guessed, an argument of a call that
     takes none such, or a list of layers that is called as if it were one.
     """
     error, call = best.run.error, best.run.failed
-    if not isinstance(error, (TypeError, NotImplementedError)) or _reads_nothing(best):
+    if not isinstance(error, (TypeError, NotImplementedError)):
         return False
     if call is None:
         return _fits_no_parameters(best) or _is_layer_without_forward(best)
     values = [*call.args, *call.kwargs.values()]
-    numbers = {exploration.hints[symbol] for symbol, place in exploration.dimensions.items() if not place.rank}
+    plans = (*best.plans.items, *(best.plans.init.items if best.plans.init is not None else ()))
+    numbers = {number for _, plan in plans if (number := guessed_number(plan)) is not None}
     guessed = {None} if any(getattr(plan, "shown", "") == "None" for _, plan in best.plans.items) else set[None]()
     is_guessed = any(isinstance(value, int | None) and value in numbers | guessed for value in values)
     several = any(isinstance(value, tuple) and any(isinstance(v, torch.Tensor) for v in value) for value in values)
@@ -265,11 +241,38 @@ def _is_layer_without_forward(best: Attempt) -> bool:
     return is_missing and type(module).__module__.startswith("torch.nn.")
 
 
-def _is_of_constants(best: Attempt, exploration: Exploration) -> bool:
+def _is_of_constants(best: Attempt, exploration: Exploration, end: DeadEnd) -> bool:
     """Return True if what ended the run is a condition on numbers that depend on nothing that was guessed."""
+    if not exploration.ends_like(best) or not _shows_all(best, exploration, end):
+        return False
     last = next(exploration.stopping(), None)
-    is_false = last is not None and last.expression == sympy.false
-    return is_false and exploration.ends_like(best) and not exploration.taken
+    return (last is not None and last.expression == sympy.false) or _fits_other_constants(best, exploration)
+
+
+def _fits_other_constants(best: Attempt, exploration: Exploration) -> bool:
+    """Return True if the call that failed runs only where a size is another that depends on nothing guessed."""
+    failed, question = exploration.attempt.run.failed, best.question
+    if failed is None or question is None:
+        return False
+    symbolic = dict(zip(map(id, tensors_of(question.call)), tensors_of(failed), strict=False))
+    changes = [
+        [
+            isinstance(size, torch.SymInt)
+            for have, need, size in zip(operand.shape, shape, symbolic[id(operand)].shape, strict=True)
+            if have != need
+        ]
+        for operand, shape in ((change.operand, change.shape) for change in of_other_sizes(question))
+    ]
+    return bool(changes) and not any(map(all, changes))
+
+
+def _shows_all(best: Attempt, exploration: Exploration, end: DeadEnd) -> bool:
+    """Return True if an attempt ends there as well with other numbers in place of those that the code took of
+    symbols."""
+    groups = tied(exploration)
+    taken = {other for symbol in exploration.taken for other in groups[symbol]}
+    doubled = {symbol: 2 * exploration.hints[symbol] for symbol in taken}
+    return not taken or place_of(end.evaluate(with_sizes(best.plans, exploration, doubled))) == place_of(best)
 
 
 def choices_of_ranks(best: Attempt, attempts: Iterable[Attempt]) -> int:
@@ -311,18 +314,25 @@ def are_numbers(plans: Iterable[Plan]) -> bool:
     return all(_is_tensor_or_number(plan) and not isinstance(plan, TensorPlan) for plan in plans)
 
 
-def _fits_no_sizes(best: Attempt, exploration: Exploration) -> bool:
-    """Return True if the sizes that do not fit are the code's own numbers, or fit only where one of them is 1."""
-    if not exploration.ends_like(best) or exploration.taken:
+def _fits_no_sizes(best: Attempt, exploration: Exploration, end: DeadEnd) -> bool:
+    """Return True if the sizes that do not fit are the code's own numbers, or fit only where one of them is 1.
+
+    That something is 1 is asked on the way to broadcast; where that helps, an attempt came past.
+    """
+    if not exploration.ends_like(best) or not _shows_all(best, exploration, end):
         return False
-    numbered = enumerate(islice(exploration.stopping(), MAX_GOALS))
-    goals = [goal for number, goal in numbered if number == 0 or not is_one(goal)]
-    if not goals:
-        return True
+    goals = [goal for goal in islice(exploration.stopping(), MAX_GOALS) if not is_one(goal)]
     if not all(is_readable(goal, exploration) for goal in goals):
         return False
-    fitting = [solution for goal in goals for solution in solutions(exploration, goal)]
-    return not any(solution.coherent and not solution.degenerate for solution in fitting)
+    fitting = (solution for goal in goals for solution in solutions(exploration, goal))
+    natural = (with_sizes(best.plans, exploration, s.sizes) for s in fitting if s.coherent and not s.degenerate)
+    return all(_is_refused_otherwise(best, end.evaluate(plans)) for plans in islice(natural, MAX_GOALS))
+
+
+def _is_refused_otherwise(best: Attempt, other: Attempt) -> bool:
+    """Return True if with other sizes something else is wrong at the same place: what they change was right before."""
+    said = without_digits(best.run.error), without_digits(other.run.error)
+    return other.chain == best.chain and said[0] != said[1]
 
 
 def are_tensors_or_numbers(attempt: Attempt) -> bool:
@@ -346,6 +356,13 @@ def _is_tensor_or_number(plan: Plan) -> bool:
 _PLAIN_KINDS = frozenset({"bool", "str", "NoneType", "dtype"})
 
 
+def _is_refused(attempt: Attempt) -> bool:
+    """Return True if PyTorch ended an attempt, in an operation or in a check of its own."""
+    innermost = _innermost(attempt)
+    of_torch = innermost is not None and innermost.tb_frame.f_globals.get("__name__", "").startswith("torch.")
+    return attempt.run.failed is not None or of_torch
+
+
 def _is_raised_by_user(attempt: Attempt) -> bool:
     """Return True if a `raise` or an `assert` ended an attempt, in code that is not PyTorch's."""
     traceback = _innermost(attempt)
@@ -354,17 +371,31 @@ def _is_raised_by_user(attempt: Attempt) -> bool:
     return expression_at(traceback, attempt.sources) is None
 
 
-def _reads_nothing(attempt: Attempt) -> bool:
+def _reads_state(attempt: Attempt) -> bool:
     """Return True if the expression that failed reads an attribute of the instance that is None, as it may be by
-    default: who calls the method may have asked before."""
+    default, or that another method sets: who calls the method may have asked or called that before."""
+    node, frame = None, None
     traceback = attempt.run.error.__traceback__ if attempt.run.error is not None else None
-    node, instance = None, None
     while traceback is not None:
         if attempt.sources.rank(traceback.tb_frame.f_code.co_filename) == 0:
-            node, instance = expression_at(traceback, attempt.sources), traceback.tb_frame.f_locals.get("self")
+            node, frame = expression_at(traceback, attempt.sources), traceback.tb_frame
         traceback = traceback.tb_next
-    read = (n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)) if node is not None else ()
-    return instance is not None and any(vars(instance).get(name, instance) is None for name in read)
+    instance = frame.f_locals.get("self") if frame is not None else None
+    if node is None or frame is None or instance is None:
+        return False
+    others = (
+        function
+        for function in ast.walk(ast.parse("\n".join(attempt.lines)))
+        if isinstance(function, ast.FunctionDef) and function.name not in ("__init__", frame.f_code.co_name)
+    )
+    stored = {
+        part.attr
+        for function in others
+        for part in ast.walk(function)
+        if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store)
+    }
+    read = {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)} & vars(instance).keys()
+    return any(name in stored or vars(instance)[name] is None for name in read)
 
 
 def _mentions(attempt: Attempt, names: Collection[str]) -> bool:
