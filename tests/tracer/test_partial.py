@@ -27,7 +27,7 @@ def branches(x):
     y = x.sin()
     y[0] = 0
     y.mul_(2)
-    if y.T.sum() > 0:
+    if max(y.T.sum(), y.max()) > 0:
         return y + 1
     return y
 
@@ -50,7 +50,7 @@ def at_once(x):
 def needs(x):
     n = x.sum().item()
     y = x.cos() * n
-    if y[0] > 0:
+    if max(y[0], y[1]) > 0:
         return y
     return x
 
@@ -104,7 +104,8 @@ setitem: None = operator.setitem(y, 0, 0)
 mul: f32[4, 8] = mul_(y, 2)
 getattr_1: f32[8, 4](1, 8) = getattr(mul, 'T')
 sum_1: f32[] = sum(getattr_1)
-gt: b8[] = gt(sum_1, 0)
+max_1: f32[] = max(mul)
+gt: b8[] = gt(max_1, sum_1)
 bool_1: None = __bool__(gt)\
 """)
 
