@@ -20,6 +20,7 @@ from fx_lsp.tracer.inputs.solve.path_conditions import guessed_number
 from fx_lsp.tracer.inputs.solve.solver import FITS
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.run.observation import tensors_among
+from fx_lsp.tracer.run.values.symbols import size_hint
 
 Path: TypeAlias = tuple[str, ...]
 """A constructor parameter, or an attribute of one: `("bias",)`, `("config", "bias")`."""
@@ -77,7 +78,7 @@ def _numbers_for_none(task: Task, guessed: Mapping[str, ValuePlan], failed: Atte
 def _equal_numbers(init: Plans, failed: Attempt) -> Iterator[Mapping[str, Plan]]:
     """One guessed number for another, where the operands of the call that failed have both as sizes."""
     operands = tensors_among(failed.run.failed.args, failed.run.failed.kwargs) if failed.run.failed is not None else ()
-    sizes = {size for tensor in operands for size in tensor.shape}
+    sizes = {size_hint(size) for tensor in operands for size in tensor.shape}
     numbers = {n: number for n, plan in init.items if (number := guessed_number(plan)) in sizes and number != 1}
     for name, number in numbers.items():
         for other in sorted({*numbers.values()} - {number}, reverse=True):
