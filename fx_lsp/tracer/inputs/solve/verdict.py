@@ -113,7 +113,7 @@ def _is_own_fault(attempt: Attempt, end: DeadEnd) -> bool:
         return False
     if _is_made_elsewhere(attempt) or _is_raised_by_user(attempt) or _reads_state(attempt):
         return False
-    if not are_tensors_or_numbers(attempt):
+    if is_of_environment(attempt) or not are_tensors_or_numbers(attempt):
         return False
     failed = attempt.run.failed
     if failed is not None and failed.func in _DIFFERENTIATING and involved(attempt):
@@ -364,10 +364,13 @@ def _is_refused(attempt: Attempt) -> bool:
 
 
 def _is_raised_by_user(attempt: Attempt) -> bool:
-    """Return True if a `raise` or an `assert` ended an attempt, in code that is not PyTorch's."""
+    """Return True if a `raise` or an `assert` ended an attempt, in code that is not PyTorch's, or if the standard
+    library did, which reads what is around a program."""
     traceback = _innermost(attempt)
-    if traceback is None or attempt.sources.rank(traceback.tb_frame.f_code.co_filename) == 2:
+    if traceback is None:
         return False
+    if attempt.sources.rank(traceback.tb_frame.f_code.co_filename) == 2:
+        return traceback.tb_frame.f_globals.get("__name__", "").partition(".")[0] not in ("torch", "fx_lsp")
     return expression_at(traceback, attempt.sources) is None
 
 
