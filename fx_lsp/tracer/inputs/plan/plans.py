@@ -180,14 +180,9 @@ def fresh_sizes(rank: int, taken: set[int], features: bool = True) -> tuple[int,
 
 
 def reranked(sizes: Sizes, rank: int, taken: set[int]) -> Sizes:
-    """Return the last `rank` of the sizes; where there are fewer, fresh ones stand in front.
-
-    So does one in place of a 1 that comes to the front, as of a mask that was the same for all channels.
-    """
-    kept = sizes[max(len(sizes) - rank, 0) :]
-    if kept[:1] == (1,) and sizes[0] != 1:
-        kept = kept[1:]
-    return (*fresh_sizes(rank, taken)[: rank - len(kept)], *kept)
+    """The last `rank` of the sizes; where there are fewer, fresh ones stand in front."""
+    added = fresh_sizes(rank, taken)[: max(rank - len(sizes), 0)]
+    return (*added, *sizes[max(len(sizes) - rank, 0) :])
 
 
 def with_size(plans: Plans, old: int, new: int, detail: str = FROM_ERROR) -> Plans:
