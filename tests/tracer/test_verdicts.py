@@ -689,7 +689,7 @@ class Aligned(nn.Module):
             "LastStates",
             'state[-1]',
             'state.transpose(0, 1).flatten(1)',
-            [("warning", "self.head(state.transpose(0, 1).flatten(1))")],
+            [("error", "self.head(state.transpose(0, 1).flatten(1))")],
             id="constants that only a batch meets",
         ),
         pytest.param(
