@@ -58,7 +58,6 @@ COMPLEX: dict[str, int] = {
     "fx_lsp.tracer.inputs.plan.values:_from_use": 21,
     "fx_lsp.tracer.inputs.resolve:_prepare_subject": 26,
     "fx_lsp.tracer.inputs.solve.options:_compared": 21,
-    "fx_lsp.tracer.inputs.solve.verdict:persists": 23,
     "fx_lsp.tracer.kernels.original:_why_not_inside": 21,
     "fx_lsp.tracer.kernels.selftest:_Arguments.value": 26,
     "fx_lsp.tracer.kernels.selftest:_casts": 21,

@@ -689,7 +689,7 @@ class Aligned(nn.Module):
             "LastStates",
             'state[-1]',
             'state.transpose(0, 1).flatten(1)',
-            [("warning", "self.head(state.transpose(0, 1).flatten(1))")],
+            [("error", "self.head(state.transpose(0, 1).flatten(1))")],
             id="constants that only a batch meets",
         ),
         pytest.param(
@@ -802,6 +802,7 @@ def test_sizes_of_an_object_that_was_made_up_are_no_demand(trace: TraceFixture) 
 
 
 SCALER = """
+import os
 class Scaler:
     def __init__(self):
         self.mean = 0.0
@@ -812,12 +813,20 @@ class Scaler:
     def transform(self, data):
         return data.relu() - torch.mean(self.mean)
 
+class Shard(nn.Module):
+    def __init__(self, width: int = 8):
+        super().__init__()
+        self.rank, self.layer = int(os.environ["SHARD_OF_MODEL"]), nn.Linear(width, width)
+
+    def forward(self, x):
+        return self.layer(x)
+
 def penalty(output, x):
     gradient = torch.autograd.grad(output, x, torch.ones(output.size()), create_graph=True)[0]
     return (gradient.norm(2, dim=1) - 1).pow(2).mean()
 """
 
 
-@pytest.mark.parametrize("name", ["Scaler.transform", "penalty"])
+@pytest.mark.parametrize("name", ["Scaler.transform", "Shard", "penalty"])
 def test_what_a_program_does_before_is_not_told_to_be_missing(trace: TraceFixture, name: str) -> None:
     assert said(trace, SCALER, name) == []

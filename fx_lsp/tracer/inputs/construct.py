@@ -21,7 +21,7 @@ from fx_lsp.tracer.inputs.plan.start import is_given, resumed, start_plans
 from fx_lsp.tracer.inputs.search import HARD, search, search_failure
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, explore
-from fx_lsp.tracer.inputs.solve.verdict import DeadEnd, at_fault, is_of_environment
+from fx_lsp.tracer.inputs.solve.verdict import DeadEnd, at_fault
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.program.absences import AbsentError
 from fx_lsp.tracer.program.effects import EffectBlocked
@@ -83,7 +83,7 @@ def construct(task: Task, cls: type, given: Mapping[str, Plan], is_lenient: bool
             if isinstance(again, Constructed):
                 return again
         bad: Severity = "error" if is_given(start) else "information"
-        if bad != "error" and not is_of_environment(found.best):
+        if bad != "error":
             wrong = at_fault(DeadEnd(found.failures, True, evaluate, lambda plans: explored(plans, whole=True)))
             found.best, bad = (wrong, "warning") if wrong is not None else (found.best, bad)
         failure = search_failure(task, found, bad, input_specs(found.best.plans, INIT))

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from fx_lsp.model import Failure, InputSpec, Severity
 from fx_lsp.tracer.failures.exceptions import failure_of, is_of_made_up
-from fx_lsp.tracer.inputs.plan.plans import FROM_DOCSTRING, FROM_ERROR, Plans
+from fx_lsp.tracer.inputs.plan.plans import FROM_DOCSTRING, FROM_ERROR, Plans, ValuePlan
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_data_dependent, is_of_sizes, place_of
 from fx_lsp.tracer.inputs.solve.demands import of_one_shape
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
@@ -230,8 +230,9 @@ def _ones(plans: Plans) -> int:
 
 def _is_emptied(plans: Plans, start: Plans) -> bool:
     """Return True if a number that the code gives by default is 0: so many layers as none need no repair."""
-    defaults = {name for name, plan in start.items if getattr(plan, "source", "") == "default" and plan.shown.isdigit()}
-    return any(name in defaults and plan.shown == "0" != start[name].shown for name, plan in plans.items)
+    numbers = {name: plan for name, plan in start.items if isinstance(plan, ValuePlan) and plan.source == "default"}
+    emptied = (name for name, plan in plans.items if isinstance(plan, ValuePlan) and plan.shown == "0")
+    return any(numbers[name].shown.strip("0").isdigit() for name in emptied if name in numbers)
 
 
 def reached(attempt: Attempt) -> tuple[int, int, int]:

@@ -50,8 +50,8 @@ class Solution:
 def solutions(exploration: Exploration, goal: Condition) -> list[Solution]:
     """The most natural sizes with which `goal` turns out otherwise; none where it does not depend on free sizes."""
     hints, groups = exploration.hints, tied(exploration)
-    if _is_emptiness(goal) or (is_one(goal) and goal.expression.has(FloorDiv)):
-        return []  # what strides and pools leave of an image is not meant to be stretched over another
+    if _is_emptiness(goal):
+        return []
     expression = goal.expression if goal.held else _beside_ones(goal.expression)
     counted = [_test(sympy.Ge(part, 1), True) for part in expression.atoms(FloorDiv)]
     wanted = _test(expression, not goal.held)
@@ -135,8 +135,11 @@ def _is_zero(expression: sympy.Basic) -> bool:
 
 
 def _is_emptiness(goal: Condition) -> bool:
-    """Whether a condition turns out otherwise only where a tensor has no elements."""
+    """Whether a condition turns out otherwise only where a tensor has no elements, or where strides and pools leave 1
+    of an image, which is not meant to be stretched over another."""
     expression: Any = goal.expression
+    if is_one(goal) and expression.has(FloorDiv):
+        return True
     if goal.held:
         return isinstance(expression, sympy.Ne) and _is_zero(sympy.Eq(*expression.args, evaluate=False))
     return _is_zero(expression)

@@ -101,23 +101,27 @@ def _came_past(attempt: Attempt, other: Attempt) -> bool:
     return not lines.isdisjoint(other.run.coverage.lines) and all(lines.isdisjoint(running) for running in ended)
 
 
+def _may_be_judged(attempt: Attempt) -> bool:
+    """Return True if an attempt ended as code may that is wrong, and all that was guessed can be something else."""
+    error, failed = attempt.run.error, attempt.run.failed
+    if not isinstance(error, _OWN_FAULTS) or attempt.run.calls < 0 or is_of_environment(attempt):
+        return False
+    if failed is not None and failed.func in _DIFFERENTIATING and involved(attempt):
+        return False  # that one tensor was computed of another is nothing that can be guessed
+    if _is_made_elsewhere(attempt) or _is_raised_by_user(attempt) or _reads_state(attempt):
+        return False
+    return kind_of(error, failed) in ("shape", "dtype", "error") and are_tensors_or_numbers(attempt)
+
+
 def _is_own_fault(attempt: Attempt, end: DeadEnd) -> bool:
     """Return True if an attempt failed for no reason that lies in what was guessed.
 
     What kinds of things and which dtypes there are depends on no ranks, and which numbers of the code's own meet
     hardly does.
     """
-    error = attempt.run.error
-    kind = kind_of(error, attempt.run.failed) if error is not None else ""
-    if not isinstance(error, _OWN_FAULTS) or kind not in ("shape", "dtype", "error") or attempt.run.calls < 0:
+    if attempt.run.error is None or not _may_be_judged(attempt):
         return False
-    if _is_made_elsewhere(attempt) or _is_raised_by_user(attempt) or _reads_state(attempt):
-        return False
-    if not are_tensors_or_numbers(attempt):
-        return False
-    failed = attempt.run.failed
-    if failed is not None and failed.func in _DIFFERENTIATING and involved(attempt):
-        return False  # that one tensor was computed of another is nothing that can be guessed
+    kind = kind_of(attempt.run.error, attempt.run.failed)
     if _is_of_kinds(attempt):
         return True
     if kind == "dtype":
@@ -270,9 +274,8 @@ def _shows_all(best: Attempt, exploration: Exploration, end: DeadEnd) -> bool:
     """Return True if an attempt ends there as well with other numbers in place of those that the code took of
     symbols."""
     groups = tied(exploration)
-    taken = {other for symbol in exploration.taken for other in groups[symbol]}
-    doubled = {symbol: 2 * exploration.hints[symbol] for symbol in taken}
-    return not taken or place_of(end.evaluate(with_sizes(best.plans, exploration, doubled))) == place_of(best)
+    doubled = {other: 2 * exploration.hints[other] for symbol in exploration.taken for other in groups[symbol]}
+    return not doubled or place_of(end.evaluate(with_sizes(best.plans, exploration, doubled))) == place_of(best)
 
 
 def choices_of_ranks(best: Attempt, attempts: Iterable[Attempt]) -> int:
@@ -364,10 +367,13 @@ def _is_refused(attempt: Attempt) -> bool:
 
 
 def _is_raised_by_user(attempt: Attempt) -> bool:
-    """Return True if a `raise` or an `assert` ended an attempt, in code that is not PyTorch's."""
+    """Return True if a `raise` or an `assert` ended an attempt, in code that is not PyTorch's, or if the standard
+    library did, which reads what is around a program."""
     traceback = _innermost(attempt)
-    if traceback is None or attempt.sources.rank(traceback.tb_frame.f_code.co_filename) == 2:
+    if traceback is None:
         return False
+    if attempt.sources.rank(traceback.tb_frame.f_code.co_filename) == 2:
+        return traceback.tb_frame.f_globals.get("__name__", "").partition(".")[0] not in ("torch", "fx_lsp")
     return expression_at(traceback, attempt.sources) is None
 
 
