@@ -51,7 +51,7 @@ def replace_node(graph: fx.Graph, node: fx.Node, by: fx.Node) -> None:
     """Put one node in place of another, under its name."""
     node.replace_all_uses_with(by)
     graph.erase_node(node)
-    take_name(by, node)
+    by.name = node.name
 
 
 def take_name(node: fx.Node, other: fx.Node) -> None:
