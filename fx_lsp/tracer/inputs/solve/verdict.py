@@ -95,8 +95,8 @@ def _came_past(attempt: Attempt, other: Attempt) -> bool:
         return True
     if other.run.calls <= attempt.run.calls:
         return False
-    if chain == others:
-        return True  # in a later turn of a loop
+    if chain == others:  # in a later turn of a loop, if something else is wrong there
+        return without_digits(attempt.run.error) != without_digits(other.run.error)
     own = next((span for span in chain if span.file == attempt.sources.file), None)
     lines = set(range(own.line, own.end_line + 1)) if own is not None else set[int]()
     ended = (range(span.line, span.end_line + 1) for span in others if span.file == attempt.sources.file)
