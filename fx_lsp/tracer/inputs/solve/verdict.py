@@ -20,6 +20,7 @@ from fx_lsp.tracer.inputs.plan.plans import (
     Plans,
     SequencePlan,
     TensorPlan,
+    ValuePlan,
     input_specs,
 )
 from fx_lsp.tracer.inputs.plan.signatures import signature_of
@@ -95,10 +96,19 @@ def _came_past(attempt: Attempt, other: Attempt) -> bool:
         return True
     if other.run.calls <= attempt.run.calls:
         return False
+    if chain == others:  # in a later turn of a loop, if something else is wrong there, or only sizes are others
+        is_alike = without_digits(attempt.run.error) == without_digits(other.run.error)
+        return not is_alike or _without_sizes(attempt.plans) == _without_sizes(other.plans)
     own = next((span for span in chain if span.file == attempt.sources.file), None)
     lines = set(range(own.line, own.end_line + 1)) if own is not None else set[int]()
     ended = (range(span.line, span.end_line + 1) for span in others if span.file == attempt.sources.file)
     return not lines.isdisjoint(other.run.coverage.lines) and all(lines.isdisjoint(running) for running in ended)
+
+
+def _without_sizes(plans: Plans) -> object:
+    """Return what plans are but for the sizes of tensors."""
+    ranks = [(path, len(plan.spec.sizes)) for path, plan in plans.tensors()]
+    return ranks, plans.init, [item for item in plans.items if isinstance(item[1], ValuePlan)]
 
 
 def _may_be_judged(attempt: Attempt) -> bool:
