@@ -71,7 +71,7 @@ def test_inputs_that_were_only_guessed_never_make_an_error(trace):
         PRELUDE
         + """
 def f(x: Tensor, table: dict):
-    return x @ table["weight"]
+    return x @ table[len(table)]["weight"]
 """
     )
     assert traced.failure.severity == "information"

@@ -65,5 +65,5 @@ def test_the_error_stands_on_the_expression(trace: TraceFixture) -> None:
     source = "import torch\n\ndef keep(x: torch.Tensor):\n    padding = x == 0\n    return x * (1 - padding)\n"
     failure = trace(source, "keep").outcome
     assert isinstance(failure, Failure) and failure.span is not None
-    assert (failure.severity, failure.kind) == ("warning", "dtype")
+    assert (failure.severity, failure.kind) == ("error", "dtype")
     assert source.splitlines()[4][failure.span.col : failure.span.end_col] == "1 - padding"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from fx_lsp.model import Failure, InputSpec, Remark, Severity, TargetVariant, Unreached
-from fx_lsp.tracer.failures.exceptions import is_of_made_up
+from fx_lsp.tracer.failures.exceptions import is_of_made_up, kind_of
 from fx_lsp.tracer.inputs.candidate import Candidate
 from fx_lsp.tracer.inputs.plan.plans import (
     Plans,
@@ -20,7 +20,7 @@ from fx_lsp.tracer.inputs.reconstruct import reconstructions
 from fx_lsp.tracer.inputs.remarks import demands_of
 from fx_lsp.tracer.inputs.search import Found, search
 from fx_lsp.tracer.inputs.settle import Settled
-from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
+from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt, mentioned_names
 from fx_lsp.tracer.inputs.solve.short_loops import with_few_steps
 from fx_lsp.tracer.inputs.solve.verdict import (
     DeadEnd,
@@ -81,7 +81,10 @@ def severity_of(candidate: Candidate, outcome: Found) -> Severity:
     if wrong is None or _is_of_values(wrong):
         return "information"
     outcome.best = wrong
-    is_certain = constructed.trusted and has_known_ranks(wrong)
+    error, names = wrong.run.error, mentioned_names(wrong)
+    is_of_inputs = any(i.guessed and i.name in names for i in input_specs(wrong.plans))
+    may_be_meant = error is not None and kind_of(error, wrong.run.failed) == "dtype" and is_of_inputs
+    is_certain = constructed.trusted and has_known_ranks(wrong) and not may_be_meant
     return "error" if is_certain else "warning"
 
 

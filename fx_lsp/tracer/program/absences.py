@@ -140,8 +140,9 @@ class _Parts(ast.NodeTransformer):
     """Has expressions that are evidently numbers of data (`len(words)`, `x.shape[1]`) give one where that is absent,
     and calls whose results are passed on (`Trainer(read(path))`) something absent where they raise."""
 
-    def __init__(self) -> None:
+    def __init__(self, passes_absent: bool) -> None:
         self._names: list[str] = []
+        self._passes_absent = passes_absent
 
     def _inside(self, name: str, node: ast.AST) -> Any:
         self._names.append(name)
@@ -172,7 +173,7 @@ class _Parts(ast.NodeTransformer):
         by_method = isinstance(node.func, ast.Attribute) and node.func.attr == "size" and len(node.args) == 1
         if by_name or by_method:
             return self._wrapped(node, _NUMBER)
-        passed = [argument for argument in node.args if isinstance(argument, ast.Call)]
+        passed = [argument for argument in node.args if self._passes_absent and isinstance(argument, ast.Call)]
         self._inside("", node)
         node.args = [self._wrapped(part, _ARGUMENT) if part in passed else part for part in node.args]
         return node
@@ -220,11 +221,15 @@ def _last_name(node: ast.AST) -> str:
 
 def tolerant(tree: ast.Module, functions: Collection[int], line: int = 0) -> ast.Module:
     """The module with each statement that raises leaving absent what it binds, at its top level and in the functions
-    that begin at some lines. Numbers of data that is absent are made up, and loops around the `line` have a turn."""
+    that begin at some lines. Numbers of data that is absent are made up.
+
+    With the `line` of a call, loops around it have a turn, and what is passed has to be there; else what is passed to a
+    function may be absent.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.For) and node.lineno < line <= (node.end_lineno or 0):
             _take_turn(node)
-    body = _tolerant_block(tree.body, functions)
+    body = _tolerant_block(tree.body, functions, _Parts(passes_absent=line == 0))
     tree.body = [guarded(node) if isinstance(node, ast.ClassDef) else node for node in body]
     return ast.fix_missing_locations(tree)
 
@@ -247,32 +252,32 @@ def _pattern(target: ast.expr) -> ast.expr:
     return ast.Constant(None)
 
 
-def _tolerant_block(block: Sequence[ast.stmt], functions: Collection[int]) -> list[ast.stmt]:
+def _tolerant_block(block: Sequence[ast.stmt], functions: Collection[int], parts: _Parts) -> list[ast.stmt]:
     statements: list[ast.stmt] = []
     for node in block:
         if isinstance(node, _DEFINITIONS):
-            _inside(node, functions)
+            _inside(node, functions, parts)
             statements.append(node)
         elif isinstance(node, _LEFT) or _is_future(node):
             statements.append(node)
         elif any(isinstance(part, (*_LEFT, *_DEFINITIONS)) for part in ast.walk(node)):
             for inner in blocks_of(node):
-                inner[:] = _tolerant_block(inner, functions)
+                inner[:] = _tolerant_block(inner, functions, parts)
             statements.append(node)
         else:
             for inner in blocks_of(node):
-                inner[:] = _tolerant_block(inner, functions)
-            statements.append(guarded(_Parts().visit(node) if not blocks_of(node) else node))
+                inner[:] = _tolerant_block(inner, functions, parts)
+            statements.append(guarded(parts.visit(node) if not blocks_of(node) else node))
     return statements
 
 
-def _inside(node: ast.stmt, functions: Collection[int]) -> None:
+def _inside(node: ast.stmt, functions: Collection[int], parts: _Parts) -> None:
     """Make the functions that run only in part tolerant, also in classes."""
     if isinstance(node, ast.ClassDef):
         for member in node.body:
-            _inside(member, functions)
+            _inside(member, functions, parts)
     elif isinstance(node, ast.FunctionDef) and node.lineno in functions:
-        node.body = _tolerant_block(node.body, functions)
+        node.body = _tolerant_block(node.body, functions, parts)
 
 
 def _is_future(node: ast.stmt) -> bool:

@@ -108,7 +108,7 @@ def _load_without_packages(request: TraceRequest, mode: AbstractContextManager[o
             loaded = _load(request, mode)
         except Exception as error:
             if not missing.take(error):
-                raise missing.first or error from None
+                raise missing.first_error or error from None
         else:
             return replace(loaded, notes=(*loaded.notes, *missing.notes()), missing=missing.first)
 

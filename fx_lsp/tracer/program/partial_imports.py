@@ -41,6 +41,7 @@ class PartialImports(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """Begin with nothing missing; `own` is the file whose imports these are."""
         self.errors: dict[str, ImportError] = {}
         self.files: dict[str, str] = {}
+        self.first_error: Exception | None = None
         self._own = own
 
     def take(self, error: Exception) -> bool:
@@ -49,7 +50,7 @@ class PartialImports(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         missing = _missing_package(error)
         package = missing or _raising_package(error)
         file, line = ("", 0) if package or isinstance(error, SyntaxError) else _raising_file(error, self._own)
-        if not self.errors and not self.files and (package or file):
+        if (package or file) and self not in sys.meta_path:
             sys.meta_path.insert(0, self)
         if package and package not in self.errors and len(self.errors) < MAX_PACKAGES:
             for name in [n for n in sys.modules if n.partition(".")[0] == package]:
@@ -57,11 +58,13 @@ class PartialImports(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             self.errors[package] = (
                 error if missing and isinstance(error, ImportError) else PackageRaised(package, error)
             )
+            self.first_error = self.first_error or self.errors[package]
             return True
         if file and file not in self.files:
             self.files[file] = (
                 f"left out, as it raises when `{Path(file).name}` is imported: line {line}, {_told(error)}"
             )
+            self.first_error = self.first_error or error
             return True
         return False
 

@@ -60,12 +60,17 @@ def forced(
     remarks: dict[Span, Remark] = {}
     for demand in _suspected(exploration, dimension_names(function)):
         places = ((exploration.dimensions[s].path, exploration.dimensions[s].index) for s in demand.symbols)
-        if all(place in fixed for place in places):
+        if all(place in fixed for place in places) or _is_taken(demand, exploration):
             continue
         if len(remarks) < MAX_DEMANDS and demand.span not in remarks and _is_needed(demand, exploration, again):
             told = f"{demand.text} here: `{shown_expression(demand.span, lines)}` works only so"
             remarks[demand.span] = Remark(told, demand.span, "warning")
     return list(remarks.values())
+
+
+def _is_taken(demand: Demand, exploration: Exploration) -> bool:
+    """Return True if the code took the number of a dimension: it may meet what was made of that."""
+    return any(symbol in exploration.taken and exploration.dimensions[symbol].rank for symbol in demand.symbols)
 
 
 def _is_needed(demand: Demand, exploration: Exploration, again: Again) -> bool:

@@ -42,7 +42,8 @@ MAX_GOALS = 3
 """How many of the last conditions have to have no solution."""
 MIN_RANKS = 4
 """With how many choices of ranks an expression has to fail, where nothing says which is meant."""
-_OWN_FAULTS = (RuntimeError, TypeError, AttributeError, ValueError, LookupError, NameError, AssertionError)
+_OWN_FAULTS = (RuntimeError, TypeError, AttributeError, ValueError, IndexError, NameError, AssertionError)
+"""What code raises that is wrong; what a dictionary lacks may come from elsewhere."""
 _DIFFERENTIATING = frozenset({torch.autograd.grad, torch.autograd.backward, torch.Tensor.backward})
 MAX_PLACES = 8
 """At how many expressions it is asked whether they are wrong."""
@@ -158,7 +159,8 @@ def _is_of_no_input(best: Attempt, exploration: Exploration, evaluate: Callable[
 
 def _may_be_no_tensor(best: Attempt) -> bool:
     """Return True if a call did not take an input as the kind of thing that it is: something else may be meant."""
-    return isinstance(best.run.error, TypeError) and bool(involved(best))
+    has_several = any(isinstance(plan, SequencePlan) for _, plan in best.plans.items)
+    return isinstance(best.run.error, TypeError) and (has_several or bool(involved(best)))
 
 
 def _fits_no_dtypes(best: Attempt, evaluate: Callable[[Plans], Attempt]) -> bool:
@@ -196,8 +198,13 @@ def _is_of_kinds(best: Attempt) -> bool:
     numbers = {number for _, plan in plans if (number := guessed_number(plan)) is not None}
     guessed = {None} if any(getattr(plan, "shown", "") == "None" for _, plan in best.plans.items) else set[None]()
     is_guessed = any(isinstance(value, int | None) and value in numbers | guessed for value in values)
-    several = any(isinstance(value, tuple) and any(isinstance(v, torch.Tensor) for v in value) for value in values)
+    several = any(isinstance(value, tuple) and any(_is_computed(part, best) for part in value) for value in values)
     return isinstance(error, TypeError) and (several or not (is_guessed or involved(best)))
+
+
+def _is_computed(value: Any, attempt: Attempt) -> bool:
+    """Return True for a tensor that is no input."""
+    return isinstance(value, torch.Tensor) and id(value) not in attempt.paths
 
 
 def _innermost(attempt: Attempt) -> TracebackType | None:
