@@ -44,15 +44,16 @@ def problems(
     ]
     told = {p.span.line for p in listed if p.severity in ("error", "warning")}
     programs = [(t, o) for t, o in reported if t.kind == "script" and isinstance(o, Failure)]
-    listed += [p for p in (_target_problem(t, o) for t, o in programs) if p.span.line not in told]
+    wrong = [_target_problem(t, o) for t, o in programs if o.severity != "information"]
+    listed += [problem for problem in wrong if problem.span.line not in told]
     if whole is not None:
         listed.append(_file_problem(file, whole, stale=any(outcome is not None for _, outcome in reported)))
     merged: dict[tuple[object, str], Problem] = {}
     for problem in listed:
         key = _cause(problem)
-        reported = merged.setdefault(key, problem)
-        if reported is not problem:
-            said, other = sorted((reported, problem), key=lambda p: (_WORST_FIRST.index(p.severity), len(p.related)))
+        first = merged.setdefault(key, problem)
+        if first is not problem:
+            said, other = sorted((first, problem), key=lambda p: (_WORST_FIRST.index(p.severity), len(p.related)))
             merged[key] = replace(said, related=tuple(dict.fromkeys((*said.related, *other.related))))
     return tuple(sorted(merged.values(), key=lambda p: (p.span.line, p.span.col, p.span.end_line, p.span.end_col)))
 

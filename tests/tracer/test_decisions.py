@@ -328,18 +328,18 @@ WAYS = {
     ),
     "counted": snapshot(
         [
-            "the value of `x.sum().item()` is made up: a trace has shapes but no values",
             "`total < 0` passes",
+            "the value of `x.sum().item()` is made up: a trace has shapes but no values",
             ["mul"],
         ]
     ),
     "compares_a_number": snapshot(
         [
+            "the trace goes on as if `largest + 1 > 10 or largest` were true",
             "the value of `x.max().item()` is made up: a trace has shapes but no values",
             "the value of `float(x.min())` is made up: a trace has shapes but no values",
             "the value of `x.tolist()` is made up: a trace has shapes but no values",
             "the value of `x.detach().numpy()` is made up: a trace has shapes but no values",
-            "the trace goes on as if `largest + 1 > 10 or largest` were true",
             ["sin"],
         ]
     ),

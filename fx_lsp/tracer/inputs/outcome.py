@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import inspect
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from fx_lsp.tracer.inputs.reconstruct import reconstructions
 from fx_lsp.tracer.inputs.remarks import demands_of
 from fx_lsp.tracer.inputs.search import Found, search
 from fx_lsp.tracer.inputs.settle import Settled
-from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt, mentioned_names
+from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
 from fx_lsp.tracer.inputs.solve.short_loops import with_few_steps
 from fx_lsp.tracer.inputs.solve.verdict import (
     DeadEnd,
@@ -33,6 +34,7 @@ from fx_lsp.tracer.run.branches import unreached
 from fx_lsp.tracer.run.call import Call, tensors_in
 from fx_lsp.tracer.run.conditions import Conditions, under
 from fx_lsp.tracer.run.observation import Run, Stopped
+from fx_lsp.tracer.source.expressions import expression
 
 
 @dataclass
@@ -81,11 +83,18 @@ def severity_of(candidate: Candidate, outcome: Found) -> Severity:
     if wrong is None or _is_of_values(wrong):
         return "information"
     outcome.best = wrong
-    error, names = wrong.run.error, mentioned_names(wrong)
-    is_of_inputs = any(i.guessed and i.name in names for i in input_specs(wrong.plans))
-    may_be_meant = error is not None and kind_of(error, wrong.run.failed) == "dtype" and is_of_inputs
-    is_certain = constructed.trusted and has_known_ranks(wrong) and not may_be_meant
+    is_certain = constructed.trusted and has_known_ranks(wrong) and not _is_of_guessed_dtypes(wrong)
     return "error" if is_certain else "warning"
+
+
+def _is_of_guessed_dtypes(failed: Attempt) -> bool:
+    """Return True if dtypes did not fit in an expression that reads an input whose dtype was guessed."""
+    error = failed.run.error
+    if error is None or kind_of(error, failed.run.failed) != "dtype" or not failed.chain:
+        return False
+    node = expression(failed.chain[0], failed.lines)
+    names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)} if node is not None else set[str]()
+    return any(i.guessed and i.name in names for i in input_specs(failed.plans))
 
 
 def _is_of_values(failed: Attempt) -> bool:
