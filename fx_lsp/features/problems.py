@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from fx_lsp.features.text import one_line, sentence
@@ -42,10 +42,7 @@ def problems(
     listed += [
         _remark(t, remark) for t, outcome in reported if isinstance(outcome, Trace) for remark in outcome.remarks
     ]
-    told = {p.span.line for p in listed if p.severity in ("error", "warning")}
-    programs = [(t, o) for t, o in reported if t.kind == "script" and isinstance(o, Failure)]
-    wrong = [_target_problem(t, o) for t, o in programs if o.severity != "information"]
-    listed += [problem for problem in wrong if problem.span.line not in told]
+    listed += _of_scripts(reported, {p.span.line for p in listed if p.severity in ("error", "warning")})
     if whole is not None:
         listed.append(_file_problem(file, whole, stale=any(outcome is not None for _, outcome in reported)))
     merged: dict[tuple[object, str], Problem] = {}
@@ -56,6 +53,13 @@ def problems(
             said, other = sorted((first, problem), key=lambda p: (_WORST_FIRST.index(p.severity), len(p.related)))
             merged[key] = replace(said, related=tuple(dict.fromkeys((*said.related, *other.related))))
     return tuple(sorted(merged.values(), key=lambda p: (p.span.line, p.span.col, p.span.end_line, p.span.end_col)))
+
+
+def _of_scripts(outcomes: Iterable[tuple[Target, Outcome | None]], told: Collection[int]) -> list[Problem]:
+    """Return what is wrong with scripts, but for the lines that are `told`; one that is stopped is not wrong."""
+    programs = [(t, o) for t, o in outcomes if t.kind == "script" and isinstance(o, Failure)]
+    wrong = [_target_problem(t, o) for t, o in programs if o.severity != "information"]
+    return [problem for problem in wrong if problem.span.line not in told]
 
 
 def _cause(problem: Problem) -> tuple[object, str]:

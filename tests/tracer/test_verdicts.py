@@ -714,7 +714,7 @@ class Aligned(nn.Module):
             "Times",
             '.float()\n        return',
             '\n        return',
-            [("error", "self.layer(t[:, None].float() * steps)")],
+            [("warning", "self.layer(t[:, None].float() * steps)")],
             id="what NumPy makes in double precision",
         ),
         pytest.param(
