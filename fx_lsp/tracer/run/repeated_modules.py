@@ -105,9 +105,9 @@ def _tensor(tensor: torch.Tensor | None) -> Hashable:
     if tensor is None:
         return ()
     sizes = (*tensor.shape, *tensor.stride()) if tensor.layout is torch.strided else tuple(tensor.shape)
-    known = id(tensor) if has_value(tensor) else None
+    identity = id(tensor) if has_value(tensor) else None
     expressions = tuple(size.node.expr if isinstance(size, torch.SymInt) else size for size in sizes)
-    return known, expressions, tensor.dtype, tensor.device, tensor.requires_grad, type(tensor)
+    return identity, expressions, tensor.dtype, tensor.device, tensor.requires_grad, type(tensor)
 
 
 def _attributes(module: nn.Module) -> list[Any]:
