@@ -18,7 +18,7 @@ from fx_lsp.codegen.triton.program import build_program
 def generate(subject: FileSpec, graphs: Graphs, naming: Naming, hints: Mapping[str, int]) -> GeneratedFile:
     """Return the file for a function that has these graphs: those that AOTAutograd had parted, or one for inference.
 
-    Raises NotWritten where a part of the graphs cannot be written down.
+    Raises CannotWrite where a part of the graphs cannot be written down.
     """
     finish(graphs, subject.outputs, subject.tangents)
     forward, backward, choices = graphs.forward, graphs.backward, graphs.choices

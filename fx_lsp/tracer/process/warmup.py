@@ -90,6 +90,6 @@ def _replay(stage: Stage) -> None:
 def _trace(name: str) -> None:
     from fx_lsp.tracer.job import run
 
-    given = WrittenInputs("x=f32[4, 4]", "comment")
-    run(TraceRequest(f"<{_NAME}>", name, "module", _SOURCE, _SOURCE, _NAME, "", (), (given,)))
+    comment = WrittenInputs("x=f32[4, 4]", "comment")
+    run(TraceRequest(f"<{_NAME}>", name, "module", _SOURCE, _SOURCE, _NAME, "", (), (comment,)))
     sys.modules.pop(_NAME, None)

@@ -122,16 +122,6 @@ def _copy_of(original: torch.Tensor) -> torch.Tensor:
     return loaded.requires_grad_(original.requires_grad)
 
 
-def _copied(self: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
-    """Copy a tensor of a graph, which has no bytes to copy, as `copy.deepcopy` would."""
-    copied = self.detach().clone().requires_grad_(self.requires_grad)
-    memo[id(self)] = copied
-    return copied
-
-
-FunctionalTensor.__deepcopy__ = _copied
-
-
 def _changed(tensor: torch.Tensor, fn: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
     with torch.no_grad():
         found = fn(tensor)

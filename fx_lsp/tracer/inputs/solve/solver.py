@@ -135,7 +135,7 @@ def _is_zero(expression: sympy.Basic) -> bool:
 
 
 def _is_emptiness(goal: Condition) -> bool:
-    """Whether a condition turns out otherwise only where a tensor has no elements, or where strides and pools leave 1
+    """Return True if a condition turns out otherwise only where a tensor has no elements, or strides and pools leave 1
     of an image, which is not meant to be stretched over another."""
     expression: Any = goal.expression
     if is_one(goal) and expression.has(FloorDiv):
