@@ -376,7 +376,7 @@ def _target(request: TraceRequest, loaded: Loaded, mode: FakeTensorMode, inputs:
 
     Of what a step gets from data, `inputs` are parameters.
     """
-    if request.kind != "step":
+    if not request.step or request.kind == "method":
         target = find(loaded.module, request.name)
         return (cannot_run(request, target) if request.step else None) or target
     with mode:

@@ -289,7 +289,7 @@ def test_a_function_whose_model_is_not_there_is_no_error(trace):
         NET
         + """
 features, labels = np.load("/nowhere/features.npy"), np.load("/nowhere/labels.npy")
-model = Net(features.shape[1])
+model = np.load("/nowhere/model.npy", allow_pickle=True).item()
 
 def train(epoch):
     loss = F.cross_entropy(model(features), labels)
@@ -475,3 +475,28 @@ def test_what_a_model_gives_is_no_data(trace):
     assert trace(FROM_DATA.replace("GET", get), "Trainer.train.step").failure.message == snapshot(
         "AttributeError: 'Trainer' object has no attribute 'writer'"
     )
+
+
+def test_a_function_that_trains_on_what_the_file_reads(trace):
+    source = (
+        NET
+        + """
+parser = argparse.ArgumentParser()
+parser.add_argument("--hidden", type=int, default=16)
+args = parser.parse_args()
+args.cuda = torch.cuda.is_available()
+rows, labels, chosen = torch.load("/nowhere/rows.pt")
+model = Net(rows.shape[1], classes=labels.max().item() + 1)
+
+def train(epoch):
+    loss = F.cross_entropy(model(rows)[chosen], labels[chosen])
+    loss.backward()
+    print(epoch, loss.item())
+
+for epoch in range(10):
+    train(epoch)
+"""
+    )
+    traced = trace(source, "train")
+    assert traced.inputs() == snapshot(['epoch: 0 · call site', 'rows: f32[4, 64] · search', 'chosen: i64[32] · search', 'labels: i64[12] · search'])
+    assert [note for note in traced.trace.notes if "made up" in note] == snapshot(['the data is not here, so that these are made up: rows_size=64, classes=1000'])

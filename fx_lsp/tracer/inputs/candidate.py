@@ -121,7 +121,7 @@ def candidate_of(
 ) -> Candidate | Failure:
     constructed = Constructed(offer.instance, shown_init(offer.init or {}))
     if subject.owner is not None and offer.instance is None:
-        instance = construct(task, subject.owner, offer.init or {})
+        instance = construct(task, subject.owner, offer.init or {}, is_certain=not offer.guessed)
         if isinstance(instance, Failure):
             vague = offer.is_empty and not issubclass(subject.owner, nn.Module) and may_be_none(task.request)
             return nothing(task.request.name, instance.message) if vague and not task.request.evident else instance

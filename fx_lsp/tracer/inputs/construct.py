@@ -15,6 +15,7 @@ from fx_lsp.model import Failure, InputSpec, Severity, Span
 from fx_lsp.specs import MODE
 from fx_lsp.tracer.failures.exceptions import comment_hint, failure_of
 from fx_lsp.tracer.inputs.evidence.body import constructor_facts, find_class
+from fx_lsp.tracer.inputs.evidence.layers import add_facts_of_functions
 from fx_lsp.tracer.inputs.plan.plans import INIT, Plan, Plans, ValuePlan, input_specs, materialize
 from fx_lsp.tracer.inputs.plan.signatures import hints_of, signature_of
 from fx_lsp.tracer.inputs.plan.start import is_given, resumed, start_plans
@@ -50,16 +51,19 @@ class Constructed:
         return all(i.source != "search" for i in self.inputs)
 
 
-def construct(task: Task, cls: type, given: Mapping[str, Plan], is_lenient: bool = False) -> Constructed | Failure:
+def construct(
+    task: Task, cls: type, given: Mapping[str, Plan], is_certain: bool = True, is_lenient: bool = False
+) -> Constructed | Failure:
     """Make an instance with the constructor arguments that are given; the rest is searched for.
 
-    Where a constructor needs what cannot be had here, a package or data, it runs without the statements that raise; it
-    `is_lenient` then.
+    What is given is no mistake of the code's unless it `is_certain`. Where a constructor needs what cannot be had here, a
+    package or data, it runs without the statements that raise; it `is_lenient` then.
     """
     signature, hints = signature_of(cls), hints_of(cls.__init__, task.module)
     if signature is None:
         return Failure("construct", f"the constructor of {cls.__name__} has no readable signature")
     facts = constructor_facts(find_class(task.tree, cls.__name__))
+    add_facts_of_functions(facts, task.module)
     context = dataclasses.replace(task.context, ranks=MODULE_RANKS, constructing=True)
     task = dataclasses.replace(task, context=context)
     start, alternatives = start_plans(signature, hints, facts, given, context, task.tree)
@@ -79,10 +83,10 @@ def construct(task: Task, cls: type, given: Mapping[str, Plan], is_lenient: bool
     if found.best.run.error is not None:
         lenient = _lenient(task, cls) if isinstance(found.best.run.error, _NOT_HERE) and not is_lenient else None
         if lenient is not None:
-            again = construct(task, lenient, given, is_lenient=True)
+            again = construct(task, lenient, given, is_certain, is_lenient=True)
             if isinstance(again, Constructed):
                 return again
-        bad: Severity = "error" if is_given(start) else "information"
+        bad: Severity = "error" if is_given(start) and is_certain else "information"
         if bad != "error":
             wrong = at_fault(DeadEnd(found.failures, True, evaluate, lambda plans: explored(plans, whole=True)))
             found.best, bad = (wrong, "warning") if wrong is not None else (found.best, bad)

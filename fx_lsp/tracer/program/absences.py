@@ -16,7 +16,7 @@ import torch
 
 from fx_lsp.steps import BACKWARD, blocks_of
 from fx_lsp.tracer.run.state import contents_of
-from fx_lsp.tracer.source.likely_numbers import number_named
+from fx_lsp.tracer.source.likely_numbers import number_named, says_number
 
 _RECORD, _CAUGHT, _ERROR, _NUMBER, _ARGUMENT, _TURNS = "absent", "caught", "error", "number", "argument", "turns"
 """Names of the code around statements. No identifier of the user's has a space in front."""
@@ -168,13 +168,13 @@ class _Parts(ast.NodeTransformer):
         return node
 
     def visit_Call(self, node: ast.Call) -> Any:
-        """Wrap `len(…)`, `int(…)` and `x.size(0)`."""
+        """Wrap `len(…)`, `int(…)`, `x.size(0)` and `x.max().item()`."""
         by_name = isinstance(node.func, ast.Name) and node.func.id in ("len", "int")
-        by_method = isinstance(node.func, ast.Attribute) and node.func.attr == "size" and len(node.args) == 1
-        if by_name or by_method:
-            return self._wrapped(node, _NUMBER)
+        method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        if by_name or _NUMBERS_OF_TENSORS.get(method) == len(node.args):
+            return self._wrapped(node, _NUMBER, method == "size")
         passed = [argument for argument in node.args if self._passes_absent and isinstance(argument, ast.Call)]
-        self._inside("", node)
+        self._inside(self._names[-1] if self._names and _last_name(node.func) in _OF_SEVERAL_NUMBERS else "", node)
         node.args = [self._wrapped(part, _ARGUMENT) if part in passed else part for part in node.args]
         return node
 
@@ -182,17 +182,18 @@ class _Parts(ast.NodeTransformer):
         """Wrap `x.shape[1]`."""
         is_size = isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
         is_item = not isinstance(node.slice, ast.Slice) and isinstance(node.ctx, ast.Load)
-        return self._wrapped(node, _NUMBER) if is_size and is_item else self.generic_visit(node)
+        return self._wrapped(node, _NUMBER, is_size) if is_size and is_item else self.generic_visit(node)
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         """Wrap `data.num_classes`."""
         is_number = isinstance(node.ctx, ast.Load) and _COUNT.search(node.attr)
         return self._wrapped(node, _NUMBER) if is_number else self.generic_visit(node)
 
-    def _wrapped(self, node: ast.expr, function: str) -> ast.expr:
+    def _wrapped(self, node: ast.expr, function: str, is_size: bool = False) -> ast.expr:
         if any(isinstance(part, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)) for part in ast.walk(node)):
             return node
-        name = next((name for name in reversed(self._names) if name), "") or _last_name(node)
+        name = (self._names[-1] if self._names else "") or _last_name(node)
+        name += "_size" if is_size and not says_number(name) else ""
         nothing = ast.arguments([], [], None, [], [], None, [])
         arguments: list[ast.expr] = [ast.Lambda(nothing, node), ast.Constant(name)]
         call = ast.Call(ast.Name(f" {function}", ast.Load()), arguments, [])
@@ -202,6 +203,10 @@ class _Parts(ast.NodeTransformer):
         return call
 
 
+_OF_SEVERAL_NUMBERS = frozenset({"max", "min", "sum", "round", "abs"})
+"""Functions whose result is called what their arguments could be called."""
+_NUMBERS_OF_TENSORS = {"size": 1, "item": 0}
+"""The methods of tensors that give a number, with how many arguments."""
 _COUNT = re.compile(
     r"^(n|num|nb)_|^n_?(class|feat)|(vocab|input|output|feature|hidden|image|img|pad|seq)_?(size|dim|len)$"
 )
@@ -215,7 +220,7 @@ def _last_name(node: ast.AST) -> str:
         for part in ast.walk(node)
         if isinstance(part, (ast.Attribute, ast.Name)) and getattr(part, "id", "") not in ("len", "int", "max")
     ]
-    sensible = [name for *_, name in sorted(names) if name not in ("shape", "size", "max")]
+    sensible = [name for *_, name in sorted(names) if name not in ("shape", "size", "max", "item")]
     return sensible[-1] if sensible else ""
 
 
@@ -295,10 +300,11 @@ def guarded(node: ast.stmt, is_whole: bool = False) -> ast.stmt:
     value = ast.Call(ast.Name(f" {_RECORD}", ast.Load()), [error, ast.Constant(imported)], [])
     names = _bound(node)
     targets: list[ast.expr] = [ast.Name(name, ast.Store()) for name in names]
-    targets += [ast.Attribute(ast.Name(of, ast.Load()), name, ast.Store()) for of, name in _bound_attributes(node)]
     records: list[ast.stmt] = [ast.Assign(targets, value) if targets else ast.Expr(value)]
     if blocks_of(node) and not isinstance(node, ast.ClassDef) and not is_whole:
         records = [_unless_bound(name, value) for name in names] or [ast.Expr(value)]
+    attributes = (ast.Attribute(ast.Name(of, ast.Load()), name, ast.Store()) for of, name in _bound_attributes(node))
+    records += [_if_possible(ast.Assign([attribute], value)) for attribute in attributes]
     records += _absent_parts(node, value) if is_whole else []
     handler = ast.ExceptHandler(ast.Name(f" {_CAUGHT}", ast.Load()), f" {_ERROR}", records)
     guarded = ast.Try([node], [handler], [], [])

@@ -191,12 +191,14 @@ def empty_module(request: TraceRequest) -> ModuleType:
 
 def _run(request: TraceRequest, tree: ast.Module, is_tolerant: bool) -> ModuleType:
     module = empty_module(request)
+    absences = Absences()
     if request.step or is_tolerant:
-        vars(module).update(Absences().namespace())
+        vars(module).update(absences.namespace())
     if request.step:
         _run_program(request, tree, module)
     else:
         exec(compile(tree, request.file, "exec", dont_inherit=True), module.__dict__)
+    absences.tell()
     _enter(request, module)
     return module
 

@@ -84,7 +84,7 @@ class PartialImports(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """Return the spec of a module that stands in for one of a missing package, or of a file that is run in part."""
         if fullname.partition(".")[0] in self.errors:
             return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
-        finders = (finder for finder in sys.meta_path if self.files and finder is not self)
+        finders = (finder for finder in sys.meta_path if self.files and not isinstance(finder, PartialImports))
         specs = (finder.find_spec(fullname, path, target) for finder in finders)
         spec = next((spec for spec in specs if spec is not None), None)
         if spec is None or spec.origin not in self.files or not isinstance(spec.loader, SourceFileLoader):

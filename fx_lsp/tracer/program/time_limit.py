@@ -47,9 +47,10 @@ def time_limit(seconds: float) -> Generator[None, None, None]:
         return
 
     until = time.monotonic() + LENIENCE * WAITING * seconds
+    is_over = False
 
     def ring(_: int, frame: FrameType | None) -> None:
-        if not is_inside_torch(frame) or time.monotonic() > until:
+        if not is_over and (not is_inside_torch(frame) or time.monotonic() > until):
             raise TimeUp
 
     timers = ((signal.SIGPROF, signal.ITIMER_PROF, seconds), (signal.SIGALRM, signal.ITIMER_REAL, WAITING * seconds))
@@ -57,8 +58,12 @@ def time_limit(seconds: float) -> Generator[None, None, None]:
     outer = [signal.setitimer(timer, limit, TICK) for _, timer, limit in timers]
     started = time.monotonic()
     try:
-        yield
-    finally:
+        try:
+            yield
+        finally:
+            is_over = True
+    finally:  # also where it rings once more on the way out
+        is_over = True
         passed = time.monotonic() - started
         for (number, timer, _), handler, (left, interval) in zip(timers, handlers, outer, strict=True):
             signal.setitimer(timer, max(left - passed, TICK) if left else 0, interval)

@@ -97,6 +97,8 @@ class _Rehearsal:
         failed = self.run.failed
         if self.line.invented or _stems_from_absence(error) or not is_wrong(error, failed):
             return False
+        if isinstance(error, UnboundLocalError) and self.line.unset:
+            return False  # no branch was taken, as an option has no value that would choose one
         frames = list(_frames(error.__traceback__))
         if any(frame.f_code.co_filename.startswith(_ABOUT_MORE) for frame, _ in frames):
             return False

@@ -29,3 +29,8 @@ INTEGERS: tuple[tuple[re.Pattern[str], int], ...] = tuple(
 def number_named(name: str) -> int:
     """Return a whole number that something of that name may well be."""
     return next((number for pattern, number in INTEGERS if pattern.search(name)), 2)
+
+
+def says_number(name: str) -> bool:
+    """Return True if a name says what kind of number it is of."""
+    return any(pattern.search(name) for pattern, _ in INTEGERS)

@@ -45,7 +45,7 @@ from fx_lsp.tracer.program.load import (
 from fx_lsp.tracer.program.partial_imports import stand_in_for
 from fx_lsp.tracer.program.time_limit import TimeUp, time_limit
 
-SHARE, KEPT = 0.6, 0.4
+SHARE, KEPT = 0.6, 0.5
 """How much of the time that is left one call site may use, and how much of all is kept for what comes after them."""
 
 
@@ -58,6 +58,9 @@ def seen_at_call_sites(task: Task, signature: inspect.Signature, hints: Mapping[
     """
     request = task.request
     for site in request.sites:
+        if task.seconds < request.seconds * KEPT:
+            _UNFOLLOWED.append(f"{_place(site, request)} was not followed: others took the time")
+            continue
         with modules_kept((request.module, site.imported, site.module)):
             until = _time_after(task)
             offer = first = _seen_at(request, site, task.tree, task.seconds - until, task.mode)
@@ -100,13 +103,17 @@ def unfollowed_notes() -> list[str]:
 
 def _note_unfollowed(site: CallSite, request: TraceRequest, raised: Sequence[Offer | BaseException | None]) -> None:
     """Note that a call was not followed, where that is no fault of the program's."""
-    shown = _shown(site.file, request)
-    place = f"the call in line {site.line}{f' of {shown}' if shown else ''}"
+    place = _place(site, request)
     missing = next((e for e in raised if isinstance(e, ModuleNotFoundError) and e.name), None)
     if any(isinstance(error, TimeUp) for error in raised):
         _UNFOLLOWED.append(f"{place} was not followed: what leads to it takes too long")
     elif missing is not None:
         _UNFOLLOWED.append(f"{place} was not followed: `{(missing.name or '').partition('.')[0]}` is not installed")
+
+
+def _place(site: CallSite, request: TraceRequest) -> str:
+    shown = _shown(site.file, request)
+    return f"the call in line {site.line}{f' of {shown}' if shown else ''}"
 
 
 def _time_after(task: Task) -> float:

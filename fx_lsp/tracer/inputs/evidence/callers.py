@@ -175,17 +175,14 @@ class Watcher:
 
 
 def _beside_defaults(plans: dict[str, Plan], function: Callable[..., Any] | None) -> dict[str, Plan]:
-    """The same plans, of which those that say what the parameter's default says are of that source.
-
-    So is an object that nobody could write down (a cache, a tokenizer) where the parameter does without.
-    """
+    """The same plans, of which those that say what the parameter's default says are of that source."""
     signature = signature_of(function) if function is not None else None
     found = dict(plans)
     for name, parameter in signature.parameters.items() if signature is not None else ():
         plan, default = plans.get(name), parameter.default
         if not isinstance(plan, ValuePlan) or default is inspect.Parameter.empty:
             continue
-        if plan.make() is default or (default is None and not isinstance(plan.make(), _WRITABLE)):
+        if plan.make() is default:
             found[name] = value(default, "default")
     return found
 
@@ -193,9 +190,6 @@ def _beside_defaults(plans: dict[str, Plan], function: Callable[..., Any] | None
 def _is_symbolic_trace(frame: FrameType) -> bool:
     """Return True for a call with proxies, with which a transformation of graphs records what would be called."""
     return any(isinstance(value, torch.fx.Proxy) for value in frame.f_locals.values())
-
-
-_WRITABLE = (bool, int, float, str, bytes, type, FunctionType, torch.dtype, torch.device, nn.Module)
 
 
 def _arguments(frame: FrameType, detail: str, method: bool) -> tuple[Any, dict[str, Plan]]:

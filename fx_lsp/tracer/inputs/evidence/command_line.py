@@ -23,10 +23,12 @@ from fx_lsp.tracer.source.likely_numbers import number_named
 class CommandLine:
     """Values that a program required and that were made up: the names of their arguments; the `file` of the program.
 
-    `instead` are keys for made-up words that a dictionary of the program turned out not to have.
+    `instead` are keys for made-up words that a dictionary of the program turned out not to have; `unset` are options
+    that nobody gave a value and that have none by default.
     """
 
     invented: list[str] = field(default_factory=list[str])
+    unset: list[str] = field(default_factory=list[str])
     file: str = ""
     instead: Mapping[str, str] = field(default_factory=dict[str, str])
     _launchers: Launchers | None = None
@@ -100,6 +102,7 @@ def _satisfied(parser: argparse.ArgumentParser, line: CommandLine) -> list[str]:
             file = _configuration_named(action.dest, line.file)
             line.invented += [action.dest] if file is not None else []
             action.default = file if file is not None else action.default
+            line.unset += [action.dest] if file is None else []
         positional = not action.option_strings
         if action.required or (positional and action.nargs not in ("?", "*")):
             several = action.nargs in ("+", "*") or isinstance(action.nargs, int)

@@ -46,14 +46,16 @@ def add_layer_facts(
 
 
 def add_facts_of_functions(facts: Mapping[str, Facts], module: ModuleType, depth: int = MAX_DEPTH) -> None:
-    """Take in what functions of the program need of the parameters that they are handed as they are."""
+    """Take in what functions and constructors of the program need of the parameters that they are handed as they are."""
     for held in facts.values():
         for path, place in held.handed if depth > 0 else ():
             function: Any = module
             for name in path.split("."):
                 function = getattr(function, name, None)
+            is_class = isinstance(function, type)
+            function = function.__init__ if is_class else function
             if isinstance(function, FunctionType) and not is_installed(function.__code__.co_filename):
-                definition, names = _definition(function), list(inspect.signature(function).parameters)
+                definition, names = _definition(function), list(inspect.signature(function).parameters)[is_class:]
                 name = place if isinstance(place, str) else names[place] if place < len(names) else ""
                 inside = body_facts(definition) if definition is not None else {}
                 if name in inside:

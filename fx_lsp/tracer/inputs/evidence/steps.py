@@ -80,7 +80,7 @@ def step_function(
     `module` has run what the step needs of its file. What cannot be had is a parameter, if it is no module or function,
     and so are `inputs`.
     """
-    search = _Search(request, with_inputs(request, inputs, mode) if inputs else module, mode, inputs=inputs)
+    search = _Search(request, _again(request, inputs, mode) if inputs else module, mode, inputs=inputs)
     function = _found(search)
     if function is None:
         return _not_reached(search)
@@ -94,9 +94,15 @@ def step_function(
         return _not_reached(search)
     from_data = (bound for name in absent for bound in _bound_from(request, name) or (name,))
     search.inputs = tuple(dict.fromkeys((*inputs, *from_data)))
-    search.module = with_inputs(request, search.inputs, mode)
+    search.module = _again(request, search.inputs, mode)
     function = _found(search)
     return _with_images(function, request) if function is not None else _not_reached(search)
+
+
+def _again(request: TraceRequest, inputs: tuple[str, ...], mode: FakeTensorMode) -> ModuleType:
+    """Return the module of a step that has run once more, of what that reads `inputs` are parameters."""
+    with started_as(request.file):
+        return with_inputs(request, inputs, mode)
 
 
 def inputs_from_data(request: TraceRequest, error: BaseException | None) -> tuple[str, ...]:
@@ -154,6 +160,8 @@ def _definition(request: TraceRequest) -> ast.AST:
 
 def _not_reached(search: _Search) -> Failure:
     around = search.request.name.rpartition(".")[0] or "the file"
+    if search.request.kind == "function" and search.troubles:
+        return Failure("inputs", f"{search.request.name} cannot be run: {sentence(search.troubles[0])}")
     if not search.troubles:
         return Failure("inputs", f"no call of {around} was found")
     message = f"what {around} has before the loop cannot be run: {sentence(search.troubles[0])}"
@@ -161,8 +169,10 @@ def _not_reached(search: _Search) -> Failure:
 
 
 def _found(search: _Search) -> FunctionType | None:
-    """The function from where its loop is reached, the first with a batch before any other."""
+    """The function from where its loop is reached, the first with a batch before any other; one of the module as it is."""
     fallback = _made_in(search.module, search.request)
+    if search.request.kind == "function":
+        return fallback
     until = time.monotonic() + ALL_SITES_SECONDS
     for site in search.request.sites:
         if time.monotonic() > until:

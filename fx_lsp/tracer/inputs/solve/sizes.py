@@ -188,12 +188,28 @@ def same_for_all_channels(attempt: Attempt) -> Iterator[Plans]:
 
 
 def batched(attempt: Attempt) -> Iterator[Plans]:
-    """Yield plans with a batch of examples for a convolution that got a single one."""
-    if attempt.run.unbatched:
-        for path in dict.fromkeys([*mentioned_tensors(attempt), *(path for path, _ in attempt.plans.tensors())]):
-            plan = dict(attempt.plans.tensors())[path]
-            if plan.source == "search" and not plan.rank_known:
-                yield with_rank(attempt.plans, path, len(plan.spec.sizes) + 1)
+    """Yield plans with a batch of examples for a convolution that got a single one: for all inputs of as many
+    dimensions, then for one.
+
+    What code does along a dimension of images it counts from the front, so that they get another side first.
+    """
+    if not attempt.run.unbatched:
+        return
+    guessed = {p: t for p, t in attempt.plans.tensors() if t.source == "search" and not t.rank_known}
+    paths = [path for path in dict.fromkeys([*mentioned_tensors(attempt), *guessed]) if path in guessed]
+    for rank in dict.fromkeys(len(guessed[path].spec.sizes) for path in paths):
+        alike = [path for path in paths if len(guessed[path].spec.sizes) == rank]
+        yield _with_another_side(attempt.plans, alike)
+        yield _with_ranks(attempt.plans, alike, rank + 1)
+    for path in paths:
+        yield with_rank(attempt.plans, path, len(guessed[path].spec.sizes) + 1)
+
+
+def _with_another_side(plans: Plans, paths: Iterable[str]) -> Plans:
+    """Return the plans with several tensors given one more dimension behind the others, as large as the last."""
+    for path in paths:
+        plans = resized(plans, lambda sizes: (*sizes, *sizes[-1:]), RERANKED, path)
+    return plans
 
 
 def conflict(attempt: Attempt) -> tuple[int, int] | None:
@@ -216,7 +232,7 @@ def with_rank(plans: Plans, path: str, rank: int) -> Plans:
 
 
 def _with_ranks(plans: Plans, paths: Iterable[str], rank: int) -> Plans:
-    """Return the plans with several tensors of the same sizes given `rank` dimensions, which stay the same."""
+    """Return the plans with several tensors given `rank` dimensions; those that are added are the same for all."""
     taken = plans.sizes()
     for path in paths:
         plans = resized(plans, lambda sizes: reranked(sizes, rank, taken), RERANKED, path)

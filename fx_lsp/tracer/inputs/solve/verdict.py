@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from types import FrameType, TracebackType
+from types import FrameType, ModuleType, TracebackType
 from typing import Any
 
 import torch
@@ -32,7 +32,7 @@ from fx_lsp.tracer.inputs.solve.attempt import (
     missing_name,
     place_of,
 )
-from fx_lsp.tracer.inputs.solve.frames import expression_at, value_in
+from fx_lsp.tracer.inputs.solve.frames import expression_at, expressions_raising, value_in
 from fx_lsp.tracer.inputs.solve.operands import of_other_sizes, tensors_of, without_digits
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
 from fx_lsp.tracer.inputs.solve.solver import is_one, is_readable, solutions, tied, with_sizes
@@ -314,16 +314,28 @@ def _has_known_rank(alternatives: Sequence[Plan]) -> bool:
 
 def is_of_environment(attempt: Attempt) -> bool:
     """Return True if something that is not here stopped it: what could not be had before a step, a list that other
-    parts of the program fill, values of fake tensors, or a library that PyTorch needs for what is neither an operation
-    nor a layer."""
-    call = attempt.run.failed
-    is_empty = call is not None and any(isinstance(value, (list, tuple)) and not value for value in call.args)
-    is_of_fakes = isinstance(attempt.run.error, RuntimeError) and FakeTensor.__name__ in str(attempt.run.error)
-    if isinstance(attempt.run.error, AbsentError) or is_empty or is_of_fakes:
+    parts of the program fill, values of fake tensors, a module that has no file, or a library that PyTorch needs for
+    what is neither an operation nor a layer."""
+    error, call = attempt.run.error, attempt.run.failed
+    given = list(call.args) if call is not None else _values_read(attempt)
+    is_empty = any(isinstance(value, (list, tuple)) and not value for value in given)
+    is_of_fakes = isinstance(error, RuntimeError) and FakeTensor.__name__ in str(error)
+    if isinstance(error, AbsentError) or is_empty or is_of_fakes:
         return True
+    if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType):
+        return getattr(error.obj, "__file__", None) is None
     traceback = _innermost(attempt)
     module = traceback.tb_frame.f_globals.get("__name__", "") if traceback is not None else ""
     return attempt.run.failed is None and module.startswith("torch.") and not module.startswith(_AS_USERS_WRITE)
+
+
+def _values_read(attempt: Attempt) -> list[Any]:
+    """Return what the variables hold that the user's innermost expression reads which was running at the end."""
+    frame, node = next(expressions_raising(attempt.run.error, attempt.sources), (None, None))
+    if frame is None or node is None:
+        return []
+    names = (part.id for part in ast.walk(node) if isinstance(part, ast.Name))
+    return [frame.f_locals.get(name, frame.f_globals.get(name)) for name in names]
 
 
 _AS_USERS_WRITE = ("torch.nn", "torch.functional", "torch.distributions", "torch.optim")
