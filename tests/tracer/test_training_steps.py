@@ -498,5 +498,9 @@ for epoch in range(10):
 """
     )
     traced = trace(source, "train")
-    assert traced.inputs() == snapshot(['epoch: 0 · call site', 'rows: f32[4, 64] · search', 'chosen: i64[32] · search', 'labels: i64[12] · search'])
-    assert [note for note in traced.trace.notes if "made up" in note] == snapshot(['the data is not here, so that these are made up: rows_size=64, classes=1000'])
+    assert traced.inputs() == snapshot(
+        ["epoch: 0 · call site", "rows: f32[4, 64] · search", "chosen: i64[32] · search", "labels: i64[12] · search"]
+    )
+    assert [note for note in traced.trace.notes if "made up" in note] == snapshot(
+        ["the data is not here, so that these are made up: rows_size=64, classes=1000"]
+    )

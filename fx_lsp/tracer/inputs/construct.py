@@ -56,8 +56,8 @@ def construct(
 ) -> Constructed | Failure:
     """Make an instance with the constructor arguments that are given; the rest is searched for.
 
-    What is given is no mistake of the code's unless it `is_certain`. Where a constructor needs what cannot be had here, a
-    package or data, it runs without the statements that raise; it `is_lenient` then.
+    What is given is no mistake of the code's unless it `is_certain`. Where a constructor needs what cannot be had here,
+    a package or data, it runs without the statements that raise; it `is_lenient` then.
     """
     signature, hints = signature_of(cls), hints_of(cls.__init__, task.module)
     if signature is None:

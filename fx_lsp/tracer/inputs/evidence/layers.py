@@ -46,7 +46,7 @@ def add_layer_facts(
 
 
 def add_facts_of_functions(facts: Mapping[str, Facts], module: ModuleType, depth: int = MAX_DEPTH) -> None:
-    """Take in what functions and constructors of the program need of the parameters that they are handed as they are."""
+    """Take in what functions and constructors of the program need of parameters that they are handed as they are."""
     for held in facts.values():
         for path, place in held.handed if depth > 0 else ():
             function: Any = module

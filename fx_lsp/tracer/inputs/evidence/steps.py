@@ -169,7 +169,7 @@ def _not_reached(search: _Search) -> Failure:
 
 
 def _found(search: _Search) -> FunctionType | None:
-    """The function from where its loop is reached, the first with a batch before any other; one of the module as it is."""
+    """The function from where its loop is reached, the first with a batch before any other, or one of the module."""
     fallback = _made_in(search.module, search.request)
     if search.request.kind == "function":
         return fallback
