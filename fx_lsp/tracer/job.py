@@ -49,7 +49,7 @@ from fx_lsp.tracer.inputs.evidence.call_sites import unfollowed_notes
 from fx_lsp.tracer.inputs.evidence.command_line import flags_parsed, started_as
 from fx_lsp.tracer.inputs.evidence.steps import cannot_run, inputs_from_data, step_function
 from fx_lsp.tracer.inputs.resolve import Prepared, prepare
-from fx_lsp.tracer.program.absences import numbers_note
+from fx_lsp.tracer.program.absences import has_missed, numbers_note
 from fx_lsp.tracer.program.devices import Devices, possible_devices
 from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
 from fx_lsp.tracer.program.gpu.triton_kernels import triton_launches
@@ -143,7 +143,8 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
                     reply = built(request, loaded, sources, mode, started)
                 else:
                     reply, naming = _trace(request, loaded, sources, mode, devices, started)
-                    if loaded.missing is not None and isinstance(reply.outcome, Failure):
+                    needs_missing = loaded.missing is not None and has_missed(loaded.missing)
+                    if needs_missing and isinstance(reply.outcome, Failure):
                         reply = TraceReply(load_failure(loaded.missing, sources))
                     reply = _with_notes(reply, [*attention, *REPLICATED, *ASSUMED, *_unfollowed(reply)])
                     if naming is not None and isinstance(reply.outcome, Trace):

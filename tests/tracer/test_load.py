@@ -241,3 +241,22 @@ def test_what_pytorch_calls_is_not_stopped() -> None:
     assert time_limit.is_inside_torch(frame_in(user, kernel, own))
     assert not time_limit.is_inside_torch(frame_in(kernel, user))
     assert not time_limit.is_inside_torch(frame_in(user, own))
+
+
+def test_what_another_version_of_a_package_has_is_left_out(trace, tmp_path):
+    """Code is often older than what is installed: a name has gone, or a module."""
+    path = installed(tmp_path, "def double(x):\n    return x * 2\n")
+    gone = "from broken_package import double, halve\nfrom broken_package.old import third\n"
+    source = PRELUDE + path + gone + "\ndef f(x: Tensor):\n    return {}(x)\n"
+    traced = trace(source.format("double"), "f")
+    assert traced.graph("forward").splitlines()[1] == "mul: f32[4, 64] = aten.mul.Tensor(x, 2)"
+    assert [note.partition(" (")[0] for note in traced.trace.notes] == snapshot(
+        ["left out: ImportError: cannot import name 'halve' from 'broken_package'"]
+    )
+    failures = [trace(source.format(name), "f").failure for name in ("halve", "third")]
+    assert [failure.message.partition(" (")[0] for failure in failures] == snapshot(
+        [
+            "it needs what could not be had: ImportError: cannot import name 'halve' from 'broken_package'",
+            "the package `broken_package` has no module `broken_package.old` in the interpreter that fx-lsp uses",
+        ]
+    )

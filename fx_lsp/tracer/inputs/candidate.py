@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -34,6 +35,8 @@ from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, Free, explor
 from fx_lsp.tracer.inputs.subject import Subject
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.run.call import Call
+from fx_lsp.tracer.run.functions import innermost
+from fx_lsp.tracer.run.state import contents_of
 
 FUNCTION_RANKS = (2, 3, 4, 1)
 
@@ -135,8 +138,7 @@ def candidate_of(
     node = find_function(task.tree, subject.definition)
     facts = body_facts(node)
     add_facts_of_functions(facts, task.module)
-    if bound.modules:
-        add_layer_facts(node, facts, bound.modules[""])
+    add_layer_facts(node, facts, {"self": bound.modules[""]} if bound.modules else _modules_around(bound.described))
     lend_facts(task.tree, facts, bool(bound.modules))
     context = dataclasses.replace(task.context, ranks=MODULE_RANKS if bound.modules else FUNCTION_RANKS)
     start, alternatives = start_plans(
@@ -148,6 +150,16 @@ def candidate_of(
         _move(bound.modules, start)
         start = dataclasses.replace(start, init=constructed.plans if subject.owner is not None else None)
     return Candidate(task, subject, offer, written, constructed, bound, node, facts, start, alternatives, named)
+
+
+def _modules_around(function: Any) -> Mapping[str, nn.Module]:
+    """Return the modules that a function sees by name: the models and losses of a training step."""
+    plain = innermost(function)
+    if not isinstance(plain, FunctionType):
+        return {}
+    cells = zip(plain.__code__.co_freevars, plain.__closure__ or (), strict=False)
+    held = {**plain.__globals__, **{name: contents_of(cell) for name, cell in cells}}
+    return {name: value for name, value in held.items() if isinstance(value, nn.Module)}
 
 
 def _move(modules: Mapping[str, nn.Module], start: Plans) -> None:

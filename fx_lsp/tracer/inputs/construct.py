@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -17,12 +17,12 @@ from fx_lsp.tracer.failures.exceptions import comment_hint, failure_of
 from fx_lsp.tracer.inputs.evidence.body import constructor_facts, find_class
 from fx_lsp.tracer.inputs.evidence.layers import add_facts_of_functions
 from fx_lsp.tracer.inputs.plan.plans import INIT, Plan, Plans, ValuePlan, input_specs, materialize
-from fx_lsp.tracer.inputs.plan.signatures import hints_of, signature_of
+from fx_lsp.tracer.inputs.plan.signatures import hints_of, signature_of, takes_any
 from fx_lsp.tracer.inputs.plan.start import is_given, resumed, start_plans
 from fx_lsp.tracer.inputs.search import HARD, search, search_failure
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, explore
-from fx_lsp.tracer.inputs.solve.verdict import DeadEnd, at_fault
+from fx_lsp.tracer.inputs.solve.verdict import DeadEnd, are_numbers, at_fault
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.program.absences import AbsentError
 from fx_lsp.tracer.program.effects import EffectBlocked
@@ -30,6 +30,7 @@ from fx_lsp.tracer.program.load import constructor_lines, find, without_what_rai
 from fx_lsp.tracer.program.scratch import scratch_files
 from fx_lsp.tracer.run.call import Call
 from fx_lsp.tracer.run.fakes import construct_fake
+from fx_lsp.tracer.source.likely_numbers import says_number
 
 MODULE_RANKS = (3, 4, 2, 1, 5)
 
@@ -87,7 +88,8 @@ def construct(
             if isinstance(again, Constructed):
                 return again
         bad: Severity = "error" if is_given(start) and is_certain else "information"
-        if bad != "error":
+        is_clear = all(_is_of_one_kind(name, options) for name, options in alternatives.items())
+        if bad != "error" and is_clear and not takes_any(signature):
             wrong = at_fault(DeadEnd(found.failures, True, evaluate, lambda plans: explored(plans, whole=True)))
             found.best, bad = (wrong, "warning") if wrong is not None else (found.best, bad)
         failure = search_failure(task, found, bad, input_specs(found.best.plans, INIT))
@@ -100,6 +102,12 @@ def construct(
         return dataclasses.replace(failure, kind="construct", message=message, hint=hint)
     plans = found.best.plans
     return Constructed(found.best.run.result, shown_init(dict(plans.items)), plans)
+
+
+def _is_of_one_kind(name: str, options: Sequence[Plan]) -> bool:
+    """Return True if a parameter is evidently a number, or nothing about it is guessed."""
+    is_guessed = any(spec.guessed for spec in input_specs(Plans(((name, options[0]),))))
+    return not is_guessed or says_number(name) or are_numbers(options)
 
 
 _NOT_HERE = (ImportError, OSError, EffectBlocked, AbsentError)

@@ -17,6 +17,7 @@ from fx_lsp.tracer.failures.exceptions import failure_of, is_of_made_up
 from fx_lsp.tracer.inputs.plan.plans import FROM_DOCSTRING, FROM_ERROR, Plans, ValuePlan
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_data_dependent, is_of_sizes, place_of
 from fx_lsp.tracer.inputs.solve.demands import of_one_shape
+from fx_lsp.tracer.inputs.solve.operands import wants_other_rank
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
 from fx_lsp.tracer.inputs.solve.repairs import repairs
 from fx_lsp.tracer.inputs.solve.short_loops import with_short_loops
@@ -183,7 +184,7 @@ class Solver:
 
     def plans(self, attempt: Attempt) -> Iterator[Plans]:
         """Plans with sizes that fit where these do not, if the same run on symbols stops at the same place."""
-        if not is_of_sizes(attempt):
+        if not is_of_sizes(attempt) or (attempt.question is not None and wants_other_rank(attempt.question)):
             return
         ranks = tuple((path, len(plan.spec.sizes)) for path, plan in attempt.plans.tensors())
         place = place_of(attempt), attempt.run.calls, ranks

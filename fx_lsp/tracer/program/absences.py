@@ -47,12 +47,23 @@ class Absent:
 
     def _raise(self, *args: Any, **kwargs: Any) -> Any:
         cause = object.__getattribute__(self, "cause")
+        _MISSED.append(cause)
         raise AbsentError(cause) from cause
 
     __getattr__ = __setattr__ = __call__ = __iter__ = __len__ = __getitem__ = __setitem__ = __bool__ = _raise
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __floordiv__ = _raise
     __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __neg__ = __lt__ = __le__ = __gt__ = __ge__ = __contains__ = _raise
     __enter__ = __exit__ = __int__ = __float__ = __index__ = __matmul__ = _raise
+
+
+_MISSED: list[BaseException] = []
+
+
+def has_missed(cause: BaseException) -> bool:
+    """Return True if something was done with what could not be had because of an error, since that was last asked."""
+    is_missed = any(error is cause for error in _MISSED)
+    _MISSED.clear()
+    return is_missed
 
 
 def backward_of(loss: Any) -> Any:
@@ -239,6 +250,24 @@ def tolerant(tree: ast.Module, functions: Collection[int], line: int = 0) -> ast
     return ast.fix_missing_locations(tree)
 
 
+def without_lacking_names(tree: ast.Module) -> ast.Module:
+    """Return the module with each name that an import at its top level does not find left absent."""
+    statements = [part for node in tree.body for part in _single_imports(node)]
+    tree.body = [guarded(node) if _is_import(node) else node for node in statements]
+    return ast.fix_missing_locations(tree)
+
+
+def _single_imports(node: ast.stmt) -> list[ast.stmt]:
+    """Return a statement for each name of an import, so that one which is not there leaves the others."""
+    if not isinstance(node, ast.ImportFrom) or _is_future(node):
+        return [node]
+    return [ast.copy_location(ast.ImportFrom(node.module, [alias], node.level), node) for alias in node.names]
+
+
+def _is_import(node: ast.stmt) -> bool:
+    return isinstance(node, (ast.Import, ast.ImportFrom)) and not _is_future(node)
+
+
 def _take_turn(loop: ast.For) -> None:
     """Have a loop over what is absent run once."""
     nothing = ast.arguments([], [], None, [], [], None, [])
@@ -259,7 +288,7 @@ def _pattern(target: ast.expr) -> ast.expr:
 
 def _tolerant_block(block: Sequence[ast.stmt], functions: Collection[int], parts: _Parts) -> list[ast.stmt]:
     statements: list[ast.stmt] = []
-    for node in block:
+    for node in (single for whole in block for single in _single_imports(whole)):
         if isinstance(node, _DEFINITIONS):
             _inside(node, functions, parts)
             statements.append(node)

@@ -21,7 +21,7 @@ from fx_lsp.model import TraceRequest
 from fx_lsp.steps import as_functions, functions_around
 from fx_lsp.syntax import is_main_guard
 from fx_lsp.tracer.compat import DATA_DEPENDENT
-from fx_lsp.tracer.program.absences import Absences, Absent, tolerant
+from fx_lsp.tracer.program.absences import Absences, Absent, tolerant, without_lacking_names
 from fx_lsp.tracer.program.effects import forbid_effects
 from fx_lsp.tracer.program.partial_imports import PartialImports
 from fx_lsp.tracer.program.paths import is_installed
@@ -105,7 +105,7 @@ def _load_without_packages(request: TraceRequest, mode: AbstractContextManager[o
     missing = PartialImports(request.file)
     while True:
         try:
-            loaded = _load(request, mode)
+            loaded = _load(request, mode, lacks_names=missing.lacking is not None)
         except Exception as error:
             if not missing.take(error):
                 raise missing.first_error or error from None
@@ -113,9 +113,9 @@ def _load_without_packages(request: TraceRequest, mode: AbstractContextManager[o
             return replace(loaded, notes=(*loaded.notes, *missing.notes()), missing=missing.first)
 
 
-def _load(request: TraceRequest, mode: AbstractContextManager[object]) -> Loaded:
+def _load(request: TraceRequest, mode: AbstractContextManager[object], lacks_names: bool = False) -> Loaded:
     try:
-        return Loaded(_execute(request, request.sliced, mode), whole=False)
+        return Loaded(_execute(request, request.sliced, mode, lacks_names=lacks_names), whole=False)
     except OSError as error:
         return _without_data(request, mode, error)
     except _SLICE_TOO_SMALL as error:
@@ -158,8 +158,11 @@ def _execute(
     mode: AbstractContextManager[object],
     inputs: Collection[str] = (),
     is_tolerant: bool = False,
+    lacks_names: bool = False,
 ) -> ModuleType:
+    """Run a text of the target's file; where installed packages have some names not, these are absent."""
     tree = syntax_of(request, text, inputs)
+    tree = without_lacking_names(tree) if lacks_names else tree
     if request.step or is_tolerant:
         tree = tolerant(tree, [*functions_around(tree, request.step), *constructor_lines(tree, request.name)])
     linecache.cache[request.file] = (len(text), None, text.splitlines(keepends=True), request.file)
@@ -192,8 +195,7 @@ def empty_module(request: TraceRequest) -> ModuleType:
 def _run(request: TraceRequest, tree: ast.Module, is_tolerant: bool) -> ModuleType:
     module = empty_module(request)
     absences = Absences()
-    if request.step or is_tolerant:
-        vars(module).update(absences.namespace())
+    vars(module).update(absences.namespace())
     if request.step:
         _run_program(request, tree, module)
     else:

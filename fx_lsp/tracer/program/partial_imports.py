@@ -1,7 +1,8 @@
 """What a target imports and may do without: packages that cannot be had, and what raises in other files of the project.
 
-Something stands in for a package that is not installed, or that raises when it is imported. Whatever is done with a
-stand-in raises, so that nothing is traced that needs it. Of another file a statement that raises is left out."""
+Something stands in for a package that is not installed, for a module or a name that the installed version of one does
+not have, and for what raises when it is imported. Whatever is done with a stand-in raises, so that nothing is traced
+that needs it. Of another file a statement that raises is left out."""
 
 from __future__ import annotations
 
@@ -35,11 +36,15 @@ class PackageRaised(ImportError):
 
 
 class PartialImports(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds modules of packages that cannot be had, by the names of those, with the error that each one raised."""
+    """Finds modules that cannot be had, by the dotted names of their packages or their own, with the error of each.
+
+    `lacking` is raised by an import of the own file of a name that an installed package does not have.
+    """
 
     def __init__(self, own: str) -> None:
         """Begin with nothing missing; `own` is the file whose imports these are."""
         self.errors: dict[str, ImportError] = {}
+        self.lacking: ImportError | None = None
         self.files: dict[str, str] = {}
         self.first_error: Exception | None = None
         self._own = own
@@ -47,13 +52,13 @@ class PartialImports(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def take(self, error: Exception) -> bool:
         """Do without the package, or the statement of another file, that raised an error; False where that is not
         what it is about."""
-        missing = _missing_package(error)
+        missing = _missing_module(error)
         package = missing or _raising_package(error)
         file, line = ("", 0) if package or isinstance(error, SyntaxError) else _raising_file(error, self._own)
         if (package or file) and self not in sys.meta_path:
             sys.meta_path.insert(0, self)
         if package and package not in self.errors and len(self.errors) < MAX_PACKAGES:
-            for name in [n for n in sys.modules if n.partition(".")[0] == package]:
+            for name in [name for name in sys.modules if package in _packages_of(name)]:
                 del sys.modules[name]
             self.errors[package] = (
                 error if missing and isinstance(error, ImportError) else PackageRaised(package, error)
@@ -66,23 +71,27 @@ class PartialImports(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             )
             self.first_error = self.first_error or error
             return True
+        if self.lacking is None and isinstance(error, ImportError) and _is_lacked(error, self._own):
+            self.lacking, self.first_error = error, self.first_error or error
+            return True
         return False
 
     @property
     def first(self) -> ImportError | None:
-        """Return why the first of the packages cannot be had."""
-        return next(iter(self.errors.values()), None)
+        """Return why the first of the packages cannot be had, or what one of them lacks."""
+        return next(iter(self.errors.values()), self.lacking)
 
     def notes(self) -> tuple[str, ...]:
         """Return a sentence on the packages that are not installed, if there are any, and one on whatever raises."""
         raised = [error for error in self.errors.values() if isinstance(error, PackageRaised)]
         missing = [f"`{name}`" for name, error in self.errors.items() if error not in raised]
         absent = [f"not installed, and left out: {', '.join(missing)}"] if missing else []
-        return (*absent, *(f"left out: {error}" for error in raised), *self.files.values())
+        lacking = [f"left out: {_told(self.lacking)}"] if self.lacking is not None else []
+        return (*absent, *(f"left out: {error}" for error in raised), *lacking, *self.files.values())
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
         """Return the spec of a module that stands in for one of a missing package, or of a file that is run in part."""
-        if fullname.partition(".")[0] in self.errors:
+        if self._stands_for(fullname) is not None:
             return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
         finders = (finder for finder in sys.meta_path if self.files and not isinstance(finder, PartialImports))
         specs = (finder.find_spec(fullname, path, target) for finder in finders)
@@ -94,7 +103,13 @@ class PartialImports(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         """Make a module with any attribute."""
-        return _MissingModule(spec.name, self.errors[spec.name.partition(".")[0]])
+        error = self._stands_for(spec.name)
+        assert error is not None, "only what is missing has such a spec"
+        return _MissingModule(spec.name, error)
+
+    def _stands_for(self, name: str) -> ImportError | None:
+        """Return why a module cannot be had."""
+        return next((self.errors[package] for package in _packages_of(name) if package in self.errors), None)
 
     def exec_module(self, module: ModuleType) -> None:
         """Run nothing: a stand-in is complete as it is made."""
@@ -170,10 +185,34 @@ def _raising_file(error: Exception, own: str) -> tuple[str, int]:
     )
 
 
-def _missing_package(error: Exception) -> str:
-    """Return the package that an import did not find, or ""."""
-    package = (error.name or "").partition(".")[0] if isinstance(error, ImportError) else ""
-    return package if package and _is_missing(package) else ""
+def _packages_of(name: str) -> list[str]:
+    """Return the dotted names of the packages that a module is in, the outermost first, and its own."""
+    parts = name.split(".")
+    return [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
+
+
+def _missing_module(error: Exception) -> str:
+    """Return the package that an import did not find, or the module that an installed one does not have, or ""."""
+    names = _packages_of(error.name) if isinstance(error, ImportError) and error.name else []
+    if not names or _is_missing(names[0]):
+        return names[0] if names else ""
+    if not isinstance(error, ModuleNotFoundError) or not _is_installed(names[0]):
+        return ""
+    return next((name for name in names if _is_missing(name)), "")
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        spec = find_spec(package)
+    except (ImportError, ValueError):
+        return False
+    return spec is not None and spec.origin is not None and is_installed(spec.origin)
+
+
+def _is_lacked(error: ImportError, own: str) -> bool:
+    """Return True if an import of a file's own asks for a name that an installed package does not have."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return bool(frames) and frames[-1].f_code.co_filename == own and error.path is not None and is_installed(error.path)
 
 
 def _raising_package(error: Exception) -> str:

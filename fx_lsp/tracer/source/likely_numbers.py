@@ -34,3 +34,16 @@ def number_named(name: str) -> int:
 def says_number(name: str) -> bool:
     """Return True if a name says what kind of number it is of."""
     return any(pattern.search(name) for pattern, _ in INTEGERS)
+
+
+def counts_something(name: str) -> bool:
+    """Return True if what a function takes under a name is rather a number than a tensor: `hidden_size`, `num_steps`.
+
+    `hidden_states` and `features` are tensors that have such sizes.
+    """
+    last = name.rpartition("_")[2]
+    return _COUNTED.match(name) is not None or (says_number(last) and _OF_TENSORS.search(last) is None)
+
+
+_COUNTED = re.compile(r"(n|num|nb|max|min)_")
+_OF_TENSORS = re.compile(r"features|hidden|embe?d|^(pad|offset|mult|scale|factor|ratio)s$")

@@ -24,18 +24,19 @@ MAX_DEPTH = 4
 
 
 def add_layer_facts(
-    forward: FunctionNode | None, facts: Mapping[str, Facts], module: nn.Module, depth: int = MAX_DEPTH
+    function: FunctionNode | None, facts: Mapping[str, Facts], names: Mapping[str, Any], depth: int = MAX_DEPTH
 ) -> None:
     """Take in what parameters have to be that go into a layer as they are: `self.conv(images)` wants images.
 
-    So do parts of the module that hand them to a layer of their own.
+    So do parts of the module that hand them to a layer of their own. `names` are the objects that the function sees:
+    itself as `self`, or the models and losses around a training step.
     """
-    if forward is None:
+    if function is None:
         return
-    rebound = rebound_lines(forward, facts)
-    calls = [node for node in ast.walk(forward) if isinstance(node, ast.Call)]
+    rebound = rebound_lines(function, facts)
+    calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
     for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset)):
-        layer, method = _layer(call.func, forward, module), _method(call.func, module)
+        layer, method = _layer(call.func, function, names), _method(call.func, names)
         for place, argument in _arguments(call):
             name = argument.id if isinstance(argument, ast.Name) else ""
             if name in facts and call.lineno <= rebound.get(name, call.lineno):
@@ -79,31 +80,37 @@ def _arguments(call: ast.Call) -> Iterator[tuple[int | str, ast.expr]]:
     yield from ((keyword.arg, keyword.value) for keyword in call.keywords if keyword.arg is not None)
 
 
-def _layer(called: ast.expr, function: FunctionNode | None, module: nn.Module) -> Any:
-    """Return the layer that is called: an attribute of the module, or the first that a loop goes over."""
-    if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name) and called.value.id == "self":
-        return getattr(module, called.attr, None)
+def _layer(called: ast.expr, function: FunctionNode, names: Mapping[str, Any]) -> Any:
+    """Return the layer that is called, or the first that a loop goes over."""
     name = called.id if isinstance(called, ast.Name) else ""
-    for node in ast.walk(function) if function is not None and name else ():
+    for node in ast.walk(function) if name else ():
         if isinstance(node, ast.For) and isinstance(node.target, ast.Name) and node.target.id == name:
-            layers = _layer(node.iter, None, module)
+            layers = _object(node.iter, names)
             return next(iter(layers), None) if isinstance(layers, (nn.ModuleList, nn.Sequential)) else None
+    return _object(called, names)
+
+
+def _object(expression: ast.expr, names: Mapping[str, Any]) -> Any:
+    """Return the object that a name or an attribute of one is; None for any other expression."""
+    if isinstance(expression, ast.Name):
+        return names.get(expression.id)
+    if isinstance(expression, ast.Attribute):
+        return getattr(_object(expression.value, names), expression.attr, None)
     return None
 
 
-def _method(called: ast.expr, module: nn.Module) -> tuple[nn.Module, Callable[..., Any]] | None:
+def _method(called: ast.expr, names: Mapping[str, Any]) -> tuple[nn.Module, Callable[..., Any]] | None:
     """Return the method that is called and what it is of: `self.attend`, `self.cache.update`."""
     if not isinstance(called, ast.Attribute):
         return None
-    is_own = isinstance(called.value, ast.Name) and called.value.id == "self"
-    owner = module if is_own else _layer(called.value, None, module)
+    owner = _unwrapped(_object(called.value, names))
     method = inspect.getattr_static(type(owner), called.attr, None)
     return (owner, method) if isinstance(owner, nn.Module) and inspect.isfunction(method) else None
 
 
 def _add(facts: Facts, layer: Any, place: int | str, depth: int) -> None:
-    while isinstance(layer, nn.Sequential) and len(layer):
-        layer = layer[0]
+    while isinstance(layer, (nn.Sequential, *_WRAPPERS)):
+        layer = _unwrapped(layer) if isinstance(layer, _WRAPPERS) else next(iter(layer), None)
     if isinstance(layer, nn.modules.loss._Loss):
         _add_of_body(facts, layer, type(layer).forward, place, 1)  # it is the function of the same name
         return
@@ -123,6 +130,17 @@ def _add(facts: Facts, layer: Any, place: int | str, depth: int) -> None:
     elif isinstance(layer, nn.Module) and kind == "Module":
         _add_pattern(facts, layer)
         _add_of_method(facts, layer, type(layer).forward, place, depth)
+
+
+_WRAPPERS = (nn.DataParallel, nn.parallel.DistributedDataParallel)
+"""What calls the one module that it holds."""
+
+
+def _unwrapped(layer: Any) -> Any:
+    """Return the module that a wrapper calls."""
+    while isinstance(layer, _WRAPPERS):
+        layer = layer.module
+    return layer
 
 
 def _parameter(function: Callable[..., Any], place: int | str) -> str:
@@ -167,9 +185,8 @@ def _add_of_method(facts: Facts, part: nn.Module, method: Callable[..., Any], pl
 def _add_of_body(facts: Facts, part: nn.Module, method: Callable[..., Any], place: int | str, depth: int) -> None:
     definition, name = _definition(method), _parameter(method, place)
     if definition is not None and name in {argument.arg for argument in definition.args.args}:
-        inside = body_facts(definition)[name]
-        facts.dtype, facts.rank = facts.dtype or inside.dtype, facts.rank or inside.rank
-        add_layer_facts(definition, {name: facts}, part, depth - 1)
+        facts.take(body_facts(definition)[name])
+        add_layer_facts(definition, {name: facts}, {"self": part}, depth - 1)
 
 
 def _add_pattern(facts: Facts, layer: nn.Module) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.optim import Optimizer
 
 from fx_lsp.specs import TensorSpec
 from fx_lsp.tracer.inputs.plan.arrays import array_plans
@@ -30,7 +31,7 @@ from fx_lsp.tracer.inputs.plan.plans import (
 )
 from fx_lsp.tracer.inputs.plan.signatures import hints_of, signature_of
 from fx_lsp.tracer.run.tensors import short_name
-from fx_lsp.tracer.source.likely_numbers import INTEGERS, number_named
+from fx_lsp.tracer.source.likely_numbers import counts_something, number_named
 
 INDEX_NAME = re.compile(r"(^|_)(ids?|idx|index|indices|labels?|tokens?|lengths|lens)$")
 LENGTH_NAME = re.compile(r"(^|_)(lengths?|lens?)$")
@@ -46,7 +47,8 @@ _FLAG = re.compile(r"^(use|is|has|with|do|no|return|add|apply|enable)_|bias$|aff
 TENSOR_ATTRIBUTES = frozenset(dir(torch.Tensor))
 """What a value may be asked for that is a tensor."""
 MODULE_ATTRIBUTES = frozenset(name for name in dir(nn.Module) if name[0] != "_") - TENSOR_ATTRIBUTES
-"""What only a module is asked for: its parameters, its children, its mode."""
+"""What a module is asked for and no tensor: its parameters, its children, its mode."""
+OF_MODULES_ALONE = MODULE_ATTRIBUTES - frozenset(dir(Optimizer))
 LAYER = ValuePlan(lambda: nn.Linear(64, 64), "nn.Linear(64, 64)", "search")
 """A module with parameters."""
 IDENTITY = ValuePlan(nn.Identity, "nn.Identity()", "search")
@@ -521,9 +523,9 @@ DICT_METHODS = frozenset({"get", "items", "keys", "pop", "setdefault", "update",
 
 
 def _is_module(facts: Facts) -> bool:
-    """Return True if what is read of a parameter is what modules have and tensors have not."""
+    """Return True if what is read of a parameter is what modules have and tensors have not, or nothing else has."""
     attributes = facts.attributes - TENSOR_ATTRIBUTES - facts.assigned
-    return bool(attributes) and attributes <= MODULE_ATTRIBUTES
+    return bool(attributes) and (attributes <= MODULE_ATTRIBUTES or bool(attributes & OF_MODULES_ALONE))
 
 
 def _callables(name: str, facts: Facts, context: Context) -> list[Plan]:
@@ -558,11 +560,10 @@ def _anything(name: str, facts: Facts, taken: set[int], context: Context) -> lis
     if "index" in facts.uses:
         numbers = [value(n, "search") for n in (0, 1)]
         return [*numbers, *found] if _ONE_INDEX.search(name) else [*found, *numbers]
-    number = next((n for pattern, n in INTEGERS if pattern.search(name)), None)
     numeric = [value(n, "search") for n in integers(name, facts, context)[:2]] + [value(_float(name), "search")]
     if any(p.search(name) for p, _ in _FLOATS):
         return [*reversed(numeric), *found]
-    return [*numeric, *found] if number is not None and len(name) > 2 else [*found, *numeric]
+    return [*numeric, *found] if counts_something(name) and len(name) > 2 else [*found, *numeric]
 
 
 def integers(name: str, facts: Facts, context: Context) -> list[int]:

@@ -7,12 +7,11 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import FrameType
 
 from fx_lsp.tracer.failures.exceptions import expression, kind_of
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans
 from fx_lsp.tracer.inputs.plan.values import Context
-from fx_lsp.tracer.inputs.solve.frames import refused_call
+from fx_lsp.tracer.inputs.solve.frames import refused_call, tracebacks
 from fx_lsp.tracer.inputs.solve.operands import Question, is_of_gradients
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.program.process_group import wants_launcher
@@ -140,14 +139,10 @@ def mentioned_tensors(attempt: Attempt) -> list[str]:
 def lacks_state(attempt: Attempt) -> bool:
     """Return True if it ended at an attribute that a method reads of its own object, which has none of that name."""
     error = attempt.run.error
-    traceback = error.__traceback__ if isinstance(error, AttributeError) and error.obj is not None else None
-    frames: list[FrameType] = []
-    while traceback is not None:
-        frames.append(traceback.tb_frame)
-        traceback = traceback.tb_next
-    return (
-        any(frame.f_locals.get("self") is error.obj for frame in frames) if isinstance(error, AttributeError) else False
-    )
+    if not isinstance(error, AttributeError) or error.obj is None:
+        return False
+    frames = (traceback.tb_frame for traceback in tracebacks(error, attempt.sources))
+    return any(frame.f_locals.get("self") is error.obj for frame in frames)
 
 
 @dataclass(frozen=True)

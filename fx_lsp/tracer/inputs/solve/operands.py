@@ -109,10 +109,17 @@ class Question:
 
     def fitting(self, changes: Sequence[Replacement]) -> list[Replacement]:
         """Return the changes with which the call runs; if there are none, those with which it raises something else."""
-        errors = [self.error_with({id(c.operand): _laid_out(c.operand, c.shape, c.dtype)}) for c in changes]
+        errors = [self._error_changed(change) for change in changes]
         fitting = [change for change, error in zip(changes, errors, strict=True) if error is None]
         others = (change for change, error in zip(changes, errors, strict=True) if not _is_alike(error, self.refused))
         return fitting or list(islice(others, MAX_MOVED))
+
+    def runs_with(self, changes: Iterable[Replacement]) -> bool:
+        """Return True if the call runs with one of the changes."""
+        return any(self._error_changed(change) is None for change in changes)
+
+    def _error_changed(self, change: Replacement) -> Exception | None:
+        return self.error_with({id(change.operand): _laid_out(change.operand, change.shape, change.dtype)})
 
     def fitting_values(self, arguments: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
         """Return values with which the call runs in place of arguments, which have names; `SEVERAL` stands for several
@@ -122,6 +129,11 @@ class Question:
         pairs = [((name, value), error) for (name, _, value), error in zip(changes, errors, strict=True)]
         several = [c for c, error in pairs if c[1] is SEVERAL and not _is_alike(error, self.refused)]
         return [change for change, error in pairs if error is None] or several
+
+    def takes_tensor(self, argument: float) -> bool:
+        """Return True if the call runs with a tensor in place of a number, or has something else against it."""
+        tensors = (_Layout((2,) * rank, torch.float32, tuple(range(rank))) for rank in range(1, MAX_RANK))
+        return any(not _is_alike(self.error_with({id(argument): tensor}), self.refused) for tensor in tensors)
 
     def takes_dtype(self, operands: Sequence[torch.Tensor], dtype: torch.dtype) -> bool:
         """Return True if the call runs with operands of another dtype; kernels are asked as well, through fakes."""
@@ -183,19 +195,32 @@ def of_other_sizes(question: Question) -> Iterator[Replacement]:
 def of_other_ranks(question: Question) -> Iterator[Replacement]:
     """Yield the operands whose number of dimensions a call refused, each with a shape that it runs with.
 
-    Dimensions are added in front, or left out there; the sizes of the others change where the call wants that too.
+    Dimensions are added in front, or left out there; the sizes of the others change where the call wants that too. It
+    may be the shape of another operand without one of its dimensions, as labels have that of scores without classes.
     """
     changes: list[Replacement] = []
     for operand in question.operands:
         shape = _shape(operand)
         for rank in sorted(set(range(MAX_RANK + 1)) - {len(shape)}, key=lambda r: (abs(r - len(shape)), -r)):
             other = _of_rank(shape, rank)
-            shapes = (other, *islice(_other_shapes(other, operand, question), MAX_SHAPES_OF_RANK))
+            further = islice(_other_shapes(other, operand, question), MAX_SHAPES_OF_RANK)
+            shapes = (other, *_without_a_dimension(rank, operand, question), *further)
             changes += [Replacement(operand, shape, operand.dtype) for shape in shapes]
     of_ranks: dict[tuple[int, int], Replacement] = {}
     for change in question.fitting(changes):
         of_ranks.setdefault((id(change.operand), len(change.shape)), change)
     yield from of_ranks.values()
+
+
+def wants_other_rank(question: Question) -> bool:
+    """Return True if a call runs with another number of dimensions of an operand, and with no other sizes of any."""
+    return question.runs_with(of_other_ranks(question)) and not question.runs_with(of_other_sizes(question))
+
+
+def _without_a_dimension(rank: int, operand: torch.Tensor, question: Question) -> Iterator[Shape]:
+    """Yield the shapes of a rank that other operands have without one of their dimensions."""
+    for other in (_shape(tensor) for tensor in question.tensors if tensor is not operand and tensor.dim() == rank + 1):
+        yield from ((*other[:index], *other[index + 1 :]) for index in (1, *range(rank, 1, -1), 0))
 
 
 def of_other_dtypes(question: Question) -> Iterator[Replacement]:

@@ -48,6 +48,7 @@ from fx_lsp.tracer.inputs.solve.sizes import (
     same_for_all_channels,
     single_number,
     unpacked_ranks,
+    wanted_ranks,
 )
 from fx_lsp.tracer.inputs.solve.solver import enlarged
 from fx_lsp.tracer.run.coroutines import Unfinished
@@ -278,6 +279,7 @@ RULES: tuple[Rule, ...] = (
     single_number,
     unpacked_ranks,
     guarded,
+    wanted_ranks,
     fitting_sizes,
     fitting_dtypes,
     _missing_value,

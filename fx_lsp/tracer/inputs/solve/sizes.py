@@ -31,6 +31,7 @@ from fx_lsp.tracer.inputs.solve.operands import (
     of_other_dtypes,
     of_other_ranks,
     of_other_sizes,
+    wants_other_rank,
 )
 from fx_lsp.tracer.run.observation import FailedCall, tensors_among
 from fx_lsp.tracer.run.tensors import short_name
@@ -49,16 +50,23 @@ def fitting_sizes(attempt: Attempt) -> Iterator[Plans]:
         yield from _as_changed(attempt, change)
 
 
+def wanted_ranks(attempt: Attempt) -> Iterator[Plans]:
+    """Yield plans with as many dimensions as the failing call takes of its operands, if it takes them with no other
+    sizes."""
+    if attempt.question is not None and wants_other_rank(attempt.question):
+        yield from fitting_ranks(attempt)
+
+
 def fitting_ranks(attempt: Attempt) -> Iterator[Plans]:
     """Yield plans with as many dimensions as the failing call takes of its operands."""
     for change in of_other_ranks(attempt.question) if attempt.question is not None else ():
         path, rank = path_of(attempt, change.operand), len(change.shape)
         if path is None:
             continue
-        yield from _with_rank_of_all(attempt.plans, path, rank)
         if change.shape != _of_rank(change.operand, rank):
             of_rank = with_rank(attempt.plans, path, rank)
             yield resized(of_rank, lambda _, shape=change.shape: shape, RERANKED, path)
+        yield from _with_rank_of_all(attempt.plans, path, rank)
 
 
 def fitting_dtypes(attempt: Attempt) -> Iterator[Plans]:
@@ -90,6 +98,10 @@ def fitting_values(attempt: Attempt) -> Iterator[Plans]:
         ):  # else its sizes or its dtype are wrong
             guesses = ((n, p) for n, p in attempt.plans.items if getattr(p, "source", "") == "search")
             given += [(name, argument) for name, _ in guesses if _is_given(attempt, name, argument, mentioned)]
+    for name, argument in given:
+        if isinstance(argument, (int, float)) and attempt.question.takes_tensor(argument):
+            tensors = (plan for plan in attempt.alternatives.get(name, ()) if isinstance(plan, TensorPlan))
+            yield from (attempt.plans.with_plan(name, plan) for plan in tensors)
     for name, other in attempt.question.fitting_values(given):
         plan = attempt.plans[name]
         several = SequencePlan((plan, plan)) if other is SEVERAL else None

@@ -324,9 +324,23 @@ def is_of_environment(attempt: Attempt) -> bool:
         return True
     if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType):
         return getattr(error.obj, "__file__", None) is None
+    if isinstance(error, AttributeError) and error.obj is None and _reads_open_global(attempt):
+        return True
     traceback = _innermost(attempt)
     module = traceback.tb_frame.f_globals.get("__name__", "") if traceback is not None else ""
     return attempt.run.failed is None and module.startswith("torch.") and not module.startswith(_AS_USERS_WRITE)
+
+
+def _reads_open_global(attempt: Attempt) -> bool:
+    """Return True if the user's innermost expression reads a name of its module that is None.
+
+    It stands for a package that is not there, or for what the program fills in elsewhere.
+    """
+    frame, node = next(expressions_raising(attempt.run.error, attempt.sources), (None, None))
+    if frame is None or node is None:
+        return False
+    names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)} - frame.f_locals.keys()
+    return any(name in frame.f_globals and frame.f_globals[name] is None for name in names)
 
 
 def _values_read(attempt: Attempt) -> list[Any]:
