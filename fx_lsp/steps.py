@@ -755,10 +755,11 @@ def _cut(block: Sequence[ast.stmt], losses: list[ast.expr]) -> list[ast.stmt]:
             later = _bound_names(block[block.index(node) + 1 :])
             if node is block[ends[-1]] or _names(loss).isdisjoint(later):
                 losses.append(loss)
-                continue
-            hidden = f"loss {len(losses)}"
-            cut.append(ast.copy_location(ast.Assign([ast.Name(hidden, ast.Store())], loss), node))
-            losses.append(ast.copy_location(ast.Name(hidden, ast.Load()), loss))
+            else:
+                hidden = f"loss {len(losses)}"
+                cut.append(ast.copy_location(ast.Assign([ast.Name(hidden, ast.Store())], loss), node))
+                losses.append(ast.copy_location(ast.Name(hidden, ast.Load()), loss))
+            cut += _kept_for_backward(node, block)
         elif not _has_backward(node):
             cut.append(node)
         elif isinstance(node, ast.If):
@@ -772,6 +773,24 @@ def _cut(block: Sequence[ast.stmt], losses: list[ast.expr]) -> list[ast.stmt]:
                 inner.append(ast.copy_location(ast.Break(), node))
             cut.append(node)
     return cut
+
+
+def _kept_for_backward(node: ast.stmt, block: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the copies of variables that a block changes in place after `node` has called `backward`.
+
+    In the program the gradients are there by then; here they are taken of all losses at the end.
+    """
+    place = block.index(node)
+    bound = _bound_names(block[:place])
+    for later in block[place + 1 :]:
+        match later:
+            case ast.Expr(ast.Call(ast.Attribute(ast.Name(name) as variable, method))) if name in bound:
+                if method.endswith("_"):
+                    copied = ast.Call(ast.Attribute(variable, "clone", ast.Load()), [], [])
+                    bound.discard(name)
+                    yield ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], copied), later)
+            case _:
+                pass
 
 
 def _checked(node: ast.stmt, loss: ast.expr) -> ast.expr:

@@ -71,7 +71,13 @@ from fx_lsp.tracer.program.weights import weights_note, without_weights
 from fx_lsp.tracer.rehearsal.rehearse import rehearse
 from fx_lsp.tracer.run.call import RUN_CODE, tensors_in
 from fx_lsp.tracer.run.conditions import under
-from fx_lsp.tracer.run.fakes import copied_tensors, fake_mode, inference_without_gradients, movable_modules
+from fx_lsp.tracer.run.fakes import (
+    copied_tensors,
+    fake_mode,
+    formatted_numbers,
+    inference_without_gradients,
+    movable_modules,
+)
 from fx_lsp.tracer.run.observation import Run, Statements, Stopped, watched_run
 from fx_lsp.tracer.run.operations.lengths import ASSUMED
 from fx_lsp.tracer.run.values.decisions import Decisions, decided_by
@@ -122,6 +128,7 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
             possible_devices(mode, bool(request.work), available) as devices,
             movable_modules(),
             copied_tensors(),
+            formatted_numbers(),
             inference_without_gradients(),
             lazy_tensors(),
             without_weights(),

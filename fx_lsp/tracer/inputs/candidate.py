@@ -26,6 +26,7 @@ from fx_lsp.tracer.inputs.plan.plans import (
     INIT,
     Plan,
     Plans,
+    ValuePlan,
     materialize,
 )
 from fx_lsp.tracer.inputs.plan.signatures import hints_of
@@ -138,7 +139,8 @@ def candidate_of(
     node = find_function(task.tree, subject.definition)
     facts = body_facts(node)
     add_facts_of_functions(facts, task.module)
-    add_layer_facts(node, facts, {"self": bound.modules[""]} if bound.modules else _modules_around(bound.described))
+    around = {"self": bound.modules[""]} if bound.modules else _modules_around(bound.described)
+    add_layer_facts(node, facts, {**around, **_modules_given(offer.args)})
     lend_facts(task.tree, facts, bool(bound.modules))
     context = dataclasses.replace(task.context, ranks=MODULE_RANKS if bound.modules else FUNCTION_RANKS)
     start, alternatives = start_plans(
@@ -150,6 +152,13 @@ def candidate_of(
         _move(bound.modules, start)
         start = dataclasses.replace(start, init=constructed.plans if subject.owner is not None else None)
     return Candidate(task, subject, offer, written, constructed, bound, node, facts, start, alternatives, named)
+
+
+def _modules_given(plans: Mapping[str, Plan]) -> Mapping[str, nn.Module]:
+    """Return the modules that a program calls a function with."""
+    seen = {name: plan for name, plan in plans.items() if isinstance(plan, ValuePlan) and plan.source == "call site"}
+    values = {name: plan.make() for name, plan in seen.items()}
+    return {name: value for name, value in values.items() if isinstance(value, nn.Module)}
 
 
 def _modules_around(function: Any) -> Mapping[str, nn.Module]:

@@ -94,8 +94,8 @@ class Devices:
 
     @property
     def undecided(self) -> bool:
-        """Return True if code heard that there is no GPU, and put tensors on one nevertheless."""
-        return self.gpu is not None and self.gpu.denied and bool(self.gpu.kinds)
+        """Return True if code heard that there is no GPU, and put tensors on one or wanted one nevertheless."""
+        return self.gpu is not None and self.gpu.denied and (self.gpu.wanted or bool(self.gpu.kinds))
 
 
 @contextmanager

@@ -12,8 +12,10 @@ from functools import wraps
 from typing import Any
 from unittest import mock
 
+import torch
 import torch.distributed as dist
 from torch import nn
+from torch.utils._pytree import tree_map_only
 
 LAUNCHED = {
     "RANK": "0",
@@ -113,17 +115,21 @@ def _replicas() -> Generator[None, None, None]:
     """
     from torch.nn.parallel import DistributedDataParallel as Replicated
 
-    def init(self: Any, module: nn.Module, *args: Any, **options: Any) -> None:
+    def init(self: Any, module: nn.Module, device_ids: Any = None, *args: Any, **options: Any) -> None:
         if all(type(parameter) is nn.Parameter for parameter in module.parameters()):
-            original(self, module, *args, **options)
+            original(self, module, device_ids, *args, **options)
             return
         nn.Module.__init__(self)
-        self.module, self.require_backward_grad_sync = module, True
+        self.module, self.require_backward_grad_sync, self.device_ids = module, True, device_ids
         self.device = next(module.parameters()).device
         REPLICATED[:] = ["DistributedDataParallel averages the gradients over all processes, outside of these graphs"]
 
     def forward(self: Any, *inputs: Any, **options: Any) -> Any:
-        return run(self, *inputs, **options) if hasattr(self, "reducer") else self.module(*inputs, **options)
+        if hasattr(self, "reducer"):
+            return run(self, *inputs, **options)
+        if self.device_ids:  # a replica moves what it is given to where it is
+            inputs, options = tree_map_only(torch.Tensor, lambda tensor: tensor.to(self.device), (inputs, options))
+        return self.module(*inputs, **options)
 
     original, run = Replicated.__init__, Replicated.forward
     with mock.patch.object(Replicated, "__init__", init), mock.patch.object(Replicated, "forward", forward):

@@ -115,6 +115,19 @@ def inference_without_gradients() -> Generator[None, None, None]:
         yield
 
 
+@contextmanager
+def formatted_numbers() -> Generator[None, None, None]:
+    """Inside, a tensor of one number is formatted as that, `f"{loss:.4f}"`, also a fake one."""
+    plain = torch.Tensor.__format__
+
+    def formatted(self: torch.Tensor, spec: str) -> str:
+        is_number = isinstance(self, FakeTensor) and self.dim() == 0
+        return format(self.item(), spec) if is_number and spec else plain(self, spec)
+
+    with mock.patch.object(torch.Tensor, "__format__", formatted):
+        yield
+
+
 def _copy_of(original: torch.Tensor) -> torch.Tensor:
     loaded = original.detach().clone()
     if isinstance(original, nn.Parameter):

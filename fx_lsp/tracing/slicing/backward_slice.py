@@ -35,7 +35,7 @@ class Backwards:
     `imported` names stand for no object that a method call configures. What is `skipped` binds nothing; a statement
     that has a result is kept with the names that are `wanted` for it. `read` are the parameters that the last function
     reads. Where that is `strict`, a method call counts only if it works in place or switches between training and
-    evaluation.
+    evaluation. `wholes` are the variables for objects by those for parts that were added to them.
     """
 
     imported: Collection[str]
@@ -45,6 +45,7 @@ class Backwards:
     wanted: Callable[[ast.stmt], set[str]] = lambda node: set()
     read: set[str] = field(default_factory=set[str])
     strict: bool = False
+    wholes: dict[str, str] = field(default_factory=dict[str, str])
 
     def follow(self, body: Sequence[ast.stmt], path: Path, idle: Callable[[ast.stmt, set[str]], bool] = _none) -> None:
         """Keep what `path` needs of the blocks around its last statement and, at last, of the module's `body`.
@@ -87,7 +88,18 @@ class Backwards:
 
     def _block(self, block: Sequence[ast.stmt], top: bool = False, straight: bool = False) -> bool:
         """Go through a block from its end. `straight`: it runs once and whole, so that what binds a name settles it."""
+        for node in block:
+            self._note_part(node)
         return any([self._statement(node, top, straight) for node in reversed(block)])
+
+    def _note_part(self, node: ast.stmt) -> None:
+        """Take note of a variable for a part of an object: `group = parser.add_argument_group("model")`."""
+        match node:
+            case ast.Assign([ast.Name(part)], ast.Call(ast.Attribute(ast.Name(whole), method))):
+                if method.startswith("add_") and part != whole:
+                    self.wholes[part] = whole
+            case _:
+                pass
 
     def _statement(self, node: ast.stmt, top: bool, straight: bool) -> bool:
         if (top and (isinstance(node, (*_DEFINITIONS, *_IMPORTS)) or is_main_guard(node))) or node in self.kept:
@@ -130,7 +142,14 @@ class Backwards:
         if self.strict and not (called.attr.endswith("_") or called.attr in ("train", "eval") or alters(called.attr)):
             return set()
         root = root_of(called)
-        return {root.id} - set(self.imported) if isinstance(root, ast.Name) else set()
+        return self._with_wholes(root.id) - set(self.imported) if isinstance(root, ast.Name) else set()
+
+    def _with_wholes(self, name: str) -> set[str]:
+        """Return a variable with those for the objects that its own is a part of."""
+        names = {name}
+        while (name := self.wholes.get(name, name)) not in names:
+            names.add(name)
+        return names
 
 
 def blocks(node: ast.AST) -> list[list[ast.stmt]]:

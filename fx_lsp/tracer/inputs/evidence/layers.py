@@ -44,6 +44,17 @@ def add_layer_facts(
                     _add_of_method(facts[name], *method, place, depth)
                 elif layer is not None:
                     _add(facts[name], layer, place, depth)
+        _add_of_spread(call, layer, facts)
+
+
+def _add_of_spread(call: ast.Call, layer: Any, facts: Mapping[str, Facts]) -> None:
+    """Take in how many things are in a parameter that is spread over the arguments of a module: `model(*batch)`."""
+    spread = [argument.value for argument in call.args if isinstance(argument, ast.Starred)]
+    name = spread[0].id if len(spread) == 1 and isinstance(spread[0], ast.Name) else ""
+    if name in facts and isinstance(layer, nn.Module):
+        parameters = list(inspect.signature(_unwrapped(layer).forward).parameters.values())
+        required = [p for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
+        facts[name].length = facts[name].length or max(len(required) - len(call.args) + 1, 0) or None
 
 
 def add_facts_of_functions(facts: Mapping[str, Facts], module: ModuleType, depth: int = MAX_DEPTH) -> None:

@@ -182,6 +182,9 @@ def _visit_handed(node: ast.Call, of: Any) -> None:
     for place, argument in given:
         if (found := of(argument)) is not None:
             found.handed.append((ast.unparse(node.func), place))
+    for spread in (argument.value for argument in node.args if isinstance(argument, ast.Starred)):
+        if (several := of(spread)) is not None:
+            several.uses.add("iterated")
     for spread in (keyword.value for keyword in node.keywords if keyword.arg is None):
         if (options := of(spread)) is not None:
             options.uses.add("keywords")

@@ -88,9 +88,11 @@ def at_fault(end: DeadEnd) -> Attempt | None:
 
 
 def _came_past(attempt: Attempt, other: Attempt) -> bool:
-    """Return True if another attempt came past the expression at which one ended: it ended in one around that, or came
-    further, and the lines ran and none of them was running at the end."""
+    """Return True if another attempt came past the expression at which one ended: it ended in one around that, or only
+    for want of a value, or came further, and the lines ran and none of them was running at the end."""
     chain, others = attempt.chain, other.chain
+    if chain[:1] == others[:1] and is_data_dependent(other):
+        return True
     parting = ((mine, its) for mine, its in zip(reversed(chain), reversed(others), strict=False) if mine != its)
     mine, its = next(parting, (None, None))
     if mine is not None and its is not None and its.contains(mine):
@@ -224,6 +226,9 @@ def _fits_no_parameters(best: Attempt) -> bool:
     if innermost is None or not isinstance(best.run.error, TypeError):
         return False
     held, node = innermost.tb_frame.f_locals, expression_at(innermost, best.sources)
+    spreads = any(_spreads_guess(node, best) for _, node in expressions_raising(best.run.error, best.sources))
+    if spreads:
+        return False
     if {"forward_call", "args", "kwargs"} <= held.keys():  # as a module calls its own `forward`
         function, args, kwargs = held["forward_call"], held["args"], held["kwargs"]
     elif isinstance(node, ast.Call) and not any(isinstance(argument, ast.Starred) for argument in node.args):
@@ -243,6 +248,13 @@ def _fits_no_parameters(best: Attempt) -> bool:
     except TypeError:
         return True
     return False
+
+
+def _spreads_guess(node: ast.expr, attempt: Attempt) -> bool:
+    """Return True for a call over whose arguments an input is spread."""
+    names = {name for name, _ in attempt.plans.items}
+    spread = (a.value for a in (node.args if isinstance(node, ast.Call) else ()) if isinstance(a, ast.Starred))
+    return any(isinstance(part, ast.Name) and part.id in names for part in spread)
 
 
 def _is_input(node: ast.expr, frame: FrameType, attempt: Attempt) -> bool:
@@ -318,7 +330,7 @@ def is_of_environment(attempt: Attempt) -> bool:
     what is neither an operation nor a layer."""
     error, call = attempt.run.error, attempt.run.failed
     given = list(call.args) if call is not None else _values_read(attempt)
-    is_empty = any(isinstance(value, (list, tuple)) and not value for value in given)
+    is_empty = any(isinstance(value, (list, tuple, dict, set)) and not value for value in given)
     is_of_fakes = isinstance(error, RuntimeError) and FakeTensor.__name__ in str(error)
     if isinstance(error, AbsentError) or is_empty or is_of_fakes:
         return True
@@ -344,12 +356,11 @@ def _reads_open_global(attempt: Attempt) -> bool:
 
 
 def _values_read(attempt: Attempt) -> list[Any]:
-    """Return what the variables hold that the user's innermost expression reads which was running at the end."""
+    """Return what the variables and attributes hold that the user's innermost expression reads which was running at the
+    end."""
     frame, node = next(expressions_raising(attempt.run.error, attempt.sources), (None, None))
-    if frame is None or node is None:
-        return []
-    names = (part.id for part in ast.walk(node) if isinstance(part, ast.Name))
-    return [frame.f_locals.get(name, frame.f_globals.get(name)) for name in names]
+    parts = (part for part in ast.walk(node) if isinstance(part, (ast.Name, ast.Attribute))) if node is not None else ()
+    return [value_in(part, frame) for part in parts] if frame is not None else []
 
 
 _AS_USERS_WRITE = ("torch.nn", "torch.functional", "torch.distributions", "torch.optim")

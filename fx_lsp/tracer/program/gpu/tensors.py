@@ -44,14 +44,15 @@ _DEVICE_OF = torch.ops.prim.device.default
 class FakeGpu(TorchFunctionMode):
     """Lets tensors be on devices that are not there; `kinds` collects the types of those that the code names.
 
-    Code that asks for a GPU hears whether there is one `available`; `denied` says that it heard of none.
+    Code that asks for a GPU hears whether there is one `available`; `denied` says that it heard of none, and `wanted`
+    that it asked which one there is.
     """
 
     def __init__(self, mode: FakeTensorMode, available: bool) -> None:
         super().__init__()
         self._mode = mode
         self.available = available
-        self.denied = False
+        self.denied = self.wanted = False
         self.kinds: set[str] = set()
         self._heard = False
         self._wrappers = WeakTensorKeyDictionary()
@@ -213,7 +214,28 @@ class FakeGpu(TorchFunctionMode):
             (torch.cuda.amp.common, "amp_definitely_not_available", lambda: False),
             (functions, "_parse_to", parse_to),
             (torch.cuda, "is_available", self._is_available),
+            *self._of_accelerator(),
         ]
+
+    def _of_accelerator(self) -> list[tuple[Any, str, Any]]:
+        """Return what `torch.accelerator` answers, where this PyTorch has it."""
+        accelerator = getattr(torch, "accelerator", None)
+        answers: dict[str, Any] = {
+            "is_available": self._is_available,
+            "current_accelerator": self._current_accelerator,
+            "device_count": lambda: int(self._is_available()),
+            "current_device_index": lambda: 0,
+            "current_device_idx": lambda: 0,
+            "set_device_index": lambda device: None,
+            "set_device_idx": lambda device: None,
+            "synchronize": lambda device=None: None,
+        }
+        return [(accelerator, name, answer) for name, answer in answers.items() if hasattr(accelerator, name)]
+
+    def _current_accelerator(self, check_available: bool = False) -> torch.device | None:
+        """Return the GPU, if there is one; who asks for it means a machine that has one."""
+        self.wanted = True
+        return torch.device("cuda") if self._is_available() else None
 
     def _dispatched(self, dispatch: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation on fake tensors, or tell C++ which device one is on."""
