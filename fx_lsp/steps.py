@@ -252,11 +252,20 @@ def loss_of(node: ast.stmt) -> ast.expr | None:
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr not in _BACKWARD:
         return None
     receiver = call.func.value
+    if (listed := _listed_losses(call)) is not None and _last(receiver).endswith("autograd"):
+        return listed
     plain = len(call.args) == 1 and isinstance(receiver, ast.Name) and isinstance(call.args[0], ast.Name)
     if call.func.attr == "manual_backward" or (plain and not call.keywords and _LOSS.search(_last(call.args[0]))):
         return call.args[0] if call.args else None
     scaled = isinstance(receiver, ast.Call) and _last(receiver.func) == "scale" and len(receiver.args) == 1
     return receiver.args[0] if scaled and isinstance(receiver, ast.Call) else receiver
+
+
+def _listed_losses(call: ast.Call) -> ast.expr | None:
+    """Return what `autograd.backward([loss])` is given in a list, several as a tuple."""
+    listed = next((argument.elts for argument in call.args if isinstance(argument, (ast.List, ast.Tuple))), [])
+    several = ast.Tuple(listed, ast.Load())
+    return None if not listed else listed[0] if len(listed) == 1 else ast.copy_location(several, call)
 
 
 def results_of(body: Sequence[ast.stmt]) -> list[ast.expr]:

@@ -53,7 +53,6 @@ COMPLEX: dict[str, int] = {
     "fx_lsp.tracer.inputs.evidence.body:_visit": 43,
     "fx_lsp.tracer.inputs.evidence.patterns:visit_pattern": 24,
     "fx_lsp.tracer.inputs.evidence.uses:visit_call": 25,
-    "fx_lsp.tracer.inputs.plan.values:_anything": 22,
     "fx_lsp.tracer.inputs.plan.values:_from_annotation": 25,
     "fx_lsp.tracer.inputs.plan.values:_from_use": 21,
     "fx_lsp.tracer.inputs.resolve:_prepare_subject": 26,

@@ -66,7 +66,8 @@ from fx_lsp.tracer.program.load import (
     syntax_of,
 )
 from fx_lsp.tracer.program.paths import insert_user_paths
-from fx_lsp.tracer.program.process_group import REPLICATED, fake_processes
+from fx_lsp.tracer.program.processes.process_group import REPLICATED, fake_processes
+from fx_lsp.tracer.program.processes.remote_calls import remote_calls_here
 from fx_lsp.tracer.program.weights import weights_note, without_weights
 from fx_lsp.tracer.rehearsal.rehearse import rehearse
 from fx_lsp.tracer.run.call import RUN_CODE, tensors_in
@@ -135,6 +136,7 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
             differentiable_attention() as attention,
             triton_launches(),
             fake_processes(request.source),
+            remote_calls_here(),
         ):
             builds = request.kind == "graph"
             with marked(sources, _replies.__code__) if builds else nullcontext():

@@ -52,29 +52,37 @@ class PartialImports(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def take(self, error: Exception) -> bool:
         """Do without the package, or the statement of another file, that raised an error; False where that is not
         what it is about."""
+        is_new = self._take_package(error) or self._take_file(error) or self._take_name(error)
+        if is_new and self not in sys.meta_path:
+            sys.meta_path.insert(0, self)
+        return is_new
+
+    def _take_package(self, error: Exception) -> bool:
         missing = _missing_module(error)
         package = missing or _raising_package(error)
-        file, line = ("", 0) if package or isinstance(error, SyntaxError) else _raising_file(error, self._own)
-        if (package or file) and self not in sys.meta_path:
-            sys.meta_path.insert(0, self)
-        if package and package not in self.errors and len(self.errors) < MAX_PACKAGES:
-            for name in [name for name in sys.modules if package in _packages_of(name)]:
-                del sys.modules[name]
-            self.errors[package] = (
-                error if missing and isinstance(error, ImportError) else PackageRaised(package, error)
-            )
-            self.first_error = self.first_error or self.errors[package]
-            return True
-        if file and file not in self.files:
-            self.files[file] = (
-                f"left out, as it raises when `{Path(file).name}` is imported: line {line}, {_told(error)}"
-            )
-            self.first_error = self.first_error or error
-            return True
-        if self.lacking is None and isinstance(error, ImportError) and _is_lacked(error, self._own):
-            self.lacking, self.first_error = error, self.first_error or error
-            return True
-        return False
+        if not package or package in self.errors or len(self.errors) >= MAX_PACKAGES:
+            return False
+        for name in [name for name in sys.modules if package in _packages_of(name)]:
+            del sys.modules[name]
+        is_import = missing and isinstance(error, ImportError)
+        self.errors[package] = error if is_import else PackageRaised(package, error)
+        self.first_error = self.first_error or self.errors[package]
+        return True
+
+    def _take_file(self, error: Exception) -> bool:
+        is_of_package = _missing_module(error) or _raising_package(error) or isinstance(error, SyntaxError)
+        file, line = ("", 0) if is_of_package else _raising_file(error, self._own)
+        if not file or file in self.files:
+            return False
+        told = f"left out, as it raises when `{Path(file).name}` is imported: line {line}, {_told(error)}"
+        self.files[file], self.first_error = told, self.first_error or error
+        return True
+
+    def _take_name(self, error: Exception) -> bool:
+        if self.lacking is not None or not isinstance(error, ImportError) or not _is_lacked(error, self._own):
+            return False
+        self.lacking, self.first_error = error, self.first_error or error
+        return True
 
     @property
     def first(self) -> ImportError | None:

@@ -95,10 +95,8 @@ class _Rehearsal:
     def _is_own(self, error: BaseException) -> bool:
         """Return True if an error is the script's own doing: nothing of what is not here had a part in it."""
         failed = self.run.failed
-        if self.line.invented or _stems_from_absence(error) or not is_wrong(error, failed):
+        if self._is_of_options(error) or _stems_from_absence(error) or not is_wrong(error, failed):
             return False
-        if isinstance(error, UnboundLocalError) and self.line.unset:
-            return False  # no branch was taken, as an option has no value that would choose one
         frames = list(_frames(error.__traceback__))
         if any(frame.f_code.co_filename.startswith(_ABOUT_MORE) for frame, _ in frames):
             return False
@@ -113,6 +111,10 @@ class _Rehearsal:
         is_users = self.sources.rank(frame.f_code.co_filename) == 0
         imports = any(frame.f_code.co_filename.startswith("<frozen importlib") for frame, _ in frames)
         return is_users and not imports and not self._may_lack_something() and _is_of_python(error, frame, line)
+
+    def _is_of_options(self, error: BaseException) -> bool:
+        """Return True if options of the command line were made up, or have no value that would choose a branch."""
+        return bool(self.line.invented or (self.line.unset and isinstance(error, UnboundLocalError)))
 
     def _is_vague(self, failed: FailedCall) -> bool:
         """Return True if what a call was given may be otherwise once everything is there."""

@@ -77,10 +77,7 @@ def surroundings(
         for name, value in getattr(receiver, "__dict__", {}).items():
             found += _held_at(f"self.{name}", receiver.__dict__, name, value, seen)
     for module in modules:
-        for path, part in module.named_modules():
-            for name, value in part.__dict__.items():
-                if not isinstance(value, torch.Tensor) and name not in _OWN:
-                    found += _held_at(f"{path}.{name}" if path else name, part.__dict__, name, value, seen)
+        found += _beside_modules(module, "", seen, _DEPTH)
     for name, value in arguments:
         if not isinstance(value, (torch.Tensor, nn.Module)):
             found += _held_at(name, [value], 0, value, seen)
@@ -105,11 +102,22 @@ def _held_at(name: str, container: Any, key: Any, value: Any, seen: set[int], de
         return []
     seen.add(id(value))
     if isinstance(value, nn.Module):
-        return held_tensors(value, name)
+        return [*held_tensors(value, name), *_beside_modules(value, name, seen, depth - 1)]
     if isinstance(value, MethodType) and not isinstance(value.__self__, torch.Tensor):
         return _held_at(name, container, key, value.__self__, seen, depth)
     inner = _inner(name, value)
     return [held for where, at, k, item in inner for held in _held_at(where, at, k, item, seen, depth - 1)]
+
+
+def _beside_modules(module: nn.Module, name: str, seen: set[int], depth: int) -> list[Held]:
+    """The tensors in attributes of a module, and of those in it, that are neither tensors nor modules."""
+    held: list[Held] = []
+    for path, part in module.named_modules():
+        where = ".".join(filter(None, (name, path)))
+        for key, value in part.__dict__.items():
+            if not isinstance(value, torch.Tensor) and key not in _OWN:
+                held += _held_at(f"{where}.{key}" if where else key, part.__dict__, key, value, seen, depth)
+    return held
 
 
 def _inner(name: str, value: Any) -> list[tuple[str, Any, Any, Any]]:
@@ -123,6 +131,8 @@ def _inner(name: str, value: Any) -> list[tuple[str, Any, Any, Any]]:
         return [(f"{name}.func", None, "func", value.func), *held]
     if isinstance(value, (list, dict)):
         return [(f"{name}[{k!r}]", value, k, item) for k, item in _entries(value)]
+    if isinstance(value, tuple):
+        return [(f"{name}[{k}]", None, k, item) for k, item in enumerate(value) if not _is_tensor(item)]
     attributes: dict[str, Any] = getattr(value, "__dict__", {})
     return [(f"{name}.{k}", attributes, k, item) for k, item in list(attributes.items())]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fx_lsp.tracer.program.launchers import Launchers
+from fx_lsp.tracer.program.processes.launchers import Launchers
 from fx_lsp.tracer.program.scratch import scratch_files
 from fx_lsp.tracer.source.likely_numbers import number_named
 
@@ -99,10 +99,7 @@ def _satisfied(parser: argparse.ArgumentParser, line: CommandLine) -> list[str]:
                 commands += [name, *_satisfied(chosen, line)]
             continue
         if action.default in (None, "") and not action.required and action.nargs != 0:
-            file = _configuration_named(action.dest, line.file)
-            line.invented += [action.dest] if file is not None else []
-            action.default = file if file is not None else action.default
-            line.unset += [action.dest] if file is None else []
+            _set_by_file(action, line)
         positional = not action.option_strings
         if action.required or (positional and action.nargs not in ("?", "*")):
             several = action.nargs in ("+", "*") or isinstance(action.nargs, int)
@@ -113,6 +110,16 @@ def _satisfied(parser: argparse.ArgumentParser, line: CommandLine) -> list[str]:
             if positional:
                 action.nargs = "*" if several else "?"
     return commands
+
+
+def _set_by_file(action: argparse.Action, line: CommandLine) -> None:
+    """Give an option that has no default the file of configuration that it names, if there is one."""
+    file = _configuration_named(action.dest, line.file)
+    if file is None:
+        line.unset.append(action.dest)
+    else:
+        line.invented.append(action.dest)
+        action.default = file
 
 
 def _value(name: str, kind: Any, choices: Sequence[Any], file: str) -> Any:

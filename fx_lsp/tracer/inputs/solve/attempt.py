@@ -14,7 +14,7 @@ from fx_lsp.tracer.inputs.plan.values import Context
 from fx_lsp.tracer.inputs.solve.frames import refused_call, tracebacks
 from fx_lsp.tracer.inputs.solve.operands import Question, is_of_gradients
 from fx_lsp.tracer.inputs.task import Task
-from fx_lsp.tracer.program.process_group import wants_launcher
+from fx_lsp.tracer.program.processes.process_group import wants_launcher
 from fx_lsp.tracer.run.call import RUN_CODE, Call
 from fx_lsp.tracer.run.conditions import Conditions
 from fx_lsp.tracer.run.observation import Run, tensors_among, watched_run

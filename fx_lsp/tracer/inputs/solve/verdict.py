@@ -329,8 +329,8 @@ def is_of_environment(attempt: Attempt) -> bool:
     parts of the program fill, values of fake tensors, a module that has no file, or a library that PyTorch needs for
     what is neither an operation nor a layer."""
     error, call = attempt.run.error, attempt.run.failed
-    given = list(call.args) if call is not None else _values_read(attempt)
-    is_empty = any(isinstance(value, (list, tuple, dict, set)) and not value for value in given)
+    values = list(call.args) if call is not None else _values_read(attempt)
+    is_empty = any(isinstance(value, (list, tuple, dict, set)) and not value for value in values)
     is_of_fakes = isinstance(error, RuntimeError) and FakeTensor.__name__ in str(error)
     if isinstance(error, AbsentError) or is_empty or is_of_fakes:
         return True

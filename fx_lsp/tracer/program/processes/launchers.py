@@ -74,9 +74,9 @@ def _key(function: FunctionType) -> str:
 
 
 def _instead(*args: Any, **kwargs: Any) -> Any:
-    import fx_lsp.tracer.program.launchers
+    import fx_lsp.tracer.program.processes.launchers
 
-    replacement, original = fx_lsp.tracer.program.launchers._REPLACED["key"]
+    replacement, original = fx_lsp.tracer.program.processes.launchers._REPLACED["key"]
     return replacement(original, *args, **kwargs)
 
 
