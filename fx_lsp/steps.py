@@ -131,7 +131,9 @@ def _is_counted(node: ast.expr) -> bool:
         if not _last(node.func).islower():
             return False  # a class: `DataLoader([1, 2, 3])` gives batches
         node = node.args[0]
-    return isinstance(node, (ast.List, ast.Tuple)) or (isinstance(node, ast.Call) and _last(node.func) in _COUNTS)
+    if isinstance(node, (ast.List, ast.Tuple)):
+        return not any(isinstance(part, ast.Call) for part in ast.walk(node))
+    return isinstance(node, ast.Call) and _last(node.func) in _COUNTS
 
 
 def _below(node: ast.AST) -> Iterator[ast.AST]:

@@ -579,3 +579,31 @@ def test_variables_that_are_assigned_together_and_a_call_that_a_loop_goes_over(t
 def test_what_is_gone_over_and_given_is_no_guess(trace):
     traced = trace(PYRAMID.replace("F.interpolate(high, size=low.shape[-2:])", "high"), "Neck")
     assert (traced.failure.severity, traced.at(traced.failure.span)) == ("error", "low + high")
+
+
+def test_an_object_that_a_call_passes_counts_beside_a_default_of_none(trace):
+    source = """
+from collections import namedtuple
+import torch
+from torch import nn
+
+Options = namedtuple("Options", "width classes")
+
+class Net(nn.Module):
+    def __init__(self, options=None):
+        super().__init__()
+        self.fc = nn.Linear(options.width, options.classes)
+
+    def forward(self, x):
+        return self.fc(x)
+
+    @classmethod
+    def named(cls, name):
+        return cls(Options(width=24, classes=3))
+
+net = Net.named("small")
+net(torch.randn(2, 24))
+"""
+    assert trace(source, "Net").inputs() == snapshot(
+        ["init.options: Options(width=24, classes=3) · call site", "x: f32[2, 24] · call site"]
+    )

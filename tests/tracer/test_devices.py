@@ -240,3 +240,16 @@ def test_what_is_compiled_stands_on_the_cpu(trace):
     source = HEAD + "# fx: x=f32[4, 8]@cuda\ndef f(x):\n    return x * 2\n"
     traced = trace(source, "f", work="passes")
     assert traced.trace.notes == snapshot(("traces see no GPU: what the code puts on cuda stands on the CPU",))
+
+
+def test_a_program_that_asks_which_accelerator_there_is_has_one(trace):
+    source = (
+        HEAD
+        + """
+device = torch.accelerator.current_accelerator()
+model = nn.Linear(8, 2).to(device.type)
+for x in [torch.randn(4, 8)]:
+    model(x.to(device)).sum().backward()
+"""
+    )
+    assert trace(source, "step").inputs() == snapshot(["x: f32[4, 8] · search"])

@@ -432,3 +432,31 @@ def test_a_method_is_traced_after_one_that_makes_the_state_that_it_reads(method:
 def test_a_sparse_buffer(trace):
     source = net('self.register_buffer("heads", torch.eye(4).to_sparse(), persistent=False)', "return x * 2")
     assert trace(source, "Net").inputs()
+
+
+def test_a_module_inside_an_object_that_a_module_keeps(trace):
+    source = """
+import torch
+from torch import nn
+
+class Holder:
+    def __init__(self, parts):
+        self.parts = parts
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Module()
+        self.inner.holder = Holder((nn.Linear(8, 4),))
+
+    def forward(self, x):
+        return self.inner.holder.parts[0](x)
+
+net = Net()
+
+# fx: x=f32[2, 8]
+def f(x):
+    return net(x)
+"""
+    traced = trace(source, "f")
+    assert traced.trace.stages[0].name == snapshot("joint")

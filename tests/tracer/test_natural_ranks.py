@@ -9,8 +9,8 @@ from inline_snapshot import snapshot
 HEAD = "import torch\nimport torch.nn.functional as F\n\n"
 
 
-def inputs(trace: TraceFixture, source: str) -> list[str]:
-    return [f"{i.name}: {i.spec}" for i in trace(HEAD + source).trace.inputs]
+def inputs(trace: TraceFixture, source: str, name: str = "f") -> list[str]:
+    return [f"{i.name}: {i.spec}" for i in trace(HEAD + source, name).trace.inputs]
 
 
 ATTENTION = """
@@ -87,3 +87,59 @@ class Model(torch.nn.Module):
 def test_what_methods_and_parts_do_with_an_input_says_what_it_is(trace: TraceFixture) -> None:
     found = trace(HEAD + CACHE, "Model").trace.inputs
     assert [f"{i.name}: {i.spec}" for i in found] == snapshot(["ids: i64[4, 8]", "places: i64[32]"])
+
+
+def test_what_layers_get_that_two_inputs_are_joined_for_are_images(trace: TraceFixture) -> None:
+    source = """
+from torch import nn
+
+class Cell(nn.Module):
+    def __init__(self, hidden=16, width=24):
+        super().__init__()
+        self.gate = nn.Conv2d(hidden + width, hidden, 3, padding=1)
+
+    def forward(self, h, x):
+        return torch.sigmoid(self.gate(torch.cat([h, x], dim=1))) * h
+"""
+    assert inputs(trace, source, "Cell") == snapshot(["h: f32[4, 16, 64, 64]", "x: f32[4, 24, 64, 64]"])
+
+
+def test_labels_are_scores_without_their_classes(trace: TraceFixture) -> None:
+    source = """
+from torch import nn
+
+class Segmenter(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 5, 3, padding=1)
+
+    def forward(self, image, target):
+        return F.cross_entropy(self.conv(image), target)
+"""
+    assert inputs(trace, source, "Segmenter") == snapshot(["image: f32[4, 3, 64, 64]", "target: i64[4, 64, 64]"])
+
+
+def test_labels_that_are_flattened_are_whole_numbers(trace: TraceFixture) -> None:
+    source = """
+def f(scores, gold, smoothing=False):
+    gold = gold.contiguous().view(-1)
+    return F.cross_entropy(scores, gold)
+"""
+    assert inputs(trace, source) == snapshot(["scores: f32[96, 64]", "gold: i64[8, 12]", "smoothing: False"])
+
+
+def test_states_are_tensors_whose_size_is_a_number(trace: TraceFixture) -> None:
+    source = """
+from torch import nn
+
+class Output(nn.Module):
+    def __init__(self, hidden_size=32):
+        super().__init__()
+        self.layers = {"dense": nn.Linear(hidden_size, hidden_size)}
+
+    def forward(self, hidden_states, hidden_features):
+        return self.layers["dense"](hidden_states) + hidden_features
+"""
+    assert inputs(trace, source, "Output") == snapshot(
+        ["hidden_states: f32[4, 8, 32]", "hidden_features: f32[4, 8, 32]"]
+    )

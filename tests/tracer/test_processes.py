@@ -124,3 +124,65 @@ main()
 """
     inputs = [f"{n.name}: {n.spec}" for n in trace(source, "Net").stage("forward").nodes if n.op == "placeholder"]
     assert inputs == snapshot(["wide_weight: f32[16, 8]", "wide_weight_size: None", "x: f32[4, 8]"])
+
+
+def test_a_replica_moves_what_it_is_given_to_its_device(trace):
+    source = (
+        HEAD
+        + """
+def step(rank):
+    model = DistributedDataParallel(nn.Linear(8, 2).to(rank), device_ids=[rank])
+    F.mse_loss(model(torch.randn(4, 8)), torch.randn(4, 2).to(rank)).backward()
+
+if __name__ == "__main__":
+    step(1)
+"""
+    )
+    assert trace(source, "step").inputs() == snapshot(["rank: 1 · call site"])
+
+
+def test_remote_calls_run_here(trace):
+    source = (
+        HEAD
+        + """
+import torch.distributed.autograd as dist_autograd
+import torch.distributed.rpc as rpc
+
+class Shard(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.fc = nn.Linear(8, width)
+
+    def forward(self, x_rref):
+        return self.fc(x_rref.to_here())
+
+class Model(nn.Module):
+    def __init__(self, workers):
+        super().__init__()
+        self.first = rpc.remote(workers[0], Shard, args=(8,))
+        self.second = rpc.remote(workers[1], Shard, args=(2,))
+
+    def forward(self, x):
+        hidden = self.first.remote().forward(rpc.RRef(x))
+        return self.second.rpc_async().forward(hidden).wait()
+
+def main():
+    rpc.init_rpc("master", rank=0, world_size=3)
+    model = Model(["worker1", "worker2"])
+    for x in [torch.randn(4, 8)]:
+        with dist_autograd.context() as context:
+            loss = model(x).sum()
+            dist_autograd.backward(context, [loss])
+    rpc.shutdown()
+
+if __name__ == "__main__":
+    main()
+"""
+    )
+    assert trace(source, "Model").inputs() == snapshot(
+        ["init.workers[0]: 'worker1' · call site", "init.workers[1]: 'worker2' · call site", "x: f32[4, 8] · call site"]
+    )
+    assert trace(source, "Shard").inputs() == snapshot(
+        ["init.width: 8 · call site", "x_rref: RemoteValue(…) · call site"]
+    )
+    assert trace(source, "main.step").trace.outputs == snapshot(("f32[]",))

@@ -218,3 +218,36 @@ def test_what_is_imported_is_no_script():
     ):
         assert "__main__" not in analyse("/user.py", source, ()).targets
     assert "__main__" in analyse("/user.py", HEAD + TRAIN, ()).targets
+
+
+def test_a_number_of_a_tensor_that_is_formatted(wrong):
+    source = (
+        HEAD + "w = torch.randn(3)\nfor i, v in enumerate(w):\n    print('{:+.2f} x^{}'.format(v, i), f'{v:.3f}')\n"
+    )
+    assert wrong(source) is None
+
+
+def test_a_branch_that_an_option_without_a_value_would_choose(wrong):
+    source = (
+        HEAD
+        + """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--stage")
+args = parser.parse_args()
+
+def rows():
+    if args.stage == "first":
+        data = torch.randn(4, 20)
+    elif args.stage == "second":
+        data = torch.randn(8, 20)
+    return data
+
+print(Net()(rows()))
+"""
+    )
+    assert wrong(source) is None
+    severity, where, why = wrong(
+        source.replace('parser.add_argument("--stage")', "args_of = parser").replace("args.stage", "__name__")
+    )
+    assert (severity, where) == ("error", "data")

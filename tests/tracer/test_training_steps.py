@@ -504,3 +504,142 @@ for epoch in range(10):
     assert [note for note in traced.trace.notes if "made up" in note] == snapshot(
         ["the data is not here, so that these are made up: rows_size=64, classes=1000"]
     )
+
+
+def test_losses_and_models_around_a_step_say_what_its_inputs_are(trace):
+    source = (
+        NET
+        + """
+from torch.nn.parallel import DataParallel
+model, criterion = DataParallel(nn.Sequential(nn.Conv2d(3, 8, 3), nn.Flatten(), nn.LazyLinear(4))), nn.CrossEntropyLoss()
+
+def train():
+    for images, target in torch.load("/nowhere/loader.pt"):
+        loss = criterion(model(images), target)
+        loss.backward()
+
+train()
+"""
+    )
+    assert trace(source, "train.step").inputs() == snapshot(
+        ["images: f32[4, 3, 32, 32] · search", "target: i64[4] · search"]
+    )
+
+
+def test_a_batch_that_is_spread_over_the_arguments_of_a_model(trace):
+    source = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+class Graph(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(8, 4)
+
+    def forward(self, x, adjacency):
+        return adjacency @ self.fc(x)
+
+def train_step(model, criterion, batch, target):
+    loss = criterion(model(*batch), target)
+    loss.backward()
+
+if __name__ == "__main__":
+    batch, target = torch.load("/nowhere/batch.pt")
+    train_step(Graph(), nn.CrossEntropyLoss(), batch, target)
+"""
+    traced = trace(source, "train_step")
+    assert [given for given in traced.inputs() if given.startswith(("batch", "target"))] == snapshot(
+        ["batch[0]: f32[4, 8] · search", "batch[1]: f32[12, 4] · search", "target: i64[12] · search"]
+    )
+
+
+def test_labels_that_are_filled_anew_after_a_backward(trace):
+    """In the program the gradients of the first loss are there by then."""
+    source = (
+        NET
+        + """
+model, criterion = Net(8, 1), nn.BCEWithLogitsLoss()
+for x in [torch.randn(6, 8)]:
+    label = torch.full((6, 1), 1.0)
+    real = criterion(model(x), label)
+    real.backward()
+    label.fill_(0.0)
+    fake = criterion(model(x.flip(0)), label)
+    fake.backward()
+"""
+    )
+    traced = trace(source, "step")
+    assert traced.trace.outputs == snapshot(("f32[]", "f32[]"))
+
+
+def test_losses_in_a_list(trace):
+    source = (
+        NET
+        + """
+model = Net(8)
+for x, y in [(torch.randn(6, 8), torch.randint(0, 4, (6,)))]:
+    loss = F.cross_entropy(model(x), y)
+    torch.autograd.backward([loss])
+"""
+    )
+    traced = trace(source, "step")
+    assert traced.trace.outputs == snapshot(("f32[]",))
+
+
+def test_numbers_that_are_added_to_options_elsewhere_are_made_up(trace):
+    source = (
+        NET
+        + """
+def prepare(opt):
+    opt.vocab_size = len(open("/nowhere/vocabulary").read().split())
+    return opt
+
+def train(opt, batches):
+    model = nn.Embedding(opt.vocab_size, 8)
+    for tokens in batches:
+        model(tokens).sum().backward()
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data")
+    opt = parser.parse_args()
+    if opt.data:
+        opt = prepare(opt)
+    train(opt, torch.load("/nowhere/batches.pt"))
+
+if __name__ == "__main__":
+    main()
+"""
+    )
+    traced = trace(source, "train.step")
+    assert traced.inputs() == snapshot(["tokens: i64[4, 8] · search"])
+    assert [note for note in traced.trace.notes if "made up" in note] == snapshot(
+        ["the data is not here, so that these are made up: vocab_size=1000"]
+    )
+
+
+def test_options_of_a_group_and_of_a_command_are_those_of_the_parser(trace):
+    source = (
+        NET
+        + """
+def train(args):
+    model = Net(args.width, args.classes)
+    for x in torch.load("/nowhere/batches.pt"):
+        model(x).sum().backward()
+
+def main():
+    parser = argparse.ArgumentParser()
+    commands = parser.add_subparsers(dest="command")
+    trainer = commands.add_parser("train")
+    trainer.add_argument("--width", type=int, default=24)
+    group = trainer.add_argument_group("model")
+    group.add_argument("--classes", type=int, default=3)
+    args = parser.parse_args()
+    train(args)
+
+if __name__ == "__main__":
+    main()
+"""
+    )
+    assert trace(source, "train.step").inputs() == snapshot(["x: f32[4, 24] · search"])

@@ -4,6 +4,7 @@ Most of what stops such code is about data that is not here, and most of a step 
 
 from __future__ import annotations
 
+import argparse
 import ast
 import copy
 import re
@@ -93,10 +94,13 @@ class Absences:
         return {f" {_RECORD}": record, **parts, **caught}
 
     def _number(self, compute: Callable[[], Any], name: str) -> Any:
-        """Return a number of data, or one that its name suggests where the data is absent."""
+        """Return a number of data, or one that its name suggests where the data is absent, or where the program adds it
+        to its options elsewhere."""
         try:
             return compute()
-        except AbsentError:
+        except AttributeError as error:
+            if not isinstance(error, AbsentError) and not isinstance(error.obj, argparse.Namespace):
+                raise
             self.numbers[name] = number_named(name)
             return self.numbers[name]
 
@@ -219,7 +223,7 @@ _OF_SEVERAL_NUMBERS = frozenset({"max", "min", "sum", "round", "abs"})
 _NUMBERS_OF_TENSORS = {"size": 1, "item": 0}
 """The methods of tensors that give a number, with how many arguments."""
 _COUNT = re.compile(
-    r"^(n|num|nb)_|^n_?(class|feat)|(vocab|input|output|feature|hidden|image|img|pad|seq)_?(size|dim|len)$"
+    r"^(n|num|nb)_|^n_?(class|feat)|(vocab|input|output|feature|hidden|image|img|pad|seq)_?(size|dim|len)$|_(idx|index)$"
 )
 """What the attributes are called that are numbers of data."""
 

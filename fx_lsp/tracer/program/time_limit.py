@@ -15,6 +15,8 @@ import torch
 
 TICK = 0.05
 """How many seconds pass until it is looked again whether code that took too long can be stopped."""
+AGAIN = 1.0
+"""How many seconds pass until what was stopped is stopped again, if it caught that: what unwinds takes some time."""
 LENIENCE = 4
 """How many times as long it may take where it is never in a place at which it can be stopped safely."""
 WAITING = 4
@@ -47,10 +49,13 @@ def time_limit(seconds: float) -> Generator[None, None, None]:
         return
 
     until = time.monotonic() + LENIENCE * WAITING * seconds
-    is_over = False
+    raised = -AGAIN
 
     def ring(_: int, frame: FrameType | None) -> None:
-        if not is_over and (not is_inside_torch(frame) or time.monotonic() > until):
+        nonlocal raised
+        now = time.monotonic()
+        if now - raised > AGAIN and (not is_inside_torch(frame) or now > until):
+            raised = now
             raise TimeUp
 
     timers = ((signal.SIGPROF, signal.ITIMER_PROF, seconds), (signal.SIGALRM, signal.ITIMER_REAL, WAITING * seconds))
@@ -58,12 +63,8 @@ def time_limit(seconds: float) -> Generator[None, None, None]:
     outer = [signal.setitimer(timer, limit, TICK) for _, timer, limit in timers]
     started = time.monotonic()
     try:
-        try:
-            yield
-        finally:
-            is_over = True
-    finally:  # also where it rings once more on the way out
-        is_over = True
+        yield
+    finally:
         passed = time.monotonic() - started
         for (number, timer, _), handler, (left, interval) in zip(timers, handlers, outer, strict=True):
             signal.setitimer(timer, max(left - passed, TICK) if left else 0, interval)

@@ -102,7 +102,7 @@ def _held_at(name: str, container: Any, key: Any, value: Any, seen: set[int], de
         return []
     seen.add(id(value))
     if isinstance(value, nn.Module):
-        return [*held_tensors(value, name), *_beside_modules(value, name, seen, depth - 1)]
+        return [*held_tensors(value, name), *_beside_modules(value, name, seen, _DEPTH)]
     if isinstance(value, MethodType) and not isinstance(value.__self__, torch.Tensor):
         return _held_at(name, container, key, value.__self__, seen, depth)
     inner = _inner(name, value)

@@ -10,7 +10,7 @@ from typing import Any
 from fx_lsp.syntax import FunctionNode, bound_lambda
 from fx_lsp.tracer.inputs.evidence.products import ranks_of_products
 from fx_lsp.tracer.inputs.evidence.requirements import Requirement, expected_ranks, requirements, shape_of
-from fx_lsp.tracer.inputs.evidence.uses import visit_call, visit_loop, visit_subscript
+from fx_lsp.tracer.inputs.evidence.uses import visit_call, visit_loop, visit_subscript, visit_views
 from fx_lsp.tracer.inputs.plan.dims import parameter_shape
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.values import TENSOR_ATTRIBUTES
@@ -31,6 +31,7 @@ def body_facts(function: FunctionNode | None) -> dict[str, Facts]:
     elements = _elements(function, facts)
     for node in ast.walk(function):
         _visit(node, facts, rebound, variables=elements)
+    visit_views(function, facts)
     by_attribute = _kept_by_objects(function, facts)
     for node in ast.walk(function) if by_attribute else ():
         _visit(node, facts, rebound, by_attribute)

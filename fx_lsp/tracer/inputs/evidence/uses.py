@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from fx_lsp.syntax import FunctionNode
 from fx_lsp.tracer.inputs.evidence.patterns import visit_pattern
 from fx_lsp.tracer.inputs.evidence.requirements import shape_of
 from fx_lsp.tracer.inputs.plan.facts import Facts
@@ -80,13 +81,7 @@ def visit_call(node: ast.Call, of: Any) -> None:
     """What a call shows of what is called and of its arguments."""
     _visit_called(node, of(node.func))
     _visit_handed(node, of)
-    name = (
-        node.func.attr
-        if isinstance(node.func, ast.Attribute)
-        else node.func.id
-        if isinstance(node.func, ast.Name)
-        else ""
-    )
+    name = _called_name(node)
     _visit_layers(node, name, of)
     _visit_images(node, name, of)
     subject = of(node.func.value) if isinstance(node.func, ast.Attribute) else None
@@ -121,17 +116,45 @@ def _visit_positions(node: ast.Call, name: str, of: Any) -> None:
     for position in _LENGTHS.get(name, ()):
         if position < len(node.args) and (lengths := of(_before_views(node.args[position]))) is not None:
             lengths.dtype, lengths.rank = "i64", 1
-    position, dtype = _LABELING.get(name, (0, "")) if not is_method else (0, "b8" if name == "where" else "")
-    if name in _INDEXING:
-        position, dtype = _INDEXING[name][0] + (not is_method), _INDEXING[name][1]
-    named = [k.value for k in node.keywords if dtype and k.arg == ("index" if dtype == "i64" else "mask")]
-    for argument in [*node.args[position : position + bool(dtype)], *named]:
+    for argument, dtype in _positions(node, name, is_method):
         if (facts := of(_before_views(argument))) is not None:
             facts.dtype = dtype
             if of(argument) is None:  # what is flattened had more dimensions
                 facts.likely_rank = facts.likely_rank or 2
             elif name.startswith("index_"):
                 facts.rank = 1
+
+
+def _positions(node: ast.Call, name: str, is_method: bool) -> Iterator[tuple[ast.expr, str]]:
+    """Yield the arguments of a call that are indices, labels or masks, each with its dtype."""
+    position, dtype = _LABELING.get(name, (0, "")) if not is_method else (0, "b8" if name == "where" else "")
+    if name in _INDEXING:
+        position, dtype = _INDEXING[name][0] + (not is_method), _INDEXING[name][1]
+    named = [k.value for k in node.keywords if dtype and k.arg == ("index" if dtype == "i64" else "mask")]
+    yield from ((argument, dtype) for argument in [*node.args[position : position + bool(dtype)], *named])
+
+
+def visit_views(function: FunctionNode, facts: Mapping[str, Facts]) -> None:
+    """Take in what is an index or a label once it is viewed: `y = y.view(-1)`, then `F.cross_entropy(x, y)`."""
+    assigned = [n for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    views = {
+        node.targets[0].id
+        for node in ast.walk(function)
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+        if isinstance(viewed := _before_views(node.value), ast.Name) and viewed.id == node.targets[0].id
+    }
+    names = {name for name in views & facts.keys() if [target.id for target in assigned].count(name) == 1}
+    for node in ast.walk(function) if names else ():
+        name = _called_name(node) if isinstance(node, ast.Call) else ""
+        for argument, dtype in _positions(node, name, False) if isinstance(node, ast.Call) else ():
+            if isinstance(argument, ast.Name) and argument.id in names:
+                held = facts[argument.id]
+                held.dtype, held.likely_rank = held.dtype or dtype, held.likely_rank or 2
+
+
+def _called_name(node: ast.Call) -> str:
+    """Return the last name of what is called: `view` of `x.view(-1)`."""
+    return getattr(node.func, "attr", getattr(node.func, "id", ""))
 
 
 def _before_views(expression: ast.expr) -> ast.expr:

@@ -213,8 +213,12 @@ def of_other_ranks(question: Question) -> Iterator[Replacement]:
 
 
 def wants_other_rank(question: Question) -> bool:
-    """Return True if a call runs with another number of dimensions of an operand, and with no other sizes of any."""
-    return question.runs_with(of_other_ranks(question)) and not question.runs_with(of_other_sizes(question))
+    """Return True if a call runs with more dimensions of an operand, and with no other sizes of any.
+
+    With fewer, nearly everything runs: what is left is broadcast.
+    """
+    more = (change for change in of_other_ranks(question) if len(change.shape) > change.operand.dim())
+    return question.runs_with(more) and not question.runs_with(of_other_sizes(question))
 
 
 def _without_a_dimension(rank: int, operand: torch.Tensor, question: Question) -> Iterator[Shape]:
