@@ -247,7 +247,7 @@ print(Net()(rows()))
 """
     )
     assert wrong(source) is None
-    severity, where, why = wrong(
+    severity, where, _ = wrong(
         source.replace('parser.add_argument("--stage")', "args_of = parser").replace("args.stage", "__name__")
     )
     assert (severity, where) == ("error", "data")

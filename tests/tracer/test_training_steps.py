@@ -511,7 +511,8 @@ def test_losses_and_models_around_a_step_say_what_its_inputs_are(trace):
         NET
         + """
 from torch.nn.parallel import DataParallel
-model, criterion = DataParallel(nn.Sequential(nn.Conv2d(3, 8, 3), nn.Flatten(), nn.LazyLinear(4))), nn.CrossEntropyLoss()
+model = DataParallel(nn.Sequential(nn.Conv2d(3, 8, 3), nn.Flatten(), nn.LazyLinear(4)))
+criterion = nn.CrossEntropyLoss()
 
 def train():
     for images, target in torch.load("/nowhere/loader.pt"):

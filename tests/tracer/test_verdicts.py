@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from conftest import TraceFixture
 from inline_snapshot import snapshot
@@ -832,3 +834,44 @@ def penalty(output, x):
 @pytest.mark.parametrize("name", ["Scaler.transform", "Shard", "penalty"])
 def test_what_a_program_does_before_is_not_told_to_be_missing(trace: TraceFixture, name: str) -> None:
     assert said(trace, SCALER, name) == []
+
+
+NO_MISTAKES = {
+    "a list that a loop fills": (
+        "f",
+        "import numpy as np\n\ndef f(x: torch.Tensor, rows=()):\n    values = [row * x for row in rows]\n"
+        "    return x + float(np.concatenate(values).sum())\n",
+    ),
+    "a package that is not there": (
+        "f",
+        "try:\n    import no_such_package as fast\nexcept ImportError:\n    fast = None\n\n"
+        "def f(x: torch.Tensor):\n    return fast.kernel(x.relu())\n",
+    ),
+    "a folder that is no package": (
+        "f",
+        "import kernels\n\ndef f(x: torch.Tensor):\n    return kernels.forward(x.relu())\n",
+    ),
+    "options that are handed on": (
+        "Small",
+        "class Net(nn.Module):\n    def __init__(self, classes=10):\n        super().__init__()\n"
+        "        self.classes, self.fc = classes, nn.Linear(8, 8)\n\n    def forward(self, x):\n"
+        "        return self.fc(x)\n\nclass Small(Net):\n    def __init__(self, **options):\n"
+        "        super().__init__(**options)\n        assert self.classes == 0\n",
+    ),
+    "a parameter that may be anything": (
+        "Norm",
+        "class Norm(nn.Module):\n    def __init__(self, mean):\n        super().__init__()\n"
+        "        self.mean = torch.tensor(mean).view(1, 3, 1, 1)\n\n    def forward(self, x):\n        return x - self.mean\n",
+    ),
+    "a value of a tensor": (
+        "f",
+        "def f(spec: torch.Tensor):\n    point = spec[0][spec.shape[1] // 2][3]\n"
+        "    return spec + torch.tensor([[[2, point]]]).sum()\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name, source", NO_MISTAKES.values(), ids=NO_MISTAKES.keys())
+def test_what_is_not_here_is_no_mistake(trace: TraceFixture, tmp_path: Path, name: str, source: str) -> None:
+    (tmp_path / "kernels" / "setup").mkdir(parents=True)
+    assert said(trace, PRELUDE + source, name) == []
