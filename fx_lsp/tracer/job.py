@@ -39,6 +39,7 @@ from fx_lsp.tracer.analyses.hand_built import built
 from fx_lsp.tracer.analyses.node_origins import marked
 from fx_lsp.tracer.capture.aot import Captured, capture_what_is_possible, stages
 from fx_lsp.tracer.capture.graphs import Names, saved_values
+from fx_lsp.tracer.capture.partial import partial_trace
 from fx_lsp.tracer.compat import HAS_ANNOTATE, HAS_COLUMNS, FakeTensorMode
 from fx_lsp.tracer.dimensions.annotations import annotation_remarks
 from fx_lsp.tracer.dimensions.naming import finder_of_names
@@ -79,7 +80,6 @@ from fx_lsp.tracer.run.values.symbols import Symbols
 from fx_lsp.tracer.source.names import returned_names
 from fx_lsp.tracer.source.provenance import Sources
 from fx_lsp.tracer.stages.ledger import count_ops
-from fx_lsp.tracer.stages.partial import partial_trace
 from fx_lsp.tracer.stages.registry import Traced, further_stages
 
 STARTED = time.time()

@@ -15,8 +15,8 @@ from torch import fx
 
 from fx_lsp.model import Span, Stage
 from fx_lsp.tracer.capture.graphs import Names
+from fx_lsp.tracer.capture.torch_graph import chain_of
 from fx_lsp.tracer.source.provenance import KEY, Sources
-from fx_lsp.tracer.stages.torch_graph import chain_of
 
 _LINTED = re.compile(r"of Node '([^']+)'|Node '?([\w.]+)'? (?:target|had|does|is)\b|redefined name ([\w.]+)!")
 _COLUMNS = ("opcode", "name", "target", "args", "kwargs", "users", "spec", "line")

@@ -15,10 +15,10 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from fx_lsp.model import Remark, Span
 from fx_lsp.tracer.capture.graphs import Names
+from fx_lsp.tracer.capture.torch_graph import named, symbolic_graph
 from fx_lsp.tracer.failures.exceptions import sentence
 from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
 from fx_lsp.tracer.stages.ledger import Ledger
-from fx_lsp.tracer.stages.torch_graph import named, symbolic_graph
 
 if TYPE_CHECKING:
     from fx_lsp.tracer.stages.registry import Traced

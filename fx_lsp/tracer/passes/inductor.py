@@ -15,11 +15,11 @@ from torch._inductor.graph import GraphLowering
 from torch.fx.passes.graph_transform_observer import GraphTransformObserver
 
 from fx_lsp.tracer.capture.graphs import is_tangent
+from fx_lsp.tracer.capture.torch_graph import dynamo_inputs, link, named
 from fx_lsp.tracer.compat import both_graphs, exact_positions, options_of, output_code, report_layouts, uncached
 from fx_lsp.tracer.failures.exceptions import sentence
 from fx_lsp.tracer.run.call import FlatInput
 from fx_lsp.tracer.stages.ledger import Lane, Ledger
-from fx_lsp.tracer.stages.torch_graph import dynamo_inputs, link, named
 
 if TYPE_CHECKING:
     from fx_lsp.tracer.stages.registry import Traced

@@ -11,6 +11,7 @@ from torch import nn
 
 from fx_lsp.tracer.capture.aot import capture
 from fx_lsp.tracer.capture.decompositions import find_table
+from fx_lsp.tracer.capture.torch_graph import named, symbolic_graph
 from fx_lsp.tracer.failures.exceptions import sentence
 from fx_lsp.tracer.passes.inductor import Watch, watch_dynamo
 from fx_lsp.tracer.passes.user_pass import apply_configured
@@ -19,7 +20,6 @@ from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
 from fx_lsp.tracer.run.call import RUN_CODE, flat_function, flat_inputs
 from fx_lsp.tracer.source.provenance import Annotate
 from fx_lsp.tracer.stages.ledger import Ledger
-from fx_lsp.tracer.stages.torch_graph import named, symbolic_graph
 
 if TYPE_CHECKING:
     from fx_lsp.tracer.stages.registry import Traced

@@ -8,11 +8,11 @@ import logging
 import torch
 
 from fx_lsp.model import Stage, StageInfo, Trace, TraceRequest
+from fx_lsp.tracer.capture.executed import FAILS, executed_stage
 from fx_lsp.tracer.capture.graphs import Names
 from fx_lsp.tracer.run.branches import unreached
 from fx_lsp.tracer.run.observation import Stopped
 from fx_lsp.tracer.source.provenance import Sources
-from fx_lsp.tracer.stages.executed import FAILS, executed_stage
 
 log = logging.getLogger(__name__)
 
