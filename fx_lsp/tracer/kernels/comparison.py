@@ -205,7 +205,7 @@ class Wider(TorchDispatchMode):
             kwargs["dtype"] = torch.float64
         return function(*args, **kwargs)
 '''
-"""What the exact results are computed in where the function chooses dtypes of its own."""
+"""The mode that exact results are computed in where the function chooses dtypes of its own."""
 
 COMPARE_WIDER = COMPARE.replace(
     """        try:
@@ -221,16 +221,16 @@ COMPARE_WIDER = COMPARE.replace(
 
 
 def main(name: str, receiver: str, names: bool, outside: Sequence[str]) -> list[str]:
-    """The lines that compare the function `name` with the original, which is a method called `receiver` if that is
+    """Return the lines that compare the function `name` with the original, which is the method `receiver` if that is
     not "", and needs `names`; it finds the tensors `outside` by itself."""
-    made = "module" if receiver else "reference"
-    given = ["seed", "device", *(["module"] if receiver else []), *(["names"] if names else [])]
+    subject = "module" if receiver else "reference"
+    arguments = ["seed", "device", *(["module"] if receiver else []), *(["names"] if names else [])]
     lines = [
         'device = "cuda" if torch.cuda.is_available() else "cpu"',
         'if device == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":',
         '    sys.exit("there is no GPU here: set TRITON_INTERPRET=1")',
         "with torch.device(device):",
-        f"    {made}{', names' if names else ''} = original()",
+        f"    {subject}{', names' if names else ''} = original()",
         *([f"reference = type(module).{receiver}"] if receiver else []),
     ]
     function = "reference"
@@ -246,7 +246,7 @@ def main(name: str, receiver: str, names: bool, outside: Sequence[str]) -> list[
         *lines,
         "",
         "def drawn(seed):",
-        f"    return arguments({', '.join(given)})",
+        f"    return arguments({', '.join(arguments)})",
         "",
         f"make = accepted({function}, drawn)",
         f"wrong = compare(KERNELS, {function}, make)",
