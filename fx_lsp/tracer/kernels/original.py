@@ -32,7 +32,7 @@ def original(source: str, package: str, result: str) -> tuple[str, tuple[str, ..
     reason = _reason_for_text(source, body)
     if reason:
         return _executed("\n\n\n".join(map("\n".join, parts)), reason, result), future
-    text = ["def original():", '    """What the kernels were made from."""']
+    text = ["def original():", '    """Return what the kernels were generated from."""']
     before: ast.stmt | None = None
     for statement, part in zip(body, parts, strict=True):
         defined = isinstance(statement, _DEFINITIONS) or isinstance(before, _DEFINITIONS)
@@ -158,7 +158,7 @@ def _executed(text: str, reason: str, result: str) -> str:
     quotes = next((q for q in ('"""', "'''") if q not in text and not text.endswith(("\\", q[0]))), "")
     quoted = f"r{quotes}\n{text}\n{quotes}" if quotes else repr(text)
     return (
-        f'def original():\n    """What the kernels were made from, as text: {reason}."""\n'
+        f'def original():\n    """Return what the kernels were generated from, as text: {reason}."""\n'
         f"    source = {quoted}\n"
         '    names = {"__name__": "original"}\n'
         "    exec(source, names)\n"

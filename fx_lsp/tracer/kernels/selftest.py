@@ -211,7 +211,7 @@ class _Arguments:
         kwargs = "{" + ", ".join(f'"{k}": {v}' for k, v in by_name.items()) + "}"
         lines = [
             f"def arguments({', '.join(own_parameters)}):",
-            '    """Fresh random arguments, positional ones and others, like those the kernels are made for."""',
+            '    """Return random arguments, positional ones and others, like those the kernels are made for."""',
             "    torch.manual_seed(seed)",
             *(f"    {line}" for line in self.lines),
             f"    return {tuple_text(positional)}, {kwargs}",
