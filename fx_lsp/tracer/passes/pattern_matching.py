@@ -126,20 +126,20 @@ def _matcher(pattern: Any) -> SubgraphMatcher:
 
 
 def _try(
-    matcher: SubgraphMatcher, anchor: fx.Node, node: fx.Node, matched: set[fx.Node], trial: _MatchAttempt, size: int
+    matcher: SubgraphMatcher, anchor: fx.Node, node: fx.Node, matched: set[fx.Node], attempt: _MatchAttempt, size: int
 ) -> Miss | None:
     """Try the pattern at `node`, which is no match yet; return None where all of it fits."""
     match = InternalMatch(anchors=[anchor])
-    with _watched(matcher, trial):
+    with _watched(matcher, attempt):
         whole = matcher._match_nodes(anchor, node, match)
     if not whole:
-        fits = len(trial.same - {trial.node})
-        return Miss(node, trial.node or node, trial.reason or "its arguments do not fit", fits, size)
+        fits = len(attempt.same - {attempt.node})
+        return Miss(node, attempt.node or node, attempt.reason or "its arguments do not fit", fits, size)
     parts = {n: p for p, n in match.nodes_map.items() if _is_part(p)}
     for got, wanted in parts.items():
         outside = [u for u in got.users if u not in parts]
         if outside and wanted not in matcher.pattern_returning_nodes:
-            reason = f"its result is also used by {trial.names[outside[0]]}, which is not in the pattern"
+            reason = f"its result is also used by {attempt.names[outside[0]]}, which is not in the pattern"
             return Miss(node, got, reason, len(parts), size)
     inside = next((n for n in parts if n in matched), None)
     return None if inside is None else Miss(node, inside, "it is in another match already", len(parts), size)
@@ -161,10 +161,10 @@ def _word(node: fx.Node) -> str:
 
 
 class _watched:
-    """Notes in `trial` where a matcher gives up."""
+    """Notes in `attempt` where a matcher gives up."""
 
-    def __init__(self, matcher: Any, trial: _MatchAttempt) -> None:
-        self._matcher, self._trial = matcher, trial
+    def __init__(self, matcher: Any, attempt: _MatchAttempt) -> None:
+        self._matcher, self._attempt = matcher, attempt
         self._equal, self._literals, self._nodes = (
             matcher._nodes_are_equal,
             matcher._match_literals,
@@ -172,40 +172,40 @@ class _watched:
         )
 
     def __enter__(self) -> None:
-        trial, names = self._trial, self._trial.names
+        attempt, names = self._attempt, self._attempt.names
 
         def equal(wanted: fx.Node, got: fx.Node, *rest: Any) -> bool:
             fits = self._equal(wanted, got, *rest)
             if not fits:
-                trial.fails(got, _difference(wanted, got))
+                attempt.fails(got, _difference(wanted, got))
             elif _is_part(wanted):
-                trial.same.add(got)
+                attempt.same.add(got)
             return fits
 
         def literals(wanted: Any, got: Any, match: Any) -> bool:
             fits = self._literals(wanted, got, match)
             if not fits and not self._matcher.ignore_literals:
                 reason = f"the pattern has {_pattern_value(wanted)} where the graph has {_graph_value(got, names)}"
-                trial.fails(trial.path[-1], reason)
+                attempt.fails(attempt.path[-1], reason)
             return fits
 
         def nodes(wanted: fx.Node, got: fx.Node, match: Any, *rest: Any) -> bool:
-            reader = trial.path[-1] if trial.path else got
+            reader = attempt.path[-1] if attempt.path else got
             again = match.nodes_map.get(wanted)
             other = next((p for p, n in match.nodes_map.items() if n is got and p is not wanted), None)
-            trial.path.append(got)
+            attempt.path.append(got)
             fits = self._nodes(wanted, got, match, *rest)
-            trial.path.pop()
+            attempt.path.pop()
             if fits:
                 return True
             if again is not None:
                 reason = f"the pattern has one value, its {wanted.name}, where the graph has {{}} and {names[got]}"
-                trial.fails(reader, reason.format(_graph_value(again, names)))
+                attempt.fails(reader, reason.format(_graph_value(again, names)))
             elif other is not None:
                 reason = f"the pattern has two values, its {other.name} and its {wanted.name}, where the graph has {{}}"
-                trial.fails(reader, reason.format(f"{names[got]} twice"))
+                attempt.fails(reader, reason.format(f"{names[got]} twice"))
             else:
-                trial.fails(got, _shape(wanted, got))
+                attempt.fails(got, _shape(wanted, got))
             return False
 
         self._matcher._nodes_are_equal = equal
