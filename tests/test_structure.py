@@ -38,15 +38,7 @@ CROWDED: dict[str, int] = {}
 CIRCLES: list[set[str]] = []
 
 SHARED_CLASS_NAMES: dict[str, int] = {
-    "Found": 2,
-    "Given": 2,
     "Guard": 2,
-    "Prepared": 2,
-    "Results": 2,
-    "Traced": 2,
-    "Watch": 2,
-    "_Done": 3,
-    "_Trial": 2,
 }
 
 COMPLEX: dict[str, int] = {
@@ -57,24 +49,15 @@ COMPLEX: dict[str, int] = {
     "fx_lsp.tracer.inputs.plan.values:_from_use": 21,
     "fx_lsp.tracer.inputs.resolve:_prepare_subject": 26,
     "fx_lsp.tracer.inputs.solve.options:_compared": 21,
-    "fx_lsp.tracer.kernels.original:_why_not_inside": 21,
-    "fx_lsp.tracer.kernels.selftest:_Arguments.value": 26,
-    "fx_lsp.tracer.kernels.selftest:_casts": 21,
-    "fx_lsp.tracer.kernels.selftest:random_tensor": 27,
-    "fx_lsp.tracer.kernels.subject:_rebuilt": 29,
-    "fx_lsp.tracer.kernels.triton:naming_of": 23,
     "fx_lsp.tracer.run.tensors:_describe": 23,
-    "fx_lsp.tracer.source.names:_parts": 21,
-    "fx_lsp.tracer.stages.equivalence:_compare": 21,
-    "fx_lsp.tracer.stages.equivalence:run_for_real": 30,
 }
 
 VAGUE_VARIABLES: dict[str, int] = {
-    "fx_lsp.tracer": 272,
+    "fx_lsp.tracer": 135,
 }
 
 QUESTION_DOCSTRINGS: dict[str, int] = {
-    "fx_lsp.tracer": 133,
+    "fx_lsp.tracer": 58,
 }
 
 

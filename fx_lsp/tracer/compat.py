@@ -1,4 +1,4 @@
-"""What differs between versions of torch, found by capability; the only file that knows."""
+"""The differences between versions of torch, told apart by capability, in this file alone."""
 
 from __future__ import annotations
 
@@ -76,19 +76,19 @@ __all__ = [
 ]
 
 HAS_COLUMNS = sys.version_info >= (3, 11)
-"""Whether frames know the column of the expression they run."""
+"""True if frames know the column of the expression that they run."""
 
 DATA_DEPENDENT: tuple[type[BaseException], ...] = (
     DataDependentOutputException,
     DynamicOutputShapeException,
     GuardOnDataDependentSymNode,
 )
-"""What torch raises when code asks a fake tensor for a value."""
+"""The exceptions of torch where code asks a fake tensor for a value."""
 
 _annotate: Callable[[dict[str, Any]], AbstractContextManager[None]] | None = getattr(fx_traceback, "annotate", None)
 
 HAS_ANNOTATE = _annotate is not None
-"""Whether FX nodes carry annotations through AOTAutograd; without, only `stack_trace` lines are known."""
+"""True if FX nodes carry annotations through AOTAutograd; without, only `stack_trace` lines are known."""
 
 
 def annotate(data: dict[str, Any]) -> AbstractContextManager[None]:
@@ -111,13 +111,13 @@ def without_compilation() -> AbstractContextManager[Any]:
 
 
 def without_functionalization() -> dict[str, Any] | None:
-    """The option that has `aot_function` leave views and in-place operations as they are; None where torch has none."""
+    """Return the option of `aot_function` that keeps views and in-place operations; None where torch has none."""
     name = "disable_functionalization"
     return {name: True} if name in signature(aot_function).parameters else None
 
 
 def wrappers_of_inputs() -> tuple[Any, Any]:
-    """The classes with which AOTAutograd takes out duplicated inputs, and puts bases in place of views that alias.
+    """Return AOTAutograd's wrappers of duplicated inputs, and of views that alias, which it replaces by their bases.
 
     Raises ImportError where this torch has others.
     """
@@ -155,17 +155,17 @@ def with_meta(key: str, value: Any) -> Generator[None, None, None]:
 
 
 def annotation(node: torch.fx.Node, key: str) -> Any:
-    """The value that `annotate` attached to `node` under `key`, or None."""
+    """Return the value that `annotate` attached to `node` under `key`, or None."""
     return (node.meta.get("custom") or {}).get(key)
 
 
 def descriptor(node: torch.fx.Node) -> Any:
-    """AOTAutograd's description of a placeholder or of an output node's values, or None where torch has none."""
+    """Return AOTAutograd's description of a placeholder or of an output node's values, or None where torch has none."""
     return node.meta.get("desc")
 
 
 def placeholder_source(node: torch.fx.Node) -> str:
-    """Where Dynamo found the value of a placeholder (`L['x']`), or "" where this torch does not keep it."""
+    """Return the source of a placeholder by Dynamo (`L['x']`), or "" where this torch does not keep it."""
     source = getattr(node, "_dynamo_source", None) or getattr(node.meta.get("grapharg"), "source", None)
     name = getattr(source, "name", "")
     return str(name() if callable(name) else name)
@@ -211,7 +211,7 @@ def exact_positions() -> Generator[None, None, None]:
 
 
 def output_code(lowering: Any) -> str:
-    """The Python that Inductor generates for a lowered graph."""
+    """Return the Python that Inductor generates for a lowered graph."""
     code = lowering.codegen()[0]
     return str(getattr(code, "value", code))
 
@@ -224,10 +224,10 @@ def report_layouts(lowering: Any) -> None:
 
     strides: list[tuple[str, ...] | None] = []
     for output in lowering.graph_outputs or ():
-        known = hasattr(output, "has_tensor_output") and output.has_tensor_output()
-        found = output.get_layout().stride if known else ()
-        fixed = known and not free_unbacked_symbols(found)
-        strides.append(tuple(map(SymExprPrinter().doprint, found)) if fixed else None)
+        is_tensor = hasattr(output, "has_tensor_output") and output.has_tensor_output()
+        stride = output.get_layout().stride if is_tensor else ()
+        is_fixed = is_tensor and not free_unbacked_symbols(stride)
+        strides.append(tuple(map(SymExprPrinter().doprint, stride)) if is_fixed else None)
     compiled: Any = SimpleNamespace(output_strides=strides)
     set_tracing_context_output_strides(lowering.example_inputs, compiled)
 
@@ -239,11 +239,11 @@ _OPTIONS = {
 
 
 def options_of(step: Literal["partition", "inductor"]) -> str:
-    """The options that a step of the compiler depends on most, as ` (activation_memory_budget=1.0, …)`."""
+    """Return the options that a step of the compiler depends on most, as ` (activation_memory_budget=1.0, …)`."""
     package, names = _OPTIONS[step]
     config = import_module(f"torch.{package}.config")
-    known = [f"{name}={getattr(config, name)!r}" for name in names if hasattr(config, name)]
-    return f" ({', '.join(known)})" if known else ""
+    options = [f"{name}={getattr(config, name)!r}" for name in names if hasattr(config, name)]
+    return f" ({', '.join(options)})" if options else ""
 
 
 def memory_budget(budget: float) -> AbstractContextManager[Any]:
@@ -260,9 +260,9 @@ def uncached() -> Generator[None, None, None]:
     import torch._inductor.config as inductor_config
 
     wanted = {"force_disable_caches": True, "fx_graph_cache": False, "compile_threads": 1}
-    known = {name: value for name, value in wanted.items() if hasattr(inductor_config, name)}
+    inductor = {name: value for name, value in wanted.items() if hasattr(inductor_config, name)}
     aot = {"enable_autograd_cache": False} if hasattr(functorch_config, "enable_autograd_cache") else {}
-    with inductor_config.patch(known), functorch_config.patch(aot):
+    with inductor_config.patch(inductor), functorch_config.patch(aot):
         yield
 
 

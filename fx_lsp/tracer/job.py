@@ -34,11 +34,12 @@ from fx_lsp.model import (
     plain_work,
 )
 from fx_lsp.specs import parse_spec
-from fx_lsp.tracer.analyses.fake_kernels import disagreements
-from fx_lsp.tracer.analyses.hand_built import built
+from fx_lsp.tracer.analyses.cross_reference import disagreements
+from fx_lsp.tracer.analyses.hand_built import graph_reply
 from fx_lsp.tracer.analyses.node_origins import marked
 from fx_lsp.tracer.capture.aot import Captured, capture_what_is_possible, stages
 from fx_lsp.tracer.capture.graphs import Names, saved_values
+from fx_lsp.tracer.capture.partial_trace import partial_trace
 from fx_lsp.tracer.compat import HAS_ANNOTATE, HAS_COLUMNS, FakeTensorMode
 from fx_lsp.tracer.dimensions.annotations import annotation_remarks
 from fx_lsp.tracer.dimensions.naming import finder_of_names
@@ -86,8 +87,7 @@ from fx_lsp.tracer.run.values.symbols import Symbols
 from fx_lsp.tracer.source.names import returned_names
 from fx_lsp.tracer.source.provenance import Sources
 from fx_lsp.tracer.stages.ledger import count_ops
-from fx_lsp.tracer.stages.partial import partial_trace
-from fx_lsp.tracer.stages.registry import Traced, further_stages
+from fx_lsp.tracer.stages.registry import TracedCall, further_stages
 
 STARTED = time.time()
 """When this module was imported: before anything of the user's."""
@@ -100,16 +100,16 @@ def run(request: TraceRequest) -> TraceReply:
 
 
 def replies(request: TraceRequest) -> Iterator[TraceReply]:
-    """Give what `run` does, and before it the same without names of sizes, where these take longer to find.
+    """Yield what `run` returns, and before it the same without names of sizes, where these take longer to find.
 
     Code that puts some tensors on a GPU, and others on one only if there is one, means a machine that has one. So does
     a program that does not get to its training loop without one.
     """
-    return _replies(request, any("@cuda" in given.text for given in request.given))
+    return _replies(request, any("@cuda" in comment.text for comment in request.given))
 
 
 def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
-    """Give the replies where code that asks for a GPU hears that one is `available`."""
+    """Yield the replies where code that asks for a GPU hears that one is `available`."""
     started = time.perf_counter()
     warnings.simplefilter("ignore")
     torch.compile = as_written
@@ -149,7 +149,7 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
                 flags_parsed()
                 whole = loaded.whole
                 if builds:
-                    reply = built(request, loaded, sources, mode, started)
+                    reply = graph_reply(request, loaded, sources, mode, started)
                 else:
                     reply, naming = _trace(request, loaded, sources, mode, devices, started)
                     needs_missing = loaded.missing is not None and has_missed(loaded.missing)
@@ -173,7 +173,7 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
 
 
 def _unfollowed(reply: TraceReply) -> list[str]:
-    """Return which calls were not followed, where guesses stand in for what they pass."""
+    """Return notes on calls that were not followed, where guesses stand in for what they pass."""
     notes = unfollowed_notes()
     guessed = isinstance(reply.outcome, Trace) and any(i.source == "search" for i in reply.outcome.inputs)
     return notes if guessed else []
@@ -193,7 +193,7 @@ def _with_dependencies(
     before: frozenset[str],
     whole: bool,
 ) -> TraceReply:
-    """A reply with the files and packages that it depends on; `before` are modules that are none of the user's."""
+    """Add to a reply the files and packages that it depends on; `before` are modules that are none of the user's."""
     files, packages = dependencies(request, package_dir, site_dirs, before)
     seen = isinstance(reply.outcome, Trace) and any(i.source == "call site" for i in reply.outcome.inputs)
     seen = seen or request.step > 0
@@ -214,7 +214,7 @@ def _trace(
     devices: Devices,
     started: float,
 ) -> tuple[TraceReply, Callable[[], tuple[NamedSizes, ...]] | None]:
-    """Trace the target; what is returned besides finds the names of its sizes."""
+    """Trace the target; return the reply, and a function that finds the names of its sizes."""
     tree = syntax_of(request, request.sliced if request.step else request.source)
     notes = list(loaded.notes)
     if not HAS_COLUMNS:
@@ -239,18 +239,18 @@ def _trace(
         recorded = _recorded(request, prepared, sources, tree, mode)
         return _failed(request, tried, {tried: recorded, **stopped}, sources, tree, mode), None
     prepared, captured = tried
-    captured.notes = (*captured.notes, *_why_inference(captured, prepared))
+    captured.notes = (*captured.notes, *_notes_on_inference(captured, prepared))
     symbols = prepared.conditions.symbols
-    found = stages(captured)
-    infos = [StageInfo(s.name, count_ops(s), len(s.nodes)) for s in found]
-    last = found[0] if captured.inference is not None else found[1]
+    shown = stages(captured)
+    infos = [StageInfo(s.name, count_ops(s), len(s.nodes)) for s in shown]
+    forward = shown[0] if captured.inference is not None else shown[1]
     remarks: list[Remark] = []
     if plain_work(request.work):
-        known = Traced(
+        traced = TracedCall(
             replace(request, work=plain_work(request.work)),
             prepared.call,
             captured,
-            found,
+            shown,
             sources,
             mode,
             devices.on_cpu,
@@ -262,10 +262,10 @@ def _trace(
         )
         try:
             with under(mode, prepared.conditions), decided_by(decisions):
-                ledger = further_stages(known)
+                ledger = further_stages(traced)
         except ValueError as error:
             return TraceReply(Failure("unsupported", str(error))), None
-        infos, found, remarks = ledger.infos, ledger.stages, list(ledger.remarks)
+        infos, shown, remarks = ledger.infos, ledger.stages, list(ledger.remarks)
     else:
         remarks += _of_operators(captured)
     remarks += captured.remarks
@@ -279,7 +279,7 @@ def _trace(
         stages=tuple(infos),
         saved=tuple(saved),
         values=tuple(prepared.run.values),
-        outputs=tuple(_output_specs(last, captured)),
+        outputs=tuple(_output_specs(forward, captured)),
         seconds=time.perf_counter() - started,
         torch=torch.__version__,
         notes=(*notes, *prepared.notes, *captured.notes, *devices.notes(), *weights_note(), *numbers_note()),
@@ -294,7 +294,7 @@ def _trace(
         variants=prepared.variants,
     )
     naming = _naming(request, loaded, prepared, tree, sources, mode)
-    return TraceReply(outcome, {s.name: wire.encode_stage(s) for s in found}), naming
+    return TraceReply(outcome, {s.name: wire.encode_stage(s) for s in shown}), naming
 
 
 def _prepared(
@@ -368,7 +368,7 @@ def _failed(
     tree: ast.Module,
     mode: FakeTensorMode,
 ) -> TraceReply:
-    """The reply for a target that fails, with what ran of it before."""
+    """Return the reply for a target that fails, with what ran of it before."""
     run = stopped.get(failure)
     if run is None:
         return TraceReply(failure)
@@ -400,7 +400,7 @@ def _captured(
     new_names: Callable[[], Names],
     request: TraceRequest,
 ) -> tuple[Prepared, Captured] | Failure:
-    """The graphs, of what is prepared or else of what there is otherwise."""
+    """Capture the call that is prepared, or else the one that there is otherwise."""
     try:
         with forbid_effects(), under(mode, prepared.conditions):
             symbolic = prepared.conditions.symbols is not None
@@ -414,17 +414,17 @@ def _captured(
         return _captured(prepared.otherwise, mode, sources, new_names, request)
 
 
-def _with_settled_sizes(given: InputSpec, symbols: Symbols) -> InputSpec:
-    """An input with what became of its named sizes: `with B = 16`."""
-    spec = parse_spec(given.spec)
+def _with_settled_sizes(item: InputSpec, symbols: Symbols) -> InputSpec:
+    """Add to an input the values that its named sizes were settled on: `with B = 16`."""
+    spec = parse_spec(item.spec)
     names = dict.fromkeys(s for s in (spec.sizes if spec is not None else ()) if isinstance(s, str))
     settled = [f"{n} = {value}" for n in names if (value := symbols.value_of(n)) != n]
-    detail = ", ".join([*([given.detail] if given.detail else []), f"with {' and '.join(settled)}"])
-    return replace(given, detail=detail) if settled else given
+    detail = ", ".join([*([item.detail] if item.detail else []), f"with {' and '.join(settled)}"])
+    return replace(item, detail=detail) if settled else item
 
 
-def _why_inference(captured: Captured, prepared: Prepared) -> list[str]:
-    """Why there is no backward graph of something differentiable."""
+def _notes_on_inference(captured: Captured, prepared: Prepared) -> list[str]:
+    """Say why something differentiable has no backward graph."""
     outputs = [tensor for _, tensor in tensors_in(prepared.run.result, "out")]
     if captured.inference is None or captured.notes or not any(t.requires_grad for t in outputs):
         return []
@@ -466,7 +466,7 @@ def _site_dirs() -> list[str]:
 
 
 def _package_dir(request: TraceRequest, site_dirs: list[str]) -> str | None:
-    """The top-level package of a target that is itself installed."""
+    """Return the top-level package of a target that is itself installed."""
     for directory in site_dirs:
         if request.file.startswith(directory + os.sep):
             top = os.path.relpath(request.file, directory).split(os.sep)[0]

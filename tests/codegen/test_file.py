@@ -257,7 +257,7 @@ def test_random_numbers_are_not_compared(files: dict[str, str], said: dict[str, 
 
 
 def test_text_is_executed_where_it_cannot_stand_in_a_function(files: dict[str, str]):
-    assert '"""What the kernels were made from, as text: it assigns to global names."""' in files["counted"]
+    assert '"""Return what the kernels were generated from, as text: it assigns to global names."""' in files["counted"]
     assert "exec(" not in files["relu"]
 
 

@@ -1,4 +1,4 @@
-"""What AOTAutograd knows of a target's inputs and outputs, as a page: mutations, aliases, duplicates, bases."""
+"""A page of what AOTAutograd knows of a target's inputs and outputs: mutations, aliases, duplicates, bases."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Metadata:
     bases: Any = None
 
     def page(self, inputs: Sequence[FlatInput], outputs: Sequence[str]) -> str:
-        """All of it under the names of the user, as comments. Raises ValueError where nothing was seen."""
+        """Return all of it under the user's names, as comments. Raises ValueError where nothing was seen."""
         if self.meta is None:
             raise ValueError("AOTAutograd did not say what it knows of the inputs")
         names = [item.name for item in inputs]
@@ -55,16 +55,16 @@ class Metadata:
         where: dict[int, list[int]] = {}
         for i, item in enumerate(inputs):
             where.setdefault(id(item.tensor), []).append(i)
-        taken_out = list(getattr(self.dedupe, "add_dupe_map", ()) or ())
+        dupe_map = list(getattr(self.dedupe, "add_dupe_map", ()) or ())
         lines: list[str] = []
         for same in (group for group in where.values() if len(group) > 1):
             names = [inputs[i].name for i in same]
-            once = bool(taken_out) and len({taken_out[i] for i in same}) == 1
+            once = bool(dupe_map) and len({dupe_map[i] for i in same}) == 1
             how = "the graph takes it once, because a duplicated input is mutated" if once else _KEPT
             lines.append(f"  {_listed(names)} are one tensor: {how}")
-        if taken_out and lines:
-            taken = ", ".join(f"{item.name} {at}" for item, at in zip(inputs, taken_out, strict=True))
-            lines.append(f"  which input of the graph each of them is: {taken}")
+        if dupe_map and lines:
+            numbers = ", ".join(f"{item.name} {number}" for item, number in zip(inputs, dupe_map, strict=True))
+            lines.append(f"  which input of the graph each of them is: {numbers}")
         return lines or ["  none: every input is a tensor of its own"]
 
     def _synthetic(self, names: Sequence[str]) -> list[str]:

@@ -19,25 +19,25 @@ from fx_lsp.tracer.compat import min_cut_partition
 from fx_lsp.tracer.stages.ledger import Ledger
 
 if TYPE_CHECKING:
-    from fx_lsp.tracer.stages.registry import Traced
+    from fx_lsp.tracer.stages.registry import TracedCall
 
 _LINES = re.compile(r"(\d+)-(\d+)")
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-def checkpoint_region(traced: Traced) -> Ledger:
-    """A page with the bytes before and after, and both pairs of graphs; `checkpoint` are the lines of whole statements,
-    `10-14`.
+def checkpoint_region(traced: TracedCall) -> Ledger:
+    """Return a page with the bytes before and after, and both pairs of graphs; `checkpoint` are the lines of whole
+    statements, `10-14`.
 
     Raises ValueError for lines that are none, or that have no part in forward.
     """
     lines = traced.options["checkpoint"]
-    found = _LINES.fullmatch(lines)
-    if found is None:
+    match = _LINES.fullmatch(lines)
+    if match is None:
         raise ValueError(f"{lines!r} are no lines: a region is its first and its last line, as in 10-14")
     if traced.captured.inference is not None:
         raise ValueError(f"{traced.request.name} has no backward graph, so that nothing is saved for it")
-    region, names = _region(traced, int(found[1]), int(found[2])), traced.new_names()
+    region, names = _region(traced, int(match[1]), int(match[2])), traced.new_names()
     marked: list[fx.Node] = []
 
     def run(joint: fx.GraphModule, inputs: Any, **options: Any) -> Graphs:
@@ -68,12 +68,12 @@ class _Region:
     loops: tuple[range, ...]
 
     def place(self, chain: tuple[Span, ...]) -> int | None:
-        """The index of the outermost expression of a chain that stands in the region."""
+        """Return the index of the outermost expression of a chain that stands in the region."""
         inside = [i for i, s in enumerate(chain) if s.file == self.file and s.line in self.lines]
         return inside[-1] if inside else None
 
 
-def _region(traced: Traced, first: int, last: int) -> _Region:
+def _region(traced: TracedCall, first: int, last: int) -> _Region:
     source = traced.request.source
     loops = [range(n.lineno, (n.end_lineno or 0) + 1) for n in ast.walk(ast.parse(source)) if isinstance(n, _LOOPS)]
     within = tuple(loop for loop in loops if first <= loop.start and loop.stop <= last + 1)
@@ -83,9 +83,9 @@ def _region(traced: Traced, first: int, last: int) -> _Region:
 
 
 def _executions(graph: fx.Graph, region: _Region, names: Names) -> Iterator[list[fx.Node]]:
-    """The operations of the region, in the order in which they run, those of every time that it ran together.
+    """Yield the operations of the region, in the order in which they run, those of each execution together.
 
-    It runs anew when something else ran in between, when it is reached by another way, and, in a loop, when its first
+    It runs again when something else ran in between, when it is reached by another way, and, in a loop, when its first
     operation comes again.
     """
     nodes = list(graph.nodes)
@@ -108,7 +108,7 @@ def _executions(graph: fx.Graph, region: _Region, names: Names) -> Iterator[list
 
 
 def _again(node: fx.Node, first: fx.Node, region: _Region, names: Names) -> bool:
-    """Whether `node` is what `first` is, a round later of a loop around the region."""
+    """Return True if `node` is what `first` is, an iteration later of a loop around the region."""
     chain = names.chain(node)
     if not region.repeated or node.target is not first.target or chain != names.chain(first):
         return False

@@ -1,30 +1,42 @@
-"""What fake tensors say against what real ones are: the graph run once on the CPU, node by node."""
+"""Fake tensors against real ones: a graph run once on the CPU, node by node, or its custom operators alone."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import torch
 from torch import fx
+from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_iter, tree_map_only
 
-from fx_lsp.tracer.capture.graphs import Names, target_name, value_of
+from fx_lsp.model import Remark
+from fx_lsp.tracer.capture.graphs import Names, target_name, value_of, value_spec
 from fx_lsp.tracer.failures.exceptions import sentence
+from fx_lsp.tracer.failures.fake_kernels import is_custom
 from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
+from fx_lsp.tracer.program.time_limit import TimeUp, time_limit
 from fx_lsp.tracer.run.tensors import short_name
 from fx_lsp.tracer.run.values.symbols import size_hint
 from fx_lsp.tracer.stages.ledger import page
-from fx_lsp.tracer.stages.real_tensors import FILLS, MOST_BYTES, RANDOM, bytes_of, real_like
+from fx_lsp.tracer.stages.real_tensors import FILLS, MAX_BYTES, RANDOM, Fill, bytes_of, real_like
+
+MAX_OPERAND_BYTES = 1 << 26
+"""A custom operator with larger operands is not run."""
+SECONDS = 2.0
+"""The time that the custom operators of one target may take."""
 
 
 def cross_reference(module: fx.GraphModule, names: Names) -> str:
-    """A page that lists where a graph's fake values and those of a run differ, or says that none do.
+    """Return a page that lists where a graph's fake values and those of a run differ, or says that none do.
 
     The inputs are random: small integers, so that they are indices of something, and floats around zero.
     """
     needed = peak_bytes(module.graph)
-    if needed > MOST_BYTES:
+    if needed > MAX_BYTES:
         text = f"Not run: its values need {needed / (1 << 30):.1f} GiB at one time, and more than 1 GiB is not taken."
         return page([text])
     run = _Run(module, names)
@@ -99,7 +111,7 @@ class _Run(fx.Interpreter):
 
 
 def _described(value: Any) -> str:
-    """A tensor as a spec with strides, those left out that nothing depends on: of dimensions of size 1."""
+    """Return the spec of a tensor with its strides, but for those of dimensions of size 1, which nothing depends on."""
     if not isinstance(value, torch.Tensor):
         return "nothing" if value is None else type(value).__name__
     sizes = [size_hint(s) for s in value.shape]
@@ -113,7 +125,7 @@ def _described(value: Any) -> str:
 
 
 def peak_bytes(graph: fx.Graph) -> int:
-    """Bytes of the values that a run of the graph holds at one time; views count as if they were copies."""
+    """Return the bytes of the values that a run of the graph holds at one time; views count as if they were copies."""
     last: dict[fx.Node, fx.Node] = {}
     for node in graph.nodes:
         for used in (node, *node.all_input_nodes):
@@ -127,3 +139,53 @@ def peak_bytes(graph: fx.Graph) -> int:
         peak = max(peak, held)
         held -= sum(bytes_of(value_of(n)) for n in freed.get(node, ()))
     return peak
+
+
+def disagreements(graph: fx.Graph, names: Names) -> list[Remark]:
+    """Return a remark on each custom operator of a graph whose fake kernel gives other tensors than the operator."""
+    remarks: dict[str, Remark] = {}
+    with suppress(TimeUp), time_limit(SECONDS):
+        for node in graph.nodes:
+            if not _runs_here(node.target) or node.target.name() in remarks:
+                continue
+            if (said := _disagreement(node)) is not None:
+                chain = names.chain(node)
+                remarks[node.target.name()] = Remark(said, chain[0] if chain else None, "warning")
+    return list(remarks.values())
+
+
+def _runs_here(target: Any) -> bool:
+    """Return True for an operator of somebody's own that has a kernel for the CPU, and writes to no operand."""
+    if not isinstance(target, OpOverload) or not is_custom(target) or target._schema.is_mutable:
+        return False
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    return any(has_kernel(target.name(), key) for key in ("CPU", "CompositeExplicitAutograd"))
+
+
+def _disagreement(node: fx.Node) -> str | None:
+    operands = [value_of(operand) for operand in node.all_input_nodes]
+    if sum(map(bytes_of, operands)) > MAX_OPERAND_BYTES:
+        return None
+    fake = list(_specs(value_of(node)))
+    real = next((specs for fill in FILLS if (specs := _real_specs(node, fill)) is not None), None)
+    if real is None or real == fake:
+        return None
+    name = node.target.name()  # pyright: ignore[reportAttributeAccessIssue, reportFunctionMemberAccess]
+    return f"the fake kernel of `{name}` gives {', '.join(fake)}, the operator itself {', '.join(real)}"
+
+
+def _real_specs(node: fx.Node, fill: Fill) -> list[str] | None:
+    """Return the specs of what an operator gives, run on the CPU; None where it raises."""
+    try:
+        with _disable_current_modes(), forbid_effects(), torch.no_grad():
+            args, kwargs = tree_map_only(fx.Node, lambda n: real_like(value_of(n), fill), (node.args, node.kwargs))
+            kwargs = tree_map_only(torch.device, lambda device: torch.device("cpu"), kwargs)
+            return list(_specs(node.target(*args, **kwargs)))  # pyright: ignore[reportCallIssue]
+    except (Exception, EffectBlocked):
+        return None
+
+
+def _specs(value: Any) -> Iterator[str]:
+    for tensor in tree_iter(value):
+        if isinstance(tensor, torch.Tensor):
+            yield str(value_spec(tensor)).partition("@")[0]

@@ -1,4 +1,4 @@
-"""What AOTAutograd and fake tensors do behind a target's graphs: to look at where one of them seems to be wrong."""
+"""Pages on AOTAutograd and fake tensors behind a target's graphs, to look at where one of these seems to be wrong."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from fx_lsp.tracer.capture.decompositions import find_table
 from fx_lsp.tracer.capture.graphs import stage_of
 from fx_lsp.tracer.compat import without_functionalization
 from fx_lsp.tracer.failures.exceptions import sentence
-from fx_lsp.tracer.passes.pass_graphs import given
-from fx_lsp.tracer.passes.pipeline import add_known
+from fx_lsp.tracer.passes.pass_graphs import pass_graph
+from fx_lsp.tracer.passes.pipeline import add_traced_stages
 from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
 from fx_lsp.tracer.stages.ledger import Ledger
 
 if TYPE_CHECKING:
-    from fx_lsp.tracer.stages.registry import Traced
+    from fx_lsp.tracer.stages.registry import TracedCall
 
 
-class _Done(BaseException):
+class _JointCaptured(BaseException):
     """Leaves AOTAutograd once the joint graph was seen."""
 
 
-def debug(traced: Traced) -> Ledger:
-    """The graph before and after functionalization, in core operations, what is known of aliases, fake against real."""
+def debug(traced: TracedCall) -> Ledger:
+    """Return the graph without functionalization, with it and in core operations; pages on aliases, on real tensors."""
     ledger = Ledger()
     both = traced.captured.inference is None
-    what = "forward and backward in one graph" if both else "the graph"
+    whole_graph = "forward and backward in one graph" if both else "the graph"
     options = without_functionalization()
-    title = f"AOTAutograd without functionalization: {what}, views and in-place operations as they are"
+    title = f"AOTAutograd without functionalization: {whole_graph}, views and in-place operations as they are"
     if options is None:
         ledger.text("unfunctionalized", title, note="this version of torch always functionalizes")
     else:
         _add(ledger, "unfunctionalized", title, lambda name: graph_of(traced, name, options=options))
-    add_known(ledger, traced)
+    add_traced_stages(ledger, traced)
     whole = "joint" if both else "inference"
     table = find_table("core")
-    title = f"AOTAutograd with the decompositions of core ATen ({len(table):,} operations): {what}"
+    title = f"AOTAutograd with the decompositions of core ATen ({len(table):,} operations): {whole_graph}"
     _add(ledger, "core", title, lambda name: graph_of(traced, name, table), whole)
     title = "AOTAutograd: what it knows of mutations and aliases (ViewAndMutationMeta)"
     _add(ledger, "aliasing", title, lambda name: _aliasing(traced, name))
@@ -51,44 +51,44 @@ def debug(traced: Traced) -> Ledger:
 
 
 def graph_of(
-    traced: Traced,
+    traced: TracedCall,
     name: str,
     decompositions: Mapping[Any, Callable[..., Any]] | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Stage:
-    """The whole graph of a target, joint or for inference, made anew. Raises what making it raises."""
+    """Capture the whole graph of a target, joint or for inference. Raises what capturing it raises."""
     both, names = traced.captured.inference is None, traced.new_names()
     seen: list[Stage] = []
 
-    def partition(joint: fx.GraphModule, inputs: Any, **given: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
+    def partition(joint: fx.GraphModule, inputs: Any, **_: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
         seen.append(stage_of(name, joint.graph, names))
-        raise _Done
+        raise _JointCaptured
 
     try:
         with forbid_effects():
-            found = capture(
+            captured = capture(
                 traced.call, traced.sources, names, both, traced.symbolic, decompositions, partition, options=options
             )
-    except _Done:
+    except _JointCaptured:
         return seen[0]
-    assert found.inference is not None
-    return stage_of(name, found.inference.graph, names)
+    assert captured.inference is not None
+    return stage_of(name, captured.inference.graph, names)
 
 
-def _aliasing(traced: Traced, name: str) -> Stage:
+def _aliasing(traced: TracedCall, name: str) -> Stage:
     with forbid_effects(), watched_metadata() as seen:
         captured = capture_what_is_possible(traced.call, traced.sources, traced.new_names, traced.symbolic)
     assert captured.names is not None
     return Stage(name, text=seen.page(captured.inputs, captured.names.output_labels(captured.outputs)))
 
 
-def _crossref(traced: Traced, name: str) -> Stage:
-    found = given(traced, "inference")
-    return Stage(name, text=cross_reference(found.module, found.names))
+def _crossref(traced: TracedCall, name: str) -> Stage:
+    inference = pass_graph(traced, "inference")
+    return Stage(name, text=cross_reference(inference.module, inference.names))
 
 
 def _add(ledger: Ledger, name: str, title: str, make: Callable[[str], Stage], before: str = "") -> None:
-    """A stage, or why there is none."""
+    """Add a stage, or the reason why there is none."""
     try:
         ledger.add(make(name), title, before)
     except (Exception, EffectBlocked) as error:

@@ -34,16 +34,18 @@ GRAPH = "graph"
 _ALONE = "it is a Graph alone, without the module whose parts it uses"
 
 
-class Built(NamedTuple):
+class GraphAndModule(NamedTuple):
     """A graph, and the module that holds what it uses; None where the graph was made without one."""
 
     graph: fx.Graph
     module: fx.GraphModule | None
 
 
-def built(request: TraceRequest, loaded: Loaded, sources: Sources, mode: FakeTensorMode, started: float) -> TraceReply:
-    """The stages of the graph that the target builds: itself, as a table, as code; as TorchScript where asked for. For
-    a pass, itself and those of the pass.
+def graph_reply(
+    request: TraceRequest, loaded: Loaded, sources: Sources, mode: FakeTensorMode, started: float
+) -> TraceReply:
+    """Return the graph that the target builds as stages: itself, a table, its code, TorchScript where asked for; for a
+    pass, itself and the stages of the pass.
 
     What it raises while it is built is a Failure at the user's expression, what is wrong with it afterwards a remark.
     """
@@ -55,16 +57,16 @@ def built(request: TraceRequest, loaded: Loaded, sources: Sources, mode: FakeTen
         message = f"there is no graph {options['on']!r} to run a pass on: {request.name} builds one itself"
         return TraceReply(Failure("unsupported", message))
     try:
-        found = find(loaded.module, request.name)
+        target = find(loaded.module, request.name)
     except AttributeError:
         return TraceReply(Failure("unsupported", f"{request.name} does not exist once the file has run"))
     try:
-        made = found if graph_of(found) is not None else _built(found, mode)
+        value = target if graph_of(target) is not None else _returned(target, mode)
     except (Exception, SystemExit, EffectBlocked) as error:
         return TraceReply(failure_of(error, sources, None, request.source.splitlines(), "error"))
-    result = graph_of(made)
+    result = graph_of(value)
     if result is None:
-        message = f"{request.name} gives {type(made).__name__}, and no Graph or GraphModule"
+        message = f"{request.name} gives {type(value).__name__}, and no Graph or GraphModule"
         return TraceReply(Failure("unsupported", message))
     link_made(result.graph, sources)
     names = OwnNames(sources, {request.file: ast.parse(request.source, request.file)})
@@ -100,22 +102,22 @@ def built(request: TraceRequest, loaded: Loaded, sources: Sources, mode: FakeTen
     return TraceReply(trace, {s.name: wire.encode_stage(s) for s in ledger.stages})
 
 
-def graph_of(value: Any) -> Built | None:
-    """The graph that a value is or holds: a Graph, a GraphModule, an exported program, a Proxy, a Node; else None."""
+def graph_of(value: Any) -> GraphAndModule | None:
+    """Return the graph of a Graph, a GraphModule, an exported program, a Proxy or a Node; None for anything else."""
     if isinstance(value, fx.Proxy):
         value = value.node
     if isinstance(value, fx.Node):
         value = value.graph
     if isinstance(value, fx.Graph):
         owner = value.owning_module
-        return Built(value, owner if isinstance(owner, fx.GraphModule) else None)
+        return GraphAndModule(value, owner if isinstance(owner, fx.GraphModule) else None)
     if not isinstance(value, nn.Module):
         value = getattr(value, "graph_module", None)
-    return Built(value.graph, value) if isinstance(value, fx.GraphModule) else None
+    return GraphAndModule(value.graph, value) if isinstance(value, fx.GraphModule) else None
 
 
-def _built(build: Any, mode: FakeTensorMode) -> Any:
-    """What the builder returns: on fake tensors, or on real ones where it cannot do with these."""
+def _returned(build: Any, mode: FakeTensorMode) -> Any:
+    """Call the builder, on fake tensors, or on real ones where it raises on these."""
     with forbid_effects():
         try:
             with mode:
@@ -125,17 +127,17 @@ def _built(build: Any, mode: FakeTensorMode) -> Any:
 
 
 def _propagate(
-    result: Built, request: TraceRequest, mode: FakeTensorMode, names: OwnNames
+    result: GraphAndModule, request: TraceRequest, mode: FakeTensorMode, names: OwnNames
 ) -> tuple[tuple[InputSpec, ...], list[Remark]]:
     """Give the nodes values, where those of all placeholders are known: from their own `meta`, or a comment's specs."""
-    given = _given(request)
+    specs = _placeholder_specs(request)
     values: list[Any] = []
     inputs: list[InputSpec] = []
     for node in result.graph.nodes:
         if node.op != "placeholder":
             continue
         value = node.meta.get("val", node.meta.get("example_value"))
-        spec = given.get(str(node.target)) or given.get(node.name)
+        spec = specs.get(str(node.target)) or specs.get(node.name)
         if spec is not None:
             with mode:
                 value = make_tensor(spec)
@@ -166,15 +168,15 @@ def _is_real(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor)
 
 
-def _given(request: TraceRequest) -> dict[str, TensorSpec]:
-    """The specs of placeholders that comments and settings give, by name."""
-    found: dict[str, TensorSpec] = {}
+def _placeholder_specs(request: TraceRequest) -> dict[str, TensorSpec]:
+    """Return the specs of placeholders that comments and settings give, by name."""
+    specs: dict[str, TensorSpec] = {}
     for item in request.given:
         comment = parse_comment(item.text)
         for name, value in comment.args.items() if isinstance(comment, Comment) else ():
             if isinstance(value, TensorSpec) and not any(isinstance(size, str) for size in value.sizes):
-                found.setdefault(name, value)
-    return found
+                specs.setdefault(name, value)
+    return specs
 
 
 class _Propagation(FakeTensorProp):
@@ -193,7 +195,7 @@ class _Propagation(FakeTensorProp):
 
 
 def _add_pass(
-    ledger: Ledger, result: Built, request: TraceRequest, sources: Sources, mode: FakeTensorMode, sound: bool
+    ledger: Ledger, result: GraphAndModule, request: TraceRequest, sources: Sources, mode: FakeTensorMode, sound: bool
 ) -> None:
     """Run the pass that was asked for on the graph, which nothing else uses: it may change it."""
     from fx_lsp.tracer.passes.user_pass import Bench, run_on
@@ -208,12 +210,12 @@ def _add_pass(
         why = "a pass takes no broken graph" if module is not None else f"{_ALONE}: a pass takes a GraphModule"
         ledger.text(f"pass:{source.found.name}", f"pass {source.found.name}", "", GRAPH, why)
         return
-    known = None if unknown or ledger.remarks else inputs
+    values = None if unknown or ledger.remarks else inputs
     with unmarked():
-        run_on(Bench(request, sources, _mode_of(inputs, mode), ledger, lane, module, known), source)
+        run_on(Bench(request, sources, _mode_of(inputs, mode), ledger, lane, module, values), source)
 
 
-def _add_stages(ledger: Ledger, result: Built, names: OwnNames, sources: Sources) -> None:
+def _add_stages(ledger: Ledger, result: GraphAndModule, names: OwnNames, sources: Sources) -> None:
     stage = stage_of(GRAPH, result.graph, names)
     ledger.add(stage, _title(result))
 
@@ -230,7 +232,7 @@ def _add_stages(ledger: Ledger, result: Built, names: OwnNames, sources: Sources
         ledger.text("code", "the generated code: GraphModule.code", code.strip() + "\n", GRAPH)
 
 
-def _add_torchscript(ledger: Ledger, result: Built, names: OwnNames, sound: bool) -> None:
+def _add_torchscript(ledger: Ledger, result: GraphAndModule, names: OwnNames, sound: bool) -> None:
     module, title = _module_of(result), "TorchScript: torch.jit.script"
     if not sound:
         ledger.text(TORCHSCRIPT, title, "", GRAPH, "torch.jit.script does not take a broken graph")
@@ -240,17 +242,17 @@ def _add_torchscript(ledger: Ledger, result: Built, names: OwnNames, sound: bool
         add_torchscript(ledger, module, names, GRAPH)
 
 
-def _title(result: Built) -> str:
+def _title(result: GraphAndModule) -> str:
     return f"as it is built: {'fx.Graph' if result.module is None else type(result.module).__name__}"
 
 
-def _module_of(result: Built) -> fx.GraphModule | None:
-    """The module of a graph; one of its own for a Graph alone, and None where that uses parts of one."""
+def _module_of(result: GraphAndModule) -> fx.GraphModule | None:
+    """Return the module of a graph; one of its own for a Graph alone, and None where that uses parts of one."""
     if result.module is None and any(n.op in ("get_attr", "call_module") for n in result.graph.nodes):
         return None
     return result.module or fx.GraphModule(nn.Module(), result.graph)
 
 
 def _mode_of(values: Sequence[Any], otherwise: FakeTensorMode) -> FakeTensorMode:
-    """The mode that fake tensors among `values` belong to."""
+    """Return the mode that fake tensors among `values` belong to."""
     return next((v.fake_mode for v in values if isinstance(v, FakeTensor)), otherwise)

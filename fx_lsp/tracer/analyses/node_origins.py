@@ -15,8 +15,8 @@ from torch import fx
 
 from fx_lsp.model import Span, Stage
 from fx_lsp.tracer.capture.graphs import Names
+from fx_lsp.tracer.capture.torch_graph import chain_of
 from fx_lsp.tracer.source.provenance import KEY, Sources
-from fx_lsp.tracer.stages.torch_graph import chain_of
 
 _LINTED = re.compile(r"of Node '([^']+)'|Node '?([\w.]+)'? (?:target|had|does|is)\b|redefined name ([\w.]+)!")
 _COLUMNS = ("opcode", "name", "target", "args", "kwargs", "users", "spec", "line")
@@ -71,14 +71,14 @@ def link_made(graph: fx.Graph, sources: Sources) -> None:
 
 
 def lint_problem(graph: fx.Graph) -> tuple[str, fx.Node | None] | None:
-    """What `Graph.lint` says of a graph, and the node that it says it of; None for a sound graph."""
+    """Return the complaint of `Graph.lint` and the node that it is about; None for a sound graph."""
     nodes = list(graph.nodes)
     try:
         graph.lint()
     except (RuntimeError, ValueError) as error:
         message = str(error).split("! ")[0].split("\n")[0].rstrip("!.")
-        found = _LINTED.search(str(error))
-        name = next(g for g in found.groups() if g) if found else ""
+        match = _LINTED.search(str(error))
+        name = next(g for g in match.groups() if g) if match else ""
         return message, next((n for n in reversed(nodes) if n.name == name), None)
     if not any(n.op == "output" for n in nodes):
         return "the graph has no output node, so that its code returns None", nodes[-1] if nodes else None
@@ -86,7 +86,7 @@ def lint_problem(graph: fx.Graph) -> tuple[str, fx.Node | None] | None:
 
 
 def table(graph: fx.Graph, stage: Stage, source_line: Callable[[Span], str]) -> str:
-    """One row for each node of `graph`, whose stage is `stage`: what FX knows of it, aligned."""
+    """Return a table with a row for each node of `graph`, whose stage is `stage`."""
     rows: list[Sequence[str]] = [_COLUMNS]
     for node, shown in zip(graph.nodes, stage.nodes, strict=True):
         count = len(node.args)

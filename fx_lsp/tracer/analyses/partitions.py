@@ -15,12 +15,12 @@ from fx_lsp.tracer.capture.aot import capture, saved_nodes
 from fx_lsp.tracer.capture.graphs import Names, saved_values, stage_of
 from fx_lsp.tracer.compat import default_partition, memory_budget, min_cut_partition
 from fx_lsp.tracer.failures.exceptions import sentence
-from fx_lsp.tracer.passes.pass_graphs import own
+from fx_lsp.tracer.passes.pass_graphs import copied_module
 from fx_lsp.tracer.program.effects import forbid_effects
 from fx_lsp.tracer.stages.ledger import Ledger, page
 
 if TYPE_CHECKING:
-    from fx_lsp.tracer.stages.registry import Traced
+    from fx_lsp.tracer.stages.registry import TracedCall
 
 BUDGETS = (0.0, 0.25, 0.5, 0.75, 1.0)
 MIN_CUT = "min-cut"
@@ -60,20 +60,20 @@ class Cut:
 
     @property
     def saved_bytes(self) -> int:
-        """Bytes of all values that are saved, inputs and parameters included."""
+        """Return the bytes of all values that are saved, inputs and parameters included."""
         return sum(s.bytes for s in self.saved)
 
 
 @dataclass(frozen=True)
-class Refused:
+class FailedCut:
     """A partitioner that could not cut the graph, and why."""
 
     by: Partitioner
     why: str
 
 
-def partitions(traced: Traced) -> Ledger:
-    """A table of the partitioners, and the graphs of each.
+def partitions(traced: TracedCall) -> Ledger:
+    """Return a table of the partitioners, and the graphs of each.
 
     Raises ValueError for budgets that are no numbers from 0 to 1.
     """
@@ -83,14 +83,14 @@ def partitions(traced: Traced) -> Ledger:
     if traced.captured.inference is not None:
         ledger.text("table", title, _nothing_to_cut(traced))
         return ledger
-    found = cut(traced, partitioners, traced.new_names())
-    ledger.text("table", title, table(found))
-    add_graphs(ledger, found)
+    cuts = cut(traced, partitioners, traced.new_names())
+    ledger.text("table", title, table(cuts))
+    add_graphs(ledger, cuts)
     return ledger
 
 
 def budgets_of(text: str) -> Sequence[float]:
-    """`0.1,0.5` as numbers, each once; the usual ones for "". Raises ValueError for what is none from 0 to 1."""
+    """Return the numbers of `0.1,0.5`, each once; the usual ones for "". Raises ValueError for any not from 0 to 1."""
     if not text:
         return BUDGETS
     try:
@@ -103,7 +103,7 @@ def budgets_of(text: str) -> Sequence[float]:
 
 
 def min_cut() -> Partitioner:
-    """The partitioner that `torch.compile` uses, under its present settings."""
+    """Return the partitioner that `torch.compile` uses, under its present settings."""
     return Partitioner(MIN_CUT, "min-cut partition", min_cut_partition, "default")
 
 
@@ -121,32 +121,32 @@ def _budget(budget: float) -> Partitioner:
     return Partitioner(name, f"min-cut partition, activation_memory_budget={text}", run, MIN_CUT)
 
 
-def cut(traced: Traced, partitioners: Sequence[Partitioner], names: Names) -> list[Cut | Refused]:
-    """What each partitioner makes of the joint graph of a target that has a backward; `names` are new."""
-    found: list[Cut | Refused] = []
+def cut(traced: TracedCall, partitioners: Sequence[Partitioner], names: Names) -> list[Cut | FailedCut]:
+    """Cut the joint graph of a target that has a backward with each partitioner; `names` are new."""
+    cuts: list[Cut | FailedCut] = []
 
     def partition(joint: fx.GraphModule, inputs: Any, **options: Any) -> Graphs:
         values = {n.name: n.meta.get("val") for n in joint.graph.nodes}
 
-        def known(module: fx.GraphModule) -> Names:
-            """The names of its nodes: one that a partitioner adds may be called as another of the joint graph is."""
+        def names_of(module: fx.GraphModule) -> Names:
+            """Name its nodes: one that a partitioner adds may have the name of another one of the joint graph."""
             same = (n.name for n in module.graph.nodes if values.get(n.name) is n.meta.get("val"))
             return names.of_copy({name: name for name in same})
 
         for by in partitioners:
             try:
-                forward, backward = by.run(own(joint), inputs, **options)
+                forward, backward = by.run(copied_module(joint), inputs, **options)
             except Exception as error:
-                found.append(Refused(by, sentence(error)))
+                cuts.append(FailedCut(by, sentence(error)))
                 continue
             saved = saved_nodes(forward, options["num_fwd_outputs"])
-            found.append(_measured(by, forward, backward, saved, (known(forward), known(backward))))
-        made = [c for c in found if isinstance(c, Cut)]
-        return (made[-1].forward, made[-1].backward) if made else min_cut_partition(joint, inputs, **options)
+            cuts.append(_measured(by, forward, backward, saved, (names_of(forward), names_of(backward))))
+        last = next((c for c in reversed(cuts) if isinstance(c, Cut)), None)
+        return (last.forward, last.backward) if last is not None else min_cut_partition(joint, inputs, **options)
 
     with forbid_effects():
         capture(traced.call, traced.sources, names, True, traced.symbolic, partition_fn=partition)
-    return found
+    return cuts
 
 
 def _measured(
@@ -159,12 +159,12 @@ def _measured(
     first = {n.name: n.target for n in _operations(forward)}
     again = [n for n in _operations(backward) if first.get(n.name) == n.target or _with_state(n)]
     redrawn = tuple(names[1][n] for n in again if n.users and _is_random(n))
-    found = tuple(saved_values(saved, backward, names[0]))
-    return Cut(by, forward, backward, names, found, tuple(names[1][n] for n in again), redrawn)
+    values = tuple(saved_values(saved, backward, names[0]))
+    return Cut(by, forward, backward, names, values, tuple(names[1][n] for n in again), redrawn)
 
 
 def _with_state(node: fx.Node) -> bool:
-    """Whether an operation is a random one that is run again with the state that the generator had in forward."""
+    """Return True for a random operation that runs again with the state that the generator had in forward."""
     return "run_with_rng_state" in getattr(node.target, "__name__", "")
 
 
@@ -176,25 +176,25 @@ def _operations(module: fx.GraphModule) -> Iterable[fx.Node]:
     return (n for n in module.graph.nodes if n.op.startswith("call_") and n.target is not operator.getitem)
 
 
-def add_graphs(ledger: Ledger, found: Sequence[Cut | Refused]) -> None:
-    """Forward and backward of every cut as stages, each after the one that it is compared with."""
-    there = {c.by.name for c in found if isinstance(c, Cut)}
-    for item in found:
-        if isinstance(item, Refused):
+def add_graphs(ledger: Ledger, cuts: Sequence[Cut | FailedCut]) -> None:
+    """Add forward and backward of every cut as stages, each after the one that it is compared with."""
+    names_of_cuts = {c.by.name for c in cuts if isinstance(c, Cut)}
+    for item in cuts:
+        if isinstance(item, FailedCut):
             ledger.text(item.by.name, item.by.title, note=f"it cannot be partitioned so: {item.why}")
             continue
-        before = item.by.before if item.by.before in there else ""
+        before = item.by.before if item.by.before in names_of_cuts else ""
         computed = {n.name for n in item.forward.graph.nodes if n.op == "call_function"}
         parts = ("forward", item.forward, None), ("backward", item.backward, computed)
-        for (part, module, known), names in zip(parts, item.names, strict=True):
-            stage = stage_of(f"{item.by.name}:{part}", module.graph, names, known)
+        for (part, module, forward_ops), names in zip(parts, item.names, strict=True):
+            stage = stage_of(f"{item.by.name}:{part}", module.graph, names, forward_ops)
             ledger.add(stage, f"{item.by.title}, {part}", f"{before}:{part}" if before else "")
 
 
-def table(found: Sequence[Cut | Refused], against: str = MIN_CUT) -> str:
-    """One row for each partitioner, then how each of them differs from `against`."""
-    base = next((c for c in found if isinstance(c, Cut) and c.by.name == against), None)
-    rows = [[*_COLUMNS, f"against {against}"], *(_row(item, base) for item in found if isinstance(item, Cut))]
+def table(cuts: Sequence[Cut | FailedCut], against: str = MIN_CUT) -> str:
+    """Return a table with a row for each partitioner, then the differences of each from `against`."""
+    base = next((c for c in cuts if isinstance(c, Cut) and c.by.name == against), None)
+    rows = [[*_COLUMNS, f"against {against}"], *(_row(item, base) for item in cuts if isinstance(item, Cut))]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]).rstrip()
@@ -202,8 +202,8 @@ def table(found: Sequence[Cut | Refused], against: str = MIN_CUT) -> str:
     ]
     lines += ["", "Saved bytes are those of all values that forward keeps for backward; activations are those of them"]
     lines += ["that are neither inputs nor parameters nor buffers."]
-    for item in found:
-        if isinstance(item, Refused):
+    for item in cuts:
+        if isinstance(item, FailedCut):
             lines += ["", item.by.name, *_wrapped("cannot cut it", item.why.split())]
         elif base is not None and item is not base:
             lines += ["", f"{item.by.name}, against {against}", *(difference(item, base) or ["  the same"])]
@@ -219,7 +219,7 @@ def _row(item: Cut, base: Cut | None) -> list[str]:
 
 
 def difference(item: Cut, base: Cut) -> list[str]:
-    """What `item` saves and recomputes that `base` does not, and the other way round; nothing where they agree."""
+    """List the values that only one of two cuts saves, and the operations that only one recomputes."""
     saved, kept = ({s.name: f"{s.name} {s.spec}" for s in c.saved} for c in (item, base))
     parts = {
         "saves instead": [text for name, text in saved.items() if name not in kept],
@@ -238,7 +238,7 @@ def _listed(label: str, items: list[str]) -> list[str]:
 
 
 def _wrapped(label: str, pieces: list[str]) -> list[str]:
-    """Pieces of text behind a label, in lines that none of them is broken by."""
+    """Lay out pieces of text behind a label, in lines that none of them is broken by."""
     lines: list[str] = []
     for piece in pieces:
         if lines and len(lines[-1]) + len(piece) < _WIDTH:
@@ -248,7 +248,7 @@ def _wrapped(label: str, pieces: list[str]) -> list[str]:
     return lines
 
 
-def _nothing_to_cut(traced: Traced) -> str:
+def _nothing_to_cut(traced: TracedCall) -> str:
     reasons = traced.captured.notes or ("No output can be differentiated with respect to an input.",)
     text = f"There is nothing to partition: {traced.request.name} has no backward graph."
     return page([text, *reasons])

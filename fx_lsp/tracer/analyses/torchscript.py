@@ -15,13 +15,13 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from fx_lsp.model import Remark, Span
 from fx_lsp.tracer.capture.graphs import Names
+from fx_lsp.tracer.capture.torch_graph import named, symbolic_graph
 from fx_lsp.tracer.failures.exceptions import sentence
 from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
 from fx_lsp.tracer.stages.ledger import Ledger
-from fx_lsp.tracer.stages.torch_graph import named, symbolic_graph
 
 if TYPE_CHECKING:
-    from fx_lsp.tracer.stages.registry import Traced
+    from fx_lsp.tracer.stages.registry import TracedCall
 
 TORCHSCRIPT = "torchscript"
 """The stage, and the work that makes it."""
@@ -34,8 +34,8 @@ _PLACE = re.compile(r" # <eval_with_key>[^\n]*")
 _ASSIGNED = re.compile(r"\s*(\w+)(?::[^=]*)?\s*=")
 
 
-def torchscript(traced: Traced) -> Ledger:
-    """The target under `torch.fx.symbolic_trace`, and that as TorchScript."""
+def torchscript(traced: TracedCall) -> Ledger:
+    """Return the target under `torch.fx.symbolic_trace`, and that as TorchScript."""
     ledger, names = Ledger(), traced.new_names()
     try:
         with forbid_effects():
@@ -50,7 +50,7 @@ def torchscript(traced: Traced) -> Ledger:
 
 
 def add_torchscript(ledger: Ledger, module: fx.GraphModule, names: Names, before: str) -> None:
-    """The TorchScript of a graph module, or why there is none, with a remark at the expression that does not script."""
+    """Add the TorchScript of a graph module, or why there is none, with a remark at the expression that is refused."""
     try:
         with forbid_effects():
             scripted = _script(module)
@@ -68,16 +68,16 @@ def add_torchscript(ledger: Ledger, module: fx.GraphModule, names: Names, before
 
 
 def _script(module: fx.GraphModule) -> Any:
-    own = copy.copy(module)
+    root = copy.copy(module)
     if any(isinstance(t, FakeTensor) for t in (*module.parameters(), *module.buffers())):
-        own = copy.deepcopy(module)
-        _without_values(own)
+        root = copy.deepcopy(module)
+        _without_values(root)
     graph = copy.deepcopy(module.graph)
     # Python finds no source under a name that ends in a bracket, as that of a traced lambda does.
     graph._co_fields = {}
     for node in graph.find_nodes(op="output"):
         node.type = None  # it is inferred; one that is not imported in the generated code would stop it
-    return _jit().script(fx.GraphModule(own, graph, type(module).__name__.strip("<>") or "GraphModule"))
+    return _jit().script(fx.GraphModule(root, graph, type(module).__name__.strip("<>") or "GraphModule"))
 
 
 def _without_values(module: nn.Module) -> None:
@@ -92,7 +92,7 @@ def _without_values(module: nn.Module) -> None:
 
 
 def _jit() -> Any:
-    """`torch.jit` with TorchScript on. A tracer starts with it off, and torch then defines other classes for it.
+    """Return `torch.jit` with TorchScript on. A tracer starts with it off, and torch then defines other classes for it.
 
     It stays on: the process ends with the answer.
     """
@@ -109,14 +109,14 @@ def _jit() -> Any:
 
 
 def _reason(error: BaseException) -> str:
-    """What `torch.jit.script` says, in one line."""
+    """Return the message of `torch.jit.script` in one line."""
     said = [line.strip() for line in str(error).splitlines() if line.strip()]
     end = next((i for i, line in enumerate(said) if line.startswith('File "') or line == ":"), len(said))
     return " ".join(said[: max(end, 1)][:3]).rstrip(":. ") or sentence(error)
 
 
 def _span(place: re.Match[str], graph: fx.Graph, names: Names) -> Span | None:
-    """The user's line, or the expression that made the node of a line of the generated code."""
+    """Return the user's line, or the expression that made the node of a line of the generated code."""
     file, number = place["file"], int(place["number"])
     if names.sources.rank(file) < 2:
         line = linecache.getline(file, number).rstrip()

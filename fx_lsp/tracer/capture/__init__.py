@@ -1,1 +1,1 @@
-"""AOTAutograd's graphs of a call, and graphs as stages of the model."""
+"""AOTAutograd's graphs of a call, the graph as it is written, and graphs as stages of the model."""

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from fx_lsp.model import Remark, Stage
+from fx_lsp.tracer.capture.autograd_functions import GradientCountError, counted_gradients
 from fx_lsp.tracer.capture.checkpointing import tagged_checkpoints
-from fx_lsp.tracer.capture.gradients import GradientCountError, counted_gradients
 from fx_lsp.tracer.capture.graphs import Names, stage_of
 from fx_lsp.tracer.compat import aot_function, min_cut_partition, preserve_node_meta, without_compilation
 from fx_lsp.tracer.failures.exceptions import sentence
@@ -50,14 +50,14 @@ class Captured:
         self.notes = (f"it has no backward graph: {sentence(error)}", *self.notes)
 
 
-class _Done(BaseException):
+class _GraphsCaptured(BaseException):
     """Leaves AOTAutograd as soon as the graphs are there: nothing needs to be compiled or run."""
 
 
 def capture_what_is_possible(
     call: Call, sources: Sources, new_names: Callable[[], Names], symbolic: bool = False
 ) -> Captured:
-    """The graphs of `call`; only the inference graph, with a note, of code that PyTorch cannot differentiate.
+    """Capture the graphs of `call`; only the inference graph, with a note, of code that PyTorch cannot differentiate.
 
     `symbolic` where sizes of its tensors are symbols, or may become some.
     Raises whatever the target or AOTAutograd raises.
@@ -119,7 +119,7 @@ def capture(
             name_devices(gm.graph)
             names.assign(gm.graph, captured.inputs, captured.outputs)
             captured.inference = gm
-        raise _Done
+        raise _GraphsCaptured
 
     compiled = aot_function(
         flat,
@@ -136,7 +136,7 @@ def capture(
         tagged_checkpoints(),
         annotated_backwards(sources),
         counted_gradients(),
-        suppress(_Done),
+        suppress(_GraphsCaptured),
     ):
         compiled(*(i.tensor if differentiate else i.tensor.detach() for i in captured.inputs))
     captured.notes = (RECURRENT_NOTE,) if recurrent.used else ()
@@ -144,7 +144,7 @@ def capture(
 
 
 def saved_nodes(forward: torch.fx.GraphModule, num_outputs: int) -> list[torch.fx.Node]:
-    """The values that a forward graph returns behind its `num_outputs` results: backward reads them."""
+    """Return the values that a forward graph returns behind its `num_outputs` results: backward reads them."""
     output = next(n for n in reversed(forward.graph.nodes) if n.op == "output")
     values = output.args[0]
     assert isinstance(values, (list, tuple))
@@ -152,13 +152,13 @@ def saved_nodes(forward: torch.fx.GraphModule, num_outputs: int) -> list[torch.f
 
 
 def _static_inputs(joint: torch.fx.Graph, names: Names) -> list[int]:
-    """Which inputs of a joint graph are parameters and buffers: they outlive it, so that keeping them costs nothing."""
-    known = [names.inputs.get(n.name) for n in joint.nodes if n.op == "placeholder"]
-    return [i for i, item in enumerate(known) if item is not None and item.kind in ("parameter", "buffer")]
+    """Return the inputs of a joint graph that are parameters or buffers: they outlive it, so that saving is free."""
+    items = [names.inputs.get(n.name) for n in joint.nodes if n.op == "placeholder"]
+    return [i for i, item in enumerate(items) if item is not None and item.kind in ("parameter", "buffer")]
 
 
 def stages(captured: Captured) -> list[Stage]:
-    """The stages of a capture, in the order they come about."""
+    """Return the stages of a capture, in the order in which they come about."""
     names = captured.names
     assert names is not None
     if captured.inference is not None:

@@ -9,7 +9,7 @@ from torch._decomp import core_aten_decompositions
 
 
 def find_table(name: str) -> dict[Any, Any]:
-    """The decompositions that `core` or `module.attribute` stands for: a table, or a function that makes one.
+    """Return the decompositions that `core` or `module.attribute` stands for: a table, or a function that makes one.
 
     Raises ValueError where there are none.
     """
@@ -17,8 +17,8 @@ def find_table(name: str) -> dict[Any, Any]:
         return dict(core_aten_decompositions().items())
     module, _, attribute = name.rpartition(".")
     try:
-        found: Any = getattr(import_module(module), attribute)
-        made: Any = found() if callable(found) else found
-        return dict(made)
+        value: Any = getattr(import_module(module), attribute)
+        table: Any = value() if callable(value) else value
+        return dict(table)
     except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise ValueError(f"{name!r} is no table of decompositions: {error}") from error

@@ -59,12 +59,12 @@ class Names:
                 self._name(node, _own_name(node))
 
     def is_buffer(self, node: torch.fx.Node) -> bool:
-        """Whether a node is a buffer of the module."""
+        """Return True for a buffer of the module."""
         item = self.inputs.get(node.name)
         return item is not None and item.kind == "buffer"
 
     def _inherit(self, nodes: Sequence[torch.fx.Node]) -> None:
-        """Chains for nodes that AOTAutograd adds by itself.
+        """Give chains to nodes that AOTAutograd adds by itself.
 
         A sum of gradients belongs to the value whose gradient it is: its reader is the backward of the operation that
         made that value. The write-back of a mutated input belongs to the expression that computed the new value.
@@ -79,12 +79,12 @@ class Names:
         self._by_node[node.name] = self._namer.unique(wish)
 
     def variable(self, name: str) -> str | None:
-        """What the node with this name is called, if that is another name: that of a variable of the user's, say."""
-        found = self._by_node.get(name)
-        return found if found != name else None
+        """Return the variable of the node that torch calls `name`; None where its name here is the same."""
+        variable = self._by_node.get(name)
+        return variable if variable != name else None
 
     def output_labels(self, outputs: Sequence[str]) -> list[str]:
-        """What the user calls the results: the variables that are returned, else `out[0]`."""
+        """Return the user's names for the results: the variables that are returned, else `out_0`."""
         if self._returned is not None and len(self._returned) == len(outputs):
             return [r or identifier(o) for r, o in zip(self._returned, outputs, strict=True)]
         return [identifier(o) for o in outputs]
@@ -103,7 +103,7 @@ class Names:
             self._name(node, item.name)
 
     def copy(self) -> Names:
-        """The same names, for a graph that goes another way from here."""
+        """Return the same names, for a graph that goes another way from here."""
         other = copy.copy(self)
         other._namer = copy.deepcopy(self._namer)
         other._by_node, other._inherited = dict(self._by_node), dict(self._inherited)
@@ -111,7 +111,7 @@ class Names:
         return other
 
     def of_copy(self, origins: Mapping[str, str]) -> Names:
-        """The names of a copied graph; `origins` maps torch's names for its nodes to those of their originals."""
+        """Return the names of a copied graph; `origins` maps torch's names of its nodes to those of the originals."""
         other = self.copy()
         other._by_node = {new: self._by_node[old] for new, old in origins.items() if old in self._by_node}
         other._inherited = {new: self._inherited[old] for new, old in origins.items() if old in self._inherited}
@@ -119,7 +119,7 @@ class Names:
         return other
 
     def inherit(self, node: torch.fx.Node, old: torch.fx.Node, names: Names) -> None:
-        """`node` has taken the place of `old`, which `names` know: it has its name, and its origin if it has none."""
+        """Give `node` the name of `old` in `names`, which it replaces, and its origin where it has none of its own."""
         self._by_node[node.name] = names[old]
         if not self.chain(node):
             self._inherited[node.name] = names.chain(old)
@@ -132,7 +132,7 @@ class Names:
         return name
 
     def chain(self, node: torch.fx.Node) -> Chain:
-        """The user's expressions that `node` came from, innermost first; empty where none is known."""
+        """Return the user's expressions that `node` came from, innermost first; empty where none is known."""
         chain = [n for n in (node.meta.get(BACKWARD), annotation(node, KEY)) if isinstance(n, int)]
         if not chain:
             return self._inherited.get(node.name, ())
@@ -140,13 +140,13 @@ class Names:
 
 
 def _own_name(node: torch.fx.Node) -> str:
-    """What a node is called that no variable holds: a size by its own name, `B`, a launch by that of its kernel."""
+    """Return a name for a node without a variable: that of a size, `B`, that of a launch's kernel, else torch's own."""
     text = scalar_text(node.meta.get("val"))
     return text if text is not None and text.isidentifier() else name_of_launch(node) or node.name
 
 
 def stage_of(name: str, graph: torch.fx.Graph, names: Names, forward_ops: set[str] | None = None) -> Stage:
-    """A graph as a stage; nodes of a backward graph that are in `forward_ops` are marked as recomputed."""
+    """Return a graph as a stage; nodes of a backward graph that are in `forward_ops` are marked as recomputed."""
     nodes: list[Node] = []
     for node in graph.nodes:
         recomputed = forward_ops is not None and node.op == "call_function" and node.name in forward_ops
@@ -178,28 +178,28 @@ def _launch_arguments(launch: TritonLaunch, names: Names) -> tuple[str, ...]:
 
 
 def arguments_of(node: torch.fx.Node, names: Names) -> tuple[str, ...]:
-    """The arguments of a node as they are shown."""
+    """Return the arguments of a node as they are shown."""
     named = (f"{k}={_argument(v, names)}" for k, v in node.kwargs.items())
     return (*(_argument(a, names) for a in node.args), *named)
 
 
 def node_spec(node: torch.fx.Node) -> str | None:
-    """The spec of what a node computes."""
+    """Return the spec of what a node computes."""
     return value_spec(value_of(node))
 
 
 def value_of(node: torch.fx.Node) -> Any:
-    """What a node holds, by AOTAutograd or by Dynamo; None where that is not known."""
+    """Return the example value of a node, from AOTAutograd or from Dynamo; None where it has none."""
     return node.meta.get("val", node.meta.get("example_value"))
 
 
 def is_tangent(node: torch.fx.Node) -> bool:
-    """Whether a node is an input that brings a gradient: those of joint and backward graphs alone."""
+    """Return True for an input that is a gradient, as joint and backward graphs have."""
     return node.op == "placeholder" and node.name.startswith("tangents")
 
 
 def value_spec(value: Any) -> str | None:
-    """The spec of a tensor or of several; None for anything else."""
+    """Return the spec of a tensor or of several; None for anything else."""
     if isinstance(value, torch.Tensor):
         return str(spec_of(value))
     if isinstance(value, (list, tuple)) and any(isinstance(v, torch.Tensor) for v in value):
@@ -209,7 +209,7 @@ def value_spec(value: Any) -> str | None:
 
 
 def target_name(target: Any) -> str:
-    """`aten.mm.default`, `operator.getitem`, `prims.…`: what a node calls."""
+    """Return the name of what a node calls: `aten.mm.default`, `operator.getitem`, `prims.…`."""
     if isinstance(target, str):
         return target
     if isinstance(target, torch._ops.OpOverload):
@@ -224,7 +224,7 @@ def target_name(target: Any) -> str:
 
 
 def saved_values(nodes: Sequence[torch.fx.Node], backward: torch.fx.GraphModule, names: Names) -> list[Saved]:
-    """What forward keeps for backward; sizes in bytes are those of the values, not of storages they may share."""
+    """Describe what forward saves for backward; bytes are those of the values, not of storages that they may share."""
     readers = {n.name: tuple(names[u] for u in n.users) for n in backward.graph.nodes if n.op == "placeholder"}
     saved: list[Saved] = []
     for node in nodes:
@@ -290,12 +290,13 @@ _COLLECTIVES = frozenset({"c10d", "_c10d_functional", "_c10d_functional_autograd
 
 
 def _input_index(node: torch.fx.Node, position: int) -> int | None:
-    found = descriptor(node)
-    if found is None:
+    """Return the number of the call's input that a placeholder is, or is a part or a base of; None for others."""
+    source = descriptor(node)
+    if source is None:
         return None if node.name.startswith("tangents") else position
-    while (of := getattr(found, "base_of", None) or getattr(found, "base", None)) is not None:
-        found = of
-    return found.idx if type(found).__name__ in ("PlainAOTInput", "DummyAOTInput") else None
+    while (of := getattr(source, "base_of", None) or getattr(source, "base", None)) is not None:
+        source = of
+    return source.idx if type(source).__name__ in ("PlainAOTInput", "DummyAOTInput") else None
 
 
 def _tangent_name(node: torch.fx.Node, labels: Sequence[str]) -> str:
@@ -310,20 +311,21 @@ def _tangent_name(node: torch.fx.Node, labels: Sequence[str]) -> str:
 
 
 def _gradients(output: torch.fx.Node, inputs: Sequence[FlatInput]) -> dict[torch.fx.Node, str]:
+    """Return the nodes that are gradients of inputs, each with the name of its input."""
     described = descriptor(output)
     values = output.args[0]
     if described is None or not isinstance(values, (list, tuple)):
         return {}
-    found: dict[torch.fx.Node, str] = {}
+    input_of: dict[torch.fx.Node, str] = {}
     for value, desc in zip(values, described, strict=False):
         index = getattr(getattr(desc, "grad_of", None), "idx", None)
         if isinstance(value, torch.fx.Node) and isinstance(index, int) and index < len(inputs):
-            found.setdefault(value, inputs[index].name)
-    return found
+            input_of.setdefault(value, inputs[index].name)
+    return input_of
 
 
 def first_backward(nodes: Sequence[torch.fx.Node]) -> int:
-    """Index of the first node that depends on a tangent; the number of nodes in a graph without any."""
+    """Return the index of the first node that depends on a tangent; the number of nodes in a graph without any."""
     dependent = {n for n in nodes if is_tangent(n)}
     for index, node in enumerate(nodes):
         if node.op == "call_function" and any(i in dependent for i in node.all_input_nodes):

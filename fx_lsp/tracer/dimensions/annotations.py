@@ -38,12 +38,12 @@ class _Sizes:
     def disagreement(self, name: str, sizes: tuple[int, ...], variable: str) -> str:
         """Take `sizes` for a name; where it stands for others, say so."""
         before, where = self.named.setdefault(name, (sizes, variable))
-        return "" if before == sizes else f"{name} is {_shown(before)} in {where}, and {_shown(sizes)} here"
+        return "" if before == sizes else f"{name} is {_sizes_text(before)} in {where}, and {_sizes_text(sizes)} here"
 
 
 @dataclass(frozen=True)
 class _Mismatch:
-    """Why a tensor is not what an annotation says; `of_sizes` where a size is another one."""
+    """The reason why a tensor is not what an annotation says; `of_sizes` where a size is another one."""
 
     text: str
     of_sizes: bool = False
@@ -82,7 +82,7 @@ def annotation_remarks(
 def _annotated_values(
     function: FunctionNode, file: str, run: Run, specs: Mapping[tuple[Span, str], TensorSpec | None]
 ) -> Iterator[tuple[Span, ast.expr, Any, str]]:
-    """Go over what annotated variables hold, and the result: the expression, its annotation, its value and a name."""
+    """Yield each annotated variable, and the result: the expression, its annotation, its value and a name."""
     nodes = sorted((n for n in own_nodes(function) if isinstance(n, ast.stmt)), key=lambda n: (n.lineno, n.col_offset))
     for node in nodes:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
@@ -178,11 +178,11 @@ def _disagreement(token: str, part: tuple[int, ...], sizes: _Sizes, variable: st
     if "..." in token or "_" in marks or "?" in marks or not size or ("#" in marks and set(part) <= {1}):
         return ""
     if size.isdigit():
-        return "" if part == (int(size),) else f"{_shown(part)} is not {size}"
+        return "" if part == (int(size),) else f"{_sizes_text(part)} is not {size}"
     if size.isidentifier():
         return sizes.disagreement(f"*{size}" if "*" in marks else size, part, variable)
     value = _calculated(size, sizes)
-    return "" if value is None or part == (value,) else f"{size} is {value}, and {_shown(part)} here"
+    return "" if value is None or part == (value,) else f"{size} is {value}, and {_sizes_text(part)} here"
 
 
 def _calculated(text: str, sizes: _Sizes) -> int | None:
@@ -207,5 +207,5 @@ def _counted(dimensions: int) -> str:
     return f"{dimensions} dimension{'' if dimensions == 1 else 's'}"
 
 
-def _shown(sizes: tuple[int, ...]) -> str:
+def _sizes_text(sizes: tuple[int, ...]) -> str:
     return str(sizes[0]) if len(sizes) == 1 else str(sizes)

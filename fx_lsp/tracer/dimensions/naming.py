@@ -1,4 +1,4 @@
-"""Which sizes are the ones that the code has a name for.
+"""The sizes of a trace that the code has names for.
 
 A target runs once on symbols, while its variables are looked at. A variable that holds a symbol, or what is computed of
 some, gives it a name in that run of its function and in what that calls. So sizes have the same name because they are
@@ -29,7 +29,7 @@ MAX_CALLS = 500
 ENOUGH = 0.8
 """The share of the torch calls of a run after which a run on symbols that ended early is as good as a whole one."""
 MAX_TEXT = 24
-"""How long the name of a size may be."""
+"""The length that the name of a size may have."""
 MAX_TERM = 8
 """The largest number that is added in the name of a size: `T + 1`, not `192 - 2*n`."""
 
@@ -72,7 +72,7 @@ class _Resolution:
         self._texts: dict[FunctionRun | None, dict[Any, str]] = {}
 
     def named(self) -> Iterator[NamedSizes]:
-        """Give the sizes of everything that was seen, where any has a name and no two runs disagree about it."""
+        """Yield the sizes of everything that was seen, where any has a name and no two runs disagree about it."""
         merged: dict[tuple[Any, ...], list[set[str]]] = {}
 
         def add(kind: str, span: Span | None, name: str, sizes: Sizes, texts: list[str]) -> None:

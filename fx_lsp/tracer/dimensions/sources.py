@@ -1,4 +1,4 @@
-"""Where the text of a file says what the dimensions of a tensor are called.
+"""The names of dimensions in the text of a file: in annotations, patterns of axes, docstrings and comments.
 
 Unpacked shapes (`B, T, C = x.shape`) are not here: they bind variables, which are looked at while the code runs.
 """
@@ -89,7 +89,7 @@ def _of_function(function: FunctionNode, file: str, comments: dict[int, Shape]) 
 
 
 def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
-    """Go over what is in a function, but not in functions and classes inside of it."""
+    """Yield the nodes of a function, but not in functions and classes inside of it."""
     for child in ast.iter_child_nodes(function):
         yield child
         if not isinstance(child, (*_FUNCTIONS, ast.ClassDef, ast.Lambda)):
@@ -97,12 +97,12 @@ def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
 
 
 def span_of(node: ast.expr | ast.stmt, file: str) -> Span:
-    """The span of a node."""
+    """Return the span of a node."""
     return Span(file, node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or 0)
 
 
 def shape_of_annotation(annotation: ast.expr | None) -> Shape | None:
-    """The shape of `Float[Tensor, "b t c"]` or `Annotated[Tensor, "b t c"]`, also where it is optional or a text."""
+    """Return the shape of `Float[Tensor, "b t c"]` or `Annotated[Tensor, "b t c"]`, be it optional or quoted."""
     if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
         try:
             annotation = parse_expression(annotation.value)
@@ -120,7 +120,7 @@ def shape_of_annotation(annotation: ast.expr | None) -> Shape | None:
 
 
 def _of_pattern(call: ast.Call) -> Shape | None:
-    """The shape of what a call gives that is passed a pattern of axes: `rearrange(x, "b (h d) -> b h d")`."""
+    """Return the shape of what a call with a pattern of axes gives: `rearrange(x, "b (h d) -> b h d")`."""
     texts = [arg.value for arg in call.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
     for text in texts:
         if (letters := _LETTERS.fullmatch(text.replace(" ", ""))) and axis_terms(text) is None:

@@ -21,18 +21,18 @@ Sizes: TypeAlias = "tuple[Any, ...]"
 
 
 def expression_of(size: int | torch.SymInt) -> Any:
-    """A size as an expression."""
+    """Return a size as an expression."""
     return size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(int(size))
 
 
 def sizes_of(tensor: torch.Tensor) -> Sizes:
-    """The sizes of a tensor as expressions."""
+    """Return the sizes of a tensor as expressions."""
     return tuple(map(expression_of, tensor.shape))
 
 
 @dataclass
 class SymbolicCall:
-    """Makes symbols of what a call is given, of its whole numbers only with `numbers`.
+    """Makes symbols of the sizes of a call's tensors, and with `numbers` also of its whole numbers.
 
     `paths` are the inputs that symbols are sizes of, `attributes` the names of numbers that modules keep, and `inputs`
     the sizes of each input.
@@ -47,7 +47,7 @@ class SymbolicCall:
     _numbers: dict[tuple[str, int], torch.SymInt] = field(default_factory=dict["tuple[str, int]", torch.SymInt])
 
     def call(self, call: Call) -> Call:
-        """The call on tensors whose sizes are symbols; numbers that it leaves to the function are given to it."""
+        """Return the call with symbols as the sizes of its tensors; defaults that are numbers are passed as symbols."""
         supply = iter([self._tensor(tensor, path) for path, tensor in call.arguments()])
         args = tuple(self._argument(i, substitute(value, supply)) for i, value in enumerate(call.args))
         kwargs = {name: self._argument(name, substitute(value, supply)) for name, value in call.kwargs.items()}
@@ -118,7 +118,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _owners(modules: Iterable[nn.Module]) -> Iterator[Any]:
-    """Go over the user's modules, and over objects of the user's that they keep."""
+    """Yield the user's modules, and objects of the user's that they keep."""
     seen: set[int] = set()
     for module in (part for whole in modules for part in whole.modules()):
         if type(module).__module__.partition(".")[0] == "torch":

@@ -26,7 +26,7 @@ from fx_lsp.tracer.run.repeated_modules import repeated_modules_skipped
 from fx_lsp.tracer.source.provenance import METADATA, Sources
 
 MAX_SECONDS = 2.0
-"""How much time of the processor a run may take."""
+"""The time of the processor that a run may take."""
 
 
 @dataclass(eq=False)
@@ -54,7 +54,7 @@ class FunctionRun:
         self.ends[place] = [sizes_of(tensor) for _, tensor in tensors_in(value, "", 3)]
 
     def seen(self) -> Iterator[tuple[Place, Sizes]]:
-        """Give every tensor that was seen in the run."""
+        """Yield the place and sizes of every tensor that was seen in the run."""
         yield from self.values
         yield from ((place, sizes) for place, several in self.ends.items() for sizes in several)
 

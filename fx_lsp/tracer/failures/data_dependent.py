@@ -1,4 +1,4 @@
-"""What code wants of a tensor's values, which a trace does not have, and what can be written instead."""
+"""Uses of a tensor's values, which a trace does not have, as sentences, and hints on what to write instead."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ NO_VALUES = "a trace has shapes but no values"
 
 @dataclass(frozen=True)
 class Need:
-    """What the value is needed for, as a clause, and a hint that fits it."""
+    """The use of a value, as a clause, and a hint that fits it."""
 
     message: str
     hint: str
 
 
 def explain(operation: str, span: Span | None, lines: list[str]) -> Need | None:
-    """What the expression at `span` of a file's `lines` needs a value for; None where the source does not show it.
+    """Say why the expression at `span` of a file's `lines` needs a value; None where the source does not show it.
 
     `operation` is what raised ("aten.nonzero.default", or "").
     """
@@ -36,7 +36,7 @@ def explain(operation: str, span: Span | None, lines: list[str]) -> Need | None:
 
 
 def _path(tree: ast.AST, span: Span) -> list[ast.AST]:
-    """The nodes around a span from the inside out; the first is the expression (or statement) itself."""
+    """Return the nodes around a span from the inside out; the first is the expression (or statement) itself."""
     path: list[ast.AST] = []
     node: ast.AST | None = tree
     while node is not None:
@@ -55,7 +55,7 @@ def _covers(node: ast.AST, span: Span) -> bool:
 
 
 def _needs(path: list[ast.AST], operation: str) -> Iterator[Need]:
-    """The possible readings, the best first."""
+    """Yield the possible readings, the best first."""
     within = dict(zip(path[1:], path, strict=False))  # the child of each ancestor that leads to the expression
     if not _makes_tensor(operation):
         yield from _decisions(path, within)
@@ -167,13 +167,13 @@ def _subscript(node: ast.Subscript, operation: str) -> Need:
 
 
 def _use(path: list[ast.AST]) -> tuple[str, str]:
-    """What the expression at the start of `path`, or the variable that it is bound to, is used for; and a hint."""
-    found = (_used_in(around) for around in _paths_of_uses(path))
-    return next(found, None) or _used_in(path)
+    """Describe the use of the expression at the start of `path`, or of the variable that it is bound to; and a hint."""
+    uses = (_used_in(around) for around in _paths_of_uses(path))
+    return next(uses, None) or _used_in(path)
 
 
 def _uses(path: list[ast.AST]) -> Iterator[ast.AST]:
-    """What is directly around each use of the variable that the expression is bound to."""
+    """Yield the nodes directly around the uses of the variable that the expression is bound to."""
     for around in _paths_of_uses(path):
         yield around[1]
 
@@ -217,12 +217,12 @@ _SIZED = frozenset(
 
 
 def _makes_tensor(operation: str) -> bool:
-    """Whether what raised gives a tensor (of unknown size) rather than a number."""
+    """Return True if the operation that raised gives a tensor (of unknown size) rather than a number."""
     return bool(operation) and not any(w in operation for w in ("_local_scalar_dense", "equal", "is_nonzero", "item"))
 
 
 def _statement_of(path: list[ast.AST]) -> ast.AST:
-    """The simple statement around the expression, or the expression itself inside a compound one."""
+    """Return the simple statement around the expression, or the expression itself inside a compound one."""
     for node in path:
         if isinstance(node, ast.stmt):
             return node if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr)) else path[0]

@@ -48,7 +48,7 @@ def failure_of(
     severity: Severity,
     inputs: tuple[InputSpec, ...] = (),
 ) -> Failure:
-    """The failure for an exception that the target raised while it ran."""
+    """Return the failure for an exception that the target raised while it ran."""
     chain = sources.traceback_chain(error.__traceback__)
     inside = [s for s in chain if s.file == sources.file]
     span = inside[0] if inside else (chain[0] if chain else None)
@@ -74,7 +74,7 @@ def failure_of(
 
 
 _NOT_WRONG = frozenset({"effect", "unsupported", "exit", "memory", "data-dependent", "import"})
-"""What correct code may do as well, so that it is no error."""
+"""Exceptions of what correct code may do as well, so that it is no error."""
 
 
 def is_wrong(error: BaseException, failed: FailedCall | None = None) -> bool:
@@ -83,7 +83,7 @@ def is_wrong(error: BaseException, failed: FailedCall | None = None) -> bool:
 
 
 def kind_of(error: BaseException, failed: FailedCall | None = None) -> FailureKind:
-    """Which kind of failure an exception is."""
+    """Return the kind of failure that an exception is."""
     text = str(error)
     if isinstance(error, EffectBlocked):
         return "effect"
@@ -113,7 +113,7 @@ def _is_of_import(error: BaseException) -> bool:
 
 
 def needs_value(error: BaseException) -> bool:
-    """Whether code asked a fake tensor for its values."""
+    """Return True if code asked a fake tensor for its values."""
     return isinstance(error, DATA_DEPENDENT) or str(error).startswith(".numpy() is not supported for tensor subclasses")
 
 
@@ -126,11 +126,11 @@ def is_of_made_up(run: Run, sources: Sources) -> bool:
 
 
 _OF_VALUES = (ArithmeticError, AssertionError, LookupError, RuntimeError, ValueError, SystemExit)
-"""What code raises because of the values that it is given."""
+"""Exceptions that code raises because of the values that it gets."""
 
 
 def sentence(error: BaseException) -> str:
-    """What an exception says, in one line."""
+    """Return the message of an exception in one line."""
     if isinstance(error, SystemExit):
         return f"the code ends the process (sys.exit({error.code!r}))"
     if isinstance(error, (Unfinished, AbsentError)):
@@ -158,8 +158,8 @@ def sentence(error: BaseException) -> str:
 
 
 def _operation(error: BaseException) -> str:
-    found = re.search(r"aten\.\w+(\.\w+)?", str(error))
-    return found[0] if found else ""
+    operation = re.search(r"aten\.\w+(\.\w+)?", str(error))
+    return operation[0] if operation else ""
 
 
 _PLAINER = (
@@ -186,7 +186,7 @@ _PLAINER = (
         r"backward needs the result of `\2`, a tensor of sizes \1, which is changed in place afterwards",
     ),
 )
-"""What fake tensors say, and how a person would."""
+"""Messages of fake tensors, and sentences that a person would say."""
 
 
 def _operands(failed: FailedCall, span: Span | None, lines: list[str]) -> str:
@@ -201,7 +201,7 @@ def _operands(failed: FailedCall, span: Span | None, lines: list[str]) -> str:
 
 
 def _operand_names(span: Span | None, lines: list[str], failed: FailedCall) -> list[str]:
-    """The source text of each tensor operand, where the expression shows them plainly."""
+    """Return the source text of each tensor operand, where the expression shows them plainly."""
     node = expression(span, lines)
     if isinstance(node, ast.Subscript):
         return [ast.unparse(node.value)]
@@ -218,7 +218,7 @@ def _operand_names(span: Span | None, lines: list[str], failed: FailedCall) -> l
 
 
 def _parameter_names(failed: FailedCall) -> list[str]:
-    """What torch calls the tensor operands of the failing function."""
+    """Return torch's names for the tensor operands of the failing function."""
     stand_in = torch.overrides.get_testing_overrides().get(failed.func)
     if stand_in is None:
         return []
@@ -248,20 +248,20 @@ def _hint(kind: FailureKind, inputs: tuple[InputSpec, ...]) -> str:
 
 
 def comment_hint(inputs: tuple[InputSpec, ...]) -> str:
-    """The advice to write inputs down that were guessed, with the comment that does; "" without any."""
+    """Return the advice to write inputs down that were guessed, with the comment that does; "" without any."""
     comment = _comment(inputs)
     return f"The inputs are guessed; say what they are: `# fx: {comment}`." if comment else ""
 
 
 def _comment(inputs: tuple[InputSpec, ...]) -> str:
-    """Inputs as a `# fx:` comment has them, with `…` for what it has no words for; defaults are left out."""
+    """Return inputs as a `# fx:` comment has them, with `…` for what it has no words for; defaults are left out."""
     groups: dict[str, list[InputSpec]] = {}
     for item in inputs:
         if item.source != "default" and not item.name.endswith(")"):
             prefix = _INIT if item.name.startswith(_INIT) else ""
             root = prefix + re.split(r"[\[.]", item.name[len(prefix) :], maxsplit=1)[0]
             groups.setdefault(root, []).append(item)
-    values = {root: _written(root, items) for root, items in groups.items()}
+    values = {root: _argument_text(root, items) for root, items in groups.items()}
     init = ", ".join(f"{root[len(_INIT) :]}={value}" for root, value in values.items() if root.startswith(_INIT))
     called = [f"{root}={value}" for root, value in values.items() if not root.startswith(_INIT)]
     return ", ".join([*([f"init({init})"] if init else []), *called])
@@ -270,8 +270,8 @@ def _comment(inputs: tuple[InputSpec, ...]) -> str:
 _INIT = "init."
 
 
-def _written(root: str, items: list[InputSpec]) -> str:
-    """One argument as a comment has it: a spec or a literal, or a tuple of them."""
+def _argument_text(root: str, items: list[InputSpec]) -> str:
+    """Return one argument as a comment has it: a spec or a literal, or a tuple of them."""
     specs = [item.spec if _is_literal(item.spec) else "…" for item in items]
     if [item.name for item in items] == [root]:
         return specs[0]
@@ -286,7 +286,7 @@ def _is_literal(spec: str) -> bool:
 
 
 def load_failure(error: BaseException, sources: Sources) -> Failure:
-    """The failure for an exception raised while the user's module was imported."""
+    """Return the failure for an exception raised while the user's module was imported."""
     chain = sources.traceback_chain(error.__traceback__)
     inside = [s for s in chain if s.file == sources.file]
     span = inside[0] if inside else None

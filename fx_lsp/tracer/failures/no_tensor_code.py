@@ -10,7 +10,7 @@ _GUESSES: frozenset[InputSource] = frozenset({"search", "default", "annotation"}
 
 
 def nothing(name: str, why: str = "") -> Failure:
-    """The failure that says that there is nothing to trace; `why` is what ended the run."""
+    """Return the failure that says that there is nothing to trace; `why` is what ended the run."""
     message = f"{name} runs without any operation of PyTorch"
     return Failure("nothing", f"{message} until it ends with: {why}" if why else message)
 

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 
 SHAKEN = '''
 def shaken(module):
-    """A copy of a module whose parameters and buffers are a little different."""
-    found = copy.deepcopy(module)
+    """Return a copy of a module whose parameters and buffers are a little different."""
+    copied = copy.deepcopy(module)
     with torch.no_grad():
-        for tensor in (*found.parameters(), *found.buffers()):
+        for tensor in (*copied.parameters(), *copied.buffers()):
             if tensor.is_floating_point():
                 tensor.add_(torch.rand_like(tensor), alpha=0.1)
-    return found
+    return copied
 '''
 
 TENSORS = '''
 def tensors(value, name):
-    """The tensors in a value, each with the path to it."""
+    """Yield the tensors in a value, each with the path to it."""
     if isinstance(value, torch.Tensor):
         yield name, value
     elif isinstance(value, torch.nn.Module):
@@ -36,7 +36,7 @@ def tensors(value, name):
 
 RESULTS = '''
 def results(function, args, kwargs):
-    """What a call returns, the gradients of its inputs, and the inputs that it changes.
+    """Return the results of a call, the gradients of its inputs, and the inputs that it changes.
 
     The gradients are those for random gradients of everything that it returns.
     """
@@ -45,24 +45,25 @@ def results(function, args, kwargs):
     before = {name: tensor.detach().clone() for name, tensor in inputs.items()}
     leaves = {name: tensor for name, tensor in inputs.items() if tensor.requires_grad}
     out = [tensor for _, tensor in tensors(function(*args, **kwargs), "out")]
-    found = {f"out[{n}]" if len(out) > 1 else "out": t for n, t in enumerate(out)}
+    values = {f"out[{n}]" if len(out) > 1 else "out": t for n, t in enumerate(out)}
     roots = {id(leaf) for leaf in leaves.values()}
     out = [t for t in out if t.requires_grad and (t.grad_fn or id(t) in roots)]
     if out and leaves:
         torch.manual_seed(0)
-        given = [torch.randn(t.shape, dtype=torch.float64, device="cpu").to(t) for t in out]
+        gradients = [torch.randn(t.shape, dtype=torch.float64, device="cpu").to(t) for t in out]
         options = {"allow_unused": True, "materialize_grads": True}
-        got = torch.autograd.grad(out, list(leaves.values()), given, **options)
-        found |= {f"gradient of {name}": tensor for name, tensor in zip(leaves, got)}
+        grads = torch.autograd.grad(out, list(leaves.values()), gradients, **options)
+        for name, grad in zip(leaves, grads):
+            values[f"gradient of {name}"] = grad
     for name, tensor in inputs.items():
         if not torch.equal(tensor, before[name]):
-            found[f"{name} afterwards"] = tensor
-    return found
+            values[f"{name} afterwards"] = tensor
+    return values
 '''
 
 DOUBLED = '''
 def doubled(value):
-    """A tensor or module in float64, if it is one of floating-point numbers."""
+    """Return a tensor or module in float64, if it is one of floating-point numbers."""
     if isinstance(value, torch.nn.Module):
         return value.double()
     if isinstance(value, torch.Tensor) and value.is_floating_point():
@@ -81,46 +82,46 @@ TOLERANCE = {
 }
 
 
-def differences(found, right):
-    """How far numbers are from the right ones, in units of those and of their mean size."""
+def differences(value, right):
+    """Return the distance of numbers from the right ones, in units of these and their mean size."""
     if right.is_complex():
-        found, right = torch.view_as_real(found), torch.view_as_real(right)
-    found, right = found.detach().double(), right.detach().double()
-    same = (found == right) | (found.isnan() & right.isnan())
+        value, right = torch.view_as_real(value), torch.view_as_real(right)
+    value, right = value.detach().double(), right.detach().double()
+    same = (value == right) | (value.isnan() & right.isnan())
     size = right.abs().nan_to_num(nan=0.0, posinf=0.0)
     unit = size + size.sum() / (size > 0).sum().clamp(min=1)
-    off = (found - right).abs() / unit
+    off = (value - right).abs() / unit
     return off.nan_to_num(nan=torch.inf).masked_fill(same, 0.0)
 
 
 def finite(value):
-    """Where numbers of any dtype are finite."""
+    """Return which numbers of a tensor are finite, whatever its dtype."""
     return (value if value.is_complex() else value.double()).isfinite()
 
 
-def judged(found, right, exact):
-    """Whether a result is wrong, how far it is off, and how far the original is.
+def judged(value, right, exact):
+    """Return whether a result is wrong, how far it is off, and how far the original is.
 
     `right` is the original's, `exact` that in float64. Where they are far apart, because the
     function jumps or is zero but for rounding, a result may be as far off, or close to the original.
     Where the original overflows, nothing can be said.
     """
-    if found is None or right is None:
+    if value is None or right is None:
         return True, torch.inf, torch.inf
-    if found.shape != right.shape or found.dtype != right.dtype:
+    if value.shape != right.shape or value.dtype != right.dtype:
         return True, torch.inf, torch.inf
-    allowed = TOLERANCE.get(found.dtype, 0.0)
+    allowed = TOLERANCE.get(value.dtype, 0.0)
     if exact is not None and exact.shape == right.shape and not finite(right).all():
-        kept = finite(right) | ~finite(exact)
+        comparable = finite(right) | ~finite(exact)
         wide = torch.complex128 if right.is_complex() else torch.float64
-        found, right, exact = (t.to(wide)[kept] for t in (found, right, exact))
+        value, right, exact = (t.to(wide)[comparable] for t in (value, right, exact))
     if not right.numel():
         return False, 0.0, 0.0
-    near = differences(found, right)
+    near = differences(value, right)
     close = bool((near <= 10 * allowed).all())
     if exact is None or not allowed:
         return not close, float(near.max()), 0.0
-    ours, theirs = differences(found, exact), differences(right, exact)
+    ours, theirs = differences(value, exact), differences(right, exact)
     off, far = float(ours.max()), float(theirs.max())
     if far < 0.05:
         return off > max(allowed, 10 * far), off, far
@@ -132,36 +133,36 @@ FAILURES = AssertionError, LookupError, RuntimeError, TypeError, ValueError
 
 
 def between(value):
-    """A tensor of floating-point numbers as one of numbers between 0 and 1."""
+    """Return a tensor of floating-point numbers as one of numbers between 0 and 1."""
     if isinstance(value, torch.Tensor) and value.is_floating_point():
         return value.detach().frac().abs().requires_grad_(value.requires_grad)
     return value
 
 
 def accepted(reference, make):
-    """What makes arguments that the original takes: random ones, or such between 0 and 1."""
+    """Return a function that draws arguments that the original takes: any, or between 0 and 1."""
     failures = []
-    for made in (make, lambda seed: tree_map(between, make(seed))):
+    for draw in (make, lambda seed: tree_map(between, make(seed))):
         try:
             for seed in range(3):
-                results(reference, *made(seed))
-            return made
+                results(reference, *draw(seed))
+            return draw
         except FAILURES as error:
             failures.append(f"{type(error).__name__}: {error}")
     sys.exit(f"the original fails with random arguments: {failures[0]}")
 
 
 def compare(kernels, reference, make):
-    """Print how far the results are off, for several seeds; the names of those that are wrong."""
+    """Print how far the results are off, for several seeds; return the names of wrong ones."""
     worst = {}
     for seed in range(3):
-        found, right = results(kernels, *make(seed)), results(reference, *make(seed))
+        values, right = results(kernels, *make(seed)), results(reference, *make(seed))
         try:
             exact = results(reference, *tree_map(doubled, make(seed)))
         except FAILURES:
             exact = {}  # the original is not made for float64
-        for name in dict.fromkeys((*right, *found)):
-            verdict = judged(found.get(name), right.get(name), exact.get(name))
+        for name in dict.fromkeys((*right, *values)):
+            verdict = judged(values.get(name), right.get(name), exact.get(name))
             worst[name] = max(worst.get(name, verdict), verdict)
     for name, (wrong, off, far) in worst.items():
         verdict = "wrong" if wrong else "right"
@@ -170,7 +171,7 @@ def compare(kernels, reference, make):
 
 
 def times(function, args, kwargs):
-    """The median milliseconds of a call, and of a call with its backward."""
+    """Return the median milliseconds of a call, and of a call with its backward."""
 
     def forward():
         out = [tensor for _, tensor in tensors(function(*args, **kwargs), "out")]
@@ -205,7 +206,7 @@ class Wider(TorchDispatchMode):
             kwargs["dtype"] = torch.float64
         return function(*args, **kwargs)
 '''
-"""What the exact results are computed in where the function chooses dtypes of its own."""
+"""The mode that exact results are computed in where the function chooses dtypes of its own."""
 
 COMPARE_WIDER = COMPARE.replace(
     """        try:
@@ -221,16 +222,16 @@ COMPARE_WIDER = COMPARE.replace(
 
 
 def main(name: str, receiver: str, names: bool, outside: Sequence[str]) -> list[str]:
-    """The lines that compare the function `name` with the original, which is a method called `receiver` if that is
+    """Return the lines that compare the function `name` with the original, which is the method `receiver` if that is
     not "", and needs `names`; it finds the tensors `outside` by itself."""
-    made = "module" if receiver else "reference"
-    given = ["seed", "device", *(["module"] if receiver else []), *(["names"] if names else [])]
+    subject = "module" if receiver else "reference"
+    arguments = ["seed", "device", *(["module"] if receiver else []), *(["names"] if names else [])]
     lines = [
         'device = "cuda" if torch.cuda.is_available() else "cpu"',
         'if device == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":',
         '    sys.exit("there is no GPU here: set TRITON_INTERPRET=1")',
         "with torch.device(device):",
-        f"    {made}{', names' if names else ''} = original()",
+        f"    {subject}{', names' if names else ''} = original()",
         *([f"reference = type(module).{receiver}"] if receiver else []),
     ]
     function = "reference"
@@ -246,7 +247,7 @@ def main(name: str, receiver: str, names: bool, outside: Sequence[str]) -> list[
         *lines,
         "",
         "def drawn(seed):",
-        f"    return arguments({', '.join(given)})",
+        f"    return arguments({', '.join(arguments)})",
         "",
         f"make = accepted({function}, drawn)",
         f"wrong = compare(KERNELS, {function}, make)",

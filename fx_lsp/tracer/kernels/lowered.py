@@ -1,4 +1,4 @@
-"""What Triton and its assemblers make of a target's kernels for a chip, without one: from TTIR to SASS."""
+"""A target's kernels compiled by Triton and its assemblers for a chip, without one: from TTIR to SASS."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from fx_lsp.tracer.kernels.triton import file_name, kernels
 from fx_lsp.tracer.stages.ledger import Ledger
 
 if TYPE_CHECKING:
-    from fx_lsp.tracer.stages.registry import Traced
+    from fx_lsp.tracer.stages.registry import TracedCall
 
 Facts = Sequence[tuple[int, str]]
 """Sentences, each with the line of the kernels' file that it is about."""
 
 
-def lowered(traced: Traced) -> Ledger:
-    """The texts of every kernel for `target` of the options, `ptx:<kernel>`, and `resources`, which says what they use.
+def lowered(traced: TracedCall) -> Ledger:
+    """Return the texts of every kernel for `target` of the options, `ptx:<kernel>`, and `resources`: what they use.
 
     The origins of a text are lines of the kernels' file; remarks are about lines of it under the name that the stage
     has as a document. A kernel that cannot be compiled has a remark, and no texts. Raises ValueError where none can.
@@ -32,17 +32,18 @@ def lowered(traced: Traced) -> Ledger:
     target = traced.options.get("target", "")
     if target not in CHIPS:
         raise ValueError(f"there is no chip {target!r}: choose one of {', '.join(sorted(CHIPS))}")
-    made = kernels(traced)
-    found = [launch for program in made.generated.programs for launch in launch_specs(program, made.hints)]
-    if not found:
+    kernel_file = kernels(traced)
+    generated = kernel_file.generated
+    launches = [launch for program in generated.programs for launch in launch_specs(program, kernel_file.hints)]
+    if not launches:
         raise ValueError("nothing to compile: the generated file has no kernels, it calls operations of PyTorch")
     file = file_name(traced.request.name)
     ledger = Ledger()
     listings: list[Stage] = []
     resources: list[tuple[int, str]] = []
-    for launch in found:
+    for launch in launches:
         with _disable_current_modes():
-            assembly = assemble(made.generated.text, launch, target, file)
+            assembly = assemble(generated.text, launch, target, file)
         if isinstance(assembly, Failure):
             if assembly.span is None:
                 said = (f"the kernels cannot be compiled: {assembly.message}.", assembly.hint, _AFTERWARDS)
@@ -53,7 +54,7 @@ def lowered(traced: Traced) -> Ledger:
         facts = _facts(assembly)
         resources += facts
         for remark in remarks(assembly):
-            span = span_of(made.generated.text, file, remark.line)
+            span = span_of(generated.text, file, remark.line)
             ledger.remarks.append(Remark(remark.message, span, remark.severity))
             facts.append((remark.line, f"line {remark.line}: {remark.message}"))
         listings += [_listing(assembly, name, facts) for name in assembly.texts]
@@ -68,7 +69,7 @@ _AFTERWARDS = "Their file can be read and edited all the same"
 
 
 def _listing(assembly: Assembly, name: str, facts: Facts) -> Stage:
-    """One text of a kernel under a header that says what it is and what the kernel uses."""
+    """Return one text of a kernel under a header that says what it is, and what the kernel uses."""
     mark = ";" if name in ("llir", "amdgcn") else "//"
     (line, first), *others = facts
     head = [(line, f"{name} of {first}"), *others]
@@ -78,7 +79,7 @@ def _listing(assembly: Assembly, name: str, facts: Facts) -> Stage:
 
 
 def _facts(assembly: Assembly) -> list[tuple[int, str]]:
-    """What is compiled for what, what it uses, and how wide its accesses of memory are."""
+    """List the kernel and its chip, the resources that it uses, and the width of its accesses of memory."""
     used, fits = assembly.resources, assembly.resources.occupancy
     spilled = f"{used.spill_stores} bytes spilled and {used.spill_loads} read back"
     parts = [

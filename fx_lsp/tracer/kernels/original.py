@@ -8,7 +8,7 @@ import re
 import symtable
 import sys
 import tokenize
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from fx_lsp.codegen.file.format import literal
 
@@ -16,8 +16,8 @@ FUTURE = "from __future__ import "
 
 
 def original(source: str, package: str, result: str) -> tuple[str, tuple[str, ...]]:
-    """The text of a function `original()` that executes the part of a file and returns `result`, an expression of what
-    is defined there; and the `from __future__` imports that have to begin the file.
+    """Return the text of a function `original()` that executes the part of a file and returns `result`, an expression
+    of what is defined there; and the `from __future__` imports that have to begin the file.
 
     Where the code cannot stand in a function it is text that is executed.
     """
@@ -29,10 +29,10 @@ def original(source: str, package: str, result: str) -> tuple[str, tuple[str, ..
     body = [s for s in body if not isinstance(s, _IMPORTS) or _used(s, f"{used} {result}")]
     lines = source.split("\n")
     parts = [_segment(lines, s, package) for s in body]
-    why = _why_not_inside(source, body)
-    if why:
-        return _executed("\n\n\n".join(map("\n".join, parts)), why, result), future
-    text = ["def original():", '    """What the kernels were made from."""']
+    reason = _reason_for_text(source, body)
+    if reason:
+        return _executed("\n\n\n".join(map("\n".join, parts)), reason, result), future
+    text = ["def original():", '    """Return what the kernels were generated from."""']
     before: ast.stmt | None = None
     for statement, part in zip(body, parts, strict=True):
         defined = isinstance(statement, _DEFINITIONS) or isinstance(before, _DEFINITIONS)
@@ -45,15 +45,15 @@ def original(source: str, package: str, result: str) -> tuple[str, tuple[str, ..
 
 
 def _used(statement: ast.Import | ast.ImportFrom, text: str) -> bool:
-    """Whether a text uses names of an import; those that it does not use are left out of it."""
+    """Return whether a text uses names of an import; those that it does not use are left out of it."""
 
     def bound(alias: ast.alias) -> str:
         return alias.asname or (alias.name.partition(".")[0] if isinstance(statement, ast.Import) else alias.name)
 
-    known = [a for a in statement.names if a.name == "*" or re.search(rf"\b{bound(a)}\b", text)]
-    if len(known) < len(statement.names):
-        statement.names, statement.end_lineno = known, None
-    return bool(known)
+    used = [a for a in statement.names if a.name == "*" or re.search(rf"\b{bound(a)}\b", text)]
+    if len(used) < len(statement.names):
+        statement.names, statement.end_lineno = used, None
+    return bool(used)
 
 
 _IMPORTS = (ast.Import, ast.ImportFrom)
@@ -61,7 +61,7 @@ _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def _kind(statement: ast.stmt) -> str:
-    """What stands together without an empty line: imports of the standard library, other imports, other statements."""
+    """Return the kind of a statement; those of one kind stand together without an empty line."""
     if isinstance(statement, ast.Import):
         module = statement.names[0].name
     elif isinstance(statement, ast.ImportFrom):
@@ -72,7 +72,7 @@ def _kind(statement: ast.stmt) -> str:
 
 
 def _is_dispensable(statement: ast.stmt) -> bool:
-    """A docstring or other lone constant, or what runs only in a script."""
+    """Return True for a docstring or another lone constant, and for what runs only in a script."""
     if isinstance(statement, ast.Expr):
         return isinstance(statement.value, ast.Constant)
     return isinstance(statement, ast.If) and "__name__" in {
@@ -81,7 +81,7 @@ def _is_dispensable(statement: ast.stmt) -> bool:
 
 
 def _segment(lines: Sequence[str], statement: ast.stmt, package: str) -> list[str]:
-    """The lines of a statement, with its decorators; a relative import by its full name."""
+    """Return the lines of a statement, with its decorators; a relative import by its full name."""
     if isinstance(statement, ast.ImportFrom) and statement.level:
         base = package.split(".")[: len(package.split(".")) - statement.level + 1]
         module = ".".join([*base, *([statement.module] if statement.module else [])])
@@ -90,14 +90,13 @@ def _segment(lines: Sequence[str], statement: ast.stmt, package: str) -> list[st
         return [ast.unparse(statement)]
     decorators = statement.decorator_list if isinstance(statement, _DEFINITIONS) else []
     first = min([statement.lineno, *(d.lineno for d in decorators)])
-    found = list(lines[first - 1 : statement.end_lineno])
     if statement.col_offset and not decorators:  # behind a semicolon
         return [ast.unparse(statement)]
-    return [line.rstrip() if not line.strip() else line for line in found]
+    return [line.rstrip() if not line.strip() else line for line in lines[first - 1 : statement.end_lineno]]
 
 
 def indented(lines: Sequence[str]) -> list[str]:
-    """Lines one level deeper, but for those that begin inside of a string that is no docstring."""
+    """Return lines one level deeper, but for those that begin inside of a string that is no docstring."""
     inside: set[int] = set()
     statement = True
     start = 0
@@ -117,36 +116,49 @@ def indented(lines: Sequence[str]) -> list[str]:
     return [line if n in inside or not line.strip() else f"    {line}" for n, line in enumerate(lines, 1)]
 
 
-def _why_not_inside(source: str, body: Sequence[ast.stmt]) -> str:
-    """Why statements of a module mean something else in a function; "" where they do not."""
+def _reason_for_text(source: str, body: Sequence[ast.stmt]) -> str:
+    """Return why statements of a module mean something else in a function; "" where they do not."""
     nodes = [n for s in body for n in ast.walk(s)]
-    if any(isinstance(n, ast.ImportFrom) and any(a.name == "*" for a in n.names) for n in nodes):
-        return "it imports all names of a module"
-    if any(isinstance(n, ast.Global) for n in nodes):
-        return "it assigns to global names"
-    if any(isinstance(n, ast.Name) and n.id in ("globals", "__file__", "__name__", "eval", "exec") for n in nodes):
-        return "it uses what only a module has"
-    known = {s.get_name() for s in symtable.symtable(source, "<original>", "exec").get_symbols() if s.is_assigned()}
-    for statement in body:
-        if isinstance(statement, ast.ClassDef):
-            own = {n.id for n in _of_class(statement) if isinstance(n.ctx, ast.Store)}
-            read = {n.id for n in _of_class(statement) if isinstance(n.ctx, ast.Load)}
-            if own & read & known:
-                return "a class of it has names of the module"
+    for needs_module, reason in _NEEDS_MODULE:
+        if any(map(needs_module, nodes)):
+            return reason
+    symbols = symtable.symtable(source, "<original>", "exec").get_symbols()
+    assigned = {s.get_name() for s in symbols if s.is_assigned()}
+    if any(_shadows(s, assigned) for s in body if isinstance(s, ast.ClassDef)):
+        return "a class of it has names of the module"
     return ""
 
 
-def _of_class(statement: ast.ClassDef) -> list[ast.Name]:
-    """The names in the statements of a class itself."""
+def _imports_all(node: ast.AST) -> bool:
+    return isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names)
+
+
+def _is_of_module(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id in ("globals", "__file__", "__name__", "eval", "exec")
+
+
+_NEEDS_MODULE: tuple[tuple[Callable[[ast.AST], bool], str], ...] = (
+    (_imports_all, "it imports all names of a module"),
+    (lambda node: isinstance(node, ast.Global), "it assigns to global names"),
+    (_is_of_module, "it uses what only a module has"),
+)
+"""The nodes that cannot stand in a function, each with the reason."""
+
+
+def _shadows(statement: ast.ClassDef, assigned: set[str]) -> bool:
+    """Return whether a class both reads and stores a name that the module assigns: in a function, it is unbound."""
     plain = [s for s in statement.body if not isinstance(s, _DEFINITIONS)]
-    return [n for s in plain for n in ast.walk(s) if isinstance(n, ast.Name)]
+    names = [n for s in plain for n in ast.walk(s) if isinstance(n, ast.Name)]
+    stored = {n.id for n in names if isinstance(n.ctx, ast.Store)}
+    read = {n.id for n in names if isinstance(n.ctx, ast.Load)}
+    return bool(stored & read & assigned)
 
 
-def _executed(text: str, why: str, result: str) -> str:
+def _executed(text: str, reason: str, result: str) -> str:
     quotes = next((q for q in ('"""', "'''") if q not in text and not text.endswith(("\\", q[0]))), "")
     quoted = f"r{quotes}\n{text}\n{quotes}" if quotes else repr(text)
     return (
-        f'def original():\n    """What the kernels were made from, as text: {why}."""\n'
+        f'def original():\n    """Return what the kernels were generated from, as text: {reason}."""\n'
         f"    source = {quoted}\n"
         '    names = {"__name__": "original"}\n'
         "    exec(source, names)\n"

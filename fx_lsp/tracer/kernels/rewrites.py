@@ -17,13 +17,13 @@ from fx_lsp.tracer.kernels.triton import captured_graphs, deep_recursion
 from fx_lsp.tracer.stages.ledger import Lane, Ledger
 
 if TYPE_CHECKING:
-    from fx_lsp.tracer.stages.registry import Traced
+    from fx_lsp.tracer.stages.registry import TracedCall
 
 Mark: TypeAlias = "tuple[Any, NodeFacts]"
-"""What partitioners and later rewrites are told of a node."""
+"""The mark of a node for partitioners and later rewrites."""
 
 
-def rewrites(traced: Traced) -> Ledger:
+def rewrites(traced: TracedCall) -> Ledger:
     """Run the pipeline on a target: each rewrite is a stage, `joint_merge_views`, and those are graphs that changed
     something. Raises ValueError where there cannot be any kernels.
     """

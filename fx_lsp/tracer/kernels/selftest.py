@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +16,13 @@ from fx_lsp.codegen.file.format import literal
 from fx_lsp.tracer.capture.aot import Captured
 from fx_lsp.tracer.kernels.comparison import COMPARE, COMPARE_WIDER, DOUBLED, RESULTS, SHAKEN, TENSORS, WIDER, main
 from fx_lsp.tracer.kernels.original import original
+from fx_lsp.tracer.kernels.random_tensors import random_tensor
 from fx_lsp.tracer.kernels.signature import Signature
-from fx_lsp.tracer.kernels.subject import Given
-from fx_lsp.tracer.kernels.value_ranges import highest, is_positive
-from fx_lsp.tracer.run.values.symbols import size_hint
+from fx_lsp.tracer.kernels.subject import GraphInput, tuple_text
 from fx_lsp.tracer.source.names import Namer, identifier
 
 if TYPE_CHECKING:
-    from fx_lsp.tracer.stages.registry import Traced
+    from fx_lsp.tracer.stages.registry import TracedCall
 
 
 @dataclass(frozen=True)
@@ -41,31 +40,35 @@ class SelfTest:
 
 
 class _Missing(Exception):
-    """Why the original cannot be called."""
+    """Raised with the reason why the original cannot be called."""
 
 
 def self_test(
-    traced: Traced, captured: Captured, graph: fx.Graph, name: str, found: Signature, given: Sequence[Given]
+    traced: TracedCall,
+    captured: Captured,
+    graph: fx.Graph,
+    name: str,
+    parameters: Signature,
+    inputs: Sequence[GraphInput],
 ) -> SelfTest:
-    """The comparison of the generated function `name` with the user's."""
+    """Compare the generated function `name` with the user's."""
     if any(_is_random(n) for n in graph.nodes):
         return _absent("it draws random numbers, which are others in the original")
+    outside = [i for i in inputs if i.outside]
     try:
-        outside = [g for g in given if g.outside]
-        arguments = _Arguments(traced, graph, captured, found, outside)
-        text = arguments.text()
-        subject = _subject(traced, found)
-        names = arguments.names
-    except _Missing as why:
-        return _absent(str(why))
+        arguments = _Arguments(traced, graph, captured, parameters, outside)
+        arguments_text = arguments.text()
+        subject = _subject(traced, parameters)
+    except _Missing as reason:
+        return _absent(str(reason))
+    names = arguments.names
     objects = "{" + ", ".join(f'"{k}": {v}' for k, v in names.items()) + "}"
     result = f"{subject}, {objects}" if names else subject
     definition, future = original(traced.ran, traced.request.package, result)
-    receiver = _receiver(traced, found)
     compare = [WIDER, COMPARE_WIDER] if _casts(graph) else [COMPARE]
-    helpers = [*([SHAKEN] if isinstance(found.receiver, nn.Module) else []), TENSORS, RESULTS, DOUBLED, *compare]
-    lines = main(name, receiver, bool(names), [g.expression for g in outside])
-    parts = [text, *helpers]
+    copies = [SHAKEN] if isinstance(parameters.receiver, nn.Module) else []
+    parts = [arguments_text, *copies, TENSORS, RESULTS, DOUBLED, *compare]
+    lines = main(name, _method(traced, parameters), bool(names), [i.expression for i in outside])
     if re.search(rf"^def {name}\(", "\n".join([definition, *parts]), re.M):  # ours make way for the user's
         definition = re.sub(rf"\Adef {name}\(", f"def {name}_(", definition)
         parts, lines = ([re.sub(rf"\b{name}(?=[(),])", f"{name}_", t) for t in texts] for texts in (parts, lines))
@@ -79,28 +82,35 @@ _IMPORTS = (
     "from torch.utils._python_dispatch import TorchDispatchMode",
     "from torch.utils._pytree import tree_map",
 )
-"""What the comparison imports; the first where it keeps casts from rounding."""
+"""Imports of the comparison; the first where it keeps casts from rounding."""
 
 
-def _absent(why: str) -> SelfTest:
-    return SelfTest(main=(f'print("not compared with the original: {why}")',), missing=why)
+def _absent(reason: str) -> SelfTest:
+    return SelfTest(main=(f'print("not compared with the original: {reason}")',), missing=reason)
 
 
 def _casts(graph: fx.Graph) -> bool:
-    """Whether a function casts to a half precision that not all of its inputs have, or to one for a while."""
-    values = [(n, v.dtype) for n in graph.nodes if isinstance(v := n.meta.get("val"), torch.Tensor)]
-    given = {dtype for n, dtype in values if n.op == "placeholder" and dtype.is_floating_point}
-    dtypes = {n: dtype for n, dtype in values if n.op == "call_function" and dtype.is_floating_point}
-    if any(given != {dtype} for dtype in {*dtypes.values()} & _HALF):
+    """Return True if a function casts to a half precision that not all of its inputs have, or to one for a while."""
+    input_dtypes = set(_float_dtypes(graph, "placeholder").values())
+    dtypes = _float_dtypes(graph, "call_function")
+    if any(input_dtypes != {dtype} for dtype in {*dtypes.values()} & _HALF):
         return True
     rounded: set[fx.Node] = set()
     for node, dtype in dtypes.items():
-        sources = [n for n in node.all_input_nodes if n in dtypes]
-        if any(n in rounded for n in sources) or (dtype in _HALF and any(dtypes[n] not in _HALF for n in sources)):
+        operands = [n for n in node.all_input_nodes if n in dtypes]
+        is_rounded = dtype in _HALF and any(dtypes[n] not in _HALF for n in operands)
+        if is_rounded or not rounded.isdisjoint(operands):
             rounded.add(node)
-        if node in rounded and dtype not in _HALF:
-            return True
+            if dtype not in _HALF:
+                return True
     return False
+
+
+def _float_dtypes(graph: fx.Graph, op: str) -> dict[fx.Node, torch.dtype]:
+    """Return the dtypes of floating-point tensors among the nodes of one kind."""
+    values = {n: n.meta.get("val") for n in graph.nodes if n.op == op}
+    tensors = {n: value for n, value in values.items() if isinstance(value, torch.Tensor)}
+    return {n: tensor.dtype for n, tensor in tensors.items() if tensor.dtype.is_floating_point}
 
 
 _HALF = {torch.float16, torch.bfloat16}
@@ -120,25 +130,25 @@ def _is_random(node: fx.Node) -> bool:
     return torch.Tag.nondeterministic_seeded in tags or any(s in str(target) for s in seeds)
 
 
-def _subject(traced: Traced, found: Signature) -> str:
-    """The user's function, or the object that it is a method of, as an expression in its file."""
-    request = traced.request
-    if found.receiver is None:
+def _subject(traced: TracedCall, parameters: Signature) -> str:
+    """Return the user's function, or the object that it is a method of, as an expression in its file."""
+    request, receiver = traced.request, parameters.receiver
+    if receiver is None:
         return request.name
     owner = request.name if request.kind == "module" else request.name.rpartition(".")[0]
     if not owner:
         raise _Missing("the original is a method of an object that is made elsewhere")
-    if request.kind == "module" and not isinstance(found.receiver, nn.Module):
+    if request.kind == "module" and not isinstance(receiver, nn.Module):
         raise _Missing("the original is no module")
-    made = [(i.name.removeprefix("init."), i.spec) for i in traced.inputs if i.name.startswith("init.")]
     if not _is_class(traced, owner):
         return owner
-    values = ", ".join(f"{_keyword(n)}{_expression(spec)}" for n, spec in made)
-    mode = ".eval()" if isinstance(found.receiver, nn.Module) and not found.receiver.training else ""
+    constructor = [(i.name.removeprefix("init."), i.spec) for i in traced.inputs if i.name.startswith("init.")]
+    values = ", ".join(f"{_keyword(n)}{_expression(spec)}" for n, spec in constructor)
+    mode = ".eval()" if isinstance(receiver, nn.Module) and not receiver.training else ""
     return f"{owner}({values}){mode}"
 
 
-def _is_class(traced: Traced, name: str) -> bool:
+def _is_class(traced: TracedCall, name: str) -> bool:
     tree = ast.parse(traced.ran)
     return "." in name or any(isinstance(s, ast.ClassDef) and s.name == name for s in ast.walk(tree))
 
@@ -148,7 +158,7 @@ def _keyword(name: str) -> str:
 
 
 def _expression(spec: str) -> str:
-    """What an input's description stands for, if it is Python. Raises _Missing."""
+    """Return an input's description as an expression, if it is Python. Raises _Missing."""
     try:
         tree = ast.parse(spec, mode="eval")
     except SyntaxError:
@@ -156,31 +166,30 @@ def _expression(spec: str) -> str:
     return ast.unparse(tree).replace("'", '"')
 
 
-def _receiver(traced: Traced, found: Signature) -> str:
-    """How the original is called on an object: as a module, or by the method's name."""
-    if found.receiver is None:
+def _method(traced: TracedCall, parameters: Signature) -> str:
+    """Return the method that is called on the original's object: `__call__` of a module; "" for a function."""
+    if parameters.receiver is None:
         return ""
     return "__call__" if traced.request.kind == "module" else traced.request.name.rpartition(".")[2]
 
 
 @dataclass
 class _Arguments:
-    """The function that makes arguments; `names` are what it needs of the user's file, by the name it uses."""
+    """Writes the function that makes arguments; `names` are what it needs of the user's file, by the name it uses."""
 
-    traced: Traced
+    traced: TracedCall
     graph: fx.Graph
     captured: Captured
-    found: Signature
-    outside: Sequence[Given]
+    parameters: Signature
+    outside: Sequence[GraphInput]
     names: dict[str, str] = field(default_factory=dict[str, str])
     variables: list[tuple[str, torch.Tensor]] = field(default_factory=list[tuple[str, torch.Tensor]])
 
     def text(self) -> str:
-        """The definition."""
-        known = self.captured.names.inputs if self.captured.names is not None else {}
-        self.nodes = {
-            id(known[n.name].tensor): n for n in self.graph.nodes if n.op == "placeholder" and n.name in known
-        }
+        """Return the definition."""
+        items = self.captured.names.inputs if self.captured.names is not None else {}
+        placeholders = [n for n in self.graph.nodes if n.op == "placeholder" and n.name in items]
+        self.nodes = {id(items[n.name].tensor): n for n in placeholders}
         self.namer = Namer()
         for word in ("seed", "device", "names", "module", "copy", "shaken"):
             self.namer.unique(word)
@@ -188,101 +197,79 @@ class _Arguments:
         call = self.traced.call
         positional = [self.value(v, self._path(i)) for i, v in enumerate(call.args)]
         by_name = {k: self.value(v, k) for k, v in call.kwargs.items()}
-        for given in self.outside:
-            self.names[given.expression] = given.outside
-            by_name[given.expression] = f'names["{given.expression}"]'
-        receiver = self.found.receiver
+        for item in self.outside:
+            self.names[item.expression] = item.outside
+            by_name[item.expression] = f'names["{item.expression}"]'
+        receiver = self.parameters.receiver
         if isinstance(receiver, nn.Module):
             positional.insert(0, f"shaken(module){'.requires_grad_(False)' if self.traced.captured.refused else ''}")
         elif receiver is not None:
             positional.insert(0, "copy.deepcopy(module)")
-        taken = ["seed", "device"]
-        taken += ["module"] if receiver is not None else []
-        taken += ["names"] if self.names else []
-        args = f"({', '.join(positional)}{',' if len(positional) == 1 else ''})"
+        own_parameters = ["seed", "device"]
+        own_parameters += ["module"] if receiver is not None else []
+        own_parameters += ["names"] if self.names else []
         kwargs = "{" + ", ".join(f'"{k}": {v}' for k, v in by_name.items()) + "}"
         lines = [
-            f"def arguments({', '.join(taken)}):",
-            '    """Fresh random arguments, positional ones and others, like those the kernels are made for."""',
+            f"def arguments({', '.join(own_parameters)}):",
+            '    """Return random arguments, positional ones and others, like those the kernels are made for."""',
             "    torch.manual_seed(seed)",
             *(f"    {line}" for line in self.lines),
-            f"    return {args}, {kwargs}",
+            f"    return {tuple_text(positional)}, {kwargs}",
         ]
         return "\n".join(lines)
 
     def _path(self, number: int) -> str:
-        plain = [n for n, _ in self.found.values]
+        plain = [n for n, _ in self.parameters.values]
         return plain[min(number, len(plain) - 1)] if plain else "value"
 
     def value(self, value: Any, path: str) -> str:
-        """An expression for an argument like this one; tensors become variables."""
+        """Return an expression for an argument like this one; tensors become variables."""
         if isinstance(value, torch.Tensor):
-            known = next((n for n, t in self.variables if t is value), None)
-            if known is not None:
-                return known
+            return self._tensor(value, path)
+        return literal(value) or self._container(value, path) or self._object(path)
+
+    def _tensor(self, tensor: torch.Tensor, path: str) -> str:
+        variable = next((name for name, other in self.variables if other is tensor), None)
+        if variable is None:
             variable = self.namer.unique(identifier(path))
-            grad = value.requires_grad and not self.traced.captured.refused
-            self.lines.append(f"{variable} = {random_tensor(value, self.nodes.get(id(value)), grad)}")
-            self.variables.append((variable, value))
-            return variable
-        text = literal(value)
-        if text is not None:
-            return text
-        if isinstance(value, tuple) and hasattr(value, "_fields"):
-            parts = zip(value._fields, value, strict=True)  # pyright: ignore[reportAttributeAccessIssue]
-            return f"{self._class(value)}({', '.join(f'{n}={self.value(v, n)}' for n, v in parts)})"
-        if isinstance(value, (list, tuple)):
-            parts = [self.value(v, f"{path}_{n}") for n, v in enumerate(value)]
-            if isinstance(value, list):
-                return f"[{', '.join(parts)}]"
-            return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
-        if isinstance(value, Mapping):
-            pairs = [f"{literal(k) or repr(k)}: {self.value(v, str(k))}" for k, v in value.items()]
-            return "{" + ", ".join(pairs) + "}"
-        if dataclasses.is_dataclass(value) and not isinstance(value, (type, nn.Module)):
-            fields = [f.name for f in dataclasses.fields(value) if f.init]
-            return f"{self._class(value)}({', '.join(f'{n}={self.value(getattr(value, n), n)}' for n in fields)})"
+            requires_grad = tensor.requires_grad and not self.traced.captured.refused
+            self.lines.append(f"{variable} = {random_tensor(tensor, self.nodes.get(id(tensor)), requires_grad)}")
+            self.variables.append((variable, tensor))
+        return variable
+
+    def _container(self, value: Any, path: str) -> str | None:
+        """Return an expression for a list, a dictionary, a dataclass …; None for anything else."""
+        match value:
+            case tuple() if hasattr(value, "_fields"):
+                return self._instance(value, value._fields)  # pyright: ignore[reportAttributeAccessIssue]
+            case list():
+                return f"[{', '.join(self._items(value, path))}]"
+            case tuple():
+                return tuple_text(self._items(value, path))
+            case Mapping():
+                pairs = [f"{literal(k) or repr(k)}: {self.value(v, str(k))}" for k, v in value.items()]
+                return "{" + ", ".join(pairs) + "}"
+            case _ if dataclasses.is_dataclass(value) and not isinstance(value, (type, nn.Module)):
+                return self._instance(value, [f.name for f in dataclasses.fields(value) if f.init])
+            case _:
+                return None
+
+    def _items(self, values: Sequence[Any], path: str) -> list[str]:
+        return [self.value(v, f"{path}_{n}") for n, v in enumerate(values)]
+
+    def _instance(self, value: Any, fields: Iterable[str]) -> str:
+        """Return a call of a class of the user's file with the fields of `value`. Raises _Missing for another class."""
+        name = type(value).__qualname__
+        if type(value).__module__ != self.traced.request.module or "<" in name:
+            raise _Missing(f"{name} is a class of another file")
+        self.names[name] = name
+        return f'names["{name}"]({", ".join(f"{n}={self.value(getattr(value, n), n)}" for n in fields)})'
+
+    def _object(self, path: str) -> str:
+        """Return an object of the user's file, by the expression that the input is described with."""
         spec = next((i.spec for i in self.traced.inputs if i.name == path), "")
         text = _expression(spec) if spec else ""
         if not text:
             raise _Missing(f"{path} is an object that cannot be written down")
         self.names[identifier(path)] = text
         return f'names["{identifier(path)}"]'
-
-    def _class(self, value: Any) -> str:
-        name = type(value).__qualname__
-        if type(value).__module__ != self.traced.request.module or "<" in name:
-            raise _Missing(f"{name} is a class of another file")
-        self.names[name] = name
-        return f'names["{name}"]'
-
-
-def random_tensor(tensor: torch.Tensor, node: fx.Node | None, grad: bool) -> str:
-    """An expression for a random tensor like an input, which `node` stands for, with a gradient or not."""
-    sizes = [size_hint(s) for s in tensor.shape]
-    strides = [size_hint(s) for s in tensor.stride()]
-    plain = [1 if stride == 0 else size for size, stride in zip(sizes, strides, strict=True)]
-    shape = literal(tuple(plain if plain != sizes else sizes))
-    dtype = tensor.dtype
-    made = "rand" if node is not None and is_positive(node) else "randn"
-    dense = tensor.is_contiguous() or plain != sizes
-    if dtype.is_floating_point or dtype.is_complex:
-        native = dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16) or dtype.is_complex
-        kind = "" if dtype is torch.float32 else f", dtype={dtype}"
-        text = f"torch.{made}({shape}{kind if native else ''}, device=device"
-        if native and dense and plain == sizes:
-            return f"{text}{', requires_grad=True' if grad else ''})"
-        text += ")" if native else f").to({dtype})"
-    elif dtype is torch.bool:
-        text = f"torch.rand({shape}, device=device) < 0.5"
-        text = text if dense and plain == sizes else f"({text})"
-    else:
-        high = highest(node) if node is not None else 2
-        kind = "" if dtype is torch.int64 else f", dtype={dtype}"
-        text = f"torch.randint({high}, {shape}{kind}, device=device)"
-    if plain != sizes:
-        text = f"{text}.expand({literal(tuple(sizes))})"
-    elif not dense:
-        laid = f"torch.empty_strided({literal(tuple(sizes))}, {literal(tuple(strides))}, dtype={dtype}, device=device)"
-        text = f"{laid}.copy_({text})"
-    return f"{text}.requires_grad_()" if grad else text

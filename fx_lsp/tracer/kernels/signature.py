@@ -16,11 +16,11 @@ from fx_lsp.codegen.file.format import literal
 from fx_lsp.tracer.inputs.plan.signatures import signature_of
 from fx_lsp.tracer.run.call import Call, children
 
-MOST_CHECKS = 40
-"""How many values that are no tensors are compared with those of the trace."""
+MAX_CHECKS = 40
+"""The number of values that are compared with those of the trace, tensors aside."""
 
-MOST_SETTINGS = 100
-"""How many settings of the parts of a module are: it takes a microsecond for each."""
+MAX_SETTINGS = 100
+"""The number of settings of a module's parts that are compared as well: each takes a microsecond."""
 
 
 @dataclass
@@ -36,50 +36,50 @@ class Signature:
     receiver: Any = None
 
     def text(self, extra: Sequence[str]) -> str:
-        """The parameters with further ones, which are passed by name."""
-        found = list(self.parameters)
-        last = [found.pop()] if found and found[-1].startswith("**") else []
-        star = [] if not extra or any(p.startswith("*") for p in found) else ["*"]
-        return ", ".join([*found, *star, *extra, *last])
+        """Return the parameters with further ones, which are passed by name."""
+        parameters = list(self.parameters)
+        last = [parameters.pop()] if parameters and parameters[-1].startswith("**") else []
+        star = [] if not extra or any(p.startswith("*") for p in parameters) else ["*"]
+        return ", ".join([*parameters, *star, *extra, *last])
 
 
 def signature(call: Call) -> Signature:
-    """The parameters of the function that is called, with the arguments that it is called with."""
+    """Return the parameters of the function that is called, with the arguments that it is called with."""
     function: Any = call.function
     owner = function if isinstance(function, nn.Module) else getattr(function, "__self__", None)
-    found = Signature(receiver=None if isinstance(owner, type) else owner)
+    written = Signature(receiver=None if isinstance(owner, type) else owner)
     readable = signature_of(function.forward if isinstance(function, nn.Module) else function)
     parameters = list(readable.parameters.values()) if readable is not None else []
-    named = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    given = {**dict(zip(named, call.args, strict=False)), **call.kwargs}
-    known: set[str] = set()
+    positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    arguments = {**dict(zip(positional, call.args, strict=False)), **call.kwargs}
+    named: set[str] = set()
     before: Any = None
     for parameter in parameters:
         name, kind = parameter.name, parameter.kind
         if kind is not before:
-            found.parameters += ["/"] if before is parameter.POSITIONAL_ONLY else []
-            found.parameters += (
+            written.parameters += ["/"] if before is parameter.POSITIONAL_ONLY else []
+            written.parameters += (
                 ["*"] if kind is parameter.KEYWORD_ONLY and before is not parameter.VAR_POSITIONAL else []
             )
         before = kind
         if kind is parameter.VAR_POSITIONAL:
-            found.parameters.append(f"*{name}")
-            found.values.append((name, call.args[len(named) :]))
+            written.parameters.append(f"*{name}")
+            written.values.append((name, call.args[len(positional) :]))
         elif kind is parameter.VAR_KEYWORD:
-            found.parameters.append(f"**{name}")
-            found.values.append((name, {k: v for k, v in call.kwargs.items() if k not in known}))
+            written.parameters.append(f"**{name}")
+            written.values.append((name, {k: v for k, v in call.kwargs.items() if k not in named}))
         else:
-            known.add(name)
-            found.parameters.append(name + _default(parameter, given.get(name)))
-            found.values.append((name, given.get(name, parameter.default)))
-    found.parameters += ["/"] if before is inspect.Parameter.POSITIONAL_ONLY else []
-    if found.receiver is not None:
-        found.parameters.insert(0, "self")
-    return found
+            named.add(name)
+            written.parameters.append(name + _default(parameter, arguments.get(name)))
+            written.values.append((name, arguments.get(name, parameter.default)))
+    written.parameters += ["/"] if before is inspect.Parameter.POSITIONAL_ONLY else []
+    if written.receiver is not None:
+        written.parameters.insert(0, "self")
+    return written
 
 
 def _default(parameter: inspect.Parameter, traced: Any) -> str:
-    """The default of a parameter: the user's own where it can be written down, else what was traced, else None."""
+    """Return the default of a parameter: the user's own if it can be written down, else what was traced, else None."""
     if parameter.default is parameter.empty:
         return ""
     text = literal(parameter.default)
@@ -87,7 +87,7 @@ def _default(parameter: inspect.Parameter, traced: Any) -> str:
 
 
 def leaves(value: Any, path: str, depth: int = 6) -> Iterator[tuple[str, Any]]:
-    """What is no container in a value, each with the expression that gets to it."""
+    """Yield the leaves of a value, which are no containers, each with the expression that gets to it."""
     parts = [] if isinstance(value, torch.Tensor) or depth == 0 else children(value)
     if not parts:
         yield path, value
@@ -101,17 +101,17 @@ def _key(selector: str) -> str:
     return f'"{inside[1:-1]}"' if inside.startswith("'") and '"' not in inside else inside
 
 
-def value_checks(found: Signature) -> list[str]:
-    """Lines that refuse values that are no tensors where the kernels are made for others."""
+def value_checks(parameters: Signature) -> list[str]:
+    """Return lines that refuse values that are no tensors where the kernels are made for others."""
     pairs: list[tuple[str, Any]] = []
-    for name, value in found.values:
+    for name, value in parameters.values:
         if isinstance(value, (list, tuple, Mapping)) and any(isinstance(v, torch.Tensor) for _, v in leaves(value, "")):
             pairs.append((f"len({name})", len(value)))
         pairs += [(path, item) for path, item in leaves(value, name) if not isinstance(item, torch.Tensor)]
-    if isinstance(found.receiver, nn.Module):
-        pairs += _attributes(found.receiver)
+    if isinstance(parameters.receiver, nn.Module):
+        pairs += _attributes(parameters.receiver)
     lines: list[str] = []
-    for path, value in pairs[:MOST_CHECKS]:
+    for path, value in pairs[:MAX_CHECKS]:
         text = literal(value)
         if isinstance(value, (FunctionType, BuiltinFunctionType)):
             lines.append(f'if getattr({path}, "__name__", "{value.__name__}") != "{value.__name__}":')
@@ -131,35 +131,35 @@ def value_checks(found: Signature) -> list[str]:
 
 
 def _attributes(module: nn.Module) -> list[tuple[str, Any]]:
-    """The attributes of a module that its code reads, as far as they are no tensors, and whether it is in training."""
+    """Return the attributes of a module that its code reads, but for tensors, and whether it is in training."""
     reads = _names_read(type(module).forward)
-    found = [
+    attributes = [
         (f"self.{name}", value)
         for name, value in vars(module).items()
         if name in reads and name != "training" and isinstance(value, (bool, int, float, str))
     ]
     if any("training" in _names_read(type(part).forward) for part in module.modules()):
-        found.append(("self.training", module.training))
-    return found
+        attributes.append(("self.training", module.training))
+    return attributes
 
 
 def settings(receiver: Any) -> list[str]:
-    """Items of a table: what the parts of a module are set to, as far as their code reads it; whether they are in
-    training comes first, as that changes most."""
+    """Return items of a table: the attributes of a module's parts that their code reads, `"layers.0.eps": 1e-5`; those
+    that say whether a part is in training come first, as they change most."""
     parts = receiver.named_modules() if isinstance(receiver, nn.Module) else ()
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for path, part in parts:
         for name in _settings_read(type(part)) & vars(part).keys() if re.fullmatch(r"[\w.]+", path) else ():
             value: Any = vars(part)[name]
             text = literal(value) if isinstance(value, (bool, int, float, str, tuple, type(None))) else None
             if text is not None and not name.startswith("_"):
-                found[f"{path}.{name}"] = text
-    first = sorted(found, key=lambda path: (not path.endswith(".training"), path))
-    return [f'"{path}": {found[path]}' for path in first[:MOST_SETTINGS]]
+                texts[f"{path}.{name}"] = text
+    first = sorted(texts, key=lambda path: (not path.endswith(".training"), path))
+    return [f'"{path}": {texts[path]}' for path in first[:MAX_SETTINGS]]
 
 
 def _settings_read(kind: type[nn.Module]) -> frozenset[str]:
-    """The names that the code of a module's forward reads, and that of the methods that it calls."""
+    """Return the names that the code of a module's forward reads, and that of the methods that it calls."""
     reads = _names_read(kind.forward)
     return reads.union(*(_names_read(getattr(kind, name, None)) for name in reads))
 

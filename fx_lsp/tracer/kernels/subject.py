@@ -1,11 +1,11 @@
-"""What a generated file is made for: the tensors that the user's function is given, and how its results are put
-together."""
+"""The call that a generated file is made for: the tensors among its inputs, and how its results are put together."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -23,10 +23,11 @@ from fx_lsp.tracer.source.names import identifier
 
 
 @dataclass(frozen=True)
-class Given:
-    """A tensor that a graph takes: the expression for it, and whether it comes from outside of the arguments.
+class GraphInput:
+    """A tensor that a graph takes, with the expression for it.
 
-    `outside` is what it is called where the user's function finds it, "" for arguments and what `self` holds.
+    `outside` is its name in the user's file where the function reads it from there, "" for arguments and what `self`
+    holds.
     """
 
     expression: str
@@ -35,8 +36,8 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Results:
-    """What becomes of the results of a forward graph.
+class ForwardResults:
+    """The results of a forward graph, by what becomes of them.
 
     `changed` are inputs, by number, that the first results are new values of; `positions` the results that the user's
     function returns, in order, of `total` that are not kept for backward; `tangents` the results whose gradients
@@ -49,40 +50,40 @@ class Results:
     tangents: tuple[int, ...] | None
 
 
-def given_tensors(call: Call, captured: Captured, graph: fx.Graph, found: Signature) -> list[Given]:
-    """The tensors that a graph takes, in order. Raises ValueError where they are not the user's own."""
+def graph_inputs(call: Call, captured: Captured, graph: fx.Graph, parameters: Signature) -> list[GraphInput]:
+    """Return the tensors that a graph takes, in order. Raises ValueError where they are not the user's own."""
     assert captured.names is not None
-    arguments = [(path, value) for name, v in found.values for path, value in leaves(v, name)]
-    own = _own(call)
-    expressions: dict[int, Given] = {}
-    by_id = {id(value): path for path, value in reversed(arguments) if isinstance(value, torch.Tensor)}
+    arguments = [(path, value) for name, v in parameters.values for path, value in leaves(v, name)]
+    paths = {id(value): path for path, value in reversed(arguments) if isinstance(value, torch.Tensor)}
+    held = _held_names(call)
     modules = tuple(f"{prefix}." for prefix in call.modules if prefix)
+    inputs: dict[int, GraphInput] = {}
     for item in captured.inputs:
-        if item.kind == "input" and id(item.tensor) in by_id:
-            made = Given(by_id[id(item.tensor)], item)
-        elif item.name in own or item.name.startswith("self."):
-            made = Given(_dotted(f"self.{item.name.removeprefix('self.')}"), item)
+        if item.kind == "input" and id(item.tensor) in paths:
+            graph_input = GraphInput(paths[id(item.tensor)], item)
+        elif item.name in held or item.name.startswith("self."):
+            graph_input = GraphInput(_dotted(f"self.{item.name.removeprefix('self.')}"), item)
         elif item.name.startswith(modules):
-            made = Given(_dotted(item.name), item)
+            graph_input = GraphInput(_dotted(item.name), item)
         else:
-            made = Given(identifier(item.name), item, item.name)
-        expressions.setdefault(id(item.tensor), made)
-    listed: list[Given] = []
+            graph_input = GraphInput(identifier(item.name), item, item.name)
+        inputs.setdefault(id(item.tensor), graph_input)
+    in_order: list[GraphInput] = []
     for node in graph.nodes:
         if node.op != "placeholder" or not isinstance(node.meta.get("val"), torch.Tensor):
             continue
         item = captured.names.inputs.get(node.name)
         if item is None:
             raise ValueError("no kernels can be generated: it writes into one of two inputs that share their memory")
-        listed.append(expressions[id(item.tensor)])
-    return listed
+        in_order.append(inputs[id(item.tensor)])
+    return in_order
 
 
-def same_tensors(found: Signature) -> list[str]:
-    """Lines that refuse different tensors where the trace was given one tensor twice."""
+def same_tensors(parameters: Signature) -> list[str]:
+    """Return lines that refuse different tensors where the trace had one tensor twice."""
     first: dict[int, str] = {}
     lines: list[str] = []
-    for name, value in found.values:
+    for name, value in parameters.values:
         for path, leaf in leaves(value, name):
             if not isinstance(leaf, torch.Tensor):
                 continue
@@ -97,8 +98,8 @@ def same_tensors(found: Signature) -> list[str]:
     return lines
 
 
-def _own(call: Call) -> set[str]:
-    """The names of the tensors that the module holds whose method is called."""
+def _held_names(call: Call) -> set[str]:
+    """Return the names of the tensors that the module holds whose method is called."""
     module = call.modules.get("")
     if module is None:
         return set()
@@ -107,15 +108,15 @@ def _own(call: Call) -> set[str]:
 
 
 def _dotted(name: str) -> str:
-    """A path of attributes as an expression: `self.layers.0.weight` gives `self.layers[0].weight`."""
+    """Return a path of attributes as an expression: `self.layers[0].weight` for `self.layers.0.weight`."""
     first, *parts = name.split(".")
     for part in parts:
         first += f"[{part}]" if part.isdigit() else f".{part}"
     return first
 
 
-def results_of(captured: Captured, graph: fx.Graph) -> Results:
-    """What the results of a forward graph are. Raises ValueError where the function does what a file cannot do."""
+def results_of(captured: Captured, graph: fx.Graph) -> ForwardResults:
+    """Describe the results of a forward graph. Raises ValueError where the function does what a file cannot do."""
     output = next(n for n in reversed(graph.nodes) if n.op == "output")
     total = len(output.args[0]) - len(captured.saved)  # pyright: ignore[reportArgumentType]
     described = descriptor(output)
@@ -125,7 +126,7 @@ def results_of(captured: Captured, graph: fx.Graph) -> Results:
                 "no kernels can be generated: it writes into an input, or returns several views of a tensor, "
                 "and this torch does not say which"
             )
-        return Results((), tuple(range(total)), total, None)
+        return ForwardResults((), tuple(range(total)), total, None)
     changed: list[int] = []
     positions: dict[int, int] = {}
     for position, item in enumerate(described[:total]):
@@ -141,7 +142,7 @@ def results_of(captured: Captured, graph: fx.Graph) -> Results:
         asked = [descriptor(n) for n in captured.backward.graph.nodes if n.op == "placeholder"]
         wanted = [d.output for d in asked if type(d).__name__ == "TangentAOTInput"]
         tangents = tuple(list(described[:total]).index(w) for w in wanted)
-    return Results(tuple(changed), tuple(positions[i] for i in range(len(captured.outputs))), total, tangents)
+    return ForwardResults(tuple(changed), tuple(positions[i] for i in range(len(captured.outputs))), total, tangents)
 
 
 def _index(item: Any) -> int:
@@ -153,111 +154,128 @@ def _index(item: Any) -> int:
 
 
 @dataclass
-class Returned:
-    """What a function returns, as text, with what the file needs for that: imports, and classes that it defines."""
+class ResultText:
+    """The result of a function as text, with what the file needs for that: imports, and classes that it defines."""
 
     text: str
     imports: tuple[str, ...] = ()
     definitions: tuple[str, ...] = ()
 
 
-def size_texts(given: Sequence[Given], graph: fx.Graph, positions: Sequence[int]) -> dict[Any, str]:
-    """How the user's function writes a size that has a name: by an argument that has it, or by a result, `out[0]`."""
-    tensors = [(item.expression, item.item.tensor) for item in given]
+def size_texts(inputs: Sequence[GraphInput], graph: fx.Graph, positions: Sequence[int]) -> dict[Any, str]:
+    """Return expressions for sizes that have names: of an argument that has one, or of a result, `out[0].shape[1]`."""
+    tensors = [(item.expression, item.item.tensor) for item in inputs]
     output: Any = next(n for n in reversed(graph.nodes) if n.op == "output").args[0]
-    made = [(f"out[{p}]", output[p].meta.get("val")) for p in positions if isinstance(output[p], fx.Node)]
-    tensors += [(text, value) for text, value in made if isinstance(value, torch.Tensor)]
-    found: dict[Any, str] = {}
+    results = [(f"out[{p}]", output[p].meta.get("val")) for p in positions if isinstance(output[p], fx.Node)]
+    tensors += [(text, value) for text, value in results if isinstance(value, torch.Tensor)]
+    texts: dict[Any, str] = {}
     for text, tensor in tensors:
         for dim, size in enumerate(tensor.shape):
-            found.setdefault(expression(size), f"{text}.shape[{dim}]")
-    return found
+            texts.setdefault(expression(size), f"{text}.shape[{dim}]")
+    return texts
 
 
-def returned(result: Any, positions: Sequence[int], sizes: Mapping[Any, str]) -> Returned:
-    """What the user's function returns, of `out[0]`, `out[1]`, …: the same containers, and what else is in them."""
-    imports: dict[str, None] = {}
-    classes: dict[str, str] = {}
-    text = _rebuilt(result, iter(positions), imports, classes, sizes)
-    return Returned(text, tuple(imports), tuple(classes.values()))
+def returned(result: Any, positions: Sequence[int], sizes: Mapping[Any, str]) -> ResultText:
+    """Write the result of the user's function: its containers around `out[0]`, `out[1]`, …, and what else they hold."""
+    writer = _ResultWriter(iter(positions), sizes)
+    text = writer.text(result)
+    return ResultText(text, tuple(writer.imports), tuple(writer.classes.values()))
 
 
-def _rebuilt(
-    value: Any, supply: Iterator[int], imports: dict[str, None], classes: dict[str, str], sizes: Mapping[Any, str]
-) -> str:
-    if isinstance(value, torch.Tensor):
-        return f"out[{next(supply)}]"
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        imports["from collections import namedtuple"] = None
-        kind, names = type(value).__name__, ", ".join(f'"{f}"' for f in value._fields)  # pyright: ignore
-        classes[kind] = f'{kind} = namedtuple("{kind}", [{names}])'
-        parts = [_rebuilt(v, supply, imports, classes, sizes) for v in value]
-        return f"{kind}({', '.join(f'{n}={p}' for n, p in zip(value._fields, parts, strict=True))})"  # pyright: ignore
-    if isinstance(value, (list, tuple)):
-        parts = [_rebuilt(v, supply, imports, classes, sizes) for v in value]
-        if isinstance(value, list):
-            return f"[{', '.join(parts)}]"
-        return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
-    fields: Mapping[Any, Any] | None = None
-    if isinstance(value, Mapping):
-        fields = dict(value)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, (type, nn.Module)):
-        fields = {f.name: getattr(value, f.name, None) for f in dataclasses.fields(value)}
-    if fields is not None:
-        parts = [(k, _rebuilt(v, supply, imports, classes, sizes)) for k, v in fields.items()]
-        plain = type(value) is dict or not all(isinstance(k, str) and k.isidentifier() for k in fields)
-        if plain:
-            return "{" + ", ".join(f"{literal(k) or repr(k)}: {p}" for k, p in parts) + "}"
-        imports["from types import SimpleNamespace"] = None
-        return f"SimpleNamespace({', '.join(f'{k}={p}' for k, p in parts)})"
-    if isinstance(value, (torch.SymInt, torch.SymFloat)):
-        size = expression(value)
-        try:
-            known = size.free_symbols <= sizes.keys()
-            text = index_text(size, sizes, {}) if known else None
-        except TypeError:
-            text = None
+@dataclass
+class _ResultWriter:
+    """Writes a result; `positions` are those of its tensors in `out`, in order, `sizes` expressions for sizes."""
+
+    positions: Iterator[int]
+    sizes: Mapping[Any, str]
+    imports: dict[str, None] = field(default_factory=dict[str, None])
+    classes: dict[str, str] = field(default_factory=dict[str, str])
+
+    def text(self, value: Any) -> str:
+        """Return a value as text. Raises ValueError for one that has none."""
+        match value:
+            case torch.Tensor():
+                return f"out[{next(self.positions)}]"
+            case tuple() if hasattr(value, "_fields"):
+                return self._named_tuple(value)
+            case list():
+                return f"[{', '.join(map(self.text, value))}]"
+            case tuple():
+                return tuple_text([self.text(v) for v in value])
+            case Mapping():
+                return self._fields(dict(value), type(value) is dict)
+            case _ if dataclasses.is_dataclass(value) and not isinstance(value, (type, nn.Module)):
+                return self._fields({f.name: getattr(value, f.name, None) for f in dataclasses.fields(value)}, False)
+            case torch.SymInt() | torch.SymFloat():
+                return self._size(value)
+            case _:
+                text = literal(value)
+        if text is None:
+            raise ValueError(f"no kernels can be generated: it returns an object of {type(value).__name__}")
+        return text
+
+    def _named_tuple(self, value: Any) -> str:
+        """Return a named tuple, whose class the file defines."""
+        self.imports["from collections import namedtuple"] = None
+        kind, names = type(value).__name__, ", ".join(f'"{name}"' for name in value._fields)
+        self.classes[kind] = f'{kind} = namedtuple("{kind}", [{names}])'
+        return f"{kind}({', '.join(f'{n}={self.text(v)}' for n, v in zip(value._fields, value, strict=True))})"
+
+    def _fields(self, fields: Mapping[Any, Any], is_dict: bool) -> str:
+        """Return what has fields as a dictionary, or as a namespace where all of them are attributes."""
+        parts = [(key, self.text(value)) for key, value in fields.items()]
+        if is_dict or not all(isinstance(key, str) and key.isidentifier() for key in fields):
+            return "{" + ", ".join(f"{literal(key) or repr(key)}: {part}" for key, part in parts) + "}"
+        self.imports["from types import SimpleNamespace"] = None
+        return f"SimpleNamespace({', '.join(f'{key}={part}' for key, part in parts)})"
+
+    def _size(self, value: torch.SymInt | torch.SymFloat) -> str:
+        size, text = expression(value), None
+        with suppress(TypeError):
+            text = index_text(size, self.sizes, {}) if size.free_symbols <= self.sizes.keys() else None
         if text is None:
             raise ValueError("no kernels can be generated: it returns a number that no tensor's size tells")
         return text
-    text = literal(value)
-    if text is None:
-        raise ValueError(f"no kernels can be generated: it returns an object of {type(value).__name__}")
-    return text
 
 
-def tensor_checks(given: Sequence[Given], refused: bool) -> list[str]:
-    """Lines that refuse tensors that the kernels are not made for; `refused`: none of them may need a gradient."""
+def tensor_checks(inputs: Sequence[GraphInput], refused: bool) -> list[str]:
+    """Return lines that refuse tensors that the kernels are not made for; `refused`: none may need a gradient."""
     lines: list[str] = []
-    known: dict[Any, str] = {}
-    for number, found in enumerate(given):
-        tensor, text = found.item.tensor, found.expression
-        sizes: list[str] = []
-        for dim, size in enumerate(tensor.shape):
-            size = expression(size)
-            if size.is_Integer:
-                sizes.append(str(size))
-            elif size.free_symbols <= known.keys():
-                sizes.append(size_text(size.xreplace({s: sympy.Symbol(known[s]) for s in size.free_symbols})))
-            else:
-                sizes.append("None")
-                if size.is_Symbol:
-                    known[size] = f"{text}.shape[{dim}]"
+    sizes_by_symbol: dict[Any, str] = {}
+    for number, item in enumerate(inputs):
+        tensor, text = item.item.tensor, item.expression
+        sizes = _checked_sizes(tensor, text, sizes_by_symbol)
         options: list[str] = []
         if not tensor.is_contiguous():
             strides = [expression(s) for s in tensor.stride()]
             shown = [str(s) if s.is_Integer and z != "1" else "None" for s, z in zip(strides, sizes, strict=True)]
-            options.append(f"strides={_tuple(shown)}")
+            options.append(f"strides={tuple_text(shown)}")
         if number:
-            options.append(f"device={given[0].expression}.device")
+            options.append(f"device={inputs[0].expression}.device")
         if (refused or not tensor.requires_grad) and tensor.dtype.is_floating_point:
             options.append("gradient=False")
         name = text.replace('"', "'")
-        lines.append(
-            f"check({', '.join([text, f'{chr(34)}{name}{chr(34)}', str(tensor.dtype), _tuple(sizes), *options])})"
-        )
+        arguments = [text, f'"{name}"', str(tensor.dtype), tuple_text(sizes), *options]
+        lines.append(f"check({', '.join(arguments)})")
     return lines
 
 
-def _tuple(parts: Sequence[str]) -> str:
+def _checked_sizes(tensor: torch.Tensor, text: str, sizes_by_symbol: dict[Any, str]) -> list[str]:
+    """Return the sizes that a tensor must have, `None` for any; those that this one defines join `sizes_by_symbol`."""
+    sizes: list[str] = []
+    for dim, size in enumerate(map(expression, tensor.shape)):
+        if size.is_Integer:
+            sizes.append(str(size))
+        elif size.free_symbols <= sizes_by_symbol.keys():
+            symbols = {s: sympy.Symbol(sizes_by_symbol[s]) for s in size.free_symbols}
+            sizes.append(size_text(size.xreplace(symbols)))
+        else:
+            sizes.append("None")
+            if size.is_Symbol:
+                sizes_by_symbol[size] = f"{text}.shape[{dim}]"
+    return sizes
+
+
+def tuple_text(parts: Sequence[str]) -> str:
+    """Return a tuple of expressions."""
     return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"

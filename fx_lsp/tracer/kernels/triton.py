@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import linecache
-import operator
 import sys
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import fx
@@ -21,40 +18,43 @@ from fx_lsp.codegen.file.host_code import CannotWrite
 from fx_lsp.codegen.file.module import GeneratedFile, reserved_names
 from fx_lsp.codegen.generate import generate
 from fx_lsp.codegen.graph.decompositions import attention_decomposed, decompositions
-from fx_lsp.codegen.graph.query import layout_step, view_chain
 from fx_lsp.codegen.inspect.compilation import span_of
 from fx_lsp.codegen.ir.index import expression
-from fx_lsp.codegen.ir.kernel import Naming
-from fx_lsp.codegen.ir.node_facts import facts_of
-from fx_lsp.codegen.ir.text import ascii_identifier
 from fx_lsp.codegen.pipeline import Graphs, Watch, partition
 from fx_lsp.model import Node, Remark, Stage, TargetKind
 from fx_lsp.tracer.capture.aot import Captured, capture
 from fx_lsp.tracer.capture.graphs import Names, stage_of
-from fx_lsp.tracer.kernels.gradients import gradients
+from fx_lsp.tracer.kernels.naming import naming_of
 from fx_lsp.tracer.kernels.selftest import self_test
 from fx_lsp.tracer.kernels.signature import settings, signature, value_checks
-from fx_lsp.tracer.kernels.subject import given_tensors, results_of, returned, same_tensors, size_texts, tensor_checks
+from fx_lsp.tracer.kernels.subject import (
+    GraphInput,
+    graph_inputs,
+    results_of,
+    returned,
+    same_tensors,
+    size_texts,
+    tensor_checks,
+)
 from fx_lsp.tracer.program.effects import forbid_effects
 from fx_lsp.tracer.run.call import Call
 from fx_lsp.tracer.run.tensors import spec_of
 from fx_lsp.tracer.run.values.symbols import size_hint
-from fx_lsp.tracer.source.names import Namer, identifier
 from fx_lsp.tracer.stages.ledger import Ledger
 
 if TYPE_CHECKING:
-    from fx_lsp.tracer.stages.registry import Traced
+    from fx_lsp.tracer.stages.registry import TracedCall
 
 TRITON = "triton"
 """The stage, and the work that makes it."""
 
-DEEPEST = 20_000
-"""How deeply functions may call each other; the stack of a process has room for so many."""
+MAX_CALL_DEPTH = 20_000
+"""The depth to which functions may call each other; the stack of a process has room for so many."""
 
 
 @dataclass(frozen=True)
-class Made:
-    """A generated file, the graphs that it was made from, what their nodes are called, and their sizes with names."""
+class KernelFile:
+    """A generated file, the graphs that it computes, what their nodes are called, and their sizes with names."""
 
     generated: GeneratedFile
     graphs: tuple[fx.Graph, ...]
@@ -62,38 +62,38 @@ class Made:
     hints: Mapping[str, int]
 
 
-def triton(traced: Traced) -> Ledger:
-    """The kernels of a target, with remarks on what has none: their lines are those of the file under the name that it
-    has as a document. Raises ValueError where there cannot be any kernels."""
-    ledger, made = Ledger(), kernels(traced)
-    ledger.add(triton_stage(made), "")
-    file = file_name(traced.request.name)
-    for number, call in made.generated.calls():
-        span = span_of(made.generated.text, file, number)
+def triton(traced: TracedCall) -> Ledger:
+    """Return the kernels of a target, with remarks on what has none: their lines are those of the file under the name
+    that it has as a document. Raises ValueError where there cannot be any kernels."""
+    ledger, file = Ledger(), kernels(traced)
+    ledger.add(triton_stage(file), "")
+    for number, call in file.generated.calls():
+        span = span_of(file.generated.text, file_name(traced.request.name), number)
         ledger.remarks.append(Remark(call.sentence, span, "hint" if call.chosen else "information"))
     return ledger
 
 
 def file_name(target: str) -> str:
-    """What the file of a target's kernels is called as a document."""
+    """Return the name that the file of a target's kernels has as a document."""
     return f"{target}.{TRITON}.py"
 
 
-def triton_stage(made: Made) -> Stage:
-    """The text of the kernels, with the operations that its lines compute; what is saved for backward is forward's."""
-    lines = made.generated.nodes
-    nodes = {node: None for node in lines if node is not None}
-    shown: dict[str, Node] = {}
-    for graph in made.graphs:
-        pairs = zip(graph.nodes, stage_of("", graph, made.names).nodes, strict=True)
-        for known in (known for node, known in pairs if node in nodes):
-            shown.setdefault(known.name, known)
-    number = {name: i for i, name in enumerate(shown, start=1)}
-    origins = (number.get(made.names[node], 0) if node is not None else 0 for node in lines)
-    return Stage(TRITON, tuple(shown.values()), made.generated.text, tuple(origins))
+def triton_stage(file: KernelFile) -> Stage:
+    """Return the text of the kernels, with the operations that its lines compute. Where both graphs have a node of one
+    name, which is saved for backward, it is forward's."""
+    lines = file.generated.nodes
+    computed = {node for node in lines if node is not None}
+    nodes_by_name: dict[str, Node] = {}
+    for graph in file.graphs:
+        for node, stage_node in zip(graph.nodes, stage_of("", graph, file.names).nodes, strict=True):
+            if node in computed:
+                nodes_by_name.setdefault(stage_node.name, stage_node)
+    number = {name: i for i, name in enumerate(nodes_by_name, start=1)}
+    origins = (number.get(file.names[node], 0) if node is not None else 0 for node in lines)
+    return Stage(TRITON, tuple(nodes_by_name.values()), file.generated.text, tuple(origins))
 
 
-def captured_graphs(traced: Traced, names: Names, watch: Watch | None = None) -> tuple[Captured, Graphs]:
+def captured_graphs(traced: TracedCall, names: Names, watch: Watch | None = None) -> tuple[Captured, Graphs]:
     """Capture a target once more, for kernels: forward and backward, parted by the pipeline, or the one for inference,
     which no rewrite has seen yet."""
     graphs = Graphs(read_choices(traced.options), watch=watch)
@@ -113,38 +113,33 @@ def captured_graphs(traced: Traced, names: Names, watch: Watch | None = None) ->
     return captured, graphs
 
 
-def kernels(traced: Traced) -> Made:
-    """The file of a target. Raises ValueError where there cannot be any."""
+def kernels(traced: TracedCall) -> KernelFile:
+    """Generate the file of a target. Raises ValueError where there cannot be any."""
     names = traced.new_names()
     captured, graphs = captured_graphs(traced, names)
     forward = captured.inference or captured.forward
     assert forward is not None
     title = function_name(traced.request.name, traced.request.kind)
     hints = hints_of(captured)
-    taken = [*reserved_names(title), *_parameters(traced.call), *hints]
-    backward = captured.backward.graph if captured.backward is not None else None
-    labels = _labels(captured, forward.graph, names)
-    if graphs.saved is not None:
-        unnamed = [(n, of) for n, of in gradients(graphs.saved).items() if names[n] == n.name]
-        labels = {n.name: f"grad_{identifier(_shown(of, names))}" for n, of in unnamed} | labels
-    naming = naming_of(traced, names, taken, labels)
+    reserved = [*reserved_names(title), *_parameters(traced.call), *hints]
+    naming = naming_of(traced, captured, graphs.saved, names, reserved)
     subject = subject_of(traced, captured, forward.graph, title)
     try:
         with deep_recursion():
-            made = generate(subject, graphs, naming, hints)
+            file = generate(subject, graphs, naming, hints)
     except CannotWrite as error:
         place = next(iter(names.chain(error.node)), None)
         where = f" (line {place.line})" if place is not None else ""
         raise ValueError(f"no kernels can be generated: {error.why}{where}") from error
-    graphs = (forward.graph, backward) if backward is not None else (forward.graph,)
-    return Made(made, graphs, names, hints)
+    modules = (forward, captured.backward)
+    return KernelFile(file, tuple(module.graph for module in modules if module is not None), names, hints)
 
 
 @contextmanager
 def deep_recursion() -> Generator[None, None, None]:
     """Inside, functions may call each other as deeply as operations of a graph follow on each other."""
     before = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(before, DEEPEST))
+    sys.setrecursionlimit(max(before, MAX_CALL_DEPTH))
     try:
         yield
     finally:
@@ -152,13 +147,13 @@ def deep_recursion() -> Generator[None, None, None]:
 
 
 def hints_of(captured: Captured) -> dict[str, int]:
-    """The sizes that have names, with what they count as where a number is needed."""
+    """Return the sizes that have names, with the number that each counts as where one is needed."""
     sizes = [s for item in captured.inputs for s in item.tensor.shape if isinstance(s, torch.SymInt)]
     return {expression(s).name: size_hint(s) for s in sizes if expression(s).is_Symbol}
 
 
 def function_name(target: str, kind: TargetKind) -> str:
-    """What the generated function is called: `rms_norm` for `rms_norm`, for `RMSNorm` and for `Model.rms_norm`."""
+    """Return the generated function's name: `rms_norm` for `rms_norm`, for `RMSNorm` and for `Model.rms_norm`."""
     last = target.rpartition(".")[2]
     if kind != "module":
         return last
@@ -172,128 +167,52 @@ def function_name(target: str, kind: TargetKind) -> str:
 
 
 def _parameters(call: Call) -> list[str]:
-    """The parameters that are no tensors: nothing else may have their names."""
+    """Return the parameters that are no tensors: nothing else may have their names."""
     return [name for name, value in signature(call).values if not isinstance(value, torch.Tensor)]
 
 
-def _labels(captured: Captured, graph: fx.Graph, names: Names) -> dict[str, str]:
-    """What results are called that no variable of the user's holds, by the names of their nodes."""
-    results = results_of(captured, graph)
-    output = next(n for n in reversed(graph.nodes) if n.op == "output")
-    found: dict[str, str] = {}
-    labels = list(zip(results.positions, names.output_labels(captured.outputs), strict=True))
-    labels += [(p, f"new_{identifier(captured.inputs[i].name)}") for p, i in enumerate(results.changed)]
-    for position, label in labels:
-        node = output.args[0][position]  # pyright: ignore[reportIndexIssue, reportArgumentType, reportOptionalSubscript]
-        for own in _as_a_whole(node) if isinstance(node, fx.Node) else ():
-            if own.op == "call_function" and names[own] == own.name:
-                found.setdefault(own.name, label)
-    return found
-
-
-def _part(node: fx.Node) -> str | None:
-    """What one of several results is called where the name of the operation says so: the mean of `var_mean`."""
-    made = node.args[0] if node.target is operator.getitem else None
-    if not isinstance(made, fx.Node) or not isinstance(made.target, torch._ops.OpOverload):
-        return None
-    parts = made.target.overloadpacket.__name__.split("_")
-    number: Any = node.args[1]
-    return parts[number] if len(parts) == len(made.target._schema.returns) > 1 else None
-
-
-def _as_a_whole(node: fx.Node) -> Iterator[fx.Node]:
-    """A node, and what it shows all elements of."""
-    return takewhile(lambda n: n is node or n.meta["val"].numel() == node.meta["val"].numel(), view_chain(node))
-
-
-def _shows(node: fx.Node) -> Iterator[fx.Node]:
-    """What shows all elements of a node that nothing else needs: the views behind it, apart from results."""
-    while len(node.users) == 1:
-        node = next(iter(node.users))
-        if layout_step(node) is None or any(u.op == "output" for u in node.users):
-            return
-        yield node
-
-
-def _shown(node: fx.Node, names: Names) -> str:
-    """What the tensor is called that a node shows all elements of."""
-    *_, base = _as_a_whole(node)
-    return names[base]
-
-
-def naming_of(traced: Traced, names: Names, taken: Sequence[str], labels: Mapping[str, str]) -> Naming:
-    """Names for a file: those of the trace, apart from what the file itself defines; `labels` are those of results."""
-    namer, known = Namer(), dict[str, str]()
-    for word in taken:
-        namer.unique(word)
-    lines = traced.request.source.splitlines()
-
-    def name(node: fx.Node) -> str:
-        own = identifier(names[node])
-        if own not in known:
-            label = labels.get(node.name) or (unnamed(node) if names[node] == node.name else None)
-            known[own] = namer.unique(ascii_identifier(identifier(label or own)))
-        return known[own]
-
-    def unnamed(node: fx.Node) -> str | None:
-        role = facts_of(node).role
-        known = [v for n in role.of if (v := names.variable(n))] if role is not None else []
-        if known:
-            return f"grad_{known[0]}"
-        shows = next((n for n in _shows(node) if n.name in labels or names[n] != n.name), None)
-        if shows is not None:
-            return labels.get(shows.name) or names[shows]
-        return role.title if role is not None else _part(node) or _shown(node, names)
-
-    def variable(node: fx.Node) -> str | None:
-        return name(node) if node.op == "call_function" and names[node] != node.name else None
-
-    def source(node: fx.Node) -> str:
-        chain = names.chain(node)
-        if not chain:
-            return ""
-        span = chain[0]
-        inside = span.file == traced.request.file
-        text = lines[span.line - 1] if inside and span.line <= len(lines) else linecache.getline(span.file, span.line)
-        text = text.strip()
-        shown = f"{span.file.replace(chr(92), '/').rpartition('/')[2]}:{span.line}  {text}"
-        return shown if len(shown) <= 80 else f"{shown[:79]}…"
-
-    return Naming(name, variable, source)
-
-
-def subject_of(traced: Traced, captured: Captured, graph: fx.Graph, name: str) -> FileSpec:
-    """How the user calls what is generated, and what is checked."""
+def subject_of(traced: TracedCall, captured: Captured, graph: fx.Graph, name: str) -> FileSpec:
+    """Describe the function `name` of a file: its parameters and results, as the user has them, and its checks."""
     call = traced.call
-    found = signature(call)
-    given = given_tensors(call, captured, graph, found)
+    parameters = signature(call)
+    inputs = graph_inputs(call, captured, graph, parameters)
     results = results_of(captured, graph)
-    sizes = size_texts(given, graph, results.positions)
-    back = returned(traced.result, results.positions, sizes)
-    by_id = {id(g.item.tensor): g.expression for g in given}
+    sizes = size_texts(inputs, graph, results.positions)
+    result = returned(traced.result, results.positions, sizes)
+    by_id = {id(i.item.tensor): i.expression for i in inputs}
     expressions = [by_id[id(item.tensor)] for item in captured.inputs]
-    extra = {g.expression: g for g in given if g.outside}
-    checks = [*value_checks(found), *same_tensors(found), *tensor_checks(given, traced.captured.refused)]
-    width = max((len(g.expression) for g in given), default=0)
-    described = ["Made for", "", *(f"    {g.expression:<{width}}  {spec_of(g.item.tensor)}" for g in given)]
-    is_forward = traced.request.kind == "module" and found.receiver is not None
-    usage = ["", f"`{traced.request.name}.forward = {name}` puts them in place."] if is_forward else []
-    test = self_test(traced, captured, graph, name, found, given)
-    missing = [f"It is not compared with the original: {test.missing}."] if test.missing else []
-    described = [*(described if given else []), *usage, *([""] if given and missing else []), *missing]
+    extra = {i.expression: None for i in inputs if i.outside}
+    checks = [*value_checks(parameters), *same_tensors(parameters), *tensor_checks(inputs, traced.captured.refused)]
+    test = self_test(traced, captured, graph, name, parameters, inputs)
+    is_forward = traced.request.kind == "module" and parameters.receiver is not None
+    replaces = f"{traced.request.name}.forward" if is_forward else ""
     return FileSpec(
         name,
-        found.text(list(extra)),
-        tuple(g.expression for g in given),
+        parameters.text(list(extra)),
+        tuple(i.expression for i in inputs),
         results.total,
         tuple(checks),
         tuple((expressions[i], captured.inputs[i].tensor.requires_grad) for i in results.changed),
-        back.text,
+        result.text,
         results.tangents,
-        tuple(described),
-        (*test.future, *back.imports, *test.imports),
-        back.definitions,
+        tuple(_description(inputs, name, replaces, test.missing)),
+        (*test.future, *result.imports, *test.imports),
+        result.definitions,
         test.definitions,
         test.main,
-        tuple(settings(found.receiver)),
+        tuple(settings(parameters.receiver)),
     )
+
+
+def _description(inputs: Sequence[GraphInput], name: str, replaces: str, missing: str) -> list[str]:
+    """Return the lines that describe the function `name`: its inputs, the method that it `replaces`, and why its
+    comparison with the original is `missing`."""
+    width = max((len(i.expression) for i in inputs), default=0)
+    lines = [f"    {i.expression:<{width}}  {spec_of(i.item.tensor)}" for i in inputs]
+    if lines:
+        lines = ["Made for", "", *lines]
+    if replaces:
+        lines += ["", f"`{replaces} = {name}` puts them in place."]
+    if missing:
+        lines += [*([""] if inputs else []), f"It is not compared with the original: {missing}."]
+    return lines

@@ -31,7 +31,7 @@ from fx_lsp.tracer.source.provenance import Sources
 
 @dataclass(frozen=True)
 class Options:
-    """How to trace; the public functions say what each of them means."""
+    """The options of a trace; the public functions say what each of them means."""
 
     requires_grad: Sequence[bool] | None = None
     decompositions: Mapping[Any, Callable[..., Any]] | Literal["core"] | None = None
@@ -40,7 +40,7 @@ class Options:
     partition_fn: Callable[..., Any] | None = None
 
     def table(self) -> dict[Any, Callable[..., Any]] | None:
-        """The decompositions by overload. Raises ValueError for a name that is none."""
+        """Return the decompositions by overload. Raises ValueError for a name that is none."""
         if self.decompositions is None:
             return None
         if isinstance(self.decompositions, str):
@@ -62,23 +62,24 @@ class Fakes:
 
     mode: FakeTensorMode
     symbols: Symbols | None
-    _made: dict[tuple[int, bool], torch.Tensor] = field(default_factory=dict[tuple[int, bool], torch.Tensor])
+    _by_key: dict[tuple[int, bool], torch.Tensor] = field(default_factory=dict[tuple[int, bool], torch.Tensor])
 
-    def made(self, name: str, tensor: torch.Tensor, requires_grad: bool, is_held: bool) -> torch.Tensor:
-        """Shares memory with the fakes of tensors that share memory with `tensor`, and has no history.
+    def of(self, name: str, tensor: torch.Tensor, requires_grad: bool, is_held: bool) -> torch.Tensor:
+        """Return the fake of a tensor, which has no history.
 
-        What would not require a gradient by itself is no leaf: it may be written into, as an activation may.
+        It shares memory with the fakes of tensors that share memory with `tensor`. What would not require a gradient by
+        itself is no leaf: it may be written into, as an activation may.
         """
         key = id(tensor), requires_grad
-        if key not in self._made:
+        if key not in self._by_key:
             fake = tensor if isinstance(tensor, FakeTensor) else self._fake(name, tensor, is_held)
             fake = fake.clone() if fake.is_inference() else fake.data  # unlike detach(), with a version of its own
             if requires_grad:
                 fake.requires_grad_()
                 if not (tensor.requires_grad and tensor.is_leaf):
                     fake = cast("torch.Tensor", _Activation.apply(fake))
-            self._made[key] = fake
-        return self._made[key]
+            self._by_key[key] = fake
+        return self._by_key[key]
 
     def _fake(self, name: str, tensor: torch.Tensor, is_held: bool) -> torch.Tensor:
         if self.symbols is None or is_held:
@@ -105,7 +106,7 @@ class _Activation(torch.autograd.Function):
 
 
 @dataclass
-class Prepared:
+class FakeCall:
     """A callable that can be captured, once inside of `tracing`.
 
     `apart` are the positions of results that share memory with an input or another result: they are cloned so that
@@ -123,11 +124,11 @@ class Prepared:
 
     @property
     def symbolic(self) -> bool:
-        """Whether sizes are symbols, or may become some."""
+        """Return True if sizes are symbols, or may become some."""
         return self.mode.shape_env is not None or self.conditions.symbols is not None
 
     def names(self) -> Names:
-        """Fresh names for the nodes of one capture."""
+        """Return fresh names for the nodes of one capture."""
         returned = returned_names(self.origin.tree, self.origin.definition)
         return Names(self.sources, {self.origin.file: self.origin.tree}, returned)
 
@@ -148,17 +149,17 @@ class Prepared:
     def lifted(self, touched: frozenset[int]) -> Generator[None, None, None]:
         """Inside, the real tensors with those ids that the code finds by itself are inputs too."""
         self.call.touched = touched
-        found = [held for held in self.call.held() if id(held.tensor) in touched]
-        fakes = [self.fakes.made(h.name, h.tensor, h.tensor.requires_grad, True) for h in found]
+        lifted = [held for held in self.call.held() if id(held.tensor) in touched]
+        fakes = [self.fakes.of(h.name, h.tensor, h.tensor.requires_grad, True) for h in lifted]
         self.call.touched = frozenset(map(id, fakes))
-        with replaced(found, iter(fakes)):
+        with replaced(lifted, iter(fakes)):
             yield
 
 
 @contextmanager
 def tracing(
     fn: Callable[..., Any], example_inputs: Sequence[Any], options: Options, differentiate: bool, rehearsed: bool
-) -> Generator[Prepared, None, None]:
+) -> Generator[FakeCall, None, None]:
     """Inside, the modules of `fn` hold fake tensors and the call can be run and captured; afterwards all is as before.
 
     It must run once, in its `mode`, before one that is `rehearsed` may be captured.
@@ -193,16 +194,16 @@ def tracing(
         stack.callback(setattr, mode, "allow_non_fake_inputs", before)
         symbols = mode.shape_env if isinstance(mode.shape_env, Symbols) else None
         fakes = Fakes(mode, symbols)
-        prepared = Prepared(call, origin, sources, mode, Conditions(symbols), StandIns(mode, rehearsed), fakes)
-        stack.enter_context(under(mode, prepared.conditions))
-        inside = [fakes.made(h.name, h.tensor, differentiate and h.tensor.requires_grad, True) for h in held]
-        outside = [fakes.made(path, t, flags.get(path, False), False) for path, t in arguments]
+        fake_call = FakeCall(call, origin, sources, mode, Conditions(symbols), StandIns(mode, rehearsed), fakes)
+        stack.enter_context(under(mode, fake_call.conditions))
+        inside = [fakes.of(h.name, h.tensor, differentiate and h.tensor.requires_grad, True) for h in held]
+        outside = [fakes.of(path, t, flags.get(path, False), False) for path, t in arguments]
         supply = iter(outside)
         call.args = tuple(substitute(value, supply) for value in call.args)
         fixed = {i: example_inputs[i] for i in static}
-        call.function = _with_static(fn, fixed, prepared.stand_ins)
+        call.function = _with_static(fn, fixed, fake_call.stand_ins)
         stack.enter_context(replaced(held, iter(inside)))
-        yield prepared
+        yield fake_call
 
 
 @contextmanager
@@ -212,26 +213,26 @@ def _as_written() -> Generator[None, None, None]:
         yield
 
 
-def with_results_apart(prepared: Prepared) -> Call:
-    """The call with a clone of each result that shares memory; the results must be tensors in lists or tuples.
+def with_results_apart(fake_call: FakeCall) -> Call:
+    """Return the call with a clone of each result that shares memory; the results must be tensors in lists or tuples.
 
     AOTAutograd gives no gradient of its own to a view of an input: autograd would replay the view outside of the graph.
     """
-    call, apart = prepared.call, prepared.apart
+    call, apart = fake_call.call, fake_call.apart
 
     def function(*args: Any) -> Any:
         result = call.function(*args)
-        check_result(result, prepared.origin.name)
+        check_result(result, fake_call.origin.name)
         apart.clear()
-        found = [tensor for _, tensor in tensors_in(result, "")]
-        given = [*(h.tensor for h in call.held()), *(tensor for _, tensor in tensors_in(args, ""))]
-        taken = {memory(tensor) for tensor in given}
-        for index, tensor in enumerate(found):
-            if tensor.requires_grad and memory(tensor) in taken:
+        results = [tensor for _, tensor in tensors_in(result, "")]
+        inputs = [*(h.tensor for h in call.held()), *(tensor for _, tensor in tensors_in(args, ""))]
+        in_use = {memory(tensor) for tensor in inputs}
+        for index, tensor in enumerate(results):
+            if tensor.requires_grad and memory(tensor) in in_use:
                 apart.add(index)
-                found[index] = tensor.clone()
-            taken.add(memory(tensor))
-        return substitute(result, iter(found))
+                results[index] = tensor.clone()
+            in_use.add(memory(tensor))
+        return substitute(result, iter(results))
 
     return replace(call, function=function)
 
@@ -247,7 +248,7 @@ def check_result(result: Any, name: str) -> None:
 
 
 def memory(tensor: torch.Tensor) -> int:
-    """The same number for tensors that share memory."""
+    """Return the same number for tensors that share memory."""
     return tensor.untyped_storage()._cdata if tensor.layout is torch.strided else id(tensor)
 
 
@@ -256,7 +257,7 @@ def _a(kind: type) -> str:
 
 
 def _with_static(fn: Callable[..., Any], fixed: Mapping[int, Any], stand_ins: StandIns) -> Callable[..., Any]:
-    """`fn` of the other arguments alone, with stand-ins for the real tensors that it finds by itself."""
+    """Return `fn` of the other arguments alone, with stand-ins for the real tensors that it finds by itself."""
 
     def function(*args: Any) -> Any:
         rest = iter(args)
@@ -286,7 +287,7 @@ def _mode_of(tensors: list[torch.Tensor], origin: Origin, sources: Sources, dyna
 
 
 def _flags(call: Call, wanted: Sequence[bool] | None, static: frozenset[int]) -> dict[str, bool]:
-    """Which of the tensors among the arguments require a gradient, by path."""
+    """Return, by path, whether each tensor among the arguments requires a gradient."""
     groups = [list(tensors_in(value, name)) for name, value in zip(call.parameter_names, call.args, strict=True)]
     if wanted is not None:
         count = len(groups) + len(static)
@@ -307,7 +308,7 @@ def _flags(call: Call, wanted: Sequence[bool] | None, static: frozenset[int]) ->
 
 
 def _can_require_grad(tensor: torch.Tensor) -> bool:
-    """Whether AOTAutograd has a gradient of it; it has none of sparse tensors."""
+    """Return True if AOTAutograd has a gradient of it; it has none of sparse tensors."""
     return (tensor.is_floating_point() or tensor.is_complex()) and tensor.layout is torch.strided
 
 

@@ -1,4 +1,4 @@
-"""Where a callable is written, and what is under it."""
+"""The origin of a callable: its file and its name there; and the function under its wrappers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fx_lsp.tracer.source.provenance import Sources
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a callable is written: a file or notebook cell, its qualified name there, and the whole text.
+    """The place where a callable is written: a file or notebook cell, its qualified name there, and the whole text.
 
     `definition` is what runs: `Block.forward` of the module `Block`.
     """
@@ -32,12 +32,12 @@ class Origin:
 
     @property
     def target(self) -> str:
-        """`file.py::name`."""
+        """Return `file.py::name`."""
         return f"{self.file}::{self.name}"
 
 
 def origin_of(fn: Any) -> Origin:
-    """Where `fn`, the forward of a module or the call of an object is written."""
+    """Return the origin of `fn`, of the forward of a module, or of the call of an object."""
     inner = innermost(fn)
     name: str | None = getattr(inner, "__qualname__", None)
     method = "" if name is not None else "forward" if isinstance(inner, nn.Module) else "__call__"
@@ -56,7 +56,7 @@ def origin_of(fn: Any) -> Origin:
 
 
 class SessionSources(Sources):
-    """What is typed into a session is the user's own code too, whichever cell it stands in."""
+    """Sources among which all that is typed into a session is the user's own code, whichever cell it stands in."""
 
     def __init__(self, origin: Origin) -> None:
         super().__init__(origin.file, _package_of(origin.file))
@@ -66,31 +66,31 @@ class SessionSources(Sources):
 
 
 def _package_of(file: str) -> str | None:
-    """The folder of the installed package that `file` belongs to."""
+    """Return the folder of the installed package that `file` belongs to."""
     for kind in ("site-packages", "dist-packages"):
-        root, found, inside = file.partition(f"{os.sep}{kind}{os.sep}")
-        if found and os.sep in inside:
-            return f"{root}{found}{inside.partition(os.sep)[0]}"
+        root, folder, inside = file.partition(f"{os.sep}{kind}{os.sep}")
+        if folder and os.sep in inside:
+            return f"{root}{folder}{inside.partition(os.sep)[0]}"
     return None
 
 
 def uncompiled(fn: Any) -> Any:
-    """What `torch.compile` was given, where it made `fn`."""
+    """Return the function or module under `torch.compile`, or `fn` itself."""
     for name in ("_orig_mod", "_torchdynamo_orig_callable"):
         fn = getattr(fn, name, fn)
     return fn
 
 
 def module_of(fn: Any) -> nn.Module | None:
-    """The module that `fn` is, or is a method of."""
+    """Return the module that `fn` is, or is a method of."""
     while isinstance(fn, partial):
         fn = fn.func
-    found = fn if isinstance(fn, nn.Module) else getattr(fn, "__self__", None)
-    return found if isinstance(found, nn.Module) else None
+    owner = fn if isinstance(fn, nn.Module) else getattr(fn, "__self__", None)
+    return owner if isinstance(owner, nn.Module) else None
 
 
 def parameter_names(fn: Callable[..., Any], count: int) -> tuple[str, ...]:
-    """The names of the first `count` positional parameters: `x`, `xs[0]`, or `arg0` where `fn` does not tell."""
+    """Return the names of the first `count` positional parameters: `x`, `xs[0]`, or `arg0` where `fn` does not tell."""
     try:
         parameters = list(inspect.signature(getattr(fn, "forward", fn)).parameters.values())
     except (TypeError, ValueError):

@@ -17,7 +17,7 @@ aten = torch.ops.aten
 
 
 def inference_graph(captured: Captured) -> torch.fx.Graph:
-    """The inference graph of a capture."""
+    """Return the inference graph of a capture."""
     assert captured.inference is not None
     _without_detach(captured.inference.graph)
     _complete(captured.inference.graph, captured.inputs)
@@ -25,7 +25,7 @@ def inference_graph(captured: Captured) -> torch.fx.Graph:
 
 
 def forward_and_backward_graphs(captured: Captured, apart: Collection[int]) -> tuple[torch.fx.Graph, torch.fx.Graph]:
-    """The two graphs of a capture: what forward returns last is what backward is given first, in that order.
+    """Return the two graphs of a capture: what forward returns last is what backward takes first, in that order.
 
     `apart` are the positions of the results that were cloned for the trace.
     """
@@ -56,7 +56,7 @@ def _return(graph: torch.fx.Graph, results: Sequence[Any]) -> None:
 
 
 def _reorder_saved(forward: torch.fx.Graph, saved: Sequence[torch.fx.Node]) -> None:
-    """Forward returns what it saves in the order in which backward takes it (sizes come first there)."""
+    """Have forward return what it saves in the order in which backward takes it (sizes come first there)."""
     results = _results(forward)
     first = len(results) - len(saved)
     by_name = {value.name: value for value in results[first:]}
@@ -65,7 +65,7 @@ def _reorder_saved(forward: torch.fx.Graph, saved: Sequence[torch.fx.Node]) -> N
 
 
 def _unclone(forward: torch.fx.Graph, offset: int, apart: Collection[int]) -> None:
-    """Results that were cloned for the trace are what was cloned."""
+    """Return in place of clones that were made for the trace what was cloned."""
     results = _results(forward)
     for index in apart:
         clone = results[offset + index]
@@ -84,7 +84,7 @@ def _without_detach(graph: torch.fx.Graph) -> None:
 
 
 def _complete(graph: torch.fx.Graph, inputs: Sequence[FlatInput], backward: torch.fx.Graph | None = None) -> None:
-    """A placeholder for each input, where AOTAutograd has one for an input that is given twice and written into.
+    """Add placeholders where AOTAutograd has one for an input that is passed twice and written into.
 
     The other has no gradient of its own.
     """
@@ -110,9 +110,9 @@ def _complete(graph: torch.fx.Graph, inputs: Sequence[FlatInput], backward: torc
 
 
 def _copied(module: torch.fx.GraphModule, captured: Captured, wishes: Mapping[str, str]) -> torch.fx.Graph:
-    """The graph of `module` in the names of the source, in a module of its own that holds its attributes.
+    """Return the graph of `module` in the names of the source, in a module of its own that holds its attributes.
 
-    `wishes` are the names of the nodes that backward is given.
+    `wishes` are the names of the nodes that backward takes.
     """
     names = captured.names
     assert names is not None
@@ -135,7 +135,7 @@ def _copied(module: torch.fx.GraphModule, captured: Captured, wishes: Mapping[st
 
 
 def _origin(node: torch.fx.Node, position: int, captured: Captured, name: str) -> tuple[str, str]:
-    """What a placeholder is, and its name as the user would write it."""
+    """Return the kind of a placeholder, and its name as the user would write it."""
     if captured.backward is None or node.graph is not captured.backward.graph:
         return captured.inputs[position].kind, captured.inputs[position].name
     return "tangent" if node.name.startswith("tangents") else "saved", name

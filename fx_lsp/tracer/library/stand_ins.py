@@ -78,5 +78,5 @@ class StandIns(TorchFunctionMode):
 
 
 def _is_real(value: Any) -> bool:
-    """Whether it is data, and not a tensor of a trace or of `torch.func`."""
+    """Return True for data, and not for a tensor of a trace or of `torch.func`."""
     return type(value) in (torch.Tensor, nn.Parameter) and not is_functorch_wrapped_tensor(value)

@@ -1,1 +1,1 @@
-"""What each pass made of a target's graphs: the compiler's, and the user's own."""
+"""Passes on a target's graphs: the compiler's, and the user's own; a stage for each."""

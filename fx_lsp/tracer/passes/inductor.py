@@ -15,31 +15,31 @@ from torch._inductor.graph import GraphLowering
 from torch.fx.passes.graph_transform_observer import GraphTransformObserver
 
 from fx_lsp.tracer.capture.graphs import is_tangent
+from fx_lsp.tracer.capture.torch_graph import dynamo_inputs, link, named
 from fx_lsp.tracer.compat import both_graphs, exact_positions, options_of, output_code, report_layouts, uncached
 from fx_lsp.tracer.failures.exceptions import sentence
 from fx_lsp.tracer.run.call import FlatInput
 from fx_lsp.tracer.stages.ledger import Lane, Ledger
-from fx_lsp.tracer.stages.torch_graph import dynamo_inputs, link, named
 
 if TYPE_CHECKING:
-    from fx_lsp.tracer.stages.registry import Traced
+    from fx_lsp.tracer.stages.registry import TracedCall
 
 
-class _Done(BaseException):
+class _StopCompiling(BaseException):
     """Leaves the compiler once everything was seen: nothing is compiled to machine code or run."""
 
 
 @dataclass
-class Watch:
+class InductorWatch:
     """Writes to `ledger` what the compiler does with a target; with `code`, Inductor also generates its output code.
 
-    `add_known` is called when AOTAutograd's own graphs have their turn.
+    `add_traced_stages` is called when AOTAutograd's own graphs have their turn.
     """
 
     ledger: Ledger
-    traced: Traced
+    traced: TracedCall
     code: bool
-    add_known: Callable[[], None]
+    add_traced_stages: Callable[[], None]
     inputs: list[FlatInput] = field(default_factory=list[FlatInput])
     lane: Lane | None = None
     lanes: dict[str, Lane] = field(default_factory=dict[str, Lane])
@@ -71,23 +71,23 @@ class Watch:
     def compile(self, graph: Any, examples: Sequence[Any]) -> None:
         """Hand a graph to Inductor. What it raises is a note at the end of the stages that there are by then."""
         try:
-            with self.patched(), suppress(_Done):
+            with self.patched(), suppress(_StopCompiling):
                 compile_fx.compile_fx(graph, list(examples), inner_compile=self._inner)
         except Exception as error:
             self.ledger.text("stopped", "Inductor", note=f"Inductor stopped here: {sentence(error)}")
 
     def _inner(self, graph: fx.GraphModule, examples: Sequence[Any], **options: Any) -> Any:
-        with suppress(_Done):
+        with suppress(_StopCompiling):
             compile_fx.compile_fx_inner(graph, examples, **options)
 
         def never(*args: Any) -> Any:
-            raise _Done
+            raise _StopCompiling
 
         never._boxed_call = True  # type: ignore[attr-defined]
         return never
 
     def _group(self, original: Callable[..., Any], prepare: Callable[[fx.GraphModule], None], title: str) -> Any:
-        """One of Inductor's groups of passes: also what it does between those that it names."""
+        """Wrap one of Inductor's groups of passes: also what it does between those that it names."""
 
         def run(graph: fx.GraphModule, *args: Any, **options: Any) -> Any:
             self.depth += 1
@@ -113,7 +113,7 @@ class Watch:
 
     def _joint(self, original: Callable[..., Any]) -> Any:
         def prepare(graph: fx.GraphModule) -> None:
-            self.add_known()
+            self.add_traced_stages()
             names = self.traced.new_names()
             names.assign(graph.graph, self.inputs, self.traced.captured.outputs)
             title = f"AOTAutograd with Inductor's decompositions{options_of('inductor')}"
@@ -177,7 +177,7 @@ class Watch:
         def lower(*args: Any, **options: Any) -> Any:
             if self.code or self.prefix == "forward":
                 return original(*args, **options)
-            raise _Done
+            raise _StopCompiling
 
         return lower
 
@@ -187,12 +187,12 @@ class Watch:
             if self.code:
                 code, lane = output_code(lowering), self.lane
                 self.ledger.text(f"{self.prefix}:code", "Inductor's output code", code, lane.stage if lane else "")
-            raise _Done
+            raise _StopCompiling
 
         return generate
 
 
-def watch_dynamo(watch: Watch) -> None:
+def watch_dynamo(watch: InductorWatch) -> None:
     """Compile the target as `torch.compile(fullgraph=True)` does. Raises what Dynamo raises where it must break."""
     call, names = watch.traced.call, watch.traced.new_names()
 
@@ -202,8 +202,8 @@ def watch_dynamo(watch: Watch) -> None:
         title = "torch.compile: the graph that Dynamo captured"
         watch.lanes["torch"] = watch.ledger.begin("dynamo", title, graph.graph, named(graph.graph, watch.inputs, names))
         watch.compile(graph, examples)
-        raise _Done
+        raise _StopCompiling
 
     torch._dynamo.reset()
-    with exact_positions(), suppress(_Done):
+    with exact_positions(), suppress(_StopCompiling):
         torch._dynamo.optimize(backend, nopython=True)(call.function)(*call.args, **call.kwargs)

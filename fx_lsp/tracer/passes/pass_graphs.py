@@ -13,17 +13,17 @@ from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from fx_lsp.tracer.capture.aot import capture
 from fx_lsp.tracer.capture.decompositions import find_table
 from fx_lsp.tracer.capture.graphs import Names, value_of, value_spec
+from fx_lsp.tracer.capture.torch_graph import named, symbolic_graph
 from fx_lsp.tracer.compat import FakeTensorMode, min_cut_partition
 from fx_lsp.tracer.program.effects import forbid_effects
-from fx_lsp.tracer.stages.torch_graph import named, symbolic_graph
 
 if TYPE_CHECKING:
-    from fx_lsp.tracer.stages.registry import Traced
+    from fx_lsp.tracer.stages.registry import TracedCall
 
 
 @dataclass(frozen=True)
-class Given:
-    """A graph module of its own, that nothing else uses, and what made it."""
+class PassGraph:
+    """A graph module of its own, which nothing else uses, and the `title` of its stage."""
 
     module: fx.GraphModule
     names: Names
@@ -34,12 +34,12 @@ class NoGraph(ValueError):
     """A target has no such graph; the message says so."""
 
 
-GRAPHS: dict[str, Callable[[Traced], Given]] = {}
-"""What a pass can be run on, by the name of the stage."""
+GRAPHS: dict[str, Callable[[TracedCall], PassGraph]] = {}
+"""The graphs that a pass can be run on, by the name of the stage."""
 
 
-def given(traced: Traced, name: str) -> Given:
-    """The graph `name` of a target. Raises NoGraph where there is none, and whatever making it raises."""
+def pass_graph(traced: TracedCall, name: str) -> PassGraph:
+    """Return the graph `name` of a target. Raises NoGraph where there is none, and whatever capturing it raises."""
     make = GRAPHS.get(name)
     if make is None:
         raise NoGraph(f"there is no graph {name!r} to run a pass on; there are {', '.join(GRAPHS)}")
@@ -47,8 +47,8 @@ def given(traced: Traced, name: str) -> Given:
         return make(traced)
 
 
-def _graph(name: str) -> Callable[[Callable[[Traced], Given]], Callable[[Traced], Given]]:
-    def register(make: Callable[[Traced], Given]) -> Callable[[Traced], Given]:
+def _graph(name: str) -> Callable[[Callable[[TracedCall], PassGraph]], Callable[[TracedCall], PassGraph]]:
+    def register(make: Callable[[TracedCall], PassGraph]) -> Callable[[TracedCall], PassGraph]:
         GRAPHS[name] = make
         return make
 
@@ -56,63 +56,63 @@ def _graph(name: str) -> Callable[[Callable[[Traced], Given]], Callable[[Traced]
 
 
 @_graph("inference")
-def _inference(traced: Traced) -> Given:
+def _inference(traced: TracedCall) -> PassGraph:
     return _captured(traced, "AOTAutograd without differentiation: the ATen graph", None)
 
 
 @_graph("core")
-def _core(traced: Traced) -> Given:
+def _core(traced: TracedCall) -> PassGraph:
     return _captured(traced, "the ATen graph in core ATen operations", find_table("core"))
 
 
 @_graph("torch")
-def _torch(traced: Traced) -> Given:
+def _torch(traced: TracedCall) -> PassGraph:
     module = symbolic_graph(traced.call, traced.mode, traced.sources)
-    return Given(module, named(module.graph, (), traced.new_names()), "as written: torch.fx.symbolic_trace")
+    return PassGraph(module, named(module.graph, (), traced.new_names()), "as written: torch.fx.symbolic_trace")
 
 
 @_graph("joint")
-def _joint(traced: Traced) -> Given:
+def _joint(traced: TracedCall) -> PassGraph:
     return _part(traced, "joint", "AOTAutograd: forward and backward in one graph")
 
 
 @_graph("forward")
-def _forward(traced: Traced) -> Given:
+def _forward(traced: TracedCall) -> PassGraph:
     return _part(traced, "forward", "AOTAutograd: min-cut partition, forward")
 
 
 @_graph("backward")
-def _backward(traced: Traced) -> Given:
+def _backward(traced: TracedCall) -> PassGraph:
     return _part(traced, "backward", "AOTAutograd: min-cut partition, backward")
 
 
-def _captured(traced: Traced, title: str, decompositions: dict[Any, Callable[..., Any]] | None) -> Given:
+def _captured(traced: TracedCall, title: str, decompositions: dict[Any, Callable[..., Any]] | None) -> PassGraph:
     names = traced.new_names()
     captured = capture(traced.call, traced.sources, names, False, traced.symbolic, decompositions)
     assert captured.inference is not None
-    return Given(own(captured.inference), names, title)
+    return PassGraph(copied_module(captured.inference), names, title)
 
 
-def _part(traced: Traced, which: str, title: str) -> Given:
-    """A graph of the differentiated target. Raises NoGraph where there is nothing to differentiate."""
+def _part(traced: TracedCall, which: str, title: str) -> PassGraph:
+    """Return a graph of the differentiated target. Raises NoGraph where there is nothing to differentiate."""
     if traced.captured.inference is not None:
         why = "cannot be differentiated" if traced.captured.refused else "has nothing to differentiate"
         raise NoGraph(f"there is no {which} graph: {traced.request.name} {why}")
     seen: list[fx.GraphModule] = []
 
     def partition(joint: fx.GraphModule, inputs: Any, **options: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
-        seen.append(own(joint))
+        seen.append(copied_module(joint))
         return min_cut_partition(joint, inputs, **options)
 
     names = traced.new_names()
     captured = capture(traced.call, traced.sources, names, True, traced.symbolic, partition_fn=partition)
-    found = {"joint": seen[0], "forward": captured.forward, "backward": captured.backward}[which]
-    assert found is not None
-    return Given(own(found), names, title)
+    module = {"joint": seen[0], "forward": captured.forward, "backward": captured.backward}[which]
+    assert module is not None
+    return PassGraph(copied_module(module), names, title)
 
 
-def own(module: fx.GraphModule) -> fx.GraphModule:
-    """A copy of a graph module whose nodes have the same names, values and marks."""
+def copied_module(module: fx.GraphModule) -> fx.GraphModule:
+    """Return a copy of a graph module whose nodes have the same names, values and marks."""
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
     output = graph.graph_copy(module.graph, copies)
@@ -126,7 +126,7 @@ def own(module: fx.GraphModule) -> fx.GraphModule:
 
 
 def example_values(graph: fx.Graph) -> list[Any]:
-    """What the placeholders of a graph hold."""
+    """Return the example values of the placeholders of a graph."""
     return [value_of(n) for n in graph.nodes if n.op == "placeholder"]
 
 

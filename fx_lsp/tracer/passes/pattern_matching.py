@@ -1,4 +1,4 @@
-"""Where a pattern or a partitioner finds something in a graph, and where it almost does, with the reason why not."""
+"""Matches of a pattern or a partitioner in a graph, and near misses, with the reason why they are none."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from fx_lsp.model import Remark
 from fx_lsp.tracer.capture.graphs import Names, arguments_of, target_name
 from fx_lsp.tracer.stages.ledger import Lane, Ledger
 
-MOST_MISSES = 40
-"""How many places that almost match are shown."""
+MAX_MISSES = 40
+"""The number of near misses that are shown."""
 
 
 @dataclass(frozen=True)
@@ -34,22 +34,22 @@ class Miss:
 
 
 @dataclass
-class Found:
-    """Groups of nodes that matched, and the places that almost did; `inputs` is how many a pattern has.
+class Matches:
+    """Groups of nodes that matched, and the places that almost did; `inputs` is the number of a pattern's inputs.
 
-    `what` is the word for a group, `nothing` what to add where there is neither.
+    `kind` is the word for one of them, `nothing` the end of a sentence where there is neither.
     """
 
-    what: str
-    matches: list[list[fx.Node]] = field(default_factory=list[list[fx.Node]])
+    kind: str
+    groups: list[list[fx.Node]] = field(default_factory=list[list[fx.Node]])
     misses: list[Miss] = field(default_factory=list[Miss])
     nothing: str = ""
     inputs: int = 0
 
 
 @dataclass
-class _Trial:
-    """What the matcher is comparing, outermost first, which nodes are the `same` operation, and what did not fit."""
+class _MatchAttempt:
+    """The nodes that the matcher compares, outermost first, those that are the `same` operation, and the misfit."""
 
     names: Names
     path: list[fx.Node] = field(default_factory=list[fx.Node])
@@ -62,41 +62,41 @@ class _Trial:
             self.node, self.reason = node, reason
 
 
-def near_misses_of(graph: fx.Graph, pattern: Any, filters: Sequence[Callable[..., bool]], names: Names) -> Found:
-    """The matches of a pattern (a function, a graph or a `SubgraphMatcher`) in `graph`, and its near misses."""
+def near_misses_of(graph: fx.Graph, pattern: Any, filters: Sequence[Callable[..., bool]], names: Names) -> Matches:
+    """Return the matches of a pattern (a function, a graph or a `SubgraphMatcher`) in `graph`, and its near misses."""
     matcher = pattern if isinstance(pattern, SubgraphMatcher) else _matcher(pattern)
-    found = Found("match", inputs=len(matcher.pattern_placeholder_nodes))
-    taken: set[fx.Node] = set()
+    matches = Matches("match", inputs=len(matcher.pattern_placeholder_nodes))
+    matched: set[fx.Node] = set()
     size = sum(map(_is_part, matcher.pattern.nodes))
     for match in matcher.match(graph):
         nodes = _in_order(graph, [n for p, n in match.nodes_map.items() if _is_part(p)])
         refused = next((f for f in filters if not f(match, graph, matcher.pattern)), None)
         if refused is None:
-            found.matches.append(nodes)
-            taken.update(nodes)
+            matches.groups.append(nodes)
+            matched.update(nodes)
         else:
             reason = f"the filter {getattr(refused, '__name__', type(refused).__name__)} refuses the match"
-            found.misses.append(Miss(nodes[-1], nodes[-1], reason, size, size))
-    refused_anchors = {miss.anchor for miss in found.misses}
+            matches.misses.append(Miss(nodes[-1], nodes[-1], reason, size, size))
+    refused_anchors = {miss.anchor for miss in matches.misses}
     anchors = [n for n in matcher.pattern_anchors if _is_part(n)]
     for anchor in anchors:
         for node in filter(_is_part, graph.nodes):
-            if node in taken or node in refused_anchors or not _similar(anchor, node):
+            if node in matched or node in refused_anchors or not _similar(anchor, node):
                 continue
-            if (miss := _try(matcher, anchor, node, taken, _Trial(names), size)) is not None:
-                found.misses.append(miss)
-    if anchors and not found.matches and not found.misses:
-        found.nothing = f": no node calls {target_name(anchors[0].target)}, with which the pattern ends"
-    return found
+            if (miss := _try(matcher, anchor, node, matched, _MatchAttempt(names), size)) is not None:
+                matches.misses.append(miss)
+    if anchors and not matches.groups and not matches.misses:
+        matches.nothing = f": no node calls {target_name(anchors[0].target)}, with which the pattern ends"
+    return matches
 
 
 def _is_part(node: fx.Node) -> bool:
-    """Whether a node of a pattern stands for one of the graph, and not for any value."""
+    """Return True if a node of a pattern stands for one of the graph, and not for any value."""
     return node.op not in ("placeholder", "output")
 
 
 def rewriting_of(subject: Any, more: list[Any]) -> tuple[Any, Any, list[Callable[..., bool]]]:
-    """Pattern, replacement and filters: of a tuple `(pattern, replacement, filters…)`, or of separate definitions.
+    """Return pattern, replacement and filters of a tuple `(pattern, replacement, filters…)`, or of its separate parts.
 
     Raises TypeError where there is no replacement.
     """
@@ -109,7 +109,7 @@ def rewriting_of(subject: Any, more: list[Any]) -> tuple[Any, Any, list[Callable
 
 
 def inputs_of(replacement: Any) -> int:
-    """How many inputs a pattern or a replacement has."""
+    """Return the number of inputs that a pattern or a replacement has."""
     return sum(n.op == "placeholder" for n in _graph(replacement).nodes)
 
 
@@ -126,27 +126,27 @@ def _matcher(pattern: Any) -> SubgraphMatcher:
 
 
 def _try(
-    matcher: SubgraphMatcher, anchor: fx.Node, node: fx.Node, taken: set[fx.Node], trial: _Trial, size: int
+    matcher: SubgraphMatcher, anchor: fx.Node, node: fx.Node, matched: set[fx.Node], attempt: _MatchAttempt, size: int
 ) -> Miss | None:
-    """How far the pattern goes at `node`; None where all of it fits."""
+    """Try the pattern at `node`, which is no match yet; return None where all of it fits."""
     match = InternalMatch(anchors=[anchor])
-    with _watched(matcher, trial):
+    with _watched(matcher, attempt):
         whole = matcher._match_nodes(anchor, node, match)
     if not whole:
-        fits = len(trial.same - {trial.node})
-        return Miss(node, trial.node or node, trial.reason or "its arguments do not fit", fits, size)
+        fits = len(attempt.same - {attempt.node})
+        return Miss(node, attempt.node or node, attempt.reason or "its arguments do not fit", fits, size)
     parts = {n: p for p, n in match.nodes_map.items() if _is_part(p)}
     for got, wanted in parts.items():
         outside = [u for u in got.users if u not in parts]
         if outside and wanted not in matcher.pattern_returning_nodes:
-            reason = f"its result is also used by {trial.names[outside[0]]}, which is not in the pattern"
+            reason = f"its result is also used by {attempt.names[outside[0]]}, which is not in the pattern"
             return Miss(node, got, reason, len(parts), size)
-    inside = next((n for n in parts if n in taken), None)
+    inside = next((n for n in parts if n in matched), None)
     return None if inside is None else Miss(node, inside, "it is in another match already", len(parts), size)
 
 
 def _similar(anchor: fx.Node, node: fx.Node) -> bool:
-    """Whether two nodes are meant to be the same: one operation, in whichever overload, as a function or a method."""
+    """Return True if two nodes are one operation, in whichever overload, as a function or a method."""
     if anchor.op != node.op:
         return {anchor.op, node.op} == {"call_function", "call_method"} and _word(anchor) == _word(node)
     return anchor.target == node.target or _packet(anchor.target) == _packet(node.target)
@@ -161,10 +161,10 @@ def _word(node: fx.Node) -> str:
 
 
 class _watched:
-    """Notes in `trial` where a matcher gives up."""
+    """Notes in `attempt` where a matcher gives up."""
 
-    def __init__(self, matcher: Any, trial: _Trial) -> None:
-        self._matcher, self._trial = matcher, trial
+    def __init__(self, matcher: Any, attempt: _MatchAttempt) -> None:
+        self._matcher, self._attempt = matcher, attempt
         self._equal, self._literals, self._nodes = (
             matcher._nodes_are_equal,
             matcher._match_literals,
@@ -172,40 +172,40 @@ class _watched:
         )
 
     def __enter__(self) -> None:
-        trial, names = self._trial, self._trial.names
+        attempt, names = self._attempt, self._attempt.names
 
         def equal(wanted: fx.Node, got: fx.Node, *rest: Any) -> bool:
             fits = self._equal(wanted, got, *rest)
             if not fits:
-                trial.fails(got, _difference(wanted, got))
+                attempt.fails(got, _difference(wanted, got))
             elif _is_part(wanted):
-                trial.same.add(got)
+                attempt.same.add(got)
             return fits
 
         def literals(wanted: Any, got: Any, match: Any) -> bool:
             fits = self._literals(wanted, got, match)
             if not fits and not self._matcher.ignore_literals:
-                reason = f"the pattern has {_shown(wanted)} where the graph has {_given(got, names)}"
-                trial.fails(trial.path[-1], reason)
+                reason = f"the pattern has {_pattern_value(wanted)} where the graph has {_graph_value(got, names)}"
+                attempt.fails(attempt.path[-1], reason)
             return fits
 
         def nodes(wanted: fx.Node, got: fx.Node, match: Any, *rest: Any) -> bool:
-            reader = trial.path[-1] if trial.path else got
+            reader = attempt.path[-1] if attempt.path else got
             again = match.nodes_map.get(wanted)
             other = next((p for p, n in match.nodes_map.items() if n is got and p is not wanted), None)
-            trial.path.append(got)
+            attempt.path.append(got)
             fits = self._nodes(wanted, got, match, *rest)
-            trial.path.pop()
+            attempt.path.pop()
             if fits:
                 return True
             if again is not None:
                 reason = f"the pattern has one value, its {wanted.name}, where the graph has {{}} and {names[got]}"
-                trial.fails(reader, reason.format(_given(again, names)))
+                attempt.fails(reader, reason.format(_graph_value(again, names)))
             elif other is not None:
                 reason = f"the pattern has two values, its {other.name} and its {wanted.name}, where the graph has {{}}"
-                trial.fails(reader, reason.format(f"{names[got]} twice"))
+                attempt.fails(reader, reason.format(f"{names[got]} twice"))
             else:
-                trial.fails(got, _shape(wanted, got))
+                attempt.fails(got, _shape(wanted, got))
             return False
 
         self._matcher._nodes_are_equal = equal
@@ -247,33 +247,37 @@ def _arguments(node: fx.Node) -> str:
     return f"{len(node.args)} argument{'s' * (len(node.args) != 1)}{named}"
 
 
-def _shown(value: Any) -> str:
-    """Something in a pattern."""
+def _pattern_value(value: Any) -> str:
+    """Return a value of a pattern as text."""
     return f"a value, its {value.name}," if isinstance(value, fx.Node) else repr(value)
 
 
-def _given(value: Any, names: Names) -> str:
-    """Something in the graph."""
+def _graph_value(value: Any, names: Names) -> str:
+    """Return a value of the graph as text."""
     return names[value] if isinstance(value, fx.Node) else repr(value)
 
 
-def partition(module: fx.GraphModule, support: Any) -> tuple[Found, Callable[[], fx.GraphModule]]:
-    """The partitions of what `support` takes and the nodes beside them, and what fuses them into submodules."""
+def partition(module: fx.GraphModule, support: Any) -> tuple[Matches, Callable[[], fx.GraphModule]]:
+    """Return the partitions of the nodes that `support` takes, with the other nodes, and a function that fuses them."""
     partitioner = CapabilityBasedPartitioner(module, support, allows_single_node_partition=True)
     partitions = partitioner.propose_partitions()
-    found = Found("partition")
+    matches = Matches("partition")
     inside: set[fx.Node] = set()
     for part in partitions:
         nodes = _in_order(module.graph, list(part.nodes))
-        found.matches.append(nodes)
+        matches.groups.append(nodes)
         inside.update(nodes)
     submodules = dict(module.named_modules())
     for node in module.graph.nodes:
         if node not in inside and node.op.startswith("call_"):
-            taken = bool(support.is_node_supported(submodules, node))
-            reason = "it would make a cycle of partitions" if taken else f"{target_name(node.target)} is not supported"
-            found.misses.append(Miss(node, node, reason))
-    return found, lambda: partitioner.fuse_partitions(partitions)
+            is_supported = bool(support.is_node_supported(submodules, node))
+            reason = (
+                "it would make a cycle of partitions"
+                if is_supported
+                else f"{target_name(node.target)} is not supported"
+            )
+            matches.misses.append(Miss(node, node, reason))
+    return matches, lambda: partitioner.fuse_partitions(partitions)
 
 
 def _in_order(graph: fx.Graph, nodes: list[fx.Node]) -> list[fx.Node]:
@@ -281,29 +285,29 @@ def _in_order(graph: fx.Graph, nodes: list[fx.Node]) -> list[fx.Node]:
     return sorted(nodes, key=lambda n: place[n])
 
 
-def report(ledger: Ledger, lane: Lane, found: Found, stage: str, title: str) -> None:
-    """A page of what was found, comments at the nodes of the graph, and remarks at the places that they came from."""
+def report(ledger: Ledger, lane: Lane, matches: Matches, stage: str, title: str) -> None:
+    """Add a page of matches and misses, comments at the nodes of the graph, and remarks at their expressions."""
     names, lines, marks = lane.names, list[str](), list[tuple[str, str]]()
-    for number, nodes in enumerate(found.matches, 1):
-        label = f"{found.what} {number}"
+    for number, nodes in enumerate(matches.groups, 1):
+        label = f"{matches.kind} {number}"
         lines += [f"# {label}", *(f"    {_line(node, names)}" for node in nodes)]
         marks += [(names[node], label) for node in nodes]
         chain = next((c for c in map(names.chain, reversed(nodes)) if c), ())
         if chain:
             text = f"{label} of {stage.split(':')[1]}: {', '.join(names[n] for n in nodes)}"
             ledger.remarks.append(Remark(text, chain[0], "hint"))
-    if not found.matches:
-        lines.append(f"# there is no {found.what}" + found.nothing)
-    if found.misses:
-        lines += ["", "# not taken" if found.what == "partition" else "# near misses"]
-    for miss in found.misses[:MOST_MISSES]:
+    if not matches.groups:
+        lines.append(f"# there is no {matches.kind}" + matches.nothing)
+    if matches.misses:
+        lines += ["", "# not taken" if matches.kind == "partition" else "# near misses"]
+    for miss in matches.misses[:MAX_MISSES]:
         at = "" if miss.node is miss.anchor else f"{_line(miss.node, names)}: "
         fits = f" ({miss.fits} of {miss.of} nodes fit)" if miss.of else ""
         lines += [f"    {_line(miss.anchor, names)}", f"        # {at}{miss.reason}{fits}"]
         if miss.of:
             marks.append((names[miss.node], f"near miss: {miss.reason}"))
-    if len(found.misses) > MOST_MISSES:
-        lines.append(f"    # … and {len(found.misses) - MOST_MISSES:,} more")
+    if len(matches.misses) > MAX_MISSES:
+        lines.append(f"    # … and {len(matches.misses) - MAX_MISSES:,} more")
     ledger.mark(lane.stage, marks)
     ledger.text(stage, title, "\n".join(lines) + "\n")
 

@@ -11,18 +11,18 @@ from torch import nn
 
 from fx_lsp.tracer.capture.aot import capture
 from fx_lsp.tracer.capture.decompositions import find_table
+from fx_lsp.tracer.capture.torch_graph import named, symbolic_graph
 from fx_lsp.tracer.failures.exceptions import sentence
-from fx_lsp.tracer.passes.inductor import Watch, watch_dynamo
+from fx_lsp.tracer.passes.inductor import InductorWatch, watch_dynamo
 from fx_lsp.tracer.passes.user_pass import apply_configured
 from fx_lsp.tracer.program.devices import left
 from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
 from fx_lsp.tracer.run.call import RUN_CODE, flat_function, flat_inputs
 from fx_lsp.tracer.source.provenance import Annotate
 from fx_lsp.tracer.stages.ledger import Ledger
-from fx_lsp.tracer.stages.torch_graph import named, symbolic_graph
 
 if TYPE_CHECKING:
-    from fx_lsp.tracer.stages.registry import Traced
+    from fx_lsp.tracer.stages.registry import TracedCall
 
 _TITLES = {
     "joint": "AOTAutograd: forward and backward in one graph, functionalized",
@@ -32,9 +32,9 @@ _TITLES = {
 }
 
 
-def pipeline(traced: Traced) -> Ledger:
-    """Every stage of `torch.compile` with Inductor, with `code` its output code too; with `table` those of AOTAutograd
-    with a table of decompositions (`core`, or `module.attribute`).
+def pipeline(traced: TracedCall) -> Ledger:
+    """Return every stage of `torch.compile` with Inductor, with `code` its output code too; with `table` those of
+    AOTAutograd with a table of decompositions (`core`, or `module.attribute`).
 
     Where Dynamo would break the graph, AOTAutograd traces the Python code itself, and a note says so.
     """
@@ -42,14 +42,14 @@ def pipeline(traced: Traced) -> Ledger:
     return _compiled(traced) if table == "inductor" else _decomposed(traced, table)
 
 
-def add_known(ledger: Ledger, traced: Traced) -> None:
-    """The graphs of the trace itself."""
+def add_traced_stages(ledger: Ledger, traced: TracedCall) -> None:
+    """Add the graphs of the trace itself."""
     for stage in traced.stages:
         before = "joint" if stage.name in ("forward", "backward") else ""
         ledger.add(stage, _TITLES[stage.name], before)
 
 
-def _compiled(traced: Traced) -> Ledger:
+def _compiled(traced: TracedCall) -> Ledger:
     ledger = Ledger("check" in traced.options)
     try:
         with forbid_effects():
@@ -60,7 +60,7 @@ def _compiled(traced: Traced) -> Ledger:
     except (Exception, EffectBlocked) as error:
         note = f"torch.fx.symbolic_trace cannot trace it: {sentence(error)}"
         ledger.text("torch", "as written: torch.fx.symbolic_trace", note=note)
-    watch = Watch(ledger, traced, "code" in traced.options, lambda: add_known(ledger, traced))
+    watch = InductorWatch(ledger, traced, "code" in traced.options, lambda: add_traced_stages(ledger, traced))
     try:
         with left(traced.devices):
             watch_dynamo(watch)
@@ -72,7 +72,7 @@ def _compiled(traced: Traced) -> Ledger:
     return ledger
 
 
-def _without_dynamo(watch: Watch) -> None:
+def _without_dynamo(watch: InductorWatch) -> None:
     traced = watch.traced
     watch.inputs = flat_inputs(traced.call)
 
@@ -91,9 +91,9 @@ def _without_dynamo(watch: Watch) -> None:
     watch.compile(Flat(), [item.tensor for item in watch.inputs])
 
 
-def _decomposed(traced: Traced, table: str) -> Ledger:
+def _decomposed(traced: TracedCall, table: str) -> Ledger:
     ledger = Ledger()
-    add_known(ledger, traced)
+    add_traced_stages(ledger, traced)
     differentiate = traced.captured.inference is None
     names, decompositions = traced.new_names(), find_table(table)
     with forbid_effects():

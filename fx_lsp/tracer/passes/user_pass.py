@@ -1,4 +1,4 @@
-"""A pass of the user on a target: what it made of the graph, and what went wrong in it, on its own line."""
+"""A pass of the user on a target: the graph that it leaves behind, and its exceptions, on its own lines."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from fx_lsp.model import Pass, PassSource, Remark, Span, TraceRequest
 from fx_lsp.tracer.capture.graphs import target_name, value_of
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.failures.exceptions import sentence
-from fx_lsp.tracer.passes.pass_graphs import CannotRun, Given, NoGraph, example_values, fill_values, given
-from fx_lsp.tracer.passes.pattern_matching import inputs_of, near_misses_of, partition, report, rewriting_of
+from fx_lsp.tracer.passes.pass_graphs import CannotRun, NoGraph, example_values, fill_values, pass_graph
+from fx_lsp.tracer.passes.pattern_matching import Matches, inputs_of, near_misses_of, partition, report, rewriting_of
 from fx_lsp.tracer.program.effects import forbid_effects
 from fx_lsp.tracer.program.load import LoadError, find, load
 from fx_lsp.tracer.source.provenance import Sources
 from fx_lsp.tracer.stages.ledger import Lane, Ledger, Origins, unchanged
 
 if TYPE_CHECKING:
-    from fx_lsp.tracer.stages.registry import Traced
+    from fx_lsp.tracer.stages.registry import TracedCall
 
 AUTOMATIC = ("inference", "torch")
 """The graphs that a pass is tried on where none is named: the first that it changes or finds something in counts, else
@@ -40,9 +40,10 @@ class Wrong(Exception):
 class Bench:
     """A graph that passes work on, and the ledger that hears of it.
 
-    `inputs` are what its placeholders hold, or None where that is not known: then it is not run. `found` is whether a
-    matcher found anything; `running` is the name of what runs now and `code` its code where it is not the pass itself;
-    `stage` and `title` are those that it would make. `broken` is whether the last graph says what is wrong with it.
+    `inputs` are the values of its placeholders, or None where one is unknown: then it is not run. `matched` is True
+    once a pattern matched anything; `running` is the name of what runs now and `code` its code where it is not the pass
+    itself; `stage` and `title` are those that it would make. `broken` is True where the last graph has a note on what
+    is wrong with it.
     """
 
     request: TraceRequest
@@ -52,7 +53,7 @@ class Bench:
     lane: Lane
     module: fx.GraphModule
     inputs: list[Any] | None
-    found: bool = False
+    matched: bool = False
     running: str = ""
     stage: str = ""
     title: str = ""
@@ -61,11 +62,11 @@ class Bench:
     broken: bool = False
 
     def runs(self, name: str, stage: str, title: str) -> None:
-        """A pass begins."""
+        """Note that a pass begins."""
         self.running, self.stage, self.title = name, stage, title
 
     def took(self, result: fx.GraphModule, origins: Origins | None = None) -> None:
-        """The pass has come to an end with a graph module. Raises Wrong where its graph is no good."""
+        """Note the graph module that the pass ends with. Raises Wrong where its graph is no good."""
         self.module = result
         same = unchanged(self.lane.rows, result.graph, origins)
         try:
@@ -88,50 +89,50 @@ class Bench:
         self.finished.append(self.running)
 
     def raised(self, error: BaseException) -> str:
-        """What an exception of the user's code says, as the end of a sentence that begins with the code's name."""
+        """Return an exception of the user's code as the end of a sentence that begins with the code's name."""
         text, kind = self._explained(error), type(error).__name__
         if text.startswith("the code "):
             return text.removeprefix("the code ")
         return f"raised {text if text.startswith(kind) else f'{kind}: {text}'}"
 
     def _explained(self, error: BaseException) -> str:
-        """What an exception says, and what the nodes that it names are called here."""
+        """Return the message of an exception, with the names here of the nodes that it mentions."""
         text, shown = sentence(error).removesuffix(" of"), self._shown()
         named = [word for word in dict.fromkeys(re.findall(r"\w+", text)) if shown.get(word, word) != word]
         return f"{text} ({', '.join(f'{word} is {shown[word]}' for word in named)})" if named else text
 
     def _shown(self) -> dict[str, str]:
-        """What the nodes that torch calls so are called here: those that there were before the pass."""
+        """Return the names here of the nodes before the pass, by torch's names."""
         return {row.node.name: self.lane.names[row.node] for row in self.lane.rows}
 
     def _called(self, node: fx.Node) -> str:
         return f"{self._shown().get(node.name, node.name)} = {target_name(node.target)}(…)"
 
-    def _inputs_of(self, graph: fx.Graph, given: list[Any]) -> list[Any]:
-        """What the inputs of a rewritten graph hold. Raises ValueError for one that nothing gives."""
+    def _inputs_of(self, graph: fx.Graph, inputs: list[Any]) -> list[Any]:
+        """Return the values of a rewritten graph's inputs. Raises ValueError for one that has none."""
         nodes = [n for n in graph.nodes if n.op == "placeholder"]
-        if len(nodes) == len(given):
-            return given
-        known = {row.node.name: value_of(row.node) for row in self.lane.rows if row.node.op == "placeholder"}
-        more = [n.name for n in nodes if n.name not in known and not n.args]
+        if len(nodes) == len(inputs):
+            return inputs
+        values = {row.node.name: value_of(row.node) for row in self.lane.rows if row.node.op == "placeholder"}
+        more = [n.name for n in nodes if n.name not in values and not n.args]
         if more:
             raise ValueError(f"nothing gives it the input {more[0]}")
-        return [known[n.name] if n.name in known else n.args[0] for n in nodes]
+        return [values[n.name] if n.name in values else n.args[0] for n in nodes]
 
     def _keep(self, result: fx.GraphModule, note: str, origins: Origins | None) -> None:
         self.broken = bool(note)
         self.ledger.step(self.lane, self.stage, self.title, result.graph, note, origins)
 
 
-def run_pass(traced: Traced) -> Ledger:
-    """The stages of one pass on a target: the graph that it was given, and that after it, or after each of its steps.
+def run_pass(traced: TracedCall) -> Ledger:
+    """Return the stages of one pass on a target: the graph before it, and that after it, or after each of its steps.
 
     `on` names the graph. Raises NoGraph where there is none.
     """
     source = traced.request.passes[0]
     wanted = traced.options.get("on")
-    tried = [_tried(traced, source, name) for name in ((wanted,) if wanted else AUTOMATIC)]
-    first, *others = tried
+    runs = [_run_on_graph(traced, source, name) for name in ((wanted,) if wanted else AUTOMATIC)]
+    first, *others = runs
     if first.failed or first.useful:
         chosen = next((t for t in others if first.failed and t.useful and not t.failed), first)
         return chosen.ledger
@@ -146,8 +147,8 @@ def run_pass(traced: Traced) -> Ledger:
 
 
 @dataclass(frozen=True)
-class _Tried:
-    """A pass on the graph `name`: whether something went wrong, and whether it changed or found anything."""
+class _PassRun:
+    """A pass on the graph `name`: whether something went wrong, and whether it changed or matched anything."""
 
     name: str
     ledger: Ledger
@@ -155,7 +156,7 @@ class _Tried:
     useful: bool
 
 
-def _tried(traced: Traced, source: PassSource, name: str) -> _Tried:
+def _run_on_graph(traced: TracedCall, source: PassSource, name: str) -> _PassRun:
     ledger = Ledger("check" in traced.options)
     try:
         bench = _bench(traced, ledger, name)
@@ -163,13 +164,13 @@ def _tried(traced: Traced, source: PassSource, name: str) -> _Tried:
         raise
     except (Exception, SystemExit) as error:
         ledger.text(name, "the graph to run it on", note=f"it cannot be made: {sentence(error)}")
-        return _Tried(name, ledger, False, False)
+        return _PassRun(name, ledger, False, False)
     fine = run_on(bench, source)
-    return _Tried(name, ledger, not fine, bench.found or any(info.change for info in ledger.infos))
+    return _PassRun(name, ledger, not fine, bench.matched or any(info.change for info in ledger.infos))
 
 
-def apply_configured(traced: Traced, ledger: Ledger) -> None:
-    """The passes that the project's settings name, one after the other, on the ATen graph of the target."""
+def apply_configured(traced: TracedCall, ledger: Ledger) -> None:
+    """Run the passes that the project's settings name, one after the other, on the ATen graph of the target."""
     if not traced.request.passes:
         return
     bench = _bench(traced, ledger, "inference")
@@ -178,29 +179,29 @@ def apply_configured(traced: Traced, ledger: Ledger) -> None:
             return
 
 
-def _bench(traced: Traced, ledger: Ledger, name: str) -> Bench:
-    made: Given = given(traced, name)
-    lane = ledger.begin(name, made.title, made.module.graph, made.names)
-    inputs = example_values(made.module.graph)
-    return Bench(traced.request, traced.sources, traced.mode, ledger, lane, made.module, inputs)
+def _bench(traced: TracedCall, ledger: Ledger, name: str) -> Bench:
+    graph = pass_graph(traced, name)
+    lane = ledger.begin(name, graph.title, graph.module.graph, graph.names)
+    inputs = example_values(graph.module.graph)
+    return Bench(traced.request, traced.sources, traced.mode, ledger, lane, graph.module, inputs)
 
 
 def run_on(bench: Bench, source: PassSource) -> bool:
     """Run a pass on the bench's graph; False where something went wrong, which is said at the pass's line then."""
-    found = source.found
-    bench.runs(found.name, f"pass:{found.name}", f"{_KINDS[found.kind]} {found.name}")
+    user_pass = source.found
+    bench.runs(user_pass.name, f"pass:{user_pass.name}", f"{_KINDS[user_pass.kind]} {user_pass.name}")
     try:
         with forbid_effects():
-            subject, *more = [_load(bench.request, source, name) for name in (found.name, *found.uses)]
-            _RUN[found.kind](bench, subject, more)
+            subject, *more = [_load(bench.request, source, name) for name in (user_pass.name, *user_pass.uses)]
+            _RUN[user_pass.kind](bench, subject, more)
     except (Exception, SystemExit) as error:
-        _blame(bench, found, error)
+        _blame(bench, user_pass, error)
         return False
     return True
 
 
 def _load(request: TraceRequest, source: PassSource, name: str) -> Any:
-    """An object of the pass's file. What it makes at its top level is real: no model is meant to be there."""
+    """Load an object of the pass's file. Tensors of its top level are real: no model is meant to be there."""
     wanted = replace(
         request,
         file=source.found.file,
@@ -224,7 +225,7 @@ def _function(bench: Bench, subject: Any, more: list[Any]) -> None:
 
 
 def graph_module_of(result: Any, module: fx.GraphModule, name: str) -> fx.GraphModule:
-    """What the pass `name` answered, as a graph module: `None` and flags say that it changed the one it was given.
+    """Return the result of the pass `name` as a graph module; `None` and flags mean that it changed `module`.
 
     Raises Wrong for what is no answer of a pass.
     """
@@ -242,23 +243,23 @@ def graph_module_of(result: Any, module: fx.GraphModule, name: str) -> fx.GraphM
     )
 
 
-def _made(bench: Bench, subject: Any, *arguments: Any) -> Any:
-    """An object of a pass's class. Raises Wrong where its constructor needs to be given more."""
+def _instance(bench: Bench, subject: Any, *arguments: Any) -> Any:
+    """Return an object of a pass's class. Raises Wrong where its constructor needs more arguments."""
     try:
         inspect.signature(subject).bind(*arguments)
     except TypeError as error:
         name = bench.running
-        what = "more than the graph module" if arguments else "arguments"
+        needed = "more than the graph module" if arguments else "arguments"
         way = "" if arguments else f", or write `{name.lower()} = {name}(…)` and run that"
-        raise Wrong(f"the constructor of {name} takes {what} ({error}): give it a default{way}") from None
+        raise Wrong(f"the constructor of {name} takes {needed} ({error}): give it a default{way}") from None
     return subject(*arguments)
 
 
 def _transformer(bench: Bench, subject: Any, more: list[Any]) -> None:
     if not issubclass(subject, fx.Transformer):
-        _function(bench, _made(bench, subject), more)
+        _function(bench, _instance(bench, subject), more)
         return
-    transformer = _made(bench, subject, bench.module)
+    transformer = _instance(bench, subject, bench.module)
     origins: dict[str, str] = {}
     run_node = transformer.run_node
 
@@ -285,13 +286,12 @@ def _transformer(bench: Bench, subject: Any, more: list[Any]) -> None:
 
 def _rewrite(bench: Bench, subject: Any, more: list[Any]) -> None:
     pattern, replacement, filters = rewriting_of(subject, more)
-    found = near_misses_of(bench.module.graph, pattern, filters, bench.lane.names)
-    bench.found |= bool(found.matches)
-    report(bench.ledger, bench.lane, found, f"{bench.stage}:matches", f"where {bench.title} matches")
-    taken, given = found.inputs, inputs_of(replacement)
-    if found.matches and taken != given:
-        what = f"{bench.running} takes {taken} inputs and its replacement {given}"
-        raise Wrong(f"{what}; a replacement takes the inputs of its pattern, in their order")
+    matches = near_misses_of(bench.module.graph, pattern, filters, bench.lane.names)
+    _report_matches(bench, matches)
+    of_pattern, of_replacement = matches.inputs, inputs_of(replacement)
+    if matches.groups and of_pattern != of_replacement:
+        counts = f"{bench.running} takes {of_pattern} inputs and its replacement {of_replacement}"
+        raise Wrong(f"{counts}; a replacement takes the inputs of its pattern, in their order")
     from torch.fx.subgraph_rewriter import replace_pattern_with_filters
 
     replace_pattern_with_filters(bench.module, pattern, replacement, filters)
@@ -299,16 +299,19 @@ def _rewrite(bench: Bench, subject: Any, more: list[Any]) -> None:
 
 
 def _matcher(bench: Bench, subject: Any, more: list[Any]) -> None:
-    found = near_misses_of(bench.module.graph, subject, [], bench.lane.names)
-    bench.found |= bool(found.matches)
-    report(bench.ledger, bench.lane, found, f"{bench.stage}:matches", f"where {bench.title} matches")
+    _report_matches(bench, near_misses_of(bench.module.graph, subject, [], bench.lane.names))
+
+
+def _report_matches(bench: Bench, matches: Matches) -> None:
+    bench.matched |= bool(matches.groups)
+    report(bench.ledger, bench.lane, matches, f"{bench.stage}:matches", f"where {bench.title} matches")
 
 
 def _support(bench: Bench, subject: Any, more: list[Any]) -> None:
-    support = _made(bench, subject) if inspect.isclass(subject) else subject
-    found, fuse = partition(bench.module, support)
-    bench.found |= bool(found.matches)
-    report(bench.ledger, bench.lane, found, f"{bench.stage}:partitions", f"the partitions of {bench.title}")
+    support = _instance(bench, subject) if inspect.isclass(subject) else subject
+    matches, fuse = partition(bench.module, support)
+    bench.matched |= bool(matches.groups)
+    report(bench.ledger, bench.lane, matches, f"{bench.stage}:partitions", f"the partitions of {bench.title}")
     bench.title = f"{bench.title}, partitions fused"
     bench.took(fuse())
 
@@ -350,7 +353,7 @@ def _manager(bench: Bench, subject: Any, more: list[Any]) -> None:
 
 
 def _code_of(step: Any) -> CodeType | None:
-    """The code of a pass that a manager runs: of a function, or of the method of an object."""
+    """Return the code of a pass that a manager runs: of a function, or of the method of an object."""
     function = inspect.unwrap(step) if inspect.isfunction(step) else getattr(type(step), "call", None)
     return getattr(function, "__code__", None)
 
@@ -373,19 +376,19 @@ _KINDS = {
 }
 
 
-def _blame(bench: Bench, found: Pass, error: BaseException) -> None:
-    """Say what a pass raised, at its own line."""
+def _blame(bench: Bench, user_pass: Pass, error: BaseException) -> None:
+    """Add a remark on the exception of a pass, at its own line."""
     reason = error
     while type(reason) is Exception and reason.__cause__ is not None:  # what a pass manager makes of an exception
         reason = reason.__cause__
     message = str(reason) if isinstance(reason, Wrong) else f"{bench.running} {bench.raised(reason)}"
     cause = reason.__cause__ if isinstance(reason, Wrong) and reason.__cause__ is not None else reason
     chain = bench.sources.traceback_chain(cause.__traceback__)
-    span = next((span for span in chain if span.file == found.file), None)
-    if span is None and bench.code is not None and bench.code.co_filename == found.file:
+    span = next((span for span in chain if span.file == user_pass.file), None)
+    if span is None and bench.code is not None and bench.code.co_filename == user_pass.file:
         line = bench.code.co_firstlineno
-        span = Span(found.file, line, 0, line, 0)
-    bench.ledger.remarks.append(Remark(message, span or found.name_span, "error"))
+        span = Span(user_pass.file, line, 0, line, 0)
+    bench.ledger.remarks.append(Remark(message, span or user_pass.name_span, "error"))
     if not bench.broken:
         name = bench.stage if bench.stage.endswith((":check", ":error")) else f"{bench.stage}:error"
         bench.ledger.text(name, bench.title, "", bench.lane.stage, message)

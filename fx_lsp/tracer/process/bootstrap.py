@@ -14,7 +14,7 @@ import os
 import sys
 
 NICENESS = 10
-"""How far what traces stands back behind the editor, where both want the same processor (POSIX)."""
+"""The niceness of processes that trace: they stand back behind the editor, where both want one processor (POSIX)."""
 
 
 def main(argv: list[str]) -> None:

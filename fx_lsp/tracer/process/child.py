@@ -35,7 +35,7 @@ PRIVATE_FD = 100
 
 @dataclass(frozen=True)
 class Channel:
-    """Where the request comes from and the reply goes to: `read(n)` may return less, `write` sends all."""
+    """The stream that the request comes from and the reply goes to: `read(n)` may return less, `write` sends all."""
 
     read: Callable[[int], bytes]
     write: Callable[[bytes], object]
@@ -46,7 +46,7 @@ class Channel:
 
 
 def find_job(job: str) -> Job:
-    """The function that `module:function` names; also readies what decodes requests, so that forks inherit both."""
+    """Return the function `module:function`; also ready what decodes requests, so that forks inherit both."""
     with suppress(ProtocolError):
         from_json(TraceRequest, {})
     module, _, name = job.partition(":")

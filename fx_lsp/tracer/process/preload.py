@@ -26,7 +26,7 @@ class Unusable(Exception):
 
 @contextmanager
 def _uncollected() -> Generator[None]:
-    """Without garbage collection: imports make much that stays and little garbage."""
+    """Inside, no garbage is collected: imports make much that stays and little garbage."""
     gc.disable()
     try:
         yield
@@ -70,7 +70,7 @@ def import_packages(names: Iterable[str]) -> None:
 
 
 def count_threads() -> int:
-    """Threads of this process, those that Python does not know of included where the platform tells."""
+    """Return the number of threads of this process, also those unknown to Python where the platform tells."""
     try:
         return len(list(Path("/proc/self/task").iterdir()))
     except OSError:

@@ -13,7 +13,7 @@ from fx_lsp.wire import decode_stage
 
 MODULES = ("torch.nn.functional", "torch._dynamo", "torch._functorch.aot_autograd", "fx_lsp.tracer.job")
 LAZY_MODULES = ("torch._functorch.compilers", "torch._inductor.compile_fx")
-"""What the partitioner imports when it first runs; not every torch has them."""
+"""Modules that the partitioner imports when it first runs; not every torch has them."""
 _NAME = "fx_lsp_rehearsal"
 _SOURCE = """
 import torch
@@ -35,8 +35,8 @@ class Inference(Training):
 """
 
 
-MOST_NODES = 1000
-"""How much of a graph is rehearsed: a spare should be ready soon."""
+MAX_NODES = 1000
+"""The number of nodes of a graph that are rehearsed: a spare should be ready soon."""
 
 
 def warm() -> None:
@@ -76,15 +76,15 @@ def _replay(stage: Stage) -> None:
     from fx_lsp.tracer.compat import FakeTensorMode
     from fx_lsp.tracer.run.tensors import make_tensor
 
-    known: dict[str, Any] = {"torch": torch, "aten": torch.ops.aten, "prims": torch.ops.prims, "operator": operator}
+    values: dict[str, Any] = {"torch": torch, "aten": torch.ops.aten, "prims": torch.ops.prims, "operator": operator}
     with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
-        for node in stage.nodes[:MOST_NODES]:
+        for node in stage.nodes[:MAX_NODES]:
             with suppress(Exception):
                 spec = parse_spec(node.spec or "") if node.op == "placeholder" else None
                 if spec is not None:
-                    known[node.name] = make_tensor(spec)
+                    values[node.name] = make_tensor(spec)
                 elif node.op == "call_function" and node.target.startswith(("aten.", "prims.", "operator.getitem")):
-                    known[node.name] = eval(f"{node.target}({', '.join(node.args)})", known)
+                    values[node.name] = eval(f"{node.target}({', '.join(node.args)})", values)
 
 
 def _trace(name: str) -> None:

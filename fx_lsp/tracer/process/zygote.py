@@ -157,7 +157,7 @@ class _Zygote:
             self._send({"forked": header["fork"], "pid": pid})
 
     def _take_graph(self, descriptor: int) -> None:
-        """What the next spare rehearses; one that waits has rehearsed something else."""
+        """Read the graph that the next spare rehearses; one that waits has rehearsed another."""
         with open(descriptor, "rb") as stream:
             graph = stream.read()
         if graph != self._graph:
@@ -211,7 +211,7 @@ class _Zygote:
         return descriptors[0], descriptors[1]
 
     def _use_spare(self, channel: int, output: int) -> int:
-        """Hand a request to the spare; its pid, or 0 where there is none."""
+        """Hand a request to the spare; return its pid, or 0 where there is none."""
         if self._spare is None:
             return 0
         spare, self._spare = self._spare, None

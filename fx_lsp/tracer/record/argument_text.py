@@ -34,7 +34,7 @@ class Unwritable(Exception):
 
 
 def argument_names(code: CodeType) -> tuple[str, ...]:
-    """The names of a function's parameters, in the order of their local variables: `*args` and `**kwargs` last."""
+    """Return a function's parameters by name, in the order of its local variables: `*args` and `**kwargs` last."""
     starred = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + starred]
 
@@ -58,7 +58,7 @@ def fingerprint(names: tuple[str, ...], values: Mapping[str, Any]) -> tuple[Any,
 
 
 def arguments_text(code: CodeType, names: tuple[str, ...], values: Mapping[str, Any]) -> tuple[str, bool]:
-    """`x=f32[8, 64], n=4` for a call of `code`, and whether there is a tensor in it.
+    """Return `x=f32[8, 64], n=4` for a call of `code`, and whether there is a tensor in it.
 
     What cannot be written is left out. `values` are the function's locals at its first instruction.
     """
@@ -87,10 +87,10 @@ def _named(names: tuple[str, ...], values: Mapping[str, Any], keywords: str | No
                 yield key, value
 
 
-def value_text(value: Any, known: tuple[str, ...], depth: int = MAX_DEPTH) -> tuple[str, bool]:
-    """One value as text, and whether there is a tensor in it. Raises Unwritable.
+def value_text(value: Any, global_names: tuple[str, ...], depth: int = MAX_DEPTH) -> tuple[str, bool]:
+    """Return one value as text, and whether there is a tensor in it. Raises Unwritable.
 
-    `known` are the global names that the function reads: a dtype or device is an expression that needs `torch`.
+    `global_names` are those that the function reads: a dtype or device is an expression that needs `torch`.
     """
     kind = type(value)
     if issubclass(kind, torch.Tensor):
@@ -101,18 +101,18 @@ def value_text(value: Any, known: tuple[str, ...], depth: int = MAX_DEPTH) -> tu
         return (repr(value) if math.isfinite(value) else f"float('{value}')"), False
     if kind is str and len(value) <= MAX_STRING and value.isprintable():
         return repr(value), False
-    if kind in (torch.dtype, torch.device) and "torch" in known:
+    if kind in (torch.dtype, torch.device) and "torch" in global_names:
         return (str(value) if kind is torch.dtype else f"torch.{value!r}"), False
     if kind in _CONTAINERS and depth:
-        return _container_text(value, known, depth - 1)
+        return _container_text(value, global_names, depth - 1)
     raise Unwritable
 
 
-def _container_text(value: Any, known: tuple[str, ...], depth: int) -> tuple[str, bool]:
+def _container_text(value: Any, global_names: tuple[str, ...], depth: int) -> tuple[str, bool]:
     if len(value) > MAX_TENSORS:
         raise Unwritable
     keyed = isinstance(value, dict)
-    written = [value_text(v, known, depth) for v in (value.values() if keyed else value)]
+    written = [value_text(v, global_names, depth) for v in (value.values() if keyed else value)]
     tensors = any(holds for _, holds in written)
     if len(value) > MAX_ITEMS and not tensors:
         raise Unwritable
@@ -126,7 +126,7 @@ def _container_text(value: Any, known: tuple[str, ...], depth: int) -> tuple[str
 
 
 def tensor_text(tensor: torch.Tensor) -> str:
-    """The spec of a tensor. Raises Unwritable for sparse, nested and quantized ones, and for symbolic sizes."""
+    """Return the spec of a tensor. Raises Unwritable for sparse, nested and quantized ones, and for symbolic sizes."""
     with torch._C.DisableTorchFunction():
         try:
             if tensor.layout is not torch.strided or tensor.is_nested:

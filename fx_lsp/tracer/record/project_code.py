@@ -1,4 +1,4 @@
-"""Which code is the project's, and what it is called."""
+"""The project's code: its files, and the names of its functions and classes."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class ProjectFiles:
     def __init__(self, root: str, directory: str) -> None:
         self._root = os.path.realpath(root)
         self._directory = directory
-        self._known: dict[str, str | None] = {}
+        self._paths: dict[str, str | None] = {}
         self.foreign: set[str] = set()
 
     def relative(self, file: str) -> str | None:
-        """The file (a code object's `co_filename`) relative to the root, with slashes; None where it is not one."""
+        """Return the path of a code object's file relative to the root, with slashes; None where it is not below it."""
         try:
-            return self._known[file]
+            return self._paths[file]
         except KeyError:
-            self._known[file] = found = self._find(file)
-            if found is None:
+            self._paths[file] = path = self._find(file)
+            if path is None:
                 self.foreign.add(file)
-            return found
+            return path
 
     def _find(self, file: str) -> str | None:
         if not file or file.startswith("<"):
@@ -62,7 +62,7 @@ def _prefixes() -> set[str]:
 
 
 def qualified_name(code: CodeType) -> str:
-    """`Block.extra`, `outer.<locals>.inner`."""
+    """Return the qualified name of a function: `Block.extra`, `outer.<locals>.inner`."""
     if sys.version_info >= (3, 11):
         return code.co_qualname
     return _names_in(code.co_filename).get((code.co_firstlineno, code.co_name), code.co_name)
@@ -90,17 +90,17 @@ def _names_in(file: str) -> dict[tuple[int, str], str]:
 
 
 def owner_of(first: Any, owner: str, name: str) -> type | None:
-    """The class with the qualified name `owner` that `first`, an instance or a class, belongs to.
+    """Return the class with the qualified name `owner` that `first`, an instance or a class, belongs to.
 
     None where there is none, or where its `name` is a static method: then `first` is an argument like any other.
     """
     cls = first if isinstance(first, type) else type(first)
-    found = next((k for k in cls.__mro__ if k.__qualname__ == owner), None)
-    return None if found is None or isinstance(vars(found).get(name), staticmethod) else found
+    base = next((k for k in cls.__mro__ if k.__qualname__ == owner), None)
+    return None if base is None or isinstance(vars(base).get(name), staticmethod) else base
 
 
 def code_of(function: Any) -> CodeType | None:
-    """The code of a function, below decorators that tell what they wrap; None for anything else."""
+    """Return the code of a function, below decorators that tell what they wrap; None for anything else."""
     for _ in range(_MAX_DECORATORS):
         if not isinstance(function, FunctionType):
             break

@@ -24,7 +24,7 @@ from fx_lsp.tracer.record.argument_text import argument_names, arguments_text, f
 from fx_lsp.tracer.record.project_code import ProjectFiles, code_of, owner_of, qualified_name
 
 TOOL = "fx-lsp record"
-"""How `sys.monitoring` knows this recorder."""
+"""The number of this recorder in `sys.monitoring`."""
 MAX_SIGNATURES = 8
 """Distinct texts that are kept for one target."""
 MAX_TEXT = 4000
@@ -35,7 +35,7 @@ REPEATS = 16
 """Calls with nothing new after which a function is left alone, where recording takes too much time."""
 TIME_SHARE = 0.05
 """The part of the program's time that is too much."""
-MAX_KNOWN = 256
+MAX_FINGERPRINTS = 256
 """Calls of a function that are recognised without making their texts."""
 MAX_INSTANCES = 10_000
 """Objects whose construction is remembered at a time."""
@@ -103,14 +103,14 @@ class _Function:
     name: str
     owner: str | None
     parameters: tuple[str, ...]
-    known: set[tuple[Any, ...]] = field(default_factory=set[tuple[Any, ...]])
+    fingerprints: set[tuple[Any, ...]] = field(default_factory=set[tuple[Any, ...]])
     tensors: bool = False
     quiet: int = 0
     done: bool = False
 
 
 @dataclass(eq=False)
-class _Made:
+class _Construction:
     """An object, and the arguments of each `__init__` (by the code's identity) that has run for it."""
 
     reference: weakref.ref[Any]
@@ -130,14 +130,14 @@ class Recorder:
         self._command = command
         self._functions: dict[int, _Function] = {}
         self._seen: dict[tuple[str, str], set[str]] = {}
-        self._made: dict[int, _Made] = {}
+        self._constructions: dict[int, _Construction] = {}
         self._busy: set[int] = set()
         self._began = time.perf_counter()
         self._spent = 0.0
         self._off = False
 
     def wants(self, code: CodeType) -> bool:
-        """Whether calls of `code` may still tell something new."""
+        """Return whether calls of `code` may still show something new."""
         file = self.files.relative(code.co_filename)
         if file is None or self._off:
             return False
@@ -159,12 +159,12 @@ class Recorder:
             else:
                 mark = fingerprint(function.parameters, values)
                 mark = mark and (*mark, _evaluates(values.get(function.parameters[0])))
-                if mark is not None and mark in function.known:
+                if mark is not None and mark in function.fingerprints:
                     function.quiet += 1
                 else:
                     self._note_call(function, values)
-                    if mark is not None and len(function.known) < MAX_KNOWN:
-                        function.known.add(mark)
+                    if mark is not None and len(function.fingerprints) < MAX_FINGERPRINTS:
+                        function.fingerprints.add(mark)
         except RecursionError:
             pass  # the program's own, which it meets a moment later
         except Exception as error:
@@ -194,21 +194,22 @@ class Recorder:
         if not isinstance(instance, nn.Module):
             function.quiet += 1
             function.done = function.quiet >= WITHOUT_TENSORS
-        made = self._made.get(key)
-        if made is None or made.reference() is not instance:
-            if len(self._made) >= MAX_INSTANCES:
+        construction = self._constructions.get(key)
+        if construction is None or construction.reference() is not instance:
+            if len(self._constructions) >= MAX_INSTANCES:
                 return
             try:
-                made = self._made[key] = _Made(weakref.ref(instance, lambda gone: self._forget(key, gone)))
+                construction = _Construction(weakref.ref(instance, lambda gone: self._forget(key, gone)))
             except TypeError:
                 return
+            self._constructions[key] = construction
         text, _ = arguments_text(function.code, function.parameters[1:], values)
-        made.arguments.setdefault(id(function.code), text)
+        construction.arguments.setdefault(id(function.code), text)
 
     def _forget(self, key: int, reference: weakref.ref[Any]) -> None:
-        made = self._made.get(key)
-        if made is not None and made.reference is reference:
-            del self._made[key]
+        construction = self._constructions.get(key)
+        if construction is not None and construction.reference is reference:
+            del self._constructions[key]
 
     def _note_call(self, function: _Function, values: dict[str, Any]) -> None:
         file, name, names, construction = function.file, function.name, function.parameters, None
@@ -241,27 +242,27 @@ class Recorder:
         self.write({"file": file, "name": name, "text": text})
 
     def _called_class(self, module: nn.Module, owner: type, function: _Function) -> tuple[type, str]:
-        """The class that a running `forward` is of, and its file: the module's own, unless a subclass called this one
+        """Return the class of a running `forward`, and its file: the module's own, unless a subclass called this one
         through `super()`."""
         cls = type(module)
-        found = next((vars(k)["forward"] for k in cls.__mro__ if "forward" in vars(k)), None)
-        if code_of(found) is function.code:
+        forward = next((vars(k)["forward"] for k in cls.__mro__ if "forward" in vars(k)), None)
+        if code_of(forward) is function.code:
             file = self.files.relative(getattr(sys.modules.get(cls.__module__), "__file__", None) or "")
             if file is not None:
                 return cls, file
         return owner, function.file
 
     def _construction(self, instance: Any, owner: type) -> str | None:
-        """The constructor arguments that make an `owner` like `instance`, as text; None where they are not known."""
-        made = self._made.get(id(instance))
-        if made is None or made.reference() is not instance:
+        """Return the constructor arguments of an `owner` like `instance`, as text; None where they are not known."""
+        construction = self._constructions.get(id(instance))
+        if construction is None or construction.reference() is not instance:
             return None
         constructor = next((vars(k)["__init__"] for k in owner.__mro__ if "__init__" in vars(k)), None)
-        return made.arguments.get(id(code_of(constructor)))
+        return construction.arguments.get(id(code_of(constructor)))
 
 
 def _evaluates(receiver: Any) -> bool:
-    """Whether it is a module in evaluation mode."""
+    """Return True for a module in evaluation mode."""
     return isinstance(receiver, nn.Module) and not receiver.training
 
 

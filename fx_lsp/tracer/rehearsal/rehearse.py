@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import linecache
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from types import FrameType, ModuleType, TracebackType
 from typing import Any
+from unittest.mock import patch
 
 import torch
+import torch.distributed as dist
 from torch import nn
+from torch.optim import Optimizer
 
 from fx_lsp.model import Failure, TraceRequest
 from fx_lsp.tracer.compat import FakeTensorMode
@@ -24,9 +28,7 @@ from fx_lsp.tracer.program.effects import forbid_effects
 from fx_lsp.tracer.program.load import codes_of, empty_module
 from fx_lsp.tracer.program.time_limit import time_limit
 from fx_lsp.tracer.program.weights import are_weights_left_out
-from fx_lsp.tracer.rehearsal.script import AGAIN, TRYING, TURNS, rehearsed
-from fx_lsp.tracer.rehearsal.stand_ins import no_remote_calls, plain_steps
-from fx_lsp.tracer.rehearsal.turns import Turns
+from fx_lsp.tracer.rehearsal.script import AGAIN, TRYING, TURNS, Turns, rehearsed
 from fx_lsp.tracer.run.observation import FailedCall, Run, tensors_among, watched_run
 from fx_lsp.tracer.run.pairs import pairs_told
 from fx_lsp.tracer.run.values import constants
@@ -35,7 +37,7 @@ from fx_lsp.tracer.run.values.decisions import Decisions, decided_by
 from fx_lsp.tracer.source.provenance import Sources
 
 SECONDS = 10.0
-"""How long a rehearsal may take."""
+"""The time that a rehearsal may take."""
 _HOME = os.path.dirname(torch.__file__) + os.sep
 _OF_LIBRARY = tuple(
     _HOME + part
@@ -47,9 +49,9 @@ _FILES = ("storage.py", "serialization.py", "hub.py", "utils/tensorboard/")
 _ABOUT_MORE = tuple(_HOME + part for part in (*(f"{folder}/" for folder in _FOLDERS), *_FILES))
 """The parts of PyTorch that do more with tensors than compute: with storages, code, other processes."""
 _VALUES = os.path.dirname(constants.__file__) + os.sep
-"""What answers for PyTorch where a tensor is asked for its values."""
+"""The code that answers for PyTorch where a tensor is asked for its values."""
 _OF_OPERATIONS = (RuntimeError, ValueError, IndexError, TypeError, AssertionError)
-"""What an operation raises that does not fit what it is given."""
+"""Exceptions of an operation that does not fit its operands."""
 
 
 class _Wrong(BaseException):
@@ -134,7 +136,7 @@ class _Rehearsal:
 
 
 def rehearse(request: TraceRequest, sources: Sources, mode: FakeTensorMode) -> Failure | None:
-    """Return what a script does wrong, if it does."""
+    """Return the first thing that a script does wrong; None where nothing is."""
     run = Run(pairs=True)
     rehearsal = _Rehearsal(sources, run)
     tree = rehearsed(ast.parse(request.source, request.file))
@@ -153,8 +155,8 @@ def rehearse(request: TraceRequest, sources: Sources, mode: FakeTensorMode) -> F
         rehearsal.line = stack.enter_context(started_as(request.file))
         stack.enter_context(one_batch_each(and_last=True))
         stack.enter_context(arrays_refuse_gradients())
-        stack.enter_context(plain_steps())
-        stack.enter_context(no_remote_calls())
+        stack.enter_context(_plain_steps())
+        stack.enter_context(_no_remote_calls())
         stack.enter_context(rehearsal.turns.counting())
         watched_run(sources, whole, _run.__code__, None, run)
     error = run.error.__cause__ if isinstance(run.error, _Wrong) else None
@@ -252,3 +254,42 @@ def _statement(frame: FrameType, line: int) -> ast.stmt | None:
     nodes = (node for node in ast.walk(tree) if isinstance(node, ast.stmt))
     around = [node for node in nodes if node.lineno <= line <= (node.end_lineno or node.lineno)]
     return max(around, key=lambda node: (node.lineno, -(node.end_lineno or 0)), default=None)
+
+
+@contextmanager
+def _plain_steps() -> Generator[None, None, None]:
+    """Inside, PyTorch's optimizers change each parameter by its gradient, in place, and compute no more."""
+    with ExitStack() as stack:
+        kinds = [kind for kind in vars(torch.optim).values() if isinstance(kind, type) and issubclass(kind, Optimizer)]
+        for kind in kinds:
+            if "step" in vars(kind) and kind is not Optimizer:
+                stack.enter_context(patch.object(kind, "step", _plain_step))
+        yield
+
+
+@contextmanager
+def _no_remote_calls() -> Generator[None, None, None]:
+    """Inside, there are no other processes that a script could wait for."""
+    if not dist.is_available():
+        yield
+        return
+    rpc: Any = importlib.import_module("torch.distributed.rpc")
+
+    def init_rpc(*args: Any, **kwargs: Any) -> Any:
+        raise AbsentError(NotImplementedError("the other processes are not there"))
+
+    with patch.object(rpc, "init_rpc", init_rpc):
+        yield
+
+
+def _plain_step(self: Optimizer, closure: Callable[[], Any] | None = None) -> Any:
+    loss = None
+    if closure is not None:
+        with torch.enable_grad():
+            loss = closure()
+    with torch.no_grad():
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None and not parameter.grad.is_sparse:
+                    parameter.add_(parameter.grad)
+    return loss

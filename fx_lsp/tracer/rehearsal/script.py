@@ -4,7 +4,11 @@ two turns, and what stands under `if __name__ == "__main__":` runs."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
 
 from fx_lsp.steps import blocks_of
 from fx_lsp.syntax import is_main_guard
@@ -13,10 +17,57 @@ from fx_lsp.tracer.program.absences import guarded
 TURNS, AGAIN, TRYING = " turns", " again", " trying"
 """The names of what rehearsed code calls: around what a loop goes through, at each turn of another loop, and where the
 code itself catches what is raised. No identifier of the user's has a space in front."""
+TRAINING_TURNS = 2
+"""The number of turns of a loop that trains: two show what goes from one training step to the next."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _PLAIN = (ast.Return, ast.Break, ast.Continue, ast.Pass, ast.Global, ast.Nonlocal, ast.Raise)
 _CATCHING = frozenset({"suppress", "raises", "assertRaises"})
 _COLLECTING = frozenset({"append", "extend", "add", "update", "insert", "appendleft"})
+
+
+class Turns:
+    """Ends loops whose last turns trained. `collected` are the names of what loops added to that were ended so."""
+
+    def __init__(self) -> None:
+        self.collected: set[str] = set()
+        self._backwards = 0
+
+    @contextmanager
+    def counting(self) -> Generator[None, None, None]:
+        """Inside, backward passes are counted."""
+        original: Callable[..., Any] = torch.autograd.backward
+
+        def backward(*args: Any, **kwargs: Any) -> Any:
+            self._backwards += 1
+            return original(*args, **kwargs)
+
+        torch.autograd.backward = backward
+        try:
+            yield
+        finally:
+            torch.autograd.backward = original
+
+    def through(self, items: Iterable[Any], *names: str) -> Iterator[Any]:
+        """Yield the items that a loop goes through, which adds to what has these names."""
+        again = self.again(*names)
+        for item in items:
+            if not again():
+                return
+            yield item
+
+    def again(self, *names: str) -> Callable[[], bool]:
+        """Return what tells at the begin of each turn of a loop whether there is to be one."""
+        trained: list[int] = []
+
+        def is_wanted() -> bool:
+            trained.append(self._backwards)
+            last = trained[-TRAINING_TURNS - 1 :]
+            is_over = len(last) > TRAINING_TURNS and all(last[i] < last[i + 1] for i in range(TRAINING_TURNS))
+            if is_over:
+                self.collected |= set(names)
+            return not is_over
+
+        return is_wanted
 
 
 def rehearsed(tree: ast.Module) -> ast.Module:
@@ -46,7 +97,7 @@ def _last_name(node: ast.AST) -> Iterator[str]:
 
 
 def _block(block: Sequence[ast.stmt], is_caught: bool = False) -> list[ast.stmt]:
-    """The statements of a block; what `is_caught` by the code itself is left to it."""
+    """Return the statements of a block; what `is_caught` by the code itself is left to it."""
     statements: list[ast.stmt] = []
     for node in block:
         replacement = _statement(node, is_caught)

@@ -1,1 +1,1 @@
-"""What is said in the user's source: the expression that an operation came from, its text, and names."""
+"""The user's source: the expression that an operation came from, its text, and names."""

@@ -7,11 +7,11 @@ import ast
 from fx_lsp.model import Span
 
 MAX_TEXT = 60
-"""How long an expression may be in a sentence."""
+"""The length of an expression in a sentence."""
 
 
 def expression(span: Span | None, lines: list[str]) -> ast.expr | None:
-    """The expression at a span of a file's lines, parsed; None where the text there is none.
+    """Return the expression at a span of a file's lines, parsed; None where the text there is none.
 
     What `x += y` computes is `x + y`.
     """
@@ -37,7 +37,7 @@ def _augmented(text: bytes) -> ast.expr | None:
 
 
 def shown_expression(span: Span, lines: list[str]) -> str:
-    """The source of an expression, shortened where it is long; its line where there is none."""
+    """Return the source of an expression, shortened where it is long; its line where there is none."""
     node = expression(span, lines)
     if node is not None:
         return shown_text(node)

@@ -23,7 +23,7 @@ INTEGERS: tuple[tuple[re.Pattern[str], int], ...] = tuple(
         (r"len|steps|seq|num_|^n_|count|max", 8),
     )
 )
-"""What names are like, each with a number."""
+"""Patterns of names, each with a number."""
 
 
 def number_named(name: str) -> int:

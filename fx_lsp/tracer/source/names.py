@@ -20,21 +20,21 @@ class Namer:
     """Hands out unique Python identifiers."""
 
     def __init__(self) -> None:
-        self._taken: set[str] = {"aten", "torch", "operator", "forward", "backward", "joint"}
+        self._used: set[str] = {"aten", "torch", "operator", "forward", "backward", "joint"}
 
     def unique(self, wish: str) -> str:
-        """`wish` as an identifier nobody has yet; `_1`, `_2`, … is appended where it is taken."""
+        """Return `wish` as an identifier of its own; `_1`, `_2`, … is appended where it is used already."""
         name = identifier(wish)
         candidate, count = name, 0
-        while candidate in self._taken:
+        while candidate in self._used:
             count += 1
             candidate = f"{name}_{count}"
-        self._taken.add(candidate)
+        self._used.add(candidate)
         return candidate
 
 
 def identifier(text: str) -> str:
-    """`text` as a Python identifier: `self.q_proj.weight` gives `q_proj_weight`, `xs[0]` gives `xs_0`."""
+    """Return `text` as a Python identifier: `self.q_proj.weight` gives `q_proj_weight`, `xs[0]` gives `xs_0`."""
     name = re.sub(r"\W+|__+", "_", text.removeprefix("self.")).strip("_") or "value"
     if name[0].isdigit():
         name = f"_{name}"
@@ -49,7 +49,7 @@ Assigned: TypeAlias = "str | tuple[str, ...]"
 
 
 def assigned_names(tree: ast.Module, file: str) -> dict[Span, Assigned]:
-    """For each statement `name = expression`: the expression's span to the name; for `a, b = expression` to several."""
+    """Return the variable of each expression by its span: of `name = expression`; several for `a, b = expression`."""
     names: dict[Span, Assigned] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
@@ -58,13 +58,13 @@ def assigned_names(tree: ast.Module, file: str) -> dict[Span, Assigned]:
             target, value = node.target, node.value
         else:
             continue
-        for one, made in _pairs(target, value):
+        for one, bound in _pairs(target, value):
             if isinstance(one, ast.Name):
-                names[_span(made, file)] = one.id
+                names[_span(bound, file)] = one.id
             elif isinstance(one, (ast.Tuple, ast.List)):
                 several = [item.id for item in one.elts if isinstance(item, ast.Name)]
-                if len(several) == len(one.elts) > 1:
-                    names[_span(made, file)] = names[_span(one, file)] = tuple(several)  # a tensor is unpacked at these
+                if len(several) == len(one.elts) > 1:  # a tensor is unpacked at the span of the names
+                    names[_span(bound, file)] = names[_span(one, file)] = tuple(several)
     return names
 
 
@@ -74,7 +74,7 @@ def _span(node: ast.expr, file: str) -> Span:
 
 
 def _pairs(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
-    """Targets with what each is bound to, as far as that is written down: `a, b = x, y` binds two."""
+    """Return targets with the value that each is bound to, as far as that is written down: `a, b = x, y` binds two."""
     if isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List)):
         starred = any(isinstance(e, ast.Starred) for e in (*target.elts, *value.elts))
         if len(target.elts) == len(value.elts) and not starred:
@@ -87,13 +87,13 @@ def variables_of(
     chains: dict[torch.fx.Node, Chain],
     assigned: Mapping[Span, Assigned],
 ) -> dict[torch.fx.Node, str]:
-    """The variable that each of the forward `nodes` was bound to.
+    """Return the variable that each of the forward `nodes` was bound to.
 
     A statement's nodes are an uninterrupted run that came from its right-hand side; its value is the last of them that
     is used outside the run. (What follows it there, `detach` and `t`, is made for backward alone.) Where several
     variables are bound, their values are the parts that one operation gives.
     """
-    found: dict[torch.fx.Node, str] = {}
+    variable_of: dict[torch.fx.Node, str] = {}
     open_runs: dict[Span, list[torch.fx.Node]] = {}
     forward = set(nodes)
 
@@ -103,11 +103,11 @@ def variables_of(
         used = [n for n in run if any(u.op == "output" or (u in forward and u not in members) for u in n.users)]
         variables = assigned[span]
         if isinstance(variables, str):
-            found.setdefault((used or run)[-1], variables)
+            variable_of.setdefault((used or run)[-1], variables)
         else:
             for node, number in _parts(used, len(variables)).items():
                 if variables[number].strip("_"):
-                    found.setdefault(node, variables[number])
+                    variable_of.setdefault(node, variables[number])
 
     for node in nodes:
         current = [s for s in chains.get(node, ()) if s in assigned]
@@ -117,28 +117,34 @@ def variables_of(
             open_runs.setdefault(span, []).append(node)
     for span in list(open_runs):
         close(span)
-    return found
+    return variable_of
 
 
 def _parts(nodes: Sequence[torch.fx.Node], count: int) -> dict[torch.fx.Node, int]:
-    """Which of `count` parts of a tensor, or of the results of an operation, each node is; {} where they are none."""
-    if not nodes or any(len(n.args) < 2 or (n.target, n.args[0]) != (nodes[0].target, nodes[0].args[0]) for n in nodes):
+    """Return the number of each node among `count` parts of one value; {} where they are no such parts."""
+    if not nodes or any(len(n.args) < 2 for n in nodes):
         return {}
     target, whole = nodes[0].target, nodes[0].args[0]
+    if any(n.target != target or n.args[0] != whole for n in nodes):
+        return {}
     if target is operator.getitem:
         results: Any = whole.meta.get("val") if isinstance(whole, torch.fx.Node) else None
-        known = isinstance(results, (tuple, list)) and len(results) == count
-        return {n: cast(int, n.args[1]) for n in nodes} if known else {}
-    if target not in (torch.ops.aten.select.int, torch.ops.aten.slice.Tensor) or len(nodes) != count:
-        return {}
-    along, places = [n.args[1] for n in nodes], [n.args[2] if len(n.args) > 2 else None for n in nodes]
-    found = [p for p in places if isinstance(p, int)]
-    in_order = along == along[:1] * count and len(found) == count and found == sorted(found)
-    return {n: i for i, n in enumerate(nodes)} if in_order else {}
+        has_parts = isinstance(results, (tuple, list)) and len(results) == count
+        return {n: cast(int, n.args[1]) for n in nodes} if has_parts else {}
+    is_unpacked = target in (torch.ops.aten.select.int, torch.ops.aten.slice.Tensor) and _in_order(nodes)
+    return {n: i for i, n in enumerate(nodes)} if is_unpacked and len(nodes) == count else {}
+
+
+def _in_order(slices: Sequence[torch.fx.Node]) -> bool:
+    """Return True if slices of a tensor lie along one dimension, each behind the one before it."""
+    starts = [n.args[2] if len(n.args) > 2 else None for n in slices]
+    numbers = [start for start in starts if isinstance(start, int)]
+    along_one = all(n.args[1] == slices[0].args[1] for n in slices)
+    return along_one and len(numbers) == len(starts) and numbers == sorted(numbers)
 
 
 def returned_names(tree: ast.Module, name: str) -> list[str] | None:
-    """The names in the last `return a, b` of a function, or None where it returns something else."""
+    """Return the names in the last `return a, b` of a function, or None where it returns something else."""
     function = _find(tree.body, name.split("."))
     returns = [n for n in ast.walk(function) if isinstance(n, ast.Return)] if function else []
     if not returns:

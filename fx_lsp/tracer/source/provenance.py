@@ -1,4 +1,4 @@
-"""Which source expressions an operation came from.
+"""The expressions of the source that an operation came from.
 
 While the target runs, a `TorchFunctionMode` sees every call into torch, walks the Python stack outwards and turns
 each frame of the user's code into the span of the expression it is evaluating. The chain of spans (innermost first) is
@@ -52,7 +52,7 @@ class Sources:
         self._chain_numbers: dict[Chain, int] = {}
 
     def rank(self, filename: str) -> int:
-        """0 for the user's own code, 1 for a third-party library, 2 for torch, the standard library and fx-lsp."""
+        """Return 0 for the user's own code, 1 for a third-party library, 2 for torch, Python's own code and fx-lsp."""
         rank = self._ranks.get(filename)
         if rank is None:
             rank = self._ranks[filename] = self._rank(filename)
@@ -70,7 +70,7 @@ class Sources:
         return 2 if filename.startswith(_STDLIB) else 0
 
     def chain(self, frame: FrameType | None, stop: CodeType) -> Chain:
-        """The spans of the user's expressions from `frame` outwards, up to the frame that runs `stop`.
+        """Return the spans of the user's expressions from `frame` outwards, up to the frame that runs `stop`.
 
         Expressions in the user's own code where there are any, otherwise those in libraries.
         """
@@ -86,7 +86,7 @@ class Sources:
         return tuple(own or library)
 
     def number(self, chain: Chain) -> int:
-        """The number under which `chain` is interned in `chains`."""
+        """Return the number under which `chain` is interned in `chains`."""
         number = self._chain_numbers.get(chain)
         if number is None:
             number = self._chain_numbers[chain] = len(self.chains)
@@ -94,7 +94,7 @@ class Sources:
         return number
 
     def span(self, code: CodeType, lasti: int, lineno: int | None) -> Span:
-        """The expression that the instruction at byte offset `lasti` of `code` belongs to.
+        """Return the expression that the instruction at byte offset `lasti` of `code` belongs to.
 
         A whole line (columns 0 to 0) where Python keeps no columns.
         """
@@ -109,7 +109,7 @@ class Sources:
         return Span(code.co_filename, line, 0, line, 0)
 
     def traceback_chain(self, traceback: TracebackType | None) -> Chain:
-        """The spans of the user's own code in a traceback, innermost first; of libraries where there are none."""
+        """Return the spans of the user's own code in a traceback, innermost first; of libraries if there are none."""
         own: list[Span] = []
         library: list[Span] = []
         while traceback is not None:

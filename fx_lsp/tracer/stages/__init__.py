@@ -1,1 +1,1 @@
-"""What stages besides AOTAutograd's graphs are made with: their registry, and the ledger of a graph under passes."""
+"""Stages besides AOTAutograd's graphs: the registry of works that make them, and the ledger of a graph under passes."""

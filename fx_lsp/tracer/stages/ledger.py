@@ -14,11 +14,11 @@ from fx_lsp.model import Change, Remark, Stage, StageInfo
 from fx_lsp.tracer.capture.graphs import Names, is_tangent, node_spec, stage_of
 from fx_lsp.tracer.compat import annotation
 from fx_lsp.tracer.source.provenance import KEY
-from fx_lsp.tracer.stages.equivalence import Results, compare, run_for_real
+from fx_lsp.tracer.stages.equivalence import RandomRun, compare, run_for_real
 
 
 class Row(NamedTuple):
-    """What a node was at one moment. Argument tuples are never changed in place, so that keeping them is a copy."""
+    """A node as it was at one moment. Argument tuples are never changed in place, so that keeping them is a copy."""
 
     node: torch.fx.Node
     target: Any
@@ -32,20 +32,23 @@ Origins = Mapping[str, str]
 
 
 def rows_of(graph: torch.fx.Graph) -> Rows:
-    """The present state of a graph."""
+    """Return the present state of a graph."""
     return [Row(n, n.target, n.args, n.kwargs) for n in graph.nodes]
 
 
 def unchanged(before: Rows, graph: torch.fx.Graph, origins: Origins | None) -> set[torch.fx.Node]:
-    """The nodes of a graph that do what they did `before`, with the same arguments; `origins` as in `Ledger.step`."""
+    """Return the nodes of a graph that do what they did `before`, with the same arguments.
+
+    `origins` are as in `Ledger.step`.
+    """
     after = rows_of(graph)
-    known = _origins(before, after, origins)
-    if known is None:
+    copied_from = _origins(before, after, origins)
+    if copied_from is None:
         old = {row.node: row for row in before}
         return {row.node for row in after if (was := old.get(row.node)) is not None and was[1:] == row[1:]}
-    copied = {row.node.name: row for row in before}
-    pairs = [(copied[known[row.node.name]], row) for row in after if row.node.name in known]
-    return {row.node for was, row in pairs if not _differs(was, row, {}, known)}
+    originals = {row.node.name: row for row in before}
+    pairs = [(originals[copied_from[row.node.name]], row) for row in after if row.node.name in copied_from]
+    return {row.node for was, row in pairs if not _differs(was, row, {}, copied_from)}
 
 
 @dataclass
@@ -55,7 +58,7 @@ class Lane:
     stage: str
     rows: Rows
     names: Names
-    results: Results | None = None
+    results: RandomRun | None = None
 
 
 @dataclass
@@ -75,7 +78,7 @@ class Ledger:
     def begin(
         self, name: str, title: str, graph: torch.fx.Graph, names: Names, before: str = "", note: str = ""
     ) -> Lane:
-        """A graph that a step made anew, out of that of the stage `before` where there is one."""
+        """Add the graph that a step made anew, from that of the stage `before` where there is one; return its lane."""
         name = self._unused(name)
         self.add(stage_of(name, graph, names), title, before, None, note)
         results = run_for_real(graph, _alone(graph), names.__getitem__, names.is_buffer) if self.check else None
@@ -90,15 +93,15 @@ class Ledger:
         note: str = "",
         origins: Origins | None = None,
     ) -> StageInfo:
-        """What a pass made of the graph of `lane`; `origins` where it made a copy and they are known."""
+        """Add the graph of `lane` as a pass left it; `origins` where that is a copy, and they are known."""
         name = self._unused(name)
         rows = rows_of(graph)
         if _untouched(lane.rows, rows):
             change = Change()
         else:
-            known = _origins(lane.rows, rows, origins)
-            names = lane.names if known is None else lane.names.of_copy(known)
-            change = follow(lane.rows, rows, lane.names, names, known or {})
+            copied_from = _origins(lane.rows, rows, origins)
+            names = lane.names if copied_from is None else lane.names.of_copy(copied_from)
+            change = follow(lane.rows, rows, lane.names, names, copied_from or {})
             lane.rows, lane.names = rows, names
         if change and lane.results is not None and not note:
             results = run_for_real(graph, _alone(graph), lane.names.__getitem__, lane.names.is_buffer, lane.results)
@@ -113,12 +116,12 @@ class Ledger:
         return info
 
     def settle(self, lane: Lane, name: str, title: str, graph: torch.fx.Graph) -> None:
-        """As `step`, where something may have changed between passes: no stage where nothing has."""
+        """Do as `step` where something has changed between passes; add no stage where nothing has."""
         if not _untouched(lane.rows, rows_of(graph)):
             self.step(lane, name, title, graph)
 
     def lay_out(self, lane: Lane, name: str, title: str, graph: torch.fx.Graph) -> None:
-        """As `settle`, where nodes are the same and what they hold may have another shape, dtype or layout."""
+        """Do as `settle` where nodes are the same, and their values may have another shape, dtype or layout."""
         stage = stage_of(self._unused(name), graph, lane.names)
         last = next(s for s in reversed(self.stages) if s.name == lane.stage)
         pairs = zip(last.nodes, stage.nodes, strict=True)
@@ -128,13 +131,13 @@ class Ledger:
             lane.stage = stage.name
 
     def text(self, name: str, title: str, text: str = "", before: str = "", note: str = "") -> None:
-        """A stage that is no graph; without text, one that could not be made, as `note` says."""
+        """Add a stage that is no graph; without text, one that could not be made, as `note` says."""
         name = self._unused(name)
         self.stages.append(Stage(name, text=text))
         self.infos.append(StageInfo(name, 0, 0, title, before, None, note))
 
     def mark(self, name: str, marks: Iterable[tuple[str, str]]) -> None:
-        """Comments at nodes of the stage `name`, each under the node's name; one that is said twice stands once."""
+        """Add comments to nodes of the stage `name`, each under the node's name; one that comes twice stands once."""
         comments: dict[str, dict[str, None]] = {}
         for node, mark in marks:
             comments.setdefault(node, {})[mark] = None
@@ -147,29 +150,29 @@ class Ledger:
     def add(
         self, stage: Stage, title: str, before: str = "", change: Change | None = None, note: str = ""
     ) -> StageInfo:
-        """A stage that is there already."""
+        """Add a stage that exists already."""
         info = StageInfo(stage.name, count_ops(stage), len(stage.nodes), title, before, change, note)
         self.infos.append(info)
         self.stages.append(stage)
         return info
 
     def _unused(self, name: str) -> str:
-        taken = {i.name for i in self.infos}
-        return next(n for n in _numbered(name) if n not in taken)
+        names = {i.name for i in self.infos}
+        return next(n for n in _numbered(name) if n not in names)
 
 
 def _alone(graph: torch.fx.Graph) -> bool:
-    """Whether a graph is one before differentiation; the others compute gradients themselves, or are given some."""
+    """Return True for a graph before differentiation; the others compute gradients themselves, or take some."""
     return not any(map(is_tangent, graph.nodes))
 
 
 def page(lines: Iterable[str]) -> str:
-    """Lines as the comments of a Python file."""
+    """Return lines as the comments of a Python file."""
     return "".join(f"# {line}".rstrip() + "\n" for line in lines)
 
 
 def count_ops(stage: Stage) -> int:
-    """The operations of a stage: calls that compute something."""
+    """Return the number of operations of a stage: calls that compute something."""
     return sum(n.op.startswith("call_") and n.target != "operator.getitem" for n in stage.nodes)
 
 
@@ -188,10 +191,10 @@ def _untouched(before: Rows, after: Rows) -> bool:
     )
 
 
-def _origins(before: Rows, after: Rows, known: Origins | None) -> Origins | None:
-    """Where the nodes of a copy come from: as is known, else by name. None for the same graph, changed in place."""
-    if known is not None:
-        return known
+def _origins(before: Rows, after: Rows, origins: Origins | None) -> Origins | None:
+    """Return the origins of a copy's nodes: those that are known, else by name. None for a graph changed in place."""
+    if origins is not None:
+        return origins
     old = {row.node.name: row for row in before}
     if any(row.node.name in old and old[row.node.name].node is row.node for row in after):
         return None
@@ -200,13 +203,13 @@ def _origins(before: Rows, after: Rows, known: Origins | None) -> Origins | None
 
 
 def _one_place(one: Row, other: Row) -> bool:
-    """Whether nodes of one name come from the same expression, so that one is a copy of the other."""
+    """Return True if nodes of one name come from the same expression, so that one is a copy of the other."""
     number = annotation(one.node, KEY)
     return number is not None and number == annotation(other.node, KEY)
 
 
 def follow(before: Rows, after: Rows, was: Names, names: Names, origins: Origins) -> Change:
-    """What changed between two states of a graph, whose names were `was` and are `names`.
+    """Count the changes between two states of a graph, whose names were `was` and are `names`.
 
     A node that replaced another inherits its name and origin.
     """
@@ -228,33 +231,34 @@ def follow(before: Rows, after: Rows, was: Names, names: Names, origins: Origins
 
 
 def _replacements(old: dict[str, Row], new: dict[str, Row], shown: dict[str, str]) -> dict[str, str]:
-    """For each node that is gone, the new one that stands where it stood in the arguments of its users."""
-    found: dict[str, str] = {}
-    taken: set[str] = set()
+    """Return, for each node that is gone, the new one that stands where it stood in the arguments of its users."""
+    successors: dict[str, str] = {}
+    replacing: set[str] = set()
     pairs = [(row, new[name]) for name, row in reversed(old.items()) if name in new]
     while pairs:
         following: list[tuple[Row, Row]] = []
         for before, after in pairs:
             for a, b in zip(_inputs(before, {}), _inputs(after, shown), strict=False):
-                new_here = a in old and a not in new and a not in found and b in new and b not in old and b not in taken
-                if new_here and (before.target == after.target or _alike(old[a].node, new[b].node)):
-                    found[a] = b
-                    taken.add(b)
+                is_gone = a in old and a not in new and a not in successors
+                is_new = b in new and b not in old and b not in replacing
+                if is_gone and is_new and (before.target == after.target or _alike(old[a].node, new[b].node)):
+                    successors[a] = b
+                    replacing.add(b)
                     following.append((old[a], new[b]))
         pairs = following
-    return found
+    return successors
 
 
 def _alike(one: torch.fx.Node, other: torch.fx.Node) -> bool:
-    """Whether two nodes hold the same shape and dtype, as far as that is known: strides may differ."""
+    """Return True if two nodes hold the same shape and dtype, as far as that is known: strides may differ."""
     before, after = node_spec(one), node_spec(other)
     return before is None or after is None or before.partition("(")[0] == after.partition("(")[0]
 
 
 def _inputs(row: Row, shown: Mapping[str, str]) -> list[str]:
-    found: list[str] = []
-    map_arg((row.args, row.kwargs), lambda node: found.append(shown.get(node.name, node.name)))
-    return found
+    inputs: list[str] = []
+    map_arg((row.args, row.kwargs), lambda node: inputs.append(shown.get(node.name, node.name)))
+    return inputs
 
 
 def _differs(before: Row, after: Row, replaced: Mapping[str, str], shown: Mapping[str, str]) -> bool:
@@ -268,7 +272,7 @@ def _differs(before: Row, after: Row, replaced: Mapping[str, str], shown: Mappin
 
 
 def _moved(before: list[str], after: list[str]) -> int:
-    """How many of the same names stand in another order: all but a longest run that does not."""
+    """Count the names that stand in another order: all but those of a longest run that does not."""
     place = {name: i for i, name in enumerate(before)}
     tails: list[int] = []
     for name in after:

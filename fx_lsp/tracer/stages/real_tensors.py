@@ -9,7 +9,7 @@ import torch
 
 from fx_lsp.tracer.run.values.symbols import size_hint
 
-MOST_BYTES = 1 << 30
+MAX_BYTES = 1 << 30
 """A graph whose values need more is not run."""
 
 Fill = Callable[[list[int], torch.dtype], torch.Tensor]
@@ -35,7 +35,7 @@ FILLS: tuple[Fill, ...] = (RANDOM, _fill(torch.rand, 0, 1), _fill(torch.rand, 1,
 
 
 def real_like(value: Any, fill: Fill) -> Any:
-    """A real tensor with the sizes and strides of a fake one, and the same values whatever the strides are.
+    """Return a real tensor with the sizes and strides of a fake one, and the same values whatever the strides are.
 
     A symbolic size is the number that it stands for; what is no tensor stays as it is.
     """
@@ -52,7 +52,7 @@ def real_like(value: Any, fill: Fill) -> Any:
 
 
 def bytes_of(value: Any) -> int:
-    """Bytes of the tensors that a node holds; views count as if they were copies."""
+    """Return the bytes of the tensors that a node holds; views count as if they were copies."""
     if isinstance(value, (list, tuple)):
         return sum(map(bytes_of, value))  # pyright: ignore[reportUnknownArgumentType]
     if not isinstance(value, torch.Tensor):

@@ -1,4 +1,4 @@
-"""What else is made of a traced target, by the name of the work."""
+"""The works that make further stages of a traced target, by name."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from fx_lsp.tracer.stages.ledger import Ledger
 
 
 @dataclass(frozen=True)
-class Traced:
-    """A target that was traced: its call, the graphs and their stages, and what made them.
+class TracedCall:
+    """The call of a target that was traced, its graphs and their stages, and what they were captured with.
 
     `symbolic` where sizes are symbols; `inputs` are how its arguments read to the user, `result` is what the call gave,
     `ran` the part of the file that was executed; `options` are those of the work.
@@ -52,11 +52,11 @@ WORKS = {
     "lowered": "kernels.lowered.lowered",
     "rewrites": "kernels.rewrites.rewrites",
 }
-"""What does the work of a name, below `fx_lsp.tracer`; imported when it is asked for."""
+"""The function of each work, below `fx_lsp.tracer`; imported when it is asked for."""
 
 
-def further_stages(traced: Traced) -> Ledger:
-    """The stages of the work that was asked for (`passes&table=core`), in order, those of the trace among them.
+def further_stages(traced: TracedCall) -> Ledger:
+    """Return the stages of the work that was asked for (`passes&table=core`), in order, those of the trace among them.
 
     The options of a work are all parts of its query, its own name first. Raises ValueError for work that does not
     exist, or with options that it does not have.

@@ -216,7 +216,7 @@ def rms_norm(x, weight, eps=1e-06):
 
 
 def original():
-    """What the kernels were made from."""
+    """Return what the kernels were generated from."""
     import torch
 
     def rms_norm(x, weight, eps=1e-6):
@@ -227,7 +227,7 @@ def original():
 
 
 def arguments(seed, device):
-    """Fresh random arguments, positional ones and others, like those the kernels are made for."""
+    """Return random arguments, positional ones and others, like those the kernels are made for."""
     torch.manual_seed(seed)
     x = torch.randn((4, 64), device=device, requires_grad=True)
     weight = torch.randn((64,), device=device, requires_grad=True)
@@ -235,7 +235,7 @@ def arguments(seed, device):
 
 
 def tensors(value, name):
-    """The tensors in a value, each with the path to it."""
+    """Yield the tensors in a value, each with the path to it."""
     if isinstance(value, torch.Tensor):
         yield name, value
     elif isinstance(value, torch.nn.Module):
@@ -253,7 +253,7 @@ def tensors(value, name):
 
 
 def results(function, args, kwargs):
-    """What a call returns, the gradients of its inputs, and the inputs that it changes.
+    """Return the results of a call, the gradients of its inputs, and the inputs that it changes.
 
     The gradients are those for random gradients of everything that it returns.
     """
@@ -262,25 +262,26 @@ def results(function, args, kwargs):
     before = {name: tensor.detach().clone() for name, tensor in inputs.items()}
     leaves = {name: tensor for name, tensor in inputs.items() if tensor.requires_grad}
     out = [tensor for _, tensor in tensors(function(*args, **kwargs), "out")]
-    found = {f"out[{n}]" if len(out) > 1 else "out": t for n, t in enumerate(out)}
+    values = {f"out[{n}]" if len(out) > 1 else "out": t for n, t in enumerate(out)}
     roots = {id(leaf) for leaf in leaves.values()}
     out = [t for t in out if t.requires_grad and (t.grad_fn or id(t) in roots)]
     if out and leaves:
         torch.manual_seed(0)
-        given = [
+        gradients = [
             torch.randn(t.shape, dtype=torch.float64, device="cpu").to(t) for t in out
         ]
         options = {"allow_unused": True, "materialize_grads": True}
-        got = torch.autograd.grad(out, list(leaves.values()), given, **options)
-        found |= {f"gradient of {name}": tensor for name, tensor in zip(leaves, got)}
+        grads = torch.autograd.grad(out, list(leaves.values()), gradients, **options)
+        for name, grad in zip(leaves, grads):
+            values[f"gradient of {name}"] = grad
     for name, tensor in inputs.items():
         if not torch.equal(tensor, before[name]):
-            found[f"{name} afterwards"] = tensor
-    return found
+            values[f"{name} afterwards"] = tensor
+    return values
 
 
 def doubled(value):
-    """A tensor or module in float64, if it is one of floating-point numbers."""
+    """Return a tensor or module in float64, if it is one of floating-point numbers."""
     if isinstance(value, torch.nn.Module):
         return value.double()
     if isinstance(value, torch.Tensor) and value.is_floating_point():
@@ -298,46 +299,46 @@ TOLERANCE = {
 }
 
 
-def differences(found, right):
-    """How far numbers are from the right ones, in units of those and of their mean size."""
+def differences(value, right):
+    """Return the distance of numbers from the right ones, in units of these and their mean size."""
     if right.is_complex():
-        found, right = torch.view_as_real(found), torch.view_as_real(right)
-    found, right = found.detach().double(), right.detach().double()
-    same = (found == right) | (found.isnan() & right.isnan())
+        value, right = torch.view_as_real(value), torch.view_as_real(right)
+    value, right = value.detach().double(), right.detach().double()
+    same = (value == right) | (value.isnan() & right.isnan())
     size = right.abs().nan_to_num(nan=0.0, posinf=0.0)
     unit = size + size.sum() / (size > 0).sum().clamp(min=1)
-    off = (found - right).abs() / unit
+    off = (value - right).abs() / unit
     return off.nan_to_num(nan=torch.inf).masked_fill(same, 0.0)
 
 
 def finite(value):
-    """Where numbers of any dtype are finite."""
+    """Return which numbers of a tensor are finite, whatever its dtype."""
     return (value if value.is_complex() else value.double()).isfinite()
 
 
-def judged(found, right, exact):
-    """Whether a result is wrong, how far it is off, and how far the original is.
+def judged(value, right, exact):
+    """Return whether a result is wrong, how far it is off, and how far the original is.
 
     `right` is the original's, `exact` that in float64. Where they are far apart, because the
     function jumps or is zero but for rounding, a result may be as far off, or close to the original.
     Where the original overflows, nothing can be said.
     """
-    if found is None or right is None:
+    if value is None or right is None:
         return True, torch.inf, torch.inf
-    if found.shape != right.shape or found.dtype != right.dtype:
+    if value.shape != right.shape or value.dtype != right.dtype:
         return True, torch.inf, torch.inf
-    allowed = TOLERANCE.get(found.dtype, 0.0)
+    allowed = TOLERANCE.get(value.dtype, 0.0)
     if exact is not None and exact.shape == right.shape and not finite(right).all():
-        kept = finite(right) | ~finite(exact)
+        comparable = finite(right) | ~finite(exact)
         wide = torch.complex128 if right.is_complex() else torch.float64
-        found, right, exact = (t.to(wide)[kept] for t in (found, right, exact))
+        value, right, exact = (t.to(wide)[comparable] for t in (value, right, exact))
     if not right.numel():
         return False, 0.0, 0.0
-    near = differences(found, right)
+    near = differences(value, right)
     close = bool((near <= 10 * allowed).all())
     if exact is None or not allowed:
         return not close, float(near.max()), 0.0
-    ours, theirs = differences(found, exact), differences(right, exact)
+    ours, theirs = differences(value, exact), differences(right, exact)
     off, far = float(ours.max()), float(theirs.max())
     if far < 0.05:
         return off > max(allowed, 10 * far), off, far
@@ -349,36 +350,36 @@ FAILURES = AssertionError, LookupError, RuntimeError, TypeError, ValueError
 
 
 def between(value):
-    """A tensor of floating-point numbers as one of numbers between 0 and 1."""
+    """Return a tensor of floating-point numbers as one of numbers between 0 and 1."""
     if isinstance(value, torch.Tensor) and value.is_floating_point():
         return value.detach().frac().abs().requires_grad_(value.requires_grad)
     return value
 
 
 def accepted(reference, make):
-    """What makes arguments that the original takes: random ones, or such between 0 and 1."""
+    """Return a function that draws arguments that the original takes: any, or between 0 and 1."""
     failures = []
-    for made in (make, lambda seed: tree_map(between, make(seed))):
+    for draw in (make, lambda seed: tree_map(between, make(seed))):
         try:
             for seed in range(3):
-                results(reference, *made(seed))
-            return made
+                results(reference, *draw(seed))
+            return draw
         except FAILURES as error:
             failures.append(f"{type(error).__name__}: {error}")
     sys.exit(f"the original fails with random arguments: {failures[0]}")
 
 
 def compare(kernels, reference, make):
-    """Print how far the results are off, for several seeds; the names of those that are wrong."""
+    """Print how far the results are off, for several seeds; return the names of wrong ones."""
     worst = {}
     for seed in range(3):
-        found, right = results(kernels, *make(seed)), results(reference, *make(seed))
+        values, right = results(kernels, *make(seed)), results(reference, *make(seed))
         try:
             exact = results(reference, *tree_map(doubled, make(seed)))
         except FAILURES:
             exact = {}  # the original is not made for float64
-        for name in dict.fromkeys((*right, *found)):
-            verdict = judged(found.get(name), right.get(name), exact.get(name))
+        for name in dict.fromkeys((*right, *values)):
+            verdict = judged(values.get(name), right.get(name), exact.get(name))
             worst[name] = max(worst.get(name, verdict), verdict)
     for name, (wrong, off, far) in worst.items():
         verdict = "wrong" if wrong else "right"
@@ -387,7 +388,7 @@ def compare(kernels, reference, make):
 
 
 def times(function, args, kwargs):
-    """The median milliseconds of a call, and of a call with its backward."""
+    """Return the median milliseconds of a call, and of a call with its backward."""
 
     def forward():
         out = [tensor for _, tensor in tensors(function(*args, **kwargs), "out")]

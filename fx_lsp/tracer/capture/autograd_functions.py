@@ -1,4 +1,4 @@
-"""How many gradients the `backward` of a user's `autograd.Function` gives: one for each argument of its `forward`."""
+"""The number of gradients that `backward` of a user's `autograd.Function` gives: one for each argument of `forward`."""
 
 from __future__ import annotations
 

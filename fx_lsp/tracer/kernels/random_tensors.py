@@ -1,17 +1,21 @@
-"""Which values the inputs of a graph may have: integers that are indices, and numbers that a logarithm is taken of."""
+"""Random tensors like the inputs of a graph, as expressions, and the values that each input may have.
+
+Integers may be indices of something, and a logarithm may be taken of a number.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import fx
 
+from fx_lsp.codegen.file.format import literal
 from fx_lsp.tracer.run.values.symbols import size_hint
 
-MOST = 8
-"""How large integers get that no index is made of."""
+MAX_PLAIN_INTEGER = 8
+"""The bound of integers that are an index of nothing."""
 
 _SAME = frozenset(
     {"alias", "clone", "contiguous", "detach", "expand", "lift_fresh_copy", "masked_fill", "permute", "repeat"}
@@ -25,14 +29,57 @@ _ALONG = ("gather", "index_select", "take_along_dim", "scatter", "index_add", "i
 _KEEP_SIGN = _SAME | {"add", "mul", "div"}
 
 
+def random_tensor(tensor: torch.Tensor, node: fx.Node | None, requires_grad: bool) -> str:
+    """Return an expression for a random tensor like an input of a graph, which `node` stands for: the same sizes,
+    strides and dtype, on `device`."""
+    sizes, strides = _numbers(tensor.shape), _numbers(tensor.stride())
+    drawn_sizes = tuple(1 if stride == 0 else size for size, stride in zip(sizes, strides, strict=True))
+    is_expanded = drawn_sizes != sizes
+    if tensor.is_contiguous() and not is_expanded:
+        if requires_grad and tensor.dtype in _DRAWN:
+            return _random_values(tensor.dtype, drawn_sizes, node, ", requires_grad=True")
+        text = _random_values(tensor.dtype, drawn_sizes, node)
+    else:
+        values = _random_values(tensor.dtype, drawn_sizes, node)
+        operand = f"({values})" if tensor.dtype is torch.bool else values
+        layout = f"{literal(sizes)}, {literal(strides)}, dtype={tensor.dtype}, device=device"
+        text = (
+            f"{operand}.expand({literal(sizes)})" if is_expanded else f"torch.empty_strided({layout}).copy_({operand})"
+        )
+    return f"{text}.requires_grad_()" if requires_grad else text
+
+
+def _numbers(sizes: Iterable[Any]) -> tuple[int, ...]:
+    return tuple(size_hint(size) for size in sizes)
+
+
+def _random_values(dtype: torch.dtype, sizes: tuple[int, ...], node: fx.Node | None, options: str = "") -> str:
+    """Return an expression for random values; `options` are further arguments of `torch.randn`."""
+    shape, of_dtype = literal(sizes), "" if dtype in (torch.float32, torch.int64) else f", dtype={dtype}"
+    if dtype is torch.bool:
+        return f"torch.rand({shape}, device=device) < 0.5"
+    if not dtype.is_floating_point and not dtype.is_complex:
+        return f"torch.randint({highest(node) if node is not None else 2}, {shape}{of_dtype}, device=device)"
+    draw = "torch.rand" if node is not None and is_positive(node) else "torch.randn"
+    if dtype in _DRAWN:
+        return f"{draw}({shape}{of_dtype}, device=device{options})"
+    return f"{draw}({shape}, device=device).to({dtype})"
+
+
+_DRAWN = frozenset(
+    {torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex32, torch.complex64, torch.complex128}
+)
+"""The dtypes that `torch.randn` draws by itself."""
+
+
 def highest(node: fx.Node) -> int:
-    """One more than the greatest integer that the input may hold."""
+    """Return one more than the greatest integer that the input may hold."""
     sizes = [size_hint(s) for s in _indexed(node, set())]
-    return max(1, min(sizes)) if sizes else MOST
+    return max(1, min(sizes)) if sizes else MAX_PLAIN_INTEGER
 
 
 def is_positive(node: fx.Node) -> bool:
-    """Whether something is computed of the input that only positive numbers have."""
+    """Return True if something is computed of the input that only positive numbers have, such as a logarithm."""
     seen: set[fx.Node] = set()
     stack = [node]
     while stack:
@@ -56,7 +103,7 @@ def _name(node: fx.Node) -> str:
 
 
 def _indexed(node: fx.Node, seen: set[fx.Node]) -> Iterator[Any]:
-    """The sizes of the dimensions that a value is an index of."""
+    """Yield the sizes of the dimensions that a value is an index of."""
     for user in node.users:
         if user in seen or user.op != "call_function":
             continue
@@ -81,7 +128,7 @@ def _indexed(node: fx.Node, seen: set[fx.Node]) -> Iterator[Any]:
 
 
 def _compared(user: fx.Node, node: fx.Node) -> Iterator[Any]:
-    """The number of classes, where a value is compared with each of them."""
+    """Yield the number of classes where a value is compared with each of them."""
     other: Any = next((a for a in user.args if a is not node), None)
     while isinstance(other, fx.Node) and _name(other) in _SAME and other.args:
         other = other.args[0]

@@ -1,7 +1,9 @@
-"""The graph of the torch calls that a run made, as they are written, up to where it stopped."""
+"""The trace of a target that failed: the values and the torch calls of what ran before, as they are written."""
 
 from __future__ import annotations
 
+import ast
+import logging
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -11,17 +13,52 @@ import torch
 from torch import fx
 from torch.fx.node import map_aggregate
 
-from fx_lsp.model import Stage
+from fx_lsp.model import Stage, StageInfo, Trace, TraceRequest
 from fx_lsp.tracer.capture.graphs import Names, stage_of
+from fx_lsp.tracer.run.branches import unreached
 from fx_lsp.tracer.run.call import Call, FlatInput, flat_inputs
-from fx_lsp.tracer.run.observation import FailedCall, Run, TorchCall, tensors_among
+from fx_lsp.tracer.run.observation import FailedCall, Run, Stopped, TorchCall, tensors_among
 from fx_lsp.tracer.source.provenance import KEY, Chain, Sources
 
 STAGE = "torch"
+TITLE = "as written, as far as it ran"
 FAILS = "fails here"
 
+log = logging.getLogger(__name__)
 
-def executed_stage(run: Run, call: Call, sources: Sources, names: Names) -> Stage:
+
+def partial_trace(
+    request: TraceRequest, sources: Sources, tree: ast.Module, stopped: Stopped
+) -> tuple[Trace, Stage | None] | None:
+    """Return what a recorded run showed before it failed, and the graph of that; None where no operation ran."""
+    run = stopped.run
+    if not run.recorded:
+        return None
+    stage = None
+    try:
+        stage = _executed_stage(run, stopped.call, sources, Names(sources, {request.file: tree}))
+    except Exception:
+        log.exception("the torch calls of %s make no graph", request.name)
+    ended = sources.traceback_chain(run.error.__traceback__) if run.error is not None else ()
+    trace = Trace(
+        target=f"{request.file}::{request.name}",
+        inputs=stopped.inputs,
+        stages=() if stage is None else (StageInfo(stage.name, _ops(stage), len(stage.nodes), TITLE),),
+        saved=(),
+        values=tuple(run.values),
+        outputs=(),
+        seconds=0.0,
+        torch=torch.__version__,
+        unreached=unreached(tree, request.file, run.coverage, ended),
+    )
+    return trace, stage
+
+
+def _ops(stage: Stage) -> int:
+    return sum(node.op.startswith("call_") and node.comment != FAILS for node in stage.nodes)
+
+
+def _executed_stage(run: Run, call: Call, sources: Sources, names: Names) -> Stage:
     """Return the torch calls of a run that was recorded; the one that raised is the last, and says so.
 
     A run that came to its end has an output.
@@ -46,7 +83,7 @@ def executed_stage(run: Run, call: Call, sources: Sources, names: Names) -> Stag
 
 
 def _inputs(recorded: list[TorchCall], failed: FailedCall | None, call: Call) -> list[FlatInput]:
-    """The tensors that torch calls were given and none of them made, in the order of the call's inputs."""
+    """Return the tensors that torch calls took and none of them gave, in the order of the call's inputs."""
     used: dict[int, torch.Tensor] = {}
     results: set[int] = set()
     for item in (*recorded, *([failed] if failed is not None else [])):
@@ -122,7 +159,7 @@ class _Builder:
 
 
 def _called(func: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str, Any, tuple[Any, ...]]:
-    """A torch call as torch.fx has it: an operator, a method, an attribute or a function."""
+    """Return a torch call as torch.fx has it: an operator, a method, an attribute or a function."""
     name = getattr(func, "__name__", "")
     owner: Any = getattr(func, "__self__", None)
     if name == "__get__":

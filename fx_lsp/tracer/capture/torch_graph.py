@@ -26,7 +26,7 @@ _PARTS = re.compile(r"(?:\._modules)?\['([^']+)'\]|\._(?:parameters|buffers)\['(
 
 
 def symbolic_graph(call: Call, mode: FakeTensorMode, sources: Sources) -> fx.GraphModule:
-    """The target under `torch.fx.symbolic_trace`, with fake values. Raises whatever that raises.
+    """Run `torch.fx.symbolic_trace` on a target, and give its nodes fake values. Raises whatever that raises.
 
     Each tensor among the arguments is an input of the graph; other arguments are what they are.
     """
@@ -51,8 +51,8 @@ class _Tracer(fx.Tracer):
         proxies = [self.create_proxy("placeholder", identifier(name), (), {}) for name, _ in self._call.arguments()]
         function: Any = self._call.function
 
-        def run(*given: Any) -> Any:
-            supply = iter(given)
+        def run(*tensors: Any) -> Any:
+            supply = iter(tensors)
             args = [substitute(a, supply) for a in self._call.args]
             kwargs = {name: substitute(a, supply) for name, a in self._call.kwargs.items()}
             return (function.forward if isinstance(function, nn.Module) else function)(*args, **kwargs)
@@ -77,7 +77,7 @@ def link(graph: fx.Graph, sources: Sources) -> None:
 
 
 def chain_of(stack_trace: str, sources: Sources) -> Chain:
-    """The user's expressions in a printed stack, innermost first; whole lines where it has no marks under them."""
+    """Return the user's expressions in a printed stack, innermost first; whole lines where no marks are under them."""
     own: list[Span] = []
     library: list[Span] = []
     for entry in _ENTRY.finditer(stack_trace):
@@ -99,29 +99,29 @@ def _span(file: str, line: int, rest: list[str]) -> Span:
 
 
 def dynamo_inputs(graph: fx.Graph, examples: Sequence[Any], call: Call) -> list[FlatInput]:
-    """What each placeholder of Dynamo's graph is, named as the user would."""
-    known = {id(item.tensor): item for item in flat_inputs(call)}
+    """Return the inputs that the placeholders of Dynamo's graph are, named as the user would."""
+    call_inputs = {id(item.tensor): item for item in flat_inputs(call)}
     placeholders = [n for n in graph.nodes if n.op == "placeholder"]
-    found: list[FlatInput] = []
+    inputs: list[FlatInput] = []
     for node, example in zip(placeholders, examples, strict=True):
-        item = known.get(id(example))
+        item = call_inputs.get(id(example))
         if item is None:
             value = example if isinstance(example, torch.Tensor) else torch.empty(0, device="meta")
             source = placeholder_source(node)
             kind = "parameter" if "._parameters" in source else "buffer" if "._buffers" in source else "input"
             item = FlatInput(_path(source) or node.name, value, kind)
-        found.append(item)
-    return found
+        inputs.append(item)
+    return inputs
 
 
 def _path(source: str) -> str:
-    """`L['self']._modules['fc']._parameters['weight']` as `fc.weight`."""
+    """Return `fc.weight` for `L['self']._modules['fc']._parameters['weight']`."""
     names = [a or b for a, b in _PARTS.findall(source)]
     return ".".join(names[1:] if names[:1] == ["self"] and len(names) > 1 else names)
 
 
 def named(graph: fx.Graph, inputs: Sequence[FlatInput], names: Names) -> Names:
-    """`names`, with the nodes of `graph` called what the user calls them."""
+    """Name the nodes of `graph` in `names` as the user would, and return `names`."""
     placeholders = [n for n in graph.nodes if n.op == "placeholder"]
     names.name_inputs(zip(placeholders, inputs, strict=False))
     names.name_variables(graph.nodes)
