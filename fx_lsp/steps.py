@@ -265,7 +265,8 @@ def loss_of(node: ast.stmt) -> ast.expr | None:
 
 def _listed_losses(call: ast.Call) -> ast.expr | None:
     """Return what `autograd.backward([loss])` is given in a list, several as a tuple."""
-    listed = next((argument.elts for argument in call.args if isinstance(argument, (ast.List, ast.Tuple))), [])
+    lists = (argument.elts for argument in call.args if isinstance(argument, (ast.List, ast.Tuple)))
+    listed = next(lists, list[ast.expr]())
     several = ast.Tuple(listed, ast.Load())
     return None if not listed else listed[0] if len(listed) == 1 else ast.copy_location(several, call)
 

@@ -152,9 +152,9 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
                     reply = graph_reply(request, loaded, sources, mode, started)
                 else:
                     reply, naming = _trace(request, loaded, sources, mode, devices, started)
-                    needs_missing = loaded.missing is not None and has_missed(loaded.missing)
-                    if needs_missing and isinstance(reply.outcome, Failure):
-                        reply = TraceReply(load_failure(loaded.missing, sources))
+                    missing = loaded.missing
+                    if isinstance(reply.outcome, Failure) and missing is not None and has_missed(missing):
+                        reply = TraceReply(load_failure(missing, sources))
                     reply = _with_notes(reply, [*attention, *REPLICATED, *ASSUMED, *_unfollowed(reply)])
                     if naming is not None and isinstance(reply.outcome, Trace):
                         first = _with_dependencies(reply, request, package_dir, site_dirs, before, whole)

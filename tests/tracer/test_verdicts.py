@@ -861,7 +861,8 @@ NO_MISTAKES = {
     "a parameter that may be anything": (
         "Norm",
         "class Norm(nn.Module):\n    def __init__(self, mean):\n        super().__init__()\n"
-        "        self.mean = torch.tensor(mean).view(1, 3, 1, 1)\n\n    def forward(self, x):\n        return x - self.mean\n",
+        "        self.mean = torch.tensor(mean).view(1, 3, 1, 1)\n\n"
+        "    def forward(self, x):\n        return x - self.mean\n",
     ),
     "a value of a tensor": (
         "f",

@@ -84,11 +84,7 @@ def _prepare_subject(task: Task, subject: Subject, written: Written, observe: Ob
     request, signature = task.request, subject.parameters()
     if signature is None:
         return Failure("unsupported", f"{request.name} has no readable signature")
-    made = signature_of(subject.owner) if subject.owner is not None else None
-    unknown = _unknown(request.name, signature, written.author.args, written, "")
-    if unknown is None and made is not None:
-        owner = request.name if request.kind == "module" else request.name.rpartition(".")[0]
-        unknown = _unknown(f"{owner}'s constructor", made, written.author.init or {}, written, "init.")
+    unknown = _unknown_names(task, subject, signature, written)
     if unknown is not None:
         return unknown
     failure: Failure | None = None
@@ -97,10 +93,9 @@ def _prepare_subject(task: Task, subject: Subject, written: Written, observe: Ob
         if wrong is not None and (offer.is_empty or offer.guessed):
             return wrong
         prepared = prepare_with(task, subject, signature, written.author.over(offer), written)
-        if isinstance(prepared, Prepared) and offer.guessed:
-            seen = (dataclasses.replace(i, guessed=True) if i.source == "call site" else i for i in prepared.inputs)
-            prepared = dataclasses.replace(prepared, inputs=tuple(seen))
-        if isinstance(prepared, Prepared) or offer.final:
+        if isinstance(prepared, Prepared):
+            return _as_guessed(prepared) if offer.guessed else prepared
+        if offer.final:
             return prepared
         if prepared.severity != "information" and not offer.is_empty and written.author.is_empty:
             wrong = wrong or prepared
@@ -108,6 +103,23 @@ def _prepare_subject(task: Task, subject: Subject, written: Written, observe: Ob
             failure = prepared
     assert failure is not None, "there is always an offer that says nothing"
     return unmakable(written) or failure
+
+
+def _as_guessed(prepared: Prepared) -> Prepared:
+    """Return a call whose inputs a program was seen to pass that had guesses itself."""
+    inputs = (dataclasses.replace(i, guessed=True) if i.source == "call site" else i for i in prepared.inputs)
+    return dataclasses.replace(prepared, inputs=tuple(inputs))
+
+
+def _unknown_names(task: Task, subject: Subject, signature: inspect.Signature, written: Written) -> Failure | None:
+    """Return what is wrong with the names that a comment gives to inputs: of the call, or of the constructor."""
+    request = task.request
+    unknown = _unknown(request.name, signature, written.author.args, written, "")
+    constructor_signature = signature_of(subject.owner) if subject.owner is not None else None
+    if unknown is not None or constructor_signature is None:
+        return unknown
+    owner = request.name if request.kind == "module" else request.name.rpartition(".")[0]
+    return _unknown(f"{owner}'s constructor", constructor_signature, written.author.init or {}, written, "init.")
 
 
 def _unknown(

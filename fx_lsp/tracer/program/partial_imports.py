@@ -64,8 +64,8 @@ class PartialImports(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             return False
         for name in [name for name in sys.modules if package in _packages_of(name)]:
             del sys.modules[name]
-        is_import = missing and isinstance(error, ImportError)
-        self.errors[package] = error if is_import else PackageRaised(package, error)
+        is_error = isinstance(error, ImportError)
+        self.errors[package] = error if is_error and missing else PackageRaised(package, error)
         self.first_error = self.first_error or self.errors[package]
         return True
 

@@ -71,23 +71,27 @@ def _items(value: Any) -> dict[str, Any]:
 def _describe(value: Any, depth: int) -> str:
     if isinstance(value, torch.Tensor):
         return str(spec_of(value))
-    items = {k: _describe(v, depth - 1) for k, v in _items(value).items()} if depth > 0 else {}
-    if depth <= 0 and isinstance(value, (Mapping, list, tuple)) and value:
-        return "{...}" if isinstance(value, Mapping) else "(...)" if isinstance(value, tuple) else "[...]"
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{k!r}: {v}" for k, v in items.items()) + "}"
-    if isinstance(value, tuple):
-        more = ["..."] if len(value) > MAX_ITEMS else []
-        inside = ", ".join([*items.values(), *more])
-        return f"({inside},)" if len(value) == 1 else f"({inside})"
-    if isinstance(value, list):
-        return "[" + ", ".join([*items.values(), *(["..."] if len(value) > MAX_ITEMS else [])]) + "]"
-    if items:
-        shown = {k: v for k, v in items.items() if v != "None"}
-        return f"{type(value).__name__}({', '.join(f'{k}={v}' for k, v in shown.items())})"
+    if isinstance(value, (Mapping, list, tuple)):
+        return _describe_collection(value, depth)
+    attributes = {k: _describe(v, depth - 1) for k, v in _items(value).items()} if depth > 0 else {}
+    if attributes:
+        shown = (f"{name}={text}" for name, text in attributes.items() if text != "None")
+        return f"{type(value).__name__}({', '.join(shown)})"
     if (symbolic := scalar_text(value)) is not None:
         return symbolic
     return repr(value) if isinstance(value, (int, float, bool, str, type(None))) and len(repr(value)) < 40 else "..."
+
+
+def _describe_collection(value: Mapping[Any, Any] | list[Any] | tuple[Any, ...], depth: int) -> str:
+    opening, closing = "{}" if isinstance(value, Mapping) else "()" if isinstance(value, tuple) else "[]"
+    if depth <= 0 and value:
+        return f"{opening}...{closing}"
+    items = {k: _describe(v, depth - 1) for k, v in _items(value).items()} if depth > 0 else {}
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key!r}: {text}" for key, text in items.items()) + "}"
+    inside = [*items.values(), *(["..."] if len(value) > MAX_ITEMS else [])]
+    is_single = isinstance(value, tuple) and len(value) == 1
+    return f"{opening}{', '.join(inside)}{',' if is_single else ''}{closing}"
 
 
 def make_tensor(spec: TensorSpec, sizes: Mapping[str, Any] | None = None) -> torch.Tensor:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeAlias
 
 from fx_lsp.syntax import FunctionNode, bound_lambda
 from fx_lsp.tracer.inputs.evidence.products import ranks_of_products
 from fx_lsp.tracer.inputs.evidence.requirements import Requirement, expected_ranks, requirements, shape_of
 from fx_lsp.tracer.inputs.evidence.uses import visit_call, visit_loop, visit_subscript, visit_views
 from fx_lsp.tracer.inputs.plan.dims import parameter_shape
-from fx_lsp.tracer.inputs.plan.facts import Facts
+from fx_lsp.tracer.inputs.plan.facts import Facts, Use
 from fx_lsp.tracer.inputs.plan.values import TENSOR_ATTRIBUTES
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -238,56 +238,84 @@ def _visit(
         return _kept(expression, facts, kept) or _part(expression, of)
 
     visit_loop(node, of)
-    _visit_assertion(node, of)
-    if isinstance(node, ast.Assign) and isinstance(node.targets[0], (ast.Tuple, ast.List)):
-        shaped = shape_of(node.value)
-        subject = named(shaped, node.lineno) if shaped is not None else None
-        elements = node.targets[0].elts
-        if subject is None and (found := of(node.value)) is not None:
-            found.uses.add("iterated")
-            found.length = len(elements)
-        call = node.value
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "unbind":
-            _unbound(call, of(call.func.value), len(elements))
-        if subject is not None:
-            starred = sum(isinstance(e, ast.Starred) for e in elements)
-            if starred:
-                subject.min_rank = max(subject.min_rank, len(elements) - starred)
-            else:
-                subject.rank = len(elements)
-    elif isinstance(node, ast.Subscript):
-        visit_subscript(node, of, named)
-    elif isinstance(node, ast.Attribute):
-        _visit_attribute(node, of(node.value))
-    elif isinstance(node, ast.Call):
-        visit_call(node, of)
-    elif isinstance(node, (ast.If, ast.IfExp)):
-        for expected in expected_ranks(node):
-            if (found := named(expected.name, node.lineno)) is not None:
-                found.uses.add("tensor")
-                found.likely_rank = found.likely_rank or expected.rank
-    elif isinstance(node, (ast.For, ast.comprehension)):
-        found = of(node.iter)
-        if found is not None:
-            found.uses.add("iterated")
-    elif isinstance(node, ast.Compare):
-        _visit_membership(node, of)
-        found = of(node.left)
-        if found is not None:
-            found.uses.add("compared")
-            for comparator in node.comparators:
-                parts = comparator.elts if isinstance(comparator, (ast.Tuple, ast.List, ast.Set)) else [comparator]
-                found.literals += [part.value for part in parts if isinstance(part, ast.Constant)]
-    elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub, ast.Mult, ast.Div)):
-        for side in (node.left, node.right):
-            if (found := of(side)) is not None:
-                found.uses.add("operand")
-    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
-        for side in (node.left, node.right):
-            found = of(side)
-            if found is not None:
-                found.uses.add("tensor")
-                found.min_rank = max(found.min_rank, 2)
+    match node:
+        case ast.Assert():
+            _visit_assertion(node, of)
+        case ast.Assign([ast.Tuple(elements) | ast.List(elements)], value):
+            _visit_unpacking(value, elements, of, named)
+        case ast.Subscript():
+            visit_subscript(node, of, named)
+        case ast.Attribute():
+            _visit_attribute(node, of(node.value))
+        case ast.Call():
+            visit_call(node, of)
+        case ast.If() | ast.IfExp():
+            _visit_branch(node, named)
+        case ast.For() | ast.comprehension():
+            _note_use(of(node.iter), "iterated")
+        case ast.Compare():
+            _visit_comparison(node, of)
+        case ast.BinOp():
+            for side in (node.left, node.right):
+                _visit_operand(node.op, of(side))
+        case _:
+            pass
+
+
+_Of: TypeAlias = "Callable[[ast.expr], Facts | None]"
+_Named: TypeAlias = "Callable[[str, int], Facts | None]"
+
+
+def _note_use(facts: Facts | None, use: Use) -> None:
+    if facts is not None:
+        facts.uses.add(use)
+
+
+def _visit_unpacking(value: ast.expr, elements: Sequence[ast.expr], of: _Of, named: _Named) -> None:
+    """Take in `b, t, c = x.shape`, `first, second = pair` and `x1, y1 = boxes.unbind(-1)`."""
+    shaped = shape_of(value)
+    subject = named(shaped, value.lineno) if shaped is not None else None
+    whole = of(value)
+    if subject is not None:
+        starred = sum(isinstance(element, ast.Starred) for element in elements)
+        if starred:
+            subject.min_rank = max(subject.min_rank, len(elements) - starred)
+        else:
+            subject.rank = len(elements)
+    elif whole is not None:
+        whole.uses.add("iterated")
+        whole.length = len(elements)
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "unbind":
+        _unbound(value, of(value.func.value), len(elements))
+
+
+def _visit_branch(node: ast.If | ast.IfExp, named: _Named) -> None:
+    """Take in the rank that a branch is written for."""
+    for expected in expected_ranks(node):
+        if (facts := named(expected.name, node.lineno)) is not None:
+            facts.uses.add("tensor")
+            facts.likely_rank = facts.likely_rank or expected.rank
+
+
+def _visit_comparison(node: ast.Compare, of: _Of) -> None:
+    """Take in what something is compared with."""
+    _visit_membership(node, of)
+    facts = of(node.left)
+    if facts is None:
+        return
+    for comparator in node.comparators:
+        parts = comparator.elts if isinstance(comparator, (ast.Tuple, ast.List, ast.Set)) else [comparator]
+        facts.uses.add("compared")
+        facts.literals += [part.value for part in parts if isinstance(part, ast.Constant)]
+
+
+def _visit_operand(operator: ast.operator, facts: Facts | None) -> None:
+    """Take in that something is added, multiplied or the like."""
+    if isinstance(operator, ast.MatMult) and facts is not None:
+        facts.uses.add("tensor")
+        facts.min_rank = max(facts.min_rank, 2)
+    elif isinstance(operator, (ast.Add, ast.Sub, ast.Mult, ast.Div)):
+        _note_use(facts, "operand")
 
 
 def _kept(expression: ast.expr, facts: Mapping[str, Facts], kept: Mapping[str, str]) -> Facts | None:
@@ -303,7 +331,7 @@ def _visit_attribute(node: ast.Attribute, owner: Facts | None) -> None:
         owner.assigned |= {node.attr} if isinstance(node.ctx, ast.Store) else set()
 
 
-def _visit_assertion(node: ast.AST, of: Callable[[ast.expr], Facts | None]) -> None:
+def _visit_assertion(node: ast.Assert, of: Callable[[ast.expr], Facts | None]) -> None:
     """Take in `assert isinstance(layers, Layers)`."""
     match node:
         case ast.Assert(ast.Call(ast.Name("isinstance"), [argument, kind])):

@@ -13,13 +13,13 @@ from fx_lsp.tracer.inputs.plan.facts import Facts
 
 
 def visit_pattern(node: ast.Call, of: Any) -> None:
-    """What a call with a pattern among its arguments shows of the others.
+    """Take in what a call with a pattern among its arguments shows of the others.
 
     Its keyword arguments are lengths of axes. `of` gives the facts of the parameter that an expression is, or None.
     """
-    texts = [arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
+    texts = [text for argument in node.args if (text := _text(argument)) is not None]
     text = next((text for text in texts if axis_terms(text)), None)
-    operands = [arg for arg in node.args if not (isinstance(arg, ast.Constant) and isinstance(arg.value, str))]
+    operands = [argument for argument in node.args if _text(argument) is None]
     if text is None:
         _visit_letters(node, texts, operands, of)
         return
@@ -27,13 +27,18 @@ def visit_pattern(node: ast.Call, of: Any) -> None:
         operands.insert(0, node.func.value)
     axes = set(re.findall(r"\w+", text))
     lengths = {k.arg: k.value for k in node.keywords if k.arg is not None and k.arg in axes}
-    numbers = {name: length.value for name, length in lengths.items() if isinstance(length, ast.Constant)}
+    values = {name: getattr(length, "value", None) for name, length in lengths.items()}
+    numbers = {name: value for name, value in values.items() if type(value) is int}
     for operand, term in zip(operands, axis_terms(text) or (), strict=False):
-        if (found := of(operand)) is not None:
-            take_term(found, term, {name: n for name, n in numbers.items() if type(n) is int})
-    for length in lengths.values():
-        if (found := of(length)) is not None:
-            found.uses.add("count")
+        if (facts := of(operand)) is not None:
+            take_term(facts, term, numbers)
+    for facts in filter(None, map(of, lengths.values())):
+        facts.uses.add("count")
+
+
+def _text(node: ast.expr) -> str | None:
+    """Return the string that an expression is, if it is one."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
 
 def take_term(facts: Facts, term: Term, lengths: Mapping[str, int]) -> None:

@@ -85,28 +85,39 @@ def visit_call(node: ast.Call, of: Any) -> None:
     _visit_layers(node, name, of)
     _visit_images(node, name, of)
     subject = of(node.func.value) if isinstance(node.func, ast.Attribute) else None
-    method = subject is not None
-    dims = [i for i in map(_integer, node.args) if i is not None]
-    if subject is not None:
-        if name in ("permute",) and len(dims) == len(node.args) > 1:
-            subject.rank = len(dims)
-        elif axes := [d for d in map(_integer, node.args[_AXES.get(name, slice(0))]) if d is not None]:
-            subject.min_rank = max(subject.min_rank, *(d + 1 if d >= 0 else -d for d in axes))
     for argument in _counts(node, name):
         _visit_count(argument, of)
     visit_pattern(node, of)
-    convolution = re.fullmatch(r"conv(_transpose)?([123])d", name)
-    if convolution and not method:
-        spatial = int(convolution[2])
-        for position, argument in enumerate(node.args[:2]):
-            if (found := of(argument)) is not None:
-                found.rank = spatial + 2
-                found.sizes.update({-1 - i: 3 for i in range(spatial)} if position == 1 else {})
-    if not method:
-        for position, rank in _OPERAND_RANKS.get(name, {}).items():
-            if position < len(node.args) and (found := of(node.args[position])) is not None:
-                found.rank = rank
+    if subject is not None:
+        _visit_axes(node, name, subject)
+    else:
+        _visit_operands(node, name, of)
     _visit_positions(node, name, of)
+
+
+def _visit_axes(node: ast.Call, name: str, subject: Facts) -> None:
+    """Take in the axes that a method of a tensor names: `x.permute(0, 2, 1)`, `x.transpose(1, 2)`."""
+    axes = [axis for axis in map(_integer, node.args) if axis is not None]
+    if name == "permute" and len(axes) == len(node.args) > 1:
+        subject.rank = len(axes)
+        return
+    named = (axis for axis in map(_integer, node.args[_AXES.get(name, slice(0))]) if axis is not None)
+    subject.min_rank = max([subject.min_rank, *(axis + 1 if axis >= 0 else -axis for axis in named)])
+
+
+def _visit_operands(node: ast.Call, name: str, of: Any) -> None:
+    """Take in how many dimensions a torch function takes of its operands: `F.conv2d(x, weight)`, `torch.bmm(a, b)`."""
+    convolution = re.fullmatch(r"conv(_transpose)?([123])d", name)
+    ranks = _OPERAND_RANKS.get(name, {})
+    if convolution is not None:
+        spatial = int(convolution[2])
+        ranks = {0: spatial + 2, 1: spatial + 2, **ranks}
+        kernel = of(node.args[1]) if len(node.args) > 1 else None
+        if kernel is not None:
+            kernel.sizes.update({-1 - index: 3 for index in range(spatial)})
+    for position, rank in ranks.items():
+        if position < len(node.args) and (operand := of(node.args[position])) is not None:
+            operand.rank = rank
 
 
 def _visit_positions(node: ast.Call, name: str, of: Any) -> None:
@@ -136,20 +147,29 @@ def _positions(node: ast.Call, name: str, is_method: bool) -> Iterator[tuple[ast
 
 def visit_views(function: FunctionNode, facts: Mapping[str, Facts]) -> None:
     """Take in what is an index or a label once it is viewed: `y = y.view(-1)`, then `F.cross_entropy(x, y)`."""
-    assigned = [n for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
-    views = {
-        node.targets[0].id
-        for node in ast.walk(function)
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
-        if isinstance(viewed := _before_views(node.value), ast.Name) and viewed.id == node.targets[0].id
+    names = _viewed_once(function) & facts.keys()
+    calls = (node for node in ast.walk(function) if isinstance(node, ast.Call)) if names else ()
+    for argument, dtype in (position for call in calls for position in _positions(call, _called_name(call), False)):
+        if isinstance(argument, ast.Name) and argument.id in names:
+            held = facts[argument.id]
+            held.dtype, held.likely_rank = held.dtype or dtype, held.likely_rank or 2
+
+
+def _viewed_once(function: FunctionNode) -> set[str]:
+    """Return the variables that a function assigns once: a view of what they were."""
+    nodes = list(ast.walk(function))
+    stored = [node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+    assignments = (
+        node for node in nodes if isinstance(node, ast.Assign) and stored.count(_named(node.targets[0])) == 1
+    )
+    return {
+        _named(node.targets[0]) for node in assignments if _named(_before_views(node.value)) == _named(node.targets[0])
     }
-    names = {name for name in views & facts.keys() if [target.id for target in assigned].count(name) == 1}
-    for node in ast.walk(function) if names else ():
-        name = _called_name(node) if isinstance(node, ast.Call) else ""
-        for argument, dtype in _positions(node, name, False) if isinstance(node, ast.Call) else ():
-            if isinstance(argument, ast.Name) and argument.id in names:
-                held = facts[argument.id]
-                held.dtype, held.likely_rank = held.dtype or dtype, held.likely_rank or 2
+
+
+def _named(expression: ast.expr) -> str:
+    """Return the name that an expression is, or ""."""
+    return expression.id if isinstance(expression, ast.Name) else ""
 
 
 def _called_name(node: ast.Call) -> str:

@@ -207,28 +207,28 @@ def _demanded(sizes: tuple[int, ...], facts: Facts, is_mask: bool) -> tuple[int,
 def _from_annotation(annotation: Any, name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
     if isinstance(annotation, typing.TypeVar):
         annotation = annotation.__bound__ or annotation.__name__
-    if annotation in (inspect.Parameter.empty, Any, None) or isinstance(annotation, str):
-        return _from_text(annotation, name, facts, taken, context) if isinstance(annotation, str) else []
-    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if isinstance(annotation, str):
+        return _from_text(annotation, name, facts, taken, context)
+    if annotation in (inspect.Parameter.empty, Any, None):
+        return []
     if (written := _written_shape(annotation)) is not None:
         return _from_written(written, name, facts, taken, context)
-    if origin is typing.Annotated:
-        return _from_annotation(arguments[0], name, facts, taken, context)
-    if origin in (typing.Union, UnionType):
-        chosen = [a for a in arguments if a is not type(None)]
-        found = [p for a in chosen for p in _from_annotation(a, name, facts, taken, context)]
-        return [*found, value(None, "annotation")] if len(chosen) < len(arguments) else found
-    if origin is typing.Literal:
-        return [value(a, "annotation") for a in arguments]
-    if origin in (tuple, list, Sequence, Iterable) or annotation in (tuple, list):
-        return _from_sequence(origin or annotation, arguments, name, facts, taken, context)
-    if origin is dict or annotation is dict:
-        return _named(name, facts, taken, context) if facts.keys else [ValuePlan(dict, "{}", "search")]
-    if origin is Callable or annotation in (typing.Callable, Callable):
-        return _callables(name, facts, context)[:1]
-    if isinstance(annotation, type):
-        return _from_class(annotation, name, facts, taken, context)
-    return []
+    origin = typing.get_origin(annotation) or annotation
+    of_generic = next((rule for kind, rule in _OF_GENERICS if kind is origin), None)
+    if of_generic is not None:
+        return of_generic(annotation, name, facts, taken, context)
+    return _from_class(annotation, name, facts, taken, context) if isinstance(annotation, type) else []
+
+
+def _from_union(annotation: Any, name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
+    kinds = typing.get_args(annotation)
+    chosen = [kind for kind in kinds if kind is not type(None)]
+    plans = [plan for kind in chosen for plan in _from_annotation(kind, name, facts, taken, context)]
+    return [*plans, value(None, "annotation")] if len(chosen) < len(kinds) else plans
+
+
+def _from_dict(annotation: Any, name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
+    return _named(name, facts, taken, context) if facts.keys else [ValuePlan(dict, "{}", "search")]
 
 
 def _written_shape(annotation: Any) -> tuple[str, str | None] | None:
@@ -352,9 +352,8 @@ _CONTAINERS: dict[type, tuple[Callable[[], nn.Module], str]] = {
 """Modules of any kind, and containers of them, with something in them."""
 
 
-def _from_sequence(
-    kind: Any, arguments: tuple[Any, ...], name: str, facts: Facts, taken: set[int], context: Context
-) -> list[Plan]:
+def _from_sequence(annotation: Any, name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
+    kind, arguments = typing.get_origin(annotation) or annotation, typing.get_args(annotation)
     make = tuple if kind is tuple else list
     if not arguments:
         return []
@@ -366,6 +365,20 @@ def _from_sequence(
     if not all(plans):
         return []
     return [SequencePlan(tuple(p[min(i, len(p) - 1)] for p in plans), make) for i in range(max(len(p) for p in plans))]
+
+
+_OF_GENERICS: tuple[tuple[Any, Callable[[Any, str, Facts, set[int], Context], list[Plan]]], ...] = (
+    (typing.Annotated, lambda annotation, *rest: _from_annotation(typing.get_args(annotation)[0], *rest)),
+    *((kind, _from_union) for kind in (typing.Union, UnionType)),
+    (typing.Literal, lambda annotation, *rest: [value(a, "annotation") for a in typing.get_args(annotation)]),
+    *((kind, _from_sequence) for kind in (tuple, list, Sequence, Iterable)),
+    (dict, _from_dict),
+    *(
+        (kind, lambda _, name, facts, taken, context: _callables(name, facts, context)[:1])
+        for kind in (typing.Callable, Callable)
+    ),
+)
+"""What annotations mean, by what they are of."""
 
 
 def _from_text(annotation: str, name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
@@ -407,14 +420,19 @@ def _from_use(name: str, facts: Facts, taken: set[int], context: Context) -> lis
         return [value((number,) * (facts.item_count or 2), "search")]
     if "count" in facts.uses:
         return [value(n, "search") for n in integers(name, facts, context)]
-    if "compared" in facts.uses and facts.literals and "tensor" not in facts.uses:
-        return [value(x, "search") for x in facts.literals]
-    if "iterated" in facts.uses and "tensor" not in facts.uses:
-        if context.constructing:
-            return [value([n, n], "search") for n in integers(name, facts, context)[:2]]
-        first = tensors(name, Facts(), taken, context)
-        return [SequencePlan((p,) * (facts.item_count or 2), list) for p in first[:2]]
-    return []
+    return [] if "tensor" in facts.uses else _from_use_of_values(name, facts, taken, context)
+
+
+def _from_use_of_values(name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
+    """Return what is compared with literals, and what is gone over."""
+    if "compared" in facts.uses and facts.literals:
+        return [value(literal, "search") for literal in facts.literals]
+    if "iterated" not in facts.uses:
+        return []
+    if context.constructing:
+        return [value([n, n], "search") for n in integers(name, facts, context)[:2]]
+    first = tensors(name, Facts(), taken, context)
+    return [SequencePlan((plan,) * (facts.item_count or 2), list) for plan in first[:2]]
 
 
 def _modules(facts: Facts, context: Context) -> list[Plan]:

@@ -14,7 +14,7 @@ from fx_lsp.tracer.inputs.solve.frames import expression_at, tracebacks
 
 
 @dataclass(frozen=True)
-class Guard:
+class RaisingCondition:
     """A condition in a frame, and the truth of it with which the code would not have raised."""
 
     frame: FrameType
@@ -22,7 +22,7 @@ class Guard:
     truth: bool
 
 
-def guards(attempt: Attempt) -> Iterator[Guard]:
+def guards(attempt: Attempt) -> Iterator[RaisingCondition]:
     """The conditions that led to a statement which raised, the innermost first."""
     found = raising(attempt)
     if found is None:
@@ -31,7 +31,7 @@ def guards(attempt: Attempt) -> Iterator[Guard]:
     frame = traceback.tb_frame
     tree = _function_around("".join(linecache.getlines(frame.f_code.co_filename)), frame.f_code.co_firstlineno)
     for test, truth in conditions_at(tree, traceback.tb_lineno) if tree is not None else ():
-        guard = Guard(frame, test, truth)
+        guard = RaisingCondition(frame, test, truth)
         yield _handed(guard, attempt, caller) or guard
 
 
@@ -78,7 +78,7 @@ def _within(statements: Sequence[ast.stmt], line: int) -> bool:
     return any(s.lineno <= line <= (s.end_lineno or s.lineno) for s in statements)
 
 
-def _handed(guard: Guard, attempt: Attempt, caller: TracebackType | None) -> Guard | None:
+def _handed(guard: RaisingCondition, attempt: Attempt, caller: TracebackType | None) -> RaisingCondition | None:
     """The same condition where it was handed down from: `check(x.dim() == 4, "…")` for `if not condition: raise`."""
     test, truth = guard.test, guard.truth
     while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
@@ -94,7 +94,7 @@ def _handed(guard: Guard, attempt: Attempt, caller: TracebackType | None) -> Gua
     bound = isinstance(call.func, ast.Attribute) and parameters[0] in ("self", "cls")
     position = parameters.index(test.id) - bound
     argument = next(iter([*given, *call.args[position : position + 1]]), None)
-    return Guard(caller.tb_frame, argument, truth) if argument is not None else None
+    return RaisingCondition(caller.tb_frame, argument, truth) if argument is not None else None
 
 
 def _function_around(text: str, line: int) -> ast.AST | None:

@@ -10,7 +10,7 @@ from fx_lsp.tracer.inputs.evidence.requirements import Requirement, demanded, sh
 from fx_lsp.tracer.inputs.plan.dims import Shape, shapes_in
 from fx_lsp.tracer.inputs.plan.plans import Plans, Sizes, reranked, resized, with_size
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, mentioned_tensors
-from fx_lsp.tracer.inputs.solve.conditions import Guard, guards, raising
+from fx_lsp.tracer.inputs.solve.conditions import RaisingCondition, guards, raising
 from fx_lsp.tracer.inputs.solve.frames import value_in
 from fx_lsp.tracer.inputs.solve.sizes import SINGLE, path_of
 
@@ -24,7 +24,7 @@ def guarded(attempt: Attempt) -> Iterator[Plans]:
             return
 
 
-def _kept_from(guard: Guard, attempt: Attempt) -> Iterator[Plans]:
+def _kept_from(guard: RaisingCondition, attempt: Attempt) -> Iterator[Plans]:
     plans = attempt.plans
     for demand in demanded(guard.test, guard.truth):
         path = path_of(attempt, guard.frame.f_locals.get(demand.name))
@@ -50,7 +50,7 @@ def of_one_shape(attempt: Attempt) -> Iterator[Plans]:
                 yield resized(attempt.plans, lambda _, sizes=sizes: sizes, "from the check that failed", second)
 
 
-def _of_compared_shape(guard: Guard, attempt: Attempt) -> Iterator[Plans]:
+def _of_compared_shape(guard: RaisingCondition, attempt: Attempt) -> Iterator[Plans]:
     """Yield plans with the shape that a condition compares a tensor's with: `x.shape == (len(y), y.shape[-1])`."""
     for node in ast.walk(guard.test):
         if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], (ast.Eq, ast.NotEq)):
@@ -64,7 +64,7 @@ def _of_compared_shape(guard: Guard, attempt: Attempt) -> Iterator[Plans]:
                 yield resized(attempt.plans, lambda _, sizes=sizes: sizes, "from the check that failed", path)
 
 
-def _compared_numbers(guard: Guard) -> Iterator[tuple[int, int]]:
+def _compared_numbers(guard: RaisingCondition) -> Iterator[tuple[int, int]]:
     """Numbers that the condition compares, each with what it would have to be: `L == H * W`, `C % groups == 0`,
     `x.shape[-2:] == y.shape[-2:]`."""
     for node in ast.walk(guard.test):

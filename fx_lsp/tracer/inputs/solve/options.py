@@ -76,21 +76,25 @@ def _listed(text: str) -> list[str]:
 
 
 def _compared(attempt: Attempt, have: Any) -> Iterator[Any]:
-    """The strings that the failing check compares a string with, or the keys of the table that it is none of."""
-    found = raising(attempt)
-    if found is None or not isinstance(have, str):
+    """Yield the strings that the failing check compares a string with, or the keys of the table that it is none of."""
+    place = raising(attempt)
+    if place is None or not isinstance(have, str):
         return
-    sides: list[Any] = []
-    for guard in guards(attempt):
-        for node in ast.walk(guard.test):
-            left = value_in(node.left, guard.frame) if isinstance(node, ast.Compare) else None
-            if isinstance(node, ast.Compare) and isinstance(left, str) and left.lower() == have.lower():
-                sides += [value_in(side, guard.frame) for side in node.comparators]
+    sides = list(_sides_of_checks(attempt, have))
     if isinstance(attempt.run.error, KeyError):
-        node = expression_at(found[0], attempt.sources)
+        node = expression_at(place[0], attempt.sources)
         tables = [n.value for n in ast.walk(node) if isinstance(n, ast.Subscript)] if node is not None else []
-        sides += [value_in(table, found[0].tb_frame) for table in tables]
+        sides += [value_in(table, place[0].tb_frame) for table in tables]
     options: list[Any] = []
     for side in sides:
         options += list(side) if isinstance(side, (tuple, list, Set, Mapping)) else [side]
     yield from [o for o in dict.fromkeys(o for o in options if isinstance(o, str)) if o != have][:_MOST]
+
+
+def _sides_of_checks(attempt: Attempt, have: str) -> Iterator[Any]:
+    """Yield what the conditions that led to the error compare a string with."""
+    for guard in guards(attempt):
+        for node in (node for node in ast.walk(guard.test) if isinstance(node, ast.Compare)):
+            left = value_in(node.left, guard.frame)
+            if isinstance(left, str) and left.lower() == have.lower():
+                yield from (value_in(side, guard.frame) for side in node.comparators)
