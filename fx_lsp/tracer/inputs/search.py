@@ -308,10 +308,10 @@ def _of_other_ranks(
 
 
 def _rank_combinations(start: Plans) -> Iterator[Plans]:
-    """The first plans with ranks one lower or higher, of several tensors at once, the fewest changes first."""
+    """The first plans with other ranks of several tensors at once, the fewest changes first."""
     ranks = {path: len(p.spec.sizes) for path, p in start.tensors() if p.source == "search" and not p.rank_known}
     paths = list(ranks)[:MAX_COMBINED]
-    changes = sorted(product((0, -1, 1, 2), repeat=len(paths)), key=lambda change: sum(map(abs, change)))
+    changes = sorted(product((0, -1, 1, -2, 2), repeat=len(paths)), key=lambda change: sum(map(abs, change)))
     for change in islice(changes, 1, MAX_COMBINATIONS):
         plans = start
         for path, by in zip(paths, change, strict=True):

@@ -136,6 +136,9 @@ def _add(facts: Facts, layer: Any, place: int | str, depth: int) -> None:
         facts.sizes.setdefault(-1, layer.input_size)
     elif isinstance(layer, nn.Linear) and layer.in_features:
         facts.sizes.setdefault(-1, layer.in_features)
+    elif isinstance(layer, nn.LayerNorm):
+        for index, size in enumerate(reversed(layer.normalized_shape)):
+            facts.sizes.setdefault(-1 - index, size)
     elif (spatial := re.search(r"([123])d$", kind)) and not kind.startswith(("BatchNorm1d", "InstanceNorm1d")):
         _add_images(facts, layer, int(spatial[1]))
     elif isinstance(layer, nn.Module) and kind == "Module":

@@ -153,8 +153,8 @@ def tensors(name: str, facts: Facts, taken: set[int], context: Context) -> list[
     shapes = [(fresh_sizes(rank, others, features=dtype != "i64"), "") for rank in ranks]
     if facts.shape is not None:
         shapes.insert(0, (sizes_of(facts.shape, context.named, taken), FROM_DOCSTRING))
-    elif (facts.spatial or IMAGE_NAME.search(name)) and (spatial := facts.spatial or 2) + 2 in ranks:
-        shapes.insert(0, (_image_sizes(3 if IMAGE_NAME.search(name) else None, spatial, others), ""))
+    elif (facts.spatial or _are_images(name, facts)) and (spatial := facts.spatial or 2) + 2 in ranks:
+        shapes.insert(0, (_image_sizes(3 if _are_images(name, facts) else None, spatial, others), ""))
     is_mask, known = MASK_NAME.search(name) is not None, facts.dtype is not None
     return [
         TensorPlan(
@@ -177,10 +177,15 @@ def _likely_ranks(name: str, facts: Facts, dtype: str, context: Context) -> list
     usual = 1 if is_vector or by_name else 2
     if dtype == "i64" or usual == 1:
         ranks = sorted(ranks, key=lambda r: (r != usual, r))
-    likely = facts.likely_rank or (4 if IMAGE_NAME.search(name) else None)
+    likely = facts.likely_rank or (4 if _are_images(name, facts) else None)
     if likely is not None:
         ranks = sorted({likely, *ranks}, key=lambda r: (r != likely, [*ranks, r].index(r)))
     return ranks
+
+
+def _are_images(name: str, facts: Facts) -> bool:
+    """Return True if a tensor is called images, and no layer says how wide its features are."""
+    return IMAGE_NAME.search(name) is not None and -1 not in facts.sizes
 
 
 def _image_sizes(channels: int | None, spatial: int, taken: set[int]) -> tuple[int, ...]:
@@ -543,7 +548,8 @@ DICT_METHODS = frozenset({"get", "items", "keys", "pop", "setdefault", "update",
 def _is_module(facts: Facts) -> bool:
     """Return True if what is read of a parameter is what modules have and tensors have not, or nothing else has."""
     attributes = facts.attributes - TENSOR_ATTRIBUTES - facts.assigned
-    return bool(attributes) and (attributes <= MODULE_ATTRIBUTES or bool(attributes & OF_MODULES_ALONE))
+    is_asked = bool(attributes & OF_MODULES_ALONE) and not facts.called_parts
+    return bool(attributes) and (attributes <= MODULE_ATTRIBUTES or is_asked)
 
 
 def _callables(name: str, facts: Facts, context: Context) -> list[Plan]:
